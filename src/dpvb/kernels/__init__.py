@@ -1,0 +1,1 @@
+"""Compiled inner loops, each beside a plain NumPy form that is its test oracle."""
