@@ -1,0 +1,33 @@
+"""Draws per CPU-second of the exact rounded Gaussian, and the share of draws that need the slow decision."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from dpvb import noise
+
+
+def main(count: int = 4_000_000, repeats: int = 3) -> None:
+    source = noise.SecureNoise()
+    total = np.zeros(count, dtype=np.int64)
+    source.gaussian(2.0**40, total[:100_000], step=0, block="warm-up", plan_digest=b"")
+    print(f"{'std (grid steps)':>16} {'M draws / CPU-s':>16} {'share slow':>12}")
+    for exponent in (20, 30, 34):
+        std = 2.0**exponent
+        seconds = []
+        for step in range(repeats):
+            begin = time.process_time()
+            source.gaussian(std, total, step=step, block="speed", plan_digest=b"")
+            seconds.append(time.process_time() - begin)
+        slow = 0
+        out = np.empty(2**14, dtype=np.int64)
+        words = source.uniform_bits(count, step=0, purpose=f"share {exponent}")
+        for first in range(0, count - out.size, out.size):
+            slow += len(noise._round_block(std, words[first : first + out.size], out))
+        print(f"{f'2^{exponent}':>16} {count / min(seconds) / 1e6:>16.1f} {slow / count:>12.1e}")
+
+
+if __name__ == "__main__":
+    main()
