@@ -1,0 +1,115 @@
+"""Blocks: the named parts of a sufficient statistic, their bounds, domains and transport."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpvb.errors import ParameterError, check_choice, check_integer, check_number
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+_DOMAINS = ("real", "nonnegative", "psd")
+_PHASES = ("first", "step", "last")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One named part of a model's statistic; every field is public.
+
+    Attributes:
+        shape: shape of the block; a "psd" block ends in two equal axes.
+        bound: L2 norm that one unit's contribution may reach; clipping enforces it.
+        domain: where the un-noised sum lies: it decides the projection, the transport (a symmetric matrix
+            travels as its upper triangle) and the swap ratio.
+        phase: "first" does not depend on q, "step" is released at every step, "last" once at the end.
+        average: True for a statistic, which is averaged over steps; False for a score at the current q.
+
+    Raises:
+        ParameterError: for a field outside its range.
+    """
+
+    shape: tuple[int, ...]
+    bound: float
+    domain: Literal["real", "nonnegative", "psd"] = "real"
+    phase: Literal["first", "step", "last"] = "step"
+    average: bool = True
+
+    def __post_init__(self) -> None:
+        for length in self.shape:
+            check_integer("block shape", length, low=1)
+        check_number("block bound", self.bound, low=0, high=math.inf, closed="neither")
+        check_choice("block domain", self.domain, _DOMAINS)
+        check_choice("block phase", self.phase, _PHASES)
+        if self.domain == "psd" and (len(self.shape) < 2 or self.shape[-1] != self.shape[-2]):
+            raise ParameterError(f"a psd block ends in two equal axes, got shape {self.shape}.")
+
+    @property
+    def packed_shape(self) -> tuple[int, ...]:
+        """Shape in which the block travels: a psd block as the upper triangles of its matrices."""
+        if self.domain != "psd":
+            return self.shape
+        d = self.shape[-1]
+        return (*self.shape[:-2], d * (d + 1) // 2)
+
+    def noise_parts(self) -> list[tuple[Any, float]]:
+        """Parts of the packed block, each with its noise std over that of a scaled coordinate.
+
+        An off-diagonal entry stands for two equal matrix entries: iid noise on svec(A) = (A_ii, √2·A_ij)
+        has std 1/√2 on A_ij.
+        """
+        if self.domain != "psd":
+            return [(..., 1.0)]
+        row, column = np.triu_indices(self.shape[-1])
+        return [((..., row == column), 1.0), ((..., row != column), math.sqrt(0.5))]
+
+    def unpack(self, packed: Floats) -> Floats:
+        """Bring a packed array back to the block's shape."""
+        return unpack_symmetric(packed, self.shape[-1]) if self.domain == "psd" else packed
+
+    def project(self, value: Floats) -> Floats:
+        """Return the nearest point of the block's domain (Frobenius norm)."""
+        if self.domain == "nonnegative":
+            return np.maximum(value, 0.0)
+        if self.domain == "psd":
+            eigenvalues, vectors = np.linalg.eigh(value)
+            scaled: Floats = vectors * np.maximum(eigenvalues, 0.0)[..., None, :]
+            return scaled @ np.swapaxes(vectors, -1, -2)
+        return value
+
+
+def pack_symmetric(matrix: NDArray[Any]) -> NDArray[Any]:
+    """Upper triangles of (..., d, d) matrices, row by row, as (..., d(d+1)/2)."""
+    row, column = np.triu_indices(matrix.shape[-1])
+    return matrix[..., row, column]
+
+
+def unpack_symmetric(packed: Floats, d: int) -> Floats:
+    """Inverse of pack_symmetric for symmetric (..., d, d) matrices."""
+    row, column = np.triu_indices(d)
+    matrix = np.empty((*packed.shape[:-1], d, d))
+    matrix[..., row, column] = packed
+    matrix[..., column, row] = packed
+    return matrix
+
+
+def svec(matrix: Floats) -> Floats:
+    """Isometric vector of a symmetric (..., d, d) matrix: ‖svec(A)‖₂ = ‖A‖_F."""
+    row, column = np.triu_indices(matrix.shape[-1])
+    packed: Floats = pack_symmetric(matrix)
+    return packed * np.where(row == column, 1.0, math.sqrt(2.0))
+
+
+def swap_ratio(blocks: Mapping[str, Block]) -> float:
+    """Largest distance between two clipped contributions over the clip norm.
+
+    √2 if any two contributions have a nonnegative inner product (nonnegative entries, psd matrices); else 2.
+    """
+    return 2.0 if any(block.domain == "real" for block in blocks.values()) else math.sqrt(2.0)

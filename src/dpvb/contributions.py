@@ -1,0 +1,219 @@
+"""Contributions: one batch's per-unit statistics as a linear map from unit weights to blocks.
+
+The wall needs two things of a batch: every unit's norm, to choose its weight, and the weighted sum. One law
+ties them together, for every unit n, with e_n the weights that are 1 at n and 0 elsewhere:
+
+    ‖accumulate(e_n)‖·grid.step  ≤  norms()[n]  ≤  (1 + 1e-6)·‖s_n‖ + tiny
+
+and a unit of weight zero is never read. Each form truncates toward zero onto the integer grid itself, so
+that sums are exact and do not depend on order, chunks or threads. What a unit adds depends on nothing but
+the unit, its weight and the public grid.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpvb.blocks import Floats, Ints, pack_symmetric
+
+# Kron's factors carry at most this many bits, and its chunks 2^(53 - 2·21) rows, so that a GEMM of
+# integers stays below 2^53, where float64 is exact.
+_FACTOR_BITS = 21
+_GEMM_ROWS = 2 ** (53 - 2 * _FACTOR_BITS)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The public grid of one block's integer sum.
+
+    Attributes:
+        step: one integer step in the block's units, a power of two.
+        bound: norm that no weighted contribution exceeds, in the block's units.
+    """
+
+    step: float
+    bound: float
+
+
+class Contribution(Protocol):
+    """What the wall reads of one block of a batch."""
+
+    def norms(self) -> Floats:
+        """Proven upper bounds on every unit's L2 norm; inf or NaN where it cannot be represented."""
+
+    def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
+        """Add Σ_n trunc(weights[n]·s_n / grid.step) to out (packed shape), in place and exactly."""
+
+
+Contributions = Mapping[str, Contribution]
+
+
+def upper_norms(values: Floats) -> Floats:
+    """Row-wise L2 norms that are never below the true ones and do not overflow before they must.
+
+    A row that holds NaN or infinity gets the norm inf. Scaling by the largest entry is by a power of two,
+    hence exact; summing d squares in float64 errs by at most (d + 2)·2⁻⁵² relatively.
+    """
+    flat = np.ascontiguousarray(values, dtype=np.float64).reshape(len(values), -1)
+    if flat.shape[1] == 0:
+        return np.zeros(len(flat))
+    largest = np.abs(flat).max(axis=1)
+    finite = np.isfinite(largest)
+    _, exponent = np.frexp(np.where(finite, largest, 0.0))
+    scaled = np.ldexp(np.where(finite[:, None], flat, 0.0), -exponent[:, None])
+    squares = np.einsum("nd,nd->n", scaled, scaled)
+    with np.errstate(over="ignore"):
+        norm = np.ldexp(np.sqrt(squares) * (1.0 + (flat.shape[1] + 8) * 2.0**-52), exponent)
+    # Entries below the smallest normal number may lose bits when scaled; the addend covers them.
+    return np.where(finite, norm + np.where(largest > 0, 2.0**-1000, 0.0), np.inf)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Dense statistics, one row a unit: values of shape (n, *block shape), psd blocks packed.
+
+    With symmetric=True the values are full (n, ..., d, d) symmetric matrices.
+    """
+
+    values: Floats
+    symmetric: bool = False
+
+    def norms(self) -> Floats:
+        """Row norms; a row with NaN or infinity has norm inf and is dropped by the wall."""
+        return upper_norms(self.values)
+
+    def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
+        """Truncate every weighted entry and add."""
+        used = np.flatnonzero(weights)
+        weight = weights[used].reshape(-1, *[1] * (self.values.ndim - 1))
+        # The grid is a power of two: the division is exact, and the product errs by 2⁻⁵³ at most.
+        steps = np.trunc(self.values[used] * weight / grid.step).astype(np.int64)
+        total = steps.sum(axis=0)
+        out += pack_symmetric(total) if self.symmetric else total
+
+
+@dataclass(frozen=True)
+class Kron:
+    """Outer products l_n ⊗ r_n of left (n, a) and right (n, b) factors: the sum is one exact integer GEMM.
+
+    With symmetric=True the two factors are parallel (s_n = ξ_n x_n x_nᵀ as left = ξ_n x_n, right = x_n) and
+    the block is psd, sent as its upper triangle.
+    """
+
+    left: Floats
+    right: Floats
+    symmetric: bool = False
+
+    def norms(self) -> Floats:
+        """Products of the factors' norms: the norm of an outer product."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return upper_norms(self.left) * upper_norms(self.right) * (1.0 + 2.0**-50)
+
+    def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
+        """Truncate the balanced factors to integers and multiply them.
+
+        The weighted unit is rewritten as (weight·‖r‖·l) ⊗ (r/‖r‖). The first factor's norm is at most the
+        block's bound, the second's at most 1; both lose magnitude only, so their product does too.
+        """
+        used = np.flatnonzero(weights)
+        if not len(used):
+            return
+        left, right, weight = self.left[used], self.right[used], weights[used]
+        scale = upper_norms(right)
+        unit_right = np.divide(right, scale[:, None], out=np.zeros_like(right), where=scale[:, None] > 0)
+        balanced_left = left * (weight * scale)[:, None]
+        bound_exponent = math.frexp(grid.bound)[1]
+        spare = bound_exponent - (math.frexp(grid.step)[1] - 1)
+        bits = min(_FACTOR_BITS, spare // 2)
+        left_grid = math.ldexp(1.0, bound_exponent - bits)
+        total = np.zeros((left.shape[1], right.shape[1]), dtype=np.int64)
+        for start in range(0, len(used), _GEMM_ROWS):
+            rows = slice(start, start + _GEMM_ROWS)
+            integer_left = np.trunc(balanced_left[rows] / left_grid)
+            integer_right = np.trunc(unit_right[rows] * 2.0**bits)
+            total += (integer_left.T @ integer_right).astype(np.int64)
+        total <<= spare - 2 * bits
+        out += pack_symmetric(total) if self.symmetric else total
+
+
+@dataclass(frozen=True)
+class Factored:
+    """Topic statistics s_n[v, k] = theta_nk · beta_vk · ratio_j over the words v of document n, never built.
+
+    Attributes:
+        indptr, indices: CSR structure of the documents; entry j is word indices[j].
+        ratio: weight of entry j, count over mixture probability.
+        theta: (n, K) unnormalised topic proportions.
+        beta: (V, K) unnormalised word probabilities.
+        norm: (n,) proven upper bounds on ‖s_n‖_F of these very numbers.
+        engine: which accumulation to use.
+    """
+
+    indptr: Ints
+    indices: NDArray[np.int32]
+    ratio: Floats
+    theta: NDArray[Any]
+    beta: NDArray[Any]
+    norm: Floats
+    engine: Literal["numba", "numpy"] = "numba"
+
+    def norms(self) -> Floats:
+        """Norms found by the local step."""
+        return self.norm
+
+    def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
+        """Truncate each word's K entries and add them, in the compiled kernel."""
+        from dpvb.kernels import lda
+
+        lda.accumulate(
+            self.indptr,
+            self.indices,
+            self.ratio,
+            self.theta,
+            weights,
+            self.beta,
+            grid.step,
+            out,
+            engine=self.engine,
+        )
+
+
+@dataclass(frozen=True)
+class _RowsOfUnits:
+    """Several rows a unit: a unit's norm is bounded by the sum of its rows' norms."""
+
+    rows: Contribution
+    unit_of_row: Ints
+    num_units: int
+
+    def norms(self) -> Floats:
+        row_norms = self.rows.norms()
+        usable = np.isfinite(row_norms)
+        total = np.bincount(
+            self.unit_of_row, weights=np.where(usable, row_norms, 0.0), minlength=self.num_units
+        )
+        return total * (1.0 + len(row_norms) * 2.0**-52)
+
+    def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
+        usable = np.isfinite(self.rows.norms())
+        self.rows.accumulate(np.where(usable, weights[self.unit_of_row], 0.0), grid, out)
+
+
+def grouped(contribution: Contribution, unit_of_row: Ints, num_units: int) -> Contribution:
+    """Contributions of units (persons) that hold several rows each.
+
+    Dense rows are summed first, so that a unit's own norm is used; otherwise the triangle inequality bounds
+    it. A row with NaN or infinity is dropped, the rest of its unit stays.
+    """
+    if not isinstance(contribution, Rows):
+        return _RowsOfUnits(contribution, unit_of_row, num_units)
+    finite = np.isfinite(contribution.norms())
+    total = np.zeros((num_units, *contribution.values.shape[1:]))
+    np.add.at(total, unit_of_row[finite], contribution.values[finite])
+    return Rows(total, contribution.symmetric)

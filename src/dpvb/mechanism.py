@@ -1,0 +1,250 @@
+"""Mechanisms: one frozen object draws the batch, states the sensitivity and emits the accounting event."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpvb import accounting
+from dpvb.accounting import Event
+from dpvb.blocks import Block, Bools, swap_ratio
+from dpvb.errors import ParameterError, check_choice, check_integer, check_number
+
+NEIGHBORING_RELATIONS = ("add_or_remove_one", "replace_one")
+NeighboringRelation = Literal["add_or_remove_one", "replace_one"]
+
+#: Returns the next `count` uniform 64-bit words of a cryptographic stream.
+Bits = Callable[[int], NDArray[np.uint64]]
+#: Says, chunk after chunk, which of the next `m` units are in the batch.
+Draw = Callable[[int], Bools]
+
+
+class Sampler(Protocol):
+    """Draws batches of units and names the event that the accountant is to compose."""
+
+    @property
+    def name(self) -> str:
+        """Name of the sampler in the accountant's words."""
+
+    @property
+    def sampling_prob(self) -> float:
+        """Public inclusion probability q; T/q estimates the full-data sum."""
+
+    def draw(self, bits: Bits, count: Callable[[], int]) -> Draw:
+        """Start a fresh batch; `count` tells the (private) number of units to samplers that need it."""
+
+
+@dataclass(frozen=True)
+class FullBatch:
+    """Every unit, at every step."""
+
+    name = "full_batch"
+    sampling_prob = 1.0
+
+    def draw(self, bits: Bits, count: Callable[[], int]) -> Draw:
+        """Take all units."""
+        return lambda m: np.ones(m, dtype=np.bool_)
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """Every unit independently with probability q; the default for batches.
+
+    Raises:
+        ParameterError: unless 0 < sampling_prob ≤ 1.
+    """
+
+    sampling_prob: float
+    name = "poisson"
+
+    def __post_init__(self) -> None:
+        check_number("sampling_prob", self.sampling_prob, low=0, high=1, closed="right")
+
+    def draw(self, bits: Bits, count: Callable[[], int]) -> Draw:
+        """Compare 64-bit words with ⌊q·2⁶⁴⌋, so that the true rate is never above the accounted q."""
+        if self.sampling_prob == 1.0:
+            return lambda m: np.ones(m, dtype=np.bool_)
+        threshold = np.uint64(math.floor(math.ldexp(self.sampling_prob, 64)))
+        return lambda m: bits(m) < threshold
+
+
+@dataclass(frozen=True)
+class FixedSize:
+    """A fresh set of S units at each step, uniform without replacement.
+
+    Attributes:
+        batch_size: S, public.
+        num_examples: the public number of units N₀. Under add/remove the true number is private; where it
+            falls below N₀ the missing places are empty, so that no unit is ever drawn with a probability above S/N₀.
+
+    Raises:
+        ParameterError: unless 1 ≤ batch_size ≤ num_examples.
+    """
+
+    batch_size: int
+    num_examples: int
+    name = "fixed_size"
+
+    def __post_init__(self) -> None:
+        check_integer("num_examples", self.num_examples, low=1)
+        check_integer("batch_size", self.batch_size, low=1, high=self.num_examples)
+
+    @property
+    def sampling_prob(self) -> float:
+        """S/N₀."""
+        return self.batch_size / self.num_examples
+
+    def draw(self, bits: Bits, count: Callable[[], int]) -> Draw:
+        """Choose the S places with the smallest 64-bit keys, drawn again while two keys are equal."""
+        places = max(self.num_examples, count())
+        keys = bits(places)
+        while len(np.unique(keys)) < places:
+            keys = bits(places)
+        chosen = np.zeros(places, dtype=np.bool_)
+        chosen[np.argpartition(keys, self.batch_size - 1)[: self.batch_size]] = True
+        position = 0
+
+        def take(m: int) -> Bools:
+            nonlocal position
+            position += m
+            return chosen[position - m : position]
+
+        return take
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """A sampler with its Gaussian noise: one private release.
+
+    Attributes:
+        sampler: how the batch is drawn.
+        noise_multiplier: noise std over the clip norm C; 0 means no noise and no privacy.
+    """
+
+    sampler: Sampler
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        check_number("noise_multiplier", self.noise_multiplier, low=0, high=1e12)
+
+    def sensitivity(self, neighboring_relation: NeighboringRelation, ratio: float) -> float:
+        """Largest change of the released sum over C; `ratio` is Δ/C, the swap ratio.
+
+        Add/remove changes the sum by one contribution, except where the batch size is fixed: there one unit
+        takes another's place, as it does under replace-one.
+        """
+        one_for_another = neighboring_relation == "replace_one" or self.sampler.name == "fixed_size"
+        return ratio if one_for_another else 1.0
+
+    def event(self, ratio: float) -> Event:
+        """What the accountant composes."""
+        return Event(
+            sampler=self.sampler.name,
+            sampling_prob=self.sampler.sampling_prob,
+            noise_multiplier=self.noise_multiplier,
+            swap_ratio=ratio,
+        )
+
+
+@dataclass(frozen=True)
+class Release:
+    """One call of the wall: which blocks, by which mechanism, and how they share its noise.
+
+    Attributes:
+        blocks: the blocks released together; one subsample and one event covers them all.
+        mechanism: sampler and noise.
+        weights: share w_b of each block, Σ w_b² = 1; a block's noise std is noise_multiplier·bound/w_b.
+        clip: "block" clips every block to its own bound; "joint" the scaled concatenation to norm 1.
+    """
+
+    blocks: Mapping[str, Block]
+    mechanism: Mechanism
+    weights: Mapping[str, float] = field(default_factory=dict)
+    clip: Literal["block", "joint"] = "block"
+
+    def __post_init__(self) -> None:
+        check_choice("clip", self.clip, ("block", "joint"))
+        if not self.blocks:
+            raise ParameterError("a release needs at least one block.")
+        if not self.weights:
+            even = 1.0 / math.sqrt(len(self.blocks))
+            object.__setattr__(self, "weights", dict.fromkeys(self.blocks, even))
+        if set(self.weights) != set(self.blocks):
+            raise ParameterError(f"weights must name the blocks {sorted(self.blocks)}, got {sorted(self.weights)}.")
+        for name, weight in self.weights.items():
+            check_number(f"weights[{name!r}]", weight, low=0, high=1, closed="right")
+        if math.fsum(w * w for w in self.weights.values()) > 1.0 + 1e-12:
+            raise ParameterError("the squares of weights must sum to at most 1: they share one unit of sensitivity.")
+
+    def noise_std(self, name: str) -> float:
+        """Noise std of a block's scaled coordinate, in the block's units."""
+        return self.mechanism.noise_multiplier * self.blocks[name].bound / self.weights[name]
+
+    def event(self) -> Event:
+        """What the accountant composes."""
+        return self.mechanism.event(swap_ratio(self.blocks))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All releases of a run, fixed before it starts, and the promise that they compose to.
+
+    Attributes:
+        releases: in order.
+        neighboring_relation: what neighbouring data sets differ in.
+        unit: whose presence is protected, in words: "document", "row", "person".
+    """
+
+    releases: Sequence[Release]
+    neighboring_relation: NeighboringRelation = "add_or_remove_one"
+    unit: str = "document"
+
+    def __post_init__(self) -> None:
+        check_choice("neighboring_relation", self.neighboring_relation, NEIGHBORING_RELATIONS)
+        object.__setattr__(self, "releases", tuple(self.releases))
+        if not self.releases:
+            raise ParameterError("a plan needs at least one release.")
+
+    def __len__(self) -> int:
+        return len(self.releases)
+
+    def __iter__(self) -> Iterator[Release]:
+        return iter(self.releases)
+
+    def events(self) -> list[Event]:
+        """The events of all releases, equal ones counted together (composition does not depend on order)."""
+        counts = Counter(release.event() for release in self.releases)
+        return [replace(event, num_steps=count) for event, count in counts.items()]
+
+    def epsilon(self, delta: float, method: str = "pld") -> float:
+        """ε at a public δ, an upper bound."""
+        return accounting.epsilon_of(
+            self.events(), delta=delta, neighboring_relation=self.neighboring_relation, method=method
+        )
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of everything public that the plan fixes."""
+        facts = {
+            "relation": self.neighboring_relation,
+            "unit": self.unit,
+            "releases": [
+                {
+                    "blocks": {name: asdict(block) for name, block in release.blocks.items()},
+                    "weights": dict(release.weights),
+                    "clip": release.clip,
+                    "event": asdict(release.event()),
+                }
+                for release in self.releases
+            ],
+        }
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).digest()

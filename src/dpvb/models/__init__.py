@@ -1,0 +1,1 @@
+"""Models: each one file over the same loop."""

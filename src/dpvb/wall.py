@@ -1,0 +1,314 @@
+"""The wall: private data behind one public method, and the only things that come out of it.
+
+To check the promise, read this file. `Wall.release` charges the plan, draws a batch, asks the model for its
+contributions, clips them, sums them in integers, adds integer noise, and seals the result. Nothing else
+leaves: no error, no warning, no size, no norm. `Released` and `Estimate` are made only here, and a model's
+M-step takes an `Estimate`, so it cannot be handed anything that was not noised.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, Literal, Protocol, TypeVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpvb.blocks import Block, Bools, Floats, Ints
+from dpvb.contributions import Contributions, Grid, grouped
+from dpvb.errors import ParameterError, PrivacyError, WallError, check_choice
+from dpvb.mechanism import Plan, Release
+from dpvb.noise import NoiseSource, SecureNoise
+
+Rows = TypeVar("Rows", covariant=True)
+
+# Clip weights carry this factor, so that rounding a product and truncating it cannot reach past the bound.
+_MARGIN = 1.0 - 2.0**-20
+# The integer sum has room for this many units, or for four times the public number of examples.
+_CAPACITY = 2**26
+# Noise std in grid steps, at most: rounding the noise is then never seen, and its draws stay fast.
+_NOISE_STEPS = 2.0**34
+# Coarsest grid, in steps per bound, that still tells contributions apart.
+_COARSEST = 2.0**16
+
+_SEAL = object()
+
+
+class Chunk(Protocol[Rows]):
+    """Some consecutive units of the private data."""
+
+    @property
+    def rows(self) -> Rows:
+        """What the model reads."""
+
+    @property
+    def num_units(self) -> int:
+        """Number of units in this chunk."""
+
+    @property
+    def unit_of_row(self) -> Ints | None:
+        """Local unit of each row, or None where every row is a unit."""
+
+    def select(self, units: Bools) -> Chunk[Rows]:
+        """The chunk with the chosen units only."""
+
+
+class Source(Protocol[Rows]):
+    """Private data, read chunk by chunk; a unit is never split over chunks."""
+
+    def chunks(self) -> Iterator[Chunk[Rows]]:
+        """All units, in a fixed order."""
+
+    def count(self) -> int:
+        """Number of units; private under add/remove."""
+
+
+@final
+@dataclass(frozen=True)
+class Receipt:
+    """Where a release stands in its run; public.
+
+    Attributes:
+        run: random public name of the run.
+        step: position in the plan, from 0.
+        plan_digest: SHA-256 of the plan.
+        private: False if the noise came from a test source.
+    """
+
+    run: str
+    step: int
+    plan_digest: str
+    private: bool
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Released:
+    """Noisy sums of one batch, packed; made by the wall alone.
+
+    Attributes:
+        total: clipped, noised sum of every block, in the block's units.
+        noise_std: noise std of a scaled coordinate of every block, in the block's units.
+        sampling_prob: public inclusion probability of the batch.
+        receipt: where it belongs.
+    """
+
+    total: Mapping[str, Floats]
+    noise_std: Mapping[str, float]
+    sampling_prob: float
+    receipt: Receipt
+    _seal: object = None
+
+    def __post_init__(self) -> None:
+        if self._seal is not _SEAL:
+            raise PrivacyError("Released is made by Wall.release alone.")
+
+
+@final
+class Wall(Generic[Rows]):
+    """Keeps private data; `release` is its only public method.
+
+    Args:
+        source: private data.
+        plan: public; its releases are granted once each, in order.
+        noise: source of all secret randomness; only tests pass one.
+        num_examples: public number of units, if there is one; it sizes the integer sums.
+
+    Raises:
+        ParameterError: if a block's integer sum would have no room for so many units.
+    """
+
+    def __init__(
+        self, source: Source[Rows], plan: Plan, *, noise: NoiseSource | None = None, num_examples: int | None = None
+    ) -> None:
+        self.__source = source
+        self.__noise = SecureNoise() if noise is None else noise
+        self.__plan = plan
+        self.__step = 0
+        self.__grids = [_grids(release, num_examples) for release in plan]
+
+    def __repr__(self) -> str:
+        return f"Wall(step {self.__step} of {len(self.__plan)})"
+
+    def __reduce__(self) -> str:
+        raise PrivacyError("a wall holds private data and cannot be pickled or copied.")
+
+    def release(self, query: Callable[[Rows], Contributions], release: Release) -> Released:
+        """Return the noised sums of the contributions of one fresh batch.
+
+        Args:
+            query: the model's e_step at the current q; runs behind the wall.
+            release: the plan's next release.
+
+        Raises:
+            PrivacyError: if this is not the plan's next release; nothing is read.
+            WallError: if the computation failed; the charge stands, the reason is not told.
+        """
+        step = self._charge(release)
+        sums = self._sums(query, release, step)
+        if sums is None:
+            raise WallError("a computation behind the wall failed; its charge stands and its reason stays private.")
+        total = {name: self._noised(name, sums[name], release, step) for name in release.blocks}
+        noise_std = {name: release.noise_std(name) for name in release.blocks}
+        digest = self.__plan.digest.hex()
+        receipt = Receipt(self.__noise.run_id, step, digest, self.__noise.private)
+        return Released(total, noise_std, release.mechanism.sampler.sampling_prob, receipt, _SEAL)
+
+    def _charge(self, release: Release) -> int:
+        """Spend the plan's next step before anything is read."""
+        step = self.__step
+        if step >= len(self.__plan) or release is not self.__plan.releases[step]:
+            raise PrivacyError(
+                f"the plan fixes {len(self.__plan)} releases and {step} are spent: this is not its next one."
+            )
+        self.__step += 1
+        return step
+
+    def _sums(
+        self, query: Callable[[Rows], Contributions], release: Release, step: int
+    ) -> dict[str, Ints] | None:
+        """Exact integer sums of the clipped contributions, or None if anything failed."""
+        sums = {name: np.zeros(block.packed_shape, dtype=np.int64) for name, block in release.blocks.items()}
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                for chunk in self._batch(release, step):
+                    contributions = query(chunk.rows)
+                    if chunk.unit_of_row is not None:
+                        contributions = {
+                            name: grouped(contribution, chunk.unit_of_row, chunk.num_units)
+                            for name, contribution in contributions.items()
+                        }
+                    _add_clipped(contributions, release, self.__grids[step], sums)
+        except Exception:  # Whatever it was, it may speak of private data: it ends here.
+            return None
+        return sums
+
+    def _batch(self, release: Release, step: int) -> Iterator[Chunk[Rows]]:
+        """The chunks of a fresh batch."""
+        position = 0
+
+        def bits(count: int) -> NDArray[np.uint64]:
+            nonlocal position
+            position += count
+            return self.__noise.uniform_bits(count, step=step, purpose="sampling", start=position - count)
+
+        draw = release.mechanism.sampler.draw(bits, self.__source.count)
+        for chunk in self.__source.chunks():
+            selected = chunk.select(draw(chunk.num_units))
+            if selected.num_units:
+                yield selected
+
+    def _noised(self, name: str, total: Ints, release: Release, step: int) -> Floats:
+        """Integer sum plus integer noise, in the block's units.
+
+        Adding wraps modulo 2⁶⁴. For an integer x, (x + round(z)) mod 2⁶⁴ is a function of x + z, so that even
+        a sum beyond its room would be post-processing of the Gaussian mechanism and leak nothing.
+        """
+        grid = self.__grids[step][name]
+        released = np.empty(total.shape, dtype=np.int64)
+        for part, ratio in release.blocks[name].noise_parts():
+            released[part] = total[part] + self.__noise.gaussian(
+                release.noise_std(name) / grid.step * ratio,
+                total[part],
+                step=step,
+                block=f"{name}/{ratio:g}",
+                plan_digest=self.__plan.digest,
+            )
+        return released.astype(np.float64) * grid.step
+
+
+def _grids(release: Release, num_examples: int | None) -> dict[str, Grid]:
+    """The public grid of each block: fine against the noise, with room for the sum."""
+    capacity = max(_CAPACITY, 4 * (num_examples or 0))
+    grids = {}
+    for name, block in release.blocks.items():
+        bound = block.bound / release.weights[name] if release.clip == "joint" else block.bound
+        finest = max(release.noise_std(name) / _NOISE_STEPS, bound * capacity / 2.0**62)
+        step = 2.0 ** math.ceil(math.log2(finest))
+        if bound / step < _COARSEST and capacity > _CAPACITY:
+            raise ParameterError(
+                f"num_examples = {num_examples} leaves the integer sum of block {name!r} too few bits: at most "
+                f"{2**44:.3g} units fit. Split the data, or lower num_examples to a bound that holds."
+            )
+        grids[name] = Grid(step, bound)
+    return grids
+
+
+def _add_clipped(
+    contributions: Contributions, release: Release, grids: Mapping[str, Grid], sums: Mapping[str, Ints]
+) -> None:
+    """Clip every unit and add it to the sums.
+
+    A unit whose norm is not a finite number adds nothing at all: NaN passes every comparison, so it is taken
+    out before weights are formed.
+    """
+    norms = {name: contributions[name].norms() for name in release.blocks}
+    usable = np.logical_and.reduce([np.isfinite(norm) for norm in norms.values()])
+    relative = {
+        name: np.where(usable, norms[name], 0.0) / release.blocks[name].bound for name in release.blocks
+    }
+    if release.clip == "joint":
+        squares = [(release.weights[name] * relative[name]) ** 2 for name in release.blocks]
+        relative = dict.fromkeys(relative, np.sqrt(np.sum(squares, axis=0)) * (1.0 + 2.0**-48))
+    for name in release.blocks:
+        weights = np.where(usable, _MARGIN / np.maximum(relative[name], 1.0), 0.0)
+        contributions[name].accumulate(weights, grids[name], sums[name])
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Estimate:
+    """Running estimate of full-data statistics, S̄_t = (1-ρ)S̄_{t-1} + ρ T_t/q, linear and un-projected.
+
+    An M-step reads it with `read` (the raw linear estimate), `project` (its projection onto the domain) and
+    `noise_std`. Both are divided by the mass Π(1-ρ) has taken from the start S̄_0 = 0, unless told otherwise.
+    """
+
+    _blocks: Mapping[str, Block]
+    _mean: Mapping[str, Floats] = field(default_factory=dict)
+    _variance: Mapping[str, float] = field(default_factory=dict)
+    _mass: Mapping[str, float] = field(default_factory=dict)
+    _seal: object = None
+    rho: float = 1.0
+    projection: Literal["read", "step"] = "read"
+
+    def __post_init__(self) -> None:
+        if self._seal is not _SEAL:
+            raise PrivacyError("Estimate starts with Estimate.empty and grows by Estimate.update alone.")
+
+    @classmethod
+    def empty(cls, blocks: Mapping[str, Block], projection: Literal["read", "step"] = "read") -> Estimate:
+        """No release yet; projection="step" projects the accumulator at each update, as the papers do."""
+        check_choice("projection", projection, ("read", "step"))
+        return cls(blocks, _seal=_SEAL, projection=projection)
+
+    def update(self, released: Released, rho: float) -> Estimate:
+        """Take in one release with step size rho in (0, 1]; a score replaces its predecessor."""
+        mean, variance, mass = dict(self._mean), dict(self._variance), dict(self._mass)
+        for name, total in released.total.items():
+            block = self._blocks[name]
+            fresh = block.unpack(total) / released.sampling_prob
+            fresh_variance = (released.noise_std[name] / released.sampling_prob) ** 2
+            step = rho if block.average else 1.0
+            mean[name] = step * fresh + (1 - step) * mean.get(name, np.zeros(()))
+            variance[name] = step**2 * fresh_variance + (1 - step) ** 2 * variance.get(name, 0.0)
+            mass[name] = step + (1 - step) * mass.get(name, 0.0)
+            if self.projection == "step":
+                mean[name] = block.project(mean[name])
+        return Estimate(self._blocks, mean, variance, mass, _SEAL, rho, self.projection)
+
+    def read(self, name: str) -> Floats:
+        """Unbiased linear estimate of the full-data statistic; may leave the domain."""
+        return self._mean[name] / self._mass[name]
+
+    def project(self, name: str) -> Floats:
+        """The linear estimate, projected onto the block's domain."""
+        return self._blocks[name].project(self.read(name))
+
+    def noise_std(self, name: str) -> float:
+        """Noise std of a scaled coordinate of `read(name)`; a lower bound after step projections."""
+        return math.sqrt(self._variance[name]) / self._mass[name]
