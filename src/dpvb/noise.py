@@ -3,41 +3,41 @@
 **What is drawn.** `gaussian` returns round(N(0, std²)): a *continuous* Gaussian, in grid steps, rounded to
 the nearest integer. For an integer x, x + round(z) = round(x + z); so an integer sum plus this noise is a
 rounding, that is a post-processing, of the ideal continuous Gaussian mechanism, and the accounting of the
-continuous mechanism holds as it stands (a discrete Gaussian would have another privacy profile). No low bits of a
-floating-point number are ever released.
+continuous mechanism holds as it stands (a discrete Gaussian would have another privacy profile). No low bits
+of a floating-point number are ever released.
 
 **Why it is exact.** Write |z| = std·x with x = -Φ⁻¹(U), U uniform on (0, 1/2), and draw the sign apart;
-half-integers have probability zero, so the rounding is symmetric. One 64-bit word gives the sign and the first
-63 bits k of U: U lies in [k, k+1]·2⁻⁶⁴, its further bits are not yet drawn. The fast path computes y, a float64
-close to |z|, and a bound e ≥ |y - std·x| that holds for *every* U in that interval; if no half-integer lies
-within e of y, all of the interval rounds to the same integer, and this is the integer that the full real number
-would give. Otherwise the slow path compares U with Φ at the half-integers in high precision, drawing further bits
-of U while they matter. In both cases the answer is the exact function of a real uniform number, of which only
-the needed bits were drawn. Starting from the lower tail keeps every bit of U significant: there is no top value
-that rounds to 1 and gives infinite noise.
+half-integers have probability zero, so the rounding is symmetric. One 64-bit word gives the sign and the
+first 63 bits k of U: U lies in [k, k+1]·2⁻⁶⁴, its further bits are not yet drawn. The fast path computes y, a
+float64 close to |z|, and a bound e ≥ |y - std·x| that holds for *every* U in that interval; if no
+half-integer lies within e of y, all of the interval rounds to the same integer, and this is the integer that
+the full real number would give. Otherwise the slow path compares U with Φ at the half-integers in high
+precision, drawing further bits of U while they matter. In both cases the answer is the exact function of a
+real uniform number, of which only the needed bits were drawn. Starting from the lower tail keeps every bit of
+U significant: there is no top value that rounds to 1 and gives infinite noise.
 
 **The bound e.** Let u = float64(k)·2⁻⁶⁴, x̂ = -ndtri(u) and y = float64(std·x̂).
 
 1. From U to u: |log U - log u| ≤ 1/k + 2⁻⁵² (the bits not drawn, and the conversion to 53 bits). Since
    |dΦ⁻¹/d log U| = U/φ(x) is Mills' ratio, on the lower half at most √(π/2) < 1.2534, x moves by at most
    1.2534 (2⁻⁶⁴/u + 2⁻⁵²).
-2. SciPy's `ndtri` at the float u: relative error at most `NDTRI_ERROR` = 2⁻⁴⁸, 32 units of roundoff. It is the
-   rational approximation of Moshier's Cephes: in the centre u - 1/2 (exact above 1/4) times one plus a correction
-   of at most 0.21, in the tail x₀ - x₁ with x₀ = s - log(s)/s, s = √(-2 log u) ≥ 2, a difference that at most doubles
-   the roundings of its terms. The worst case found against 60 digits is 7.5 units, beside the seam at exp(-2);
-   the tests hold the error below half of the bound.
+2. SciPy's `ndtri` at the float u: relative error at most `NDTRI_ERROR` = 2⁻⁴⁷, 64 units of roundoff. It is
+   the rational approximation of Moshier's Cephes. A first-order analysis of its formulas (each operation
+   rounded to nearest, logarithms within one unit in the last place) gives at most 37 units of roundoff, to
+   which the approximation itself adds 1.5; both are largest at the seam u = exp(-2). The worst found against
+   high precision is 7.5 units, and the tests hold the error below a quarter of the bound.
 3. The product: relative 2⁻⁵³. The roundings inside e itself are far below the slack of 2.
 
-So e = std (1.2534 (2⁻⁶⁴/u + 2⁻⁵²) + (2⁻⁴⁸ + 2⁻⁵²) x̂), while y - rint(y) is exact in float64. k = 0 gives x̂ = inf and
-a comparison with NaN, never accepted. That `ndtri` and mpmath's `erfc` keep their error bounds is the one
-assumption; it is tested, not proved.
+So e = std (1.2534 (2⁻⁶⁴/u + 2⁻⁵²) + (2⁻⁴⁷ + 2⁻⁵²) x̂), while y - rint(y) is exact in float64. k = 0 gives x̂
+= inf and a comparison with NaN, never accepted. That `ndtri` and mpmath's `erfc` keep their error bounds is
+the one assumption; it is tested, not proved.
 
-**Range.** U < 2⁻¹⁰⁷⁴ would take a thousand zero bits of the generator in a row and is left out of the statement:
-above it x < 39, so `noise_bound(std)` serves a public check against overflow. std is at most 2⁴⁰.
+**Range.** U < 2⁻¹⁰⁷⁴ would take a thousand zero bits of the generator in a row and is left out of the
+statement: above it x < 39, so `noise_bound(std)` serves a public check against overflow. std is at most 2⁴⁰.
 
-**Time.** Every draw consumes one word and passes through the same vector operations. The slow path is met by a
-share of draws proportional to std (7e-6 at 2³⁰, 1e-4 at 2³⁴). This is constant work per draw, not constant time at
-the level of machine instructions.
+**Time.** Every draw consumes one word and passes through the same vector operations. The slow path is met by
+a share of draws proportional to std (1e-5 at 2³⁰, 2e-4 at 2³⁴). This is constant work per draw, not constant
+time at the level of machine instructions.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ import hashlib
 import math
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 import numpy as np
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_STD_STEPS: Final = 2.0**40
-NDTRI_ERROR: Final = 2.0**-48
+NDTRI_ERROR: Final = 2.0**-47
 _MILLS: Final = 1.2534
 _TAIL_STDS: Final = 39
 _BLOCK: Final = 2**14  # words; the five working arrays of one block stay in the second-level cache
@@ -114,9 +114,12 @@ class _KeyedNoise:
         The key of the draw is made from all arguments, the digest of `total` included: another sum (or step,
         block, plan, standard deviation) always gets independent noise, so a difference of two releases never
         cancels the noise. The same call gives the same bits. Within a run, whose data do not change, this is
-        safe: the same sum at the same place is the same release, and repeating it says nothing new. It does not
-        allow a source to be carried over to other data: whether two releases are equal would then tell whether
-        the sums are.
+        safe: the same sum at the same place is the same release, and repeating it says nothing new. It does
+        not allow a source to be carried over to other data: whether two releases are equal would then tell
+        whether the sums are.
+
+        Exactness and the error bound behind it: the module's docstring (interval refining as in Haney et al.
+        2022).
 
         Raises:
             ParameterError: std_steps outside [0, 2⁴⁰], total not int64, or a bad step.
@@ -136,15 +139,15 @@ class _KeyedNoise:
             out = flat[first : first + _BLOCK]
             slow = _round_block(std, words.next(out.size), out)
             for place, word in slow:
-                out[place] = _decide(std, word, _Keystream(key, 1 + first + place).next_word)
+                out[place] = _decide(std, word, _further_words(key, 1 + first + place))
         return noise
 
     def uniform_bits(self, count: int, *, step: int, purpose: str, start: int = 0) -> NDArray[np.uint64]:
         """Return `count` uniform 64-bit words of the stream of this step and purpose, from word `start` on.
 
-        Shape: (count,). The words are private (they tell who was sampled); all arguments are public. A sampler
-        that does not want `count` words in memory asks for them in pieces: `start` reaches any place of the
-        stream at once, and the pieces equal the whole. A place of a stream always holds the same word.
+        Shape: (count,). The words are private (they tell who was sampled); all arguments are public. A
+        sampler that does not want `count` words in memory asks for them in pieces: `start` reaches any place
+        of the stream at once, and the pieces equal the whole. A place of a stream always holds the same word.
 
         Raises:
             ParameterError: count, start or step negative or not whole.
@@ -177,9 +180,9 @@ class _KeyedNoise:
 class SecureNoise(_KeyedNoise):
     """The noise of private releases: AES-256 in counter mode under keys from one fresh 256-bit secret.
 
-    It takes no argument, so that no seed can reach a private release. One object serves one run on one data set.
-    A forked child process draws a fresh secret before its first use, and the object can be neither pickled nor
-    copied: no two processes ever share a draw.
+    It takes no argument, so that no seed can reach a private release. One object serves one run on one data
+    set. A forked child process draws a fresh secret before its first use, and the object can be neither
+    pickled nor copied: no two processes ever share a draw.
     """
 
     private: Final = True
@@ -250,6 +253,13 @@ class _Keystream:
         return int(self.next(1)[0])
 
 
+def _further_words(key: bytes, lane: int) -> Iterator[int]:
+    """Yield the words of one lane, which are seldom needed: the stream is opened at the first."""
+    stream = _Keystream(key, lane)
+    while True:
+        yield stream.next_word()
+
+
 def _round_block(
     std: float, words: NDArray[np.uint64], out: NDArray[np.int64], ndtri_error: float = NDTRI_ERROR
 ) -> list[tuple[int, int]]:
@@ -277,13 +287,13 @@ def _round_block(
     return [] if settled.all() else [(int(i), int(words[i])) for i in np.flatnonzero(~settled)]
 
 
-def _decide(std: float, word: int, more: Callable[[], int]) -> int:
+def _decide(std: float, word: int, more: Iterator[int]) -> int:
     """Return the exact draw of a word, with further words of U from `more` as they are needed."""
     magnitude = _exact_magnitude(std, word >> 1, 64, more)
     return -magnitude if word & 1 else magnitude
 
 
-def _exact_magnitude(std: float, k: int, bits: int, more: Callable[[], int]) -> int:
+def _exact_magnitude(std: float, k: int, bits: int, more: Iterator[int]) -> int:
     """Return round(-std Φ⁻¹(U)) for U in [k, k+1]·2^-bits, U's further bits taken from `more`.
 
     The float64 inverse gives only the place where the search starts, never the decision.
@@ -291,7 +301,7 @@ def _exact_magnitude(std: float, k: int, bits: int, more: Callable[[], int]) -> 
     from scipy.special import ndtri
 
     while k < 2**40:  # a start near the answer needs U to a good relative precision
-        k, bits = (k << 64) | more(), bits + 64
+        k, bits = (k << 64) | next(more), bits + 64
     magnitude = round(-std * float(ndtri(math.ldexp(k, -bits))))
 
     def exceeds(n: int) -> bool:
@@ -303,7 +313,7 @@ def _exact_magnitude(std: float, k: int, bits: int, more: Callable[[], int]) -> 
                 return True
             if k >= high:
                 return False
-            k, bits = (k << 64) | more(), bits + 64
+            k, bits = (k << 64) | next(more), bits + 64
 
     while exceeds(magnitude):
         magnitude += 1
