@@ -204,7 +204,7 @@ class SecureNoise(_KeyedNoise):
 
 @final
 class InsecureNoise(_KeyedNoise):
-    """Noise for tests only: repeatable from a seed and blind to the sum, so that neighbours meet the same draws.
+    """Noise for tests only: repeatable from a seed and blind to the sum, so neighbours meet the same draws.
 
     `gaussian` depends on `total` by its shape only. Whatever is released with it is not private.
     """
