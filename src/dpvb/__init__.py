@@ -1,0 +1,34 @@
+"""Differentially private variational Bayes.
+
+import dpvb
+model = dpvb.LDA(20, epsilon=1.0, delta=1e-5, vocabulary=words).fit(documents)
+print(model.privacy_)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpvb import accounting, data
+    from dpvb.estimators.base import load
+    from dpvb.estimators.lda import LDA
+
+__version__ = "0.1.0"
+__all__ = ["LDA", "accounting", "data", "load"]
+
+# Names are imported on first use, so that `import dpvb` stays light.
+_HOMES = {"LDA": "dpvb.estimators.lda", "load": "dpvb.estimators.base"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in __all__:
+        return import_module(f"dpvb.{name}")
+    raise AttributeError(f"module 'dpvb' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -195,9 +195,7 @@ class _RowsOfUnits:
     def norms(self) -> Floats:
         row_norms = self.rows.norms()
         usable = np.isfinite(row_norms)
-        total = np.bincount(
-            self.unit_of_row, weights=np.where(usable, row_norms, 0.0), minlength=self.num_units
-        )
+        total = np.bincount(self.unit_of_row, weights=np.where(usable, row_norms, 0.0), minlength=self.num_units)
         return total * (1.0 + len(row_norms) * 2.0**-52)
 
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:

@@ -60,8 +60,8 @@ def fit(
     rng: np.random.Generator,
     projection: Any = "read",
     on_step: Callable[[int, Q], object] = lambda t, q: None,
-) -> Q:
-    """Run the plan to its end and return the last q.
+) -> tuple[Q, Estimate]:
+    """Run the plan to its end and return the last q with the last estimate.
 
     Args:
         model: public.
@@ -82,4 +82,4 @@ def fit(
         s = s.update(released, rho(t))
         q = model.m_step(s, q)
         on_step(t, q)
-    return q
+    return q, s

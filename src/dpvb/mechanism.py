@@ -9,18 +9,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpvb import accounting
-from dpvb.accounting import Event
+from dpvb.accounting.events import RELATIONS, Event, NeighboringRelation
+from dpvb.accounting.events import Sampler as SamplerName
 from dpvb.blocks import Block, Bools, swap_ratio
-from dpvb.errors import ParameterError, check_choice, check_integer, check_number
-
-NEIGHBORING_RELATIONS = ("add_or_remove_one", "replace_one")
-NeighboringRelation = Literal["add_or_remove_one", "replace_one"]
+from dpvb.errors import ParameterError, PrivacyError, check_choice, check_integer, check_number
 
 #: Returns the next `count` uniform 64-bit words of a cryptographic stream.
 Bits = Callable[[int], NDArray[np.uint64]]
@@ -32,7 +30,7 @@ class Sampler(Protocol):
     """Draws batches of units and names the event that the accountant is to compose."""
 
     @property
-    def name(self) -> str:
+    def name(self) -> SamplerName:
         """Name of the sampler in the accountant's words."""
 
     @property
@@ -47,8 +45,8 @@ class Sampler(Protocol):
 class FullBatch:
     """Every unit, at every step."""
 
-    name = "full_batch"
-    sampling_prob = 1.0
+    name: ClassVar[SamplerName] = "full_batch"
+    sampling_prob: ClassVar[float] = 1.0
 
     def draw(self, bits: Bits, count: Callable[[], int]) -> Draw:
         """Take all units."""
@@ -64,7 +62,7 @@ class Poisson:
     """
 
     sampling_prob: float
-    name = "poisson"
+    name: ClassVar[SamplerName] = "poisson"
 
     def __post_init__(self) -> None:
         check_number("sampling_prob", self.sampling_prob, low=0, high=1, closed="right")
@@ -92,7 +90,7 @@ class FixedSize:
 
     batch_size: int
     num_examples: int
-    name = "fixed_size"
+    name: ClassVar[SamplerName] = "fixed_size"
 
     def __post_init__(self) -> None:
         check_integer("num_examples", self.num_examples, low=1)
@@ -209,7 +207,7 @@ class Plan:
     unit: str = "document"
 
     def __post_init__(self) -> None:
-        check_choice("neighboring_relation", self.neighboring_relation, NEIGHBORING_RELATIONS)
+        check_choice("neighboring_relation", self.neighboring_relation, RELATIONS)
         object.__setattr__(self, "releases", tuple(self.releases))
         if not self.releases:
             raise ParameterError("a plan needs at least one release.")
@@ -248,3 +246,67 @@ class Plan:
             ],
         }
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).digest()
+
+
+def calibrated(
+    blocks: Mapping[str, Block],
+    sampler: Sampler,
+    num_steps: int,
+    *,
+    epsilon: float,
+    delta: float,
+    schedule: Sequence[float] | None = None,
+    noise_multiplier: float | None = None,
+    neighboring_relation: NeighboringRelation = "add_or_remove_one",
+    unit: str = "document",
+    clip: Literal["block", "joint"] = "block",
+    accountant: str = "pld",
+) -> Plan:
+    """Plan num_steps releases of the same blocks whose noise meets (ε, δ).
+
+    Args:
+        blocks, sampler, num_steps, unit, clip: public.
+        epsilon: target; infinity means no noise.
+        delta: in (0, 1).
+        schedule: relative noise of each step, shape (num_steps,), positive; None means equal noise.
+        noise_multiplier: given noise instead of a calibrated one; the plan's ε must then not exceed epsilon.
+        accountant: method of the calibration; the plan's own ε is always checked by "pld".
+
+    Raises:
+        ParameterError: for an argument outside its range.
+        PrivacyError: if the noise, given or calibrated by an unsound method, is too small for epsilon.
+    """
+    num_steps = check_integer("num_steps", num_steps, low=1, high=10**7)
+    check_number("epsilon", epsilon, low=0, closed="right", hint="Infinity means no noise and no privacy.")
+    check_number("delta", delta, low=0, high=1, closed="neither")
+    relative = [1.0] * num_steps if schedule is None else [float(r) for r in schedule]
+    if len(relative) != num_steps:
+        raise ParameterError(f"schedule must have num_steps = {num_steps} entries, got {len(relative)}.")
+    for r in relative:
+        check_number("schedule", r, low=0, high=math.inf, closed="neither")
+
+    def plan(scale: float) -> Plan:
+        made = {r: Release(blocks, Mechanism(sampler, scale * r), clip=clip) for r in set(relative)}
+        return Plan([made[r] for r in relative], neighboring_relation, unit)
+
+    if noise_multiplier is None:
+        scale = 0.0
+        if epsilon < math.inf:
+            scale = accounting.calibrate(
+                lambda scale: plan(scale).events(),
+                epsilon=epsilon,
+                delta=delta,
+                neighboring_relation=neighboring_relation,
+                method=accountant,
+            )
+        sound = accountant in ("pld", "renyi")
+    else:
+        scale = check_number("noise_multiplier", noise_multiplier, low=0, high=1e12)
+        sound = epsilon == math.inf
+    result = plan(scale)
+    if not sound and epsilon < math.inf and (spent := result.epsilon(delta)) > epsilon:
+        raise PrivacyError(
+            f"epsilon = {epsilon:g} is not met: this noise gives epsilon = {spent:.4g} at delta = {delta:g}. "
+            "Leave noise_multiplier out, take more noise, or a sound accountant."
+        )
+    return result

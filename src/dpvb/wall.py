@@ -122,7 +122,12 @@ class Wall(Generic[Rows]):
     """
 
     def __init__(
-        self, source: Source[Rows], plan: Plan, *, noise: NoiseSource | None = None, num_examples: int | None = None
+        self,
+        source: Source[Rows],
+        plan: Plan,
+        *,
+        noise: NoiseSource | None = None,
+        num_examples: int | None = None,
     ) -> None:
         self.__source = source
         self.__noise = SecureNoise() if noise is None else noise
@@ -167,9 +172,7 @@ class Wall(Generic[Rows]):
         self.__step += 1
         return step
 
-    def _sums(
-        self, query: Callable[[Rows], Contributions], release: Release, step: int
-    ) -> dict[str, Ints] | None:
+    def _sums(self, query: Callable[[Rows], Contributions], release: Release, step: int) -> dict[str, Ints] | None:
         """Exact integer sums of the clipped contributions, or None if anything failed."""
         sums = {name: np.zeros(block.packed_shape, dtype=np.int64) for name, block in release.blocks.items()}
         try:
@@ -248,9 +251,7 @@ def _add_clipped(
     """
     norms = {name: contributions[name].norms() for name in release.blocks}
     usable = np.logical_and.reduce([np.isfinite(norm) for norm in norms.values()])
-    relative = {
-        name: np.where(usable, norms[name], 0.0) / release.blocks[name].bound for name in release.blocks
-    }
+    relative = {name: np.where(usable, norms[name], 0.0) / release.blocks[name].bound for name in release.blocks}
     if release.clip == "joint":
         squares = [(release.weights[name] * relative[name]) ** 2 for name in release.blocks]
         relative = dict.fromkeys(relative, np.sqrt(np.sum(squares, axis=0)) * (1.0 + 2.0**-48))
@@ -275,6 +276,7 @@ class Estimate:
     _seal: object = None
     rho: float = 1.0
     projection: Literal["read", "step"] = "read"
+    receipt: Receipt | None = None
 
     def __post_init__(self) -> None:
         if self._seal is not _SEAL:
@@ -299,7 +301,7 @@ class Estimate:
             mass[name] = step + (1 - step) * mass.get(name, 0.0)
             if self.projection == "step":
                 mean[name] = block.project(mean[name])
-        return Estimate(self._blocks, mean, variance, mass, _SEAL, rho, self.projection)
+        return Estimate(self._blocks, mean, variance, mass, _SEAL, rho, self.projection, released.receipt)
 
     def read(self, name: str) -> Floats:
         """Unbiased linear estimate of the full-data statistic; may leave the domain."""

@@ -158,9 +158,7 @@ class LDA:
     def e_step(self, q: Topics, batch: Documents, blocks: Mapping[str, Block]) -> Contributions:
         """Expected topic-word counts of every document, in factored form."""
         theta_nk, ratio_j, norm_n, _ = self.local(q, batch, self.treated_counts(batch))
-        factored = Factored(
-            batch.indptr, batch.indices, ratio_j, theta_nk, q.beta_vk, norm_n, engine=self.engine
-        )
+        factored = Factored(batch.indptr, batch.indices, ratio_j, theta_nk, q.beta_vk, norm_n, engine=self.engine)
         return {"counts": factored}
 
     def m_step(self, s: Estimate, q: Topics) -> Topics:
@@ -177,13 +175,12 @@ class LDA:
 
     def bound(self, q: Topics, batch: Documents) -> Floats:
         """ELBO of each document given q(β), in nats (Hoffman et al. 2010, equation 4 without the topics' term)."""
-        theta_nk, ratio_j, _, gamma_nk = self.local(q, batch, batch.counts)
+        _, ratio_j, _, gamma_nk = self.local(q, batch, batch.counts)
         present = (batch.counts > 0) & (ratio_j > 0)
         log_p = np.zeros_like(ratio_j)
         log_p[present] = np.log(batch.counts[present]) - np.log(ratio_j[present])
         row_of_entry = np.repeat(np.arange(len(gamma_nk)), np.diff(batch.indptr))
         words_n = np.bincount(row_of_entry, weights=batch.counts * log_p, minlength=len(gamma_nk))
-        with np.errstate(divide="ignore"):
-            elog_theta_nk = dirichlet_expectedstats(gamma_nk)
+        elog_theta_nk = dirichlet_expectedstats(gamma_nk)
         prior = dirichlet_logz(np.full(self.n_components, self.alpha))
         return words_n + ((self.alpha - gamma_nk) * elog_theta_nk).sum(axis=1) + dirichlet_logz(gamma_nk) - prior

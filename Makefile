@@ -1,0 +1,42 @@
+# Everything runs in an environment that this file makes; nothing else on the machine is touched.
+VENV := .venv
+PY := $(VENV)/bin/python
+# One BLAS thread a process: parallelism is the kernels' own.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+
+.PHONY: demo test test-slow benchmarks planted-bugs lint clean
+
+demo: $(VENV)/plot
+	$(VENV)/bin/dpvb demo --out demo-output
+
+test: lint
+	$(PY) -m pytest -q
+
+test-slow: $(VENV)/dev
+	$(PY) -m pytest -q -m "slow or not slow"
+
+benchmarks: $(VENV)/dev
+	$(PY) -m benchmarks
+
+planted-bugs: $(VENV)/dev
+	$(PY) benchmarks/planted_bugs.py
+
+lint: $(VENV)/dev
+	$(VENV)/bin/ruff format --check -q .
+	$(VENV)/bin/ruff check -q .
+	$(VENV)/bin/mypy
+
+$(PY):
+	python3 -m venv $(VENV)
+
+$(VENV)/plot: $(PY) pyproject.toml
+	$(PY) -m pip install -q --disable-pip-version-check -e '.[plot]'
+	touch $@
+
+$(VENV)/dev: $(PY) pyproject.toml
+	$(PY) -m pip install -q --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,1 @@
+"""scikit-learn skins over the models: they hold no mathematics."""

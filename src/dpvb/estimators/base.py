@@ -1,0 +1,174 @@
+"""What every estimator shares: from (ε, δ) and public facts to a plan, a wall, a fit and a statement."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from dpvb import loop, storage
+from dpvb.blocks import Block
+from dpvb.data import Source
+from dpvb.errors import ModelFileError, ParameterError, check_number
+from dpvb.mechanism import FixedSize, FullBatch, Plan, Poisson, Sampler, calibrated
+from dpvb.report import PrivacyStatement
+from dpvb.wall import Wall
+
+#: Called with (step, number of steps, plan) after each release; all of it is public.
+Progress = Callable[[int, Plan], object]
+
+
+class PrivacyWarning(UserWarning):
+    """Something that the caller does is outside the promise; said once."""
+
+
+class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+    """Base of all estimators; subclasses name their parameters and build their model.
+
+    Every estimator has the parameters epsilon, delta, num_steps, sampling_prob, batch_size, num_examples,
+    noise_multiplier, accountant, neighboring_relation and random_state.
+    """
+
+    _said: ClassVar[set[str]] = set()
+
+    def _sampler(self) -> Sampler:
+        """The sampler that the public parameters name; without any, the full batch."""
+        if self.batch_size is not None:
+            if self.sampling_prob is not None:
+                raise ParameterError(
+                    "give sampling_prob (Poisson batches) or batch_size (fixed-size batches), not both."
+                )
+            if self.num_examples is None:
+                raise ParameterError(
+                    "batch_size needs num_examples, a public number of units: its share of them is what is "
+                    "accounted. Without a public number use sampling_prob."
+                )
+            return FixedSize(self.batch_size, self.num_examples)
+        if self.sampling_prob is None:
+            return FullBatch()
+        return Poisson(check_number("sampling_prob", self.sampling_prob, low=0, high=1, closed="right"))
+
+    def _plan(self, blocks: Mapping[str, Block], num_steps: int, *, unit: str, schedule: Any = None) -> Plan:
+        """The releases of a fit, their noise calibrated to (epsilon, delta), before any data are read."""
+        return calibrated(
+            blocks,
+            self._sampler(),
+            num_steps,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            noise_multiplier=self.noise_multiplier,
+            schedule=schedule,
+            neighboring_relation=self.neighboring_relation,
+            unit=unit,
+            accountant=self.accountant,
+        )
+
+    def _rng(self) -> np.random.Generator:
+        """Randomness of the public start."""
+        seed = self.random_state
+        if isinstance(seed, np.random.RandomState):
+            return np.random.default_rng(seed.randint(2**31, size=4))
+        return np.random.default_rng(seed)
+
+    def _fit(
+        self,
+        model: loop.Model[Any, Any],
+        source: Source,
+        plan: Plan,
+        *,
+        rho: loop.StepSize,
+        projection: str,
+        public: list[str],
+        progress: Progress | None,
+    ) -> Any:
+        """Run the plan on private data; returns q and sets `privacy_`."""
+        wall = Wall(source, plan, num_examples=self.num_examples)
+        rng = self._rng()
+        tell = (lambda t, q: None) if progress is None else (lambda t, q: progress(t, plan))
+        q, estimate = loop.fit(model, wall, plan, rho=rho, rng=rng, projection=projection, on_step=tell)
+        self.privacy_ = PrivacyStatement.from_plan(
+            plan,
+            delta=self.delta,
+            private=estimate.receipt.private,
+            run_id=estimate.receipt.run,
+            public=public,
+            num_examples=self.num_examples,
+        )
+        return q
+
+    def _say_once(self, message: str) -> None:
+        if message not in self._said:
+            self._said.add(message)
+            warnings.warn(message, PrivacyWarning, stacklevel=3)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file: arrays without pickle and a JSON manifest with hashes.
+
+        The file holds released values and public parameters only, never data.
+
+        Raises:
+            ModelFileError: if the file cannot be written; nothing half-written is left.
+        """
+        self._check_fitted()
+        arrays, facts = self._state()
+        facts = {**facts, "privacy": self.privacy_.to_dict(), "params": _plain(self.get_params(deep=False))}
+        storage.save(path, kind=type(self).__name__, arrays=arrays, facts=facts)
+
+    def _check_fitted(self) -> None:
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(self, "privacy_")
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Arrays and JSON facts of the fitted model."""
+        raise NotImplementedError
+
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
+        """Inverse of `_state`; may raise anything on a file that does not fit."""
+        raise NotImplementedError
+
+
+def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters that JSON can hold; generators and data-like arguments are left out."""
+    kept = {}
+    for name, value in params.items():
+        if isinstance(value, (np.integer, np.floating)):
+            value = value.item()
+        if value is None or isinstance(value, (bool, int, str)):
+            kept[name] = value
+        elif isinstance(value, float):
+            kept[name] = value if math.isfinite(value) else str(value)
+    return kept
+
+
+#: Model kinds that `load` knows, by class name.
+_HOMES = {"LDA": "dpvb.estimators.lda"}
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read a model written by `save`; no code from the file is run and no data are needed.
+
+    Raises:
+        ModelFileError: if the file is missing, damaged, tampered with, or of a newer format.
+    """
+    stored = storage.load(path)
+    if stored.kind not in _HOMES:
+        raise ModelFileError(f"{os.fspath(path)}: holds a {stored.kind!r}, which this version does not know.")
+    estimator_class = getattr(importlib.import_module(_HOMES[stored.kind]), stored.kind)
+    try:
+        params = {k: float(v) if v in ("inf", "-inf") else v for k, v in stored.facts["params"].items()}
+        estimator: Any = estimator_class(**params)
+        estimator.privacy_ = PrivacyStatement.from_dict(stored.facts["privacy"])
+        estimator._restore(stored.arrays, stored.facts)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        estimator = None
+    if estimator is None:
+        raise ModelFileError(f"{os.fspath(path)}: its parts do not fit together; fit or save the model again.")
+    return estimator
