@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpvb.data.bag_of_words import BagOfWords, Stream, as_source, in_memory
+from dpvb.data.files import open_documents
 from dpvb.data.rows import Chunk, CountRows, Source
 from dpvb.data.vocabulary import check_vocabulary
 
@@ -15,4 +16,5 @@ __all__ = [
     "as_source",
     "check_vocabulary",
     "in_memory",
+    "open_documents",
 ]

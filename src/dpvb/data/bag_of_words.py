@@ -51,7 +51,6 @@ class BagOfWords:
         Raises:
             DataFormatError: not a matrix of real numbers, a damaged sparse structure, a vocabulary of
                 another width, or a group of another length.
-
         """
         matrix, width = _check_matrix(counts)
         names = None if vocabulary is None else check_vocabulary(vocabulary, width=width)
@@ -71,25 +70,31 @@ class BagOfWords:
         Raises:
             DataFormatError: no vocabulary or a faulty one, or a group of another length than texts.
             ParameterError: a faulty token_pattern, or one string in place of a list.
-
         """
         if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
             raise ParameterError(f"texts must be a list of strings, got {type(texts).__name__}.")
         words = check_vocabulary(vocabulary)
         slabs = Tokenizer(words, token_pattern).slabs(texts)
-        return cls._of_rows(concatenate(clean_slabs(slabs, len(words)), len(words)), words, group)
+        return cls.of_rows(concatenate(clean_slabs(slabs, len(words)), len(words)), vocabulary=words, group=group)
 
     @classmethod
-    def _of_rows(
-        cls, rows: CountRows, vocabulary: tuple[str, ...] | None, group: Iterable[object] | None
+    def of_rows(
+        cls,
+        rows: CountRows,
+        *,
+        vocabulary: tuple[str, ...] | None = None,
+        group: Iterable[object] | None = None,
     ) -> BagOfWords:
+        """Hold rows that are clean already.
+
+        Raises:
+            DataFormatError: a group of another length than the rows.
+        """
         held = cls.__new__(cls)
         held._hold(rows, vocabulary, group)
         return held
 
-    def _hold(
-        self, rows: CountRows, vocabulary: tuple[str, ...] | None, group: Iterable[object] | None
-    ) -> None:
+    def _hold(self, rows: CountRows, vocabulary: tuple[str, ...] | None, group: Iterable[object] | None) -> None:
         self._vocabulary = vocabulary
         self._unit_of_row: NDArray[np.int64] | None = None
         self._unit_start: NDArray[np.int64] | None = None
@@ -155,14 +160,11 @@ class Stream:
                 which would be empty at the second pass.
             DataFormatError: a vocabulary of another width; while reading: a matrix that is not one of real
                 numbers or has another width.
-
         """
         self._width = check_integer("width", width, low=1, high=MAX_WIDTH)
         self._vocabulary = None if vocabulary is None else check_vocabulary(vocabulary, width=self._width)
         if not callable(factory):
-            raise ParameterError(
-                f"factory must be a function without arguments, got {type(factory).__name__}."
-            )
+            raise ParameterError(f"factory must be a function without arguments, got {type(factory).__name__}.")
         first = factory()
         if isinstance(first, Iterator) and factory() is first:
             raise ParameterError(
@@ -208,9 +210,7 @@ class Stream:
                 continue
             matrix, width = _check_matrix(piece)
             if width != self._width:
-                raise DataFormatError(
-                    f"A streamed matrix has {width} columns where width={self._width} was declared."
-                )
+                raise DataFormatError(f"A streamed matrix has {width} columns where width={self._width} was declared.")
             yield from _slabs_of(matrix)
 
 
@@ -224,17 +224,14 @@ def in_memory(source: Source, *, group: Iterable[object] | None = None) -> BagOf
     Raises:
         DataFormatError: a group of another length than the source.
         ParameterError: a source that is already grouped.
-
     """
     if source.unit == "person":
         raise ParameterError("source is already grouped by person; give group= where its rows are read.")
     rows = concatenate((chunk.rows for chunk in source.chunks()), source.width)
-    return BagOfWords._of_rows(rows, source.vocabulary, group)
+    return BagOfWords.of_rows(rows, vocabulary=source.vocabulary, group=group)
 
 
-def as_source(
-    data: object, *, vocabulary: Vocabulary | None = None, group: Iterable[object] | None = None
-) -> Source:
+def as_source(data: object, *, vocabulary: Vocabulary | None = None, group: Iterable[object] | None = None) -> Source:
     """Return documents in any accepted form as a source.
 
     A source stays itself; a list, tuple or 1-D array or series of strings is text and needs a vocabulary;
@@ -242,16 +239,13 @@ def as_source(
 
     Raises:
         DataFormatError: none of these, or as `BagOfWords` says.
-
     """
     if isinstance(data, Source):
         if vocabulary is not None:
             check_vocabulary(vocabulary, width=data.width)
         return data if group is None else in_memory(data, group=group)
     if isinstance(data, (str, bytes)):
-        raise DataFormatError(
-            "Documents must be a matrix or a list of strings; open a file with open_documents(path)."
-        )
+        raise DataFormatError("Documents must be a matrix or a list of strings; open a file with open_documents(path).")
     if isinstance(data, (list, tuple)):
         if vocabulary is None:
             raise DataFormatError(
@@ -270,9 +264,7 @@ def _check_matrix(counts: object) -> tuple[Any, int]:
     matrix: Any = counts
     if sparse.issparse(counts):
         if matrix.format not in ("csr", "csc", "coo"):
-            raise DataFormatError(
-                f"A sparse matrix must be CSR, CSC or COO, got {matrix.format}; use .tocsr()."
-            )
+            raise DataFormatError(f"A sparse matrix must be CSR, CSC or COO, got {matrix.format}; use .tocsr().")
     elif isinstance(counts, np.ma.MaskedArray):
         raise DataFormatError("Counts must not be a masked array; fill it with public values first.")
     elif isinstance(counts, (list, tuple, str, bytes)) or not hasattr(counts, "__array__"):
@@ -303,9 +295,7 @@ def _slabs_of(matrix: Any) -> Iterator[Slab]:
     elif matrix.format == "coo":
         row, column, values = np.asarray(matrix.row), np.asarray(matrix.col), np.asarray(matrix.data)
         if not row.shape == column.shape == values.shape or {row.dtype.kind, column.dtype.kind} - set("iu"):
-            raise DataFormatError(
-                "The sparse matrix is damaged: row, col and data must pair integers and values."
-            )
+            raise DataFormatError("The sparse matrix is damaged: row, col and data must pair integers and values.")
         yield slab_of_triples(row, column, values, num_rows)
     else:
         slab = check_slab(np.asarray(matrix.indptr), np.asarray(matrix.indices), np.asarray(matrix.data))

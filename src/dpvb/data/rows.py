@@ -60,7 +60,6 @@ class CountRows:
         indices: word ids, shape (entries,), int32.
         counts: how often each word occurs, shape (entries,), float64.
         width: number of vocabulary terms; public.
-
     """
 
     indptr: _Integers
@@ -104,7 +103,6 @@ class Chunk:
         unit_of_row: None when each row is its own unit; otherwise the unit (0..num_units-1) of each
             row, shape (rows,), int64, nondecreasing.
         num_units: number of units in the chunk.
-
     """
 
     rows: CountRows
@@ -160,7 +158,6 @@ def check_slab(indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
     Raises:
         DataFormatError: row boundaries that decrease or overrun the entries, or a type that is not a real
             number; the message holds no value.
-
     """
     check_numeric(values.dtype)
     if not (indptr.dtype.kind in "iu" and indices.dtype.kind in "iu"):
@@ -182,7 +179,6 @@ def check_numeric(dtype: np.dtype[Any]) -> None:
 
     Raises:
         DataFormatError: naming the type.
-
     """
     if dtype.kind not in "biuf":
         raise DataFormatError(

@@ -40,7 +40,6 @@ def check_vocabulary(vocabulary: Vocabulary | None, *, width: int | None = None)
     Raises:
         DataFormatError: no vocabulary, a file that cannot be read, no words, an empty or repeated word,
             something that is not a string, or a wrong number of words.
-
     """
     if vocabulary is None:
         raise DataFormatError(MISSING_VOCABULARY)
@@ -52,17 +51,14 @@ def check_vocabulary(vocabulary: Vocabulary | None, *, width: int | None = None)
         words = list(vocabulary)
     else:
         raise DataFormatError(
-            "vocabulary must be a list of words, a mapping word -> column, or a file, "
-            f"got {type(vocabulary).__name__}."
+            f"vocabulary must be a list of words, a mapping word -> column, or a file, got {type(vocabulary).__name__}."
         )
     if not 1 <= len(words) <= MAX_WIDTH:
         raise DataFormatError("vocabulary must hold at least one word, got none.")
     column_of: dict[str, int] = {}
     for column, word in enumerate(words):
         if not isinstance(word, str) or not word:
-            raise DataFormatError(
-                f"vocabulary must hold nonempty strings, got {word!r} as word {column + 1}."
-            )
+            raise DataFormatError(f"vocabulary must hold nonempty strings, got {word!r} as word {column + 1}.")
         if word in column_of:
             raise DataFormatError(
                 f"vocabulary must not repeat a word, got {word!r} as word {column_of[word] + 1} "
@@ -84,14 +80,11 @@ class Tokenizer:
 
         Raises:
             ParameterError: a pattern that is not a regular expression or has several groups.
-
         """
         try:
             pattern = re.compile(token_pattern)
         except (re.error, TypeError) as error:
-            raise ParameterError(
-                f"token_pattern must be a regular expression, got {token_pattern!r}."
-            ) from error
+            raise ParameterError(f"token_pattern must be a regular expression, got {token_pattern!r}.") from error
         if pattern.groups > 1:
             raise ParameterError(f"token_pattern must have at most one group, got {token_pattern!r}.")
         self._find_all = pattern.findall
@@ -137,7 +130,5 @@ def _read_words(path: str | os.PathLike[str]) -> list[str]:
 
 def _words_in_column_order(columns: Mapping[str, int]) -> list[Any]:
     if sorted(map(int, columns.values())) != list(range(len(columns))):
-        raise DataFormatError(
-            "vocabulary, as a mapping word -> column, must use each column 0, 1, ... exactly once."
-        )
+        raise DataFormatError("vocabulary, as a mapping word -> column, must use each column 0, 1, ... exactly once.")
     return sorted(columns, key=lambda word: int(columns[word]))

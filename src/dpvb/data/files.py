@@ -1,0 +1,190 @@
+"""One door for files of documents."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from dpvb.data.bag_of_words import BagOfWords, Stream, in_memory
+from dpvb.data.matrix_files import OpenedFile, open_docword, open_lda_c, open_matrix_market, open_npz
+from dpvb.data.rows import Slab, Source, clean_slabs, concatenate
+from dpvb.data.storage import check_readable
+from dpvb.data.text_files import (
+    Record,
+    check_csv,
+    check_parquet,
+    csv_records,
+    folder_files,
+    folder_records,
+    json_records,
+    line_records,
+    parquet_records,
+)
+from dpvb.data.vocabulary import TOKEN_PATTERN, Tokenizer, Vocabulary, check_vocabulary
+from dpvb.errors import DataFormatError, ParameterError, check_choice, check_integer
+
+# Files up to this size are parsed once and held; larger ones are parsed at each pass.
+HELD_BYTES = 2**26
+
+_MATRIX_FORMATS: dict[str, Callable[[Path], OpenedFile]] = {
+    "npz": open_npz,
+    "mtx": open_matrix_market,
+    "docword": open_docword,
+    "lda-c": open_lda_c,
+}
+_TEXT_FORMATS: dict[str, Callable[[Path, tuple[str, ...]], Iterator[Record]]] = {
+    "jsonl": json_records,
+    "csv": csv_records,
+    "parquet": parquet_records,
+    "txt": line_records,
+    "folder": folder_records,
+}
+_FORMAT_OF_SUFFIX = {
+    ".npz": "npz",
+    ".mtx": "mtx",
+    ".dat": "lda-c",
+    ".ldac": "lda-c",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".txt": "txt",
+}
+FORMATS = (*_MATRIX_FORMATS, *_TEXT_FORMATS)
+
+
+def open_documents(
+    path: str | os.PathLike[str],
+    *,
+    vocabulary: Vocabulary | None = None,
+    width: int | None = None,
+    file_format: str | None = None,
+    text_column: str = "text",
+    group_column: str | None = None,
+    token_pattern: str = TOKEN_PATTERN,
+    stream: bool | None = None,
+) -> Source:
+    """Open a file or folder of documents; the file's name and header are public, its body private.
+
+    =============================  ==========  ==================================================
+    name                           format      holds
+    =============================  ==========  ==================================================
+    .npz                           "npz"       scipy.sparse.save_npz of a CSR matrix
+    .mtx                           "mtx"       Matrix Market, coordinate form, documents × terms
+    docword*.txt                   "docword"   UCI bag of words
+    .dat, .ldac                    "lda-c"     Blei's lda-c
+    .jsonl, .ndjson                "jsonl"     a JSON object on each line, text in `text_column`
+    .csv                           "csv"       a header line, text in `text_column`
+    .parquet                       "parquet"   strings in `text_column` (pip install dpvb[arrow])
+    .txt                           "txt"       a document on each line
+    a folder                       "folder"    a document in each .txt file below it
+    =============================  ==========  ==================================================
+
+    All but .npz, .parquet and folders may be gzipped (also with .gz after the name). Text is UTF-8; a text of
+    more than 16 MiB is an empty document.
+
+    Args:
+        path: the file or folder; public.
+        vocabulary: public words, as `check_vocabulary` takes them. Text needs it; of counts it names the columns.
+        width: public number of terms, for an lda-c file without a vocabulary.
+        file_format: one of the formats above. None: told by the name.
+        text_column: the column or key of the text.
+        group_column: the column or key of the person (jsonl, csv, parquet); the rows are then held in memory
+            and the person is the privacy unit.
+        token_pattern: regular expression of a token in the lower-cased text.
+        stream: True reads the file anew at each pass, in bounded memory; False holds its rows. None: holds
+            files up to 64 MiB. A Matrix Market or docword file that is not in row order is always held.
+
+    Raises:
+        DataFormatError: a file that cannot be opened, a faulty header, a missing column, text without a
+            vocabulary, or a vocabulary of another width.
+        ParameterError: an unknown format, or an option that the format does not have.
+    """
+    location = Path(path)
+    name = check_choice("file_format", file_format or _format_of(location), FORMATS)
+    if group_column is not None and name not in ("jsonl", "csv", "parquet"):
+        raise ParameterError(f"group_column needs a jsonl, csv or parquet file, got format {name!r}.")
+    if name in _MATRIX_FORMATS:
+        source = _open_counts(location, name, vocabulary, width)
+    else:
+        words = check_vocabulary(vocabulary, width=width)
+        tokenizer = Tokenizer(words, token_pattern)
+        _check_text(location, name, (text_column,) if group_column is None else (text_column, group_column))
+        if group_column is not None:
+            return _read_grouped(location, name, (text_column, group_column), words, tokenizer)
+
+        def slabs() -> Iterator[Slab]:
+            records = _TEXT_FORMATS[name](location, (text_column,))
+            return tokenizer.slabs(record[0] for record in records)
+
+        source = Stream(slabs, len(words), vocabulary=words)
+    hold = _size(location) <= HELD_BYTES if stream is None else not stream
+    return in_memory(source) if hold else source
+
+
+def _format_of(path: Path) -> str:
+    if path.is_dir():
+        return "folder"
+    name = path.name.lower().removesuffix(".gz")
+    if name.startswith("docword") and name.endswith(".txt"):
+        return "docword"
+    found = _FORMAT_OF_SUFFIX.get(Path(name).suffix)
+    if found is None:
+        raise DataFormatError(
+            f"The name {path.name!r} does not tell its format; known are {', '.join(_FORMAT_OF_SUFFIX)} "
+            f"(also .gz), docword*.txt and folders. Say it with file_format=, one of {', '.join(FORMATS)}."
+        )
+    return found
+
+
+def _open_counts(path: Path, name: str, vocabulary: Vocabulary | None, width: int | None) -> Source:
+    opened = _MATRIX_FORMATS[name](path)
+    if width is not None:
+        check_integer("width", width, low=1)
+    declared = width if opened.width is None else opened.width
+    if width is not None and width != declared:
+        raise DataFormatError(f"The file {str(path)!r} declares {declared} columns, but width={width}.")
+    words = None if vocabulary is None else check_vocabulary(vocabulary, width=declared)
+    if declared is None and words is not None:
+        declared = len(words)
+    if declared is None:
+        raise DataFormatError(
+            "An lda-c file does not declare how many words there are, and counting them would read a "
+            "public fact off private documents: give vocabulary= or width=."
+        )
+    if opened.streams:
+        return Stream(opened.slabs, declared, vocabulary=words)
+    return BagOfWords.of_rows(concatenate(clean_slabs(opened.slabs(), declared), declared), vocabulary=words)
+
+
+def _check_text(path: Path, name: str, columns: tuple[str, ...]) -> None:
+    if name == "folder":
+        if not path.is_dir():
+            raise DataFormatError(f"{str(path)!r} is not a folder.")
+        return
+    check_readable(path)
+    if name == "csv":
+        check_csv(path, columns)
+    elif name == "parquet":
+        check_parquet(path, columns)
+
+
+def _read_grouped(
+    path: Path, name: str, columns: tuple[str, ...], words: tuple[str, ...], tokenizer: Tokenizer
+) -> BagOfWords:
+    group: list[object] = []
+
+    def texts() -> Iterable[object]:
+        for text, person in _TEXT_FORMATS[name](path, columns):
+            group.append(person)
+            yield text
+
+    rows = concatenate(clean_slabs(tokenizer.slabs(texts()), len(words)), len(words))
+    return BagOfWords.of_rows(rows, vocabulary=words, group=group)
+
+
+def _size(path: Path) -> int:
+    if path.is_dir():
+        return sum(name.stat().st_size for name in folder_files(path))
+    return path.stat().st_size

@@ -1,0 +1,319 @@
+"""Files of counts: SciPy .npz, Matrix Market, UCI docword and lda-c, read piece by piece.
+
+Each `open_*` checks the public header and returns the width that the file declares (None: it declares none)
+with a function that starts a new pass over the rows. Formats: scipy.sparse.save_npz; Boisvert, Pozo and
+Remington 1996 (Matrix Market coordinate form); the UCI "Bag of Words" data set; Blei's lda-c.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import zipfile
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpvb.data.rows import (
+    MAX_ENTRIES,
+    MAX_ROWS,
+    MAX_WIDTH,
+    Slab,
+    check_numeric,
+    check_slab,
+    slab_of_triples,
+    spans,
+)
+from dpvb.data.storage import blocks, check_readable, lines, open_binary
+from dpvb.errors import DataFormatError
+
+_Ids = NDArray[np.int64]
+_Triples = tuple[_Ids, _Ids, NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class OpenedFile:
+    """A file whose header has been checked.
+
+    Attributes:
+        width: the number of columns that the header declares; public. None: it does not.
+        slabs: starts a pass over the rows.
+        streams: False if a pass holds the whole file in memory.
+    """
+
+    width: int | None
+    slabs: Callable[[], Iterator[Slab]]
+    streams: bool = True
+
+
+def open_npz(path: Path) -> OpenedFile:
+    """Open a CSR matrix saved by scipy.sparse.save_npz; nothing in it is ever unpickled.
+
+    The row boundaries (8 bytes a document) stay in memory.
+
+    Raises:
+        DataFormatError: not such a file, damaged, or not of real numbers.
+    """
+    check_readable(path, _test_archive)
+    header = _read_npz_header(path)
+    if header is None or not 1 <= header.width <= MAX_WIDTH or len(header.indptr) != header.num_rows + 1:
+        raise DataFormatError(
+            f"The file {str(path)!r} is not a CSR matrix of numbers; "
+            "write it with scipy.sparse.save_npz(path, X.tocsr())."
+        )
+    check_numeric(header.value_type)
+    # Stand-ins for the entries: only their number is looked at here.
+    ids, values = np.broadcast_to(np.int64(0), header.entries), np.broadcast_to(0.0, header.entries)
+    boundaries = check_slab(header.indptr, ids, values).indptr
+
+    def slabs() -> Iterator[Slab]:
+        with zipfile.ZipFile(path) as archive, archive.open("indices.npy") as ids, archive.open("data.npy") as data:
+            _array_header(ids)
+            _array_header(data)
+            for start, stop in spans(boundaries):
+                indptr = boundaries[start : stop + 1] - boundaries[start]
+                entries = int(indptr[-1])
+                yield Slab(
+                    indptr,
+                    _read_array(ids, header.id_type, entries),
+                    _read_array(data, header.value_type, entries),
+                )
+
+    return OpenedFile(header.width, slabs)
+
+
+def open_matrix_market(path: Path) -> OpenedFile:
+    """Open a Matrix Market file in coordinate form, documents × terms.
+
+    A file that lists its entries row by row streams; any other order is held in memory.
+
+    Raises:
+        DataFormatError: another kind of Matrix Market file, or a faulty header.
+    """
+    check_readable(path)
+    with open_binary(path) as file:
+        kind = file.readline(1024).lower().split()
+        header_lines = 1
+        while (line := file.readline(2**16)).startswith(b"%") or (line and not line.strip()):
+            header_lines += line.endswith(b"\n")
+    if kind[:3] != [b"%%matrixmarket", b"matrix", b"coordinate"] or len(kind) != 5 or kind[4] != b"general":
+        raise DataFormatError(
+            f"The file {str(path)!r} must start with '%%MatrixMarket matrix coordinate "
+            "real|integer|pattern general'; write it with scipy.io.mmwrite(path, X.tocsr())."
+        )
+    if kind[3] not in (b"real", b"integer", b"pattern"):
+        raise DataFormatError(f"The Matrix Market file {str(path)!r} must hold real, integer or pattern entries.")
+    size = _whole_numbers(line, 3)
+    if size is None:
+        raise DataFormatError(f"The Matrix Market file {str(path)!r} must state rows, columns and entries.")
+    return _open_triples(path, header_lines + 1, size[0], size[1], has_value=kind[3] != b"pattern")
+
+
+def open_docword(path: Path) -> OpenedFile:
+    """Open a UCI docword file: three lines D, W, NNZ, then lines "document word count", both counted from 1.
+
+    Raises:
+        DataFormatError: a faulty header.
+    """
+    check_readable(path)
+    with open_binary(path) as file:
+        header = [_whole_numbers(file.readline(1024), 1) for _ in range(3)]
+    if header[0] is None or header[1] is None or header[2] is None:
+        raise DataFormatError(
+            f"The docword file {str(path)!r} must start with three lines: the numbers of documents, words and entries."
+        )
+    return _open_triples(path, 3, header[0][0], header[1][0], has_value=True)
+
+
+def open_lda_c(path: Path) -> OpenedFile:
+    """Open an lda-c file: a line "M id:count ... id:count" for each document, M its number of pairs, ids from 0.
+
+    A line that is not of this form is an empty document.
+
+    Raises:
+        DataFormatError: a file that cannot be read.
+    """
+    check_readable(path)
+
+    def slabs() -> Iterator[Slab]:
+        with open_binary(path) as file:
+            pairs, ends = array("d"), array("q", [0])
+            for line in lines(file):
+                pairs.extend(_pairs(line))
+                ends.append(len(pairs) // 2)
+                if len(ends) > MAX_ROWS or len(pairs) >= MAX_ENTRIES:
+                    yield _slab_of_pairs(pairs, ends)
+                    pairs, ends = array("d"), array("q", [0])
+            yield _slab_of_pairs(pairs, ends)
+
+    return OpenedFile(None, slabs)
+
+
+_LDA_C_LINE = re.compile(rb"\s*(\d+)((?:\s+[+-]?\d+:[^\s:]+)*)\s*")
+
+
+def _pairs(line: bytes) -> list[float]:
+    """Return id, count, id, count, ... of a line; nothing if it is malformed."""
+    match = _LDA_C_LINE.fullmatch(line)
+    if match is None or _number(match[1]) != match[2].count(b":"):
+        return []
+    return [*map(_number, match[2].replace(b":", b" ").split())]
+
+
+def _slab_of_pairs(pairs: array[float], ends: array[int]) -> Slab:
+    table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
+    return Slab(np.array(ends, dtype=np.int64), _ids(table[:, 0]), table[:, 1])
+
+
+def _open_triples(path: Path, header_lines: int, num_rows: int, width: int, *, has_value: bool) -> OpenedFile:
+    if not (num_rows <= MAX_WIDTH and 1 <= width <= MAX_WIDTH):
+        raise DataFormatError(f"The header of {str(path)!r} must declare between 1 and {MAX_WIDTH} columns.")
+
+    def triples() -> Iterator[_Triples]:
+        with open_binary(path) as file:
+            for _ in range(header_lines):
+                file.readline(2**16)
+            for block in blocks(file):
+                row, column, value = _parse_triples(block, has_value=has_value)
+                row_id, word_id = _ids(row) - 1, _ids(column) - 1
+                inside = (row_id >= 0) & (row_id < num_rows)
+                yield row_id[inside], word_id[inside], value[inside]
+
+    if _in_row_order(triples()):
+        return OpenedFile(width, lambda: _slabs_in_row_order(triples(), num_rows))
+
+    def slabs() -> Iterator[Slab]:
+        row, column, value = (np.concatenate(parts) for parts in zip(*triples(), strict=True))
+        yield slab_of_triples(row, column, value, num_rows)
+
+    return OpenedFile(width, slabs, streams=False)
+
+
+def _in_row_order(triples: Iterator[_Triples]) -> bool:
+    last = 0
+    for row, _, _ in triples:
+        if len(row) and (row[0] < last or np.any(row[1:] < row[:-1])):
+            return False
+        last = int(row[-1]) if len(row) else last
+    return True
+
+
+def _slabs_in_row_order(triples: Iterator[_Triples], num_rows: int) -> Iterator[Slab]:
+    """Yield all rows; those before the last one seen are complete and need not be kept."""
+    start = 0
+    row, column = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    value = np.empty(0, dtype=np.float64)
+    for more_rows, more_columns, more_values in triples:
+        row = np.concatenate([row, more_rows])
+        column = np.concatenate([column, more_columns])
+        value = np.concatenate([value, more_values])
+        complete = int(row[-1]) if len(row) else start
+        yield from _cut(row, column, value, start, complete)
+        rest = int(np.searchsorted(row, complete))
+        row, column, value, start = row[rest:], column[rest:], value[rest:], complete
+    yield from _cut(row, column, value, start, num_rows)
+
+
+def _cut(row: _Ids, column: _Ids, value: NDArray[np.float64], start: int, end: int) -> Iterator[Slab]:
+    for first in range(start, end, MAX_ROWS):
+        stop = min(first + MAX_ROWS, end)
+        low, high = np.searchsorted(row, (first, stop))
+        yield slab_of_triples(row[low:high] - first, column[low:high], value[low:high], stop - first)
+
+
+def _parse_triples(block: bytes, *, has_value: bool) -> tuple[NDArray[np.float64], ...]:
+    """Return row, column and value; a malformed number is NaN, a line of another length is left out."""
+    table = _load_table(block, 3 if has_value else 2)
+    return table[:, 0], table[:, 1], table[:, 2] if has_value else np.ones(len(table))
+
+
+def _load_table(block: bytes, fields: int) -> NDArray[np.float64]:
+    try:
+        table = np.loadtxt(io.BytesIO(block or b"0"), comments=None, ndmin=2, encoding="latin-1")
+        if block.strip() and table.shape[1] == fields:
+            return table
+    except ValueError:  # some line differs: go through them one by one
+        pass
+    split = (line.split() for line in block.split(b"\n"))
+    return np.array([[*map(_number, line)] for line in split if len(line) == fields]).reshape(-1, fields)
+
+
+def _number(field: bytes) -> float:
+    try:
+        return float(field)
+    except ValueError:
+        return np.nan
+
+
+def _ids(numbers: NDArray[np.float64]) -> _Ids:
+    """Return whole numbers as int64 and everything else, also what is far out of range, as -1."""
+    with np.errstate(invalid="ignore"):
+        whole = (numbers == np.floor(numbers)) & (np.abs(numbers) <= 2.0**40)
+    return np.where(whole, numbers, -1.0).astype(np.int64)
+
+
+def _whole_numbers(line: bytes, how_many: int) -> list[int] | None:
+    fields = line.split()
+    if len(fields) != how_many or not all(field.isdigit() and len(field) < 18 for field in fields):
+        return None
+    return [int(field) for field in fields]
+
+
+def _test_archive(path: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        if archive.testzip() is not None:
+            raise zipfile.BadZipFile
+
+
+class _NpzHeader(NamedTuple):
+    num_rows: int
+    width: int
+    indptr: NDArray[Any]
+    id_type: np.dtype[Any]
+    value_type: np.dtype[Any]
+    entries: int
+
+
+def _read_npz_header(path: Path) -> _NpzHeader | None:
+    """Return what precedes the entries, or None if the file is not a CSR matrix."""
+    arrays: dict[str, NDArray[Any]] = {}
+    types: dict[str, np.dtype[Any]] = {}
+    lengths: dict[str, int] = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for name in ("format", "shape", "indptr", "indices", "data"):
+                member = archive.getinfo(f"{name}.npy")
+                with archive.open(member) as file:
+                    types[name], shape = _array_header(file)
+                    lengths[name] = math.prod(shape)
+                    if len(shape) > 1 or lengths[name] * types[name].itemsize != member.file_size - file.tell():
+                        return None
+                    if name in ("format", "shape", "indptr"):
+                        arrays[name] = _read_array(file, types[name], lengths[name])
+    except (OSError, KeyError, ValueError, RuntimeError, zipfile.BadZipFile):
+        return None
+    if arrays["format"].tolist() not in ([b"csr"], ["csr"]):
+        return None
+    if lengths["shape"] != 2 or types["shape"].kind not in "iu" or types["indices"].kind not in "iu":
+        return None
+    if lengths["indices"] != lengths["data"]:
+        return None
+    num_rows, width = arrays["shape"].tolist()
+    return _NpzHeader(num_rows, width, arrays["indptr"], types["indices"], types["data"], lengths["data"])
+
+
+def _array_header(file: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    return dtype, shape
+
+
+def _read_array(file: Any, dtype: np.dtype[Any], length: int) -> NDArray[Any]:
+    return np.frombuffer(file.read(length * dtype.itemsize), dtype=dtype, count=length)
