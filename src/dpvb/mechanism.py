@@ -223,6 +223,17 @@ class Plan:
         counts = Counter(release.event() for release in self.releases)
         return [replace(event, num_steps=count) for event, count in counts.items()]
 
+    def scaled(self, scale: float) -> Plan:
+        """The same plan with all noise multipliers scaled."""
+        made = {
+            id(release): replace(
+                release,
+                mechanism=replace(release.mechanism, noise_multiplier=scale * release.mechanism.noise_multiplier),
+            )
+            for release in self.releases
+        }
+        return replace(self, releases=[made[id(release)] for release in self.releases])
+
     def epsilon(self, delta: float, method: str = "pld") -> float:
         """ε at a public δ, an upper bound."""
         return accounting.epsilon_of(
@@ -248,65 +259,78 @@ class Plan:
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).digest()
 
 
-def calibrated(
+def phased(
     blocks: Mapping[str, Block],
     sampler: Sampler,
-    num_steps: int,
+    schedule: Sequence[float],
     *,
-    epsilon: float,
-    delta: float,
-    schedule: Sequence[float] | None = None,
-    noise_multiplier: float | None = None,
+    once: float = 1.0,
     neighboring_relation: NeighboringRelation = "add_or_remove_one",
     unit: str = "document",
     clip: Literal["block", "joint"] = "block",
-    accountant: str = "pld",
 ) -> Plan:
-    """Plan num_steps releases of the same blocks whose noise meets (ε, δ).
+    """Lay out a model's releases by phase: first blocks once, step blocks at every step, last blocks once.
 
     Args:
-        blocks, sampler, num_steps, unit, clip: public.
-        epsilon: target; infinity means no noise.
+        blocks: the model's declaration.
+        sampler: how the step batches are drawn; first and last blocks take the full batch.
+        schedule: noise multiplier of each step, shape (num_steps,); meant relatively if the plan is calibrated.
+        once: noise multiplier of the first and the last release.
+        neighboring_relation, unit, clip: as in Plan and Release.
+    """
+    in_phase = {
+        phase: {name: block for name, block in blocks.items() if block.phase == phase}
+        for phase in ("first", "step", "last")
+    }
+    steps = {noise: Release(in_phase["step"], Mechanism(sampler, noise), clip=clip) for noise in set(schedule)}
+    single = [
+        [Release(in_phase[phase], Mechanism(FullBatch(), once), clip=clip)] if in_phase[phase] else []
+        for phase in ("first", "last")
+    ]
+    return Plan([*single[0], *(steps[noise] for noise in schedule), *single[1]], neighboring_relation, unit)
+
+
+def calibrated(plan: Plan, *, epsilon: float, delta: float, accountant: str = "pld") -> Plan:
+    """Scale all noise multipliers of a plan by one factor, so that it meets (ε, δ).
+
+    Args:
+        plan: its noise multipliers are relative.
+        epsilon: target in (0, inf]; infinity means no noise and no privacy.
         delta: in (0, 1).
-        schedule: relative noise of each step, shape (num_steps,), positive; None means equal noise.
-        noise_multiplier: given noise instead of a calibrated one; the plan's ε must then not exceed epsilon.
-        accountant: method of the calibration; the plan's own ε is always checked by "pld".
+        accountant: method of the calibration; a method that is for comparison only is checked by "pld".
 
     Raises:
         ParameterError: for an argument outside its range.
-        PrivacyError: if the noise, given or calibrated by an unsound method, is too small for epsilon.
+        PrivacyError: if an unsound method left too little noise.
     """
-    num_steps = check_integer("num_steps", num_steps, low=1, high=10**7)
     check_number("epsilon", epsilon, low=0, closed="right", hint="Infinity means no noise and no privacy.")
     check_number("delta", delta, low=0, high=1, closed="neither")
-    relative = [1.0] * num_steps if schedule is None else [float(r) for r in schedule]
-    if len(relative) != num_steps:
-        raise ParameterError(f"schedule must have num_steps = {num_steps} entries, got {len(relative)}.")
-    for r in relative:
-        check_number("schedule", r, low=0, high=math.inf, closed="neither")
+    if epsilon == math.inf:
+        return plan.scaled(0.0)
+    scale = accounting.calibrate(
+        lambda scale: plan.scaled(scale).events(),
+        epsilon=epsilon,
+        delta=delta,
+        neighboring_relation=plan.neighboring_relation,
+        method=accountant,
+    )
+    result = plan.scaled(scale)
+    if accountant not in ("pld", "renyi"):
+        check_budget(result, epsilon=epsilon, delta=delta)
+    return result
 
-    def plan(scale: float) -> Plan:
-        made = {r: Release(blocks, Mechanism(sampler, scale * r), clip=clip) for r in set(relative)}
-        return Plan([made[r] for r in relative], neighboring_relation, unit)
 
-    if noise_multiplier is None:
-        scale = 0.0
-        if epsilon < math.inf:
-            scale = accounting.calibrate(
-                lambda scale: plan(scale).events(),
-                epsilon=epsilon,
-                delta=delta,
-                neighboring_relation=neighboring_relation,
-                method=accountant,
-            )
-        sound = accountant in ("pld", "renyi")
-    else:
-        scale = check_number("noise_multiplier", noise_multiplier, low=0, high=1e12)
-        sound = epsilon == math.inf
-    result = plan(scale)
-    if not sound and epsilon < math.inf and (spent := result.epsilon(delta)) > epsilon:
+def check_budget(plan: Plan, *, epsilon: float, delta: float) -> Plan:
+    """Return the plan if its ε, as the tight accountant finds it, does not exceed a public epsilon.
+
+    Raises:
+        PrivacyError: naming both.
+    """
+    check_number("epsilon", epsilon, low=0, closed="right")
+    check_number("delta", delta, low=0, high=1, closed="neither")
+    if epsilon < math.inf and (spent := plan.epsilon(delta)) > epsilon:
         raise PrivacyError(
             f"epsilon = {epsilon:g} is not met: this noise gives epsilon = {spent:.4g} at delta = {delta:g}. "
             "Leave noise_multiplier out, take more noise, or a sound accountant."
         )
-    return result
+    return plan

@@ -6,7 +6,7 @@ import importlib
 import math
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from dpvb import loop, storage
 from dpvb.blocks import Block
 from dpvb.data import Source
 from dpvb.errors import ModelFileError, ParameterError, check_number
-from dpvb.mechanism import FixedSize, FullBatch, Plan, Poisson, Sampler, calibrated
+from dpvb.mechanism import FixedSize, FullBatch, Plan, Poisson, Sampler, calibrated, check_budget, phased
 from dpvb.report import PrivacyStatement
 from dpvb.wall import Wall
 
@@ -55,20 +55,22 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             return FullBatch()
         return Poisson(check_number("sampling_prob", self.sampling_prob, low=0, high=1, closed="right"))
 
-    def _plan(self, blocks: Mapping[str, Block], num_steps: int, *, unit: str, schedule: Any = None) -> Plan:
-        """The releases of a fit, their noise calibrated to (epsilon, delta), before any data are read."""
-        return calibrated(
+    def _plan(self, blocks: Mapping[str, Block], schedule: Sequence[float], *, unit: str, once: float = 1.0) -> Plan:
+        """The releases of a fit, fixed before any data are read: calibrated to (epsilon, delta), or as given."""
+        given = self.noise_multiplier
+        if given is not None:
+            check_number("noise_multiplier", given, low=0, high=1e12)
+        relative = phased(
             blocks,
             self._sampler(),
-            num_steps,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            noise_multiplier=self.noise_multiplier,
-            schedule=schedule,
+            schedule,
+            once=once,
             neighboring_relation=self.neighboring_relation,
             unit=unit,
-            accountant=self.accountant,
         )
+        if given is None:
+            return calibrated(relative, epsilon=self.epsilon, delta=self.delta, accountant=self.accountant)
+        return check_budget(relative.scaled(given), epsilon=self.epsilon, delta=self.delta)
 
     def _rng(self) -> np.random.Generator:
         """Randomness of the public start."""

@@ -122,8 +122,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         """
         source = as_source(X, vocabulary=self.vocabulary, group=group)
         model = self._model(source.width)
-        num_steps = 20 if self.num_steps is None else self.num_steps
-        plan = self._plan(model.blocks, num_steps, unit=source.unit)
+        num_steps = 20 if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**7)
+        plan = self._plan(model.blocks, [1.0] * num_steps, unit=source.unit)
         rho = self._step_size(num_steps)
         public = [
             f"the vocabulary, {source.width} terms",

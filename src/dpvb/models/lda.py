@@ -24,6 +24,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import digamma
 
 from dpvb import empirical_bayes
 from dpvb.blocks import Block, Floats, Ints
@@ -86,7 +87,7 @@ class LDA:
     length_rule: Literal["rescale", "resample", "truncate"] = "rescale"
     alpha: float = 0.02
     eta: float = 0.02
-    read: Literal["project", "rank_one", "estimated_prior"] = "estimated_prior"
+    read: Literal["project", "rank_one", "estimated_prior"] = "rank_one"
     tol: float = 1e-3
     max_iter: int = 100
     fixed_work: bool = False
@@ -176,11 +177,10 @@ class LDA:
     def bound(self, q: Topics, batch: Documents) -> Floats:
         """ELBO of each document given q(β), in nats (Hoffman et al. 2010, equation 4 without the topics' term)."""
         _, ratio_j, _, gamma_nk = self.local(q, batch, batch.counts)
-        present = (batch.counts > 0) & (ratio_j > 0)
-        log_p = np.zeros_like(ratio_j)
-        log_p[present] = np.log(batch.counts[present]) - np.log(ratio_j[present])
-        row_of_entry = np.repeat(np.arange(len(gamma_nk)), np.diff(batch.indptr))
-        words_n = np.bincount(row_of_entry, weights=batch.counts * log_p, minlength=len(gamma_nk))
+        row_j = np.repeat(np.arange(len(gamma_nk)), np.diff(batch.indptr))
+        # The kernel's theta is exp ψ(γ_k): ψ(Σ_k γ_k), common to all topics, is taken off here.
+        log_p = np.log(batch.counts) - np.log(ratio_j) - digamma(gamma_nk.sum(axis=1))[row_j]
+        words_n = np.bincount(row_j, weights=batch.counts * log_p, minlength=len(gamma_nk))
         elog_theta_nk = dirichlet_expectedstats(gamma_nk)
         prior = dirichlet_logz(np.full(self.n_components, self.alpha))
         return words_n + ((self.alpha - gamma_nk) * elog_theta_nk).sum(axis=1) + dirichlet_logz(gamma_nk) - prior
