@@ -1,0 +1,51 @@
+"""Run benchmarks and write what they print to RESULTS.md: `python -m benchmarks [name ...]`.
+
+Each benchmark is a module that prints Markdown. Its section in RESULTS.md is replaced, the others stay.
+"""
+
+import datetime
+import platform
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+RESULTS = FOLDER / "RESULTS.md"
+#: In the order of RESULTS.md, cheap ones first.
+NAMES = ["noise_speed", "accounting_tables", "e_step_speed", "exactness", "memory", "wikipedia"]
+PACKAGES = ["numpy", "scipy", "numba", "scikit-learn", "dp-accounting", "cryptography"]
+
+
+def machine() -> str:
+    model = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
+    cores = len(re.findall(r"^processor", Path("/proc/cpuinfo").read_text(), re.MULTILINE))
+    memory = int(re.search(r"MemTotal:\s*(\d+)", Path("/proc/meminfo").read_text()).group(1)) / 2**20
+    packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    return (
+        f"{datetime.date.today()}, {cores} cores of {model.group(1) if model else platform.machine()}, "
+        f"{memory:.0f} GiB, Python {platform.python_version()}, {packages}"
+    )
+
+
+def main() -> None:
+    chosen = sys.argv[1:] or NAMES
+    unknown = set(chosen) - set(NAMES)
+    if unknown:
+        sys.exit(f"unknown benchmark {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+    text = RESULTS.read_text() if RESULTS.exists() else ""
+    sections = dict(re.findall(r"<!-- begin (\w+) -->\n(.*?)<!-- end \1 -->", text, re.DOTALL))
+    for name in chosen:
+        command = [sys.executable, "-m", f"benchmarks.{name}"]
+        run = subprocess.run(command, cwd=FOLDER.parent, stdout=subprocess.PIPE, text=True, check=False)
+        if run.returncode:
+            sys.exit(f"benchmark {name} failed; RESULTS.md keeps its earlier section")
+        sections[name] = f"{run.stdout.strip()}\n\n*`python -m benchmarks {name}`: {machine()}*\n"
+        body = "\n".join(f"<!-- begin {n} -->\n{sections[n]}<!-- end {n} -->\n" for n in NAMES if n in sections)
+        RESULTS.write_text(f"# Results\n\nEvery number here was printed by the command under its table.\n\n{body}")
+        print(f"{name}: written to {RESULTS}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
