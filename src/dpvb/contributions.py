@@ -67,7 +67,8 @@ def upper_norms(values: Floats) -> Floats:
     finite = np.isfinite(largest)
     _, exponent = np.frexp(np.where(finite, largest, 0.0))
     scaled = np.ldexp(np.where(finite[:, None], flat, 0.0), -exponent[:, None])
-    squares = np.einsum("nd,nd->n", scaled, scaled)
+    # Not einsum: its blocks depend on a row's place in the batch, and a norm's last bit must not.
+    squares = np.add.reduce(np.square(scaled, out=scaled), axis=1)
     with np.errstate(over="ignore"):
         norm = np.ldexp(np.sqrt(squares) * (1.0 + (flat.shape[1] + 8) * 2.0**-52), exponent)
     # Entries below the smallest normal number may lose bits when scaled; the addend covers them.
@@ -118,16 +119,18 @@ class Kron:
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
         """Truncate the balanced factors to integers and multiply them.
 
-        The weighted unit is rewritten as (weight·‖r‖·l) ⊗ (r/‖r‖). The first factor's norm is at most the
-        block's bound, the second's at most 1; both lose magnitude only, so their product does too.
+        The weighted unit is rewritten as (weight·‖l‖·‖r‖ · l/‖l‖) ⊗ (r/‖r‖). The first factor's norm is at most
+        the block's bound, the second's at most 1; both lose magnitude only, so their product does too. (Unit
+        vectors first: weight·‖r‖·l may pass through a subnormal number, which has few bits.)
         """
         used = np.flatnonzero(weights)
         if not len(used):
             return
         left, right, weight = self.left[used], self.right[used], weights[used]
-        scale = upper_norms(right)
-        unit_right = np.divide(right, scale[:, None], out=np.zeros_like(right), where=scale[:, None] > 0)
-        balanced_left = left * (weight * scale)[:, None]
+        left_norm, right_norm = upper_norms(left), upper_norms(right)
+        unit_left = np.divide(left, left_norm[:, None], out=np.zeros_like(left), where=left_norm[:, None] > 0)
+        unit_right = np.divide(right, right_norm[:, None], out=np.zeros_like(right), where=right_norm[:, None] > 0)
+        balanced_left = unit_left * (weight * (left_norm * right_norm))[:, None]
         bound_exponent = math.frexp(grid.bound)[1]
         spare = bound_exponent - (math.frexp(grid.step)[1] - 1)
         bits = min(_FACTOR_BITS, spare // 2)
@@ -196,7 +199,8 @@ class _RowsOfUnits:
         row_norms = self.rows.norms()
         usable = np.isfinite(row_norms)
         total = np.bincount(self.unit_of_row, weights=np.where(usable, row_norms, 0.0), minlength=self.num_units)
-        return total * (1.0 + len(row_norms) * 2.0**-52)
+        # Rounding is charged by the unit's own number of rows: a norm must not depend on the rest of the batch.
+        return total * (1.0 + np.bincount(self.unit_of_row, minlength=self.num_units) * 2.0**-52)
 
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
         usable = np.isfinite(self.rows.norms())

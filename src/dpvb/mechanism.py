@@ -251,6 +251,7 @@ class Plan:
                     "blocks": {name: asdict(block) for name, block in release.blocks.items()},
                     "weights": dict(release.weights),
                     "clip": release.clip,
+                    "sampler": asdict(release.mechanism.sampler),  # type: ignore[call-overload]
                     "event": asdict(release.event()),
                 }
                 for release in self.releases
