@@ -1,0 +1,203 @@
+"""From a plan to epsilon and delta, by any method, and what was used to get there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from dpvb.accounting.events import Event, Pair, check_plan, check_relation, dominating_pairs
+from dpvb.errors import ParameterError, check_choice, check_number
+
+Method = Literal["pld", "renyi", "moments", "moments_capped", "wang", "zcdp", "strong", "linear"]
+METHODS: tuple[str, ...] = get_args(Method)
+# "strong", "linear" and "zcdp" are what the papers claimed, not guarantees.
+UNPROVEN_METHODS = ("zcdp", "strong", "linear")
+
+# Above this shift a Gaussian's loss is so far from zero that the Renyi bound is tight and a grid has no digits left.
+_MAX_GRID_SHIFT = 1e5
+
+_WHERE = {
+    "pld": "every sampler and both neighbouring relations",
+    "renyi": "every sampler and both neighbouring relations",
+    "moments": "samplers 'poisson' and 'full_batch' with neighboring_relation 'add_or_remove_one'",
+    "moments_capped": "sampler 'poisson' with neighboring_relation 'add_or_remove_one'",
+    "wang": "sampler 'fixed_size' with neighboring_relation 'replace_one'",
+    "zcdp": "samplers 'poisson' and 'full_batch' with neighboring_relation 'add_or_remove_one'",
+    "strong": "samplers 'poisson' and 'full_batch' with neighboring_relation 'add_or_remove_one'",
+    "linear": "samplers 'poisson' and 'full_batch' with neighboring_relation 'add_or_remove_one'",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An epsilon with the way it was found.
+
+    Args:
+        epsilon: the bound.
+        delta: the delta at which it holds.
+        method: the method asked for.
+        used: what gave the number: "exact gaussian", "pld", "renyi", "no noise" or the papers' method.
+        note: why, where `used` is not the method asked for or the method is not a guarantee; else empty.
+    """
+
+    epsilon: float
+    delta: float
+    method: str
+    used: str
+    note: str = ""
+
+
+def check_method(plan: Sequence[Event], relation: str, method: object) -> str:
+    """Return the method if it applies to the plan.
+
+    Raises:
+        ParameterError: naming the combinations that it supports.
+    """
+    name = check_choice("method", method, METHODS)
+    samplers = {event.sampler for event in plan}
+    allowed = {
+        "pld": True,
+        "renyi": True,
+        "wang": samplers == {"fixed_size"} and relation == "replace_one",
+        "moments_capped": samplers == {"poisson"} and relation == "add_or_remove_one",
+    }.get(name, "fixed_size" not in samplers and relation == "add_or_remove_one")
+    if not allowed:
+        raise ParameterError(
+            f"method {name!r} supports {_WHERE[name]}, got samplers {sorted(samplers)} with neighboring_relation "
+            f"{relation!r}. Methods 'pld' and 'renyi' support all."
+        )
+    return name
+
+
+def check_delta(delta: object) -> float:
+    """Return delta if it lies in (0, 1)."""
+    return check_number("delta", delta, low=0, high=1, closed="neither")
+
+
+def answer(
+    events: Sequence[Event],
+    *,
+    delta: float,
+    neighboring_relation: str,
+    method: str = "pld",
+    step_delta: float | None = None,
+) -> Answer:
+    """Return a plan's epsilon at delta, with what was used to find it.
+
+    Args:
+        events: the plan, in any order; all public.
+        delta: in (0, 1).
+        neighboring_relation: "add_or_remove_one" or "replace_one".
+        method: see `epsilon`.
+        step_delta: for "strong" and "zcdp": delta of one step before amplification.
+
+    Raises:
+        ParameterError: for a value outside its range, or a method that does not apply to the plan.
+    """
+    plan, relation, delta = check_plan(events), check_relation(neighboring_relation), check_delta(delta)
+    name = check_method(plan, relation, method)
+    if step_delta is not None:
+        step_delta = check_number("step_delta", step_delta, low=0, high=1, closed="neither")
+    from dpvb.accounting import papers, renyi
+
+    if any(event.noise_multiplier == 0 for event in plan):
+        return Answer(math.inf, delta, name, "no noise", "A release without noise has no finite epsilon.")
+    if name == "pld":
+        return min((_tight(pairs, delta) for pairs in dominating_pairs(plan, relation)), key=lambda a: a.epsilon)
+    if name == "renyi":
+        return Answer(renyi.epsilon(dominating_pairs(plan, relation)[0], delta), delta, name, name)
+    if name == "wang":
+        return Answer(papers.wang(plan, delta), delta, name, name)
+    if name in UNPROVEN_METHODS:
+        note = "As the papers computed it; not a guarantee."
+        claimed = {
+            "strong": lambda: papers.strong(plan, delta, step_delta),
+            "zcdp": lambda: papers.zcdp(plan, delta, step_delta),
+            "linear": lambda: papers.linear(plan, delta),
+        }[name]()
+        return Answer(claimed, delta, name, name, note)
+    cap = papers.paper_cap(plan) if name == "moments_capped" else None
+    return Answer(papers.moments(dominating_pairs(plan, relation)[0], delta, cap), delta, name, name)
+
+
+def epsilon_of(events: Sequence[Event], *, delta: float, neighboring_relation: str, method: str = "pld") -> float:
+    """Return a plan's epsilon at delta; see `answer`."""
+    return answer(events, delta=delta, neighboring_relation=neighboring_relation, method=method).epsilon
+
+
+def delta_of(events: Sequence[Event], *, epsilon: float, neighboring_relation: str, method: str = "pld") -> float:
+    """Return an upper bound on a plan's delta at epsilon, by "pld" or "renyi".
+
+    Raises:
+        ParameterError: for a value outside its range.
+    """
+    plan, relation = check_plan(events), check_relation(neighboring_relation)
+    epsilon = check_number("epsilon", epsilon, low=0, high=math.inf, closed="left")
+    name = check_choice("method", method, ("pld", "renyi"), hint="Only these two have an inverse.")
+    from dpvb.accounting import gaussian, pld, renyi
+
+    if any(event.noise_multiplier == 0 for event in plan):
+        return 1.0
+    alternatives = dominating_pairs(plan, relation)
+    if name == "renyi":
+        return math.exp(renyi.log_delta(alternatives[0], epsilon))
+    best = 1.0
+    for pairs in alternatives:
+        if len(pairs) == 1 and pairs[0].q == 1:
+            return gaussian.delta(pairs[0].mu, epsilon)
+        bound = math.exp(renyi.log_delta(pairs, epsilon))
+        if max(pair.mu for pair in pairs) <= _MAX_GRID_SHIFT and bound > pld.MIN_DELTA:
+            bound = pld.delta(pairs, epsilon, bound)
+        best = min(best, bound)
+    return best
+
+
+def curve(
+    events: Sequence[Event],
+    *,
+    neighboring_relation: str,
+    deltas: Sequence[float] = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8),
+    method: str = "pld",
+) -> list[tuple[float, float]]:
+    """Return [(delta, epsilon)] of a plan, one pair for each delta asked for."""
+    return [
+        (delta, epsilon_of(events, delta=delta, neighboring_relation=neighboring_relation, method=method))
+        for delta in deltas
+    ]
+
+
+def compare(events: Sequence[Event], *, delta: float, neighboring_relation: str) -> dict[str, float | None]:
+    """Return the plan's epsilon by every method, None for one that does not apply.
+
+    The default's number is first. UNPROVEN_METHODS lists those that are no guarantee.
+    """
+    plan, relation, delta = check_plan(events), check_relation(neighboring_relation), check_delta(delta)
+    table: dict[str, float | None] = {}
+    for method in METHODS:
+        try:
+            table[method] = epsilon_of(plan, delta=delta, neighboring_relation=relation, method=method)
+        except ParameterError:
+            table[method] = None
+    return table
+
+
+def _tight(pairs: Sequence[Pair], delta: float) -> Answer:
+    from dpvb.accounting import gaussian, pld, renyi
+
+    if len(pairs) == 1 and pairs[0].q == 1:
+        return Answer(gaussian.epsilon(pairs[0].mu, delta), delta, "pld", "exact gaussian")
+    bound = renyi.epsilon(pairs, delta)
+    if bound == 0:
+        return Answer(0.0, delta, "pld", "renyi")
+    if delta < pld.MIN_DELTA:
+        note = f"delta is below {pld.MIN_DELTA:g}, where privacy loss distributions run out of digits."
+        return Answer(bound, delta, "pld", "renyi", note)
+    if max(pair.mu for pair in pairs) > _MAX_GRID_SHIFT:
+        note = f"A noise multiplier is below {1 / _MAX_GRID_SHIFT:g}, too little for a grid of privacy losses."
+        return Answer(bound, delta, "pld", "renyi", note)
+    tight = pld.epsilon(pairs, delta, bound)
+    if tight < bound:
+        return Answer(tight, delta, "pld", "pld")
+    return Answer(bound, delta, "pld", "renyi", "The finest grid allowed gives no better bound.")

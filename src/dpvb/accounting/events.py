@@ -1,0 +1,136 @@
+"""What a release costs: events, and the dominating pairs of distributions they stand for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from dpvb.errors import ParameterError, check_choice, check_integer, check_number
+
+NeighboringRelation = Literal["add_or_remove_one", "replace_one"]
+Sampler = Literal["poisson", "fixed_size", "full_batch"]
+RELATIONS: tuple[str, ...] = get_args(NeighboringRelation)
+SAMPLERS: tuple[str, ...] = get_args(Sampler)
+
+MIN_NOISE_MULTIPLIER = 1e-9
+MAX_NOISE_MULTIPLIER = 1e12
+MAX_STEPS = 10**9
+# Sampling rates below this one are accounted at this one, which only raises epsilon.
+_MIN_SAMPLING_PROB = 1e-15
+
+
+@dataclass(frozen=True)
+class Event:
+    """The cost of `num_steps` equal releases of a clipped sum plus Gaussian noise.
+
+    Args:
+        sampler: how a batch is drawn, afresh at every step: "poisson", "fixed_size" (without replacement) or
+            "full_batch".
+        sampling_prob: inclusion probability in (0, 1]; 1 for "full_batch".
+        noise_multiplier: noise standard deviation over the clip norm C; 0 means no noise and epsilon = inf.
+        num_steps: number of releases.
+        swap_ratio: largest distance of two possible contributions over C, in (0, 2]; it matters for replace-one
+            neighbours and for fixed-size batches only.
+
+    All are public. Raises ParameterError for a value outside its range.
+    """
+
+    sampler: Sampler
+    sampling_prob: float
+    noise_multiplier: float
+    num_steps: int = 1
+    swap_ratio: float = 2.0
+
+    def __post_init__(self) -> None:
+        check_choice("sampler", self.sampler, SAMPLERS)
+        prob = check_number("sampling_prob", self.sampling_prob, low=0, high=1, closed="right")
+        if self.sampler == "full_batch" and prob != 1:
+            raise ParameterError(
+                f"sampling_prob must be 1 for sampler 'full_batch', got {prob!r}. Use sampler 'poisson' for a batch."
+            )
+        noise = check_number(
+            "noise_multiplier", self.noise_multiplier, low=0, high=math.inf, closed="left", hint="Use 0 for no noise."
+        )
+        if 0 < noise < MIN_NOISE_MULTIPLIER:
+            raise ParameterError(
+                f"noise_multiplier must be 0 (no noise) or at least {MIN_NOISE_MULTIPLIER:g}, got {noise!r}."
+            )
+        steps = check_integer("num_steps", self.num_steps, low=1, high=MAX_STEPS)
+        ratio = check_number("swap_ratio", self.swap_ratio, low=0, high=2, closed="right")
+        object.__setattr__(self, "sampling_prob", prob)
+        object.__setattr__(self, "noise_multiplier", noise)
+        object.__setattr__(self, "num_steps", steps)
+        object.__setattr__(self, "swap_ratio", ratio)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A pair of distributions that dominates one step, in units of the noise standard deviation.
+
+    kind "sampled": (1-q) N(0,1) + q N(mu,1) against N(0,1), in either order (exact for Poisson sampling and
+    neighbours that differ in one example). kind "swapped": the symmetric pair whose hockey-stick profile is
+    H(eps >= 0) = q delta_Gauss(log(1 + (e^eps - 1)/q); mu) (advanced joint convexity: Balle, Barthe, Gaboardi 2018,
+    Theorem 2; Zhu, Dong, Wang 2022). kind "opposite": (1-q) N(0,1) + q N(mu,1) against (1-q) N(0,1) + q N(-mu,1).
+    """
+
+    kind: Literal["sampled", "swapped", "opposite"]
+    q: float
+    mu: float
+    num_steps: int
+
+
+def check_relation(neighboring_relation: object) -> str:
+    """Return the neighbouring relation if it is one of the two."""
+    return check_choice("neighboring_relation", neighboring_relation, RELATIONS)
+
+
+def check_plan(events: Sequence[Event]) -> tuple[Event, ...]:
+    """Return a plan's events if there is at least one and each is an Event."""
+    plan = tuple(events)
+    if not plan or not all(isinstance(event, Event) for event in plan):
+        raise ParameterError(f"events must be a non-empty sequence of Event, got {plan!r}.")
+    return plan
+
+
+def dominating_pairs(plan: Sequence[Event], relation: str) -> list[list[Pair]]:
+    """Return the alternatives, each a list of pairs, that bound a plan: any one of them is an upper bound.
+
+    Equal pairs are merged, and all Gaussians without amplification become one.
+    """
+    alternatives = [_merge([_pair(event, relation, opposite=False) for event in plan])]
+    both_ways = [
+        relation == "replace_one" and event.sampler == "poisson" and event.swap_ratio == 2 and event.sampling_prob < 1
+        for event in plan
+    ]
+    if any(both_ways):
+        alternatives.append(
+            _merge([_pair(event, relation, opposite=flag) for event, flag in zip(plan, both_ways, strict=True)])
+        )
+    return alternatives
+
+
+def _pair(event: Event, relation: str, *, opposite: bool) -> Pair:
+    noise = min(event.noise_multiplier, MAX_NOISE_MULTIPLIER)
+    swap = relation == "replace_one" or event.sampler == "fixed_size"
+    q = max(event.sampling_prob, _MIN_SAMPLING_PROB)
+    if opposite:
+        return Pair("opposite", q, 1 / noise, event.num_steps)
+    mu = (event.swap_ratio if swap else 1.0) / noise
+    return Pair("swapped" if relation == "replace_one" and q < 1 else "sampled", q, mu, event.num_steps)
+
+
+def _merge(pairs: Sequence[Pair]) -> list[Pair]:
+    counts: dict[tuple[Literal["sampled", "swapped", "opposite"], float, float], int] = {}
+    gaussian = 0.0
+    for pair in pairs:
+        if pair.q == 1:
+            gaussian += pair.num_steps * pair.mu**2
+        else:
+            key = (pair.kind, pair.q, pair.mu)
+            counts[key] = counts.get(key, 0) + pair.num_steps
+    merged = [Pair(kind, q, mu, count) for (kind, q, mu), count in counts.items()]
+    if gaussian > 0:
+        merged.append(Pair("sampled", 1.0, math.sqrt(gaussian), 1))
+    return merged
