@@ -45,7 +45,7 @@ class Block:
     def __post_init__(self) -> None:
         for length in self.shape:
             check_integer("block shape", length, low=1)
-        check_number("block bound", self.bound, low=0, high=math.inf, closed="neither")
+        check_number("block bound", self.bound, low=2.0**-500, high=2.0**500)
         check_choice("block domain", self.domain, _DOMAINS)
         check_choice("block phase", self.phase, _PHASES)
         if self.domain == "psd" and (len(self.shape) < 2 or self.shape[-1] != self.shape[-2]):

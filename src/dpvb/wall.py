@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Generic, Literal, Protocol, TypeVar, final
 
 import numpy as np
@@ -100,10 +100,10 @@ class Released:
     noise_std: Mapping[str, float]
     sampling_prob: float
     receipt: Receipt
-    _seal: object = None
+    seal: InitVar[object] = None
 
-    def __post_init__(self) -> None:
-        if self._seal is not _SEAL:
+    def __post_init__(self, seal: object) -> None:
+        if seal is not _SEAL:
             raise PrivacyError("Released is made by Wall.release alone.")
 
 
@@ -273,20 +273,20 @@ class Estimate:
     _mean: Mapping[str, Floats] = field(default_factory=dict)
     _variance: Mapping[str, float] = field(default_factory=dict)
     _mass: Mapping[str, float] = field(default_factory=dict)
-    _seal: object = None
+    seal: InitVar[object] = None
     rho: float = 1.0
     projection: Literal["read", "step"] = "read"
     receipt: Receipt | None = None
 
-    def __post_init__(self) -> None:
-        if self._seal is not _SEAL:
+    def __post_init__(self, seal: object) -> None:
+        if seal is not _SEAL:
             raise PrivacyError("Estimate starts with Estimate.empty and grows by Estimate.update alone.")
 
     @classmethod
     def empty(cls, blocks: Mapping[str, Block], projection: Literal["read", "step"] = "read") -> Estimate:
         """No release yet; projection="step" projects the accumulator at each update, as the papers do."""
         check_choice("projection", projection, ("read", "step"))
-        return cls(blocks, _seal=_SEAL, projection=projection)
+        return cls(blocks, seal=_SEAL, projection=projection)
 
     def update(self, released: Released, rho: float) -> Estimate:
         """Take in one release with step size rho in (0, 1]; a score replaces its predecessor."""

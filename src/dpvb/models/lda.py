@@ -122,14 +122,15 @@ class LDA:
 
     def treated_counts(self, batch: Documents) -> Floats:
         """Counts after the length rule: each row from its own counts alone."""
-        length_n = np.add.reduceat(np.append(batch.counts, 0.0), batch.indptr[:-1])
-        length_n = np.where(np.diff(batch.indptr) > 0, length_n, 0.0)
+        row_j = np.repeat(np.arange(len(batch.indptr) - 1), np.diff(batch.indptr))
+        # bincount adds one row's counts in their order: no bit depends on the rest of the batch.
+        length_n = np.bincount(row_j, weights=batch.counts, minlength=len(batch.indptr) - 1)
         if self.length_rule == "resample":
             return self._resampled(batch, length_n)
         scale_n = np.divide(self.length, length_n, out=np.zeros_like(length_n), where=length_n > 0)
         if self.length_rule == "truncate":
             scale_n = np.minimum(scale_n, 1.0)
-        return batch.counts * np.repeat(scale_n, np.diff(batch.indptr))
+        return batch.counts * scale_n[row_j]
 
     def _resampled(self, batch: Documents, length_n: Floats) -> Floats:
         """L draws from each document's own words; the draw is a function of the document, hence pure."""
