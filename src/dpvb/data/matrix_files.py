@@ -97,22 +97,13 @@ def open_matrix_market(path: Path) -> OpenedFile:
         DataFormatError: another kind of Matrix Market file, or a faulty header.
     """
     check_readable(path)
-    with open_binary(path) as file:
-        kind = file.readline(1024).lower().split()
-        header_lines = 1
-        while (line := file.readline(2**16)).startswith(b"%") or (line and not line.strip()):
-            header_lines += line.endswith(b"\n")
-    if kind[:3] != [b"%%matrixmarket", b"matrix", b"coordinate"] or len(kind) != 5 or kind[4] != b"general":
+    header = _read_market_header(path)
+    if header is None:
         raise DataFormatError(
-            f"The file {str(path)!r} must start with '%%MatrixMarket matrix coordinate "
-            "real|integer|pattern general'; write it with scipy.io.mmwrite(path, X.tocsr())."
+            f"The file {str(path)!r} must start with '%%MatrixMarket matrix coordinate real|integer|pattern general', "
+            "comments, and a line of rows, columns and entries; write it with scipy.io.mmwrite(path, X.tocsr())."
         )
-    if kind[3] not in (b"real", b"integer", b"pattern"):
-        raise DataFormatError(f"The Matrix Market file {str(path)!r} must hold real, integer or pattern entries.")
-    size = _whole_numbers(line, 3)
-    if size is None:
-        raise DataFormatError(f"The Matrix Market file {str(path)!r} must state rows, columns and entries.")
-    return _open_triples(path, header_lines + 1, size[0], size[1], has_value=kind[3] != b"pattern")
+    return _open_triples(path, header.lines, header.num_rows, header.width, has_value=header.has_value)
 
 
 def open_docword(path: Path) -> OpenedFile:
@@ -269,6 +260,29 @@ def _test_archive(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         if archive.testzip() is not None:
             raise zipfile.BadZipFile
+
+
+class _MarketHeader(NamedTuple):
+    has_value: bool
+    num_rows: int
+    width: int
+    lines: int
+
+
+_MARKET_BANNER = re.compile(rb"%%matrixmarket\s+matrix\s+coordinate\s+(real|integer|pattern)\s+general\s*")
+
+
+def _read_market_header(path: Path) -> _MarketHeader | None:
+    """Return what precedes the entries, or None if the file is not of the form that `open_matrix_market` reads."""
+    with open_binary(path) as file:
+        banner = _MARKET_BANNER.fullmatch(file.readline(1024).lower())
+        line, number = file.readline(2**16), 2
+        while line.endswith(b"\n") and (line.startswith(b"%") or not line.strip()):
+            line, number = file.readline(2**16), number + 1
+    size = _whole_numbers(line, 3)
+    if banner is None or size is None:
+        return None
+    return _MarketHeader(banner[1] != b"pattern", size[0], size[1], number)
 
 
 class _NpzHeader(NamedTuple):

@@ -42,14 +42,18 @@ def check_csv(path: Path, columns: tuple[str, ...]) -> None:
         DataFormatError: naming the missing column. The line itself is not shown: in a file without a header
             it is somebody's.
     """
-    with open_binary(path) as file:
-        header = next(_csv_rows(_without_bom(lines(file))), None) or []
     for column in columns:
-        if header.count(_byte_string(column)) != 1:
+        if _times_in_header(path, column) != 1:
             raise DataFormatError(
                 f"The first line of {str(path)!r} must be a header that names the column {column!r} once; "
                 "choose it with text_column= (and group_column=)."
             )
+
+
+def _times_in_header(path: Path, column: str) -> int:
+    with open_binary(path) as file:
+        header = next(_csv_rows(_without_bom(lines(file))), None) or []
+    return header.count(_byte_string(column))
 
 
 def csv_records(path: Path, columns: tuple[str, ...]) -> Iterator[Record]:

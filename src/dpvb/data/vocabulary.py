@@ -129,6 +129,7 @@ def _read_words(path: str | os.PathLike[str]) -> list[str]:
 
 
 def _words_in_column_order(columns: Mapping[str, int]) -> list[Any]:
-    if sorted(map(int, columns.values())) != list(range(len(columns))):
+    numbers = [column if isinstance(column, (int, np.integer)) else -1 for column in columns.values()]
+    if sorted(numbers) != list(range(len(columns))):
         raise DataFormatError("vocabulary, as a mapping word -> column, must use each column 0, 1, ... exactly once.")
     return sorted(columns, key=lambda word: int(columns[word]))
