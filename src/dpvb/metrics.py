@@ -1,0 +1,163 @@
+"""How good topics are, measured on public documents: perplexity, coherence, overlap.
+
+A measurement of private documents is a leak, and so is any choice made by it. Every document that this module
+reads must be public; nothing here adds noise.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, sparse
+
+from dpvb.errors import DataFormatError, check_integer
+
+Floats = NDArray[np.float64]
+Ids = NDArray[np.int64]
+
+# Documents whose word probabilities are computed at once.
+_ROWS = 4096
+
+
+class TopicModel(Protocol):
+    """A fitted topic model, of this package or of scikit-learn."""
+
+    @property
+    def components_(self) -> NDArray[Any]:
+        """Topics as unnormalised word weights, (K, V)."""
+
+    def transform(self, X: Any) -> NDArray[Any]:
+        """Topic proportions of documents, (rows, K)."""
+
+
+def perplexity(log_likelihood: float, num_tokens: float) -> float:
+    """Per-word perplexity exp(-log_likelihood / num_tokens) of a log-likelihood or its bound, in nats.
+
+    Without any token it is 1: there is nothing to be surprised by.
+    """
+    return math.exp(-log_likelihood / num_tokens) if num_tokens > 0 else 1.0
+
+
+def unigram_perplexity(word_weights_v: NDArray[Any], public_counts: Any) -> float:
+    """Perplexity of one public word distribution for all documents: the yardstick of every topic model.
+
+    Args:
+        word_weights_v: unnormalised word probabilities, shape (V,), positive where a word occurs.
+        public_counts: documents × words, public.
+    """
+    counts = _as_csr(public_counts, len(word_weights_v))
+    log_p_v = np.log(word_weights_v / np.sum(word_weights_v))
+    return perplexity(float(counts.data @ log_p_v[counts.indices]), float(counts.data.sum()))
+
+
+def completion_perplexity(model: TopicModel, public_counts: Any, *, seed: int = 0) -> float:
+    """Perplexity of one half of each document's words, given topic proportions fitted to the other half.
+
+    Each token falls into either half by a fair coin. p(w | document) = Σ_k θ_k β_kw with posterior means
+    (Wallach, Murray, Salakhutdinov & Mimno 2009, document completion). Unlike the bound of `LDA.perplexity` it
+    compares models of different kinds.
+
+    Args:
+        model: a fitted topic model.
+        public_counts: documents × words, whole numbers, public.
+        seed: of the coins.
+    """
+    topic_kv = np.asarray(model.components_, dtype=np.float64)
+    topic_kv = topic_kv / topic_kv.sum(axis=1, keepdims=True)
+    observed, hidden = split_tokens(_as_csr(public_counts, topic_kv.shape[1]), np.random.default_rng(seed))
+    theta_nk = np.asarray(model.transform(observed), dtype=np.float64)
+    log_likelihood = 0.0
+    for start in range(0, hidden.shape[0], _ROWS):
+        part = hidden[start : start + _ROWS].tocoo()
+        for k_of_entry in np.array_split(np.arange(part.nnz), max(1, part.nnz // 2**16)):
+            theta_jk = theta_nk[start + part.row[k_of_entry]]
+            p_j = np.einsum("jk,kj->j", theta_jk, topic_kv[:, part.col[k_of_entry]])
+            log_likelihood += float(part.data[k_of_entry] @ np.log(p_j))
+    return perplexity(log_likelihood, float(hidden.sum()))
+
+
+def split_tokens(counts: Any, rng: np.random.Generator) -> tuple[Any, Any]:
+    """Split every document into two by a fair coin for each token; the two matrices add up to `counts`.
+
+    Raises:
+        DataFormatError: for counts that are not whole numbers ≥ 0.
+    """
+    csr = sparse.csr_array(counts)
+    whole = csr.data.astype(np.int64)
+    if not (np.array_equal(whole, csr.data) and (whole >= 0).all()):
+        raise DataFormatError("counts must be whole numbers >= 0 to be split into halves.")
+    observed = rng.binomial(whole, 0.5)
+    halves = [
+        sparse.csr_array((part, csr.indices.copy(), csr.indptr.copy()), shape=csr.shape)
+        for part in (observed, whole - observed)
+    ]
+    for half in halves:
+        half.eliminate_zeros()
+    return halves[0], halves[1]
+
+
+def top_words(weights_kv: NDArray[Any], n: int = 10) -> Ids:
+    """Columns of the n largest weights of each topic, largest first; ties go to the lower column. Shape (K, n)."""
+    n = check_integer("n", n, low=1, high=weights_kv.shape[1])
+    return np.argsort(-weights_kv, axis=1, kind="stable")[:, :n].astype(np.int64)
+
+
+def npmi_coherence(words_kn: NDArray[Any], public_counts: Any) -> Floats:
+    """Coherence of each topic: mean normalised pointwise mutual information of its pairs of words.
+
+    NPMI(i, j) = log(p_ij / (p_i p_j)) / -log p_ij, with p the share of public documents that hold the word or both
+    words (Bouma 2009; Aletras & Stevenson 2013). It is 1 for words that only occur together, 0 for independent ones
+    and -1 for words that never meet, or do not occur at all.
+
+    Args:
+        words_kn: n ≥ 2 columns of each topic, shape (K, n), as `top_words` gives them.
+        public_counts: reference documents × words, public.
+
+    Returns:
+        One number in [-1, 1] for each topic, shape (K,).
+    """
+    counts = _as_csr(public_counts, int(np.max(words_kn, initial=0)) + 1, at_least=True)
+    check_integer("the number of words of a topic", words_kn.shape[1], low=2)
+    used, place = np.unique(words_kn, return_inverse=True)
+    place_kn = place.reshape(words_kn.shape)
+    present = (counts[:, used] > 0).astype(np.float64)
+    p_ij = np.asarray((present.T @ present).todense()) / max(1, counts.shape[0])
+    p_i = np.diag(p_ij)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        npmi = np.log(p_ij / np.outer(p_i, p_i)) / -np.log(p_ij)
+    npmi[p_ij == 0] = -1.0
+    npmi[p_ij == 1] = 1.0
+    first, second = np.triu_indices(words_kn.shape[1], 1)
+    return np.asarray(npmi[place_kn[:, first], place_kn[:, second]].mean(axis=1), dtype=np.float64)
+
+
+def top_word_overlap(left_kn: NDArray[Any], right_kn: NDArray[Any]) -> Floats:
+    """Share of top words that each topic of one model has in common with each of another, (K_left, K_right).
+
+    The share is |A ∩ B| / n, with n the number of words of a topic, the same in both.
+    """
+    return np.array([[len(np.intersect1d(a, b)) / left_kn.shape[1] for b in right_kn] for a in left_kn])
+
+
+def match_topics(left_kn: NDArray[Any], right_kn: NDArray[Any]) -> tuple[Ids, Floats]:
+    """Pair the topics of two models one to one, so that they share the most top words altogether.
+
+    Returns:
+        The topic of the right model for each of the left, and the share of words in common, both (K,);
+        needs K_left ≤ K_right.
+    """
+    overlap = top_word_overlap(left_kn, right_kn)
+    left, right = optimize.linear_sum_assignment(-overlap)
+    return right.astype(np.int64), overlap[left, right]
+
+
+def _as_csr(counts: Any, width: int, *, at_least: bool = False) -> Any:
+    matrix = sparse.csr_array(counts)
+    if matrix.shape[1] != width and not (at_least and matrix.shape[1] > width):
+        raise DataFormatError(
+            f"public_counts must have {'at least ' if at_least else ''}{width} columns, got {matrix.shape[1]}."
+        )
+    return matrix
