@@ -48,7 +48,8 @@ _ZIP64_SIGNATURE = b"PK\x06\x07"
 _TRAILER = _END_RECORD.size + len(_COMMENT) + _DIGEST_LENGTH
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _MAX_ARRAYS = 1000
-_MAX_BYTES = 2**31 - 2**24
+# With the largest manifest beside it, this stays below the 2 GiB at which zip files change their form.
+_MAX_BYTES = 3 * 2**29
 _CHUNK = 2**20
 
 
@@ -77,7 +78,7 @@ def save(
     Args:
         path: the file; its folder must exist.
         kind: a plain name, at most 64 letters, digits and underscores.
-        arrays: finite numbers (float64, float32, int64, int32, uint8) under plain names, 2 GiB in all.
+        arrays: finite numbers (float64, float32, int64, int32, uint8) under plain names, 1.5 GiB in all.
         facts: what JSON can hold; numbers must be finite.
 
     Raises:
@@ -88,14 +89,19 @@ def save(
         raise ParameterError(f"kind must be a plain name, got {kind!r}.")
     if len(arrays) > _MAX_ARRAYS:
         raise ParameterError(f"a model file holds at most {_MAX_ARRAYS} arrays, got {len(arrays)}.")
+    total = sum(np.asarray(array).nbytes for array in arrays.values())
+    if total > _MAX_BYTES:
+        raise ParameterError(
+            f"a model file holds at most {_MAX_BYTES} bytes of arrays, got {total}. Store them as float32, or each "
+            "with numpy.save."
+        )
     plain = {name: _plain_array(name, array) for name, array in arrays.items()}
     members = {f"{name}.npy": [_npy_header(a.dtype.str, a.shape), _bytes(a)] for name, a in plain.items()}
-    total = sum(array.nbytes for array in plain.values())
     manifest = _manifest(kind, plain, facts)
-    if total + len(manifest) > _MAX_BYTES or len(manifest) > _manifest_limit(total):
+    if len(manifest) > _manifest_limit(total):
         raise ParameterError(
-            f"a model file holds at most {_MAX_BYTES} bytes of arrays and, with them, {_manifest_limit(total)} bytes "
-            f"of facts, got {total} and {len(manifest)}. Store large arrays as float32, or with numpy.save."
+            f"facts must fit into {_manifest_limit(total)} bytes of JSON beside these arrays, got {len(manifest)}. "
+            "Keep long texts in a file of their own."
         )
     target = _target(_path(path))
     temporary = target.parent / f".dpvb-{secrets.token_hex(8)}.tmp"
