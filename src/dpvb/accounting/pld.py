@@ -32,11 +32,12 @@ Vector = npt.NDArray[np.float64]
 
 MIN_DELTA = 1e-200
 _SLACK = 1e-6
-_MAX_CELLS = 400_000
-_MAX_WINDOW = 2**21
+_MAX_CELLS = 300_000
+_MAX_WINDOW = 2**20
+_BLOCK = 1024
 _ACCURACY = 1e-4
 # log of the tilted mass that may fall outside the FFT window
-_OUTSIDE = 34.0
+_OUTSIDE = 27.0
 _PANEL = 1 / 16
 _CHUNK = 1 << 15
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
@@ -65,9 +66,9 @@ def epsilon(pairs: Sequence[Pair], delta: float, guess: float) -> float:
     best, spacing = guess, _spacing(pairs, delta, guess / 4)
     for _ in range(4):
         tails = _tails(pairs, delta, spacing, lambda theta, log_moment: (log_moment - math.log(delta)) / theta)
-        best = min(best, max(tail.epsilon(delta) for tail in tails))
+        previous, best = best, min(best, max(tail.epsilon(delta) for tail in tails))
         finer = _spacing(pairs, delta, best)
-        if finer > spacing / 1.25:
+        if finer > spacing / 1.25 or best > previous * (1 - _ACCURACY):
             break
         spacing = finer
     return best
@@ -107,38 +108,64 @@ class _Tail:
         if target <= 0:
             return math.inf
         log_target = math.log(target) - self.log_scale
-        target = math.exp(log_target) if log_target < 700 else math.inf
-        low = max(-self.start, 0) - 1
-        high = len(self.v) - 1
-        if self._scaled_delta(high) > target:
+        target = math.exp(log_target) - self.outside if log_target < 700 else math.inf
+        if target <= 0:
             return math.inf
-        if high <= low:
+        h, first = self.spacing, max(-self.start, 0)
+        if first >= len(self.v):
             return 0.0
+        boundaries = self._at_boundaries()
+        block = sum(value > target for value in boundaries[:-1].tolist()) - 1
+        if block < 0:
+            return self.start * h if self.start > 0 else 0.0
+        # Inside the block: its own masses, and what lies beyond it through mass and delta at its end.
+        inside = self.v[block * _BLOCK : (block + 1) * _BLOCK]
+        beyond_mass = float(self.v[(block + 1) * _BLOCK :].sum())
+        beyond = float(boundaries[block + 1])
+        distance = np.arange(len(inside) + 1) * h
+        rise = -np.expm1(-distance)
+
+        def value(i: int) -> float:
+            left = len(inside) - 1 - i
+            own = float(inside[i + 1 :] @ rise[1 : left + 1])
+            return own + beyond_mass * float(rise[left]) + beyond * math.exp(-float(distance[left]))
+
+        low, high = -1, len(inside) - 1
         while high - low > 1:
             middle = (low + high) // 2
-            if self._scaled_delta(middle) > target:
-                low = middle
-            else:
-                high = middle
-        h, loss = self.spacing, (self.start + high) * self.spacing
-        if high == max(-self.start, 0):
-            return max(0.0, loss)
-        above, below = self._scaled_delta(low), self._scaled_delta(high)
-        fraction = min(1.0, (target - below) / (above - below))
-        return max(0.0, loss + max(-h, math.log1p(max(-1 + 1e-300, fraction * math.expm1(-h)))))
+            low, high = (middle, high) if value(middle) > target else (low, middle)
+        above, below = value(low), value(high)
+        fraction = min(1.0, (target - below) / (above - below)) if above > below else 0.0
+        loss = (self.start + block * _BLOCK + high) * h
+        return max(0.0, loss + max(-h, math.log1p(max(-1 + 1e-16, fraction * math.expm1(-h)))))
 
     def delta(self, epsilon: float) -> float:
-        """Evaluate delta(epsilon)."""
+        """Return delta at epsilon."""
         position = epsilon / self.spacing - self.start
         first = max(0, math.ceil(position))
-        over = (first - position + np.arange(len(self.v) - first)) * self.spacing
+        over = (first - position + np.arange(max(0, len(self.v) - first))) * self.spacing
         scaled = float(self.v[first:] @ -np.expm1(-np.maximum(over, 0.0))) + self.outside
         log_value = math.log(max(scaled, 1e-300)) + self.log_scale
         return (math.exp(min(log_value, 0.0)) + self.infinity) * (1 + self.slack)
 
-    def _scaled_delta(self, i: int) -> float:
-        over = np.arange(1, len(self.v) - i) * self.spacing
-        return float(self.v[i + 1 :] @ -np.expm1(-over)) + self.outside
+    def _at_boundaries(self) -> Vector:
+        """Return the scaled delta one grid point below each block, and 0 beyond the last; all sums are positive.
+
+        With C the mass beyond a block and w its width, delta before it is its own part
+        + C (1 - e^{-w}) + e^{-w} (delta after it).
+        """
+        count = len(self.v) // _BLOCK
+        rise = -np.expm1(-np.arange(1, _BLOCK + 1) * self.spacing)
+        rest = self.v[count * _BLOCK :]
+        own = [*(self.v[: count * _BLOCK].reshape(count, _BLOCK) @ rise).tolist(), float(rest @ rise[: len(rest)])]
+        mass = [*self.v[: count * _BLOCK].reshape(count, _BLOCK).sum(axis=1).tolist(), float(rest.sum())]
+        gain, keep = float(rise[-1]), math.exp(-_BLOCK * self.spacing)
+        values, value, beyond = [0.0], 0.0, 0.0
+        for part, weight in zip(reversed(own), reversed(mass), strict=True):
+            value = part + beyond * gain + keep * value
+            beyond += weight
+            values.append(value)
+        return np.array(values[::-1])
 
 
 class _GridTooFineError(Exception):
@@ -333,10 +360,9 @@ def _best_tilt(steps: Sequence[_Step], h: float, objective: Callable[[float, flo
     thinned = []
     variance = 0.0
     for step in steps:
-        length = max(1, math.ceil(len(step.log_mass) / 2048))
-        cuts = np.arange(0, len(step.log_mass), length)
+        cuts = _thin(step)
         log_mass = np.logaddexp.reduceat(step.log_mass, cuts)
-        loss = (step.start + np.minimum(cuts + (length - 1) / 2, len(step.log_mass) - 1)) * h
+        loss = (step.start + (cuts + np.append(cuts[1:], len(step.log_mass)) - 1) / 2) * h
         mean = float(np.exp(log_mass) @ loss)
         variance += step.num_steps * (float(np.exp(log_mass) @ (loss - mean) ** 2) + h * h / 4)
         thinned.append((step.num_steps, log_mass, loss))
@@ -356,6 +382,15 @@ def _best_tilt(steps: Sequence[_Step], h: float, objective: Callable[[float, flo
         best = float(grid[i])
         grid = np.geomspace(grid[max(i - 1, 0)], grid[min(i + 1, len(grid) - 1)], 13)
     return best
+
+
+def _thin(step: _Step) -> npt.NDArray[np.int64]:
+    """Return first indices of groups of cells: single cells near the bulk, wider ones far from it."""
+    length = len(step.log_mass)
+    bulk = int(np.argmax(step.log_mass))
+    away = np.unique(np.concatenate([np.arange(300), np.geomspace(300, max(length, 301), 700)]).astype(np.int64))
+    cuts = np.concatenate([[0], bulk - away[::-1], bulk + away])
+    return np.unique(cuts[(cuts >= 0) & (cuts < length)])
 
 
 def _window(steps: Sequence[_Step], h: float, theta: float, log_moment: float, variance: float) -> tuple[int, int]:

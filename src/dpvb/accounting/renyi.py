@@ -76,9 +76,9 @@ def _minimum(bound: Callable[[Vector], Vector], pairs: Sequence[Pair]) -> float:
     spread = math.sqrt(sum(pair.num_steps * (pair.q * pair.mu) ** 2 for pair in pairs))
     low = min(1e-3, 1e-3 / max(spread, max(pair.mu for pair in pairs) ** 2, 1e-300))
     high = max(100.0, *(200 / pair.mu for pair in pairs))
-    grid = np.geomspace(low, high, 160)
+    grid = np.geomspace(low, high, 64)
     best = math.inf
-    for count in (33, 33):
+    for count in (17, 17):
         values = bound(grid)
         i = int(np.argmin(np.where(np.isnan(values), np.inf, values)))
         best = min(best, float(values[i]))
