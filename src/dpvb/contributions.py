@@ -60,7 +60,7 @@ def upper_norms(values: Floats) -> Floats:
     A row that holds NaN or infinity gets the norm inf. Scaling by the largest entry is by a power of two,
     hence exact; summing d squares in float64 errs by at most (d + 2)·2⁻⁵² relatively.
     """
-    flat = np.ascontiguousarray(values, dtype=np.float64).reshape(len(values), -1)
+    flat = np.ascontiguousarray(values, dtype=np.float64).reshape(len(values), math.prod(values.shape[1:]))
     if flat.shape[1] == 0:
         return np.zeros(len(flat))
     largest = np.abs(flat).max(axis=1)
