@@ -1,7 +1,7 @@
 """The noise: exact rounded Gaussians, never shared between two sums, runs or processes.
 
-Statistical tests fail by chance with probability at most 1e-6 each; those on `InsecureNoise` name their seed and
-always give the same answer.
+Statistical tests fail by chance with probability at most 1e-6 each; those on `InsecureNoise` name their seed
+and always give the same answer.
 """
 
 from __future__ import annotations
@@ -111,11 +111,7 @@ def hard_points() -> list[float]:
     """Arguments in (0, 1/2): both seams of the implementation, the deep tail, the centre, anything."""
     rng = np.random.default_rng(5)
     seams = [math.exp(-2), math.exp(-32), 0.5, 0.25, 0.125, 2.0**-11, 2.0**-64]
-    near = [
-        float((np.float64(seam).view(np.int64) + d).view(np.float64))
-        for seam in seams
-        for d in range(-60, 60)
-    ]
+    near = [float((np.float64(seam).view(np.int64) + d).view(np.float64)) for seam in seams for d in range(-60, 60)]
     smooth = np.concatenate(
         [
             rng.uniform(0, 0.5, 800),
@@ -171,9 +167,7 @@ def test_slow_path_gives_the_fast_answers(std: float) -> None:
     forced = noise._round_block(std, words, slow, ndtri_error=1.0)
     assert len(forced) > 0.5 * words.size or std < 1
     for place, word in forced:
-        slow[place] = noise._decide(
-            std, word, iter(())
-        )  # 64 bits must do where the fast path found them enough
+        slow[place] = noise._decide(std, word, iter(()))  # 64 bits must do where the fast path found them enough
         if place in still_open:
             fast[place] = slow[place]
     assert np.array_equal(fast, slow)
@@ -192,11 +186,19 @@ def test_bits_drawn_late_give_the_same_answer(std: float) -> None:
 
 def test_slow_path_alone_has_the_right_distribution() -> None:
     std, words = 2.0, words_of(23, 12_000)
-    values = [
-        noise._exact_magnitude(std, word >> 59, 6, iter([word << 5 & (2**64 - 1), 1]))
-        for word in words.tolist()
-    ]
+    values = [noise._exact_magnitude(std, word >> 59, 6, iter([word << 5 & (2**64 - 1), 1])) for word in words.tolist()]
     signs = np.where(words_of(25, 12_000) & np.uint64(1), -1, 1)
+    assert chi_square_p(signs * np.array(values), std) > FALSE_ALARM
+
+
+@pytest.mark.slow
+def test_late_bits_have_the_right_distribution_at_length() -> None:
+    std, count = 40.0, 200_000
+    values = [
+        noise._exact_magnitude(std, word >> 60, 5, iter([word << 4 & (2**64 - 1), 1]))
+        for word in words_of(26, count).tolist()
+    ]
+    signs = np.where(words_of(27, count) & np.uint64(1), -1, 1)
     assert chi_square_p(signs * np.array(values), std) > FALSE_ALARM
 
 
@@ -327,8 +329,7 @@ def test_secure_noise_hides_a_difference_of_one_and_insecure_noise_shows_it() ->
     neighbour[17] = 1
     for source, cancels in ((SecureNoise(), False), (InsecureNoise(1), True)):
         releases = [
-            sums + source.gaussian(1e6, sums, step=0, block="b", plan_digest=b"")
-            for sums in (total, neighbour)
+            sums + source.gaussian(1e6, sums, step=0, block="b", plan_digest=b"") for sums in (total, neighbour)
         ]
         assert np.array_equal(releases[1] - releases[0], neighbour - total) is cancels
 
@@ -398,9 +399,7 @@ _shared = SecureNoise()
 
 def report_draws(channel: Any, fresh: bool) -> None:
     source = SecureNoise() if fresh else _shared
-    channel.send(
-        (draw(source, 2.0**30, 100).tolist(), source.uniform_bits(100, step=0, purpose="p").tolist())
-    )
+    channel.send((draw(source, 2.0**30, 100).tolist(), source.uniform_bits(100, step=0, purpose="p").tolist()))
     channel.close()
 
 
@@ -411,9 +410,7 @@ def test_processes_never_share_a_draw(method: str, fresh: bool) -> None:
     if method not in multiprocessing.get_all_start_methods():
         pytest.skip(f"this platform cannot {method}")
     context: Any = multiprocessing.get_context(method)
-    results = [
-        (draw(_shared, 2.0**30, 100).tolist(), _shared.uniform_bits(100, step=0, purpose="p").tolist())
-    ]
+    results = [(draw(_shared, 2.0**30, 100).tolist(), _shared.uniform_bits(100, step=0, purpose="p").tolist())]
     children = []
     for _ in range(2):
         receiver, sender = context.Pipe(duplex=False)
@@ -455,6 +452,18 @@ def test_time_of_a_draw_does_not_tell_its_size() -> None:
         sizes[step] = abs(int(value[0]))
     kept = times <= np.quantile(times, 0.9)
     assert abs(np.corrcoef(sizes[kept], times[kept])[0, 1]) < 0.04
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("exponent", [20, 34])
+def test_five_million_draws_per_cpu_second(exponent: int) -> None:
+    source, count = SecureNoise(), 2_000_000
+    seconds = []
+    for step in range(3):
+        begin = time.process_time()
+        draw(source, 2.0**exponent, count, step)
+        seconds.append(time.process_time() - begin)
+    assert count / min(seconds) >= 5e6
 
 
 # --- arguments ----------------------------------------------------------------------------------------------
