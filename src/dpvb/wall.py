@@ -25,7 +25,7 @@ from dpvb.noise import NoiseSource, SecureNoise
 
 Rows = TypeVar("Rows", covariant=True)
 
-# Clip weights carry this factor, so that rounding a product and truncating it cannot reach past the bound.
+# Norms are clipped to this share of the bound, so that rounding a product cannot reach past the bound itself.
 _MARGIN = 1.0 - 2.0**-20
 # The integer sum has room for this many units, or for four times the public number of examples.
 _CAPACITY = 2**26
@@ -256,7 +256,7 @@ def _add_clipped(
         squares = [(release.weights[name] * relative[name]) ** 2 for name in release.blocks]
         relative = dict.fromkeys(relative, np.sqrt(np.sum(squares, axis=0)) * (1.0 + 2.0**-48))
     for name in release.blocks:
-        weights = np.where(usable, _MARGIN / np.maximum(relative[name], 1.0), 0.0)
+        weights = np.where(usable, _MARGIN / np.maximum(relative[name], _MARGIN), 0.0)
         contributions[name].accumulate(weights, grids[name], sums[name])
 
 
