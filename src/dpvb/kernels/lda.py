@@ -1,30 +1,43 @@
-"""E-step of latent Dirichlet allocation: documents in, clipped-sum ingredients out (METHOD: topic models).
+"""E-step of latent Dirichlet allocation over CSR documents, without ever building K x V per document.
 
-=====================  =====================================================================
+=====================  ================================================================
 paper                  code
-=====================  =====================================================================
+=====================  ================================================================
 γ_n                    ``gamma_nk``
-exp⟨log θ_n⟩           ``theta_nk`` (``exp_elog_theta_nk``)
-exp⟨log β⟩             ``b_vk`` (``exp_elog_beta_vk``), words first
-p_v = Σ_k θ_k B_kv     never kept; ``ratio_j`` = c_v / p_v for every stored entry j
-s_kv = c_v φ_vk        never kept; θ_k B_kv c_v / p_v
-=====================  =====================================================================
+exp⟨log θ_n⟩           ``exp_elog_theta_nk``, ``theta_k``: exp ψ(γ_nk), times exp ψ(Σ_k γ_nk)
+exp⟨log β⟩             ``exp_elog_beta_vk``, ``b_vk``: words first
+p_v = Σ_k θ_k B_kv     ``p_j`` at the stored entries j
+c_v / p_v              ``ratio_j``
+s_kv = c_v φ_vk        never kept: θ_k B_kv ratio_j
+=====================  ================================================================
 
-Every row of ``exp_elog_beta_vk`` may be scaled by a positive factor of its own: the statistic does not change.
+``local_step`` finds every document's own θ and bounds the norm of its statistic; the clip turns norms into weights;
+``accumulate`` adds the weighted statistics as integers. Both must be given the very same topics array: then the
+bound of the one is a bound for the sum of the other. The statistic does not change when a row of the topics array (a
+word) or θ_n is multiplied by a positive number: rows scaled to a largest entry of 1 keep float32 in range, and θ_n
+is left without its constant factor.
 """
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.errors import check_choice
+from dpvb.errors import ParameterError, check_choice, check_integer, check_number
 
 Float = NDArray[np.float64]
 Engine = Literal["numba", "numpy"]
-_DOCUMENTS_A_TASK = 256
+
+TIGHT = 1e-4  # below this tolerance: the plain fixed point, in float64
+MOST_MOMENTUM = 0.95
+KEPT = 0.1  # least part of γ_k - α_k that momentum leaves
+DROP = 0.1  # in units of tol
+NO_MASS = 1e-200  # a word less probable than this has no topic, and adds nothing
+HUGE = 1e30  # a document with a larger count is taken as empty
+ROUNDING = 2.0**-52
+DOCUMENTS_A_TASK = 256
 
 
 def local_step(
@@ -40,40 +53,64 @@ def local_step(
     engine: Engine = "numba",
     threads: int | None = None,
 ) -> tuple[Float, Float, Float, Float]:
-    """Run each document's own fixed point and bound the norm of its statistic.
+    """Run each document's own fixed point γ_k = α_k + Σ_v c_v φ_vk and bound the norm of its statistic.
 
-    ``indptr``, ``indices``, ``counts`` are CSR rows with strictly increasing word ids in each row and counts >= 0; a row
-    that breaks the first or leaves the vocabulary is taken as empty. ``exp_elog_beta_vk`` is V x K, ``alpha_k`` (K,).
-    A document starts at γ = 1 and stops by itself when mean |Δγ| < ``tol``, at most after ``max_iter`` rounds;
-    ``fixed_work`` makes every document run exactly ``max_iter``.
+    ``indptr``, ``indices``, ``counts`` are CSR rows, private. A document is taken as empty, silently, if its word
+    ids are not strictly increasing and below V, or a count is not in [0, 1e30]. ``exp_elog_beta_vk`` (V, K), float32
+    or float64, and ``alpha_k`` (K,) are public. Every document starts at γ = 1 and stops by itself when mean |Δγ| <
+    ``tol``, at most after ``max_iter`` evaluations; ``fixed_work`` makes every document use exactly ``max_iter``. A
+    ``tol`` below 1e-4 asks for the limit of the plain iteration and gets it in float64; otherwise the iteration is
+    accelerated, stops by the same rule, and may settle in another (as a rule better) local maximum. ``threads``
+    defaults to Numba's, which ``NUMBA_NUM_THREADS`` sets.
 
-    Returns ``(exp_elog_theta_nk, ratio_j, norm_n, gamma_nk)``, all float64 and all private. ``ratio_j`` is
-    c_v / Σ_k θ_k B_kv of every stored entry, so that s_kv = θ_k B_kv ratio_j. ``norm_n`` bounds ‖s_n‖_F, rounding
-    included. A document that is empty has norm 0. No result depends on the batch, its order or ``threads``.
+    Returns ``(exp_elog_theta_nk, ratio_j, norm_n, gamma_nk)``, float64 and private: exp ψ(γ_nk) without the factor
+    that all topics share, and with it ``ratio_j`` = c_v / Σ_k θ_k B_kv at every stored entry, 0 for a word of no probability. ``norm_n`` is an upper bound of ‖s_n‖_F as ``accumulate``
+    computes it, rounding included, and within 1e-6 of it. NaN topics give NaN norms. A row of the result depends
+    on that document, the topics and alpha only: not on the batch, its order or ``threads``.
 
-    Source: Blei, Ng and Jordan 2003; Hoffman, Blei and Bach 2010, algorithm 1.
+    Raises:
+        ParameterError: a public argument has the wrong shape or range.
+
+    Source: Blei, Ng and Jordan 2003, section 5.2; Hoffman, Blei and Bach 2010, algorithm 1. The bound: the n·K
+    products are positive, so float64 sums of their squares are short by a factor of at least 1 - (n + K + 8) 2⁻⁵³.
     """
     check_choice("engine", engine, ("numba", "numpy"))
-    num_docs, num_topics = indptr.size - 1, alpha_k.size
+    check_number("tol", tol, low=0.0)
+    check_integer("max_iter", max_iter, low=1)
+    b_vk, alpha_k = _public_arrays(exp_elog_beta_vk, alpha_k)
+    indptr, indices = np.asarray(indptr, dtype=np.int64), np.asarray(indices, dtype=np.int32)
+    count_j: Float = np.asarray(counts, dtype=np.float64)
+    accelerate = tol >= TIGHT
     if engine == "numpy":
-        return _local_numpy(indptr, indices, counts, exp_elog_beta_vk, alpha_k, tol, max_iter, fixed_work)
+        return _local_numpy(indptr, indices, count_j, b_vk, alpha_k, tol, max_iter, fixed_work, accelerate)
     from dpvb.kernels import lda_numba
 
-    theta_nk = np.empty((num_docs, num_topics))
-    gamma_nk = np.empty((num_docs, num_topics))
-    ratio_j = np.empty(indices.size)
-    norm_n = np.empty(num_docs)
-    b_vk = np.ascontiguousarray(exp_elog_beta_vk)
-    alpha_k = np.ascontiguousarray(alpha_k, dtype=np.float64)
+    num_docs, num_topics = indptr.size - 1, alpha_k.size
+    theta_nk, gamma_nk = np.empty((num_docs, num_topics)), np.empty((num_docs, num_topics))
+    ratio_j, norm_n = np.empty(indices.size), np.empty(num_docs)
+    precision = np.empty(0, dtype=b_vk.dtype if accelerate else np.float64)
 
     def task(first: int) -> None:
-        last = min(first + _DOCUMENTS_A_TASK, num_docs)
         lda_numba.local_range(
-            first, last, indptr, indices, counts, b_vk, alpha_k, float(tol), int(max_iter), bool(fixed_work),
-            theta_nk, ratio_j, norm_n, gamma_nk,
-        )  # fmt: skip
+            first,
+            min(first + DOCUMENTS_A_TASK, num_docs),
+            indptr,
+            indices,
+            count_j,
+            b_vk,
+            alpha_k,
+            float(tol),
+            int(max_iter),
+            bool(fixed_work),
+            accelerate,
+            precision,
+            theta_nk,
+            ratio_j,
+            norm_n,
+            gamma_nk,
+        )
 
-    _spread(task, range(0, num_docs, _DOCUMENTS_A_TASK), threads)
+    _spread(task, range(0, num_docs, DOCUMENTS_A_TASK), _num_threads(threads))
     return theta_nk, ratio_j, norm_n, gamma_nk
 
 
@@ -90,121 +127,164 @@ def accumulate(
     engine: Engine = "numba",
     threads: int | None = None,
 ) -> None:
-    """Add each document's weighted statistic, truncated toward zero onto multiples of ``grid``, to ``out_vk``.
+    """Add Σ_n trunc(weight_n s_n / grid), truncated toward zero entry by entry, to ``out_vk``.
 
-    ``out_vk`` (V x K, int64, C order) receives Σ_n trunc(weight_n s_n / grid). Integers make the sum the same bits for
-    any order, split and ``threads``. A document of weight zero is not read; a document whose norm is not finite must
-    have weight zero. The caller checks beforehand that no sum can pass 2⁶³.
+    ``out_vk`` is V x K, int64, C order; the other arrays are those of ``local_step``. Integer sums are the same bits
+    for any order and split of the documents and any ``threads``; each thread owns a range of words, so none needs
+    a copy of ``out_vk``. A document of weight zero is not read. The caller gives weight zero where the norm is not
+    finite, and has checked that no sum can reach 2⁶³.
+
+    Raises:
+        ParameterError: a public argument has the wrong shape, dtype or range.
     """
     check_choice("engine", engine, ("numba", "numpy"))
-    if engine == "numpy":
-        _accumulate_numpy(
-            indptr, indices, ratio_j, exp_elog_theta_nk, weight_n, exp_elog_beta_vk, grid, out_vk
+    check_number("grid", grid, low=0.0, closed="neither")
+    b_vk, _ = _public_arrays(exp_elog_beta_vk, np.ones(exp_elog_beta_vk.shape[-1]))
+    if out_vk.shape != b_vk.shape or out_vk.dtype != np.int64 or not out_vk.flags.c_contiguous:
+        raise ParameterError(
+            f"out_vk must be an int64 array in C order of the topics' shape {b_vk.shape}; it is {out_vk.dtype} of "
+            f"shape {out_vk.shape}. Make it with np.zeros(exp_elog_beta_vk.shape, np.int64)."
         )
+    indptr, indices = np.asarray(indptr, dtype=np.int64), np.asarray(indices, dtype=np.int32)
+    if engine == "numpy":
+        _accumulate_numpy(indptr, indices, ratio_j, exp_elog_theta_nk, weight_n, b_vk, grid, out_vk)
         return
     from dpvb.kernels import lda_numba
 
-    num_docs, num_terms = indptr.size - 1, out_vk.shape[0]
-    b_vk = np.ascontiguousarray(exp_elog_beta_vk)
-    count = _threads(threads)
-    if count == 1:
-        edges = np.array([0, num_terms])
-    else:  # word ranges of equal work, so that threads never write the same row
-        used_v = np.bincount(indices, minlength=num_terms)[:num_terms].cumsum()
-        edges = np.concatenate(
-            [[0], np.searchsorted(used_v, used_v[-1] * np.arange(1, count) / count), [num_terms]]
-        )
+    num_threads = _num_threads(threads)
+    edges = _word_ranges(indices, b_vk.shape[0], num_threads)
 
     def task(part: int) -> None:
         lda_numba.accumulate_range(
-            0, num_docs, int(edges[part]), int(edges[part + 1]), indptr, indices, ratio_j, exp_elog_theta_nk, weight_n,
-            b_vk, float(grid), out_vk,
-        )  # fmt: skip
+            edges[part],
+            edges[part + 1],
+            indptr,
+            indices,
+            ratio_j,
+            exp_elog_theta_nk,
+            weight_n,
+            b_vk,
+            float(grid),
+            out_vk,
+        )
 
-    _spread(task, range(edges.size - 1), threads)
+    _spread(task, range(num_threads), num_threads)
 
 
-def _threads(threads: int | None) -> int:
+def _public_arrays(b_vk: NDArray[np.floating], alpha_k: Float) -> tuple[NDArray[np.floating], Float]:
+    alpha_k = np.ascontiguousarray(alpha_k, dtype=np.float64)
+    if b_vk.ndim != 2 or b_vk.dtype not in (np.float32, np.float64) or alpha_k.shape != b_vk.shape[1:]:
+        raise ParameterError(
+            f"exp_elog_beta_vk must be a V x K array of float32 or float64 and alpha_k of length K; they are "
+            f"{b_vk.dtype} of shape {b_vk.shape} and of shape {alpha_k.shape}. Words come first: transpose K x V."
+        )
+    return np.ascontiguousarray(b_vk), alpha_k
+
+
+def _num_threads(threads: int | None) -> int:
     if threads is not None:
-        return max(1, threads)
+        return check_integer("threads", threads, low=1)
     import numba
 
-    return int(numba.config.NUMBA_NUM_THREADS)
+    return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
 
 
-def _spread(task: Callable[[int], None], parts: range, threads: int | None) -> None:
-    count = min(_threads(threads), len(parts))
-    if count <= 1:
+def _spread(task: Callable[[int], None], parts: range, num_threads: int) -> None:
+    """Run the tasks, which hold no lock, on a few threads."""
+    if min(num_threads, len(parts)) <= 1:
         for part in parts:
             task(part)
         return
-    with ThreadPoolExecutor(count) as pool:
+    with ThreadPoolExecutor(num_threads) as pool:
         for _ in pool.map(task, parts):
             pass
+
+
+def _word_ranges(indices: NDArray[np.int32], num_terms: int, parts: int) -> NDArray[np.int64]:
+    """Cut the vocabulary where the work is equal; the cut changes no result."""
+    if parts == 1:
+        return np.array([0, num_terms])
+    inside = indices[(indices >= 0) & (indices < num_terms)]
+    work_v = np.bincount(inside, minlength=num_terms).cumsum()
+    cuts = np.searchsorted(work_v, inside.size * np.arange(1, parts) / parts)
+    return np.concatenate([[0], cuts, [num_terms]])
 
 
 def _local_numpy(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
-    counts: NDArray[np.floating],
-    exp_elog_beta_vk: NDArray[np.floating],
+    counts: Float,
+    b_vk: NDArray[np.floating],
     alpha_k: Float,
     tol: float,
     max_iter: int,
     fixed_work: bool,
+    accelerate: bool,
 ) -> tuple[Float, Float, Float, Float]:
-    """Plain float64 form of ``local_step``."""
+    """Do what ``local_step`` does in plain NumPy, float64, one document at a time."""
     from scipy.special import digamma
 
     num_docs, num_topics = indptr.size - 1, alpha_k.size
-    theta_nk = np.zeros((num_docs, num_topics))
-    gamma_nk = np.tile(np.asarray(alpha_k, dtype=np.float64), (num_docs, 1))
-    ratio_j = np.zeros(indices.size)
-    norm_n = np.zeros(num_docs)
+    theta_nk, gamma_nk = np.empty((num_docs, num_topics)), np.tile(alpha_k, (num_docs, 1))
+    ratio_j, norm_n = np.zeros(indices.size), np.zeros(num_docs)
     for n in range(num_docs):
         row = slice(int(indptr[n]), int(indptr[n + 1]))
-        words, c_j = indices[row], np.asarray(counts[row], dtype=np.float64)
-        sound = np.all(np.diff(words) > 0) and np.all((words >= 0) & (words < exp_elog_beta_vk.shape[0]))
-        length = c_j.sum()
-        if not sound or length == 0:
-            continue
-        b_jk = exp_elog_beta_vk[words].astype(np.float64)
-        gamma_k = np.ones(num_topics)
-        theta_k = np.exp(digamma(gamma_k))
-        for _ in range(max_iter):
-            new_k = alpha_k + theta_k * (_ratio(c_j, b_jk @ theta_k) @ b_jk)
-            change = np.abs(new_k - gamma_k).mean()
-            gamma_k = new_k
-            theta_k = np.exp(digamma(gamma_k))
-            if not fixed_work and change < tol:
-                break
-        r_j = _ratio(c_j, b_jk @ theta_k)
-        gamma_nk[n], theta_nk[n], ratio_j[row] = gamma_k, theta_k, r_j
-        slack = 1.0 + (num_topics + words.size + 16) * 2.0**-52
-        norm_n[n] = length * np.linalg.norm((b_jk * theta_k) * (r_j / length)[:, None]) * slack
+        words, c_j = indices[row], counts[row]
+        sound = np.all(np.diff(words, prepend=-1) > 0) and np.all(words < b_vk.shape[0])
+        sound = sound and np.all((c_j >= 0) & (c_j <= HUGE)) and np.any(c_j > 0)
+        if sound:
+            b_jk = b_vk[words].astype(np.float64)
+            gamma_nk[n] = _fixed_point(c_j, b_jk, alpha_k, tol, max_iter, fixed_work, accelerate)
+        theta_nk[n] = np.exp(digamma(gamma_nk[n]))
+        if sound:
+            ratio_j[row] = r_j = _ratio(c_j, b_jk @ theta_nk[n])
+            s_jk = (theta_nk[n] * b_jk) * (r_j / c_j.max())[:, None]
+            norm_n[n] = c_j.max() * np.linalg.norm(s_jk) * (1.0 + (num_topics + words.size + 16) * ROUNDING)
     return theta_nk, ratio_j, norm_n, gamma_nk
 
 
+def _fixed_point(
+    c_j: Float, b_jk: Float, alpha_k: Float, tol: float, max_iter: int, fixed_work: bool, accelerate: bool
+) -> Float:
+    from scipy.special import digamma
+
+    gamma_k = last_k = np.ones(alpha_k.size)
+    step = 1.0
+    for _ in range(max_iter):
+        theta_k = np.exp(digamma(gamma_k) - digamma(gamma_k.max()))
+        new_k: Float = alpha_k + theta_k * (_ratio(c_j, b_jk @ theta_k) @ b_jk)
+        residual_k = new_k - gamma_k
+        if np.abs(residual_k).mean() < tol and not fixed_work:
+            break
+        if accelerate:
+            step = 1.0 if residual_k @ (new_k - last_k) < 0 else step + 1.0
+        momentum = min(1.0 - 1.0 / step, MOST_MOMENTUM)
+        ahead_k = new_k + momentum * (new_k - last_k)
+        gamma_k = np.maximum(ahead_k, alpha_k + KEPT * (new_k - alpha_k))
+        last_k = new_k
+    return new_k
+
+
 def _ratio(c_j: Float, p_j: Float) -> Float:
-    """c / p, and 0 where no topic gives the word any probability."""
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        return np.where(p_j < 1e-200, 0.0, c_j / p_j)
+    """Return c / p, and 0 where no topic gives the word any probability."""
+    return np.divide(c_j, p_j, out=np.zeros_like(c_j), where=~(p_j < NO_MASS))
 
 
 def _accumulate_numpy(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
     ratio_j: Float,
-    exp_elog_theta_nk: Float,
+    theta_nk: Float,
     weight_n: Float,
-    exp_elog_beta_vk: NDArray[np.floating],
+    b_vk: NDArray[np.floating],
     grid: float,
     out_vk: NDArray[np.int64],
 ) -> None:
-    """Plain form of ``accumulate``."""
+    """Do what ``accumulate`` does in plain NumPy, to the same bits."""
     for n in np.flatnonzero(weight_n):
         row = slice(int(indptr[n]), int(indptr[n + 1]))
-        scale_j = weight_n[n] * ratio_j[row] / grid
-        words = indices[row]
-        s_jk = (exp_elog_theta_nk[n] * exp_elog_beta_vk[words].astype(np.float64)) * scale_j[:, None]
+        inside = (indices[row] >= 0) & (indices[row] < b_vk.shape[0])
+        words, r_j = indices[row][inside], ratio_j[row][inside]
+        scale_j = weight_n[n] * r_j / grid
+        s_jk = (theta_nk[n] * b_vk[words].astype(np.float64)) * scale_j[:, None]
         np.add.at(out_vk, words, np.trunc(s_jk).astype(np.int64))
