@@ -19,6 +19,7 @@ import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
+from small_models import table
 
 from dpvb.blocks import Block
 from dpvb.errors import ParameterError, PrivacyError
@@ -35,6 +36,7 @@ from dpvb.mechanism import (
     phased,
 )
 from dpvb.noise import InsecureNoise
+from dpvb.wall import Wall
 
 FALSE_ALARM = 1e-6
 BLOCKS = {"a": Block((2,), 1.0, "nonnegative")}
@@ -259,9 +261,8 @@ def test_noise_is_shared_by_the_weights() -> None:
     assert uneven.noise_std("b") == pytest.approx(2 * 0.5 / 0.8, rel=1e-15)
     # In scaled units, both blocks together: the sensitivity is 1 and the noise is the multiplier.
     for release in (even, uneven):
-        assert sum(
-            (release.mechanism.noise_multiplier * b.bound / release.noise_std(n)) ** 2 for n, b in blocks.items()
-        ) <= (1 + 1e-12)
+        sigma = release.mechanism.noise_multiplier
+        assert sum((sigma * b.bound / release.noise_std(n)) ** 2 for n, b in blocks.items()) <= 1 + 1e-12
 
 
 @pytest.mark.parametrize(
@@ -344,13 +345,12 @@ def test_bad_plans_are_refused() -> None:
 
 @pytest.mark.parametrize("bound", [1e-320, 1e-310, 1e305, 1.7e308])
 def test_a_bound_without_a_grid_is_refused_before_the_run(bound: float) -> None:
-    from small_models import table
 
-    from dpvb.wall import Wall
+    def start() -> None:
+        Wall(table(np.zeros((1, 3))), Plan([Release({"a": Block((2,), bound)}, Mechanism(FullBatch(), 1.0))]))
 
     with pytest.raises(ParameterError):
-        plan = Plan([Release({"a": Block((2,), bound)}, Mechanism(FullBatch(), 1.0))])
-        Wall(table(np.zeros((1, 3))), plan)
+        start()
 
 
 # --- calibration --------------------------------------------------------------------------------------------
