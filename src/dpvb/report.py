@@ -140,6 +140,8 @@ class PrivacyStatement:
         for delta, epsilon in self._points:
             check_number("delta", delta, low=0, high=1, closed="neither")
             check_number("epsilon", epsilon, low=0)
+        if type(self.secret_noise) is not bool:
+            raise ParameterError(f"secret_noise must be True or False, got {self.secret_noise!r}.")
         if self.num_examples is not None:
             check_integer("num_examples", self.num_examples, low=1)
         names = [block.name for release in self.releases for block in release.blocks]
@@ -333,7 +335,7 @@ class PrivacyStatement:
         given = "" if self.secret_noise else "None. Had the noise been secret: "
         return (
             f"{given}(epsilon, delta)-differential privacy with epsilon = {_up(self.epsilon)}, delta = {self.delta:g}. "
-            f"Whatever anybody knows already, the result says little about any one {self.unit}."
+            f"It bounds what the result can say about any one {self.unit} to anybody, whatever they know already."
         )
 
     def _meaning(self) -> list[str]:
@@ -376,10 +378,21 @@ def _repeated(facts: ReleaseFacts, count: int) -> ReleaseFacts:
 def _release(facts: Mapping[str, Any]) -> ReleaseFacts:
     """Inverse of asdict on ReleaseFacts."""
     blocks = (
-        BlockFacts(block["name"], tuple(block["shape"]), float(block["bound"]), float(block["noise_std"]))
+        BlockFacts(
+            block["name"],
+            tuple(check_integer("shape", length, low=1) for length in block["shape"]),
+            check_number("bound", block["bound"], low=0, closed="neither"),
+            check_number("noise_std", block["noise_std"], low=0, closed="left"),
+        )
         for block in facts["blocks"]
     )
-    return ReleaseFacts(Event(**facts["event"]), facts["batch_size"], facts["clip"], tuple(blocks))
+    size = facts["batch_size"]
+    return ReleaseFacts(
+        Event(**facts["event"]),
+        None if size is None else check_integer("batch_size", size, low=1),
+        check_choice("clip", facts["clip"], ("block", "joint")),
+        tuple(blocks),
+    )
 
 
 def _json_number(value: float) -> float | str:
