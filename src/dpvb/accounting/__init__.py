@@ -12,12 +12,6 @@ the optimum for sampled ones, and says through `answer` where it had to fall bac
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
-
-from dpvb.errors import check_number
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 from dpvb.accounting.answers import (
     METHODS,
@@ -32,6 +26,8 @@ from dpvb.accounting.answers import (
 )
 from dpvb.accounting.calibration import calibrate, most_steps
 from dpvb.accounting.events import Event, NeighboringRelation, Sampler
+from dpvb.accounting.independent import independent_epsilon
+from dpvb.errors import check_number
 
 __all__ = [
     "METHODS",
@@ -49,6 +45,7 @@ __all__ = [
     "delta_of",
     "epsilon",
     "epsilon_of",
+    "independent_epsilon",
     "noise_multiplier",
     "num_steps",
 ]
@@ -143,8 +140,10 @@ def num_steps(
     """
     epsilon = check_number("epsilon", epsilon, low=0, high=math.inf, closed="neither")
 
-    def achieved(count: int) -> float:
+    def achieved(count: int, by: str = method) -> float:
         event = Event(sampler, sampling_prob, noise_multiplier, count, swap_ratio)
-        return epsilon_of([event], delta=delta, neighboring_relation=neighboring_relation, method=method)
+        return epsilon_of([event], delta=delta, neighboring_relation=neighboring_relation, method=by)
 
-    return most_steps(achieved, epsilon)
+    # Renyi's answer is a cheap place to start from.
+    start = most_steps(lambda count: achieved(count, "renyi"), epsilon) if method == "pld" else 1
+    return most_steps(achieved, epsilon, max(1, start))

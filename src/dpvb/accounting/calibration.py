@@ -104,19 +104,30 @@ def _least_scale(achieved: Callable[[float], float], target: float, start: float
     return high
 
 
-def most_steps(achieved: Callable[[int], float], target: float) -> int:
-    """Return the largest number of steps whose epsilon is at most the target; 0 if none is."""
-    if achieved(1) > target:
-        return 0
-    low, high = 1, 2
-    while achieved(high) <= target:
+def most_steps(achieved: Callable[[int], float], target: float, start: int = 1) -> int:
+    """Return the largest number of steps whose epsilon is at most the target; 0 if none is.
+
+    Args:
+        achieved: epsilon of so many steps, increasing.
+        target: positive.
+        start: where to begin; a number of steps that is not too many is best.
+    """
+    low, low_value, high = 0, 0.0, max(1, start)
+    while (high_value := achieved(high)) <= target:
         if high == MAX_STEPS:
             return high
-        low, high = high, min(MAX_STEPS, high * 4)
-    while high - low > 1:
-        middle = max(low + 1, min(high - 1, round(math.sqrt(low * high))))
-        if achieved(middle) <= target:
-            low = middle
+        low, low_value = high, high_value
+        high = min(MAX_STEPS, high * 2)
+    for iteration in range(200):
+        if high - low == 1:
+            break
+        middle = (low + high) // 2
+        if iteration % 4 < 3 and low > 0 and low_value > 0 and high_value < math.inf:
+            slope = (math.log(target) - math.log(low_value)) / (math.log(high_value) - math.log(low_value))
+            middle = math.floor(low * (high / low) ** slope) + iteration % 2
+        middle = min(max(middle, low + 1), high - 1)
+        if (value := achieved(middle)) <= target:
+            low, low_value = middle, value
         else:
-            high = middle
+            high, high_value = middle, value
     return low

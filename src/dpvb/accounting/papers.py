@@ -27,12 +27,12 @@ DEFAULT_STEP_DELTA = 1e-6
 
 
 def moments(pairs: Sequence[Pair], delta: float, cap: int | None = None) -> float:
-    """Return epsilon by the moments accountant (Abadi et al. 2016): integer lambda, (alpha(lambda) + log 1/delta)/lambda.
+    """Return epsilon by the moments accountant: least (alpha(lambda) + log 1/delta) / lambda (Abadi et al. 2016).
 
     Args:
         pairs: the plan's pairs, "sampled".
         delta: in (0, 1).
-        cap: largest lambda; None for no cap.
+        cap: largest lambda, an integer; None for no cap.
     """
     log_inverse = -math.log(delta)
 
@@ -108,7 +108,8 @@ def strong(plan: Sequence[Event], delta: float, step_delta: float | None = None)
     slack = delta - spent * step_delta
     if slack <= 0:
         raise ParameterError(
-            f"step_delta must be below delta / (sum of num_steps * sampling_prob) = {delta / spent:g}, got {step_delta!r}."
+            f"step_delta must be below delta / (sum of num_steps * sampling_prob) = {delta / spent:g}, "
+            f"got {step_delta!r}."
         )
     costs = [(event.num_steps, _amplified(event, step_delta)) for event in plan]
     if max(cost for _, cost in costs) > 300:

@@ -136,7 +136,7 @@ class _Tail:
             low, high = (middle, high) if value(middle) > target else (low, middle)
         above, below = value(low), value(high)
         fraction = min(1.0, (target - below) / (above - below)) if above > below else 0.0
-        loss = (self.start + block * _BLOCK + high) * h
+        loss: float = (self.start + block * _BLOCK + high) * h
         return max(0.0, loss + max(-h, math.log1p(max(-1 + 1e-16, fraction * math.expm1(-h)))))
 
     def delta(self, epsilon: float) -> float:
@@ -207,7 +207,7 @@ def _spacing(pairs: Sequence[Pair], delta: float, epsilon: float) -> float:
             low, high = (middle, high) if error(middle) <= _ACCURACY * epsilon else (low, middle)
     reach = _reach(pairs, delta)
     widest = max(float(np.ptp(_loss(pair, np.array(_span(pair, reach))))) for pair in pairs)
-    return max(high, widest / _MAX_CELLS)
+    return max(high, widest * (1 + len(pairs) / 8) / _MAX_CELLS)
 
 
 def _reach(pairs: Sequence[Pair], delta: float) -> float:
@@ -220,19 +220,11 @@ def _span(pair: Pair, reach: float) -> tuple[float, float]:
     return low, pair.mu + reach
 
 
-def _log_ratio(q: float, y: Vector) -> Vector:
-    """log(1 - q + q e^y)."""
-    if q == 1:
-        return y
-    near = np.log1p(q * np.expm1(np.minimum(y, 30.0)))
-    return np.where(y < 30, near, y + math.log(q) + np.log1p((1 / q - 1) * np.exp(-np.maximum(y, 30.0))))
-
-
 def _loss(pair: Pair, u: Vector) -> Vector:
     """Log-likelihood ratio at u, increasing in u."""
     half = pair.mu**2 / 2
-    loss = _log_ratio(pair.q, pair.mu * u - half)
-    return loss - _log_ratio(pair.q, -pair.mu * u - half) if pair.kind == "opposite" else loss
+    loss = renyi.log_mix(pair.q, pair.mu * u - half)
+    return loss - renyi.log_mix(pair.q, -pair.mu * u - half) if pair.kind == "opposite" else loss
 
 
 def _inverse_loss(pair: Pair, loss: Vector) -> Vector:

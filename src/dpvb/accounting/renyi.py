@@ -40,7 +40,8 @@ def log_delta(pairs: Sequence[Pair], epsilon: float) -> float:
 
     def bound(lam: Vector) -> Vector:
         log_order = np.log1p(lam)
-        return log_moments(pairs, lam) - lam * epsilon + lam * (np.log(lam) - log_order) - log_order
+        result: Vector = log_moments(pairs, lam) - lam * epsilon + lam * (np.log(lam) - log_order) - log_order
+        return result
 
     return min(0.0, _minimum(bound, pairs) + 1e-10)
 
@@ -100,31 +101,35 @@ def _log_moment(pair: Pair, lam: Vector) -> Vector:
 def _closed_bound(pair: Pair, lam: Vector) -> Vector:
     """Joint convexity, and Minkowski's inequality in L_order(Q) for the "sampled" pair."""
     order, half = lam + 1, pair.mu**2 / 2
-    mixture = _log_mix(pair.q, order * lam * half)
+    mixture = log_mix(pair.q, order * lam * half)
     if pair.kind == "sampled":
-        return np.minimum(mixture, order * _log_mix(pair.q, lam * half))
+        return np.minimum(mixture, order * log_mix(pair.q, lam * half))
     # "opposite" has means 2 mu apart at most.
-    return mixture if pair.kind == "swapped" else _log_mix(pair.q, 4 * order * lam * half)
-
-
-def _log_mix(q: float, x: Vector) -> Vector:
-    """log(1 - q + q e^x) for x >= 0 without overflow or loss at small q x."""
-    small = np.log1p(q * np.expm1(np.minimum(x, 30.0)))
-    return np.where(x < 30, small, np.logaddexp(math.log1p(-q), math.log(q) + x))
+    return mixture if pair.kind == "swapped" else log_mix(pair.q, 4 * order * lam * half)
 
 
 def _integrated(pair: Pair, lam: Vector) -> Vector:
-    u, log_weight = _nodes(pair.mu, pair.kind)
-    loss = _log_mix_signed(pair.q, pair.mu * u - pair.mu**2 / 2)
+    """Quadrature of the moment minus one, an integral over Q of a nonnegative function for every kind."""
+    q, mu = pair.q, pair.mu
+    u, log_weight = _panels(0.0 if pair.kind == "swapped" else -40.0 - _MAX_MU, _REACH + 40.0)
+    if pair.kind == "swapped":
+        u = u + mu / 2
+    log_weight = log_weight - math.log(2 * math.pi) / 2
+    loss = log_mix(q, mu * u - mu**2 / 2)
+    if pair.kind == "opposite":
+        loss = loss - log_mix(q, -mu * u - mu**2 / 2)
+        log_weight = log_weight + np.logaddexp(math.log1p(-q) - u * u / 2, math.log(q) - (u + mu) ** 2 / 2)
+    else:
+        log_weight = log_weight - u * u / 2
     result = np.empty_like(lam)
     for i, x in enumerate(lam):
-        order = x + 1
-        if pair.kind == "sampled":
-            terms = log_weight + _log_excess(loss, float(x))
-        else:
-            # E_P of the symmetric profile: (e^{lambda l} - 1)(e^l - e^{-lambda l}) over Q, l > 0; both factors >= 0.
+        if pair.kind == "swapped":
+            # The symmetric profile's two halves together: (e^{lam l} - 1)(e^l - e^{-lam l}) over l > 0.
+            order = x + 1
             with np.errstate(divide="ignore"):
                 terms = log_weight + order * loss + np.log(-np.expm1(-x * loss)) + np.log(-np.expm1(-order * loss))
+        else:
+            terms = log_weight + _log_excess(loss, float(x))
         peak = float(terms.max())
         result[i] = np.logaddexp(0.0, peak + math.log(float(np.exp(terms - peak).sum())))
     return result
@@ -145,10 +150,12 @@ def _log_excess(loss: Vector, lam: float) -> Vector:
     return result
 
 
-def _log_mix_signed(q: float, y: Vector) -> Vector:
-    """log(1 - q + q e^y) for any y."""
-    small = np.log1p(q * np.expm1(np.minimum(y, 30.0)))
-    return np.where(y < 30, small, y + math.log(q) + np.log1p((1 - q) / q * np.exp(-np.maximum(y, 30.0))))
+def log_mix(q: float, y: Vector) -> Vector:
+    """Return log(1 - q + q e^y) without overflow, or loss at small q y."""
+    if q == 1:
+        return y
+    near = np.log1p(q * np.expm1(np.minimum(y, 30.0)))
+    return np.where(y < 30, near, y + math.log(q) + np.log1p((1 - q) / q * np.exp(-np.maximum(y, 30.0))))
 
 
 @cache
@@ -158,11 +165,3 @@ def _panels(low: float, high: float) -> tuple[Vector, Vector]:
     half = np.diff(edges)[:, None] / 2
     u = ((edges[:-1] + edges[1:])[:, None] / 2 + half * nodes).ravel()
     return u, np.log((half * weights).ravel())
-
-
-def _nodes(mu: float, kind: str) -> tuple[Vector, Vector]:
-    start = -40.0 if kind == "sampled" else 0.0
-    u, log_width = _panels(start, _REACH + 40.0)
-    if kind != "sampled":
-        u = u + mu / 2
-    return u, log_width - u * u / 2 - math.log(2 * math.pi) / 2
