@@ -225,6 +225,8 @@ def in_memory(source: Source, *, group: Iterable[object] | None = None) -> BagOf
         DataFormatError: a group of another length than the source.
         ParameterError: a source that is already grouped.
     """
+    if isinstance(source, BagOfWords) and group is None:
+        return source
     if source.unit == "person":
         raise ParameterError("source is already grouped by person; give group= where its rows are read.")
     rows = concatenate((chunk.rows for chunk in source.chunks()), source.width)
