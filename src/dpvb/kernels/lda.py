@@ -35,7 +35,7 @@ MOST_MOMENTUM = 0.95
 KEPT = 0.1  # least part of γ_k - α_k that momentum leaves
 DROP = 0.1  # in units of tol
 NO_MASS = 1e-200  # a word less probable than this has no topic, and adds nothing
-HUGE = 1e30  # a document with a larger count is taken as empty
+HUGE, TINY = 1e30, 1e-100  # a document whose largest count lies outside is taken as empty
 ROUNDING = 2.0**-52
 DOCUMENTS_A_TASK = 256
 
@@ -56,17 +56,18 @@ def local_step(
     """Run each document's own fixed point γ_k = α_k + Σ_v c_v φ_vk and bound the norm of its statistic.
 
     ``indptr``, ``indices``, ``counts`` are CSR rows, private. A document is taken as empty, silently, if its word
-    ids are not strictly increasing and below V, or a count is not in [0, 1e30]. ``exp_elog_beta_vk`` (V, K), float32
-    or float64, and ``alpha_k`` (K,) are public. Every document starts at γ = 1 and stops by itself when mean |Δγ| <
-    ``tol``, at most after ``max_iter`` evaluations; ``fixed_work`` makes every document use exactly ``max_iter``. A
-    ``tol`` below 1e-4 asks for the limit of the plain iteration and gets it in float64; otherwise the iteration is
-    accelerated, stops by the same rule, and may settle in another (as a rule better) local maximum. ``threads``
-    defaults to Numba's, which ``NUMBA_NUM_THREADS`` sets.
+    ids are not strictly increasing and below V, if a count is not in [0, 1e30], or if all are below 1e-100.
+    ``exp_elog_beta_vk`` (V, K), float32 or float64, and ``alpha_k`` (K,) are public. Every document starts at γ = 1
+    and stops by itself when mean |Δγ| < ``tol``, at most after ``max_iter`` evaluations; ``fixed_work`` makes every
+    document use exactly ``max_iter``. A ``tol`` below 1e-4 asks for the limit of the plain iteration and gets it in
+    float64; otherwise the iteration is accelerated, stops by the same rule, and may settle in another (as a rule
+    better) local maximum. ``threads`` defaults to Numba's, which ``NUMBA_NUM_THREADS`` sets.
 
     Returns ``(exp_elog_theta_nk, ratio_j, norm_n, gamma_nk)``, float64 and private: exp ψ(γ_nk) without the factor
-    that all topics share, and with it ``ratio_j`` = c_v / Σ_k θ_k B_kv at every stored entry, 0 for a word of no probability. ``norm_n`` is an upper bound of ‖s_n‖_F as ``accumulate``
-    computes it, rounding included, and within 1e-6 of it. NaN topics give NaN norms. A row of the result depends
-    on that document, the topics and alpha only: not on the batch, its order or ``threads``.
+    that all topics share, and with it ``ratio_j`` = c_v / Σ_k θ_k B_kv at every stored entry, 0 for a word of no
+    probability. ``norm_n`` is an upper bound of ‖s_n‖_F as ``accumulate`` computes it, rounding included, and within
+    1e-6 of it. NaN topics give NaN norms. A row of the result depends on that document, the topics and alpha only:
+    not on the batch, its order or ``threads``.
 
     Raises:
         ParameterError: a public argument has the wrong shape or range.
@@ -231,7 +232,7 @@ def _local_numpy(
         row = slice(int(indptr[n]), int(indptr[n + 1]))
         words, c_j = indices[row], counts[row]
         sound = np.all(np.diff(words, prepend=-1) > 0) and np.all(words < b_vk.shape[0])
-        sound = sound and np.all((c_j >= 0) & (c_j <= HUGE)) and np.any(c_j > 0)
+        sound = sound and np.all((c_j >= 0) & (c_j <= HUGE)) and np.any(c_j >= TINY)
         if sound:
             b_jk = b_vk[words].astype(np.float64)
             gamma_nk[n] = _fixed_point(c_j, b_jk, alpha_k, tol, max_iter, fixed_work, accelerate)

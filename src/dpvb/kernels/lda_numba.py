@@ -27,11 +27,11 @@ from typing import Any
 import numba
 import numpy as np
 
-from dpvb.kernels.lda import DROP, HUGE, KEPT, MOST_MOMENTUM, NO_MASS, ROUNDING
+from dpvb.kernels.lda import DROP, HUGE, KEPT, MOST_MOMENTUM, NO_MASS, ROUNDING, TINY
 
 LANES = 16
 SMALL = 1e-30  # least probability of a word inside the fixed point
-FLAGS = {"contract", "reassoc", "nsz", "arcp"}
+FLAGS = {"contract", "reassoc", "nsz"}
 
 
 def _compile(function: Callable[..., Any], fastmath: set[str] | bool = FLAGS) -> Any:
@@ -194,7 +194,7 @@ def local_range(
             sound = sound and before < indices[i] < num_terms and 0.0 <= counts[i] <= HUGE
             before = indices[i]
             largest = max(largest, counts[i])
-        if not sound or largest == 0.0:
+        if not sound or largest < TINY:
             num_words = 0
             largest = 0.0
             ratio_j[begin:end] = 0.0
