@@ -222,6 +222,8 @@ def plan(
             for name, value in facts["methods"].items()
         ],
     )
+    if not facts["compute"]:
+        return
     _table(
         "What compute buys at this epsilon; the noise is that of the average over all steps, over the clip norm",
         ["compute", "sampling prob.", "steps", "noise multiplier", "noise of the average"],
@@ -507,20 +509,32 @@ def _progress_bar(
     """A bar of steps, which are public, with the epsilon of the releases made so far."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    console = _console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[spent]}"))
-    with Progress(*columns, TimeRemainingColumn(), console=_console(stderr=True), disable=quiet) as bar:
-        task = bar.add_task(label, total=None, spent="")
-        spending: Callable[[int], float] | None = None
+    bar = Progress(*columns, TimeRemainingColumn(), console=console, disable=quiet)
+    waiting = console.status(f"{label}: noise and first step")
+    task = bar.add_task(label, total=None, spent="")
+    spending: Callable[[int], float] | None = None
 
-        def tell(step: int, plan: Plan) -> None:
-            nonlocal spending
-            if quiet:
-                return
-            spending = spending or spent_so_far(plan, epsilon, delta)
-            spent = f"epsilon spent {spending(step):.3g} of {epsilon:.3g}" if math.isfinite(epsilon) else "no privacy"
-            bar.update(task, total=len(plan), completed=step, spent=spent)
+    def tell(step: int, plan: Plan) -> None:
+        nonlocal spending
+        if quiet:
+            return
+        if spending is None:
+            spending = spent_so_far(plan, epsilon, delta)
+            waiting.stop()
+            bar.start()
+        spent = f"epsilon spent {spending(step):.3g} of {epsilon:.3g}" if math.isfinite(epsilon) else "no privacy"
+        bar.update(task, total=len(plan), completed=step, spent=spent)
 
+    try:
+        if not quiet:
+            waiting.start()
         yield tell
+    finally:
+        waiting.stop()
+        if spending is not None:
+            bar.stop()
 
 
 def spent_so_far(plan: Plan, epsilon: float, delta: float) -> Callable[[int], float]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dpvb.report import PrivacyStatement
 
 _PRIVATE, _REFERENCE = "#2f6f9f", "#d9822b"
-_COLUMNS = 5
+_COLUMNS = 7
 
 
 def topics_picture(

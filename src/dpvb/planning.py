@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from dpvb import accounting
@@ -63,18 +64,20 @@ def plan_facts(
             swap_ratio=swap_ratio,
         )
 
+    noise = noise_multiplier
     if epsilon is not None:
         check_number("epsilon", epsilon, low=0, high=math.inf, closed="neither")
-        noise_multiplier = noise_for(epsilon, q, num_steps)
-    events = [Event(event.sampler, q, noise_multiplier or 0.0, num_steps, swap_ratio)]
+        noise = noise_for(epsilon, q, num_steps)
+    assert noise is not None  # One of the two was given.
+    events = [replace(event, noise_multiplier=noise)]
     methods = accounting.compare(events, delta=delta, neighboring_relation=neighboring_relation)
     spent = methods["pld"]
-    assert spent is not None  # The default method applies to every plan.
+    assert spent is not None  # This method applies to every plan.
     target = spent if epsilon is None else epsilon
     return {
         "epsilon": _json_number(spent),
         "delta": delta,
-        "noise_multiplier": noise_multiplier,
+        "noise_multiplier": noise,
         "sampler": sampler,
         "sampling_prob": q,
         "num_steps": num_steps,
@@ -91,8 +94,8 @@ def plan_facts(
                 "compute": multiple,
                 "sampling_prob": rate,
                 "num_steps": steps,
-                "noise_multiplier": (noise := noise_for(target, rate, steps)),
-                "noise_of_average": noise / (rate * math.sqrt(steps)),
+                "noise_multiplier": (bought := noise if multiple == 1 else noise_for(target, rate, steps)),
+                "noise_of_average": bought / (rate * math.sqrt(steps)),
             }
             for multiple, rate, steps in _settings(q, num_steps)
         ]

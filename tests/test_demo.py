@@ -1,0 +1,89 @@
+"""The bundled sample, and the demo on a slice of it."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import dpvb
+from dpvb import cli, demo
+from dpvb.sample import Sample, load_sample
+
+
+@pytest.fixture(scope="module")
+def sample() -> Sample:
+    return load_sample()
+
+
+def test_the_sample_is_what_its_readme_says(sample: Sample) -> None:
+    assert sample.documents.shape == (40_000, 7_702)
+    assert sample.held_out.shape == (1_000, 7_702)
+    assert len(set(sample.vocabulary)) == 7_702
+    length = np.asarray(sample.counts.sum(axis=1)).ravel()
+    assert (length.min(), length.max()) == (50, 300)
+    assert sample.counts.data.min() >= 1
+    assert sample.counts.has_canonical_format
+    assert (np.diff(sample.article_ids) > 0).all()
+    assert sample.article_ids[0] >= 18_228_284
+    assert sample.article_ids[-1] <= 20_925_000
+    # Distinct bags of words, in the held-out part and altogether: no article is in both parts.
+    bags = {row.indices.tobytes() + row.data.tobytes() for row in (sample.counts[[n]] for n in range(3_000))}
+    assert len(bags) == 3_000
+
+
+def test_the_sample_is_small_and_says_where_it_comes_from() -> None:
+    folder = files("dpvb.sample")
+    names = ("wikipedia.npz", "words.txt", "README.md")
+    assert sum(len(folder.joinpath(name).read_bytes()) for name in names) <= 5_000_000
+    licence = folder.joinpath("README.md").read_text(encoding="utf-8")
+    for words in ("CC BY-SA 3.0", "GFDL", "GPL-3.0", "onlineldavb"):
+        assert words in licence
+
+
+def test_known_articles_are_unpacked_right(sample: Sample) -> None:
+    """The words of an article and of its neighbours make sense together, and its page can be found."""
+    season = list(sample.vocabulary).index("season")
+    league = list(sample.vocabulary).index("league")
+    present = sample.counts[:, [season, league]] > 0
+    both = np.asarray(present.sum(axis=1)).ravel() == 2
+    shares = np.asarray(present.mean(axis=0)).ravel()
+    # Were terms and articles mismatched, the two words would meet by chance.
+    assert both.mean() > 3 * shares.prod()
+    assert sample.link(int(sample.article_ids[0])).endswith(str(sample.article_ids[0]))
+
+
+def test_demo_on_a_slice(tmp_path: Path, sample: Sample, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = np.concatenate([np.flatnonzero(~sample.is_held_out)[:400], np.flatnonzero(sample.is_held_out)[:50]])
+    common = np.argsort(-np.asarray(sample.counts.sum(axis=0)).ravel())[:300]
+    part = Sample(
+        sample.counts[kept][:, common],
+        sample.article_ids[kept],
+        sample.is_held_out[kept],
+        tuple(sample.vocabulary[v] for v in common),
+    )
+    demo.compare(
+        part,
+        tmp_path,
+        epsilon=4.0,
+        delta=1e-4,
+        console=Console(width=100),
+        progress_bar=cli._progress_bar,
+        topics=4,
+        num_steps=3,
+    )
+    shown = capsys.readouterr().out
+    assert "400 articles played to be private" in shown
+    model = dpvb.load(tmp_path / "model.dpvb")
+    assert 0.98 * 4 <= model.privacy_.epsilon <= 4
+    assert str(model.privacy_) in shown
+    assert f"{model.perplexity(part.held_out, public=True):,.0f}" in shown
+    for words in model.topics(3):
+        assert " ".join(words) in shown
+    picture = (tmp_path / "topics.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert len(picture) > 20_000
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.dpvb", "topics.png"]
