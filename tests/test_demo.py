@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 import dpvb
 from dpvb import cli, demo
@@ -87,3 +89,26 @@ def test_demo_on_a_slice(tmp_path: Path, sample: Sample, capsys: pytest.CaptureF
     assert picture.startswith(b"\x89PNG")
     assert len(picture) > 20_000
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model.dpvb", "topics.png"]
+
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def test_command_lines_of_the_readme_use_options_that_exist() -> None:
+    lines = re.findall(r"^    dpvb (.*?)(?: {2,}#.*)?$", README.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(lines) == 6
+    for line in lines:
+        words = line.split()
+        command = words[: 2 if words[0] == "fit" else 1]
+        options = {word for word in words if word.startswith("--")}
+        shown = CliRunner().invoke(cli.app, [*command, "--help"], env={"COLUMNS": "200"}).stdout
+        assert options <= set(re.findall(r"--[a-z-]+", shown)), line
+
+
+@pytest.mark.slow
+def test_the_example_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    example = re.search(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    assert example is not None
+    exec(example.group(1), {})
+    assert dpvb.load("wikipedia.dpvb").privacy_.epsilon <= 2.0
