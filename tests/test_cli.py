@@ -394,12 +394,23 @@ def test_bad_plans(tmp_path: Path) -> None:
         refuse(tmp_path, expected, "plan", *args)
 
 
-def test_an_unforeseen_error_does_not_quote_anything(monkeypatch: pytest.MonkeyPatch, fitted: Path) -> None:
+@pytest.mark.parametrize("kind", [ValueError, RuntimeError, KeyError])
+def test_an_unforeseen_error_does_not_quote_anything(
+    monkeypatch: pytest.MonkeyPatch, fitted: Path, kind: type[Exception]
+) -> None:
     def fails(path: Path) -> None:
-        raise ValueError(CANARY)
+        raise kind(CANARY)
 
     monkeypatch.setattr(cli, "_load", fails)
     result = run("topics", fitted, code=2)
-    assert result.stderr.startswith("error: unexpected ValueError at test_cli.py:")
+    assert result.stderr.startswith(f"error: unexpected {kind.__name__} at test_cli.py:")
     assert CANARY not in result.stderr
-    assert not isinstance(result.exception.__context__.__context__, ValueError)
+    assert not isinstance(result.exception.__context__.__context__, kind)
+
+
+def test_a_faulty_command_line_is_explained() -> None:
+    for args in (["nonsense"], ["topics"], ["plan", "--epsilon", "one"], ["fit", "lda", "c.csv"]):
+        result = run(*args, code=2)
+        assert result.stdout == ""
+        assert "unexpected" not in result.stderr
+        assert "Usage: dpvb" in result.stderr

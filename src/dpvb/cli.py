@@ -52,7 +52,9 @@ class _Commands(TyperGroup):
             message = f"{reason or type(error).__name__}: {getattr(error, 'filename', None) or 'this command'}."
         except MemoryError:
             message = "not enough memory."
-        except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+        except Exception as error:
+            if isinstance(error, typer.Abort) or hasattr(error, "exit_code"):
+                raise  # The command line parser's own.
             # The text of an error that nobody foresaw may quote a private document.
             place = traceback.extract_tb(error.__traceback__)[-1]
             message = (
