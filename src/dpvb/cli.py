@@ -65,6 +65,7 @@ class _Commands(TyperGroup):
 
 
 app = typer.Typer(
+    name="dpvb",
     cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
