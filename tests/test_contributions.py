@@ -105,7 +105,7 @@ def clipped_weights(contribution: Contribution, bound: float = 1.0) -> np.ndarra
     norms = contribution.norms()
     usable = np.isfinite(norms)
     with np.errstate(over="ignore"):
-        return np.where(usable, MARGIN / np.maximum(np.where(usable, norms, 0.0) / bound, 1.0), 0.0)
+        return np.where(usable, MARGIN / np.maximum(np.where(usable, norms, 0.0) / bound, MARGIN), 0.0)
 
 
 @FORMS
