@@ -30,7 +30,7 @@ import numpy as np
 from dpvb.kernels.lda import DROP, HUGE, KEPT, MOST_MOMENTUM, NO_MASS, ROUNDING, TINY
 
 LANES = 16
-SMALL = 1e-30  # least probability of a word inside the fixed point
+SMALL32 = 1e-30  # least probability of a word, and least θ_k / max θ, inside a float32 fixed point
 FLAGS = {"contract", "reassoc", "nsz"}
 
 
@@ -50,13 +50,14 @@ def exp_digamma(x_k, out_k):
         x = x_k[k]
         u = x * (x + 5.0)
         shift = (2.0 * x + 5.0) * ((3.0 * u + 20.0) * u + 24.0) / (u * (u + 4.0) * (u + 6.0))
-        z = 1.0 / (x + 5.5)
+        y = x + 5.5
+        z = 1.0 / y
         w = z * z
-        series = 1.0 / z + z * (1 / 24 + w * (-37 / 5760 + w * (10313 / 2903040 + w * (-5509121 / 1393459200))))
+        series = y + z * (1 / 24 + w * (-37 / 5760 + w * (10313 / 2903040 + w * (-5509121 / 1393459200))))
         # exp(-shift) = exp(-shift/1024)^1024: no table and no bit trick, so the loop stays in vector registers
-        t = -(700.0 if shift > 700.0 else shift) / 1024.0
-        e = 1.0 + t / 6 * (1.0 + t / 7 * (1.0 + t / 8 * (1.0 + t / 9)))
-        e = 1.0 + t * (1.0 + t / 2 * (1.0 + t / 3 * (1.0 + t / 4 * (1.0 + t / 5 * e))))
+        t = (700.0 if shift > 700.0 else shift) * (-1 / 1024)
+        e = 1 / 120 + t * (1 / 720 + t * (1 / 5040 + t * (1 / 40320 + t * (1 / 362880))))
+        e = 1.0 + t * (1.0 + t * (1 / 2 + t * (1 / 6 + t * (1 / 24 + t * e))))
         e *= e
         e *= e
         e *= e
@@ -181,7 +182,7 @@ def local_range(
     g_i = np.empty(num_topics, precision.dtype)
     prior_i, x_i, last_i, new_i = np.empty((4, num_topics))
     topics = np.empty(num_topics, np.int64)
-    small = precision.dtype.type(SMALL)
+    small = precision.dtype.type(SMALL32 if precision.itemsize == 4 else NO_MASS)
     drop = DROP * tol if accelerate and not fixed_work else 0.0
     for n in range(first, last):
         begin, end = indptr[n], indptr[n + 1]
@@ -220,8 +221,10 @@ def local_range(
             top = 0.0
             for i in range(active):
                 top = max(top, new_i[i])
+            scale = 1.0 / top
             for i in range(active):
-                weight_i[i] = new_i[i] / top
+                w = precision.dtype.type(new_i[i] * scale)
+                weight_i[i] = 0 if w < small else w  # denormal numbers are slow
             _probabilities(block, stride, topics, active, weight_i, p_j)
             for j in range(stride):
                 p = p_j[j]
