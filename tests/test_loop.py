@@ -227,12 +227,10 @@ def test_noise_of_many_steps_averages_out(case: Any) -> None:
     plan = case.plan(noise=[5.0] * 60)
     s = Estimate.empty(case.model.blocks)
     [exact] = case.run(rows, case.plan(noise=0.0))
-    errors = []
+    errors, source = [], Table(rows, chunk=100)
     for seed in range(15):
         s = Estimate.empty(case.model.blocks)
-        for t, released in enumerate(
-            case.run(rows, plan, noise=InsecureNoise(seed), source=Table(rows, chunk=100)), start=1
-        ):
+        for t, released in enumerate(case.run(rows, plan, noise=InsecureNoise(seed), source=source), start=1):
             s = s.update(released, 1.0 / t)
         errors.append(s.read(name) - exact.total[name])
     assert s.noise_std(name) == pytest.approx(plan.releases[0].noise_std(name) / math.sqrt(60), rel=1e-12)

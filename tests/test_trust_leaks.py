@@ -298,9 +298,9 @@ def test_fixed_work_runs_every_document_to_the_same_iteration() -> None:
     counts = np.vstack([documents(n=10), np.eye(WIDTH)[:3] * 7, np.full((1, WIDTH), 1e6)])
     batch = next(iter(BagOfWords(counts).chunks())).rows
     stopped_early = 0
-    for max_iter in (5, 10, 15, 20):
+    for max_iter in (10, 20, 40):
         fixed, never, early = (
-            lda.LDA(3, WIDTH, engine="numpy", max_iter=max_iter, tol=tol, fixed_work=work)
+            lda.LDA(3, WIDTH, engine="numpy", alpha=0.5, max_iter=max_iter, tol=tol, fixed_work=work)
             for tol, work in ((9e-5, True), (0.0, False), (9e-5, False))
         )
         q = fixed.init(np.random.default_rng(0))

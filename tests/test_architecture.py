@@ -1,0 +1,182 @@
+"""The house plan, checked on the source: who imports whom, who may draw, how long a model is."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dpvb
+
+ROOT = Path(dpvb.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+NAMES = [str(path.relative_to(ROOT)) for path in FILES]
+
+
+def module(path: Path) -> str:
+    """Room of a file: "wall", "models", "accounting", ..."""
+    first = path.relative_to(ROOT).parts[0]
+    return first.removesuffix(".py")
+
+
+def imports(path: Path) -> set[str]:
+    """Rooms of this package that a file imports, at its top or inside functions."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{path}: relative import"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "dpvb" and len(parts) > 1:
+                room = parts[1]
+                if (ROOT / room).exists() or (ROOT / f"{room}.py").exists():
+                    found.add(room)
+    return found
+
+
+def rooms(*names: str) -> Iterator[Path]:
+    return (path for path in FILES if module(path) in names)
+
+
+# A room may import itself, `errors`, and what is named here.
+CHAIN = {
+    "errors": set(),
+    "blocks": set(),
+    "expfam": {"blocks"},
+    "contributions": {"blocks", "kernels"},
+    "noise": set(),
+    "accounting": set(),
+    "mechanism": {"blocks", "accounting"},
+    "wall": {"blocks", "contributions", "mechanism", "noise"},
+    "loop": {"blocks", "contributions", "mechanism", "wall"},
+    "kernels": set(),
+    "empirical_bayes": {"blocks"},
+    "models": {"blocks", "contributions", "expfam", "kernels", "empirical_bayes", "wall"},
+    "data": set(),
+}
+
+
+@pytest.mark.parametrize("room", CHAIN)
+def test_the_import_rule(room: str) -> None:
+    paths = list(rooms(room))
+    assert paths
+    for path in paths:
+        assert imports(path) - {room, "errors"} <= CHAIN[room], path
+
+
+def test_models_take_the_type_of_the_estimate_from_the_wall_and_nothing_else() -> None:
+    for path in rooms("models"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module == "dpvb.wall":
+                assert [alias.name for alias in node.names] == ["Estimate"], path
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                assert "dpvb.wall" not in [alias.name for alias in node.names], path
+                assert "wall" not in [alias.name for alias in node.names], path
+
+
+def test_only_estimators_and_the_command_line_know_walls_and_data() -> None:
+    """Who may hold private data and a wall at once: the skins."""
+    for path in FILES:
+        if {"wall", "data"} <= imports(path):
+            assert module(path) in ("estimators", "cli"), path
+
+
+def test_kernels_and_data_do_not_know_privacy() -> None:
+    for path in rooms("kernels", "data"):
+        assert not imports(path) & {"wall", "mechanism", "noise", "accounting", "loop"}, path
+
+
+def attributes(path: Path) -> Iterator[tuple[str, int]]:
+    """Every dotted name in a file, with its line."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute):
+            yield ast.unparse(node), node.lineno
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            module_name = getattr(node, "module", None) or ""
+            for alias in node.names:
+                yield f"{module_name}.{alias.name}".lstrip("."), node.lineno
+
+
+def test_random_generators_stay_in_their_places() -> None:
+    """Generators that are not cryptographic: the public start, a resampled document, post-processing reads."""
+    allowed = {
+        "loop.py": {"np.random.Generator", "np.random"},
+        "models/lda.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
+        "estimators/base.py": {"np.random.RandomState", "np.random.default_rng", "np.random.Generator", "np.random"},
+        "empirical_bayes.py": {"np.random.default_rng", "np.random"},
+        "metrics.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
+    }
+    for path, name in zip(FILES, NAMES, strict=True):
+        for dotted, line in attributes(path):
+            if dotted.startswith(("np.random", "numpy.random", "random.")):
+                assert dotted in allowed.get(name, set()), f"{name}:{line} {dotted}"
+    for room in ("wall", "noise", "mechanism", "contributions", "kernels", "data"):
+        for path in rooms(room):
+            assert "random." not in path.read_text().replace("np.random.Generator", ""), path
+
+
+def test_nothing_divides_by_a_realised_size() -> None:
+    """Past the wall there are no sizes: no len(batch), no mean, no average of private things."""
+    for path in rooms("wall", "contributions", "mechanism", "loop", "models"):
+        text = path.read_text()
+        for word in ("len(batch)", ".mean(", "np.mean", "np.average", "num_units /", "/ num_units", "/ len("):
+            assert word not in text, f"{path}: {word}"
+
+
+def test_nothing_behind_the_wall_prints_or_logs() -> None:
+    for path in rooms("wall", "contributions", "mechanism", "loop", "models", "kernels", "noise", "data"):
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                assert ast.unparse(node.func) not in ("print", "warnings.warn", "warn"), f"{path}:{node.lineno}"
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                assert "logging" not in ast.unparse(node), path
+
+
+def test_the_wall_is_the_only_caller_of_contributions() -> None:
+    for path in FILES:
+        if module(path) in ("wall", "contributions", "kernels"):
+            continue
+        for dotted, line in attributes(path):
+            assert dotted.startswith("np.") or not dotted.endswith((".norms", ".accumulate")), f"{path}:{line}"
+
+
+def test_models_are_one_short_file_with_a_symbol_table() -> None:
+    for path in rooms("models"):
+        if path.name == "__init__.py":
+            continue
+        text = path.read_text()
+        assert len(text.splitlines()) <= 200, path
+        docstring = ast.get_docstring(ast.parse(text)) or ""
+        assert "paper" in docstring, path
+        assert "code" in docstring, path
+
+
+def test_no_room_is_a_heap() -> None:
+    for path in FILES:
+        assert path.stem not in ("utils", "util", "helpers", "common", "misc"), path
+        assert "TODO" not in path.read_text(), path
+        assert "FIXME" not in path.read_text(), path
+
+
+def test_the_noise_has_no_seed_outside_tests() -> None:
+    for path in FILES:
+        if path.name != "noise.py":
+            assert "InsecureNoise" not in path.read_text(), path
+
+
+def test_importing_is_light() -> None:
+    """What `import dpvb` must not bring along."""
+    import subprocess
+    import sys
+
+    heavy = ["numba", "dp_accounting", "mpmath", "sklearn", "pyarrow", "matplotlib", "scipy.stats", "pandas"]
+    code = f"import sys, dpvb; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
