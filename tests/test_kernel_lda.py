@@ -454,3 +454,26 @@ def test_accumulate_refuses_an_array_it_cannot_add_to():
             lda.accumulate(indptr, indices, ratio_j, theta_nk, weight_n, b_vk, 1.0, out_vk)
     with pytest.raises(ParameterError, match="grid"):
         lda.accumulate(indptr, indices, ratio_j, theta_nk, weight_n, b_vk, 0.0, np.zeros((60, 7), np.int64))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_no_documents_and_one_topic(engine, threads):
+    """Nothing in, nothing out; with one topic the statistic is the counts themselves."""
+    none = np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0)
+    theta_nk, ratio_j, norm_n, gamma_nk = lda.local_step(
+        *none, np.ones((4, 3)), np.ones(3), engine=engine, threads=threads
+    )
+    assert (theta_nk.shape, ratio_j.shape, norm_n.shape, gamma_nk.shape) == ((0, 3), (0,), (0,), (0, 3))
+    out_vk = np.zeros((4, 3), np.int64)
+    lda.accumulate(*none[:2], ratio_j, theta_nk, norm_n, np.ones((4, 3)), 1.0, out_vk, engine=engine, threads=threads)
+    assert not out_vk.any()
+
+    indptr, indices, counts, b_vk = corpus(19, docs=3, topics=1)
+    theta_nk, ratio_j, norm_n, gamma_nk = lda.local_step(
+        indptr, indices, counts, b_vk, np.array([0.5]), engine=engine, threads=threads
+    )
+    np.testing.assert_allclose(
+        theta_nk[np.repeat(np.arange(3), np.diff(indptr)), 0] * b_vk[indices, 0] * ratio_j, counts
+    )
+    np.testing.assert_allclose(gamma_nk[:, 0], 0.5 + np.add.reduceat(counts, indptr[:-1]), rtol=1e-6)
