@@ -188,7 +188,10 @@ def _tight(pairs: Sequence[Pair], delta: float) -> Answer:
 
     if len(pairs) == 1 and pairs[0].q == 1:
         return Answer(gaussian.epsilon(pairs[0].mu, delta), delta, "pld", "exact gaussian")
-    bound = renyi.epsilon(pairs, delta)
+    # Without sampling the same noise costs more: a bound that the others may not exceed.
+    unsampled = [(2 if pair.kind == "opposite" else 1) * pair.mu for pair in pairs]
+    shift = math.sqrt(sum(pair.num_steps * mu * mu for pair, mu in zip(pairs, unsampled, strict=True)))
+    bound = min(renyi.epsilon(pairs, delta), gaussian.epsilon(shift, delta))
     if bound == 0:
         return Answer(0.0, delta, "pld", "renyi")
     if delta < pld.MIN_DELTA:

@@ -64,9 +64,16 @@ def epsilon(pairs: Sequence[Pair], delta: float, guess: float) -> float:
     if sum(pair.num_steps * _total_variation(pair) for pair in pairs) <= delta:
         return 0.0
     best, spacing = guess, _spacing(pairs, delta, guess / 4)
-    for _ in range(4):
-        tails = _tails(pairs, delta, spacing, lambda theta, log_moment: (log_moment - math.log(delta)) / theta)
-        previous, best = best, min(best, max(tail.epsilon(delta) for tail in tails))
+    for _ in range(8):
+        found = _over_directions(
+            pairs,
+            delta,
+            spacing,
+            objective=lambda theta, log_moment: (log_moment - math.log(delta)) / theta,
+            evaluate=lambda tail: tail.epsilon(delta),
+            point=lambda value: (value, delta),
+        )
+        previous, best = best, min(best, found)
         finer = _spacing(pairs, delta, best)
         if finer > spacing / 1.25 or best > previous * (1 - _ACCURACY):
             break
@@ -85,14 +92,24 @@ def delta(pairs: Sequence[Pair], epsilon: float, guess: float) -> float:
     smallest = max(guess * 1e-20, MIN_DELTA)
     scale = math.sqrt(2 * _divergence(pairs))
     spacing = _spacing(pairs, smallest, max(epsilon, scale / 4))
-    tails = _tails(pairs, smallest, spacing, lambda theta, log_moment: log_moment - theta * epsilon)
-    bound = sum(pair.num_steps * _total_variation(pair) for pair in pairs)
-    return min(guess, bound, max(tail.delta(epsilon) for tail in tails))
+    found = _over_directions(
+        pairs,
+        smallest,
+        spacing,
+        objective=lambda theta, log_moment: log_moment - theta * epsilon,
+        evaluate=lambda tail: tail.delta(epsilon),
+        point=lambda value: (epsilon, value),
+    )
+    return min(guess, sum(pair.num_steps * _total_variation(pair) for pair in pairs), found)
 
 
 @dataclass(frozen=True)
 class _Tail:
-    """The composed loss near epsilon: masses e^{log_scale} v_i at the losses (start + i) h, as tilted back."""
+    """The composed loss near epsilon: masses e^{log_scale} v_i at the losses (start + i) h, tilted back.
+
+    `whole` says that the window begins at the least possible loss, `log_noise` bounds the FFT's rounding of one mass
+    before it is tilted back.
+    """
 
     start: int
     spacing: float
@@ -101,6 +118,17 @@ class _Tail:
     outside: float
     infinity: float
     slack: float
+    whole: bool
+    theta: float
+    log_noise: float
+
+    def reaches(self, epsilon: float, delta: float) -> bool:
+        """Tell whether epsilon lies inside the window, and the FFT's rounding there is small beside delta."""
+        inside = self.whole or epsilon > self.start * self.spacing
+        if not inside or not 0 < delta < 1 or epsilon == math.inf:
+            return inside
+        log_noise = self.log_noise - self.theta * epsilon - math.log(-math.expm1(-self.theta * self.spacing))
+        return log_noise < math.log(delta) - 9
 
     def epsilon(self, delta: float) -> float:
         """Solve delta(epsilon) = delta from above; between grid points delta is linear in e^epsilon."""
@@ -287,20 +315,52 @@ def _discretise(pair: Pair, h: float, reach: float) -> tuple[_Step, _Step]:
         return forward, _Step(1 - start - len(losses), reverse, spare, pair.num_steps)
 
 
-def _tails(pairs: Sequence[Pair], delta: float, h: float, objective: Callable[[float, float], float]) -> list[_Tail]:
-    """Compose the plan in both directions (one where they are equal), coarsening the grid if it is too fine."""
+def _over_directions(
+    pairs: Sequence[Pair],
+    delta: float,
+    h: float,
+    *,
+    objective: Callable[[float, float], float],
+    evaluate: Callable[[_Tail], float],
+    point: Callable[[float], tuple[float, float]],
+) -> float:
+    """Compose the plan in both directions (one where they are equal) and return the larger value.
+
+    Args:
+        pairs: dominating pairs of the plan.
+        delta: sets how far out the grid reaches.
+        h: the grid; widened where the composed window would have too many cells.
+        objective: Chernoff's exponent of (theta, log-moment at theta), least at the wanted tilt.
+        evaluate: what is asked of a composed tail.
+        point: the value as (epsilon, delta).
+    """
     reach = _reach(pairs, delta)
     symmetric = all(pair.kind != "sampled" or pair.q == 1 for pair in pairs)
     while True:
-        steps = [_discretise(pair, h, reach) for pair in pairs]
+        discretised = [_discretise(pair, h, reach) for pair in pairs]
+        values = []
         try:
-            return [_compose([step[side] for step in steps], h, objective) for side in ((0,) if symmetric else (0, 1))]
+            for side in (0,) if symmetric else (0, 1):
+                steps = [step[side] for step in discretised]
+                theta = _best_tilt(steps, h, objective)
+                best = math.inf
+                # Every tilt gives an upper bound. Where single large losses decide, Chernoff's optimum lies too high.
+                for _ in range(12):
+                    tail = _compose(steps, h, theta)
+                    value = evaluate(tail)
+                    best, previous = min(best, value), best
+                    if tail.reaches(*point(value)) or value > 2 * previous:
+                        break
+                    theta /= 2
+                values.append(best)
         except _GridTooFineError as error:
             h *= error.factor * 1.05
+        else:
+            return max(values)
 
 
-def _compose(steps: Sequence[_Step], h: float, objective: Callable[[float, float], float]) -> _Tail:
-    theta = _best_tilt(steps, h, objective)
+def _compose(steps: Sequence[_Step], h: float, theta: float) -> _Tail:
+    """Return the composed loss around the tilted mean."""
     tilted = [_tilt(step, h, theta) for step in steps]
     log_moment = sum(step.num_steps * log_norm for step, (log_norm, _) in zip(steps, tilted, strict=True))
     mean = variance = 0.0
@@ -316,25 +376,36 @@ def _compose(steps: Sequence[_Step], h: float, objective: Callable[[float, float
         raise _GridTooFineError((top - bottom) / _MAX_WINDOW)
     size = int(fft.next_fast_len(top - bottom + 1, real=True))
     spectrum = np.ones(size // 2 + 1, dtype=np.complex128)
-    shift = 0
+    shift = sum(step.num_steps * centre for step, centre in zip(steps, centres, strict=True))
+    num_steps = sum(step.num_steps for step in steps)
+    composed: Vector = np.zeros(size)
+    noise = 0.0
     for step, (_, p), centre in zip(steps, tilted, centres, strict=True):
         # Centred on its mean, a step's spectrum has small phases where the power leaves anything of it.
         index = (np.arange(len(p)) + (step.start - centre)) % size
-        spectrum *= fft.rfft(np.bincount(index, p, size)) ** step.num_steps
-        shift += step.num_steps * centre
-    p = np.maximum(np.roll(fft.irfft(spectrum, size), -((bottom - shift) % size)), 0.0)
+        composed = np.bincount(index, p, size).astype(np.float64, copy=False)
+        if num_steps > 1:
+            spectrum *= fft.rfft(composed) ** step.num_steps
+    if num_steps > 1:
+        # A power's relative rounding grows with the number of steps; the inverse averages it over the spectrum.
+        noise = 2.0**-52 * (num_steps + math.log2(size)) * float(np.abs(spectrum).mean())
+        composed = np.maximum(fft.irfft(spectrum, size), 0.0) + noise
+    p = np.roll(composed, -((bottom - shift) % size))
     reference = round(mean)
     offset = (bottom - reference + np.arange(size)) * h
-    v = p * np.exp(np.minimum(-theta * offset, 600.0))
-    num_steps = sum(step.num_steps for step in steps)
+    least = sum(step.num_steps * step.start for step in steps)
+    most = sum(step.num_steps * (step.start + len(step.log_mass) - 1) for step in steps)
     return _Tail(
         start=bottom,
         spacing=h,
         log_scale=log_moment - theta * reference * h,
-        v=v,
-        outside=math.exp(-theta * (top - reference) * h - _OUTSIDE),
+        v=p * np.exp(np.minimum(-theta * offset, 600.0)),
+        outside=0.0 if top >= most else math.exp(-theta * (top - reference) * h - _OUTSIDE),
         infinity=sum(step.num_steps * step.infinity for step in steps),
         slack=_SLACK + 1e-14 * num_steps,
+        whole=bottom <= least,
+        theta=theta,
+        log_noise=log_moment + math.log(noise) if noise > 0 else -math.inf,
     )
 
 
@@ -368,11 +439,12 @@ def _best_tilt(steps: Sequence[_Step], h: float, objective: Callable[[float, flo
             total += count * (peak + math.log(float(np.exp(exponent - peak).sum())))
         return objective(theta, total)
 
-    grid = np.geomspace(1e-4 / deviation, 1e4 / deviation, 40)
-    for _ in range(2):
+    # Where rare large losses decide, the optimum is a matter of percents.
+    grid = np.geomspace(1e-6 / deviation, min(1e4 / deviation, 30 / h), 50)
+    for _ in range(5):
         i = int(np.argmin([value(float(theta)) for theta in grid]))
         best = float(grid[i])
-        grid = np.geomspace(grid[max(i - 1, 0)], grid[min(i + 1, len(grid) - 1)], 13)
+        grid = np.geomspace(grid[max(i - 1, 0)], grid[min(i + 1, len(grid) - 1)], 9)
     return best
 
 

@@ -1,0 +1,271 @@
+"""The accountant under random and hostile parameters: upper bounds, monotone, typed errors; and its calibration."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpvb import accounting
+from dpvb.accounting import Event
+from dpvb.errors import ParameterError
+
+RELATIONS = ("add_or_remove_one", "replace_one")
+# The adaptive grid keeps the excess over the truth below about 5e-4, so that two answers compare up to that.
+WOBBLE = 1e-3
+
+
+def answer(q: float, sigma: float, steps: int, delta: float, relation: str = "add_or_remove_one", **more) -> float:
+    return accounting.epsilon(
+        sampling_prob=q,
+        noise_multiplier=sigma,
+        num_steps=steps,
+        delta=delta,
+        neighboring_relation=relation,
+        **more,
+    )
+
+
+def log_uniform(low: float, high: float):
+    return st.floats(math.log(low), math.log(high)).map(math.exp)
+
+
+@st.composite
+def plans(draw):
+    return (
+        min(1.0, draw(log_uniform(1e-4, 1.2))),
+        draw(log_uniform(0.3, 100)),
+        draw(st.integers(1, 3000)),
+        draw(log_uniform(1e-12, 0.1)),
+        draw(st.sampled_from(RELATIONS)),
+    )
+
+
+@settings(max_examples=12)
+@given(plans(), st.sampled_from(["q", "sigma", "steps", "delta"]), st.floats(1.02, 3.0))
+def test_monotone_in_each_argument(plan, which, factor):
+    q, sigma, steps, delta, relation = plan
+    harder = {
+        "q": (min(1.0, q * factor), sigma, steps, delta),
+        "sigma": (q, sigma / factor, steps, delta),
+        "steps": (q, sigma, math.ceil(steps * factor), delta),
+        "delta": (q, sigma, steps, delta / factor),
+    }[which]
+    assert answer(q, sigma, steps, delta, relation) <= answer(*harder, relation) * (1 + WOBBLE)
+
+
+@settings(max_examples=12)
+@given(plans())
+def test_order_of_the_bounds(plan):
+    q, sigma, steps, delta, relation = plan
+    pld = answer(q, sigma, steps, delta, relation)
+    renyi = answer(q, sigma, steps, delta, relation, method="renyi")
+    assert 0 <= pld <= renyi * (1 + 1e-9)
+    # Without sampling it costs more, and against one step of many it costs less.
+    assert pld <= answer(1.0, sigma, steps, delta, relation) * (1 + 1e-9)
+    assert answer(q, sigma, 1, delta, relation) <= pld * (1 + WOBBLE)
+    if relation == "add_or_remove_one":
+        assert renyi <= answer(q, sigma, steps, delta, method="moments") * (1 + 1e-9)
+
+
+@settings(max_examples=12)
+@given(plans(), st.floats(1.0, 2.0))
+def test_order_of_samplers_and_relations(plan, swap):
+    q, sigma, steps, delta, _ = plan
+    fixed = {"sampler": "fixed_size", "swap_ratio": swap}
+    add = answer(q, sigma, steps, delta, **fixed)
+    replace = answer(q, sigma, steps, delta, "replace_one", **fixed)
+    # An add/remove neighbour's profile lies below replace-one's at the same distance.
+    assert answer(q, sigma, steps, delta) <= add * (1 + WOBBLE)
+    assert add <= replace * (1 + WOBBLE)
+
+
+def test_never_below_a_clt_lower_bound():
+    """Gaussian differential privacy's limit, from below by the exact variance of the loss: mu^2 = T q^2 (e^{1/s^2}-1)."""
+    from dpvb.accounting import gaussian
+
+    for q, sigma, steps in [(0.01, 1000.0, 10**6), (1e-3, 50.0, 10**7), (0.2, 300.0, 10**5)]:
+        mu = q * math.sqrt(steps * math.expm1(1 / sigma**2))
+        limit = gaussian.epsilon(mu, 1e-5)
+        assert limit * (1 - 1e-3) <= answer(q, sigma, steps, 1e-5) <= limit * (1 + 2e-3)
+
+
+SIGMAS = [10.0**k for k in range(-4, 10)]
+PROBS = [1e-12, 1e-9, 1e-6, 1e-4, 0.01, 0.3, 0.99, 1.0]
+STEPS = [1, 10, 10**3, 10**5, 10**7]
+DELTAS = [1e-300, 1e-150, 1e-30, 1e-12, 1e-5, 0.1, 1 - 1e-9]
+GRID = list(itertools.product(SIGMAS, PROBS, STEPS, DELTAS))
+
+
+def check_hostile(points, relation: str, sampler: str) -> dict:
+    found = {}
+    for sigma, q, steps, delta in points:
+        begin = time.process_time()
+        value = answer(q, sigma, steps, delta, relation, sampler=sampler)
+        assert time.process_time() - begin < 2, (sigma, q, steps, delta)
+        assert math.isfinite(value) and value >= 0, (sigma, q, steps, delta, value)  # noqa: PT018
+        found[sigma, q, steps, delta] = value
+    return found
+
+
+def test_hostile_parameters_sampled():
+    rng = np.random.default_rng(7)
+    points = [GRID[i] for i in rng.choice(len(GRID), 60, replace=False)]
+    check_hostile(points[:45], "add_or_remove_one", "poisson")
+    check_hostile(points[45:], "replace_one", "fixed_size")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("relation", "sampler"),
+    [("add_or_remove_one", "poisson"), ("replace_one", "fixed_size"), ("replace_one", "poisson")],
+)
+def test_hostile_parameters_everywhere(relation, sampler):
+    found = check_hostile(GRID, relation, sampler)
+    axes = (SIGMAS, PROBS, STEPS, DELTAS)
+    for point, value in found.items():
+        for axis, harder in enumerate((-1, 1, 1, -1)):
+            i = axes[axis].index(point[axis]) + harder
+            if 0 <= i < len(axes[axis]):
+                other = found[(*point[:axis], axes[axis][i], *point[axis + 1 :])]
+                assert value <= other * (1 + WOBBLE) + 1e-300, (point, axis, value, other)
+
+
+@pytest.mark.slow
+def test_memory_of_the_worst_calls():
+    code = (
+        "import resource; from dpvb import accounting as a\n"
+        "for q, s, j, d in [(1e-4, .7, 1000, 1e-5), (1e-6, .3, 10**7, 1e-12), (.3, 1e-3, 10**7, 1e-9), (.01, 100, 10**7, 1e-5)]:\n"
+        "    for r in ('add_or_remove_one', 'replace_one'):\n"
+        "        a.epsilon(sampling_prob=q, noise_multiplier=s, num_steps=j, delta=d, neighboring_relation=r)\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    used = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert int(used) < 500_000
+
+
+VALID = {"sampling_prob": 0.1, "noise_multiplier": 1.0, "num_steps": 10, "delta": 1e-5}
+BAD_NUMBERS = (math.nan, math.inf, -math.inf, -1.0, True, "1", None, [1.0], 1j, np.array([0.1, 0.2]))
+BAD = {
+    "sampling_prob": (*BAD_NUMBERS, 0.0, 1.0 + 1e-9),
+    "noise_multiplier": (*BAD_NUMBERS, 1e-12, -1e-300),
+    "num_steps": (*BAD_NUMBERS, 0, 1.5, 10**12),
+    "delta": (*BAD_NUMBERS, 0.0, 1.0, 2.0),
+    "swap_ratio": (*BAD_NUMBERS, 0.0, 2.1),
+    "sampler": ("shuffle", None, 1, True),
+    "neighboring_relation": ("zero_out", None, 1),
+    "method": ("prv", None, 3),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in BAD.items() for value in values], ids=str
+)
+def test_bad_arguments_give_a_typed_error_that_names_them(name, value):
+    for function, target in ((accounting.epsilon, {}), (accounting.noise_multiplier, {"epsilon": 1.0})):
+        arguments = {**VALID, **target, name: value}
+        if target:
+            if name == "noise_multiplier":
+                continue
+            del arguments["noise_multiplier"]
+        with pytest.raises(ParameterError, match=name):
+            function(**arguments)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, -math.inf, True, "1", None])
+def test_bad_targets(value):
+    plan = {"sampling_prob": 0.1, "num_steps": 10, "delta": 1e-5}
+    with pytest.raises(ParameterError, match="epsilon"):
+        accounting.noise_multiplier(epsilon=value, **plan)
+    with pytest.raises(ParameterError, match="epsilon"):
+        accounting.num_steps(epsilon=value, noise_multiplier=1.0, sampling_prob=0.1, delta=1e-5)
+
+
+def test_bad_plans():
+    for plan in ([], [None], ["poisson"]):
+        with pytest.raises(ParameterError, match="events"):
+            accounting.epsilon_of(plan, delta=1e-5, neighboring_relation="replace_one")
+    with pytest.raises(ParameterError, match="sampling_prob"):
+        Event("full_batch", 0.5, 1.0)
+
+
+def random_plan(rng: np.random.Generator) -> dict:
+    """A calibration task of the kind that users set, and somewhat beyond."""
+    return {
+        "epsilon": float(np.exp(rng.uniform(math.log(0.05), math.log(30)))),
+        "delta": float(10 ** rng.uniform(-12, -2.5)),
+        "sampling_prob": float(min(1.0, np.exp(rng.uniform(math.log(3e-4), 0.3)))),
+        "num_steps": int(np.exp(rng.uniform(0, math.log(20_000)))),
+        "sampler": str(rng.choice(["poisson", "fixed_size"])),
+        "neighboring_relation": str(rng.choice(RELATIONS)),
+        "swap_ratio": float(rng.choice([1.0, math.sqrt(2), 2.0])),
+    }
+
+
+def check_calibration(plan: dict) -> None:
+    begin = time.process_time()
+    sigma = accounting.noise_multiplier(**plan)
+    assert time.process_time() - begin < 5, plan
+    rest = {key: value for key, value in plan.items() if key != "epsilon"}
+    achieved = accounting.epsilon(noise_multiplier=sigma, **rest)
+    assert 0.995 * plan["epsilon"] <= achieved <= plan["epsilon"], (plan, sigma, achieved)
+
+
+def test_calibration_lands_below_and_near_the_target():
+    rng = np.random.default_rng(2)
+    for _ in range(12):
+        check_calibration(random_plan(rng))
+
+
+@pytest.mark.slow
+def test_calibration_of_500_plans():
+    rng = np.random.default_rng(3)
+    for _ in range(500):
+        check_calibration(random_plan(rng))
+
+
+@pytest.mark.parametrize("method", ["renyi", "moments", "strong", "linear", "zcdp"])
+def test_calibration_by_other_methods(method):
+    plan = {"sampling_prob": 0.05, "num_steps": 20, "delta": 1e-4, "method": method}
+    sigma = accounting.noise_multiplier(epsilon=2.44, **plan)
+    assert 0.995 * 2.44 <= accounting.epsilon(noise_multiplier=sigma, **plan) <= 2.44
+
+
+def test_calibration_of_a_schedule():
+    def make(scale: float) -> list[Event]:
+        return [Event("poisson", 0.1, scale * noise, 5) for noise in (1.0, 0.7)] + [
+            Event("full_batch", 1.0, 10 * scale)
+        ]
+
+    plan = {"delta": 1e-5, "neighboring_relation": "add_or_remove_one"}
+    scale = accounting.calibrate(make, epsilon=1.0, **plan)
+    assert 0.995 <= accounting.epsilon_of(make(scale), **plan) <= 1.0
+
+
+def test_a_budget_that_needs_no_noise_gets_the_least():
+    # delta covers every inclusion of the example, so that any noise will do.
+    sigma = accounting.noise_multiplier(epsilon=1.0, delta=0.5, sampling_prob=1e-3, num_steps=10)
+    assert 0 < sigma < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("sigma", "q", "epsilon"), [(1.0, 0.01, 1.0), (5.0, 1.0, 3.0), (2.0, 0.2, 0.5), (0.8, 1e-3, 2.0)]
+)
+def test_number_of_steps_is_the_largest(sigma, q, epsilon):
+    plan = {"noise_multiplier": sigma, "sampling_prob": q, "delta": 1e-5}
+    steps = accounting.num_steps(epsilon=epsilon, **plan)
+    achieved = accounting.epsilon(num_steps=steps, **plan) if steps else 0.0
+    assert achieved <= epsilon < accounting.epsilon(num_steps=steps + 1, **plan)
+
+
+def test_import_is_light():
+    code = "import sys, dpvb.accounting; print([m for m in ('scipy', 'dp_accounting', 'numba', 'mpmath') if m in sys.modules])"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == "[]"
