@@ -7,7 +7,7 @@ paper                  code
 exp⟨log θ_n⟩           ``exp_elog_theta_nk``, ``theta_k``: exp ψ(γ_nk), times exp ψ(Σ_k γ_nk)
 exp⟨log β⟩             ``exp_elog_beta_vk``, ``b_vk``: words first
 p_v = Σ_k θ_k B_kv     ``p_j`` at the stored entries j
-c_v / p_v              ``ratio_j``
+c_v / p_v              ``ratio_j``, or share_v / p_v where another share of a word than its count is released
 s_kv = c_v φ_vk        never kept: θ_k B_kv ratio_j
 =====================  ================================================================
 
@@ -47,6 +47,7 @@ def local_step(
     exp_elog_beta_vk: NDArray[np.floating],
     alpha_k: Float,
     *,
+    shares: NDArray[np.floating] | None = None,
     tol: float = 1e-3,
     max_iter: int = 100,
     fixed_work: bool = False,
@@ -63,8 +64,11 @@ def local_step(
     float64; otherwise the iteration is accelerated, stops by the same rule, and may settle in another (as a rule
     better) local maximum. ``threads`` defaults to Numba's, which ``NUMBA_NUM_THREADS`` sets.
 
+    ``shares`` (entries,), private, is what the statistic spreads over topics instead of the counts: s_kv =
+    share_v φ_vk; the fixed point still uses the counts.
+
     Returns ``(exp_elog_theta_nk, ratio_j, norm_n, gamma_nk)``, float64 and private: exp ψ(γ_nk) without the factor
-    that all topics share, and with it ``ratio_j`` = c_v / Σ_k θ_k B_kv at every stored entry, 0 for a word of no
+    that all topics share, and with it ``ratio_j`` = share_v / Σ_k θ_k B_kv at every stored entry, 0 for a word of no
     probability. ``norm_n`` is an upper bound of ‖s_n‖_F as ``accumulate`` computes it, rounding included, and within
     1e-6 of it. NaN topics give NaN norms. A row of the result depends on that document, the topics and alpha only:
     not on the batch, its order or ``threads``.
@@ -81,9 +85,10 @@ def local_step(
     b_vk, alpha_k = _public_arrays(exp_elog_beta_vk, alpha_k)
     indptr, indices = np.asarray(indptr, dtype=np.int64), np.asarray(indices, dtype=np.int32)
     count_j: Float = np.asarray(counts, dtype=np.float64)
+    share_j: Float = count_j if shares is None else np.asarray(shares, dtype=np.float64)
     accelerate = tol >= TIGHT
     if engine == "numpy":
-        return _local_numpy(indptr, indices, count_j, b_vk, alpha_k, tol, max_iter, fixed_work, accelerate)
+        return _local_numpy(indptr, indices, count_j, share_j, b_vk, alpha_k, tol, max_iter, fixed_work, accelerate)
     from dpvb.kernels import lda_numba
 
     num_docs, num_topics = indptr.size - 1, alpha_k.size
@@ -98,6 +103,7 @@ def local_step(
             indptr,
             indices,
             count_j,
+            share_j,
             b_vk,
             alpha_k,
             float(tol),
@@ -215,6 +221,7 @@ def _local_numpy(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
     counts: Float,
+    shares: Float,
     b_vk: NDArray[np.floating],
     alpha_k: Float,
     tol: float,
@@ -233,14 +240,17 @@ def _local_numpy(
         words, c_j = indices[row], counts[row]
         sound = np.all(np.diff(words, prepend=-1) > 0) and np.all(words < b_vk.shape[0])
         sound = sound and np.all((c_j >= 0) & (c_j <= HUGE)) and np.any(c_j >= TINY)
+        sound = sound and np.all((shares[row] >= 0) & (shares[row] <= HUGE))
         if sound:
             b_jk = b_vk[words].astype(np.float64)
             gamma_nk[n] = _fixed_point(c_j, b_jk, alpha_k, tol, max_iter, fixed_work, accelerate)
         theta_nk[n] = np.exp(digamma(gamma_nk[n]))
         if sound:
-            ratio_j[row] = r_j = _ratio(c_j, b_jk @ theta_nk[n])
-            s_jk = (theta_nk[n] * b_jk) * (r_j / c_j.max())[:, None]
-            norm_n[n] = c_j.max() * np.linalg.norm(s_jk) * (1.0 + (num_topics + words.size + 16) * ROUNDING)
+            share_j = shares[row]
+            largest = share_j.max() or 1.0
+            ratio_j[row] = r_j = _ratio(share_j, b_jk @ theta_nk[n])
+            s_jk = (theta_nk[n] * b_jk) * (r_j / largest)[:, None]
+            norm_n[n] = largest * np.linalg.norm(s_jk) * (1.0 + (num_topics + words.size + 16) * ROUNDING)
     return theta_nk, ratio_j, norm_n, gamma_nk
 
 

@@ -155,6 +155,7 @@ def local_range(
     indptr,
     indices,
     counts,
+    shares,
     b_vk,
     alpha_k,
     tol,
@@ -193,6 +194,7 @@ def local_range(
         before = -1
         for i in range(begin, end):
             sound = sound and before < indices[i] < num_terms and 0.0 <= counts[i] <= HUGE
+            sound = sound and 0.0 <= shares[i] <= HUGE
             before = indices[i]
             largest = max(largest, counts[i])
         if not sound or largest < TINY:
@@ -274,13 +276,18 @@ def local_range(
         exp_digamma(gamma_k, theta_k)
         mass_j, square_j = mass_all[:stride], square_all[:stride]
         _masses(block, stride, theta_k, mass_j, square_j)
+        largest_share = 0.0
+        for j in range(num_words):
+            largest_share = max(largest_share, shares[begin + j])
+        if largest_share == 0.0:
+            largest_share = 1.0
         norm2 = 0.0
         for j in range(num_words):
             p = mass_j[j]
             if p < NO_MASS:
                 ratio_j[begin + j] = 0.0
                 continue
-            ratio_j[begin + j] = counts[begin + j] / p
+            ratio_j[begin + j] = shares[begin + j] / p
             square = square_j[j]
             if p < 1e-100:  # the squares may have underflowed
                 square = 0.0
@@ -288,9 +295,9 @@ def local_range(
                     a = theta_k[k] * block[k * stride + j] / p
                     square += a * a
                 p = 1.0
-            share = counts[begin + j] / largest
+            share = shares[begin + j] / largest_share
             norm2 += share * share * (square / (p * p))
-        norm_n[n] = largest * np.sqrt(norm2) * (1.0 + (num_topics + num_words + 16) * ROUNDING)
+        norm_n[n] = largest_share * np.sqrt(norm2) * (1.0 + (num_topics + num_words + 16) * ROUNDING)
 
 
 def _accumulate_range(first_word, last_word, indptr, indices, ratio_j, theta_nk, weight_n, b_vk, grid, out_vk):
