@@ -65,7 +65,7 @@ def epsilon(pairs: Sequence[Pair], delta: float, guess: float) -> float:
         return 0.0
     best, spacing = guess, _spacing(pairs, delta, guess / 4)
     for _ in range(8):
-        found = _over_directions(
+        found, used = _over_directions(
             pairs,
             delta,
             spacing,
@@ -75,7 +75,7 @@ def epsilon(pairs: Sequence[Pair], delta: float, guess: float) -> float:
         )
         previous, best = best, min(best, found)
         finer = _spacing(pairs, delta, best)
-        if finer > spacing / 1.25 or best > previous * (1 - _ACCURACY):
+        if finer > spacing / 1.25 or used > spacing or best > previous * (1 - _ACCURACY):
             break
         spacing = finer
     return best
@@ -92,7 +92,7 @@ def delta(pairs: Sequence[Pair], epsilon: float, guess: float) -> float:
     smallest = max(guess * 1e-20, MIN_DELTA)
     scale = math.sqrt(2 * _divergence(pairs))
     spacing = _spacing(pairs, smallest, max(epsilon, scale / 4))
-    found = _over_directions(
+    found, _ = _over_directions(
         pairs,
         smallest,
         spacing,
@@ -323,8 +323,8 @@ def _over_directions(
     objective: Callable[[float, float], float],
     evaluate: Callable[[_Tail], float],
     point: Callable[[float], tuple[float, float]],
-) -> float:
-    """Compose the plan in both directions (one where they are equal) and return the larger value.
+) -> tuple[float, float]:
+    """Compose the plan in both directions (one where they are equal); return the larger value and the grid used.
 
     Args:
         pairs: dominating pairs of the plan.
@@ -343,20 +343,21 @@ def _over_directions(
             for side in (0,) if symmetric else (0, 1):
                 steps = [step[side] for step in discretised]
                 theta = _best_tilt(steps, h, objective)
-                best = math.inf
+                best, cells = math.inf, 0
                 # Every tilt gives an upper bound. Where single large losses decide, Chernoff's optimum lies too high.
                 for _ in range(12):
                     tail = _compose(steps, h, theta)
                     value = evaluate(tail)
                     best, previous = min(best, value), best
-                    if tail.reaches(*point(value)) or value > 2 * previous:
+                    cells += len(tail.v) + sum(len(step.log_mass) for step in steps)
+                    if tail.reaches(*point(value)) or value > 2 * previous or cells > _MAX_WINDOW:
                         break
                     theta /= 2
                 values.append(best)
         except _GridTooFineError as error:
             h *= error.factor * 1.05
         else:
-            return max(values)
+            return max(values), h
 
 
 def _compose(steps: Sequence[_Step], h: float, theta: float) -> _Tail:
