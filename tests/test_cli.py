@@ -18,7 +18,7 @@ from scipy import io, sparse
 from typer.testing import CliRunner
 
 import dpvb
-from dpvb import accounting, cli, metrics
+from dpvb import accounting, cli, metrics, terminal
 from dpvb.mechanism import FullBatch, Mechanism, Plan, Poisson, Release
 from dpvb.models import lda
 
@@ -122,6 +122,10 @@ def test_help_teaches_and_starts_fast() -> None:
         assert f"dpvb {' '.join(command)} " in run(*command, "--help").stdout
 
 
+def test_version() -> None:
+    assert run("--version").stdout == f"{dpvb.__version__}\n"
+
+
 def test_plan_as_json_agrees_with_the_accountant() -> None:
     result = run(
         *("plan", "--epsilon", "1", "--delta", "1e-5", "--sampling-prob", "0.1", "--num-steps", "10", "--json")
@@ -181,7 +185,7 @@ def test_epsilon_spent_so_far(sampler: Any) -> None:
     release = Release(lda.LDA(2, 5).blocks, Mechanism(sampler, 4.0))
     plan = Plan([release] * 40)
     epsilon = plan.epsilon(1e-5)
-    spending = cli.spent_so_far(plan, epsilon, 1e-5)
+    spending = terminal.spent_so_far(plan, epsilon, 1e-5)
     values = [spending(step) for step in range(41)]
     assert values[0] == 0.0
     assert values == sorted(values)
@@ -207,6 +211,16 @@ def test_topics_show_and_evaluate(tmp_path: Path, fitted: Path) -> None:
     coherence = metrics.npmi_coherence(metrics.top_words(model.components_, 4), corpus(40))
     assert facts["coherence_of_topics"] == pytest.approx(coherence.tolist())
     assert f"{facts['perplexity']:.1f}" in run("evaluate", fitted, data, "--public").stdout
+
+
+def test_words_are_shown_as_they_are(tmp_path: Path) -> None:
+    words = ["[bold]", "[/]", "a\x1b[31m", *"bcdefgh"]
+    (tmp_path / "words.txt").write_text("\n".join(words) + "\n")
+    out = tmp_path / "m.dpvb"
+    run("fit", "lda", write(tmp_path, "c.npz"), "--vocabulary", tmp_path / "words.txt", "--out", out, *BUDGET)
+    shown = run("topics", out).stdout
+    assert shown.count("[bold]") == shown.count("[/]") == shown.count("a?[31m") == 2
+    assert "\x1b" not in shown
 
 
 def test_transform_to_csv(tmp_path: Path, fitted: Path) -> None:

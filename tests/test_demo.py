@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 import dpvb
@@ -58,7 +57,10 @@ def test_known_articles_are_unpacked_right(sample: Sample) -> None:
     assert sample.link(int(sample.article_ids[0])).endswith(str(sample.article_ids[0]))
 
 
-def test_demo_on_a_slice(tmp_path: Path, sample: Sample, capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_on_a_slice(
+    tmp_path: Path, sample: Sample, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     kept = np.concatenate([np.flatnonzero(~sample.is_held_out)[:400], np.flatnonzero(sample.is_held_out)[:50]])
     common = np.argsort(-np.asarray(sample.counts.sum(axis=0)).ravel())[:300]
     part = Sample(
@@ -72,8 +74,6 @@ def test_demo_on_a_slice(tmp_path: Path, sample: Sample, capsys: pytest.CaptureF
         tmp_path,
         epsilon=4.0,
         delta=1e-4,
-        console=Console(width=100),
-        progress_bar=cli._progress_bar,
         topics=4,
         num_steps=3,
     )

@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from dpvb import __version__
 from dpvb.errors import DpvbError, ModelFileError, ParameterError, PrivacyError, check_integer
+from dpvb.terminal import new_console, print_table, progress_bar, working
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from dpvb.data import Source
-    from dpvb.mechanism import Plan
 
 #: Parameters of the library that are options here, and those whose option has another name.
 _PARAMETERS = (
@@ -35,8 +34,6 @@ _PARAMETERS = (
     *("swap_ratio", "text_column", "token_pattern", "vocabulary", "width"),
 )
 _RENAMED = {"n_components": "topics", "file_format": "format", "random_state": "seed"}
-# At most this many values of the epsilon spent so far are computed for a progress bar.
-_MARKS = 20
 
 
 class _Commands(TyperGroup):
@@ -152,6 +149,21 @@ _PATTERN = "[a-z]+"
 _ADD_OR_REMOVE = "add_or_remove_one"
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _no_command(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    pass
+
+
 @app.command()
 def plan(
     epsilon: Annotated[
@@ -190,7 +202,7 @@ def plan(
     """
     from dpvb import planning
 
-    with _working("accounting"):
+    with working("accounting"):
         facts = planning.plan_facts(
             epsilon=epsilon,
             delta=delta,
@@ -205,19 +217,19 @@ def plan(
     if as_json:
         _print_json(facts)
         return
-    out = _console()
+    out = new_console()
     out.print(
-        f"noise multiplier [bold]{facts['noise_multiplier']:.6g}[/]: {facts['num_steps']} releases "
+        f"noise multiplier {facts['noise_multiplier']:.6g}: {facts['num_steps']} releases "
         f"({facts['sampler']}, sampling probability {facts['sampling_prob']:.6g}, {facts['neighboring_relation']}) "
-        f"cost epsilon = [bold]{_number(facts['epsilon'])}[/] at delta = {facts['delta']:g}"
+        f"cost epsilon = {_number(facts['epsilon'])} at delta = {facts['delta']:g}"
     )
-    _table(
+    print_table(
         "The same releases at other values of delta, all at once",
         ["delta", "epsilon"],
         [[f"{d:g}", _number(e)] for d, e in facts["curve"]],
     )
     unproven = facts["unproven_methods"]
-    _table(
+    print_table(
         f"The same releases by every method, at delta = {facts['delta']:g}",
         ["method", "epsilon", ""],
         [
@@ -227,7 +239,7 @@ def plan(
     )
     if not facts["compute"]:
         return
-    _table(
+    print_table(
         "What compute buys at this epsilon; the noise is that of the average over all steps, over the clip norm",
         ["compute", "sampling prob.", "steps", "noise multiplier", "noise of the average"],
         [
@@ -343,7 +355,7 @@ def fit_lda(
         group_column=group_column,
         token_pattern=token_pattern,
     )
-    with _progress_bar(epsilon, delta, quiet) as tell:
+    with progress_bar(epsilon, delta, quiet=quiet) as tell:
         model.fit(source, progress=tell)
     model.save(out)
     spent = f"epsilon = {model.privacy_.epsilon:.4g} at delta = {delta:g}" if math.isfinite(epsilon) else "NO PRIVACY"
@@ -367,7 +379,7 @@ def topics(
     if as_json:
         _print_json(lists)
         return
-    _table("", ["topic", "words"], [[str(k), " ".join(one)] for k, one in enumerate(lists)], rights=1)
+    print_table("", ["topic", "words"], [[str(k), " ".join(one)] for k, one in enumerate(lists)], numbers=(0,))
 
 
 @app.command()
@@ -458,7 +470,7 @@ def evaluate(
     if as_json:
         _print_json(facts)
         return
-    _table(
+    print_table(
         f"On {data.name}, treated as public",
         ["measure", "value"],
         [
@@ -502,61 +514,7 @@ def demo(
     from dpvb import demo as demonstration
 
     _check_folder(out)
-    demonstration.run(out, epsilon=epsilon, delta=delta, console=_console(), progress_bar=_progress_bar)
-
-
-@contextmanager
-def _progress_bar(
-    epsilon: float, delta: float, quiet: bool, label: str = "fit"
-) -> Iterator[Callable[[int, Plan], None]]:
-    """A bar of steps, which are public, with the epsilon of the releases made so far."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = _console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[spent]}"))
-    bar = Progress(*columns, TimeRemainingColumn(), console=console, disable=quiet)
-    waiting = console.status(f"{label}: noise and first step")
-    task = bar.add_task(label, total=None, spent="")
-    spending: Callable[[int], float] | None = None
-
-    def tell(step: int, plan: Plan) -> None:
-        nonlocal spending
-        if quiet:
-            return
-        if spending is None:
-            spending = spent_so_far(plan, epsilon, delta)
-            waiting.stop()
-            bar.start()
-        spent = f"epsilon spent {spending(step):.3g} of {epsilon:.3g}" if math.isfinite(epsilon) else "no privacy"
-        bar.update(task, total=len(plan), completed=step, spent=spent)
-
-    try:
-        if not quiet:
-            waiting.start()
-        yield tell
-    finally:
-        waiting.stop()
-        if spending is not None:
-            bar.stop()
-
-
-def spent_so_far(plan: Plan, epsilon: float, delta: float) -> Callable[[int], float]:
-    """Upper bound on the epsilon of a plan's first releases, from the public plan alone.
-
-    Exact for full batches; otherwise by Rényi divergences at some of the steps, rounded up to the next of them, and
-    never more than the epsilon of the whole plan.
-    """
-    from dataclasses import replace
-    from functools import cache
-
-    method = "pld" if all(r.mechanism.sampler.sampling_prob == 1 for r in plan) else "renyi"
-
-    @cache
-    def first(step: int) -> float:
-        return min(epsilon, replace(plan, releases=plan.releases[:step]).epsilon(delta, method))
-
-    stride = max(1, len(plan) // _MARKS)
-    return lambda step: first(min(len(plan), -(-step // stride) * stride)) if step else 0.0
+    demonstration.run(out, epsilon=epsilon, delta=delta)
 
 
 def _load(path: Path) -> Any:
@@ -623,35 +581,6 @@ def _replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink()
-
-
-@contextmanager
-def _working(what: str) -> Iterator[None]:
-    with _console(stderr=True).status(what):
-        yield
-
-
-def _console(*, stderr: bool = False) -> Console:
-    from rich.console import Console
-
-    return Console(stderr=stderr, highlight=False, soft_wrap=False)
-
-
-def _table(title: str, columns: list[str], rows: list[list[str]], *, rights: int | None = None) -> None:
-    """Print a table; its first `rights` columns (None: all but the first) are aligned to the right."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, name in enumerate(columns):
-        to_the_right = place > 0 if rights is None else place < rights
-        table.add_column(name, justify="right" if to_the_right else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    out = _console()
-    if title:
-        out.print(f"\n[bold]{title}[/]")
-    out.print(table)
 
 
 def _remark(name: str, value: float | None, unproven: list[str]) -> str:
