@@ -195,6 +195,7 @@ def plan(
 
     Shows the noise that meets (epsilon, delta), what the same releases promise at other values of delta, what every
     accounting method makes of them, and what 4 and 16 times the compute would buy. Reads no data and spends nothing.
+    The releases are equal ones; `fit lda` makes one more, of word totals, out of the same budget.
 
         dpvb plan --epsilon 1 --delta 1e-5 --num-steps 20
 
@@ -303,13 +304,13 @@ def fit_lda(
     clip: Annotated[
         float | None,
         typer.Option(
-            help="Bound on one document's influence, a share of --document-length in (0, 1].",
+            help="Bound on one document's influence, in (0, 1]: smaller means less noise and a weaker voice.",
             show_default=False,
             rich_help_panel=_PLAN,
         ),
     ] = None,
     document_length: Annotated[
-        float, typer.Option(help="Length that every document is brought to.", rich_help_panel=_PLAN)
+        float, typer.Option(help="Longer documents are scaled down to this many words.", rich_help_panel=_PLAN)
     ] = 500.0,
     seed: Annotated[
         int | None,
