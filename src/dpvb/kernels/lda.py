@@ -49,7 +49,7 @@ def local_step(
     *,
     shares: NDArray[np.floating] | None = None,
     tol: float = 1e-3,
-    max_iter: int = 100,
+    max_iter: int = 30,
     fixed_work: bool = False,
     engine: Engine = "numba",
     threads: int | None = None,
@@ -62,10 +62,9 @@ def local_step(
     and stops by itself when mean |Δγ| < ``tol``, at most after ``max_iter`` evaluations; ``fixed_work`` makes every
     document use exactly ``max_iter``. A ``tol`` below 1e-4 asks for the limit of the plain iteration and gets it in
     float64; otherwise the iteration is accelerated, stops by the same rule, and may settle in another (as a rule
-    better) local maximum. ``threads`` defaults to Numba's, which ``NUMBA_NUM_THREADS`` sets.
-
-    ``shares`` (entries,), private, is what the statistic spreads over topics instead of the counts: s_kv =
-    share_v φ_vk; the fixed point still uses the counts.
+    better) local maximum: 30 accelerated evaluations go about as far as 100 plain ones. A cap matters to learning,
+    beyond speed: on topics still near their random start, local steps run to convergence give worse topics than
+    capped ones (``benchmarks/e_step_speed.py``). ``threads`` defaults to Numba's, which ``NUMBA_NUM_THREADS`` sets.
 
     Returns ``(exp_elog_theta_nk, ratio_j, norm_n, gamma_nk)``, float64 and private: exp ψ(γ_nk) without the factor
     that all topics share, and with it ``ratio_j`` = share_v / Σ_k θ_k B_kv at every stored entry, 0 for a word of no
