@@ -53,9 +53,15 @@ def estimator(**options: Any) -> Any:
         "num_steps": 2,
         "random_state": 0,
         "max_iter": 10,
-        "read": "rank_one",
+        "read": "project",
     }
     return dpvb.LDA(3, **{**settings, **options})
+
+
+@pytest.fixture(scope="module")
+def _compiled() -> None:
+    """Compile the kernels on public data first: the compiler logs, once a process."""
+    estimator(sampling_prob=0.3).fit(sparse.csr_array(documents(seed=99)))
 
 
 # --- errors -------------------------------------------------------------------------------------------------
@@ -203,6 +209,7 @@ def traces(value: float) -> list[bytes]:
     return [*raw, repr(value)[:9].encode()]
 
 
+@pytest.mark.usefixtures("_compiled")
 @pytest.mark.parametrize("sampling", [{}, {"sampling_prob": 0.5}, {"batch_size": 5, "num_examples": 40}])
 def test_a_fitted_model_holds_nothing_of_the_data(
     sampling: dict[str, Any], tmp_path: Path, caplog: Any, capfd: Any
@@ -258,6 +265,11 @@ def neighbours() -> dict[str, Any]:
     return {**made, "word beyond the width": beyond, "nobody": sparse.csr_array((0, WIDTH))}
 
 
+def test_the_width_is_declared_and_not_found() -> None:
+    assert {BagOfWords(data).width for data in neighbours().values()} == {WIDTH}
+
+
+@pytest.mark.usefixtures("_compiled")
 @pytest.mark.parametrize("name", neighbours())
 def test_everything_but_the_noisy_numbers_is_the_same_on_neighbours(name: str, caplog: Any, capfd: Any) -> None:
     """Attributes, shapes, types, plan, statement, progress calls, logs and warnings on D and D′."""
@@ -381,7 +393,13 @@ class GuardedContribution:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"sampling_prob": 0.5}, {"batch_size": 5, "num_examples": 40}, {"read": "project"}, {"projection": "step"}],
+    [
+        {},
+        {"sampling_prob": 0.5},
+        {"batch_size": 5, "num_examples": 40},
+        {"length_rule": "resample"},
+        {"projection": "step"},
+    ],
 )
 def test_data_and_statistics_are_read_inside_the_wall_alone(options: dict[str, Any], monkeypatch: Any) -> None:
     real = lda.LDA.e_step

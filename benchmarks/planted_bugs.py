@@ -1,0 +1,295 @@
+"""Do the tests see the bugs that break privacy? Plant them one at a time and look.
+
+Copies the package to a temporary directory, checks that the chosen tests pass on the clean copy, then plants each bug
+by a textual change that must match exactly once, and runs the few tests that ought to fail. One line a bug; the last
+line is `caught N of M`. The exit status is 1 if a bug escapes, 2 if the clean copy fails or a bug no longer fits the
+source.
+
+    python benchmarks/planted_bugs.py [part of a bug's name ...]
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A change of the source: `edits` are (file, text that occurs once, its replacement)."""
+
+    name: str
+    edits: tuple[tuple[str, str, str], ...]
+    test: str
+
+
+BUGS = [
+    Bug(
+        "NaN passes the clip",
+        (("contributions.py", "2.0**-1000, 0.0), np.inf)", "2.0**-1000, 0.0), 0.0)"),),
+        "test_conformance.py::test_a_record_without_a_finite_statistic_adds_nothing[True-nan-location]",
+    ),
+    Bug(
+        "division by the realised batch size",
+        (
+            (
+                "wall.py",
+                "_MARGIN / np.maximum(relative[name], _MARGIN), 0.0)",
+                "_MARGIN / np.maximum(relative[name], _MARGIN), 0.0) / max(len(usable), 1)",
+            ),
+        ),
+        "test_conformance.py::test_a_record_adds_the_same_whatever_else_is_there[location]",
+    ),
+    Bug(
+        "add/remove factor used under replace-one",
+        (("accounting/events.py", 'swap = relation == "replace_one" or event', "swap = event"),),
+        "test_mechanism.py::test_full_batch_calibration_is_the_gaussian_one",
+    ),
+    Bug(
+        "swap ratio of nonnegative blocks taken as 1",
+        (("blocks.py", "blocks.values()) else math.sqrt(2.0)", "blocks.values()) else 1.0"),),
+        "test_blocks.py::test_swap_ratio_bounds_every_pair_and_is_near_one",
+    ),
+    Bug(
+        "shuffled epochs accounted as Poisson",
+        (
+            (
+                "mechanism.py",
+                "return lambda m: bits(m) < threshold",
+                "turn, period = next(_TURNS), round(1 / self.sampling_prob)\n"
+                "        return lambda m: (np.arange(m) + turn) % period == 0\n",
+            ),
+            ("mechanism.py", "#: Says, chunk after chunk", "_TURNS = iter(range(10**9))\n#: Says, chunk after chunk"),
+        ),
+        "test_mechanism.py::test_batches_are_fresh[poisson]",
+    ),
+    Bug(
+        "Poisson threshold rounded up",
+        (
+            (
+                "mechanism.py",
+                "np.uint64(math.floor(math.ldexp(self.sampling_prob, 64)))",
+                "np.uint64(math.floor(math.ldexp(self.sampling_prob, 64)) + 1)",
+            ),
+        ),
+        "test_mechanism.py::test_poisson_rate_is_never_above_q",
+    ),
+    Bug(
+        "every chunk meets the same random words",
+        (("wall.py", "            position += count\n", "            position = count\n"),),
+        "test_wall.py::test_sums_do_not_depend_on_chunks",
+    ),
+    Bug(
+        "fixed-size batches drawn above their rate",
+        (("mechanism.py", "places = max(self.num_examples, count())", "places = max(self.batch_size, count())"),),
+        "test_mechanism.py::test_fixed_size_pads_and_never_exceeds_its_rate",
+    ),
+    Bug(
+        "warm start of a document from the one before",
+        (
+            (
+                "kernels/lda.py",
+                "gamma_k = last_k = np.ones(alpha_k.size)\n",
+                "gamma_k = last_k = _LAST.get(alpha_k.size, np.ones(alpha_k.size))\n",
+            ),
+            ("kernels/lda.py", "gamma_nk[n] = _fixed_point(", "gamma_nk[n] = _LAST[num_topics] = _fixed_point("),
+            ("kernels/lda.py", "TIGHT = 1e-4", "_LAST: dict = {}\nTIGHT = 1e-4"),
+        ),
+        "test_conformance.py::test_a_record_adds_the_same_whatever_else_is_there[lda_numpy]",
+    ),
+    Bug(
+        "noise 2 % too small",
+        (("wall.py", "/ grid.step * ratio,", "/ grid.step * ratio * 0.98,"),),
+        "test_wall.py::test_noise_std_is_right_at_every_batch_size",
+    ),
+    Bug(
+        "noise of a block forgets the block's weight",
+        (("mechanism.py", "self.blocks[name].bound / self.weights[name]", "self.blocks[name].bound"),),
+        "test_mechanism.py::test_noise_is_shared_by_the_weights",
+    ),
+    Bug(
+        "off-diagonal noise halved once too often",
+        (("blocks.py", "row != column), math.sqrt(0.5))", "row != column), 0.5)"),),
+        "test_blocks.py::test_noise_parts_are_iid_noise_on_svec",
+    ),
+    Bug(
+        "no noise where the batch is empty",
+        (
+            (
+                "wall.py",
+                "        released = np.empty(total.shape, dtype=np.int64)\n",
+                "        released = np.empty(total.shape, dtype=np.int64)\n"
+                "        if not total.any():\n            return total.astype(np.float64)\n",
+            ),
+        ),
+        "test_wall.py::test_an_empty_corpus_is_pure_noise[block-location]",
+    ),
+    Bug(
+        "the same secret in every run",
+        (("noise.py", "(secrets.token_bytes(32), secrets.token_hex(16))", '(bytes(32), "run")'),),
+        "test_wall.py::test_neighbours_never_share_noise",
+    ),
+    Bug(
+        "noise key without the step",
+        (("noise.py", 'self._key("gaussian", step, block', 'self._key("gaussian", 0, block'),),
+        "test_wall.py::test_equal_sums_of_two_blocks_and_steps_get_their_own_noise",
+    ),
+    Bug(
+        "noise added in floating point, off the grid",
+        (
+            (
+                "wall.py",
+                "        return released.astype(np.float64) * grid.step",
+                "        noise = np.random.default_rng().normal(0.0, release.noise_std(name), total.shape)\n"
+                "        return total.astype(np.float64) * grid.step + noise",
+            ),
+        ),
+        "test_wall.py::test_a_release_is_an_exact_multiple_of_its_grid[1.0-location]",
+    ),
+    Bug(
+        "width of the vocabulary from the data",
+        (
+            (
+                "data/bag_of_words.py",
+                "    width = int(matrix.shape[1])\n",
+                "    width = int(max(matrix.nonzero()[1], default=0)) + 1\n",
+            ),
+        ),
+        "test_trust_leaks.py::test_the_width_is_declared_and_not_found",
+    ),
+    Bug(
+        "un-noised loss printed in training",
+        (
+            (
+                "wall.py",
+                '    if release.clip == "joint":\n',
+                '    print("loss", *(float(norm.sum()) for norm in norms.values()))\n    if release.clip == "joint":\n',
+            ),
+        ),
+        "test_conformance.py::test_a_record_without_a_finite_statistic_adds_nothing[True-nan-location]",
+    ),
+    Bug(
+        "norms in float32 and no margin",
+        (
+            ("contributions.py", "(values, dtype=np.float64)", "(values, dtype=np.float32)"),
+            ("wall.py", "_MARGIN = 1.0 - 2.0**-20", "_MARGIN = 1.0"),
+        ),
+        "test_wall.py::test_one_record_moves_a_release_by_at_most_the_bound[location]",
+    ),
+    Bug(
+        "norm bound that knows the size of the batch",
+        (
+            (
+                "contributions.py",
+                "np.bincount(self.unit_of_row, minlength=self.num_units) * 2.0**-52",
+                "len(self.unit_of_row) * 2.0**-40",
+            ),
+        ),
+        "test_contributions.py::test_a_persons_sum_does_not_depend_on_the_other_persons",
+    ),
+    Bug(
+        "the text of an exception comes out",
+        (
+            ("wall.py", "except Exception:  # Whatever it was", "except Exception as error:  # Whatever it was"),
+            ("wall.py", "            return None\n", "            raise WallError(str(error))\n"),
+        ),
+        "test_trust_leaks.py::test_no_error_behind_the_wall_speaks[e_step-value]",
+    ),
+    Bug(
+        "charge after the look",
+        (
+            ("wall.py", "        self.__step += 1\n", ""),
+            (
+                "wall.py",
+                "        digest = self.__plan.digest.hex()\n",
+                "        self.__step += 1\n        digest = self.__plan.digest.hex()\n",
+            ),
+        ),
+        "test_wall.py::test_the_charge_comes_before_the_look_and_stands",
+    ),
+    Bug(
+        "groups ignored",
+        (("wall.py", "if chunk.unit_of_row is not None:", "if chunk.unit_of_row is None and False:"),),
+        "test_conformance.py::test_a_person_with_many_rows_counts_once[100-location]",
+    ),
+    Bug(
+        "truncation replaced by rounding away",
+        (
+            (
+                "contributions.py",
+                "steps = np.trunc(self.values[used] * weight / grid.step)",
+                "steps = np.round(self.values[used] * weight / grid.step * (1 + 2.0**-19))",
+            ),
+        ),
+        "test_wall.py::test_one_record_moves_a_release_by_at_most_the_bound[location]",
+    ),
+]
+
+
+def run(package: Path, tests: list[str]) -> str:
+    """Run tests against the copy; return what failed, or nothing."""
+    chosen = [f"tests/{name}" for name in tests]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *chosen]
+    environment = {**os.environ, "PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"pytest could not run {tests}:\n{done.stdout}{done.stderr}")
+    return done.stdout if done.returncode else ""
+
+
+def plant(package: Path, bug: Bug) -> dict[Path, str]:
+    """Change the copy; return the texts to put back."""
+    before: dict[Path, str] = {}
+    for name, old, new in bug.edits:
+        path = package / name
+        text = path.read_text()
+        before.setdefault(path, text)
+        if text.count(old) != 1:
+            raise SystemExit(f"{bug.name}: {text.count(old)} places in {name} read {old!r}; there must be one.")
+        path.write_text(text.replace(old, new))
+    return before
+
+
+def main(wanted: list[str]) -> int:
+    """Plant all bugs, or those whose names contain one of the given texts."""
+    bugs = [bug for bug in BUGS if not wanted or any(text in bug.name for text in wanted)]
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as directory:
+        package = Path(directory) / "dpvb"
+        shutil.copytree(ROOT / "src" / "dpvb", package, ignore=shutil.ignore_patterns("__pycache__"))
+        where = subprocess.run(
+            [sys.executable, "-c", "import dpvb; print(dpvb.__file__)"],
+            env={**os.environ, "PYTHONPATH": directory}, capture_output=True, text=True, check=True,
+        ).stdout.strip()  # fmt: skip
+        if Path(where).resolve().parent != package.resolve():
+            raise SystemExit(f"the tests would import {where}, not the copy.")
+        for bug in bugs:  # each must fit before anything runs
+            for path, text in plant(package, bug).items():
+                path.write_text(text)
+        if failure := run(package, list(dict.fromkeys(bug.test for bug in bugs))):
+            print(f"{failure}\nthe clean copy fails its tests")
+            return 2
+        print(f"clean copy passes ({time.perf_counter() - start:.0f} s)", flush=True)
+        caught = 0
+        for bug in bugs:
+            texts = plant(package, bug)
+            found = bool(run(package, [bug.test]))
+            for path, text in texts.items():
+                path.write_text(text)
+            caught += found
+            print(f"{'caught ' if found else 'ESCAPED'}  {bug.name}", flush=True)
+    print(f"{time.perf_counter() - start:.0f} s")
+    print(f"caught {caught} of {len(bugs)}")
+    return 0 if caught == len(bugs) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
