@@ -61,7 +61,9 @@ def library_step(counts, model: LDA, q):
 
 def main() -> None:
     counts = documents()
-    print(f"## Exactness\n\n{ROWS} Wikipedia documents, K = {NUM_TOPICS}, E-step tolerance {TOLERANCE:g}, no noise, no clipping.\n")
+    print(
+        f"## Exactness\n\n{ROWS} Wikipedia documents, K = {NUM_TOPICS}, E-step tolerance {TOLERANCE:g}, no noise, no clipping.\n"
+    )
     print("| engine | relative L1 distance of λ - η to an independent float64 step | target |\n|---|---|---|")
     for engine, target in (("numpy", 1e-6), ("numba", 1e-5)):
         model = LDA(
@@ -77,7 +79,11 @@ def main() -> None:
     model = LDA(NUM_TOPICS, counts.shape[1], engine="numpy")
     q = model.init(np.random.default_rng(1))
     for _ in range(5):
-        q = library_step(counts, LDA(NUM_TOPICS, counts.shape[1], clip=1.0, length=LONGEST, length_rule="truncate", read="project"), q)
+        q = library_step(
+            counts,
+            LDA(NUM_TOPICS, counts.shape[1], clip=1.0, length=LONGEST, length_rule="truncate", read="project"),
+            q,
+        )
     ours = np.exp(-sum(model.bound(q, c.rows).sum() for c in as_source(counts).chunks()) / counts.sum())
     peer = LatentDirichletAllocation(NUM_TOPICS, doc_topic_prior=model.alpha, topic_word_prior=model.eta)
     peer._init_latent_vars(counts.shape[1])

@@ -81,7 +81,7 @@ class Block:
         if self.domain == "psd":
             eigenvalues, vectors = np.linalg.eigh(value)
             scaled: Floats = vectors * np.maximum(eigenvalues, 0.0)[..., None, :]
-            return scaled @ np.swapaxes(vectors, -1, -2)
+            return np.asarray(scaled @ np.swapaxes(vectors, -1, -2))
         return value
 
 

@@ -100,6 +100,31 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class SparseRows:
+    """Sparse statistics in compressed rows: unit n has values[indptr[n]:indptr[n+1]] at the places `indices`."""
+
+    indptr: Ints
+    indices: NDArray[np.int32]
+    values: Floats
+
+    def norms(self) -> Floats:
+        """Row norms; squares are added one row at a time, in the row's own order."""
+        length_n = np.diff(self.indptr)
+        row = np.repeat(np.arange(len(length_n)), length_n)
+        with np.errstate(over="ignore"):
+            square_n = np.bincount(row, weights=self.values * self.values, minlength=len(length_n))
+        # The addend covers squares that underflow.
+        return np.sqrt(square_n) * (1.0 + (length_n + 8) * 2.0**-52) + length_n * 2.0**-530
+
+    def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
+        """Truncate every weighted entry and add it at its place."""
+        weight = np.repeat(weights, np.diff(self.indptr))
+        used = np.flatnonzero(weight)
+        steps = np.trunc(self.values[used] * weight[used] / grid.step).astype(np.int64)
+        np.add.at(out, self.indices[used], steps)
+
+
+@dataclass(frozen=True)
 class Kron:
     """Outer products l_n ⊗ r_n of left (n, a) and right (n, b) factors: the sum is one exact integer GEMM.
 

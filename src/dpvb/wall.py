@@ -31,8 +31,8 @@ _MARGIN = 1.0 - 2.0**-20
 _CAPACITY = 2**26
 # Noise std in grid steps, at most: rounding the noise is then never seen, and its draws stay fast.
 _NOISE_STEPS = 2.0**34
-# Coarsest grid, in steps per bound, that still tells contributions apart.
-_COARSEST = 2.0**16
+# With more room than this a bound would have fewer than 2¹⁶ steps.
+_LARGEST_CAPACITY = 2**46
 
 _SEAL = object()
 
@@ -185,7 +185,7 @@ class Wall(Generic[Rows]):
                             name: grouped(contribution, chunk.unit_of_row, chunk.num_units)
                             for name, contribution in contributions.items()
                         }
-                    _add_clipped(contributions, release, self.__grids[step], sums)
+                    _add_clipped(contributions, chunk.num_units, release, self.__grids[step], sums)
         except Exception:  # Whatever it was, it may speak of private data: it ends here.
             return None
         return sums
@@ -227,22 +227,26 @@ class Wall(Generic[Rows]):
 def _grids(release: Release, num_examples: int | None) -> dict[str, Grid]:
     """The public grid of each block: fine against the noise, with room for the sum."""
     capacity = max(_CAPACITY, 4 * (num_examples or 0))
+    if capacity > _LARGEST_CAPACITY:
+        raise ParameterError(
+            f"num_examples must be at most {_LARGEST_CAPACITY // 4}, got {num_examples}: the 64-bit sums have no room for "
+            "more units. Split the data, or lower num_examples to a bound that holds."
+        )
     grids = {}
     for name, block in release.blocks.items():
         bound = block.bound / release.weights[name] if release.clip == "joint" else block.bound
         finest = max(release.noise_std(name) / _NOISE_STEPS, bound * capacity / 2.0**62)
         step = 2.0 ** math.ceil(math.log2(finest))
-        if bound / step < _COARSEST and capacity > _CAPACITY:
-            raise ParameterError(
-                f"num_examples = {num_examples} leaves the integer sum of block {name!r} too few bits: at most "
-                f"{2**44:.3g} units fit. Split the data, or lower num_examples to a bound that holds."
-            )
         grids[name] = Grid(step, bound)
     return grids
 
 
 def _add_clipped(
-    contributions: Contributions, release: Release, grids: Mapping[str, Grid], sums: Mapping[str, Ints]
+    contributions: Contributions,
+    num_units: int,
+    release: Release,
+    grids: Mapping[str, Grid],
+    sums: Mapping[str, Ints],
 ) -> None:
     """Clip every unit and add it to the sums.
 
@@ -250,6 +254,8 @@ def _add_clipped(
     out before weights are formed.
     """
     norms = {name: contributions[name].norms() for name in release.blocks}
+    if any(norm.shape != (num_units,) for norm in norms.values()):
+        raise ValueError("a contribution for every unit, and for nothing else")
     usable = np.logical_and.reduce([np.isfinite(norm) for norm in norms.values()])
     relative = {name: np.where(usable, norms[name], 0.0) / release.blocks[name].bound for name in release.blocks}
     if release.clip == "joint":
@@ -302,6 +308,11 @@ class Estimate:
             if self.projection == "step":
                 mean[name] = block.project(mean[name])
         return Estimate(self._blocks, mean, variance, mass, _SEAL, rho, self.projection, released.receipt)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Blocks that have been released so far."""
+        return frozenset(self._mean)
 
     def read(self, name: str) -> Floats:
         """Unbiased linear estimate of the full-data statistic; may leave the domain."""

@@ -28,13 +28,14 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         num_steps: number of releases J.
         sampling_prob: Poisson sampling rate q of a step; None with no batch_size: full batch.
         batch_size: size S of a fixed-size batch; needs num_examples.
-        clip: bound on one document's statistic as a share a of document_length, in (0, 1].
+        clip: bound on one document's statistic as a share a in (0, 1] of document_length^count_power.
         vocabulary: the terms in column order; needed for texts. A matrix of counts has a public width instead.
         random_state: seeds the public start alone; the private randomness takes no seed.
-        document_length, length_rule: how a document is brought to a common length (see models.lda).
+        document_length, length_rule: how a document is brought to a common length (see models.documents).
+        count_power, background, word_power, mass: what of a document is released and how it counts (see models.lda).
         doc_topic_prior, topic_word_prior: α and η.
         read, projection: how noisy topics are read, and whether the accumulator is projected ("step": the papers).
-        learning_offset, learning_decay: ρ_t = (τ0 + t)^-κ if given; otherwise ρ is constant and planned.
+        learning_offset, learning_decay: τ0 and κ of the step sizes ρ_t = (τ0 + t)^-κ.
         noise_multiplier: given noise, instead of noise calibrated to epsilon.
         accountant: method of the calibration, one of dpvb.accounting's.
         neighboring_relation: "add_or_remove_one" or "replace_one".
@@ -60,13 +61,17 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         vocabulary: Sequence[str] | None = None,
         random_state: Any = None,
         document_length: float = 500.0,
-        length_rule: str = "rescale",
+        length_rule: str = "truncate",
+        count_power: float = 0.5,
+        background: bool = True,
+        word_power: float = 0.3,
+        mass: float = 10.0,
         doc_topic_prior: float | None = None,
         topic_word_prior: float | None = None,
         read: str = "estimated_prior",
         projection: str = "read",
-        learning_offset: float | None = None,
-        learning_decay: float | None = None,
+        learning_offset: float = 1.0,
+        learning_decay: float = 0.6,
         noise_multiplier: float | None = None,
         accountant: str = "pld",
         neighboring_relation: str = "add_or_remove_one",
@@ -86,6 +91,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         self.random_state = random_state
         self.document_length = document_length
         self.length_rule = length_rule
+        self.count_power = count_power
+        self.background = background
+        self.word_power = word_power
+        self.mass = mass
         self.doc_topic_prior = doc_topic_prior
         self.topic_word_prior = topic_word_prior
         self.read = read
@@ -124,11 +133,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         model = self._model(source.width)
         num_steps = 20 if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**7)
         plan = self._plan(model.blocks, [1.0] * num_steps, unit=source.unit)
-        rho = self._step_size(num_steps)
+        rho = loop.robbins_monro(self.learning_offset, self.learning_decay)
         public = [
             f"the vocabulary, {source.width} terms",
-            f"number of topics {model.n_components}, priors alpha {model.alpha:g} and eta {model.eta:g}",
-            f"document length {model.length:g} ({model.length_rule}), clip {model.clip:g}",
+            f"number of topics {model.n_components}, priors alpha {model.prior:g} and eta {model.eta:g}",
+            f"document length {model.length:g} ({model.length_rule}), count power {model.count_power:g}",
             "the plan, the random start and all other parameters",
         ]
         self._set_vocabulary(source)
@@ -189,30 +198,23 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def _model(self, width: int) -> lda.LDA:
         """The model that the parameters name; priors default to 1/K as scikit-learn's."""
         n_components = check_integer("n_components", self.n_components, low=1)
-        given = {
-            "clip": self.clip,
-            "alpha": self.doc_topic_prior,
-            "eta": self.topic_word_prior,
-        }
+        given: dict[str, Any] = {"clip": self.clip, "eta": self.topic_word_prior}
         return lda.LDA(
             n_components,
             width,
+            alpha=self.doc_topic_prior,
             length=self.document_length,
             length_rule=self.length_rule,  # type: ignore[arg-type]
+            count_power=self.count_power,
+            background=self.background,
+            word_power=self.word_power,
+            mass=self.mass,
             read=self.read,  # type: ignore[arg-type]
             tol=self.tol,
             max_iter=self.max_iter,
             fixed_work=self.fixed_work,
             **{name: value for name, value in given.items() if value is not None},
         )
-
-    def _step_size(self, num_steps: int) -> loop.StepSize:
-        """ρ_t from the papers' two parameters, or the planned constant."""
-        if self.learning_decay is None and self.learning_offset is None:
-            return loop.constant(min(1.0, 3.0 / num_steps))
-        offset = 1.0 if self.learning_offset is None else self.learning_offset
-        decay = 0.7 if self.learning_decay is None else self.learning_decay
-        return loop.robbins_monro(offset, decay)
 
     def _rows(self, X: Any) -> Iterator[Any]:
         """Cleaned rows of documents, in order."""
@@ -263,4 +265,4 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         lambda_vk = arrays["lambda_vk"]
         if lambda_vk.shape != (model.n_terms, model.n_components) or not (lambda_vk > 0).all():
             raise ValueError("topics of another shape")
-        self._set_topics(model, model.topics(lambda_vk))
+        self._set_topics(model, model.topics(lambda_vk, None, np.ones(model.n_terms)))

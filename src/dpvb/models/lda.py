@@ -11,66 +11,70 @@ exp⟨log β_kv⟩       beta_vk
 exp⟨log θ_nk⟩       theta_nk
 φ_nvk               never built: θ_nk β_vk / p_nv with p_nv = Σ_k θ_nk β_vk
 s_nvk = c_nv φ_nvk  never built: θ_nk β_vk · ratio, ratio = c_nv / p_nv
-L, a                length, clip: a document is brought to length L, its statistic clipped to a·L
+L                   length: what length_rule brings a document to
+f(c)                count_power p: the statistic spreads c^p of a word over topics, s_nvk = c_nv^p φ_nvk
+a·L^p               bound on a document's statistic, clip a
+w_v                 word_weight_v: the statistic is clipped and released as w_v s_nvk
 ==================  =============================================================================
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma
 
 from dpvb import empirical_bayes
-from dpvb.blocks import Block, Floats, Ints
-from dpvb.contributions import Contributions, Factored
-from dpvb.errors import check_choice, check_integer, check_number
+from dpvb.blocks import Block, Floats
+from dpvb.contributions import Contribution, Contributions, Factored, SparseRows
+from dpvb.errors import ParameterError, check_choice, check_integer, check_number
 from dpvb.expfam import dirichlet_expectedstats, dirichlet_logz
 from dpvb.kernels import lda as kernel
+from dpvb.models.documents import LENGTH_RULES, Documents, to_length
 from dpvb.wall import Estimate
-
-
-class Documents(Protocol):
-    """Bags of words as CSR rows: strictly increasing word ids, finite counts ≥ 0."""
-
-    @property
-    def indptr(self) -> Ints:
-        """Row pointers."""
-
-    @property
-    def indices(self) -> NDArray[np.int32]:
-        """Word ids."""
-
-    @property
-    def counts(self) -> Floats:
-        """Counts."""
 
 
 @dataclass(frozen=True)
 class Topics:
-    """q(β): Dirichlet parameters (V, K) and exp⟨log β⟩ in the precision of the E-step."""
+    """q(β) and what else is public by now.
+
+    Attributes:
+        lambda_vk: Dirichlet parameters, (V, K).
+        beta_vk: exp⟨log β⟩ in the precision of the E-step, (V, K).
+        background_v: released word probabilities, (V,), or None.
+        word_weight_v: weight of each word in a document's statistic, (V,).
+    """
 
     lambda_vk: Floats
     beta_vk: NDArray[np.floating]
+    background_v: Floats | None
+    word_weight_v: Floats
 
 
 @dataclass(frozen=True)
 class LDA:
     """The model; every field is public.
 
+    A first release of word totals, if `background` asks for it, gives the prior of every topic, the random start and
+    the word weights. The statistic spreads c^p of a word over topics: powers below 1 keep frequent words from
+    filling a document's norm, and so do the word weights.
+
     Attributes:
         n_components: K, number of topics.
         n_terms: V, size of the public vocabulary.
-        clip: a in (0, 1]; the norm of one document's statistic is at most a·L.
+        clip: a in (0, 1]; a document's weighted statistic has norm a·L^p at most.
         length: L; see length_rule.
-        length_rule: how a document is brought to length L, from its own words only. "rescale": counts·L/length.
-            "resample": L draws with replacement (the papers). "truncate": counts·min(1, L/length).
-        alpha: document prior, a scalar; eta: topic prior, a scalar.
+        length_rule: how a document is brought to length L; see `documents`.
+        count_power: p in (0, 1]; 1 for the plain statistic.
+        background: whether word totals are released first.
+        word_power: κ in [0, 1]; words are weighted by probability^-κ, which needs the background.
+        word_clip: norm of a document's word totals (c^p) at most.
+        mass: tokens that one unit of the statistic stands for in λ = η + mass · statistic.
+        alpha: document prior, a scalar; None: 1/K. eta: topic prior, a scalar.
         read: how topics are read from the noisy linear estimate; see `empirical_bayes`.
         tol, max_iter: local iterations stop at mean |Δγ| < tol, at most max_iter.
         fixed_work: True makes every document run exactly max_iter local iterations.
@@ -82,12 +86,17 @@ class LDA:
 
     n_components: int
     n_terms: int
-    clip: float = 0.03
+    clip: float = 0.134
     length: float = 500.0
-    length_rule: Literal["rescale", "resample", "truncate"] = "rescale"
-    alpha: float = 0.02
+    length_rule: Literal["rescale", "resample", "truncate"] = "truncate"
+    count_power: float = 0.5
+    background: bool = True
+    word_power: float = 0.3
+    word_clip: float = 10.0
+    mass: float = 10.0
+    alpha: float | None = None
     eta: float = 0.02
-    read: Literal["project", "rank_one", "estimated_prior"] = "rank_one"
+    read: Literal["project", "rank_one", "estimated_prior"] = "estimated_prior"
     tol: float = 1e-3
     max_iter: int = 100
     fixed_work: bool = False
@@ -98,59 +107,54 @@ class LDA:
         check_integer("n_terms", self.n_terms, low=1)
         check_number("clip", self.clip, low=0, high=1, closed="right")
         check_number("length", self.length, low=1, high=1e9)
-        check_choice("length_rule", self.length_rule, ("rescale", "resample", "truncate"))
-        check_number("alpha", self.alpha, low=0, high=1e6, closed="right")
-        check_number("eta", self.eta, low=0, high=1e6, closed="right")
-        check_choice("read", self.read, ("project", "rank_one", "estimated_prior"))
+        check_choice("length_rule", self.length_rule, LENGTH_RULES)
+        check_number("count_power", self.count_power, low=0, high=1, closed="right")
+        check_number("word_power", self.word_power, low=0, high=1)
+        if self.word_power > 0 and not self.background:
+            raise ParameterError("word_power needs the word totals: set background=True, or word_power=0.")
+        check_number("word_clip", self.word_clip, low=0, high=1e9, closed="right")
+        check_number("mass", self.mass, low=0, high=1e9, closed="right")
+        check_number("alpha", self.prior, low=1e-6, high=1e6)
+        check_number("eta", self.eta, low=1e-6, high=1e6)
+        check_choice("read", self.read, tuple(empirical_bayes.READS))
         check_number("tol", self.tol, low=0, high=1e6)
         check_integer("max_iter", self.max_iter, low=1)
 
     @property
+    def prior(self) -> float:
+        """α."""
+        return 1.0 / self.n_components if self.alpha is None else self.alpha
+
+    @property
     def blocks(self) -> Mapping[str, Block]:
-        """One block: the V × K expected topic-word counts of a document."""
-        bound = self.clip * self.length
-        return {"counts": Block((self.n_terms, self.n_components), bound, "nonnegative")}
+        """Expected topic-word counts of a document, V × K, and before them its word totals, V."""
+        bound = self.clip * self.length**self.count_power
+        counts = {"counts": Block((self.n_terms, self.n_components), bound, "nonnegative")}
+        words = {"words": Block((self.n_terms,), self.word_clip, "nonnegative", phase="first")}
+        return {**words, **counts} if self.background else counts
 
     def init(self, rng: np.random.Generator) -> Topics:
         """Random topics, λ ~ Gamma(100, 1/100) (Hoffman et al. 2010)."""
-        return self.topics(rng.gamma(100.0, 0.01, (self.n_terms, self.n_components)))
+        lambda_vk = rng.gamma(100.0, 0.01, (self.n_terms, self.n_components))
+        return self.topics(lambda_vk, None, np.ones(self.n_terms))
 
-    def topics(self, lambda_vk: Floats) -> Topics:
+    def topics(self, lambda_vk: Floats, background_v: Floats | None, word_weight_v: Floats) -> Topics:
         """q(β) with the given Dirichlet parameters."""
         beta_vk = np.exp(dirichlet_expectedstats(lambda_vk, axis=0))
-        return Topics(lambda_vk, beta_vk.astype(np.float32 if self.engine == "numba" else np.float64))
+        precision = np.float32 if self.engine == "numba" else np.float64
+        return Topics(lambda_vk, beta_vk.astype(precision), background_v, word_weight_v)
 
-    def treated_counts(self, batch: Documents) -> Floats:
-        """Counts after the length rule: each row from its own counts alone."""
-        row_j = np.repeat(np.arange(len(batch.indptr) - 1), np.diff(batch.indptr))
-        # bincount adds one row's counts in their order: no bit depends on the rest of the batch.
-        length_n = np.bincount(row_j, weights=batch.counts, minlength=len(batch.indptr) - 1)
-        if self.length_rule == "resample":
-            return self._resampled(batch, length_n)
-        scale_n = np.divide(self.length, length_n, out=np.zeros_like(length_n), where=length_n > 0)
-        if self.length_rule == "truncate":
-            scale_n = np.minimum(scale_n, 1.0)
-        return batch.counts * scale_n[row_j]
-
-    def _resampled(self, batch: Documents, length_n: Floats) -> Floats:
-        """L draws from each document's own words; the draw is a function of the document, hence pure."""
-        counts = np.zeros_like(batch.counts)
-        for n in np.flatnonzero(length_n):
-            row = slice(batch.indptr[n], batch.indptr[n + 1])
-            content = batch.indices[row].tobytes() + batch.counts[row].tobytes()
-            seed = int.from_bytes(hashlib.blake2b(content, digest_size=16).digest(), "little")
-            draws = np.random.default_rng(seed).multinomial(round(self.length), batch.counts[row] / length_n[n])
-            counts[row] = draws
-        return counts
-
-    def local(self, q: Topics, batch: Documents, counts: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    def local(
+        self, q: Topics, batch: Documents, counts: Floats, shares: Floats | None = None
+    ) -> tuple[Floats, Floats, Floats, Floats]:
         """Fixed point of every document: (theta_nk, ratio_j, norm_n, gamma_nk); always started at γ = 1."""
         return kernel.local_step(
             batch.indptr,
             batch.indices,
             counts,
             q.beta_vk,
-            np.full(self.n_components, self.alpha),
+            np.full(self.n_components, self.prior),
+            shares=shares,
             tol=self.tol,
             max_iter=self.max_iter,
             fixed_work=self.fixed_work,
@@ -158,22 +162,40 @@ class LDA:
         )
 
     def e_step(self, q: Topics, batch: Documents, blocks: Mapping[str, Block]) -> Contributions:
-        """Expected topic-word counts of every document, in factored form."""
-        theta_nk, ratio_j, norm_n, _ = self.local(q, batch, self.treated_counts(batch))
-        factored = Factored(batch.indptr, batch.indices, ratio_j, theta_nk, q.beta_vk, norm_n, engine=self.engine)
-        return {"counts": factored}
+        """Word totals, or expected topic-word counts in factored form, of every document."""
+        counts = to_length(batch, self.length, self.length_rule)
+        shares = counts**self.count_power
+        asked: dict[str, Contribution] = {}
+        if "words" in blocks:
+            asked["words"] = SparseRows(batch.indptr, batch.indices, shares)
+        if "counts" in blocks:
+            theta_nk, ratio_j, norm_n, _ = self.local(q, batch, counts, shares * q.word_weight_v[batch.indices])
+            asked["counts"] = Factored(
+                batch.indptr, batch.indices, ratio_j, theta_nk, q.beta_vk, norm_n, engine=self.engine
+            )
+        return asked
 
     def m_step(self, s: Estimate, q: Topics) -> Topics:
-        """λ = η + the statistic, read from its noisy estimate as a nonnegative posterior mean."""
-        if s.noise_std("counts") == 0.0 or self.read == "project":
-            return self.topics(self.eta + s.project("counts"))
-        read = getattr(empirical_bayes, self.read)
-        return self.topics(self.eta + read(s.read("counts"), s.noise_std("counts")))
+        """λ = η + mass · the statistic, read from its noisy estimate; after the word totals alone, the start."""
+        if "counts" not in s.names:
+            return self._started(empirical_bayes.background(s.read("words"), s.noise_std("words")), q)
+        noisy_vk = s.read("counts") / q.word_weight_v[:, None]
+        sd_v = s.noise_std("counts") / q.word_weight_v
+        read = empirical_bayes.READS[self.read if s.noise_std("counts") > 0 else "project"]
+        lambda_vk = self.eta + self.mass * read(noisy_vk, sd_v, q.background_v)
+        return self.topics(lambda_vk, q.background_v, q.word_weight_v)
+
+    def _started(self, background_v: Floats, q: Topics) -> Topics:
+        """Random topics around the background, and the weights of the words."""
+        smoothed_v = background_v + 0.2 / self.n_terms
+        word_weight_v = (smoothed_v / smoothed_v.mean()) ** -self.word_power
+        # So large a mass makes exp⟨log β⟩ the mean of β.
+        return self.topics(1e8 * background_v[:, None] * q.lambda_vk, background_v, word_weight_v)
 
     def proportions(self, q: Topics, batch: Documents) -> Floats:
         """Expected topic proportions E[θ_n], (n, K), of documents as they are."""
         *_, gamma_nk = self.local(q, batch, batch.counts)
-        return gamma_nk / gamma_nk.sum(axis=1, keepdims=True)
+        return np.asarray(gamma_nk / gamma_nk.sum(axis=1, keepdims=True))
 
     def bound(self, q: Topics, batch: Documents) -> Floats:
         """ELBO of each document given q(β), in nats (Hoffman et al. 2010, equation 4 without the topics' term)."""
@@ -183,5 +205,6 @@ class LDA:
         log_p = np.log(batch.counts) - np.log(ratio_j) - digamma(gamma_nk.sum(axis=1))[row_j]
         words_n = np.bincount(row_j, weights=batch.counts * log_p, minlength=len(gamma_nk))
         elog_theta_nk = dirichlet_expectedstats(gamma_nk)
-        prior = dirichlet_logz(np.full(self.n_components, self.alpha))
-        return words_n + ((self.alpha - gamma_nk) * elog_theta_nk).sum(axis=1) + dirichlet_logz(gamma_nk) - prior
+        prior = dirichlet_logz(np.full(self.n_components, self.prior))
+        topics_n = ((self.prior - gamma_nk) * elog_theta_nk).sum(axis=1) + dirichlet_logz(gamma_nk) - prior
+        return np.asarray(words_n + topics_n)
