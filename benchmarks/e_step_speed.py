@@ -5,8 +5,8 @@
 CPU-seconds by ``time.process_time``, best of a few repetitions for both. Synthetic documents have a Zipf vocabulary of
 8,000 words; the real ones are read from ``$DPVB_DATA/wikipedia`` when that variable is set. Both sides start at
 γ = 1, stop at mean |Δγ| < 1e-3 and see the same topics; the cap is 100 plain rounds for scikit-learn and 30 accelerated
-ones for ours. The second table shows that ours are as near to convergence, and nearer on trained topics; the last lines what the cap does
-to learning from random topics.
+ones for ours. The second table shows that ours are as near to convergence, and nearer on trained topics; the last
+one what the cap does to learning from random topics.
 """
 
 import os
