@@ -233,7 +233,17 @@ CASES = [
     Case("lda", LDA(3, 12, clip=0.1, max_iter=20), bags, _documents, _HOSTILE_DOCUMENTS),
     Case(
         "lda_numpy",
-        LDA(3, 12, clip=0.1, max_iter=5, engine="numpy", length_rule="resample"),
+        LDA(
+            3,
+            12,
+            clip=0.1,
+            max_iter=5,
+            engine="numpy",
+            length_rule="resample",
+            count_power=1.0,
+            background=False,
+            word_power=0.0,
+        ),
         bags,
         _documents,
         _HOSTILE_DOCUMENTS,

@@ -16,12 +16,23 @@ from small_models import squared
 from dpvb import loop
 from dpvb.data import BagOfWords
 from dpvb.errors import ParameterError
-from dpvb.mechanism import FullBatch, Mechanism, Plan, Release
+from dpvb.mechanism import FullBatch, Mechanism, Plan, Release, phased
+from dpvb.models.documents import to_length
 from dpvb.models.lda import LDA, Topics
 from dpvb.noise import InsecureNoise
 from dpvb.wall import Estimate, Wall, _grids
 
 TIGHT: dict[str, Any] = {"tol": 1e-8, "max_iter": 2000}
+
+
+def plain(n_components: int, n_terms: int, **options: Any) -> LDA:
+    """The textbook model: the statistic is the expected counts, and λ = η + their sum."""
+    textbook = {"length_rule": "rescale", "count_power": 1.0, "background": False, "word_power": 0.0, "mass": 1.0}
+    return LDA(n_components, n_terms, **{**textbook, "clip": 0.03, "alpha": 0.02, **options})
+
+
+def topics(model: LDA, lambda_vk: np.ndarray) -> Topics:
+    return model.topics(lambda_vk, None, np.ones(len(lambda_vk)))
 
 
 def rows(matrix: np.ndarray) -> Any:
@@ -83,7 +94,7 @@ def test_one_full_batch_step_is_one_plain_step(engine: Any, tolerance: float) ->
     matrix = corpus(rng)
     matrix[3] = 0.0
     matrix[:10] *= 7
-    model = LDA(5, 30, clip=1.0, length=200.0, engine=engine, alpha=0.1, **TIGHT)
+    model = plain(5, 30, clip=1.0, length=200.0, engine=engine, alpha=0.1, **TIGHT)
     q = model.init(rng)
     plan = Plan([Release(model.blocks, Mechanism(FullBatch(), 0.0))])
     wall: Wall[Any] = Wall(BagOfWords(matrix), plan)
@@ -97,7 +108,7 @@ def test_one_full_batch_step_is_one_plain_step(engine: Any, tolerance: float) ->
 def test_several_noiseless_steps_are_plain_variational_bayes() -> None:
     rng = np.random.default_rng(2)
     matrix = corpus(rng)
-    model = LDA(3, 30, clip=1.0, length=60.0, engine="numpy", alpha=0.1, **TIGHT)
+    model = plain(3, 30, clip=1.0, length=60.0, engine="numpy", alpha=0.1, **TIGHT)
     plan = Plan([Release(model.blocks, Mechanism(FullBatch(), 0.0))] * 5)
     wall: Wall[Any] = Wall(BagOfWords(matrix), plan)
     q, _ = loop.fit(model, wall, plan, rho=loop.constant(1.0), rng=np.random.default_rng(3))
@@ -118,7 +129,7 @@ def topics_term(lambda_vk: np.ndarray, eta: float) -> float:
 def test_the_bound_never_falls_without_noise() -> None:
     rng = np.random.default_rng(4)
     matrix = corpus(rng)
-    model = LDA(3, 30, clip=1.0, length=60.0, engine="numpy", alpha=0.1, **TIGHT)
+    model = plain(3, 30, clip=1.0, length=60.0, engine="numpy", alpha=0.1, **TIGHT)
     plan = Plan([Release(model.blocks, Mechanism(FullBatch(), 0.0))] * 12)
     bounds: list[float] = []
 
@@ -136,8 +147,8 @@ def test_the_bound_is_scikit_learns_without_the_topics_term() -> None:
     rng = np.random.default_rng(5)
     matrix = corpus(rng)
     matrix[7] = 0.0
-    model = LDA(4, 30, engine="numpy", alpha=0.3, eta=0.2, **TIGHT)
-    q = model.topics(rng.gamma(1.0, 5.0, (30, 4)) + 0.1)
+    model = plain(4, 30, engine="numpy", alpha=0.3, eta=0.2, **TIGHT)
+    q = topics(model, rng.gamma(1.0, 5.0, (30, 4)) + 0.1)
     theirs = LatentDirichletAllocation(
         4, doc_topic_prior=0.3, topic_word_prior=0.2, max_iter=1, max_doc_update_iter=2000, mean_change_tol=1e-8
     ).fit(matrix)
@@ -146,15 +157,15 @@ def test_the_bound_is_scikit_learns_without_the_topics_term() -> None:
     expected = theirs.score(matrix) - topics_term(q.lambda_vk, 0.2)
     assert float(model.bound(q, rows(matrix)).sum()) == pytest.approx(expected, rel=1e-6)
     np.testing.assert_allclose(model.proportions(q, rows(matrix)), theirs.transform(matrix), atol=1e-6)
-    compiled = LDA(4, 30, alpha=0.3, eta=0.2, **TIGHT)
-    assert float(compiled.bound(compiled.topics(q.lambda_vk), rows(matrix)).sum()) == pytest.approx(expected, rel=1e-5)
+    compiled = plain(4, 30, alpha=0.3, eta=0.2, **TIGHT)
+    assert float(compiled.bound(topics(compiled, q.lambda_vk), rows(matrix)).sum()) == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_bound_is_the_definition() -> None:
     """ELBO of one document with every term written out, at the optimal φ; the bound is per document."""
     rng = np.random.default_rng(6)
     matrix = corpus(rng, n=3)
-    model = LDA(3, 30, engine="numpy", alpha=0.4, **TIGHT)
+    model = plain(3, 30, engine="numpy", alpha=0.4, **TIGHT)
     q = model.init(rng)
     elog_beta = digamma(q.lambda_vk) - digamma(q.lambda_vk.sum(axis=0))
     for c_v, value in zip(matrix, model.bound(q, rows(matrix)), strict=True):
@@ -174,9 +185,10 @@ def test_the_bound_is_the_definition() -> None:
 def test_the_papers_worked_example() -> None:
     """L = V = K = 2, a = 0.1, s = [[1, 0], [1, 0]]: norm √2, so the clipped statistic is s·0.2/√2."""
     for engine in ("numpy", "numba"):
-        model = LDA(2, 2, clip=0.1, length=2.0, alpha=1e-6, engine=engine)  # type: ignore[arg-type]
+        model = plain(2, 2, clip=0.1, length=2.0, alpha=1e-6, engine=engine)  # type: ignore[arg-type]
         dtype = np.float32 if engine == "numba" else np.float64
-        q = Topics(np.ones((2, 2)), np.array([[0.5, 1e-25], [0.5, 1e-25]], dtype=dtype))
+        beta_vk = np.array([[0.5, 1e-25], [0.5, 1e-25]], dtype=dtype)
+        q = Topics(np.ones((2, 2)), beta_vk, None, np.ones(2))
         total = released(model, np.array([[1.0, 1.0]]), q)
         expected = np.array([[1.0, 0.0], [1.0, 0.0]]) * 0.2 / math.sqrt(2)
         np.testing.assert_allclose(total, expected, atol=2e-6 * 0.2)
@@ -185,7 +197,7 @@ def test_the_papers_worked_example() -> None:
 @pytest.mark.parametrize("engine", ["numpy", "numba"])
 def test_one_word_documents_attain_the_swap_ratio(engine: Any) -> None:
     """At the papers' K = 50 and a = 0.1 they are always clipped: two on different words are √2·aL apart."""
-    model = LDA(50, 20, clip=0.1, engine=engine)
+    model = plain(50, 20, clip=0.1, engine=engine)
     q = model.init(np.random.default_rng(0))
     one, other = (released(model, np.eye(20)[[word]] * count, q) for word, count in ((3, 1.0), (11, 40.0)))
     bound = 0.1 * 500
@@ -198,7 +210,7 @@ def test_one_word_documents_attain_the_swap_ratio(engine: Any) -> None:
 @given(seed=st.integers(0, 2**32 - 1), clip=st.sampled_from([0.01, 0.1, 1.0]))
 def test_no_document_passes_the_bound(seed: int, clip: float) -> None:
     rng = np.random.default_rng(seed)
-    model = LDA(4, 15, clip=clip, max_iter=10, engine="numpy")
+    model = plain(4, 15, clip=clip, max_iter=10, engine="numpy")
     document = rng.poisson(0.5, 15) * 10.0 ** rng.uniform(-3, 3)
     total = released(model, document[None], model.init(rng))
     release = Release(model.blocks, Mechanism(FullBatch(), 0.0))
@@ -220,7 +232,7 @@ def test_length_rules(matrix: list[list[int]], scale: float) -> None:
     batch = rows(counts)
     dense = {}
     for rule in ("rescale", "resample", "truncate"):
-        treated = LDA(2, 6, length=20.0, length_rule=rule).treated_counts(batch)  # type: ignore[arg-type]
+        treated = to_length(batch, 20.0, rule)
         dense[rule] = np.zeros(counts.shape)
         dense[rule][counts > 0] = treated
     length = counts.sum(axis=1)
@@ -239,12 +251,11 @@ def test_length_rules(matrix: list[list[int]], scale: float) -> None:
 def test_the_length_rule_is_pure(rule: Any) -> None:
     """A document is brought to its length in the same bits wherever it stands, fractional counts included."""
     rng = np.random.default_rng(8)
-    model = LDA(2, 140, length=50.0, length_rule=rule)
     counts = np.where(rng.random((40, 140)) < rng.random((40, 1)), rng.random((40, 140)) + 0.01, 0.0)
 
     def treated(order: np.ndarray) -> list[np.ndarray]:
         batch = rows(counts[order])
-        return np.split(model.treated_counts(batch), batch.indptr[1:-1])
+        return np.split(to_length(batch, 50.0, rule), batch.indptr[1:-1])
 
     straight = treated(np.arange(40))
     for order in (np.arange(40)[::-1], rng.permutation(40)):
@@ -260,7 +271,7 @@ def test_resampled_words_follow_the_documents_own_frequencies() -> None:
 
     shares = np.array([0.4, 0.3, 0.2, 0.05, 0.05])
     counts = shares * np.arange(1, 1501)[:, None]
-    treated = LDA(2, 5, length=100.0, length_rule="resample").treated_counts(rows(counts)).reshape(1500, 5)
+    treated = to_length(rows(counts), 100.0, "resample").reshape(1500, 5)
     total = treated.sum(axis=0)
     assert scipy.stats.chisquare(total, shares * total.sum()).pvalue > 1e-6
     assert len(np.unique(treated, axis=0)) > 1000  # other documents, other draws
@@ -269,7 +280,7 @@ def test_resampled_words_follow_the_documents_own_frequencies() -> None:
 @pytest.mark.parametrize("rule", ["rescale", "resample", "truncate"])
 @pytest.mark.parametrize("engine", ["numpy", "numba"])
 def test_empty_documents_add_nothing(rule: Any, engine: Any) -> None:
-    model = LDA(3, 6, length_rule=rule, engine=engine)
+    model = plain(3, 6, length_rule=rule, engine=engine)
     q = model.init(np.random.default_rng(0))
     for n in (0, 1, 5):
         assert not released(model, np.zeros((n, 6)), q).any()
@@ -286,18 +297,18 @@ def test_empty_documents_add_nothing(rule: Any, engine: Any) -> None:
 def test_names_of_topics_and_words_do_not_matter(engine: Any) -> None:
     rng = np.random.default_rng(9)
     matrix = corpus(rng, n=15)
-    model = LDA(4, 30, clip=0.2, engine=engine, **TIGHT)
+    model = plain(4, 30, clip=0.2, engine=engine, **TIGHT)
     q = model.init(rng)
     total = released(model, matrix, q)
-    topics, words = rng.permutation(4), rng.permutation(30)
-    renamed = released(model, matrix[:, words], model.topics(q.lambda_vk[words][:, topics]))
-    np.testing.assert_allclose(renamed, total[words][:, topics], rtol=1e-4, atol=1e-5 * total.max())
+    names, words = rng.permutation(4), rng.permutation(30)
+    renamed = released(model, matrix[:, words], topics(model, q.lambda_vk[words][:, names]))
+    np.testing.assert_allclose(renamed, total[words][:, names], rtol=1e-4, atol=1e-5 * total.max())
 
 
 def test_doubling_a_document_changes_nothing_after_rescaling() -> None:
     rng = np.random.default_rng(10)
     matrix = corpus(rng, n=10)
-    model = LDA(4, 30, engine="numpy")
+    model = plain(4, 30, engine="numpy")
     q = model.init(rng)
     np.testing.assert_allclose(released(model, matrix * 8.0, q), released(model, matrix, q), rtol=1e-9, atol=1e-9)
 
@@ -307,13 +318,70 @@ def test_the_statistic_keeps_the_documents_mass(seed: int) -> None:
     """Σ_k s_vk is the count of v, and γ sums to Kα + length."""
     rng = np.random.default_rng(seed)
     matrix = rng.poisson(1.0, (3, 8)).astype(np.float64)
-    model = LDA(3, 8, clip=1.0, length=1e3, length_rule="truncate", engine="numpy", alpha=0.3, max_iter=30)
+    model = plain(3, 8, clip=1.0, length=1e3, length_rule="truncate", engine="numpy", alpha=0.3, max_iter=30)
     q = model.init(rng)
     np.testing.assert_allclose(released(model, matrix, q).sum(axis=1), matrix.sum(axis=0), atol=1e-5)
     batch = rows(matrix)
     gamma = model.local(q, batch, batch.counts)[3]
     np.testing.assert_allclose(gamma.sum(axis=1), 0.9 + matrix.sum(axis=1), rtol=1e-9)
     np.testing.assert_allclose(model.proportions(q, batch).sum(axis=1), 1.0, rtol=1e-12)
+
+
+# --- powers, weights, word totals ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("engine", "tolerance"), [("numpy", 1e-6), ("numba", 1e-5)])
+@pytest.mark.parametrize("power", [0.5, 1.0])
+def test_powers_and_weights_scale_each_words_part_of_the_statistic(engine: Any, tolerance: float, power: float) -> None:
+    """s_vk = w_v c_v^p φ_vk with φ of the plain document: the local step does not see p or w."""
+    rng = np.random.default_rng(20)
+    matrix = corpus(rng, n=12)
+    weight_v = rng.uniform(0.3, 3.0, 30)
+    options = {"clip": 1.0, "length": 200.0, "alpha": 0.1, "engine": engine, **TIGHT}
+    model = plain(4, 30, count_power=power, **options)
+    start = model.init(rng)
+    q = model.topics(start.lambda_vk, None, weight_v)
+    elog_beta = digamma(q.lambda_vk) - digamma(q.lambda_vk.sum(axis=0))
+    expected = np.zeros((30, 4))
+    for c_v in matrix:
+        statistic = plain_document(c_v, elog_beta, 0.1, 1e-8, 2000)[1]
+        part = weight_v[:, None] * np.divide(statistic, c_v[:, None], out=np.zeros((30, 4)), where=c_v[:, None] > 0)
+        own = part * c_v[:, None] ** power
+        expected += own * min(1.0, model.blocks["counts"].bound / np.linalg.norm(own))
+    got = released(model, matrix, q)
+    assert np.abs(got - expected).sum() / expected.sum() < tolerance + 2e-6
+
+
+def test_word_totals_are_clipped_sums_of_powers() -> None:
+    rng = np.random.default_rng(21)
+    matrix = corpus(rng, n=25)
+    model = LDA(3, 30, length=20.0, word_clip=4.0)
+    release = Release({"words": model.blocks["words"]}, Mechanism(FullBatch(), 0.0))
+    wall: Wall[Any] = Wall(BagOfWords(matrix), Plan([release]))
+    total = wall.release(partial(model.e_step, model.init(rng), blocks=release.blocks), release).total["words"]
+    roots = np.sqrt(matrix * 20.0 / matrix.sum(axis=1, keepdims=True))
+    expected = (roots * np.minimum(1.0, 4.0 / np.linalg.norm(roots, axis=1, keepdims=True))).sum(axis=0)
+    np.testing.assert_allclose(total, expected, rtol=3e-6)
+
+
+def test_a_first_release_of_words_is_the_start() -> None:
+    """Background, word weights and topics from the word totals alone; the weights are undone on reading."""
+    rng = np.random.default_rng(22)
+    matrix = corpus(rng, n=200)
+    model = LDA(3, 30, word_power=0.3, alpha=0.1, clip=1.0, length=60.0)
+    plan = phased(model.blocks, FullBatch(), [0.0], once=0.0)
+    seen: list[Topics] = []
+    wall: Wall[Any] = Wall(BagOfWords(matrix), plan)
+    _, s = loop.fit(model, wall, plan, rho=loop.constant(1.0), rng=rng, on_step=lambda t, q: seen.append(q))
+    started, fitted = seen
+    totals = np.sqrt(matrix).sum(axis=0)
+    assert started.background_v is not None
+    np.testing.assert_allclose(started.background_v[totals > 0], (totals / totals.sum())[totals > 0], rtol=0.01)
+    smoothed = started.background_v + 0.2 / 30
+    np.testing.assert_allclose(started.word_weight_v, (smoothed / smoothed.mean()) ** -0.3, rtol=1e-12)
+    np.testing.assert_allclose(started.beta_vk.mean(axis=1) / started.background_v, 1.0, atol=0.3)
+    unweighted = np.maximum(s.read("counts") / started.word_weight_v[:, None], 0.0)
+    np.testing.assert_allclose(fitted.lambda_vk, model.eta + model.mass * unweighted, rtol=1e-12)
 
 
 # --- reading ------------------------------------------------------------------------------------------------
@@ -329,7 +397,7 @@ def estimate_of(model: LDA, matrix: np.ndarray, noise: float) -> Estimate:
 
 def test_projected_topics_are_the_papers_read() -> None:
     matrix = corpus(np.random.default_rng(11))
-    model = LDA(3, 30, read="project", eta=0.05)
+    model = plain(3, 30, read="project", eta=0.05)
     s = estimate_of(model, matrix, 1.0)
     q = model.m_step(s, model.init(np.random.default_rng(0)))
     np.testing.assert_allclose(q.lambda_vk, 0.05 + np.maximum(s.read("counts"), 0.0), rtol=1e-12)
@@ -340,7 +408,7 @@ def test_projected_topics_are_the_papers_read() -> None:
 @pytest.mark.parametrize("read", ["project", "rank_one", "estimated_prior"])
 def test_every_read_is_exact_without_noise_and_sane_with_it(read: Any) -> None:
     matrix = corpus(np.random.default_rng(12), n=300)
-    model = LDA(3, 30, read=read)
+    model = plain(3, 30, read=read)
     start = model.init(np.random.default_rng(0))
     s = estimate_of(model, matrix, 0.0)
     np.testing.assert_allclose(model.m_step(s, start).lambda_vk, model.eta + s.read("counts"), rtol=1e-12)
@@ -358,7 +426,7 @@ def test_the_better_reads_are_closer_to_the_truth(read: Any) -> None:
     matrix = corpus(np.random.default_rng(13), n=300, terms=200, length=100)
     errors = {}
     for name in ("project", read):
-        model = LDA(10, 200, read=name, length=100.0, clip=0.1)
+        model = plain(10, 200, read=name, length=100.0, clip=0.1)
         truth = estimate_of(model, matrix, 0.0).read("counts")
         q = model.m_step(estimate_of(model, matrix, 3.0), model.init(np.random.default_rng(0)))
         errors[name] = float(((q.lambda_vk - model.eta - truth) ** 2).sum())
@@ -381,6 +449,12 @@ def test_the_better_reads_are_closer_to_the_truth(read: Any) -> None:
         {"alpha": math.nan},
         {"eta": 0.0},
         {"read": "raw"},
+        {"count_power": 0.0},
+        {"count_power": 1.1},
+        {"word_power": 0.3, "background": False},
+        {"word_power": -0.1},
+        {"word_clip": 0.0},
+        {"mass": 0.0},
         {"tol": -1.0},
         {"max_iter": 0},
     ],
@@ -391,7 +465,7 @@ def test_bad_fields_are_refused(fields: dict[str, Any]) -> None:
 
 
 def test_the_start_is_public_and_repeatable() -> None:
-    model = LDA(3, 7)
+    model = plain(3, 7)
     one, same, other = (model.init(np.random.default_rng(seed)).lambda_vk for seed in (1, 1, 2))
     assert np.array_equal(one, same)
     assert not np.array_equal(one, other)
