@@ -472,3 +472,32 @@ def test_unsupported_combination_names_the_supported(method, sampler, relation):
 def test_capped_moments_refuse_where_the_cap_is_below_one():
     with pytest.raises(ParameterError, match="moments"):
         by("moments_capped", 0.9, 1.2, 10, 1e-5)
+
+
+def test_moments_by_quadrature_equal_the_binomial_sum():
+    from dpvb.accounting import renyi
+    from dpvb.accounting.events import Pair
+
+    for q, sigma, order in itertools.product((1e-12, 1e-4, 0.1, 0.999), (0.15, 0.7, 3.0, 1e3, 1e6), (2, 3, 10, 127)):
+        if order / sigma <= 80:
+            exact = renyi.integer_log_moment(q, 1 / sigma, order)
+            found = float(renyi.log_moments([Pair("sampled", q, 1 / sigma, 1)], np.array([order - 1.0]))[0])
+            assert found == pytest.approx(exact, rel=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["sampled", "swapped", "opposite"])
+def test_moments_equal_those_of_the_discretised_pair(kind):
+    """Connecting the dots raises a moment by the square of the grid only, so that the two agree on a fine one."""
+    from dpvb.accounting import pld, renyi
+    from dpvb.accounting.events import Pair
+
+    pair = Pair(kind, 0.2, 1.1, 1)
+    h = 1e-4
+    step, _ = pld._discretise(pair, h, 12.0)
+    loss = (step.start + np.arange(len(step.log_mass))) * h
+    mass = np.exp(step.log_mass)
+    assert mass.sum() + step.infinity == pytest.approx(1, abs=1e-12)
+    assert (mass * np.exp(-loss)).sum() == pytest.approx(1, abs=1e-12)
+    for lam in (0.3, 1.0, 4.5):
+        found = float(renyi.log_moments([pair], np.array([lam]))[0])
+        assert math.log((mass * np.exp(lam * loss)).sum()) == pytest.approx(found, rel=1e-6)

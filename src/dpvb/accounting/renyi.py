@@ -22,6 +22,8 @@ Vector = npt.NDArray[np.float64]
 # upper bounds stand in. The best order lies outside only where amplification by sampling is already lost.
 _REACH = 80.0
 _MAX_MU = 10.0
+# Beyond so many standard deviations an integrand has no mass in any digit.
+_TAIL = 15.0
 
 
 def epsilon(pairs: Sequence[Pair], delta: float) -> float:
@@ -73,13 +75,13 @@ def integer_log_moment(q: float, mu: float, order: int) -> float:
 
 
 def _minimum(bound: Callable[[Vector], Vector], pairs: Sequence[Pair]) -> float:
-    """Minimise over lambda: a geometric grid, then two finer ones around its best point."""
+    """Minimise over lambda: a geometric grid, then finer ones around its best point."""
     spread = math.sqrt(sum(pair.num_steps * (pair.q * pair.mu) ** 2 for pair in pairs))
     low = min(1e-3, 1e-3 / max(spread, max(pair.mu for pair in pairs) ** 2, 1e-300))
     high = max(100.0, *(200 / pair.mu for pair in pairs))
-    grid = np.geomspace(low, high, 64)
+    grid = np.geomspace(low, high, 48)
     best = math.inf
-    for count in (17, 17):
+    for count in (9, 9, 9):
         values = bound(grid)
         i = int(np.argmin(np.where(np.isnan(values), np.inf, values)))
         best = min(best, float(values[i]))
@@ -93,9 +95,14 @@ def _log_moment(pair: Pair, lam: Vector) -> Vector:
         return lam * order * pair.mu**2 / 2
     result = _closed_bound(pair, lam)
     if pair.mu <= _MAX_MU:
-        near = order * pair.mu <= _REACH
+        near = order * _shift(pair) <= _REACH
         result[near] = np.minimum(result[near], _integrated(pair, lam[near]))
     return result
+
+
+def _shift(pair: Pair) -> float:
+    """Distance of the pair's outer means: the integrand at an order peaks at most order times as far out."""
+    return 2 * pair.mu if pair.kind == "opposite" else pair.mu
 
 
 def _closed_bound(pair: Pair, lam: Vector) -> Vector:
@@ -104,14 +111,15 @@ def _closed_bound(pair: Pair, lam: Vector) -> Vector:
     mixture = log_mix(pair.q, order * lam * half)
     if pair.kind == "sampled":
         return np.minimum(mixture, order * log_mix(pair.q, lam * half))
-    # "opposite" has means 2 mu apart at most.
-    return mixture if pair.kind == "swapped" else log_mix(pair.q, 4 * order * lam * half)
+    return mixture if pair.kind == "swapped" else log_mix(pair.q, order * lam * _shift(pair) ** 2 / 2)
 
 
 def _integrated(pair: Pair, lam: Vector) -> Vector:
     """Quadrature of the moment minus one, an integral over Q of a nonnegative function for every kind."""
     q, mu = pair.q, pair.mu
-    u, log_weight = _panels(0.0 if pair.kind == "swapped" else -40.0 - _MAX_MU, _REACH + 40.0)
+    u, log_weight = _panels(
+        0.0 if pair.kind == "swapped" else -_TAIL - _MAX_MU, _REACH + _TAIL, 0.5 if mu < 2 else 0.25
+    )
     if pair.kind == "swapped":
         u = u + mu / 2
     log_weight = log_weight - math.log(2 * math.pi) / 2
@@ -121,32 +129,46 @@ def _integrated(pair: Pair, lam: Vector) -> Vector:
         log_weight = log_weight + np.logaddexp(math.log1p(-q) - u * u / 2, math.log(q) - (u + mu) ** 2 / 2)
     else:
         log_weight = log_weight - u * u / 2
+    first = int(np.searchsorted(u, -_TAIL - mu))
+    decay = -np.expm1(-loss)
     result = np.empty_like(lam)
     for i, x in enumerate(lam):
+        order = x + 1
+        cut = slice(first, int(np.searchsorted(u, order * _shift(pair) + _TAIL)))
+        loss_cut = loss[cut]
         if pair.kind == "swapped":
             # The symmetric profile's two halves together: (e^{lam l} - 1)(e^l - e^{-lam l}) over l > 0.
-            order = x + 1
             with np.errstate(divide="ignore"):
-                terms = log_weight + order * loss + np.log(-np.expm1(-x * loss)) + np.log(-np.expm1(-order * loss))
+                factors = np.log(-np.expm1(-x * loss_cut)) + np.log(-np.expm1(-order * loss_cut))
+            terms = log_weight[cut] + order * loss_cut + factors
         else:
-            terms = log_weight + _log_excess(loss, float(x))
+            terms = log_weight[cut] + _log_excess(loss_cut, decay[cut], float(x))
         peak = float(terms.max())
         result[i] = np.logaddexp(0.0, peak + math.log(float(np.exp(terms - peak).sum())))
     return result
 
 
-def _log_excess(loss: Vector, lam: float) -> Vector:
-    """log(e^{order l} - 1 - order (e^l - 1)), order = lam + 1: nonnegative, and its Q-mean is the moment minus one."""
+def _log_excess(loss: Vector, decay: Vector, lam: float) -> Vector:
+    """Return log(e^{order l} - 1 - order (e^l - 1)), order = lam + 1: nonnegative, its Q-mean the moment minus one.
+
+    Args:
+        loss: (U,) increasing losses l.
+        decay: (U,) 1 - e^{-l}.
+        lam: order minus one.
+    """
     order = lam + 1
-    y = np.expm1(np.minimum(loss, 1.0))
-    with np.errstate(divide="ignore"):
-        series = 1 + (order - 2) / 3 * y * (1 + (order - 3) / 4 * y)
-        near = math.log(order * lam / 2) + 2 * np.log(np.abs(y)) + np.log(np.maximum(series, 0.5))
-        # The same, divided by e^l: expm1(lam l) - lam (1 - e^{-l}).
-        growth = np.expm1(np.minimum(lam * loss, 30.0)) + lam * np.expm1(-loss)
-        rest = np.log1p(-(1 - lam * np.expm1(-loss)) * np.exp(-np.maximum(lam * loss, 30.0)))
-        far = loss + np.where(lam * loss < 30, np.log(np.maximum(growth, 0.0)), lam * loss + rest)
-    result: Vector = np.where(np.abs(order * loss) < 1e-3, near, far)
+    low, high, large = np.searchsorted(loss, [-1e-3 / order, 1e-3 / order, 30 / lam])
+    large = max(high, large)
+    result = np.empty_like(loss)
+    # Divided by e^l it is expm1(lam l) - lam (1 - e^{-l}), which cancels near l = 0 only.
+    for part in (slice(0, low), slice(high, large)):
+        result[part] = loss[part] + np.log(np.maximum(np.expm1(lam * loss[part]) - lam * decay[part], 1e-300))
+    y = np.expm1(loss[low:high])
+    series = 1 + (order - 2) / 3 * y * (1 + (order - 3) / 4 * y)
+    result[low:high] = math.log(order * lam / 2) + np.log(y * y + 1e-300) + np.log(series)
+    end = slice(large, None)
+    exponent = lam * loss[end]
+    result[end] = loss[end] + exponent + np.log1p(-(1 + lam * decay[end]) * np.exp(-exponent))
     return result
 
 
@@ -159,9 +181,9 @@ def log_mix(q: float, y: Vector) -> Vector:
 
 
 @cache
-def _panels(low: float, high: float) -> tuple[Vector, Vector]:
+def _panels(low: float, high: float, width: float) -> tuple[Vector, Vector]:
     nodes, weights = np.polynomial.legendre.leggauss(8)
-    edges = np.linspace(low, high, math.ceil((high - low) / 0.25) + 1)
+    edges = np.linspace(low, high, math.ceil((high - low) / width) + 1)
     half = np.diff(edges)[:, None] / 2
     u = ((edges[:-1] + edges[1:])[:, None] / 2 + half * nodes).ravel()
     return u, np.log((half * weights).ravel())
