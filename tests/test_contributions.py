@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_models import D
 
-from dpvb.contributions import Contribution, Factored, Grid, Kron, Rows, grouped, upper_norms
+from dpvb.contributions import Contribution, Factored, Grid, Kron, Rows, SparseRows, grouped, upper_norms
 from dpvb.kernels import lda as kernel
 
 MARGIN = 1.0 - 2.0**-20
@@ -46,6 +46,12 @@ def make_symmetric_rows(rng: np.random.Generator, n: int) -> Rows:
     return Rows(a + np.swapaxes(a, 1, 2), symmetric=True)
 
 
+def make_sparse_rows(rng: np.random.Generator, n: int) -> SparseRows:
+    dense = rng.standard_normal((n, 9)) * (rng.random((n, 9)) < 0.5) * 10.0 ** rng.uniform(-4, 4, (n, 1))
+    indptr = np.concatenate([[0], np.cumsum((dense != 0).sum(axis=1))]).astype(np.int64)
+    return SparseRows(indptr, np.nonzero(dense)[1].astype(np.int32), dense[dense != 0])
+
+
 def make_kron(rng: np.random.Generator, n: int) -> Kron:
     scale = 10.0 ** rng.uniform(-4, 4, (2, n, 1))
     return Kron(rng.standard_normal((n, 2)) * scale[0], rng.standard_normal((n, 3)) * scale[1])
@@ -72,6 +78,7 @@ Maker = Callable[[np.random.Generator, int], Contribution]
 MAKERS: dict[str, tuple[Maker, tuple[int, ...], bool]] = {
     "rows": (make_rows, (2, 3), False),
     "symmetric_rows": (make_symmetric_rows, (D * (D + 1) // 2,), True),
+    "sparse_rows": (make_sparse_rows, (9,), False),
     "kron": (make_kron, (2, 3), False),
     "symmetric_kron": (make_symmetric_kron, (D * (D + 1) // 2,), True),
     "factored": (make_factored, (9, 4), False),
@@ -92,6 +99,11 @@ def true_values(contribution: Contribution) -> np.ndarray:
         return contribution.values
     if isinstance(contribution, Kron):
         return np.einsum("na,nb->nab", contribution.left, contribution.right)
+    if isinstance(contribution, SparseRows):
+        sparse = np.zeros((len(contribution.indptr) - 1, 9))
+        row = np.repeat(np.arange(len(sparse)), np.diff(contribution.indptr))
+        sparse[row, contribution.indices] = contribution.values
+        return sparse
     assert isinstance(contribution, Factored)
     dense = np.zeros((len(contribution.norm), *contribution.beta.shape))
     for n in range(len(dense)):
@@ -193,12 +205,14 @@ def subset(contribution: Contribution, rows: np.ndarray) -> Contribution:
         return Rows(contribution.values[rows], contribution.symmetric)
     if isinstance(contribution, Kron):
         return Kron(contribution.left[rows], contribution.right[rows], contribution.symmetric)
-    assert isinstance(contribution, Factored)
+    assert isinstance(contribution, (Factored, SparseRows))
     spans = [slice(contribution.indptr[n], contribution.indptr[n + 1]) for n in rows]
     indptr = np.concatenate([[0], np.cumsum([span.stop - span.start for span in spans], dtype=np.int64)]).astype(
         np.int64
     )
     indices = np.concatenate([np.empty(0, np.int32), *(contribution.indices[s] for s in spans)])
+    if isinstance(contribution, SparseRows):
+        return SparseRows(indptr, indices, np.concatenate([np.empty(0), *(contribution.values[s] for s in spans)]))
     ratio = np.concatenate([np.empty(0), *(contribution.ratio[s] for s in spans)])
     theta, norm = contribution.theta[rows], contribution.norm[rows]
     return Factored(indptr, indices, ratio, theta, contribution.beta, norm, contribution.engine)
@@ -216,6 +230,9 @@ def test_a_unit_of_weight_zero_is_never_read(form: str) -> None:
             contribution.values[[0, 3]] = poison
         elif isinstance(contribution, Kron):
             contribution.left[0], contribution.right[3] = poison, poison
+        elif isinstance(contribution, SparseRows):
+            for n in (0, 3):
+                contribution.values[contribution.indptr[n] : contribution.indptr[n + 1]] = poison
         elif isinstance(contribution, Factored):
             contribution.theta[[0, 3]] = poison
             for n in (0, 3):
@@ -375,6 +392,8 @@ def test_a_bad_row_is_dropped_and_the_rest_of_its_person_stays(form: str, poison
         rows.values[4] = poison
     elif isinstance(rows, Kron):
         rows.left[4] = poison
+    elif isinstance(rows, SparseRows):
+        rows.values[rows.indptr[4] : rows.indptr[5]] = poison
     elif isinstance(rows, Factored):
         rows.norm[4] = math.inf
         rows.ratio[rows.indptr[4] : rows.indptr[5]] = poison

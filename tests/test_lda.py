@@ -337,7 +337,7 @@ def test_powers_and_weights_scale_each_words_part_of_the_statistic(engine: Any, 
     rng = np.random.default_rng(20)
     matrix = corpus(rng, n=12)
     weight_v = rng.uniform(0.3, 3.0, 30)
-    options = {"clip": 1.0, "length": 200.0, "alpha": 0.1, "engine": engine, **TIGHT}
+    options = {"clip": 1.0, "length": 200.0, "length_rule": "truncate", "alpha": 0.1, "engine": engine, **TIGHT}
     model = plain(4, 30, count_power=power, **options)
     start = model.init(rng)
     q = model.topics(start.lambda_vk, None, weight_v)

@@ -409,9 +409,12 @@ def test_data_and_statistics_are_read_inside_the_wall_alone(options: dict[str, A
 
     monkeypatch.setattr(lda.LDA, "e_step", guarded)
     source = GuardedSource(documents())
-    model = estimator(**options).fit(source)
+    calls: list[Any] = []
+    model = estimator(**options).fit(source, progress=lambda *args: calls.append(args))
     assert np.isfinite(model.components_).all()
-    assert source.looks == 2 * (2 if "batch_size" in options else 1)  # as often as the plan says, on any data
+    samplers = [release.mechanism.sampler.name for release in calls[-1][1]]
+    assert len(calls) == len(samplers)
+    assert source.looks == len(samplers) + samplers.count("fixed_size")  # as often as the plan says, on any data
 
 
 def test_the_guard_of_this_test_bites() -> None:
