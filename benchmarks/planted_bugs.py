@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -234,58 +235,62 @@ BUGS = [
 ]
 
 
-def run(package: Path, tests: list[str]) -> str:
-    """Run tests against the copy; return what failed, or nothing."""
+def copied(directory: Path) -> Path:
+    """A clean copy of the package in a directory of its own."""
+    package = Path(tempfile.mkdtemp(dir=directory)) / "dpvb"
+    shutil.copytree(ROOT / "src" / "dpvb", package, ignore=shutil.ignore_patterns("__pycache__"))
+    return package
+
+
+def planted(directory: Path, bug: Bug) -> Path:
+    """A copy with the bug in it."""
+    package = copied(directory)
+    for name, old, new in bug.edits:
+        path = package / name
+        text = path.read_text()
+        if text.count(old) != 1:
+            raise SystemExit(f"{bug.name}: {text.count(old)} places in {name} read {old!r}; there must be one.")
+        path.write_text(text.replace(old, new))
+    return package
+
+
+def failure(package: Path, tests: list[str]) -> str:
+    """Run tests against a copy; return what they print if they fail, or nothing."""
+    environment = {**os.environ, "PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
     chosen = [f"tests/{name}" for name in tests]
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *chosen]
-    environment = {**os.environ, "PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     if done.returncode not in (0, 1):
         raise SystemExit(f"pytest could not run {tests}:\n{done.stdout}{done.stderr}")
     return done.stdout if done.returncode else ""
 
 
-def plant(package: Path, bug: Bug) -> dict[Path, str]:
-    """Change the copy; return the texts to put back."""
-    before: dict[Path, str] = {}
-    for name, old, new in bug.edits:
-        path = package / name
-        text = path.read_text()
-        before.setdefault(path, text)
-        if text.count(old) != 1:
-            raise SystemExit(f"{bug.name}: {text.count(old)} places in {name} read {old!r}; there must be one.")
-        path.write_text(text.replace(old, new))
-    return before
+def imported_from(package: Path) -> Path:
+    """Where a Python that is given the copy finds dpvb."""
+    command = [sys.executable, "-c", "import dpvb; print(dpvb.__file__)"]
+    environment = {**os.environ, "PYTHONPATH": str(package.parent)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return Path(done.stdout.strip()).resolve().parent
 
 
 def main(wanted: list[str]) -> int:
-    """Plant all bugs, or those whose names contain one of the given texts."""
+    """Plant all bugs, or those whose names contain one of the given texts, two at a time."""
     bugs = [bug for bug in BUGS if not wanted or any(text in bug.name for text in wanted)]
     start = time.perf_counter()
-    with tempfile.TemporaryDirectory() as directory:
-        package = Path(directory) / "dpvb"
-        shutil.copytree(ROOT / "src" / "dpvb", package, ignore=shutil.ignore_patterns("__pycache__"))
-        where = subprocess.run(
-            [sys.executable, "-c", "import dpvb; print(dpvb.__file__)"],
-            env={**os.environ, "PYTHONPATH": directory}, capture_output=True, text=True, check=True,
-        ).stdout.strip()  # fmt: skip
-        if Path(where).resolve().parent != package.resolve():
-            raise SystemExit(f"the tests would import {where}, not the copy.")
-        for bug in bugs:  # each must fit before anything runs
-            for path, text in plant(package, bug).items():
-                path.write_text(text)
-        if failure := run(package, list(dict.fromkeys(bug.test for bug in bugs))):
-            print(f"{failure}\nthe clean copy fails its tests")
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(2) as pool:
+        directory = Path(name)
+        clean = copied(directory)
+        if imported_from(clean) != clean.resolve():
+            raise SystemExit(f"the tests would import {imported_from(clean)}, not the copy.")
+        packages = [planted(directory, bug) for bug in bugs]  # each must fit before anything runs
+        if text := failure(clean, list(dict.fromkeys(bug.test for bug in bugs))):
+            print(f"{text}\nthe clean copy fails its tests")
             return 2
         print(f"clean copy passes ({time.perf_counter() - start:.0f} s)", flush=True)
         caught = 0
-        for bug in bugs:
-            texts = plant(package, bug)
-            found = bool(run(package, [bug.test]))
-            for path, text in texts.items():
-                path.write_text(text)
-            caught += found
-            print(f"{'caught ' if found else 'ESCAPED'}  {bug.name}", flush=True)
+        for bug, text in zip(bugs, pool.map(failure, packages, [[bug.test] for bug in bugs]), strict=True):
+            caught += bool(text)
+            print(f"{'caught ' if text else 'ESCAPED'}  {bug.name}", flush=True)
     print(f"{time.perf_counter() - start:.0f} s")
     print(f"caught {caught} of {len(bugs)}")
     return 0 if caught == len(bugs) else 1
