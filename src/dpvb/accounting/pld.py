@@ -7,11 +7,11 @@ they keep their relative accuracy in the far tails.
 
 Steps are composed by FFT *after exponential tilting* (Cramer): w_i -> w_i e^{theta l_i} / M(theta), with theta chosen
 so that the composed loss concentrates where epsilon will be. The FFT's absolute error, about 1e-16, then stands beside
-masses of order one instead of beside delta, so delta = 1e-200 is as good as delta = 1e-2; and the FFT's window is a
+masses of order one instead of beside delta, so delta = 1e-100 is as good as delta = 1e-2; and the FFT's window is a
 few standard deviations wide instead of the whole range of losses. What falls outside the window is bounded by
-Chernoff and added to delta.
+Chernoff and added to delta; what the FFT may have rounded away is bounded and added to every mass.
 
-Rounding: every quantity is good to a relative 1e-9 at most; delta is met with a relative slack of _SLACK.
+Elsewhere all sums have positive terms; delta is met with a relative slack of _SLACK, far above their rounding.
 """
 
 from __future__ import annotations
