@@ -53,9 +53,7 @@ def check_number(
             number = float(value)  # type: ignore[arg-type]
         except (TypeError, ValueError, OverflowError):
             number = math.nan
-    inside = (number >= low if left == "[" else number > low) and (
-        number <= high if right == "]" else number < high
-    )
+    inside = (number >= low if left == "[" else number > low) and (number <= high if right == "]" else number < high)
     if not inside:
         way_out = f" {hint}" if hint else ""
         raise ParameterError(f"{name} must be a number in {left}{low:g}, {high:g}{right}, got {value!r}.{way_out}")

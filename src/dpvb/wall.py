@@ -229,8 +229,8 @@ def _grids(release: Release, num_examples: int | None) -> dict[str, Grid]:
     capacity = max(_CAPACITY, 4 * (num_examples or 0))
     if capacity > _LARGEST_CAPACITY:
         raise ParameterError(
-            f"num_examples must be at most {_LARGEST_CAPACITY // 4}, got {num_examples}: the 64-bit sums have no room for "
-            "more units. Split the data, or lower num_examples to a bound that holds."
+            f"num_examples must be at most {_LARGEST_CAPACITY // 4}, got {num_examples}: the 64-bit sums have no room "
+            "for more units. Split the data, or lower num_examples to a bound that holds."
         )
     grids = {}
     for name, block in release.blocks.items():

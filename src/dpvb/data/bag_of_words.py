@@ -278,7 +278,10 @@ def _check_matrix(counts: object) -> tuple[Any, int]:
         matrix = np.asarray(counts)
     check_numeric(matrix.dtype)
     if matrix.ndim != 2:
-        raise DataFormatError(f"Counts must have 2 dimensions, documents by terms, got {matrix.ndim}.")
+        raise DataFormatError(
+            f"Counts must have 2 dimensions, documents by terms, got {matrix.ndim}. "
+            "Reshape your data: counts.reshape(1, -1) is one document."
+        )
     width = int(matrix.shape[1])
     if not 1 <= width <= MAX_WIDTH:
         raise DataFormatError(f"Counts must have between 1 and {MAX_WIDTH} columns, got {width}.")

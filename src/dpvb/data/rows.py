@@ -180,6 +180,8 @@ def check_numeric(dtype: np.dtype[Any]) -> None:
     Raises:
         DataFormatError: naming the type.
     """
+    if dtype.kind == "c":
+        raise DataFormatError(f"Complex data not supported: counts are real numbers, got dtype {dtype}.")
     if dtype.kind not in "biuf":
         raise DataFormatError(
             f"Word counts must be of a real number type (bool, integer, float), got dtype {dtype}. Convert "

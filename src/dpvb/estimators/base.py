@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from dpvb import loop, storage
 from dpvb.blocks import Block
 from dpvb.data import Source
-from dpvb.errors import ModelFileError, ParameterError, check_number
+from dpvb.errors import ModelFileError, ParameterError, check_integer, check_number
 from dpvb.mechanism import FixedSize, FullBatch, Plan, Poisson, Sampler, calibrated, check_budget, phased
 from dpvb.report import PrivacyStatement
 from dpvb.wall import Wall
@@ -82,7 +82,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         seed = self.random_state
         if isinstance(seed, np.random.RandomState):
             return np.random.default_rng(seed.randint(2**31, size=4))
-        return np.random.default_rng(seed)
+        if seed is None or isinstance(seed, np.random.Generator):
+            return np.random.default_rng(seed)
+        return np.random.default_rng(check_integer("random_state", seed, low=0, high=2**63))
 
     def _fit(
         self,
@@ -96,8 +98,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         progress: Progress | None,
     ) -> Any:
         """Run the plan on private data; returns q and sets `privacy_`."""
-        wall = Wall(source, plan, num_examples=self.num_examples)
         rng = self._rng()
+        wall = Wall(source, plan, num_examples=self.num_examples)
         tell = (lambda t, q: None) if progress is None else (lambda t, q: progress(t, plan))
         q, estimate = loop.fit(model, wall, plan, rho=rho, rng=rng, projection=projection, on_step=tell)
         assert estimate.receipt is not None  # A plan has at least one release.

@@ -45,6 +45,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     Attributes:
         components_: E-step topics as Dirichlet parameters λ, (K, V).
         privacy_: the privacy statement of the fit.
+        n_iter_: number of steps J.
         vocabulary_, n_features_in_: public names and number of terms.
     """
 
@@ -64,7 +65,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         length_rule: str = "truncate",
         count_power: float = 0.5,
         background: bool = True,
-        word_power: float = 0.3,
+        word_power: float = 0.25,
         mass: float = 10.0,
         doc_topic_prior: float | None = None,
         topic_word_prior: float | None = None,
@@ -77,7 +78,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         neighboring_relation: str = "add_or_remove_one",
         num_examples: int | None = None,
         tol: float = 1e-3,
-        max_iter: int = 100,
+        max_iter: int = 15,
         fixed_work: bool = False,
     ) -> None:
         self.n_components = n_components
@@ -140,8 +141,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             f"document length {model.length:g} ({model.length_rule}), count power {model.count_power:g}",
             "the plan, the random start and all other parameters",
         ]
-        self._set_vocabulary(source)
         q = self._fit(model, source, plan, rho=rho, projection=self.projection, public=public, progress=progress)
+        self._set_vocabulary(source)
+        self.n_iter_ = num_steps
         self._set_topics(model, q)
         return self
 
@@ -247,6 +249,12 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         self._fitted_model, self._q = model, q
         self.components_ = q.lambda_vk.T
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.string = True
+        tags.non_deterministic = True
+        return tags
+
     @property
     def _n_features_out(self) -> int:
         return int(self.components_.shape[0])
@@ -258,7 +266,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         }
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        self.n_features_in_ = int(facts["width"])
+        self.n_features_in_, self.n_iter_ = int(facts["width"]), int(facts["steps"])
         words = facts["vocabulary"]
         self.vocabulary_ = None if words is None else tuple(words)
         model = self._model(self.n_features_in_)

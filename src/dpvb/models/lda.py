@@ -37,6 +37,9 @@ from dpvb.kernels import lda as kernel
 from dpvb.models.documents import LENGTH_RULES, Documents, to_length
 from dpvb.wall import Estimate
 
+# Local iterations of a document whose proportions or bound are asked for.
+_INFERENCE_ITER = 100
+
 
 @dataclass(frozen=True)
 class Topics:
@@ -76,7 +79,8 @@ class LDA:
         mass: tokens that one unit of the statistic stands for in λ = η + mass · statistic.
         alpha: document prior, a scalar; None: 1/K. eta: topic prior, a scalar.
         read: how topics are read from the noisy linear estimate; see `empirical_bayes`.
-        tol, max_iter: local iterations stop at mean |Δγ| < tol, at most max_iter.
+        tol, max_iter: local iterations of the E-step stop at mean |Δγ| < tol, at most max_iter. Near a random start
+            fewer learn more: documents that converge on bad topics hold them there.
         fixed_work: True makes every document run exactly max_iter local iterations.
         engine: "numba" (compiled, float32 topics) or "numpy" (plain float64).
 
@@ -91,14 +95,14 @@ class LDA:
     length_rule: Literal["rescale", "resample", "truncate"] = "truncate"
     count_power: float = 0.5
     background: bool = True
-    word_power: float = 0.3
+    word_power: float = 0.25
     word_clip: float = 10.0
     mass: float = 10.0
     alpha: float | None = None
     eta: float = 0.02
     read: Literal["project", "rank_one", "estimated_prior"] = "estimated_prior"
     tol: float = 1e-3
-    max_iter: int = 100
+    max_iter: int = 15
     fixed_work: bool = False
     engine: Literal["numba", "numpy"] = "numba"
 
@@ -145,7 +149,7 @@ class LDA:
         return Topics(lambda_vk, beta_vk.astype(precision), background_v, word_weight_v)
 
     def local(
-        self, q: Topics, batch: Documents, counts: Floats, shares: Floats | None = None
+        self, q: Topics, batch: Documents, counts: Floats, max_iter: int, shares: Floats | None = None
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """Fixed point of every document: (theta_nk, ratio_j, norm_n, gamma_nk); always started at γ = 1."""
         return kernel.local_step(
@@ -156,7 +160,7 @@ class LDA:
             np.full(self.n_components, self.prior),
             shares=shares,
             tol=self.tol,
-            max_iter=self.max_iter,
+            max_iter=max_iter,
             fixed_work=self.fixed_work,
             engine=self.engine,
         )
@@ -169,7 +173,9 @@ class LDA:
         if "words" in blocks:
             asked["words"] = SparseRows(batch.indptr, batch.indices, shares)
         if "counts" in blocks:
-            theta_nk, ratio_j, norm_n, _ = self.local(q, batch, counts, shares * q.word_weight_v[batch.indices])
+            theta_nk, ratio_j, norm_n, _ = self.local(
+                q, batch, counts, self.max_iter, shares * q.word_weight_v[batch.indices]
+            )
             asked["counts"] = Factored(
                 batch.indptr, batch.indices, ratio_j, theta_nk, q.beta_vk, norm_n, engine=self.engine
             )
@@ -194,12 +200,12 @@ class LDA:
 
     def proportions(self, q: Topics, batch: Documents) -> Floats:
         """Expected topic proportions E[θ_n], (n, K), of documents as they are."""
-        *_, gamma_nk = self.local(q, batch, batch.counts)
+        *_, gamma_nk = self.local(q, batch, batch.counts, _INFERENCE_ITER)
         return np.asarray(gamma_nk / gamma_nk.sum(axis=1, keepdims=True))
 
     def bound(self, q: Topics, batch: Documents) -> Floats:
         """ELBO of each document given q(β), in nats (Hoffman et al. 2010, equation 4 without the topics' term)."""
-        _, ratio_j, _, gamma_nk = self.local(q, batch, batch.counts)
+        _, ratio_j, _, gamma_nk = self.local(q, batch, batch.counts, _INFERENCE_ITER)
         row_j = np.repeat(np.arange(len(gamma_nk)), np.diff(batch.indptr))
         # The kernel's theta is exp ψ(γ_k): ψ(Σ_k γ_k), common to all topics, is taken off here.
         log_p = np.log(batch.counts) - np.log(ratio_j) - digamma(gamma_nk.sum(axis=1))[row_j]

@@ -1,0 +1,149 @@
+"""scikit-learn's own estimator checks, and what a careful user expects of clone, Pipeline and GridSearchCV."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import dpvb
+from dpvb.errors import PrivacyError
+from dpvb.estimators.base import PrivacyWarning
+
+SCORE = "score of private rows is refused: a score is a leak, and a search would leak through its choice"
+FAULTS = "a fault of a private value must not show: such a row contributes zero, and nothing is raised"
+#: Checks that ask for what a private estimator must not do.
+EXCLUDED = {
+    "check_fit_score_takes_y": SCORE,
+    "check_pipeline_consistency": SCORE,
+    "check_n_features_in_after_fitting": SCORE,
+    "check_estimators_nan_inf": FAULTS,
+    "check_estimators_empty_data_messages": "the number of rows is private: an empty corpus is fitted as pure noise",
+    "check_fit_idempotent": "two private fits of the same data differ: the noise takes no seed",
+    "check_dtype_object": "converting objects one by one could fail on a private value; a numeric dtype is asked for",
+}
+EXAMPLE = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 2, "random_state": 0}
+
+
+@parametrize_with_checks([dpvb.LDA(2, **EXAMPLE)], expected_failed_checks=lambda estimator: EXCLUDED)
+@pytest.mark.filterwarnings("ignore::dpvb.estimators.base.PrivacyWarning")
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def corpus() -> np.ndarray:
+    return np.random.default_rng(0).poisson(0.3, (60, 12))
+
+
+def test_clone_copies_parameters_and_nothing_fitted():
+    fitted = dpvb.LDA(3, **EXAMPLE).fit(corpus())
+    copy = clone(fitted)
+    assert copy.get_params() == fitted.get_params()
+    assert not hasattr(copy, "privacy_")
+    assert not hasattr(copy, "components_")
+
+
+def test_random_state_seeds_the_start_alone():
+    first, second = (dpvb.LDA(3, **EXAMPLE).fit(corpus()).components_ for _ in range(2))
+    assert not np.array_equal(first, second)
+    noiseless = [
+        dpvb.LDA(3, epsilon=np.inf, delta=1e-5, num_steps=2, random_state=0).fit(corpus()).components_ for _ in range(2)
+    ]
+    np.testing.assert_array_equal(*noiseless)
+
+
+def test_pipeline_with_a_fixed_vocabulary_fits_texts():
+    words = ["cat", "dog", "rain", "sun"]
+    texts = ["the cat and the dog", "rain, rain and sun", "", "dog sun"]
+    pipeline = make_pipeline(CountVectorizer(vocabulary=words), dpvb.LDA(2, **EXAMPLE)).fit(texts)
+    direct = dpvb.LDA(2, vocabulary=words, **EXAMPLE).fit(texts)
+    assert pipeline[-1].n_features_in_ == direct.n_features_in_ == 4
+    assert direct.transform(texts).shape == pipeline.transform(texts).shape == (4, 2)
+    assert list(pipeline[-1].get_feature_names_out()) == ["lda0", "lda1"]
+    assert {word for topic in direct.topics(4) for word in topic} == set(words)
+
+
+def test_a_search_over_private_rows_never_sees_a_score():
+    search = GridSearchCV(dpvb.LDA(**EXAMPLE), {"n_components": [2, 3]}, cv=2, error_score="raise")
+    with pytest.raises(PrivacyError, match="public=True"):
+        search.fit(corpus())
+
+
+def test_score_is_refused_unless_the_caller_says_public():
+    fitted = dpvb.LDA(2, **EXAMPLE).fit(corpus())
+    for call in (fitted.score, fitted.perplexity):
+        with pytest.raises(PrivacyError, match="public=True"):
+            call(corpus())
+        with pytest.raises(PrivacyError, match="public=True"):
+            call(corpus(), public="yes")
+    value = fitted.perplexity(corpus(), public=True)
+    assert np.exp(-fitted.score(corpus(), public=True) / corpus().sum()) == pytest.approx(value)
+
+
+def test_partial_fit_is_refused_with_a_reason():
+    with pytest.raises(PrivacyError, match="fixed beforehand"):
+        dpvb.LDA(2, **EXAMPLE).partial_fit(corpus())
+
+
+def test_fit_transform_says_once_that_its_rows_are_private(monkeypatch):
+    monkeypatch.setattr(dpvb.LDA, "_said", set())
+    with pytest.warns(PrivacyWarning, match="as private as the documents"):
+        dpvb.LDA(2, **EXAMPLE).fit_transform(corpus())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dpvb.LDA(2, **EXAMPLE).fit_transform(corpus())
+
+
+def test_import_is_light():
+    import subprocess
+    import sys
+
+    code = (
+        "import time, sys; start = time.process_time(); import dpvb; "
+        "heavy = {'sklearn', 'numba', 'dp_accounting', 'matplotlib', 'pyarrow', 'typer'} & set(sys.modules); "
+        "print(time.process_time() - start, *heavy)"
+    )
+    seconds, *heavy = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert float(seconds) < 0.5
+    assert heavy == []
+
+
+def test_public_faults_are_typed_and_spend_nothing():
+    X = corpus()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for changed, error in (
+            ({"epsilon": 0.0}, "epsilon"),
+            ({"epsilon": float("nan")}, "epsilon"),
+            ({"epsilon": -1}, "epsilon"),
+            ({"delta": 0.0}, "delta"),
+            ({"delta": 1.0}, "delta"),
+            ({"n_components": 0}, "n_components"),
+            ({"n_components": 2.5}, "n_components"),
+            ({"num_steps": 0}, "num_steps"),
+            ({"clip": 0.0}, "clip"),
+            ({"clip": 1.5}, "clip"),
+            ({"sampling_prob": 1.5}, "sampling_prob"),
+            ({"sampling_prob": 0.0}, "sampling_prob"),
+            ({"batch_size": 5}, "num_examples"),
+            ({"batch_size": 5, "num_examples": 4}, "batch_size"),
+            ({"num_examples": 2**60}, "num_examples"),
+            ({"neighboring_relation": "swap"}, "neighboring_relation"),
+            ({"read": "best"}, "read"),
+            ({"projection": "never"}, "projection"),
+            ({"accountant": "guess"}, "method|accountant"),
+            ({"noise_multiplier": 1e-3}, "epsilon"),
+            ({"random_state": "seed"}, "random_state"),
+            ({"vocabulary": ["a", "a", *"bcdefghijk"]}, "vocabulary|Vocabulary"),
+            ({"vocabulary": ["a", "b"]}, "vocabulary|Vocabulary"),
+        ):
+            estimator = dpvb.LDA(**{"n_components": 2, **EXAMPLE, **changed})
+            with pytest.raises(dpvb.errors.DpvbError, match=error):
+                estimator.fit(X)
+            assert not [name for name in vars(estimator) if name.endswith("_")], changed
