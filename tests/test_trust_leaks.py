@@ -312,11 +312,11 @@ def test_fixed_work_runs_every_document_to_the_same_iteration() -> None:
     stopped_early = 0
     for max_iter in (10, 20, 40):
         fixed, never, early = (
-            lda.LDA(3, WIDTH, engine="numpy", alpha=0.5, max_iter=max_iter, tol=tol, fixed_work=work)
+            lda.LDA(3, WIDTH, engine="numpy", alpha=0.5, tol=tol, fixed_work=work)
             for tol, work in ((9e-5, True), (0.0, False), (9e-5, False))
         )
         q = fixed.init(np.random.default_rng(0))
-        gamma = [model.local(q, batch, batch.counts)[3] for model in (fixed, never, early)]
+        gamma = [model.local(q, batch, batch.counts, max_iter)[3] for model in (fixed, never, early)]
         assert np.array_equal(gamma[0], gamma[1])
         stopped_early += not np.array_equal(gamma[0], gamma[2])
     assert stopped_early
