@@ -90,7 +90,7 @@ class LDA:
 
     n_components: int
     n_terms: int
-    clip: float = 0.134
+    clip: float = 0.067
     length: float = 500.0
     length_rule: Literal["rescale", "resample", "truncate"] = "truncate"
     count_power: float = 0.5
