@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from dpvb.blocks import Block, Bools, Floats, Ints
 from dpvb.contributions import Contributions, Kron, Rows
 from dpvb.data import BagOfWords
+from dpvb.estimate import Estimate
 from dpvb.mechanism import FullBatch, Mechanism, Plan, Release, Sampler
 from dpvb.models.lda import LDA
 from dpvb.noise import InsecureNoise, NoiseSource
-from dpvb.wall import Estimate, Released, Wall, _grids
+from dpvb.wall import Released, Wall, _grids
 
 D = 3
 

@@ -53,11 +53,13 @@ CHAIN = {
     "noise": set(),
     "accounting": set(),
     "mechanism": {"blocks", "accounting"},
-    "wall": {"blocks", "contributions", "mechanism", "noise"},
-    "loop": {"blocks", "contributions", "mechanism", "wall"},
+    "source": {"blocks"},
+    "wall": {"blocks", "contributions", "mechanism", "noise", "source"},
+    "estimate": {"blocks", "wall"},
+    "loop": {"blocks", "contributions", "mechanism", "wall", "estimate"},
     "kernels": set(),
     "empirical_bayes": {"blocks"},
-    "models": {"blocks", "contributions", "expfam", "kernels", "empirical_bayes", "wall"},
+    "models": {"blocks", "contributions", "expfam", "kernels", "empirical_bayes", "estimate"},
     "data": set(),
 }
 
@@ -70,14 +72,14 @@ def test_the_import_rule(room: str) -> None:
         assert imports(path) - {room, "errors"} <= CHAIN[room], path
 
 
-def test_models_take_the_type_of_the_estimate_from_the_wall_and_nothing_else() -> None:
+def test_models_take_the_type_of_the_estimate_and_nothing_else() -> None:
     for path in rooms("models"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module == "dpvb.wall":
+            if isinstance(node, ast.ImportFrom) and node.module == "dpvb.estimate":
                 assert [alias.name for alias in node.names] == ["Estimate"], path
             if isinstance(node, (ast.Import, ast.ImportFrom)):
-                assert "dpvb.wall" not in [alias.name for alias in node.names], path
-                assert "wall" not in [alias.name for alias in node.names], path
+                assert "dpvb.estimate" not in [alias.name for alias in node.names], path
+                assert "estimate" not in [alias.name for alias in node.names], path
 
 
 def test_only_estimators_and_the_command_line_know_walls_and_data() -> None:

@@ -16,9 +16,10 @@ from dpvb import loop
 from dpvb.blocks import Block
 from dpvb.contributions import Kron, Rows
 from dpvb.errors import ParameterError, PrivacyError, WallError
+from dpvb.estimate import Estimate
 from dpvb.mechanism import FullBatch, Mechanism, Plan, Poisson, Release, phased
 from dpvb.noise import InsecureNoise
-from dpvb.wall import Estimate, Released, Wall
+from dpvb.wall import Released, Wall
 
 BLOCKS = {
     "mean": Block((D,), 1.0),

@@ -21,9 +21,10 @@ from small_models import CASES, NAMES, Case, D, Location, Table, difference, in_
 from dpvb.blocks import Block
 from dpvb.contributions import Rows
 from dpvb.errors import ParameterError, PrivacyError, WallError
+from dpvb.estimate import Estimate
 from dpvb.mechanism import FixedSize, FullBatch, Mechanism, Plan, Poisson, Release
 from dpvb.noise import InsecureNoise, SecureNoise
-from dpvb.wall import Estimate, Receipt, Released, Wall, _grids
+from dpvb.wall import Receipt, Released, Wall, _grids
 
 FALSE_ALARM = 1e-6
 EVERY_MODEL = pytest.mark.parametrize("case", CASES, ids=NAMES)

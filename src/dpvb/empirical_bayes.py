@@ -47,9 +47,10 @@ def rank_one(x_vk: Floats, sd_v: Floats, background_v: Floats | None) -> Floats:
     """
     sd_vk = sd_v[:, None]
     t = (x_vk - sd_vk**2 / np.outer(*_prior_factors(x_vk, sd_v, background_v))) / sd_vk
-    hazard = np.exp(-0.5 * t**2 - 0.5 * np.log(2 * np.pi) - log_ndtr(t))
+    near = np.maximum(t, -1e4)
+    hazard = np.exp(-0.5 * near**2 - 0.5 * np.log(2 * np.pi) - log_ndtr(near))
     # Far in the tail t + φ(t)/Φ(t) cancels to about -1/t.
-    return np.asarray(sd_vk * np.where(t < -1e4, -1.0 / np.minimum(t, -1.0), np.maximum(t + hazard, 0.0)))
+    return np.asarray(sd_vk * np.where(t < -1e4, -1.0 / np.minimum(t, -1.0), np.maximum(near + hazard, 0.0)))
 
 
 def estimated_prior(x_vk: Floats, sd_v: Floats, background_v: Floats | None) -> Floats:
@@ -116,4 +117,5 @@ def _posterior_mean(x: Floats, m: Floats, sd: Floats, ratios: Floats, weights: F
     likelihood, center, shift = _likelihood(x, m, sd, ratios)
     likelihood *= weights
     mean = (likelihood * (center + shift)).sum(axis=1) / likelihood.sum(axis=1)
-    return np.asarray(np.maximum(mean, 0.0))
+    # The grid ends somewhere: a well measured entry beyond it stays with its measurement.
+    return np.asarray(np.maximum(mean, np.maximum(x - 6.0 * sd, 0.0)))

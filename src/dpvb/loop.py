@@ -11,8 +11,9 @@ import numpy as np
 from dpvb.blocks import Block
 from dpvb.contributions import Contributions
 from dpvb.errors import check_number
+from dpvb.estimate import Estimate
 from dpvb.mechanism import Plan
-from dpvb.wall import Estimate, Wall
+from dpvb.wall import Wall
 
 Q = TypeVar("Q")
 Batch = TypeVar("Batch", contravariant=True)

@@ -2,8 +2,8 @@
 
 To check the promise, read this file. `Wall.release` charges the plan, draws a batch, asks the model for its
 contributions, clips them, sums them in integers, adds integer noise, and seals the result. Nothing else
-leaves: no error, no warning, no size, no norm. `Released` and `Estimate` are made only here, and a model's
-M-step takes an `Estimate`, so it cannot be handed anything that was not noised.
+leaves: no error, no warning, no size, no norm. `Released` is made only here. A model's M-step takes an `Estimate`,
+which is made of `Released` alone, so it cannot be handed anything that was not noised.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import InitVar, dataclass, field
-from typing import Generic, Literal, Protocol, TypeVar, final
+from dataclasses import InitVar, dataclass
+from typing import Generic, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.blocks import Block, Bools, Floats, Ints
+from dpvb.blocks import Floats, Ints
 from dpvb.contributions import Contributions, Grid, grouped
-from dpvb.errors import ParameterError, PrivacyError, WallError, check_choice
+from dpvb.errors import ParameterError, PrivacyError, WallError
 from dpvb.mechanism import Plan, Release
 from dpvb.noise import NoiseSource, SecureNoise
+from dpvb.source import Chunk, Source
 
-Rows = TypeVar("Rows", covariant=True)
+Rows = TypeVar("Rows")
 
 # Norms are clipped to this share of the bound, so that rounding a product cannot reach past the bound itself.
 _MARGIN = 1.0 - 2.0**-20
@@ -35,35 +36,6 @@ _NOISE_STEPS = 2.0**34
 _LARGEST_CAPACITY = 2**46
 
 _SEAL = object()
-
-
-class Chunk(Protocol[Rows]):
-    """Some consecutive units of the private data."""
-
-    @property
-    def rows(self) -> Rows:
-        """What the model reads."""
-
-    @property
-    def num_units(self) -> int:
-        """Number of units in this chunk."""
-
-    @property
-    def unit_of_row(self) -> Ints | None:
-        """Local unit of each row, or None where every row is a unit."""
-
-    def select(self, units: Bools) -> Chunk[Rows]:
-        """The chunk with the chosen units only."""
-
-
-class Source(Protocol[Rows]):
-    """Private data, read chunk by chunk; a unit is never split over chunks."""
-
-    def chunks(self) -> Iterator[Chunk[Rows]]:
-        """All units, in a fixed order."""
-
-    def count(self) -> int:
-        """Number of units; private under add/remove."""
 
 
 @final
@@ -264,64 +236,3 @@ def _add_clipped(
     for name in release.blocks:
         weights = np.where(usable, _MARGIN / np.maximum(relative[name], _MARGIN), 0.0)
         contributions[name].accumulate(weights, grids[name], sums[name])
-
-
-@final
-@dataclass(frozen=True, repr=False)
-class Estimate:
-    """Running estimate of full-data statistics, S̄_t = (1-ρ)S̄_{t-1} + ρ T_t/q, linear and un-projected.
-
-    An M-step reads it with `read` (the raw linear estimate), `project` (its projection onto the domain) and
-    `noise_std`. Both are divided by the mass Π(1-ρ) has taken from the start S̄_0 = 0, unless told otherwise.
-    """
-
-    _blocks: Mapping[str, Block]
-    _mean: Mapping[str, Floats] = field(default_factory=dict)
-    _variance: Mapping[str, float] = field(default_factory=dict)
-    _mass: Mapping[str, float] = field(default_factory=dict)
-    seal: InitVar[object] = None
-    rho: float = 1.0
-    projection: Literal["read", "step"] = "read"
-    receipt: Receipt | None = None
-
-    def __post_init__(self, seal: object) -> None:
-        if seal is not _SEAL:
-            raise PrivacyError("Estimate starts with Estimate.empty and grows by Estimate.update alone.")
-
-    @classmethod
-    def empty(cls, blocks: Mapping[str, Block], projection: Literal["read", "step"] = "read") -> Estimate:
-        """No release yet; projection="step" projects the accumulator at each update, as the papers do."""
-        check_choice("projection", projection, ("read", "step"))
-        return cls(blocks, seal=_SEAL, projection=projection)
-
-    def update(self, released: Released, rho: float) -> Estimate:
-        """Take in one release with step size rho in (0, 1]; a score replaces its predecessor."""
-        mean, variance, mass = dict(self._mean), dict(self._variance), dict(self._mass)
-        for name, total in released.total.items():
-            block = self._blocks[name]
-            fresh = block.unpack(total) / released.sampling_prob
-            fresh_variance = (released.noise_std[name] / released.sampling_prob) ** 2
-            step = rho if block.average else 1.0
-            mean[name] = step * fresh + (1 - step) * mean.get(name, np.zeros(()))
-            variance[name] = step**2 * fresh_variance + (1 - step) ** 2 * variance.get(name, 0.0)
-            mass[name] = step + (1 - step) * mass.get(name, 0.0)
-            if self.projection == "step":
-                mean[name] = block.project(mean[name])
-        return Estimate(self._blocks, mean, variance, mass, _SEAL, rho, self.projection, released.receipt)
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Blocks that have been released so far."""
-        return frozenset(self._mean)
-
-    def read(self, name: str) -> Floats:
-        """Unbiased linear estimate of the full-data statistic; may leave the domain."""
-        return self._mean[name] / self._mass[name]
-
-    def project(self, name: str) -> Floats:
-        """The linear estimate, projected onto the block's domain."""
-        return self._blocks[name].project(self.read(name))
-
-    def noise_std(self, name: str) -> float:
-        """Noise std of a scaled coordinate of `read(name)`; a lower bound after step projections."""
-        return math.sqrt(self._variance[name]) / self._mass[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from dpvb.accounting.answers import check_delta, epsilon_of
+from dpvb.accounting.answers import answer, check_delta
 from dpvb.accounting.events import MAX_NOISE_MULTIPLIER, MAX_STEPS, Event, check_relation
 from dpvb.errors import ParameterError, check_number
 
@@ -46,7 +46,13 @@ def calibrate(
 
     def achieved(scale: float, by: str = method) -> float:
         try:
-            return epsilon_of(make_events(scale), delta=delta, neighboring_relation=neighboring_relation, method=by)
+            return answer(
+                make_events(scale),
+                delta=delta,
+                neighboring_relation=neighboring_relation,
+                method=by,
+                expected=epsilon,
+            ).epsilon
         except ParameterError:
             # The papers' cap has no answer at some scales.
             if by == "moments_capped":

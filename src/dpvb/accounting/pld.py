@@ -30,7 +30,8 @@ from dpvb.accounting.events import Pair
 
 Vector = npt.NDArray[np.float64]
 
-MIN_DELTA = 1e-200
+MIN_DELTA = 1e-15
+_TINY = 1e-200
 _SLACK = 1e-6
 _MAX_CELLS = 300_000
 _MAX_WINDOW = 2**20
@@ -53,17 +54,18 @@ class _Step:
     num_steps: int
 
 
-def epsilon(pairs: Sequence[Pair], delta: float, guess: float) -> float:
+def epsilon(pairs: Sequence[Pair], delta: float, guess: float, expected: float | None = None) -> float:
     """Return an upper bound on the smallest epsilon >= 0 that the plan meets at delta.
 
     Args:
         pairs: dominating pairs of the plan.
         delta: at least MIN_DELTA and below 1.
-        guess: an upper bound on epsilon; it sets the first grid and is returned where no grid does better.
+        guess: an upper bound on epsilon, returned where no grid does better.
+        expected: about what epsilon will be, if known; it sets the first grid.
     """
     if sum(pair.num_steps * _total_variation(pair) for pair in pairs) <= delta:
         return 0.0
-    best, spacing = guess, _spacing(pairs, delta, guess / 4)
+    best, spacing = guess, _spacing(pairs, delta, guess / 4 if expected is None else min(guess, expected))
     for _ in range(8):
         found, used = _over_directions(
             pairs,
@@ -89,7 +91,7 @@ def delta(pairs: Sequence[Pair], epsilon: float, guess: float) -> float:
         epsilon: finite, at least 0.
         guess: an upper bound on delta, returned where the distribution does no better.
     """
-    smallest = max(guess * 1e-20, MIN_DELTA)
+    smallest = max(guess * 1e-20, _TINY)
     scale = math.sqrt(2 * _divergence(pairs))
     spacing = _spacing(pairs, smallest, max(epsilon, scale / 4))
     found, _ = _over_directions(

@@ -30,27 +30,30 @@ from scipy.special import digamma
 
 from dpvb import empirical_bayes
 from dpvb.blocks import Block, Floats
-from dpvb.contributions import Contribution, Contributions, Factored, SparseRows
+from dpvb.contributions import Contributions, Factored, SparseRows
 from dpvb.errors import ParameterError, check_choice, check_integer, check_number
+from dpvb.estimate import Estimate
 from dpvb.expfam import dirichlet_expectedstats, dirichlet_logz
 from dpvb.kernels import lda as kernel
 from dpvb.models.documents import LENGTH_RULES, Documents, to_length
-from dpvb.wall import Estimate
 
-# Local iterations of a document whose proportions or bound are asked for.
-_INFERENCE_ITER = 100
+_RANGES = {
+    "clip": (1e-9, 1.0),
+    "length": (1.0, 1e9),
+    "count_power": (1e-3, 1.0),
+    "word_power": (0.0, 1.0),
+    "mass": (1e-9, 1e9),
+    "alpha": (1e-6, 1e6),
+    "eta": (1e-6, 1e6),
+    "tol": (0.0, 1e6),
+}
+# Norm of a document's word totals (c^p) at most: √100 for p = 1/2 and 100 tokens.
+_WORD_BOUND = 10.0
 
 
 @dataclass(frozen=True)
 class Topics:
-    """q(β) and what else is public by now.
-
-    Attributes:
-        lambda_vk: Dirichlet parameters, (V, K).
-        beta_vk: exp⟨log β⟩ in the precision of the E-step, (V, K).
-        background_v: released word probabilities, (V,), or None.
-        word_weight_v: weight of each word in a document's statistic, (V,).
-    """
+    """q(β): λ and exp⟨log β⟩, (V, K), with the released word probabilities and the word weights, (V,)."""
 
     lambda_vk: Floats
     beta_vk: NDArray[np.floating]
@@ -75,12 +78,11 @@ class LDA:
         count_power: p in (0, 1]; 1 for the plain statistic.
         background: whether word totals are released first.
         word_power: κ in [0, 1]; words are weighted by probability^-κ, which needs the background.
-        word_clip: norm of a document's word totals (c^p) at most.
         mass: tokens that one unit of the statistic stands for in λ = η + mass · statistic.
         alpha: document prior, a scalar; None: 1/K. eta: topic prior, a scalar.
         read: how topics are read from the noisy linear estimate; see `empirical_bayes`.
-        tol, max_iter: local iterations of the E-step stop at mean |Δγ| < tol, at most max_iter. Near a random start
-            fewer learn more: documents that converge on bad topics hold them there.
+        tol, max_iter: local iterations of the E-step stop at mean |Δγ| < tol, at most max_iter: few, since documents
+            that converge on bad topics hold them there.
         fixed_work: True makes every document run exactly max_iter local iterations.
         engine: "numba" (compiled, float32 topics) or "numpy" (plain float64).
 
@@ -96,7 +98,6 @@ class LDA:
     count_power: float = 0.5
     background: bool = True
     word_power: float = 0.25
-    word_clip: float = 10.0
     mass: float = 10.0
     alpha: float | None = None
     eta: float = 0.02
@@ -109,20 +110,14 @@ class LDA:
     def __post_init__(self) -> None:
         check_integer("n_components", self.n_components, low=1)
         check_integer("n_terms", self.n_terms, low=1)
-        check_number("clip", self.clip, low=0, high=1, closed="right")
-        check_number("length", self.length, low=1, high=1e9)
+        check_integer("max_iter", self.max_iter, low=1)
+        for name, (low, high) in _RANGES.items():
+            check_number(name, self.prior if name == "alpha" else getattr(self, name), low=low, high=high)
         check_choice("length_rule", self.length_rule, LENGTH_RULES)
-        check_number("count_power", self.count_power, low=0, high=1, closed="right")
-        check_number("word_power", self.word_power, low=0, high=1)
+        check_choice("read", self.read, tuple(empirical_bayes.READS))
+        check_choice("engine", self.engine, ("numba", "numpy"))
         if self.word_power > 0 and not self.background:
             raise ParameterError("word_power needs the word totals: set background=True, or word_power=0.")
-        check_number("word_clip", self.word_clip, low=0, high=1e9, closed="right")
-        check_number("mass", self.mass, low=0, high=1e9, closed="right")
-        check_number("alpha", self.prior, low=1e-6, high=1e6)
-        check_number("eta", self.eta, low=1e-6, high=1e6)
-        check_choice("read", self.read, tuple(empirical_bayes.READS))
-        check_number("tol", self.tol, low=0, high=1e6)
-        check_integer("max_iter", self.max_iter, low=1)
 
     @property
     def prior(self) -> float:
@@ -134,7 +129,7 @@ class LDA:
         """Expected topic-word counts of a document, V × K, and before them its word totals, V."""
         bound = self.clip * self.length**self.count_power
         counts = {"counts": Block((self.n_terms, self.n_components), bound, "nonnegative")}
-        words = {"words": Block((self.n_terms,), self.word_clip, "nonnegative", phase="first")}
+        words = {"words": Block((self.n_terms,), _WORD_BOUND, "nonnegative", phase="first")}
         return {**words, **counts} if self.background else counts
 
     def init(self, rng: np.random.Generator) -> Topics:
@@ -152,34 +147,21 @@ class LDA:
         self, q: Topics, batch: Documents, counts: Floats, max_iter: int, shares: Floats | None = None
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """Fixed point of every document: (theta_nk, ratio_j, norm_n, gamma_nk); always started at γ = 1."""
-        return kernel.local_step(
-            batch.indptr,
-            batch.indices,
-            counts,
-            q.beta_vk,
-            np.full(self.n_components, self.prior),
-            shares=shares,
-            tol=self.tol,
-            max_iter=max_iter,
-            fixed_work=self.fixed_work,
-            engine=self.engine,
-        )
+        alpha_k = np.full(self.n_components, self.prior)
+        how = {"tol": self.tol, "max_iter": max_iter, "fixed_work": self.fixed_work, "engine": self.engine}
+        return kernel.local_step(batch.indptr, batch.indices, counts, q.beta_vk, alpha_k, shares=shares, **how)  # type: ignore[arg-type]
 
     def e_step(self, q: Topics, batch: Documents, blocks: Mapping[str, Block]) -> Contributions:
-        """Word totals, or expected topic-word counts in factored form, of every document."""
+        """Word totals, and expected topic-word counts in factored form, of every document."""
         counts = to_length(batch, self.length, self.length_rule)
         shares = counts**self.count_power
-        asked: dict[str, Contribution] = {}
-        if "words" in blocks:
-            asked["words"] = SparseRows(batch.indptr, batch.indices, shares)
-        if "counts" in blocks:
-            theta_nk, ratio_j, norm_n, _ = self.local(
-                q, batch, counts, self.max_iter, shares * q.word_weight_v[batch.indices]
-            )
-            asked["counts"] = Factored(
-                batch.indptr, batch.indices, ratio_j, theta_nk, q.beta_vk, norm_n, engine=self.engine
-            )
-        return asked
+        words = SparseRows(batch.indptr, batch.indices, shares)
+        if "counts" not in blocks:
+            return {"words": words}
+        shares = shares * q.word_weight_v[batch.indices]
+        theta_nk, ratio_j, norm_n, _ = self.local(q, batch, counts, self.max_iter, shares)
+        s_nvk = Factored(batch.indptr, batch.indices, ratio_j, theta_nk, q.beta_vk, norm_n, engine=self.engine)
+        return {"words": words, "counts": s_nvk}
 
     def m_step(self, s: Estimate, q: Topics) -> Topics:
         """λ = η + mass · the statistic, read from its noisy estimate; after the word totals alone, the start."""
@@ -200,12 +182,12 @@ class LDA:
 
     def proportions(self, q: Topics, batch: Documents) -> Floats:
         """Expected topic proportions E[θ_n], (n, K), of documents as they are."""
-        *_, gamma_nk = self.local(q, batch, batch.counts, _INFERENCE_ITER)
+        *_, gamma_nk = self.local(q, batch, batch.counts, max(self.max_iter, 100))
         return np.asarray(gamma_nk / gamma_nk.sum(axis=1, keepdims=True))
 
     def bound(self, q: Topics, batch: Documents) -> Floats:
         """ELBO of each document given q(β), in nats (Hoffman et al. 2010, equation 4 without the topics' term)."""
-        _, ratio_j, _, gamma_nk = self.local(q, batch, batch.counts, _INFERENCE_ITER)
+        _, ratio_j, _, gamma_nk = self.local(q, batch, batch.counts, max(self.max_iter, 100))
         row_j = np.repeat(np.arange(len(gamma_nk)), np.diff(batch.indptr))
         # The kernel's theta is exp ψ(γ_k): ψ(Σ_k γ_k), common to all topics, is taken off here.
         log_p = np.log(batch.counts) - np.log(ratio_j) - digamma(gamma_nk.sum(axis=1))[row_j]
