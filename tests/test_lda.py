@@ -163,14 +163,14 @@ def test_the_bound_is_scikit_learns_without_the_topics_term() -> None:
 
 
 def test_the_bound_is_the_definition() -> None:
-    """ELBO of one document with every term written out, after the same 100 local iterations; one value a document."""
+    """ELBO of one document with every term written out, after the same local iterations; one value a document."""
     rng = np.random.default_rng(6)
     matrix = corpus(rng, n=3)
     model = plain(3, 30, engine="numpy", alpha=0.4, **TIGHT)
     q = model.init(rng)
     elog_beta = digamma(q.lambda_vk) - digamma(q.lambda_vk.sum(axis=0))
     for c_v, value in zip(matrix, model.bound(q, rows(matrix)), strict=True):
-        gamma, statistic = plain_document(c_v, elog_beta, 0.4, 1e-8, 100)
+        gamma, statistic = plain_document(c_v, elog_beta, 0.4, 1e-8, TIGHT["max_iter"])
         elog_theta = digamma(gamma) - digamma(gamma.sum())
         words = np.flatnonzero(c_v)
         phi = statistic[words] / c_v[words][:, None]
