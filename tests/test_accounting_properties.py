@@ -219,7 +219,10 @@ def check_calibration(plan: dict) -> None:
     assert time.process_time() - begin < 5, plan
     rest = {key: value for key, value in plan.items() if key != "epsilon"}
     achieved = accounting.epsilon(noise_multiplier=sigma, **rest)
-    assert 0.995 * plan["epsilon"] <= achieved <= plan["epsilon"], (plan, sigma, achieved)
+    assert achieved <= plan["epsilon"], (plan, sigma, achieved)
+    # Where delta covers every inclusion of the example, no noise at all is needed.
+    if plan["num_steps"] * plan["sampling_prob"] > plan["delta"]:
+        assert achieved >= 0.995 * plan["epsilon"], (plan, sigma, achieved)
 
 
 def test_calibration_lands_below_and_near_the_target():

@@ -67,48 +67,54 @@ def calibrate(
 
 
 def _least_scale(achieved: Callable[[float], float], target: float, start: float, enough: float) -> float:
-    """Solve achieved(scale) = target for a falling function, from the safe side, on log-log axes."""
-    low, high = math.nan, start
-    value = achieved(high)
-    low_value = math.nan
-    step = 1.5
-    while value > target:
-        low, low_value = high, value
-        # epsilon falls at least like 1/scale, so that the ratio overshoots only where the target is easy.
-        high *= max(step, min(value / target, 1e3))
-        step *= 1.5
-        if high > MAX_NOISE_MULTIPLIER:
-            raise ParameterError(
-                f"epsilon must be within reach of some noise; {target:g} is not, at this delta, sampling and method."
-            )
-        value = achieved(high)
-    high_value = value
-    step = 1.3
-    while math.isnan(low) and high_value < enough * target:
-        trial = high / step
-        step *= step
-        if trial < _MIN_SCALE:
-            return high
-        value = achieved(trial)
-        if value > target:
-            low, low_value = trial, value
-        else:
-            high, high_value = trial, value
+    """Solve achieved(scale) = target for a falling function from the safe side, interpolating the logs."""
+    aim = math.log(target * (1 + enough) / 2)
+    known: list[tuple[float, float]] = []
+    low, high, scale = math.nan, math.nan, start
     for iteration in range(200):
-        if high_value >= enough * target or high / low - 1 < 1e-12:
-            break
-        fraction = 0.5
-        if iteration % 3 < 2 and high_value > 0 and math.isfinite(low_value):
-            aim = math.log(target * (1 + enough) / 2)
-            fraction = (aim - math.log(low_value)) / (math.log(high_value) - math.log(low_value))
-            fraction = min(max(fraction, 1e-3), 1 - 1e-3)
-        trial = math.exp(math.log(low) + fraction * (math.log(high) - math.log(low)))
-        value = achieved(trial)
-        if value > target:
-            low, low_value = trial, value
+        value = achieved(scale)
+        if value <= target:
+            high = scale
+            if value >= enough * target:
+                break
         else:
-            high, high_value = trial, value
+            low = scale
+        if high / low - 1 < 1e-12:
+            break
+        if 0 < value < math.inf:
+            known.append((math.log(value), math.log(scale)))
+        guess = _interpolated(known, aim) if known and iteration % 5 < 4 else math.nan
+        if math.isnan(low):
+            scale = high * min(max(guess / high, 1 / 3), 0.95) if guess > 0 else high / 3
+            if scale < _MIN_SCALE:
+                break
+        elif math.isnan(high):
+            scale = low * max(min(guess / low, 8), 1.05) if guess > 0 else low * 3
+            if scale > MAX_NOISE_MULTIPLIER:
+                raise ParameterError(
+                    f"epsilon must be within reach of some noise; {target:g} is not, with this delta and method."
+                )
+        else:
+            width = high / low
+            scale = low * min(max(guess / low, width**0.02), width**0.98) if guess > 0 else low * math.sqrt(width)
     return high
+
+
+def _interpolated(known: Sequence[tuple[float, float]], aim: float) -> float:
+    """Return the scale at log epsilon = aim by Lagrange's polynomial through the three nearest points known."""
+    nearest: list[tuple[float, float]] = []
+    for y, x in sorted(known, key=lambda point: abs(point[0] - aim)):
+        if all(abs(y - other) > 1e-9 for other, _ in nearest) and len(nearest) < 3:
+            nearest.append((y, x))
+    if len(nearest) == 1:
+        # Epsilon falls about like 1 / scale, or faster.
+        (y, x) = nearest[0]
+        return math.exp(x + (y - aim))
+    result = 0.0
+    for i, (y, x) in enumerate(nearest):
+        weights = ((aim - other) / (y - other) for j, (other, _) in enumerate(nearest) if j != i)
+        result += x * math.prod(weights)
+    return math.exp(min(max(result, -300.0), 300.0))
 
 
 def most_steps(achieved: Callable[[int], float], target: float, start: int = 1) -> int:

@@ -260,10 +260,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         return int(self.components_.shape[0])
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        return {"lambda_vk": self._q.lambda_vk}, {
-            "vocabulary": self.vocabulary_,
-            "width": self.n_features_in_,
-        }
+        facts = {"vocabulary": self.vocabulary_, "width": self.n_features_in_, "steps": self.n_iter_}
+        return {"lambda_vk": self._q.lambda_vk}, facts
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         self.n_features_in_, self.n_iter_ = int(facts["width"]), int(facts["steps"])
