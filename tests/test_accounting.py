@@ -425,7 +425,7 @@ def test_delta_inverts_epsilon():
 
 def test_tiny_delta_and_its_explanation():
     plan = [Event("poisson", 0.01, 2.0, 100)]
-    for delta, used in [(1e-5, "pld"), (1e-150, "pld"), (1e-300, "renyi")]:
+    for delta, used in [(1e-5, "pld"), (1e-14, "pld"), (1e-30, "renyi"), (1e-300, "renyi")]:
         answer = accounting.answer(plan, delta=delta, neighboring_relation="add_or_remove_one")
         assert answer.used == used
         assert bool(answer.note) == (used == "renyi")

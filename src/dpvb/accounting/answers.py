@@ -195,6 +195,8 @@ def _tight(pairs: Sequence[Pair], delta: float, expected: float | None) -> Answe
     unsampled = [(2 if pair.kind == "opposite" else 1) * pair.mu for pair in pairs]
     shift = math.sqrt(sum(pair.num_steps * mu * mu for pair, mu in zip(pairs, unsampled, strict=True)))
     bound = min(renyi.epsilon(pairs, delta), gaussian.epsilon(shift, delta))
+    if pld.total_variation(pairs) <= delta:
+        return Answer(0.0, delta, "pld", "pld")
     if bound == 0:
         return Answer(0.0, delta, "pld", "renyi")
     if delta < pld.MIN_DELTA:

@@ -63,8 +63,6 @@ def epsilon(pairs: Sequence[Pair], delta: float, guess: float, expected: float |
         guess: an upper bound on epsilon, returned where no grid does better.
         expected: about what epsilon will be, if known; it sets the first grid.
     """
-    if sum(pair.num_steps * _total_variation(pair) for pair in pairs) <= delta:
-        return 0.0
     best, spacing = guess, _spacing(pairs, delta, guess / 4 if expected is None else min(guess, expected))
     for _ in range(8):
         found, used = _over_directions(
@@ -102,7 +100,7 @@ def delta(pairs: Sequence[Pair], epsilon: float, guess: float) -> float:
         evaluate=lambda tail: tail.delta(epsilon),
         point=lambda value: (epsilon, value),
     )
-    return min(guess, sum(pair.num_steps * _total_variation(pair) for pair in pairs), found)
+    return min(guess, total_variation(pairs), found)
 
 
 @dataclass(frozen=True)
@@ -203,6 +201,11 @@ class _GridTooFineError(Exception):
 
     def __init__(self, factor: float):
         self.factor = factor
+
+
+def total_variation(pairs: Sequence[Pair]) -> float:
+    """Return an upper bound on delta at epsilon = 0: the steps' own total variations added."""
+    return sum(pair.num_steps * _total_variation(pair) for pair in pairs)
 
 
 def _total_variation(pair: Pair) -> float:
