@@ -355,13 +355,16 @@ def test_powers_and_weights_scale_each_words_part_of_the_statistic(engine: Any, 
 
 def test_word_totals_are_clipped_sums_of_powers() -> None:
     rng = np.random.default_rng(21)
-    matrix = corpus(rng, n=25)
-    model = LDA(3, 30, length=20.0, word_clip=4.0)
+    matrix = 20.0 * corpus(rng, n=25)
+    model = LDA(3, 30, length=1e5)
+    bound = model.blocks["words"].bound
     release = Release({"words": model.blocks["words"]}, Mechanism(FullBatch(), 0.0))
     wall: Wall[Any] = Wall(BagOfWords(matrix), Plan([release]))
     total = wall.release(partial(model.e_step, model.init(rng), blocks=release.blocks), release).total["words"]
-    roots = np.sqrt(matrix * 20.0 / matrix.sum(axis=1, keepdims=True))
-    expected = (roots * np.minimum(1.0, 4.0 / np.linalg.norm(roots, axis=1, keepdims=True))).sum(axis=0)
+    roots = np.sqrt(matrix)
+    norms = np.linalg.norm(roots, axis=1, keepdims=True)
+    assert 0.0 < (norms > bound).mean() < 1.0
+    expected = (roots * np.minimum(1.0, bound / norms)).sum(axis=0)
     np.testing.assert_allclose(total, expected, rtol=3e-6)
 
 
@@ -454,7 +457,6 @@ def test_the_better_reads_are_closer_to_the_truth(read: Any) -> None:
         {"count_power": 1.1},
         {"word_power": 0.3, "background": False},
         {"word_power": -0.1},
-        {"word_clip": 0.0},
         {"mass": 0.0},
         {"tol": -1.0},
         {"max_iter": 0},
