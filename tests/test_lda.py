@@ -355,7 +355,7 @@ def test_powers_and_weights_scale_each_words_part_of_the_statistic(engine: Any, 
 
 def test_word_totals_are_clipped_sums_of_powers() -> None:
     rng = np.random.default_rng(21)
-    matrix = 20.0 * corpus(rng, n=25)
+    matrix = corpus(rng, n=25) * rng.integers(1, 6, (25, 1))
     model = LDA(3, 30, length=1e5)
     bound = model.blocks["words"].bound
     release = Release({"words": model.blocks["words"]}, Mechanism(FullBatch(), 0.0))
