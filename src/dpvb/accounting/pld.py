@@ -33,8 +33,8 @@ Vector = npt.NDArray[np.float64]
 MIN_DELTA = 1e-15
 _TINY = 1e-200
 _SLACK = 1e-6
-_MAX_CELLS = 300_000
-_MAX_WINDOW = 2**20
+_MAX_CELLS = 200_000
+_MAX_WINDOW = 2**19
 _BLOCK = 1024
 _ACCURACY = 1e-4
 # log of the tilted mass that may fall outside the FFT window
@@ -468,8 +468,10 @@ def _window(steps: Sequence[_Step], h: float, theta: float, log_moment: float, v
     bottom = sum(step.num_steps * step.start for step in steps)
     top = sum(step.num_steps * (step.start + len(step.log_mass) - 1) for step in steps)
     rate = math.sqrt(2 * _OUTSIDE / (variance + 1))
-    for factor in (0.3, 0.6, 1.0, 1.5):
-        for s in (factor * rate, -factor * rate):
+    # The second rate suits steps whose rare losses are far larger than the composed deviation.
+    rare = min(rate, 10 / max(len(step.log_mass) for step in steps))
+    for size in {0.3 * rate, 0.6 * rate, rate, rare}:
+        for s in (size, -size):
             moved = sum(step.num_steps * _tilt(step, h, theta + s / h)[0] for step in steps)
             edge = (moved - log_moment + _OUTSIDE) / s
             if s > 0:

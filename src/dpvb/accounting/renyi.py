@@ -20,7 +20,7 @@ Vector = npt.NDArray[np.float64]
 
 # Quadrature covers orders with (lambda + 1) mu up to _REACH and pairs with mu up to _MAX_MU; outside it closed-form
 # upper bounds stand in. The best order lies outside only where amplification by sampling is already lost.
-_REACH = 80.0
+_REACH = 160.0
 _MAX_MU = 10.0
 # Beyond so many standard deviations an integrand has no mass in any digit.
 _TAIL = 15.0
