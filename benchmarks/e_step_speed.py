@@ -156,6 +156,7 @@ def main() -> None:
             ("Wikipedia, 40-60 tokens", rest[np.flatnonzero((tokens >= 40) & (tokens <= 60))[:5000]], topics, 9.0),
             ("Wikipedia, as they are", rest[:4000], topics, None),
         ]
+    print("## E-step\n")
     print("| documents | words | scikit-learn doc/CPU-s | ours doc/CPU-s | ratio | asked |")
     print("|---|---|---|---|---|---|")
     for name, x, b_vk, asked in cases:

@@ -13,7 +13,8 @@ def main(count: int = 4_000_000, repeats: int = 3) -> None:
     source = noise.SecureNoise()
     total = np.zeros(count, dtype=np.int64)
     source.gaussian(2.0**40, total[:100_000], step=0, block="warm-up", plan_digest=b"")
-    print(f"{'std (grid steps)':>16} {'M draws / CPU-s':>16} {'share slow':>12}")
+    print("## Exact noise\n")
+    print("| std, grid steps | million draws / CPU-s | asked | share of slow decisions |\n|---|---|---|---|")
     for exponent in (20, 30, 34):
         std = 2.0**exponent
         seconds = []
@@ -26,7 +27,7 @@ def main(count: int = 4_000_000, repeats: int = 3) -> None:
         words = source.uniform_bits(count, step=0, purpose=f"share {exponent}")
         for first in range(0, count - out.size, out.size):
             slow += len(noise._round_block(std, words[first : first + out.size], out))
-        print(f"{f'2^{exponent}':>16} {count / min(seconds) / 1e6:>16.1f} {slow / count:>12.1e}")
+        print(f"| 2^{exponent} | {count / min(seconds) / 1e6:.1f} | 5 | {slow / count:.1e} |")
 
 
 if __name__ == "__main__":
