@@ -107,8 +107,10 @@ def answer(
     if any(event.noise_multiplier == 0 for event in plan):
         return Answer(math.inf, delta, name, "no noise", "A release without noise has no finite epsilon.")
     if name == "pld":
-        bounds = [_tight(pairs, delta, expected) for pairs in dominating_pairs(plan, relation)]
-        return min(bounds, key=lambda bound: bound.epsilon)
+        best = Answer(math.inf, delta, name, name)
+        for pairs in reversed(dominating_pairs(plan, relation)):
+            best = min(best, _tight(pairs, delta, expected, best.epsilon), key=lambda bound: bound.epsilon)
+        return best
     if name == "renyi":
         return Answer(renyi.epsilon(dominating_pairs(plan, relation)[0], delta), delta, name, name)
     if name == "wang":
@@ -186,7 +188,7 @@ def compare(events: Sequence[Event], *, delta: float, neighboring_relation: str)
     return table
 
 
-def _tight(pairs: Sequence[Pair], delta: float, expected: float | None) -> Answer:
+def _tight(pairs: Sequence[Pair], delta: float, expected: float | None, rival: float) -> Answer:
     from dpvb.accounting import gaussian, pld, renyi
 
     if len(pairs) == 1 and pairs[0].q == 1:
@@ -205,7 +207,7 @@ def _tight(pairs: Sequence[Pair], delta: float, expected: float | None) -> Answe
     if max(pair.mu for pair in pairs) > _MAX_GRID_SHIFT:
         note = f"A noise multiplier is below {1 / _MAX_GRID_SHIFT:g}, too little for a grid of privacy losses."
         return Answer(bound, delta, "pld", "renyi", note)
-    tight = pld.epsilon(pairs, delta, bound, expected)
+    tight = pld.epsilon(pairs, delta, bound, expected, rival)
     if tight < bound:
         return Answer(tight, delta, "pld", "pld")
     return Answer(bound, delta, "pld", "renyi", "The finest grid allowed gives no better bound.")

@@ -54,7 +54,9 @@ class _Step:
     num_steps: int
 
 
-def epsilon(pairs: Sequence[Pair], delta: float, guess: float, expected: float | None = None) -> float:
+def epsilon(
+    pairs: Sequence[Pair], delta: float, guess: float, expected: float | None = None, rival: float = math.inf
+) -> float:
     """Return an upper bound on the smallest epsilon >= 0 that the plan meets at delta.
 
     Args:
@@ -62,23 +64,31 @@ def epsilon(pairs: Sequence[Pair], delta: float, guess: float, expected: float |
         delta: at least MIN_DELTA and below 1.
         guess: an upper bound on epsilon, returned where no grid does better.
         expected: about what epsilon will be, if known; it sets the first grid.
+        rival: another bound; if a coarse look says that this one will be far above it, guess is returned.
     """
     best, spacing = guess, _spacing(pairs, delta, guess / 4 if expected is None else min(guess, expected))
+    if rival < guess and _epsilon_on_grid(pairs, delta, 8 * spacing)[0] > 1.5 * rival:
+        return guess
     for _ in range(8):
-        found, used = _over_directions(
-            pairs,
-            delta,
-            spacing,
-            objective=lambda theta, log_moment: (log_moment - math.log(delta)) / theta,
-            evaluate=lambda tail: tail.epsilon(delta),
-            point=lambda value: (value, delta),
-        )
+        found, used = _epsilon_on_grid(pairs, delta, spacing)
         previous, best = best, min(best, found)
         finer = _spacing(pairs, delta, best)
         if finer > spacing / 1.25 or used > spacing or best > previous * (1 - _ACCURACY):
             break
         spacing = finer
     return best
+
+
+def _epsilon_on_grid(pairs: Sequence[Pair], delta: float, spacing: float) -> tuple[float, float]:
+    """Return a bound on epsilon and the grid used, which is wider than asked for where that has too many cells."""
+    return _over_directions(
+        pairs,
+        delta,
+        spacing,
+        objective=lambda theta, log_moment: (log_moment - math.log(delta)) / theta,
+        evaluate=lambda tail: tail.epsilon(delta),
+        point=lambda value: (value, delta),
+    )
 
 
 def delta(pairs: Sequence[Pair], epsilon: float, guess: float) -> float:
