@@ -7,6 +7,7 @@ on the first N rows only, for a quick look.
 import argparse
 import math
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -63,6 +64,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=None)
     rows = parser.parse_args().rows
+    if "DPVB_DATA" not in os.environ:
+        sys.exit("set DPVB_DATA to the folder that holds wikipedia/bow.npz")
     corpus = sparse.csr_array(sparse.load_npz(Path(os.environ["DPVB_DATA"]) / "wikipedia" / "bow.npz"))
     train, test = corpus[: corpus.shape[0] - HELD_OUT][:rows], corpus[-HELD_OUT:]
     print("## Topic models on Wikipedia\n")
