@@ -20,7 +20,7 @@ Vector = npt.NDArray[np.float64]
 
 # Quadrature covers orders with (lambda + 1) mu up to _REACH and pairs with mu up to _MAX_MU; outside it closed-form
 # upper bounds stand in. The best order lies outside only where amplification by sampling is already lost.
-_REACH = 160.0
+_REACH = 400.0
 _MAX_MU = 10.0
 # Beyond so many standard deviations an integrand has no mass in any digit.
 _TAIL = 15.0
@@ -78,7 +78,7 @@ def _minimum(bound: Callable[[Vector], Vector], pairs: Sequence[Pair]) -> float:
     """Minimise over lambda: a geometric grid, then finer ones around its best point."""
     spread = math.sqrt(sum(pair.num_steps * (pair.q * pair.mu) ** 2 for pair in pairs))
     low = min(1e-3, 1e-3 / max(spread, max(pair.mu for pair in pairs) ** 2, 1e-300))
-    high = max(100.0, *(200 / pair.mu for pair in pairs))
+    high = max(100.0, *(2 * _REACH / pair.mu for pair in pairs))
     grid = np.geomspace(low, high, 48)
     best = math.inf
     for count in (9, 9, 9):
