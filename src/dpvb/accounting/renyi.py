@@ -80,7 +80,9 @@ def _minimum(bound: Callable[[Vector], Vector], pairs: Sequence[Pair]) -> float:
     low = min(1e-3, 1e-3 / max(spread, max(pair.mu for pair in pairs) ** 2, 1e-300))
     high = max(100.0, *(2 * _REACH / pair.mu for pair in pairs))
     grid = np.geomspace(low, high, 48)
-    best = math.inf
+    # Where quadrature ends the bound jumps, so that its best order can be the last one inside.
+    last = np.array([_REACH / _shift(pair) * (1 - 1e-12) - 1 for pair in pairs])
+    best = min([math.inf, *bound(last[last > low]).tolist()])
     for count in (9, 9, 9):
         values = bound(grid)
         i = int(np.argmin(np.where(np.isnan(values), np.inf, values)))
