@@ -82,7 +82,7 @@ def _minimum(bound: Callable[[Vector], Vector], pairs: Sequence[Pair]) -> float:
     grid = np.geomspace(low, high, 48)
     # Where quadrature ends the bound jumps, so that its best order can be the last one inside.
     last = np.array([_REACH / _shift(pair) * (1 - 1e-12) - 1 for pair in pairs])
-    best = min([math.inf, *bound(last[last > low]).tolist()])
+    best = min([math.inf, *map(float, bound(last[last > low]))])
     for count in (9, 9, 9):
         values = bound(grid)
         i = int(np.argmin(np.where(np.isnan(values), np.inf, values)))
