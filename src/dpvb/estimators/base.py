@@ -6,12 +6,14 @@ import importlib
 import math
 import os
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
 from dpvb import loop, storage
 from dpvb.blocks import Block
@@ -29,7 +31,7 @@ class PrivacyWarning(UserWarning):
     """Something that the caller does is outside the promise; said once."""
 
 
-class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     """Base of all estimators; subclasses name their parameters and build their model.
 
     Every estimator has the parameters epsilon, delta, num_steps, sampling_prob, batch_size, num_examples,
@@ -132,17 +134,15 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         storage.save(path, kind=type(self).__name__, arrays=arrays, facts=facts)
 
     def _check_fitted(self) -> None:
-        from sklearn.utils.validation import check_is_fitted
-
         check_is_fitted(self, "privacy_")
 
+    @abstractmethod
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Arrays and JSON facts of the fitted model."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         """Inverse of `_state`; may raise anything on a file that does not fit."""
-        raise NotImplementedError
 
 
 def _plain(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -190,7 +190,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         return self._bound(X, public)[0]
 
     def topics(self, n: int = 10) -> list[list[str]]:
-        """The n most probable words of each topic, largest topic first... in component order."""
+        """The n most probable words of each topic, in the order of components_."""
         self._check_fitted()
         n = check_integer("n", n, low=1)
         names = self.vocabulary_ or [f"#{v}" for v in range(self.n_features_in_)]
@@ -198,7 +198,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         return [[names[v] for v in row] for row in order]
 
     def _model(self, width: int) -> lda.LDA:
-        """The model that the parameters name; priors default to 1/K as scikit-learn's."""
+        """The model that the parameters name; its own defaults stand for None."""
         n_components = check_integer("n_components", self.n_components, low=1)
         given: dict[str, Any] = {"clip": self.clip, "eta": self.topic_word_prior}
         return lda.LDA(
