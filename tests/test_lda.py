@@ -373,7 +373,7 @@ def test_a_first_release_of_words_is_the_start() -> None:
     rng = np.random.default_rng(22)
     matrix = corpus(rng, n=200)
     model = LDA(3, 30, word_power=0.3, alpha=0.1, clip=1.0, length=60.0)
-    plan = phased(model.blocks, FullBatch(), [0.0], once=0.0)
+    plan = phased(model.blocks, FullBatch(), [0.0])
     seen: list[Topics] = []
     wall: Wall[Any] = Wall(BagOfWords(matrix), plan)
     _, s = loop.fit(model, wall, plan, rho=loop.constant(1.0), rng=rng, on_step=lambda t, q: seen.append(q))

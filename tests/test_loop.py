@@ -192,7 +192,7 @@ class Phases:
 
 def test_phases_run_in_order_and_each_is_asked_for_its_own_blocks() -> None:
     rows, model = small_rows(), Phases()
-    plan = phased(model.blocks, FullBatch(), [0.0, 0.0], once=0.0)
+    plan = phased(model.blocks, FullBatch(), [0.0, 0.0])
     wall: Wall[Any] = Wall(table(rows), plan, noise=InsecureNoise(0))
     told: list[int] = []
     q, s = loop.fit(

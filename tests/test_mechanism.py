@@ -362,13 +362,26 @@ def test_phases_lay_out_a_plan() -> None:
         "score": Block((3,), 1.0, average=False),
         "curvature": Block((3, 3), 1.0, "psd", phase="last"),
     }
-    plan = phased(blocks, Poisson(0.1), [2.0, 1.0, 2.0], once=4.0, neighboring_relation="replace_one", unit="row")
+    shares = {"first": 0.2, "last": 0.05}
+    plan = phased(blocks, Poisson(0.1), [2.0, 1.0, 2.0], shares=shares, neighboring_relation="replace_one", unit="row")
     assert [sorted(release.blocks) for release in plan] == [["count"], ["score"], ["score"], ["score"], ["curvature"]]
-    assert [release.mechanism.noise_multiplier for release in plan] == [4.0, 2.0, 1.0, 2.0, 4.0]
+    assert [release.mechanism.noise_multiplier for release in plan][1:4] == [2.0, 1.0, 2.0]
+    cost = [(r.mechanism.sampler.sampling_prob / r.mechanism.noise_multiplier) ** 2 for r in plan]
+    np.testing.assert_allclose(np.array([cost[0], sum(cost[1:4]), cost[4]]) / sum(cost), [0.2, 0.75, 0.05], rtol=1e-12)
     assert [release.mechanism.sampler.name for release in plan] == ["full_batch", *["poisson"] * 3, "full_batch"]
     assert (plan.neighboring_relation, plan.unit) == ("replace_one", "row")
-    assert [r.mechanism.noise_multiplier for r in plan.scaled(3.0)] == [12.0, 6.0, 3.0, 6.0, 12.0]
+    assert [r.mechanism.noise_multiplier for r in plan.scaled(3.0)][1:4] == [6.0, 3.0, 6.0]
     assert len(phased(BLOCKS, FullBatch(), [1.0, 1.0])) == 2
+    with pytest.raises(ParameterError, match="leave something"):
+        phased(blocks, FullBatch(), [1.0], shares={"first": 0.7, "last": 0.3})
+
+
+def test_weights_follow_the_blocks() -> None:
+    """noise_std = noise_multiplier · bound / w with w in proportion to the blocks' weights and Σ w² = 1."""
+    blocks = {"a": Block((1,), 2.0, weight=3.0), "b": Block((1,), 5.0, weight=4.0)}
+    release = Release(blocks, Mechanism(FullBatch(), 1.5))
+    assert release.weights == pytest.approx({"a": 0.6, "b": 0.8})
+    assert release.noise_std("a") == pytest.approx(1.5 * 2.0 / 0.6)
 
 
 @pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])

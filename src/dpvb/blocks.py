@@ -31,6 +31,7 @@ class Block:
             travels as its upper triangle) and the swap ratio.
         phase: "first" does not depend on q, "step" is released at every step, "last" once at the end.
         average: True for a statistic, which is averaged over steps; False for a score at the current q.
+        weight: share of its release's noise budget, relative to the other blocks': noise_std falls with it.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -41,11 +42,13 @@ class Block:
     domain: Literal["real", "nonnegative", "psd"] = "real"
     phase: Literal["first", "step", "last"] = "step"
     average: bool = True
+    weight: float = 1.0
 
     def __post_init__(self) -> None:
         for length in self.shape:
             check_integer("block shape", length, low=1)
         check_number("block bound", self.bound, low=2.0**-500, high=2.0**500)
+        check_number("block weight", self.weight, low=1e-9, high=1e9)
         check_choice("block domain", self.domain, _DOMAINS)
         check_choice("block phase", self.phase, _PHASES)
         if self.domain == "psd" and (len(self.shape) < 2 or self.shape[-1] != self.shape[-2]):

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import ClassVar, Literal, Protocol
 
 import numpy as np
@@ -160,7 +161,8 @@ class Release:
     Attributes:
         blocks: the blocks released together; one subsample and one event covers them all.
         mechanism: sampler and noise.
-        weights: share w_b of each block, Σ w_b² = 1; a block's noise std is noise_multiplier·bound/w_b.
+        weights: share w_b of each block, Σ w_b² = 1, by default in proportion to the blocks' own weights; a block's
+            noise std is noise_multiplier·bound/w_b.
         clip: "block" clips every block to its own bound; "joint" the scaled concatenation to norm 1.
     """
 
@@ -174,8 +176,8 @@ class Release:
         if not self.blocks:
             raise ParameterError("a release needs at least one block.")
         if not self.weights:
-            even = 1.0 / math.sqrt(len(self.blocks))
-            object.__setattr__(self, "weights", dict.fromkeys(self.blocks, even))
+            length = math.sqrt(math.fsum(block.weight**2 for block in self.blocks.values()))
+            object.__setattr__(self, "weights", {name: block.weight / length for name, block in self.blocks.items()})
         if set(self.weights) != set(self.blocks):
             raise ParameterError(f"weights must name the blocks {sorted(self.blocks)}, got {sorted(self.weights)}.")
         for name, weight in self.weights.items():
@@ -265,7 +267,7 @@ def phased(
     sampler: Sampler,
     schedule: Sequence[float],
     *,
-    once: float = 1.0,
+    shares: Mapping[str, float] = MappingProxyType({"first": 0.1, "last": 0.1}),
     neighboring_relation: NeighboringRelation = "add_or_remove_one",
     unit: str = "document",
     clip: Literal["block", "joint"] = "block",
@@ -276,7 +278,8 @@ def phased(
         blocks: the model's declaration.
         sampler: how the step batches are drawn; first and last blocks take the full batch.
         schedule: noise multiplier of each step, shape (num_steps,); meant relatively if the plan is calibrated.
-        once: noise multiplier of the first and the last release.
+        shares: part of the budget Σ q²/σ², which orders the cost of releases when noise is large, that the first and
+            the last release take where there is one.
         neighboring_relation, unit, clip: as in Plan and Release.
     """
     in_phase = {
@@ -284,11 +287,21 @@ def phased(
         for phase in ("first", "step", "last")
     }
     steps = {noise: Release(in_phase["step"], Mechanism(sampler, noise), clip=clip) for noise in set(schedule)}
-    single = [
-        [Release(in_phase[phase], Mechanism(FullBatch(), once), clip=clip)] if in_phase[phase] else []
+    taken = {
+        phase: check_number(f"shares[{phase!r}]", shares[phase], low=0, high=1, closed="neither")
         for phase in ("first", "last")
-    ]
-    return Plan([*single[0], *(steps[noise] for noise in schedule), *single[1]], neighboring_relation, unit)
+        if in_phase[phase]
+    }
+    rest = 1.0 - sum(taken.values())
+    if rest <= 0:
+        raise ParameterError(f"shares must leave something for the steps: their sum is below 1, got {dict(shares)}.")
+    cost = sampler.sampling_prob**2 * math.fsum(noise**-2 if noise > 0 else math.inf for noise in schedule)
+    single = {
+        phase: [Release(in_phase[phase], Mechanism(FullBatch(), math.sqrt(rest / (share * cost))), clip=clip)]
+        for phase, share in taken.items()
+    }
+    releases = [*single.get("first", []), *(steps[noise] for noise in schedule), *single.get("last", [])]
+    return Plan(releases, neighboring_relation, unit)
 
 
 def calibrated(plan: Plan, *, epsilon: float, delta: float, accountant: str = "pld") -> Plan:

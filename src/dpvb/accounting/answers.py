@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from dpvb.accounting.events import Event, Pair, check_plan, check_relation, dominating_pairs
+from dpvb.accounting.events import Event, Pair, check_plan, check_relation, dominating_pairs, grouped
 from dpvb.errors import ParameterError, check_choice, check_number
 
 Method = Literal["pld", "renyi", "moments", "moments_capped", "wang", "zcdp", "strong", "linear"]
@@ -107,10 +107,7 @@ def answer(
     if any(event.noise_multiplier == 0 for event in plan):
         return Answer(math.inf, delta, name, "no noise", "A release without noise has no finite epsilon.")
     if name == "pld":
-        best = Answer(math.inf, delta, name, name)
-        for pairs in reversed(dominating_pairs(plan, relation)):
-            best = min(best, _tight(pairs, delta, expected, best.epsilon), key=lambda bound: bound.epsilon)
-        return best
+        return _tightest(dominating_pairs(plan, relation), delta, expected)
     if name == "renyi":
         return Answer(renyi.epsilon(dominating_pairs(plan, relation)[0], delta), delta, name, name)
     if name == "wang":
@@ -125,6 +122,15 @@ def answer(
         return Answer(claimed, delta, name, name, note)
     cap = papers.paper_cap(plan) if name == "moments_capped" else None
     return Answer(papers.moments(dominating_pairs(plan, relation)[0], delta, cap), delta, name, name)
+
+
+def near_epsilon(events: Sequence[Event], *, delta: float, neighboring_relation: str, expected: float) -> float:
+    """Return about the epsilon that "pld" finds, no bound, at the price of few noise levels; arguments as `answer`'s.
+
+    Releases with nearly equal noise are taken together.
+    """
+    alternatives = dominating_pairs(check_plan(events), neighboring_relation)
+    return _tightest([grouped(pairs) for pairs in alternatives], delta, expected).epsilon
 
 
 def epsilon_of(events: Sequence[Event], *, delta: float, neighboring_relation: str, method: str = "pld") -> float:
@@ -186,6 +192,13 @@ def compare(events: Sequence[Event], *, delta: float, neighboring_relation: str)
         except ParameterError:
             table[method] = None
     return table
+
+
+def _tightest(alternatives: Sequence[Sequence[Pair]], delta: float, expected: float | None) -> Answer:
+    best = Answer(math.inf, delta, "pld", "pld")
+    for pairs in reversed(alternatives):
+        best = min(best, _tight(pairs, delta, expected, best.epsilon), key=lambda bound: bound.epsilon)
+    return best
 
 
 def _tight(pairs: Sequence[Pair], delta: float, expected: float | None, rival: float) -> Answer:

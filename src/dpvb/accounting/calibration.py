@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from dpvb.accounting.answers import answer, check_delta
+from dpvb.accounting.answers import answer, check_delta, near_epsilon
 from dpvb.accounting.events import MAX_NOISE_MULTIPLIER, MAX_STEPS, Event, check_relation
 from dpvb.errors import ParameterError, check_number
 
@@ -13,6 +13,8 @@ from dpvb.errors import ParameterError, check_number
 _TIGHT_ENOUGH = 0.999
 _CHEAP_TIGHT_ENOUGH = 0.9999
 _MIN_SCALE = 1e-7
+# Plans of more events are first calibrated with like events taken together.
+_FEW = 8
 
 
 def calibrate(
@@ -59,19 +61,34 @@ def calibrate(
                 return math.inf
             raise
 
-    start = 1.0
-    if method == "pld":
-        # Renyi's scale is an upper end, at a small part of the price.
-        start = _least_scale(lambda scale: achieved(scale, "renyi"), epsilon, 1.0, 0.97)
-    return _least_scale(achieved, epsilon, start, _TIGHT_ENOUGH if method == "pld" else _CHEAP_TIGHT_ENOUGH)
+    if method != "pld":
+        return _least_scale(achieved, epsilon, 1.0, _CHEAP_TIGHT_ENOUGH)[0]
+    # Renyi's scale is an upper end, at a small part of the price.
+    start, _ = _least_scale(lambda scale: achieved(scale, "renyi"), epsilon, 1.0, 0.97)
+    slope = -1.0
+    if len(make_events(start)) > _FEW:
+
+        def near(scale: float) -> float:
+            events = make_events(scale)
+            return near_epsilon(events, delta=delta, neighboring_relation=neighboring_relation, expected=epsilon)
+
+        start, slope = _least_scale(near, epsilon, start, 0.99)
+    return _least_scale(achieved, epsilon, start, _TIGHT_ENOUGH, slope)[0]
 
 
-def _least_scale(achieved: Callable[[float], float], target: float, start: float, enough: float) -> float:
-    """Solve achieved(scale) = target for a falling function from the safe side, interpolating the logs."""
+def _least_scale(
+    achieved: Callable[[float], float], target: float, start: float, enough: float, slope: float = -1.0
+) -> tuple[float, float]:
+    """Solve achieved(scale) = target for a falling function from the safe side, interpolating the logs.
+
+    Returns the scale, and the slope of log epsilon by log scale there; `slope` is a first guess of it.
+    """
     aim = math.log(target * (1 + enough) / 2)
     known: list[tuple[float, float]] = []
     low, high, scale = math.nan, math.nan, start
     for iteration in range(200):
+        # A guess within the tolerance may be taken at its word, but not again and again.
+        least = 0.05 if iteration > 2 else (1 - enough) / 4
         value = achieved(scale)
         if value <= target:
             high = scale
@@ -83,13 +100,13 @@ def _least_scale(achieved: Callable[[float], float], target: float, start: float
             break
         if 0 < value < math.inf:
             known.append((math.log(value), math.log(scale)))
-        guess = _interpolated(known, aim) if known and iteration % 5 < 4 else math.nan
+        guess = _interpolated(known, aim, slope) if known and iteration % 5 < 4 else math.nan
         if math.isnan(low):
-            scale = high * min(max(guess / high, 1 / 3), 0.95) if guess > 0 else high / 3
+            scale = high * min(max(guess / high, 1 / 3), 1 - least) if guess > 0 else high / 3
             if scale < _MIN_SCALE:
                 break
         elif math.isnan(high):
-            scale = low * max(min(guess / low, 8), 1.05) if guess > 0 else low * 3
+            scale = low * max(min(guess / low, 8), 1 + least) if guess > 0 else low * 3
             if scale > MAX_NOISE_MULTIPLIER:
                 raise ParameterError(
                     f"epsilon must be within reach of some noise; {target:g} is not, with this delta and method."
@@ -97,19 +114,27 @@ def _least_scale(achieved: Callable[[float], float], target: float, start: float
         else:
             width = high / low
             scale = low * min(max(guess / low, width**0.02), width**0.98) if guess > 0 else low * math.sqrt(width)
-    return high
+    nearest = _nearest(known, aim)
+    if len(nearest) > 1:
+        (y, x), (other, at) = nearest[:2]
+        slope = min((y - other) / (x - at), -0.1) if x != at else slope
+    return high, slope
 
 
-def _interpolated(known: Sequence[tuple[float, float]], aim: float) -> float:
-    """Return the scale at log epsilon = aim by Lagrange's polynomial through the three nearest points known."""
+def _nearest(known: Sequence[tuple[float, float]], aim: float) -> list[tuple[float, float]]:
     nearest: list[tuple[float, float]] = []
     for y, x in sorted(known, key=lambda point: abs(point[0] - aim)):
         if all(abs(y - other) > 1e-9 for other, _ in nearest) and len(nearest) < 3:
             nearest.append((y, x))
+    return nearest
+
+
+def _interpolated(known: Sequence[tuple[float, float]], aim: float, slope: float) -> float:
+    """Return the scale at log epsilon = aim by Lagrange's polynomial through the three nearest points known."""
+    nearest = _nearest(known, aim)
     if len(nearest) == 1:
-        # Epsilon falls about like 1 / scale, or faster.
         (y, x) = nearest[0]
-        return math.exp(x + (y - aim))
+        return math.exp(x + (aim - y) / slope)
     result = 0.0
     for i, (y, x) in enumerate(nearest):
         weights = ((aim - other) / (y - other) for j, (other, _) in enumerate(nearest) if j != i)

@@ -17,6 +17,8 @@ SAMPLERS: tuple[str, ...] = get_args(Sampler)
 MIN_NOISE_MULTIPLIER = 1e-9
 MAX_NOISE_MULTIPLIER = 1e12
 MAX_STEPS = 10**9
+# Pairs whose rates and shifts are within about this factor, in logs, are alike enough to choose orders and grids by.
+_ALIKE = 0.15
 # Sampling rates below this one are accounted at this one, which only raises epsilon.
 _MIN_SAMPLING_PROB = 1e-15
 
@@ -134,3 +136,25 @@ def _merge(pairs: Sequence[Pair]) -> list[Pair]:
     if gaussian > 0:
         merged.append(Pair("sampled", 1.0, math.sqrt(gaussian), 1))
     return merged
+
+
+def grouped(pairs: Sequence[Pair]) -> list[Pair]:
+    """Return the pairs with those that are nearly alike replaced by one of their mean shift: no bound, but near.
+
+    It serves to choose orders, grids and scales, which may be any, before a plan of many levels is accounted for.
+    """
+    widest = max(pair.mu for pair in pairs)
+    cells: dict[tuple[str, int, int], list[Pair]] = {}
+    for pair in pairs:
+        key = (pair.kind, round(math.log(pair.q) / _ALIKE), round(math.log(widest / pair.mu) / _ALIKE))
+        cells.setdefault((key if pair.q < 1 else ("", 0, 0)), []).append(pair)
+    return [_mean(alike) for alike in cells.values()]
+
+
+def _mean(alike: Sequence[Pair]) -> Pair:
+    num_steps = sum(pair.num_steps for pair in alike)
+    if len(alike) == 1:
+        return alike[0]
+    q = math.sqrt(sum(pair.num_steps * pair.q**2 for pair in alike) / num_steps)
+    mu = math.sqrt(sum(pair.num_steps * pair.mu**2 for pair in alike) / num_steps)
+    return Pair(alike[0].kind, q, mu, num_steps)

@@ -26,7 +26,7 @@ from scipy import fft
 from scipy.special import log_ndtr
 
 from dpvb.accounting import renyi
-from dpvb.accounting.events import Pair
+from dpvb.accounting.events import Pair, grouped
 
 Vector = npt.NDArray[np.float64]
 
@@ -225,9 +225,9 @@ def _total_variation(pair: Pair) -> float:
 
 
 def _divergence(pairs: Sequence[Pair]) -> float:
-    """Kullback-Leibler divergence of the plan, as the Renyi divergence just above order one."""
+    """Kullback-Leibler divergence of the plan, or nearly: the Renyi divergence just above order one."""
     small = np.array([1e-4])
-    return float(renyi.log_moments(pairs, small)[0] / small[0])
+    return float(renyi.log_moments(grouped(pairs), small)[0] / small[0])
 
 
 def _spacing(pairs: Sequence[Pair], delta: float, epsilon: float) -> float:
@@ -238,9 +238,10 @@ def _spacing(pairs: Sequence[Pair], delta: float, epsilon: float) -> float:
     """
     quantile = math.sqrt(-2 * math.log(delta)) + 1
     divergence = _divergence(pairs)
+    alike = [(pair.num_steps, _total_variation(pair)) for pair in grouped(pairs)]
 
     def error(h: float) -> float:
-        extra = sum(pair.num_steps * min(h * h / 12, h * _total_variation(pair)) for pair in pairs)
+        extra = sum(num_steps * min(h * h / 12, h * distance) for num_steps, distance in alike)
         return extra + quantile * 2 * extra / (math.sqrt(2 * (divergence + extra)) + math.sqrt(2 * divergence) + 1e-300)
 
     low, high = epsilon * 1e-12, epsilon / 500
@@ -439,7 +440,7 @@ def _best_tilt(steps: Sequence[_Step], h: float, objective: Callable[[float, flo
     thinned = []
     variance = 0.0
     for step in steps:
-        cuts = _thin(step)
+        cuts = _thin(step, 1000 // min(len(steps), 10))
         log_mass = np.logaddexp.reduceat(step.log_mass, cuts)
         loss = (step.start + (cuts + np.append(cuts[1:], len(step.log_mass)) - 1) / 2) * h
         mean = float(np.exp(log_mass) @ loss)
@@ -464,11 +465,13 @@ def _best_tilt(steps: Sequence[_Step], h: float, objective: Callable[[float, flo
     return best
 
 
-def _thin(step: _Step) -> npt.NDArray[np.int64]:
-    """Return first indices of groups of cells: single cells near the bulk, wider ones far from it."""
+def _thin(step: _Step, count: int) -> npt.NDArray[np.int64]:
+    """Return first indices of groups of cells: single cells near the bulk, wider ones far from it, count a side."""
     length = len(step.log_mass)
     bulk = int(np.argmax(step.log_mass))
-    away = np.unique(np.concatenate([np.arange(300), np.geomspace(300, max(length, 301), 700)]).astype(np.int64))
+    near = 3 * count // 10
+    away = np.concatenate([np.arange(near), np.geomspace(near, max(length, near + 1), count - near)])
+    away = np.unique(away.astype(np.int64))
     cuts = np.concatenate([[0], bulk - away[::-1], bulk + away])
     return np.unique(cuts[(cuts >= 0) & (cuts < length)])
 

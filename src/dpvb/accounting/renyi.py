@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln
 
-from dpvb.accounting.events import Pair
+from dpvb.accounting.events import Pair, grouped
 
 Vector = npt.NDArray[np.float64]
 
@@ -22,6 +22,8 @@ Vector = npt.NDArray[np.float64]
 # upper bounds stand in. The best order lies outside only where amplification by sampling is already lost.
 _REACH = 400.0
 _MAX_MU = 10.0
+# Plans of more levels choose the order by a plan of fewer.
+_FEW = 12
 # Beyond so many standard deviations an integrand has no mass in any digit.
 _TAIL = 15.0
 
@@ -30,9 +32,9 @@ def epsilon(pairs: Sequence[Pair], delta: float) -> float:
     """Return the smallest epsilon over real orders, improved conversion (Canonne, Kamath, Steinke 2020, Prop. 12)."""
     target = math.log(delta)
 
-    def bound(lam: Vector) -> Vector:
+    def bound(plan: Sequence[Pair], lam: Vector) -> Vector:
         log_order = np.log1p(lam)
-        return (log_moments(pairs, lam) - target - log_order) / lam + np.log(lam) - log_order
+        return (log_moments(plan, lam) - target - log_order) / lam + np.log(lam) - log_order
 
     return max(0.0, _minimum(bound, pairs)) * (1 + 1e-12)
 
@@ -40,9 +42,9 @@ def epsilon(pairs: Sequence[Pair], delta: float) -> float:
 def log_delta(pairs: Sequence[Pair], epsilon: float) -> float:
     """Return log of the smallest delta over real orders, same conversion; never above 0."""
 
-    def bound(lam: Vector) -> Vector:
+    def bound(plan: Sequence[Pair], lam: Vector) -> Vector:
         log_order = np.log1p(lam)
-        result: Vector = log_moments(pairs, lam) - lam * epsilon + lam * (np.log(lam) - log_order) - log_order
+        result: Vector = log_moments(plan, lam) - lam * epsilon + lam * (np.log(lam) - log_order) - log_order
         return result
 
     return min(0.0, _minimum(bound, pairs) + 1e-10)
@@ -74,21 +76,34 @@ def integer_log_moment(q: float, mu: float, order: int) -> float:
     return float(np.logaddexp(0.0, peak + math.log(float(np.exp(terms - peak).sum()))))
 
 
-def _minimum(bound: Callable[[Vector], Vector], pairs: Sequence[Pair]) -> float:
-    """Minimise over lambda: a geometric grid, then finer ones around its best point."""
-    spread = math.sqrt(sum(pair.num_steps * (pair.q * pair.mu) ** 2 for pair in pairs))
-    low = min(1e-3, 1e-3 / max(spread, max(pair.mu for pair in pairs) ** 2, 1e-300))
-    high = max(100.0, *(2 * _REACH / pair.mu for pair in pairs))
+def _minimum(bound: Callable[[Sequence[Pair], Vector], Vector], pairs: Sequence[Pair]) -> float:
+    """Minimise over lambda: a geometric grid, then finer ones around its best point.
+
+    A bound holds at every lambda, so that a plan of many levels may choose it by a plan of few.
+    """
+    few = pairs if len(pairs) <= _FEW else grouped(pairs)
+    spread = math.sqrt(sum(pair.num_steps * (pair.q * pair.mu) ** 2 for pair in few))
+    low = min(1e-3, 1e-3 / max(spread, max(pair.mu for pair in few) ** 2, 1e-300))
+    high = max(100.0, *(2 * _REACH / pair.mu for pair in few))
     grid = np.geomspace(low, high, 48)
     # Where quadrature ends the bound jumps, so that its best order can be the last one inside.
-    last = np.array([_REACH / _shift(pair) * (1 - 1e-12) - 1 for pair in pairs])
-    best = min([math.inf, *map(float, bound(last[last > low]))])
-    for count in (9, 9, 9):
-        values = bound(grid)
-        i = int(np.argmin(np.where(np.isnan(values), np.inf, values)))
-        best = min(best, float(values[i]))
+    last = np.array([_REACH / _shift(pair) * (1 - 1e-12) - 1 for pair in few])
+    tried, found = [last[last > low]], [_finite(bound(few, last[last > low]))]
+    for count in (9, 9, 9, 0):
+        tried.append(grid)
+        found.append(_finite(bound(few, grid)))
+        i = int(np.argmin(found[-1]))
         grid = np.geomspace(grid[max(i - 1, 0)], grid[min(i + 1, len(grid) - 1)], count)
-    return min(best, float(np.nanmin(bound(grid))))
+    if len(few) == len(pairs):
+        return float(np.concatenate(found).min())
+    best = float(np.concatenate(tried)[np.concatenate(found).argmin()])
+    inside = min(best, max(low, min(_REACH / _shift(pair) * (1 - 1e-12) - 1 for pair in pairs)))
+    return float(_finite(bound(pairs, np.array([0.97 * best, best, 1.03 * best, inside]))).min())
+
+
+def _finite(values: Vector) -> Vector:
+    """Return the values with inf, which bounds anything, in the place of NaN."""
+    return np.where(np.isnan(values), np.inf, values)
 
 
 def _log_moment(pair: Pair, lam: Vector) -> Vector:

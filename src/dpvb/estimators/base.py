@@ -27,6 +27,10 @@ from dpvb.wall import Wall
 Progress = Callable[[int, Plan], object]
 
 
+# A release that happens once gets a tenth of the budget.
+_SHARES = {"first": 0.1, "last": 0.1}
+
+
 class PrivacyWarning(UserWarning):
     """Something that the caller does is outside the promise; said once."""
 
@@ -57,21 +61,23 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             return FullBatch()
         return Poisson(check_number("sampling_prob", self.sampling_prob, low=0, high=1, closed="right"))
 
-    def _plan(self, blocks: Mapping[str, Block], schedule: Sequence[float], *, unit: str) -> Plan:
-        """The releases of a fit, fixed before any data are read: calibrated to (epsilon, delta), or as given.
-
-        A release that happens once gets a tenth of the budget: in Σ q²/σ², which orders the cost of releases when
-        noise is large, a ninth of what the steps have together.
-        """
+    def _plan(
+        self,
+        blocks: Mapping[str, Block],
+        schedule: Sequence[float],
+        *,
+        unit: str,
+        shares: Mapping[str, float] = _SHARES,
+    ) -> Plan:
+        """The releases of a fit, fixed before any data are read: calibrated to (epsilon, delta), or as given."""
         given = self.noise_multiplier
         if given is not None:
             check_number("noise_multiplier", given, low=0, high=1e12)
-        sampler = self._sampler()
         relative = phased(
             blocks,
-            sampler,
+            self._sampler(),
             schedule,
-            once=3.0 / (sampler.sampling_prob * math.sqrt(sum(s**-2 for s in schedule))),
+            shares=shares,
             neighboring_relation=self.neighboring_relation,
             unit=unit,
         )
