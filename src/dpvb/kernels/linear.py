@@ -8,6 +8,8 @@ any order.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,7 +24,7 @@ def product(x_nd: Floats, matrix_de: Floats) -> Floats:
     Rows whose squared norm is not a finite number give NaN; the matrix is finite.
     """
     scale_n = _scale(np.add.reduce(np.square(x_nd), axis=1))
-    scale = float(_scale(np.square(matrix_de).sum(axis=0)).min(initial=1.0))
+    scale = float(_scale(np.square(matrix_de).sum(axis=0)).min(initial=math.inf))
     integer_nd = np.rint(x_nd * scale_n[:, None])
     return np.asarray((integer_nd @ np.rint(matrix_de * scale)) / (scale_n * scale)[:, None])
 
