@@ -23,7 +23,9 @@ def product(x_nd: Floats, matrix_de: Floats) -> Floats:
 
     Rows whose squared norm is not a finite number give NaN; the matrix is finite.
     """
-    scale_n = _scale(np.add.reduce(np.square(x_nd), axis=1))
+    with np.errstate(over="ignore"):
+        # Laid out row by row, so that each row's squares are added in its own order.
+        scale_n = _scale(np.add.reduce(np.square(np.ascontiguousarray(x_nd)), axis=1))
     scale = float(_scale(np.square(matrix_de).sum(axis=0)).min(initial=math.inf))
     integer_nd = np.rint(x_nd * scale_n[:, None])
     return np.asarray((integer_nd @ np.rint(matrix_de * scale)) / (scale_n * scale)[:, None])
