@@ -138,3 +138,97 @@ def test_matching_undoes_a_permutation() -> None:
     pairs, shared = metrics.match_topics(words, words[order])
     assert order[pairs].tolist() == list(range(6))
     assert shared.tolist() == [1.0] * 6
+
+
+# --- labels, counts and reconstructions ---------------------------------------------------------------------
+
+
+def labelled(n: int = 400) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(8)
+    p = np.round(rng.random(n), 2)  # rounded: ties
+    return (rng.random(n) < p).astype(int), p
+
+
+def test_auc_and_log_likelihood_are_those_of_scikit_learn() -> None:
+    from sklearn.metrics import log_loss, roc_auc_score
+
+    y, p = labelled()
+    p = np.clip(p, 0.01, 0.99)
+    assert metrics.auc(y, p) == pytest.approx(roc_auc_score(y, p), rel=1e-13)
+    assert metrics.auc(1 - y, p) == pytest.approx(1 - metrics.auc(y, p), rel=1e-13)
+    assert metrics.log_likelihood(y, p) == pytest.approx(-log_loss(y, p), rel=1e-13)
+
+
+def test_auc_is_the_share_of_pairs_in_order() -> None:
+    y, p = labelled(40)
+    pairs = [(p[i] > p[j]) + 0.5 * (p[i] == p[j]) for i in np.flatnonzero(y) for j in np.flatnonzero(1 - y)]
+    assert metrics.auc(y, p) == pytest.approx(np.mean(pairs))
+    assert metrics.auc([1, 1], [0.2, 0.3]) == metrics.auc([], []) == 0.5
+
+
+def test_log_likelihood_at_its_ends() -> None:
+    assert metrics.log_likelihood([0, 1], [0.0, 1.0]) == 0.0
+    assert metrics.log_likelihood([1], [0.0]) == -math.inf
+
+
+def test_calibration_error_by_hand() -> None:
+    y, p = labelled()
+    gaps = []
+    for k in range(10):
+        inside = (p >= k / 10) & ((p < (k + 1) / 10) | (k == 9))
+        gaps.append(inside.mean() * abs(y[inside].mean() - p[inside].mean()))
+    assert metrics.calibration_error(y, p) == pytest.approx(sum(gaps))
+    assert metrics.calibration_error([1, 1, 0, 0], [0.5] * 4) == 0.0
+    assert metrics.calibration_error([1, 1], [0.25, 1.0], bins=2) == pytest.approx(0.375)
+
+
+def test_binomial_deviance_is_twice_the_log_loss() -> None:
+    from sklearn.metrics import log_loss
+
+    y, p = labelled()
+    p = np.clip(p, 0.01, 0.99)
+    assert metrics.binomial_deviance(y, p) == pytest.approx(2 * log_loss(y, p), rel=1e-12)
+    trials, successes = np.array([5, 3, 8]), np.array([0, 3, 2])
+    fit = np.array([0.3, 0.6, 0.25])
+    gain = [
+        2 * (math.log(q**s * (1 - q) ** (t - s)) - math.log(f**s * (1 - f) ** (t - s)))
+        for s, t, f, q in zip(successes, trials, fit, successes / trials, strict=True)
+    ]
+    assert metrics.binomial_deviance(successes, fit, trials) == pytest.approx(np.mean(gain))
+
+
+def test_negative_binomial_deviance_is_that_of_its_density_and_of_scikit_learn_in_the_limit() -> None:
+    from scipy.stats import nbinom
+    from sklearn.metrics import mean_poisson_deviance
+
+    rng = np.random.default_rng(9)
+    mean = rng.gamma(2.0, 3.0, 200)
+    y = rng.poisson(mean * rng.gamma(2.0, 0.5, 200))
+
+    def log_density(mu: np.ndarray) -> np.ndarray:
+        return np.asarray(nbinom.logpmf(y, 2.0, 2.0 / (2.0 + mu)))
+
+    expected = 2 * (log_density(np.where(y > 0, y, 1e-300)) - log_density(mean)).mean()
+    assert metrics.negative_binomial_deviance(y, mean, 2.0) == pytest.approx(expected, rel=1e-10)
+    poisson = mean_poisson_deviance(y, mean)
+    assert metrics.negative_binomial_deviance(y, mean, math.inf) == pytest.approx(poisson, rel=1e-12)
+    assert metrics.negative_binomial_deviance(y, mean, 1e10) == pytest.approx(poisson, rel=1e-6)
+
+
+def test_reconstruction_accuracy_counts_entries() -> None:
+    y = np.array([[1, 0, 1], [0, 0, 1]])
+    p = np.array([[0.9, 0.6, 0.2], [0.1, 0.4, 0.51]])
+    assert metrics.reconstruction_accuracy(y, p) == pytest.approx(4 / 6)
+    assert metrics.reconstruction_accuracy(sparse.csr_array(y), p) == pytest.approx(4 / 6)
+    with pytest.raises(DataFormatError, match="shapes"):
+        metrics.reconstruction_accuracy(y, p[:1])
+
+
+def test_vectors_of_different_length_are_refused() -> None:
+    for measure in (metrics.auc, metrics.log_likelihood, metrics.calibration_error, metrics.binomial_deviance):
+        with pytest.raises(DataFormatError, match="one length"):
+            measure([0, 1], [0.5])
+    with pytest.raises(ParameterError, match="dispersion"):
+        metrics.negative_binomial_deviance([1], [1.0], 0.0)
+    with pytest.raises(ParameterError, match="bins"):
+        metrics.calibration_error([1], [1.0], bins=0)

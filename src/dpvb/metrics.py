@@ -1,6 +1,6 @@
-"""How good topics are, measured on public documents: perplexity, coherence, overlap.
+"""How good a model is, measured on public rows: topics, probabilities, counts, reconstructions.
 
-A measurement of private documents is a leak, and so is any choice made by it. Every document that this module
+A measurement of private rows is a leak, and so is any choice made by it. Every document and row that this module
 reads must be public; nothing here adds noise.
 """
 
@@ -12,8 +12,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, sparse
+from scipy.special import xlogy
 
-from dpvb.errors import DataFormatError, check_integer
+from dpvb.errors import DataFormatError, check_integer, check_number
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -152,6 +153,108 @@ def match_topics(left_kn: NDArray[Any], right_kn: NDArray[Any]) -> tuple[Ids, Fl
     overlap = top_word_overlap(left_kn, right_kn)
     left, right = optimize.linear_sum_assignment(-overlap)
     return right.astype(np.int64), overlap[left, right]
+
+
+def auc(public_y_n: Any, score_n: Any) -> float:
+    """Area under the ROC curve: chance that a positive row scores above a negative one, ties counting one half.
+
+    Without rows of both classes there is nothing to rank, and it is 1/2 (Hanley & McNeil 1982).
+
+    Args:
+        public_y_n: 0 or 1, shape (n,).
+        score_n: larger for likelier positives, shape (n,).
+    """
+    y_n, score_n = _pair(public_y_n, score_n)
+    _, tie_n, size_t = np.unique(score_n, return_inverse=True, return_counts=True)
+    rank_n = (np.cumsum(size_t) - (size_t - 1) / 2)[tie_n]
+    positives, negatives = float(y_n.sum()), float(len(y_n) - y_n.sum())
+    if not positives * negatives:
+        return 0.5
+    return float((rank_n @ y_n - positives * (positives + 1) / 2) / (positives * negatives))
+
+
+def log_likelihood(public_y_n: Any, probability_n: Any) -> float:
+    """Mean log probability of public labels, in nats a row; -inf if one was held impossible.
+
+    Args:
+        public_y_n: 0 or 1, shape (n,).
+        probability_n: probability of 1, shape (n,).
+    """
+    y_n, p_n = _pair(public_y_n, probability_n)
+    return float((xlogy(y_n, p_n) + xlogy(1 - y_n, 1 - p_n)).mean()) if len(y_n) else 0.0
+
+
+def calibration_error(public_y_n: Any, probability_n: Any, *, bins: int = 10) -> float:
+    """Expected calibration error: mean distance of stated and observed frequency, over equal bins of [0, 1].
+
+    Rows are gathered by their stated probability; each bin counts by its share of rows (Naeini, Cooper &
+    Hauskrecht 2015).
+
+    Args:
+        public_y_n: 0 or 1, shape (n,).
+        probability_n: stated probability of 1, shape (n,).
+        bins: number of bins.
+    """
+    y_n, p_n = _pair(public_y_n, probability_n)
+    bins = check_integer("bins", bins, low=1, high=10**6)
+    bin_n = np.minimum((p_n * bins).astype(np.int64), bins - 1)
+    gap_b = np.bincount(bin_n, weights=y_n - p_n, minlength=bins)
+    return float(np.abs(gap_b).sum() / max(1, len(y_n)))
+
+
+def binomial_deviance(public_y_n: Any, probability_n: Any, trials_n: Any = 1.0) -> float:
+    """Mean binomial deviance of public rows: twice the log-likelihood that a perfect fit of each row would gain.
+
+    Args:
+        public_y_n: numbers of successes, shape (n,).
+        probability_n: probability of a success, shape (n,).
+        trials_n: numbers of trials, a scalar or shape (n,).
+    """
+    y_n, p_n = _pair(public_y_n, probability_n)
+    trials_n = np.broadcast_to(np.asarray(trials_n, dtype=np.float64), y_n.shape)
+    parts = (
+        xlogy(y_n, y_n) - xlogy(y_n, trials_n * p_n),
+        xlogy(trials_n - y_n, trials_n - y_n) - xlogy(trials_n - y_n, trials_n * (1 - p_n)),
+    )
+    return float(2 * (parts[0] + parts[1]).mean()) if len(y_n) else 0.0
+
+
+def negative_binomial_deviance(public_y_n: Any, mean_n: Any, dispersion: float) -> float:
+    """Mean negative binomial deviance of public counts, whose variance is mean + mean²/dispersion.
+
+    An infinite dispersion gives the Poisson deviance (McCullagh & Nelder 1989).
+
+    Args:
+        public_y_n: counts, shape (n,).
+        mean_n: expected counts, positive, shape (n,).
+        dispersion: r > 0.
+    """
+    y_n, mean_n = _pair(public_y_n, mean_n)
+    r = check_number("dispersion", dispersion, low=0, closed="right")
+    rest_n = mean_n - y_n if r == math.inf else -(y_n + r) * np.log1p((y_n - mean_n) / (mean_n + r))
+    return float(2 * (xlogy(y_n, y_n) - xlogy(y_n, mean_n) + rest_n).mean()) if len(y_n) else 0.0
+
+
+def reconstruction_accuracy(public_y_nj: Any, probability_nj: Any) -> float:
+    """Share of public binary entries that their reconstruction puts on the right side of one half.
+
+    Args:
+        public_y_nj: 0 or 1, (rows, J).
+        probability_nj: reconstructed probabilities of 1, (rows, J).
+    """
+    y_nj = np.asarray(sparse.csr_array(public_y_nj).toarray() if sparse.issparse(public_y_nj) else public_y_nj)
+    probability_nj = np.asarray(probability_nj)
+    if y_nj.shape != probability_nj.shape:
+        raise DataFormatError(f"shapes must agree, got {y_nj.shape} and {probability_nj.shape}.")
+    return float(((probability_nj > 0.5) == (y_nj > 0.5)).mean()) if y_nj.size else 1.0
+
+
+def _pair(first: Any, second: Any) -> tuple[Floats, Floats]:
+    """Two vectors of one length."""
+    one, other = (np.asarray(value, dtype=np.float64) for value in (first, second))
+    if one.ndim != 1 or one.shape != other.shape:
+        raise DataFormatError(f"two vectors of one length are needed, got shapes {one.shape} and {other.shape}.")
+    return one, other
 
 
 def _as_csr(counts: Any, width: int, *, at_least: bool = False) -> Any:
