@@ -242,7 +242,7 @@ def reconstruction_accuracy(public_y_nj: Any, probability_nj: Any) -> float:
         public_y_nj: 0 or 1, (rows, J).
         probability_nj: reconstructed probabilities of 1, (rows, J).
     """
-    y_nj = np.asarray(sparse.csr_array(public_y_nj).toarray() if sparse.issparse(public_y_nj) else public_y_nj)
+    y_nj = np.asarray(public_y_nj.toarray() if hasattr(public_y_nj, "toarray") else public_y_nj)
     probability_nj = np.asarray(probability_nj)
     if y_nj.shape != probability_nj.shape:
         raise DataFormatError(f"shapes must agree, got {y_nj.shape} and {probability_nj.shape}.")
