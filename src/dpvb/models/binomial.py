@@ -114,6 +114,11 @@ class Likelihood:
         }[self.kind]
 
     @property
+    def max_y(self) -> float:
+        """Bound on y_n."""
+        return self.max_count if self.kind == "negative_binomial" else self.max_b
+
+    @property
     def max_kappa(self) -> float:
         """Bound on |κ_n|."""
         if self.kind == "negative_binomial":
