@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 import dpvb
 from dpvb import accounting, cli, metrics, terminal
+from dpvb.cli import files
 from dpvb.mechanism import FullBatch, Mechanism, Plan, Poisson, Release
 from dpvb.models import lda
 
@@ -415,7 +416,7 @@ def test_an_unforeseen_error_does_not_quote_anything(
     def fails(path: Path) -> None:
         raise kind(CANARY)
 
-    monkeypatch.setattr(cli, "_load", fails)
+    monkeypatch.setattr(files, "load_model", fails)
     result = run("topics", fitted, code=2)
     assert result.stderr.startswith(f"error: unexpected {kind.__name__} at test_cli.py:")
     assert CANARY not in result.stderr

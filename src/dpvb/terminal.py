@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,6 +42,20 @@ def print_table(
     if title:
         console.print(f"\n{title}", style="bold")
     console.print(table)
+
+
+def print_json(facts: Any) -> None:
+    """Print plain values as JSON on standard output."""
+    import typer
+
+    typer.echo(json.dumps(facts, indent=2, allow_nan=False))
+
+
+def remark(text: str) -> None:
+    """Print a line on standard error."""
+    import typer
+
+    typer.echo(text, err=True)
 
 
 @contextmanager

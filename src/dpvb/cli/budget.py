@@ -1,0 +1,151 @@
+"""`dpvb plan`, `show`, `demo`: what a budget buys, what a model promises, and a first look."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpvb.cli import files, options
+from dpvb.cli.root import app
+from dpvb.terminal import new_console, print_json, print_table, working
+
+
+@app.command()
+def plan(
+    epsilon: Annotated[
+        float | None, typer.Option(help="The budget; the noise is calibrated to it.", show_default=False)
+    ] = None,
+    delta: Annotated[float, typer.Option(help="Well below one over the number of documents.")] = 1e-5,
+    noise_multiplier: Annotated[
+        float | None,
+        typer.Option(
+            help="The other direction: what a given noise (std over the clip norm) costs.", show_default=False
+        ),
+    ] = None,
+    num_steps: Annotated[int, typer.Option(help="Number J of noisy releases.")] = 20,
+    sampling_prob: options.SamplingProb = None,
+    batch_size: options.BatchSize = None,
+    num_examples: options.NumExamples = None,
+    neighboring_relation: options.Relation = options.ADD_OR_REMOVE,
+    swap_ratio: Annotated[
+        float,
+        typer.Option(
+            help="Largest distance of two documents' statistics over the clip norm: sqrt(2) for topic models, 2 in "
+            "general. It matters for replace_one and fixed-size batches only.",
+            rich_help_panel=options.PLAN,
+        ),
+    ] = math.sqrt(2.0),
+    as_json: options.Json = False,
+) -> None:
+    """Say what a budget buys, before any data are touched.
+
+    Shows the noise that meets (epsilon, delta), what the same releases promise at other values of delta, what every
+    accounting method makes of them, and what 4 and 16 times the compute would buy. Reads no data and spends nothing.
+    The releases are equal ones; `fit lda` makes one more, of word totals, out of the same budget.
+
+        dpvb plan --epsilon 1 --delta 1e-5 --num-steps 20
+
+        dpvb plan --noise-multiplier 1.24 --sampling-prob 0.05 --delta 1e-4 --json
+    """
+    from dpvb import planning
+
+    with working("accounting"):
+        facts = planning.plan_facts(
+            epsilon=epsilon,
+            delta=delta,
+            noise_multiplier=noise_multiplier,
+            num_steps=num_steps,
+            sampling_prob=sampling_prob,
+            batch_size=batch_size,
+            num_examples=num_examples,
+            neighboring_relation=neighboring_relation,
+            swap_ratio=swap_ratio,
+        )
+    if as_json:
+        print_json(facts)
+        return
+    out = new_console()
+    out.print(
+        f"noise multiplier {facts['noise_multiplier']:.6g}: {facts['num_steps']} releases "
+        f"({facts['sampler']}, sampling probability {facts['sampling_prob']:.6g}, {facts['neighboring_relation']}) "
+        f"cost epsilon = {_number(facts['epsilon'])} at delta = {facts['delta']:g}"
+    )
+    print_table(
+        "The same releases at other values of delta, all at once",
+        ["delta", "epsilon"],
+        [[f"{d:g}", _number(e)] for d, e in facts["curve"]],
+    )
+    unproven = facts["unproven_methods"]
+    print_table(
+        f"The same releases by every method, at delta = {facts['delta']:g}",
+        ["method", "epsilon", ""],
+        [
+            [name, "-" if value is None else _number(value), _remark(name, value, unproven)]
+            for name, value in facts["methods"].items()
+        ],
+    )
+    if not facts["compute"]:
+        return
+    print_table(
+        "What compute buys at this epsilon; the noise is that of the average over all steps, over the clip norm",
+        ["compute", "sampling prob.", "steps", "noise multiplier", "noise of the average"],
+        [
+            [
+                f"{row['compute']}x",
+                f"{row['sampling_prob']:.4g}",
+                str(row["num_steps"]),
+                f"{row['noise_multiplier']:.4g}",
+                f"{row['noise_of_average']:.4g}",
+            ]
+            for row in facts["compute"]
+        ],
+    )
+
+
+@app.command()
+def show(model: options.Model, as_json: options.Json = False) -> None:
+    """Print the privacy statement of a saved model.
+
+    What is promised, to whom, by which releases, what is taken as public and what is not covered. The epsilon is
+    accounted for anew from the releases that the file lists.
+
+        dpvb show notes.dpvb
+    """
+    statement = files.load_model(model).privacy_
+    statement.verify()
+    if as_json:
+        print_json(statement.to_dict())
+    else:
+        typer.echo(str(statement))
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the model and the picture.")] = Path("demo-output"),
+    epsilon: Annotated[float, typer.Option(help="The budget of the private fit.")] = 2.0,
+    delta: Annotated[float, typer.Option(help="Below one over the 40,000 articles.")] = 1e-6,
+) -> None:
+    """Fit 20 topics to Wikipedia articles, privately and not, and compare.
+
+    The package holds word counts of 40,000 articles, played to be private, and 1,000 public held-out ones. Prints both
+    models' topics side by side, their perplexities and the privacy statement; writes a model and a picture.
+
+        dpvb demo --out demo-output
+    """
+    from dpvb import demo as demonstration
+
+    files.check_folder(out)
+    demonstration.run(out, epsilon=epsilon, delta=delta)
+
+
+def _remark(name: str, value: float | None, unproven: list[str]) -> str:
+    if value is None:
+        return "does not apply"
+    return "claimed by the papers, no guarantee" if name in unproven else ""
+
+
+def _number(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.5g}"

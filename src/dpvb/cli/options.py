@@ -1,0 +1,102 @@
+"""Arguments and options that several commands share, with their help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+DATA = "the data and how to read them"
+PLAN = "the plan: what is spent and how"
+
+Model = Annotated[Path, typer.Argument(help="A model that `dpvb fit` wrote.", show_default=False)]
+Out = Annotated[Path, typer.Option(help="The model file to write.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is already there.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
+Public = Annotated[bool, typer.Option("--public", help="State that these data are public. Needed.", show_default=False)]
+
+# Documents.
+Documents = Annotated[
+    Path,
+    typer.Argument(
+        help="A file of documents: .npz, .mtx, docword*.txt, .dat (lda-c), .jsonl, .csv, .parquet, .txt (also .gz), "
+        "or a folder of .txt files.",
+        show_default=False,
+    ),
+]
+TextColumn = Annotated[str, typer.Option(help="Column or key of the text.", rich_help_panel=DATA)]
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        help="npz, mtx, docword, lda-c, jsonl, csv, parquet, txt or folder; told by the name if not given.",
+        show_default=False,
+        rich_help_panel=DATA,
+    ),
+]
+TokenPattern = Annotated[
+    str,
+    typer.Option(help="Regular expression of a word in the lower-cased text.", rich_help_panel=DATA),
+]
+Vocabulary = Annotated[
+    Path | None,
+    typer.Option(
+        help="A public list of words, one a line. Text needs it; of counts it names the columns.",
+        show_default=False,
+        rich_help_panel=DATA,
+    ),
+]
+ANY_WORD = "[a-z]+"
+
+# The plan.
+Epsilon = Annotated[float, typer.Option(help="The budget of this fit; inf: no privacy.", show_default=False)]
+Delta = Annotated[float, typer.Option(help="Well below one over the number of rows or documents.", show_default=False)]
+NumSteps = Annotated[
+    int | None,
+    typer.Option(help="Number J of noisy releases; planned if not given.", show_default=False, rich_help_panel=PLAN),
+]
+SamplingProb = Annotated[
+    float | None,
+    typer.Option(
+        help="Poisson batches: every unit is drawn with this probability, afresh at each step. Neither this nor "
+        "--batch-size: all of them at each step, which gives the best model for a given epsilon.",
+        show_default=False,
+        rich_help_panel=PLAN,
+    ),
+]
+BatchSize = Annotated[
+    int | None,
+    typer.Option(
+        help="Fixed-size batches, drawn afresh at each step; needs --num-examples.",
+        show_default=False,
+        rich_help_panel=PLAN,
+    ),
+]
+NumExamples = Annotated[
+    int | None,
+    typer.Option(
+        help="A public number of rows or documents, if there is one.", show_default=False, rich_help_panel=PLAN
+    ),
+]
+NoiseMultiplier = Annotated[
+    float | None,
+    typer.Option(
+        help="Noise std over the clip norm, instead of noise calibrated to epsilon; refused if it costs more.",
+        show_default=False,
+        rich_help_panel=PLAN,
+    ),
+]
+Relation = Annotated[
+    str,
+    typer.Option(
+        help="What is hidden: that a unit is there (add_or_remove_one), or which it is (replace_one).",
+        rich_help_panel=PLAN,
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(help="Of the public random start. The private noise takes none.", show_default=False),
+]
+ADD_OR_REMOVE = "add_or_remove_one"
