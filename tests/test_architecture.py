@@ -59,7 +59,8 @@ CHAIN = {
     "loop": {"blocks", "contributions", "mechanism", "wall", "estimate"},
     "kernels": set(),
     "empirical_bayes": {"blocks"},
-    "models": {"blocks", "contributions", "expfam", "kernels", "empirical_bayes", "estimate"},
+    "curvature": {"blocks"},
+    "models": {"blocks", "contributions", "curvature", "expfam", "kernels", "empirical_bayes", "estimate"},
     "data": set(),
 }
 
