@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from dpvb.data.persons import by_person
 from dpvb.data.rows import (
     MAX_ENTRIES,
     MAX_WIDTH,
@@ -17,9 +18,9 @@ from dpvb.data.rows import (
     Slab,
     Source,
     check_numeric,
-    check_slab,
     clean_slabs,
     concatenate,
+    slab_of_sparse,
     slab_of_triples,
     spans,
 )
@@ -99,11 +100,8 @@ class BagOfWords:
         self._unit_of_row: NDArray[np.int64] | None = None
         self._unit_start: NDArray[np.int64] | None = None
         if group is not None:
-            person = _number_persons(group, rows.num_rows)
-            order = np.argsort(person, kind="stable")
+            order, self._unit_of_row, self._unit_start = by_person(group, rows.num_rows)
             rows = rows.take(order)
-            self._unit_of_row = person[order]
-            self._unit_start = np.flatnonzero(np.diff(self._unit_of_row, prepend=-1, append=-1))
         self._rows = rows
 
     def __repr__(self) -> str:
@@ -297,39 +295,5 @@ def _slabs_of(matrix: Any) -> Iterator[Slab]:
             block = matrix[start : start + step]
             row, column = np.nonzero(block)
             yield slab_of_triples(row, column, block[row, column], len(block))
-    elif matrix.format == "coo":
-        row, column, values = np.asarray(matrix.row), np.asarray(matrix.col), np.asarray(matrix.data)
-        if not row.shape == column.shape == values.shape or {row.dtype.kind, column.dtype.kind} - set("iu"):
-            raise DataFormatError("The sparse matrix is damaged: row, col and data must pair integers and values.")
-        yield slab_of_triples(row, column, values, num_rows)
     else:
-        slab = check_slab(np.asarray(matrix.indptr), np.asarray(matrix.indices), np.asarray(matrix.data))
-        major = num_rows if matrix.format == "csr" else width
-        if len(slab.indptr) != major + 1:
-            raise DataFormatError("The sparse matrix is damaged: its indptr has a wrong length.")
-        if matrix.format == "csc":
-            column = np.repeat(np.arange(width), np.diff(slab.indptr))
-            slab = slab_of_triples(slab.indices, column, slab.values, num_rows)
-        yield slab
-
-
-def _number_persons(group: Iterable[object], num_rows: int) -> NDArray[np.int64]:
-    """Return each row's person as a number in order of appearance."""
-    if isinstance(group, (str, bytes)) or not isinstance(group, Iterable) or getattr(group, "ndim", 1) != 1:
-        raise DataFormatError("group must be a one-dimensional sequence: the person of each row.")
-    tolist = getattr(group, "tolist", None)
-    ids: list[object] = list(tolist() if tolist is not None else group)
-    if len(ids) != num_rows:
-        raise DataFormatError("group must hold one id for each row of the data; the two differ in length.")
-    numbers: dict[object, int] = {}
-    nobody = object()
-    return np.array([numbers.setdefault(_key(one, nobody), len(numbers)) for one in ids], dtype=np.int64)
-
-
-def _key(one: object, nobody: object) -> object:
-    try:
-        usable = one is not None and isinstance(one, Hashable) and bool(one == one)
-        hash(one)
-    except Exception:  # pandas' NA, and tuples that hold a list: a missing id must not show
-        usable = False
-    return one if usable else nobody
+        yield slab_of_sparse(matrix)

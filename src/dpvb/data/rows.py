@@ -89,7 +89,7 @@ class CountRows:
     def take(self, rows: _Integers) -> CountRows:
         """Return the rows with these numbers, in this order."""
         lengths = np.diff(self.indptr)[rows]
-        indptr = _running_total(lengths)
+        indptr = running_total(lengths)
         entries = np.repeat(self.indptr[rows] - indptr[:-1], lengths) + np.arange(indptr[-1])
         return CountRows(indptr, self.indices[entries], self.counts[entries], self.width)
 
@@ -189,12 +189,34 @@ def check_numeric(dtype: np.dtype[Any]) -> None:
         )
 
 
+def slab_of_sparse(matrix: Any) -> Slab:
+    """Return the rows of a CSR, CSC or COO matrix; reads its arrays only, since SciPy trusts their ids.
+
+    Raises:
+        DataFormatError: a damaged structure.
+    """
+    num_rows, width = matrix.shape
+    if matrix.format == "coo":
+        row, column, values = np.asarray(matrix.row), np.asarray(matrix.col), np.asarray(matrix.data)
+        if not row.shape == column.shape == values.shape or {row.dtype.kind, column.dtype.kind} - set("iu"):
+            raise DataFormatError("The sparse matrix is damaged: row, col and data must pair integers and values.")
+        return slab_of_triples(row, column, values, num_rows)
+    slab = check_slab(np.asarray(matrix.indptr), np.asarray(matrix.indices), np.asarray(matrix.data))
+    major = num_rows if matrix.format == "csr" else width
+    if len(slab.indptr) != major + 1:
+        raise DataFormatError("The sparse matrix is damaged: its indptr has a wrong length.")
+    if matrix.format == "csc":
+        column = np.repeat(np.arange(width), np.diff(slab.indptr))
+        slab = slab_of_triples(slab.indices, column, slab.values, num_rows)
+    return slab
+
+
 def slab_of_triples(row: NDArray[Any], column: NDArray[Any], value: NDArray[Any], num_rows: int) -> Slab:
     """Return the rows 0..num_rows-1 of (row, column, value) triples in any order; other rows are dropped."""
     kept = np.flatnonzero((row >= 0) & (row < num_rows))
     kept = kept[np.argsort(row[kept], kind="stable")]
     lengths = np.bincount(row[kept].astype(np.int64), minlength=num_rows)
-    return Slab(_running_total(lengths), column[kept], value[kept])
+    return Slab(running_total(lengths), column[kept], value[kept])
 
 
 def clean_slabs(slabs: Iterable[Slab], width: int) -> Iterator[CountRows]:
@@ -225,7 +247,7 @@ def clean(slab: Slab, width: int) -> CountRows:
         cell = cell[first]
         counts = np.minimum(np.add.reduceat(counts[order], first), MAX_COUNT)
     row, word = np.divmod(cell, width)
-    indptr = _running_total(np.bincount(row, minlength=num_rows))
+    indptr = running_total(np.bincount(row, minlength=num_rows))
     return CountRows(indptr, word.astype(np.int32), counts, width)
 
 
@@ -234,18 +256,21 @@ def concatenate(pieces: Iterable[CountRows], width: int) -> CountRows:
     held = list(pieces)
     lengths = [np.diff(piece.indptr) for piece in held]
     return CountRows(
-        _running_total(np.concatenate([np.empty(0, np.int64), *lengths])),
+        running_total(np.concatenate([np.empty(0, np.int64), *lengths])),
         np.concatenate([np.empty(0, np.int32), *(piece.indices for piece in held)]),
         np.concatenate([np.empty(0, np.float64), *(piece.counts for piece in held)]),
         width,
     )
 
 
-def spans(indptr: _Integers, unit_start: _Integers | None = None) -> Iterator[tuple[int, int]]:
+def spans(
+    indptr: _Integers, unit_start: _Integers | None = None, max_entries: int | None = None
+) -> Iterator[tuple[int, int]]:
     """Yield consecutive ranges of units that keep MAX_ROWS and MAX_ENTRIES where a single unit allows it.
 
     `unit_start` holds the first row of each unit and the number of rows; None: each row is a unit.
     """
+    max_entries = MAX_ENTRIES if max_entries is None else max_entries
     entry_start = indptr if unit_start is None else indptr[unit_start]
     num_units = len(entry_start) - 1
     start = 0
@@ -254,13 +279,14 @@ def spans(indptr: _Integers, unit_start: _Integers | None = None) -> Iterator[tu
             stop = start + MAX_ROWS
         else:
             stop = int(np.searchsorted(unit_start, unit_start[start] + MAX_ROWS, side="right")) - 1
-        by_entries = int(np.searchsorted(entry_start, entry_start[start] + MAX_ENTRIES, side="right")) - 1
+        by_entries = int(np.searchsorted(entry_start, entry_start[start] + max_entries, side="right")) - 1
         stop = min(max(min(stop, by_entries), start + 1), num_units)
         yield start, stop
         start = stop
 
 
-def _running_total(lengths: NDArray[Any]) -> _Integers:
+def running_total(lengths: NDArray[Any]) -> _Integers:
+    """Return 0, l_0, l_0 + l_1, ...: row boundaries from row lengths."""
     total = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=total[1:])
     return total

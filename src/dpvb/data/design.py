@@ -1,0 +1,398 @@
+"""Private rows for regression and for belief networks: numbers in, clean rows of bounded norm out.
+
+A fault in somebody's row must not show. So nothing here raises, warns or logs because of a value that it finds:
+
+======================================================  ===================================================
+found in a row                                          the row becomes
+======================================================  ===================================================
+NaN, infinity, or no number, in features or response    faulty
+a label outside the declared classes                    faulty
+a negative or fractional count                          faulty
+trials outside 1..max_trials or fractional, y > trials  faulty
+a pixel that is neither 0 nor 1                         faulty
+a count above max_count                                 the same row with the count max_count
+features beyond the norm                                the same row, scaled back to the norm
+======================================================  ===================================================
+
+A faulty row is NaN throughout (dense), or has a response of NaN and no entries (sparse): the wall drops it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpvb.data.matrices import Entries, Floats, Integers, Which, as_matrix, as_numbers, column
+from dpvb.data.persons import by_person
+from dpvb.data.rows import running_total, spans
+from dpvb.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
+
+KINDS = ("logistic", "binomial", "negative_binomial")
+# Entries of a chunk, 32 MiB in float64; its rows are limited in `spans`.
+CHUNK_ENTRIES = 2**22
+
+Rows = TypeVar("Rows")
+
+
+@dataclass(frozen=True)
+class Response:
+    """What a response may be; every field is public.
+
+    Attributes:
+        kind: "logistic" (a label), "binomial" (successes of some trials) or "negative_binomial" (a count).
+        classes: the two labels, of which the second is y = 1 (logistic).
+        max_trials: bound on a row's trials (binomial).
+        max_count: bound on a row's count (negative binomial); larger ones become max_count.
+
+    Raises:
+        ParameterError: for a field outside its range.
+    """
+
+    kind: Literal["logistic", "binomial", "negative_binomial"] = "logistic"
+    classes: tuple[Any, Any] = (0, 1)
+    max_trials: int = 1
+    max_count: int = 1
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, KINDS)
+        for name in ("max_trials", "max_count"):
+            check_integer(name, getattr(self, name), low=1, high=10**9)
+        try:
+            first, second = self.classes
+            pair = all(isinstance(one, (str, bool, int, float, np.generic)) for one in (first, second))
+            pair = pair and bool(first != second) and first == first and second == second
+        except (TypeError, ValueError):
+            pair = False
+        if not pair:
+            raise ParameterError(
+                f"classes must be a pair of different labels (numbers or strings), got {self.classes!r}; "
+                "the second is the one whose probability is modelled. More classes need one model each."
+            )
+        object.__setattr__(self, "classes", (first, second))
+
+    def clean(self, y: object, trials: object, num_rows: int) -> tuple[Floats, Floats]:
+        """Responses and numbers of trials of all rows, both NaN in faulty ones; y=None gives zeros.
+
+        Raises:
+            DataFormatError: a faulty form of y or trials, or numbers where the classes are text.
+            ParameterError: trials without the binomial kind, or the binomial kind without trials.
+        """
+        if (trials is None) == (self.kind == "binomial" and y is not None):
+            raise ParameterError(
+                f"trials must be given with a binomial response and with no other; the kind is {self.kind!r}."
+            )
+        trials_n = np.ones(num_rows) if trials is None else as_numbers(column("trials", trials, num_rows))
+        if y is None:
+            return np.zeros(num_rows), trials_n
+        given = column("y", y, num_rows)
+        y_n = self._labels(given) if self.kind == "logistic" else as_numbers(given)
+        with np.errstate(all="ignore"):
+            sound = (y_n >= 0) & (y_n == np.floor(y_n)) & np.isfinite(y_n)
+            if self.kind == "binomial":
+                sound &= (y_n <= trials_n) & (trials_n <= self.max_trials) & (trials_n == np.floor(trials_n))
+                sound &= trials_n >= 1
+        if self.kind == "negative_binomial":
+            y_n = np.minimum(y_n, self.max_count)
+        return np.where(sound, y_n, np.nan), np.where(sound, trials_n, np.nan)
+
+    def _labels(self, given: NDArray[Any]) -> Floats:
+        """0 and 1 for the two classes, NaN for any other label."""
+        numeric = [not isinstance(one, (str, np.str_)) for one in self.classes]
+        kind = given.dtype.kind
+        if (kind in "biuf" and not any(numeric)) or (kind in "SU" and all(numeric)):
+            raise DataFormatError(
+                f"y holds {'numbers' if kind in 'biuf' else 'text'} (dtype {given.dtype}), but classes is "
+                f"{self.classes!r}. Unknown label type: declare the two labels with classes=."
+            )
+        with np.errstate(all="ignore"):
+            if kind in "biuf":
+                first, second = (given == one for one in self.classes)
+            else:
+                first, second = (np.array([_same(v, one) for v in given], dtype=np.bool_) for one in self.classes)
+        return np.where(second, 1.0, np.where(first, 0.0, np.nan))
+
+
+LOGISTIC = Response()
+
+
+def _same(value: object, label: object) -> bool:
+    try:
+        return bool(value == label)
+    except Exception:  # whatever a private object answers, it must not show
+        return False
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DesignRows:
+    """Clean private rows; a faulty row is NaN throughout.
+
+    Attributes:
+        x_nd: features, (n, d), of norm at most 1; column 0 is the intercept's constant where there is one.
+        y_n: responses, (n,).
+        trials_n: numbers of trials, (n,); 1 unless the response is binomial.
+    """
+
+    x_nd: Floats
+    y_n: Floats
+    trials_n: Floats
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SparseDesignRows:
+    """Clean private rows as compressed sparse rows; a faulty row has no entries, and y and trials NaN.
+
+    Attributes:
+        indptr: row n holds entries indptr[n] to indptr[n+1], (n + 1,).
+        indices: columns, increasing in a row; column 0 is the intercept's where there is one.
+        values: entries; a row's norm is at most 1.
+        y_n: responses, (n,).
+        trials_n: numbers of trials, (n,); 1 unless the response is binomial.
+    """
+
+    indptr: Integers
+    indices: NDArray[np.int32]
+    values: Floats
+    y_n: Floats
+    trials_n: Floats
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LazyChunk(Generic[Rows]):
+    """Some consecutive privacy units, whose rows are read and cleaned when they are asked for.
+
+    So units that a batch leaves out cost nothing.
+
+    Attributes:
+        which: numbers of the rows in the data.
+        unit_of_row: None when each row is its own unit; otherwise the local unit of each row, nondecreasing.
+        num_units: number of units in the chunk.
+        read: gives the rows with these numbers.
+    """
+
+    which: Which
+    unit_of_row: Integers | None
+    num_units: int
+    read: Callable[[Which], Rows]
+
+    @property
+    def rows(self) -> Rows:
+        """What the model reads."""
+        return self.read(self.which)
+
+    def select(self, units: NDArray[np.bool_]) -> LazyChunk[Rows]:
+        """Return the chosen units alone, renumbered in their order; `units` is a mask, shape (num_units,)."""
+        chosen = int(np.count_nonzero(units))
+        if chosen == self.num_units:
+            return self
+        which = np.arange(self.which.start, self.which.stop) if isinstance(self.which, slice) else self.which
+        if self.unit_of_row is None:
+            return LazyChunk(which[units], None, chosen, self.read)
+        kept = units[self.unit_of_row]
+        renumbered = np.cumsum(units, dtype=np.int64) - 1
+        return LazyChunk(which[kept], renumbered[self.unit_of_row[kept]], chosen, self.read)
+
+
+class _Units:
+    """Rows as privacy units: each row, or each person with all rows."""
+
+    def __init__(self, entry_start: Integers, group: Iterable[object] | None) -> None:
+        self._entry_start = entry_start
+        self._persons = None
+        if group is not None:
+            order, unit_of_row, unit_start = by_person(group, len(entry_start) - 1)
+            self._entry_start = running_total(np.diff(entry_start)[order])
+            self._persons = order, unit_of_row, unit_start
+
+    @property
+    def unit(self) -> Literal["row", "person"]:
+        return "row" if self._persons is None else "person"
+
+    def count(self) -> int:
+        return len(self._entry_start) - 1 if self._persons is None else max(len(self._persons[2]) - 1, 0)
+
+    def chunks(self, read: Callable[[Which], Rows]) -> Iterator[LazyChunk[Rows]]:
+        unit_start = None if self._persons is None else self._persons[2]
+        for start, stop in spans(self._entry_start, unit_start, CHUNK_ENTRIES):
+            if self._persons is None:
+                yield LazyChunk(slice(start, stop), None, stop - start, read)
+            else:
+                order, unit_of_row, first = self._persons
+                rows = slice(int(first[start]), int(first[stop]))
+                yield LazyChunk(order[rows], unit_of_row[rows] - start, stop - start, read)
+
+
+class Design:
+    """Rows of a regression, held in memory as they were given and cleaned chunk by chunk.
+
+    A delivered row is (c0, f·x): x the given features, f = min(1/row_norm, √(1-c0²)/‖x‖). So the posterior's
+    weights belong to x/row_norm, and to the constant c0.
+    """
+
+    def __init__(
+        self,
+        X: object,
+        y: object = None,
+        trials: object = None,
+        *,
+        response: Response = LOGISTIC,
+        row_norm: float = 1.0,
+        intercept: float = 0.0,
+        sparse_rows: bool = False,
+        group: Iterable[object] | None = None,
+    ) -> None:
+        """Take features and responses.
+
+        Args:
+            X: rows × features; see `matrices.as_matrix`. Its dtype and width are public, everything else private. It is
+                not copied and must not change while the source is in use.
+            y: response of each row; private. None: zeros, for rows that are only to be predicted.
+            trials: number of trials of each row (binomial only); private.
+            response: what y may be; public.
+            row_norm: what the features are divided by; public.
+            intercept: the constant c0 of column 0, in [0, 1); 0 for no such column. Public.
+            sparse_rows: whether chunks hold `SparseDesignRows` or `DesignRows`.
+            group: the person of each row, (rows,); private. None: each row is a unit.
+
+        Raises:
+            DataFormatError: X is no matrix of real numbers, or y, trials or group differ from it in length.
+            ParameterError: a public argument outside its range, or trials without the binomial kind.
+        """
+        self._row_norm = check_number("row_norm", row_norm, low=1e-100, high=1e100)
+        self._intercept = check_number("intercept", intercept, low=0, high=1, closed="left")
+        self._matrix = as_matrix(X)
+        y_n, trials_n = response.clean(y, trials, self._matrix.num_rows)
+        self._response, self._sparse = response, sparse_rows
+        dense_start = np.arange(self._matrix.num_rows + 1, dtype=np.int64) * self._matrix.width
+        self._units = _Units(self._matrix.entry_start() if sparse_rows else dense_start, group)
+        limit = math.sqrt((1.0 - self._intercept) * (1.0 + self._intercept))
+        margin = 1.0 - (self._matrix.width + 16) * 2.0**-51
+        pieces = [np.empty(0)]
+        for chunk in _Units(self._matrix.entry_start(), None).chunks(self._matrix.norms):
+            with np.errstate(all="ignore"):
+                # A row inside the bound is left as it is. The margin keeps one that was scaled back inside it.
+                norm_n = chunk.rows
+                inside = norm_n / self._row_norm <= limit
+                pieces.append(np.where(inside, 1.0 / self._row_norm, limit * margin / norm_n))
+        scale_n = np.concatenate(pieces)
+        faulty = np.isnan(scale_n) | np.isnan(y_n)
+        self._scale_n, self._y_n, self._trials_n = (np.where(faulty, np.nan, v) for v in (scale_n, y_n, trials_n))
+
+    def __repr__(self) -> str:
+        return f"Design(width={self.width}, unit={self.unit!r})"
+
+    @property
+    def width(self) -> int:
+        """Number of delivered columns, the intercept's included; public."""
+        return self._matrix.width + (self._intercept > 0)
+
+    @property
+    def intercept(self) -> float:
+        """The constant c0 in column 0; public. 0: there is no such column."""
+        return self._intercept
+
+    @property
+    def row_norm(self) -> float:
+        """What the features were divided by; public."""
+        return self._row_norm
+
+    @property
+    def response(self) -> Response:
+        """What y may be; public."""
+        return self._response
+
+    @property
+    def unit(self) -> Literal["row", "person"]:
+        """What one privacy unit is; public."""
+        return self._units.unit
+
+    def count(self) -> int:
+        """Return the number of privacy units; private under add/remove."""
+        return self._units.count()
+
+    def chunks(self) -> Iterator[LazyChunk[DesignRows]] | Iterator[LazyChunk[SparseDesignRows]]:
+        """Yield all units once."""
+        return self._units.chunks(self._sparse_rows) if self._sparse else self._units.chunks(self._dense_rows)
+
+    def _dense_rows(self, which: Which) -> DesignRows:
+        scale_n = self._scale_n[which]
+        first = int(self._intercept > 0)
+        features = self._matrix.dense(which)
+        x_nd = np.empty((len(features), self.width))
+        with np.errstate(all="ignore"):
+            np.multiply(features, scale_n[:, None], out=x_nd[:, first:])
+        x_nd[:, :first] = np.where(np.isnan(scale_n), np.nan, self._intercept)[:, None]
+        return DesignRows(x_nd, self._y_n[which], self._trials_n[which])
+
+    def _sparse_rows(self, which: Which) -> SparseDesignRows:
+        scale_n = self._scale_n[which]
+        indptr, indices, values = _without(self._matrix.entries(which), np.isnan(scale_n))
+        with np.errstate(all="ignore"):
+            values = values * np.repeat(scale_n, np.diff(indptr))
+        if self._intercept > 0:
+            usable = np.isfinite(scale_n)
+            place = indptr[:-1][usable]
+            indices = np.insert(indices + np.int32(1), place, np.int32(0))
+            values = np.insert(values, place, self._intercept)
+            indptr = indptr + running_total(usable)
+        return SparseDesignRows(indptr, indices, values, self._y_n[which], self._trials_n[which])
+
+
+def _without(entries: Entries, faulty: NDArray[np.bool_]) -> Entries:
+    """The same rows, the faulty ones without entries."""
+    lengths = np.diff(entries.indptr)
+    kept = ~np.repeat(faulty, lengths)
+    return Entries(running_total(np.where(faulty, 0, lengths)), entries.indices[kept], entries.values[kept])
+
+
+class BinaryMatrix:
+    """Binary vectors, held in memory as they were given; chunks hold float32 arrays (n, J), faulty rows NaN."""
+
+    def __init__(self, X: object, *, threshold: float | None = None, group: Iterable[object] | None = None) -> None:
+        """Take a matrix of zeros and ones.
+
+        Args:
+            X: rows × J; see `matrices.as_matrix`. It is not copied and must not change while the source is in use.
+            threshold: binarises by x > threshold; public. None: entries must be 0 or 1.
+            group: the person of each row, (rows,); private. None: each row is a unit.
+
+        Raises:
+            DataFormatError: X is no matrix of real numbers, or group differs from it in length.
+            ParameterError: a threshold that is no number.
+        """
+        self._threshold = None if threshold is None else check_number("threshold", threshold)
+        self._matrix = as_matrix(X)
+        self._units = _Units(np.arange(self._matrix.num_rows + 1, dtype=np.int64) * self.width, group)
+
+    def __repr__(self) -> str:
+        return f"BinaryMatrix(width={self.width}, unit={self.unit!r})"
+
+    @property
+    def width(self) -> int:
+        """Number of columns J; public."""
+        return self._matrix.width
+
+    @property
+    def unit(self) -> Literal["row", "person"]:
+        """What one privacy unit is; public."""
+        return self._units.unit
+
+    def count(self) -> int:
+        """Return the number of privacy units; private under add/remove."""
+        return self._units.count()
+
+    def chunks(self) -> Iterator[LazyChunk[NDArray[np.float32]]]:
+        """Yield all units once."""
+        return self._units.chunks(self._rows)
+
+    def _rows(self, which: Which) -> NDArray[np.float32]:
+        x_nj = self._matrix.dense(which)
+        ones = x_nj == 1 if self._threshold is None else x_nj > self._threshold
+        sound = ones | (x_nj == 0) if self._threshold is None else np.isfinite(x_nj)
+        y_nj = ones.astype(np.float32)
+        y_nj[~sound.all(axis=1)] = np.nan
+        return y_nj
