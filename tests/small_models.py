@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.blocks import Block, Bools, Floats, Ints
-from dpvb.contributions import Contributions, Kron, Rows
+from dpvb.contributions import Contributions, Gram, Rows
 from dpvb.data import BagOfWords
 from dpvb.estimate import Estimate
 from dpvb.mechanism import FullBatch, Mechanism, Plan, Release, Sampler
@@ -100,7 +100,7 @@ class Curvature:
         # Row sums, not a matrix product: BLAS may round a row's product differently in another batch.
         c_n = np.maximum(np.abs((batch * q).sum(axis=1)), 1e-6)
         xi_n = np.tanh(c_n / 2) / (2 * c_n)
-        every = {"score": Rows(0.5 * batch), "curvature": Kron(xi_n[:, None] * batch, batch, symmetric=True)}
+        every = {"score": Rows(0.5 * batch), "curvature": Gram(batch, xi_n)}
         return {name: every[name] for name in blocks}
 
     def m_step(self, s: Estimate, q: Floats) -> Floats:

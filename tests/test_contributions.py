@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_models import D
 
-from dpvb.contributions import Contribution, Factored, Grid, Kron, Rows, SparseRows, grouped, upper_norms
+from dpvb.contributions import Contribution, Factored, Gram, Grid, Kron, Rows, SparseRows, grouped, upper_norms
 from dpvb.kernels import lda as kernel
 
 MARGIN = 1.0 - 2.0**-20
@@ -57,9 +57,9 @@ def make_kron(rng: np.random.Generator, n: int) -> Kron:
     return Kron(rng.standard_normal((n, 2)) * scale[0], rng.standard_normal((n, 3)) * scale[1])
 
 
-def make_symmetric_kron(rng: np.random.Generator, n: int) -> Kron:
+def make_gram(rng: np.random.Generator, n: int) -> Gram:
     x = rng.standard_normal((n, D)) * 10.0 ** rng.uniform(-2, 2, (n, 1))
-    return Kron(x * rng.random((n, 1)), x, symmetric=True)
+    return Gram(x, rng.random(n))
 
 
 def make_factored(rng: np.random.Generator, n: int, engine: str = "numpy", dtype: type = np.float64) -> Factored:
@@ -80,7 +80,7 @@ MAKERS: dict[str, tuple[Maker, tuple[int, ...], bool]] = {
     "symmetric_rows": (make_symmetric_rows, (D * (D + 1) // 2,), True),
     "sparse_rows": (make_sparse_rows, (9,), False),
     "kron": (make_kron, (2, 3), False),
-    "symmetric_kron": (make_symmetric_kron, (D * (D + 1) // 2,), True),
+    "gram": (make_gram, (D * (D + 1) // 2,), True),
     "factored": (make_factored, (9, 4), False),
     "factored_compiled": (lambda rng, n: make_factored(rng, n, "numba", np.float32), (9, 4), False),
 }
@@ -99,6 +99,8 @@ def true_values(contribution: Contribution) -> np.ndarray:
         return contribution.values
     if isinstance(contribution, Kron):
         return np.einsum("na,nb->nab", contribution.left, contribution.right)
+    if isinstance(contribution, Gram):
+        return np.einsum("n,na,nb->nab", contribution.scale_n, contribution.x_nd, contribution.x_nd)
     if isinstance(contribution, SparseRows):
         sparse = np.zeros((len(contribution.indptr) - 1, 9))
         row = np.repeat(np.arange(len(sparse)), np.diff(contribution.indptr))
@@ -164,8 +166,8 @@ def test_truncation_is_toward_zero_and_by_less_than_the_stated_step(form: str) -
         row, column = np.triu_indices(D)
         full = values if values.shape[-1] == D else values.reshape(-1, D, D)
         values = full[:, row, column]
-    # a factor of Kron carries 17 bits at this grid: a relative step of 2^-16 of the bound
-    tolerance = 2.0**-15 if "kron" in form else GRID.step * (1 + 1e-9)
+    # a factor of an outer product carries 17 bits at this grid: a relative step of 2^-16 of the bound
+    tolerance = 2.0**-15 if form in ("kron", "gram") else GRID.step * (1 + 1e-9)
     for n in range(40):
         weight = np.zeros(40)
         weight[n] = weights[n]
@@ -204,7 +206,9 @@ def subset(contribution: Contribution, rows: np.ndarray) -> Contribution:
     if isinstance(contribution, Rows):
         return Rows(contribution.values[rows], contribution.symmetric)
     if isinstance(contribution, Kron):
-        return Kron(contribution.left[rows], contribution.right[rows], contribution.symmetric)
+        return Kron(contribution.left[rows], contribution.right[rows])
+    if isinstance(contribution, Gram):
+        return Gram(contribution.x_nd[rows], contribution.scale_n[rows])
     assert isinstance(contribution, (Factored, SparseRows))
     spans = [slice(contribution.indptr[n], contribution.indptr[n + 1]) for n in rows]
     indptr = np.concatenate([[0], np.cumsum([span.stop - span.start for span in spans], dtype=np.int64)]).astype(
@@ -230,6 +234,8 @@ def test_a_unit_of_weight_zero_is_never_read(form: str) -> None:
             contribution.values[[0, 3]] = poison
         elif isinstance(contribution, Kron):
             contribution.left[0], contribution.right[3] = poison, poison
+        elif isinstance(contribution, Gram):
+            contribution.x_nd[0], contribution.scale_n[3] = poison, poison
         elif isinstance(contribution, SparseRows):
             for n in (0, 3):
                 contribution.values[contribution.indptr[n] : contribution.indptr[n + 1]] = poison
@@ -287,6 +293,72 @@ def test_hostile_outer_products_are_clipped(bound: float) -> None:
         weight[n] = weights[n]
         steps = total(kron, weight, (2, 2), grid)
         assert full_square(steps, False) * Fraction(grid.step) ** 2 <= Fraction(bound) ** 2
+
+
+@pytest.mark.parametrize("bound", [1.0, 1e-14, 1e14, 1e-100, 2.0**-500, 2.0**500])
+def test_hostile_grams_are_clipped(bound: float) -> None:
+    """Scales and factors of opposite extremes, subnormal numbers, and squares that overflow on the way."""
+    rng = np.random.default_rng(21)
+    exponent = rng.uniform(-300, 150, 400)
+    x = rng.standard_normal((400, 2)) * 10.0 ** exponent[:, None]
+    scale = 10.0 ** np.clip(rng.uniform(-6, 6, 400) - 2 * exponent, -320, 300)
+    x[:4], scale[:4] = [[1.7e308, 0], [5e-324, 0], [1e-310, 1e-310], [1e154, 1.0]], [5e-324, 1e308, 1e300, 1.0]
+    gram = Gram(x, scale)
+    grid = Grid(2.0 ** (math.ceil(math.log2(bound)) - 36), bound)
+    norms, weights = gram.norms(), clipped_weights(gram, bound)
+    for n in range(400):
+        assert Fraction(norms[n]) >= Fraction(scale[n]) * exact_square(x[n])
+        weight = np.zeros(400)
+        weight[n] = weights[n]
+        steps = total(gram, weight, (3,), grid)
+        assert full_square(steps, True) * Fraction(grid.step) ** 2 <= Fraction(bound) ** 2
+
+
+def test_a_scale_below_zero_is_dropped_and_a_zero_one_adds_nothing() -> None:
+    x = np.ones((3, 2))
+    gram = Gram(x, np.array([-1.0, 0.0, 1.0]))
+    assert np.isnan(gram.norms()[0])
+    assert gram.norms()[1] < 1e-290
+    assert np.array_equal(total(gram, clipped_weights(gram), (3,)), total(Gram(x[2:], x[2:, 0]), np.full(1, 0.5), (3,)))
+
+
+@pytest.mark.parametrize("weight", [1.0, 1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("bound", [0.25, 1.0, 0.7, 3e7])
+def test_the_precision_of_a_gram(weight: float, bound: float) -> None:
+    """On a fine grid within about 2⁻²⁰ of the bound, and of a small weight no more than its root is lost."""
+    x = np.random.default_rng(22).standard_normal((50, 7))
+    gram = Gram(x, np.full(50, bound) / (x * x).sum(axis=1))
+    grid = Grid(2.0 ** (math.ceil(math.log2(bound)) - 45), bound)
+    for n in range(50):
+        row, column = np.triu_indices(7)
+        own = total(gram, weight * (1 - 2.0**-20) * np.eye(50)[n], (28,), grid) * grid.step
+        exact = weight * (1 - 2.0**-20) * gram.scale_n[n] * x[n][row] * x[n][column]
+        assert (np.abs(own) <= np.abs(exact)).all()
+        assert (np.abs(own - exact) <= 2.0**-19.5 * math.sqrt(weight) * bound).all()
+
+
+@pytest.mark.parametrize("bits", [-3, 0, 1, 2, 7, 40, 60])
+def test_grams_fit_any_grid(bits: int) -> None:
+    gram = make_gram(np.random.default_rng(23), 30)
+    grid = Grid(2.0**-bits, 0.9)
+    weights = clipped_weights(gram, 0.9)
+    whole = total(gram, weights, (D * (D + 1) // 2,), grid)
+    parts = np.zeros_like(whole)
+    for n in range(30):
+        own = total(subset(gram, np.array([n])), weights[[n]], whole.shape, grid)
+        assert full_square(own, True) * Fraction(grid.step) ** 2 <= Fraction(0.9) ** 2
+        parts += own
+    assert np.array_equal(parts, whole)
+
+
+def test_many_grams_sum_exactly() -> None:
+    """Rows at the bound, all alike, in products as tall as they come: sums as large as they can be."""
+    n = 5000
+    x = np.repeat(np.random.default_rng(24).standard_normal((1, 2)), n, axis=0)
+    gram, grid = Gram(x, np.ones(n)), Grid(2.0**-42, 1.0)
+    weights = clipped_weights(gram)
+    one = total(subset(gram, np.array([0])), weights[:1], (3,), grid)
+    assert np.array_equal(total(gram, weights, (3,), grid), n * one)
 
 
 @pytest.mark.parametrize("bits", [-3, 0, 1, 2, 7, 40, 60])
@@ -392,6 +464,8 @@ def test_a_bad_row_is_dropped_and_the_rest_of_its_person_stays(form: str, poison
         rows.values[4] = poison
     elif isinstance(rows, Kron):
         rows.left[4] = poison
+    elif isinstance(rows, Gram):
+        rows.scale_n[4] = poison
     elif isinstance(rows, SparseRows):
         rows.values[rows.indptr[4] : rows.indptr[5]] = poison
     elif isinstance(rows, Factored):
@@ -404,7 +478,7 @@ def test_a_bad_row_is_dropped_and_the_rest_of_its_person_stays(form: str, poison
 
 
 @pytest.mark.parametrize("copies", [1, 2, 100, 10_000])
-@pytest.mark.parametrize("form", ["rows", "kron", "factored_compiled"])
+@pytest.mark.parametrize("form", ["rows", "kron", "gram", "factored_compiled"])
 def test_many_rows_of_one_person_stay_within_one_bound(form: str, copies: int) -> None:
     maker, shape, symmetric = MAKERS[form]
     row = maker(np.random.default_rng(16), 6)

@@ -14,7 +14,7 @@ from small_models import CASES, Curvature, D, Table, table
 
 from dpvb import loop
 from dpvb.blocks import Block
-from dpvb.contributions import Kron, Rows
+from dpvb.contributions import Gram, Rows
 from dpvb.errors import ParameterError, PrivacyError, WallError
 from dpvb.estimate import Estimate
 from dpvb.mechanism import FullBatch, Mechanism, Plan, Poisson, Release, phased
@@ -181,7 +181,7 @@ class Phases:
         if "score" in blocks:
             made["score"] = Rows(batch - q["w"])
         if "last" in blocks:
-            made["last"] = Kron(batch, batch, symmetric=True)
+            made["last"] = Gram(batch, np.ones(len(batch)))
         return made
 
     def m_step(self, s: Estimate, q: dict[str, Any]) -> dict[str, Any]:

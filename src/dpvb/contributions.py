@@ -22,10 +22,12 @@ from numpy.typing import NDArray
 
 from dpvb.blocks import Floats, Ints, pack_symmetric
 
-# Kron's factors carry at most this many bits, and its chunks 2^(53 - 2·21) rows, so that a GEMM of
-# integers stays below 2^53, where float64 is exact.
+# Kron's factors carry at most this many bits, and products of integers are formed 2^(53 - 2·21) rows at a time, so
+# that all their sums stay below 2^53, where float64 is exact.
 _FACTOR_BITS = 21
 _GEMM_ROWS = 2 ** (53 - 2 * _FACTOR_BITS)
+# Entries that are squared at a time: they stay in the cache.
+_NORM_ENTRIES = 2**16
 
 
 @dataclass(frozen=True)
@@ -57,19 +59,34 @@ Contributions = Mapping[str, Contribution]
 def upper_norms(values: Floats) -> Floats:
     """Row-wise L2 norms that are never below the true ones and do not overflow before they must.
 
-    A row that holds NaN or infinity gets the norm inf. Scaling by the largest entry is by a power of two,
-    hence exact; summing d squares in float64 errs by at most (d + 2)·2⁻⁵² relatively.
+    A row that holds NaN or infinity gets the norm inf. Summing d squares in float64 errs by at most (d + 2)·2⁻⁵²
+    relatively, as long as they are neither huge nor tiny.
     """
     flat = np.ascontiguousarray(values, dtype=np.float64).reshape(len(values), math.prod(values.shape[1:]))
-    if flat.shape[1] == 0:
-        return np.zeros(len(flat))
-    largest = np.abs(flat).max(axis=1)
+    num_rows, d = flat.shape
+    if d == 0:
+        return np.zeros(num_rows)
+    block = max(1, _NORM_ENTRIES // d)
+    squares, square_n = np.empty((min(block, num_rows), d)), np.empty(num_rows)
+    with np.errstate(over="ignore", under="ignore"):
+        for start in range(0, num_rows, block):
+            own = square_n[start : start + block]
+            # Not einsum: its blocks depend on a row's place in the batch, and a norm's last bit must not.
+            np.add.reduce(np.square(flat[start : start + block], out=squares[: len(own)]), axis=1, out=own)
+        norm_n = np.sqrt(square_n) * (1.0 + (d + 8) * 2.0**-52)
+    extreme = np.flatnonzero(~((square_n > 2.0**-900) & (square_n < 2.0**900)))
+    norm_n[extreme] = _extreme_norms(flat[extreme])
+    return norm_n
+
+
+def _extreme_norms(flat: Floats) -> Floats:
+    """Upper norms of rows whose squares may overflow or underflow: scaled by a power of two, which is exact, first."""
+    largest = np.abs(flat).max(axis=1, initial=0.0)
     finite = np.isfinite(largest)
     _, exponent = np.frexp(np.where(finite, largest, 0.0))
-    scaled = np.ldexp(np.where(finite[:, None], flat, 0.0), -exponent[:, None])
-    # Not einsum: its blocks depend on a row's place in the batch, and a norm's last bit must not.
-    squares = np.add.reduce(np.square(scaled, out=scaled), axis=1)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", under="ignore"):
+        scaled = np.ldexp(np.where(finite[:, None], flat, 0.0), -exponent[:, None])
+        squares = np.add.reduce(np.square(scaled, out=scaled), axis=1)
         norm = np.ldexp(np.sqrt(squares) * (1.0 + (flat.shape[1] + 8) * 2.0**-52), exponent)
     # Entries below the smallest normal number may lose bits when scaled; the addend covers them.
     return np.where(finite, norm + np.where(largest > 0, 2.0**-1000, 0.0), np.inf)
@@ -126,15 +143,10 @@ class SparseRows:
 
 @dataclass(frozen=True)
 class Kron:
-    """Outer products l_n ⊗ r_n of left (n, a) and right (n, b) factors: the sum is one exact integer GEMM.
-
-    With symmetric=True the two factors are parallel (s_n = ξ_n x_n x_nᵀ as left = ξ_n x_n, right = x_n) and
-    the block is psd, sent as its upper triangle.
-    """
+    """Outer products l_n ⊗ r_n of left (n, a) and right (n, b) factors: the sum is one exact integer GEMM."""
 
     left: Floats
     right: Floats
-    symmetric: bool = False
 
     def norms(self) -> Floats:
         """Products of the factors' norms: the norm of an outer product."""
@@ -166,8 +178,59 @@ class Kron:
             integer_left = np.trunc(balanced_left[rows] / left_grid)
             integer_right = np.trunc(unit_right[rows] * 2.0**bits)
             total += (integer_left.T @ integer_right).astype(np.int64)
-        total <<= spare - 2 * bits
-        out += pack_symmetric(total) if self.symmetric else total
+        out += total << (spare - 2 * bits)
+
+
+@dataclass(frozen=True)
+class Gram:
+    """Symmetric outer products s_n = scale_n · x_n x_nᵀ of a psd block (d, d): the sum is one exact integer syrk.
+
+    Attributes:
+        x_nd: (n, d) factors.
+        scale_n: (n,) nonnegative scales.
+    """
+
+    x_nd: Floats
+    scale_n: Floats
+
+    def norms(self) -> Floats:
+        """scale_n · ‖x_n‖²; NaN, which the wall drops, where the scale is negative."""
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            length = np.sqrt(self.scale_n) * upper_norms(self.x_nd)
+            # The addend covers a square that underflows.
+            return np.asarray(length * length * (1.0 + 2.0**-48) + 2.0**-1000)
+
+    def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
+        """Truncate u = √(weight·scale)·x to integers and add their u uᵀ.
+
+        ‖u‖² is at most the block's bound, and entries of u lose magnitude only, so u uᵀ does too. The grid of u is
+        the finest on which sums over a product's rows stay below 2⁵³. A small weight loses half its bits alone, since
+        both factors carry its root.
+        """
+        used = np.flatnonzero(weights)
+        step_exponent = math.frexp(grid.step)[1] - 1
+        square_exponent = max(step_exponent, math.frexp(grid.bound * _GEMM_ROWS)[1] - 53)
+        with np.errstate(under="ignore"):
+            factor_n = np.sqrt(weights[used] * 2.0**-square_exponent) * np.sqrt(self.scale_n[used])
+        # A subnormal factor has few bits; its row is below the grid unless it lies within a step of overflow.
+        factor_n = np.where(factor_n >= 2.0**-1021, factor_n, 0.0)
+        block = np.empty((min(_GEMM_ROWS, len(used)), self.x_nd.shape[1]))
+        for start in range(0, len(used), _GEMM_ROWS):
+            rows = used[start : start + _GEMM_ROWS]
+            # One array, filled anew: both factors of the product below are the same, which BLAS does in half the time.
+            u = np.take(self.x_nd, rows, axis=0, out=block[: len(rows)], mode="clip")
+            with np.errstate(under="ignore"):
+                u *= factor_n[start : start + _GEMM_ROWS, None]
+            np.trunc(u, out=u)
+            _add_triangle(u.T @ u, square_exponent - step_exponent, out)
+
+
+def _add_triangle(matrix: Floats, shift: int, out: Ints) -> None:
+    """Add 2^shift times the upper triangle of a symmetric matrix of integers to its packed form."""
+    stop = 0
+    for i, row in enumerate(matrix):
+        start, stop = stop, stop + len(row) - i
+        out[start:stop] += row[i:].astype(np.int64) << shift
 
 
 @dataclass(frozen=True)
