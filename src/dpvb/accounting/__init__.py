@@ -112,7 +112,8 @@ def noise_multiplier(
     """Return the least noise multiplier that meets (epsilon, delta); arguments as for `epsilon`.
 
     The achieved epsilon is never above the target and at least 0.995 of it, unless even the least noise the
-    accountant knows stays below the target. epsilon = inf gives 0.
+    accountant knows stays below the target. epsilon = inf gives 0. Raises ParameterError for a delta that is not
+    below num_steps * sampling_prob, as no noise would be needed to meet it (see `calibrate`).
     """
     return calibrate(
         lambda scale: [Event(sampler, sampling_prob, scale, num_steps, swap_ratio)],

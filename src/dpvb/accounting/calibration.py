@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from dpvb.accounting.answers import answer, check_delta, near_epsilon
-from dpvb.accounting.events import MAX_NOISE_MULTIPLIER, MAX_STEPS, Event, check_relation
+from dpvb.accounting.events import MAX_NOISE_MULTIPLIER, MAX_STEPS, Event, check_plan, check_relation
 from dpvb.errors import ParameterError, check_number
 
 # Stop once epsilon is within this fraction of its target: every further digit is an evaluation, dear by "pld" only.
 _TIGHT_ENOUGH = 0.999
+_TIGHT_ENOUGH_FOR_MANY = 0.998
 _CHEAP_TIGHT_ENOUGH = 0.9999
 _MIN_SCALE = 1e-7
 # Plans of more events are first calibrated with like events taken together.
@@ -29,6 +31,9 @@ def calibrate(
 
     The achieved epsilon never exceeds the target, and is at least 0.995 of it wherever some scale reaches that.
 
+    A delta that covers the chance of being sampled at all (the sum of all sampling rates) is refused: every plan would
+    meet it, without noise too, by failing those whom it samples.
+
     Args:
         make_events: the plan as a function of one scale that every noise multiplier is proportional to, or at least
             increases with; at scale 1 a plan of ordinary noise.
@@ -38,13 +43,21 @@ def calibrate(
         method: see `epsilon`.
 
     Raises:
-        ParameterError: for a value outside its range, or if no scale up to 1e9 meets the target.
+        ParameterError: for a value outside its range, for a delta that asks for no noise, or if no scale up to 1e12
+            meets the target.
     """
     epsilon = check_number("epsilon", epsilon, low=0, high=math.inf, closed="right")
     delta = check_delta(delta)
     check_relation(neighboring_relation)
     if math.isinf(epsilon):
         return 0.0
+    first = check_plan(make_events(1.0))
+    exposure = math.fsum(event.num_steps * event.sampling_prob for event in first)
+    if exposure <= delta:
+        raise ParameterError(
+            f"delta must be below {exposure:.3g}, the chance that one unit is sampled at all, got {delta!r}: no noise "
+            "would be needed, and whoever is sampled would have no privacy. Choose a smaller delta."
+        )
 
     def achieved(scale: float, by: str = method) -> float:
         try:
@@ -63,17 +76,16 @@ def calibrate(
 
     if method != "pld":
         return _least_scale(achieved, epsilon, 1.0, _CHEAP_TIGHT_ENOUGH)[0]
-    # Renyi's scale is an upper end, at a small part of the price.
-    start, _ = _least_scale(lambda scale: achieved(scale, "renyi"), epsilon, 1.0, 0.97)
-    slope = -1.0
-    if len(make_events(start)) > _FEW:
-
-        def near(scale: float) -> float:
-            events = make_events(scale)
-            return near_epsilon(events, delta=delta, neighboring_relation=neighboring_relation, expected=epsilon)
-
-        start, slope = _least_scale(near, epsilon, start, 0.99)
-    return _least_scale(achieved, epsilon, start, _TIGHT_ENOUGH, slope)[0]
+    enough, slope = _TIGHT_ENOUGH, -1.0
+    if len(first) <= _FEW:
+        # Renyi's scale is an upper end, at a small part of the price.
+        start, _ = _least_scale(lambda scale: achieved(scale, "renyi"), epsilon, 1.0, 0.97)
+    else:
+        near = partial(near_epsilon, delta=delta, neighboring_relation=neighboring_relation, expected=epsilon)
+        start, _ = _least_scale(lambda scale: near(make_events(scale), method="renyi"), epsilon, 1.0, 0.9)
+        start, slope = _least_scale(lambda scale: near(make_events(scale)), epsilon, start, 0.99)
+        enough = _TIGHT_ENOUGH_FOR_MANY
+    return _least_scale(achieved, epsilon, start, enough, slope)[0]
 
 
 def _least_scale(
@@ -100,7 +112,7 @@ def _least_scale(
             break
         if 0 < value < math.inf:
             known.append((math.log(value), math.log(scale)))
-        guess = _interpolated(known, aim, slope) if known and iteration % 5 < 4 else math.nan
+        guess = _interpolated(known, aim, slope) if known and 0 < value < math.inf and iteration % 5 < 4 else math.nan
         if math.isnan(low):
             scale = high * min(max(guess / high, 1 / 3), 1 - least) if guess > 0 else high / 3
             if scale < _MIN_SCALE:

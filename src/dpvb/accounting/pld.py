@@ -55,7 +55,11 @@ class _Step:
 
 
 def epsilon(
-    pairs: Sequence[Pair], delta: float, guess: float, expected: float | None = None, rival: float = math.inf
+    pairs: Sequence[Pair],
+    delta: float,
+    guess: float,
+    expected: float | None = None,
+    accuracy: float = _ACCURACY,
 ) -> float:
     """Return an upper bound on the smallest epsilon >= 0 that the plan meets at delta.
 
@@ -63,17 +67,18 @@ def epsilon(
         pairs: dominating pairs of the plan.
         delta: at least MIN_DELTA and below 1.
         guess: an upper bound on epsilon, returned where no grid does better.
-        expected: about what epsilon will be, if known; it sets the first grid.
-        rival: another bound; if a coarse look says that this one will be far above it, guess is returned.
+        expected: about what epsilon will be, if known; it sets the first grid, and far below it no finer one is tried.
+        accuracy: relative error of epsilon that the grid is chosen for.
     """
-    best, spacing = guess, _spacing(pairs, delta, guess / 4 if expected is None else min(guess, expected))
-    if rival < guess and _epsilon_on_grid(pairs, delta, 8 * spacing)[0] > 1.5 * rival:
-        return guess
+    first = guess / 4 if expected is None else min(guess, expected)
+    best, spacing = guess, _spacing(pairs, delta, first, accuracy)
     for _ in range(8):
         found, used = _epsilon_on_grid(pairs, delta, spacing)
         previous, best = best, min(best, found)
-        finer = _spacing(pairs, delta, best)
-        if finer > spacing / 1.25 or used > spacing or best > previous * (1 - _ACCURACY):
+        finer = _spacing(pairs, delta, best, accuracy)
+        if finer > spacing / 1.25 or used > spacing or best > previous * (1 - accuracy):
+            break
+        if expected is not None and best < expected / 2:
             break
         spacing = finer
     return best
@@ -230,8 +235,8 @@ def _divergence(pairs: Sequence[Pair]) -> float:
     return float(renyi.log_moments(grouped(pairs), small)[0] / small[0])
 
 
-def _spacing(pairs: Sequence[Pair], delta: float, epsilon: float) -> float:
-    """Return the widest grid that should keep epsilon's relative error below _ACCURACY.
+def _spacing(pairs: Sequence[Pair], delta: float, epsilon: float, accuracy: float = _ACCURACY) -> float:
+    """Return the widest grid that should keep epsilon's relative error below `accuracy`.
 
     Connecting the dots raises a step's divergence by h^2/12 where the loss is resolved and by h TV at most where it is
     not; epsilon moves by the change of the composed mean plus sqrt(2 log 1/delta) standard deviations.
@@ -245,10 +250,10 @@ def _spacing(pairs: Sequence[Pair], delta: float, epsilon: float) -> float:
         return extra + quantile * 2 * extra / (math.sqrt(2 * (divergence + extra)) + math.sqrt(2 * divergence) + 1e-300)
 
     low, high = epsilon * 1e-12, epsilon / 500
-    if error(high) > _ACCURACY * epsilon:
+    if error(high) > accuracy * epsilon:
         for _ in range(40):
             middle = math.sqrt(low * high)
-            low, high = (middle, high) if error(middle) <= _ACCURACY * epsilon else (low, middle)
+            low, high = (middle, high) if error(middle) <= accuracy * epsilon else (low, middle)
     reach = _reach(pairs, delta)
     widest = max(float(np.ptp(_loss(pair, np.array(_span(pair, reach))))) for pair in pairs)
     return max(high, widest * (1 + len(pairs) / 8) / _MAX_CELLS)
@@ -445,16 +450,17 @@ def _best_tilt(steps: Sequence[_Step], h: float, objective: Callable[[float, flo
         loss = (step.start + (cuts + np.append(cuts[1:], len(step.log_mass)) - 1) / 2) * h
         mean = float(np.exp(log_mass) @ loss)
         variance += step.num_steps * (float(np.exp(log_mass) @ (loss - mean) ** 2) + h * h / 4)
-        thinned.append((step.num_steps, log_mass, loss))
+        thinned.append((log_mass, loss))
+    width = max(len(loss) for _, loss in thinned)
+    masses = np.array([np.pad(mass, (0, width - len(mass)), constant_values=-np.inf) for mass, _ in thinned])
+    losses = np.array([np.pad(loss, (0, width - len(loss))) for _, loss in thinned])
+    counts = np.array([step.num_steps for step in steps], dtype=np.float64)
     deviation = math.sqrt(variance)
 
     def value(theta: float) -> float:
-        total = 0.0
-        for count, log_mass, loss in thinned:
-            exponent = log_mass + theta * loss
-            peak = float(exponent.max())
-            total += count * (peak + math.log(float(np.exp(exponent - peak).sum())))
-        return objective(theta, total)
+        exponent = masses + theta * losses
+        peak = exponent.max(axis=1)
+        return objective(theta, float(counts @ (peak + np.log(np.exp(exponent - peak[:, None]).sum(axis=1)))))
 
     # Where rare large losses decide, the optimum is a matter of percents.
     grid = np.geomspace(1e-6 / deviation, min(1e4 / deviation, 30 / h), 50)

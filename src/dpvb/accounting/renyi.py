@@ -134,9 +134,13 @@ def _closed_bound(pair: Pair, lam: Vector) -> Vector:
 def _integrated(pair: Pair, lam: Vector) -> Vector:
     """Quadrature of the moment minus one, an integral over Q of a nonnegative function for every kind."""
     q, mu = pair.q, pair.mu
+    if len(lam) == 0:
+        return lam
     u, log_weight = _panels(
         0.0 if pair.kind == "swapped" else -_TAIL - _MAX_MU, _REACH + _TAIL, 0.5 if mu < 2 else 0.25
     )
+    needed = slice(*np.searchsorted(u, [-_TAIL - mu, (float(lam.max()) + 1) * _shift(pair) + _TAIL]))
+    u, log_weight = u[needed], log_weight[needed]
     if pair.kind == "swapped":
         u = u + mu / 2
     log_weight = log_weight - math.log(2 * math.pi) / 2
@@ -146,12 +150,11 @@ def _integrated(pair: Pair, lam: Vector) -> Vector:
         log_weight = log_weight + np.logaddexp(math.log1p(-q) - u * u / 2, math.log(q) - (u + mu) ** 2 / 2)
     else:
         log_weight = log_weight - u * u / 2
-    first = int(np.searchsorted(u, -_TAIL - mu))
     decay = -np.expm1(-loss)
     result = np.empty_like(lam)
     for i, x in enumerate(lam):
         order = x + 1
-        cut = slice(first, int(np.searchsorted(u, order * _shift(pair) + _TAIL)))
+        cut = slice(int(np.searchsorted(u, order * _shift(pair) + _TAIL)))
         loss_cut = loss[cut]
         if pair.kind == "swapped":
             # The symmetric profile's two halves together: (e^{lam l} - 1)(e^l - e^{-lam l}) over l > 0.
