@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow benchmarks planted-bugs lint clean
+.PHONY: demo test test-slow benchmarks peers planted-bugs lint clean
 
 demo: $(VENV)/plot
 	$(VENV)/bin/dpvb demo --out demo-output
@@ -18,6 +18,19 @@ test-slow: $(VENV)/dev
 
 benchmarks: $(VENV)/dev
 	$(PY) -m benchmarks
+
+# Other libraries' logistic regressions, each in an environment of its own; fits whose results exist are not repeated.
+PEERS := diffprivlib opacus d3p
+peers: $(VENV)/dev $(PEERS:%=.venv-peers-%/ready)
+	$(PY) benchmarks/peers/noise.py
+	.venv-peers-diffprivlib/bin/python benchmarks/peers/scikit_learn.py
+	.venv-peers-diffprivlib/bin/python benchmarks/peers/dp_sgd.py
+	set -e; for peer in $(PEERS); do .venv-peers-$$peer/bin/python benchmarks/peers/with_$$peer.py; done
+
+.venv-peers-%/ready: benchmarks/peers/%.txt
+	python3 -m venv .venv-peers-$*
+	.venv-peers-$*/bin/python -m pip install -q --disable-pip-version-check --no-deps -r $<
+	touch $@
 
 planted-bugs: $(VENV)/dev
 	$(PY) benchmarks/planted_bugs.py
