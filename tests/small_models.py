@@ -1,4 +1,4 @@
-"""Two small models, their data, and LDA, in one shape: what the tests of the core run over.
+"""Two small models and the package's own, with their data, in one shape: what the tests of the core run over.
 
 Every case is a model with private data given as a matrix of one row a record, so that neighbours are matrices
 that differ in one row. `run` releases a plan on it and `in_steps` gives a release as the integers it is made of.
@@ -7,18 +7,22 @@ that differ in one row. `run` releases a plan on it and `in_steps` gives a relea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpvb import loop
 from dpvb.blocks import Block, Bools, Floats, Ints
 from dpvb.contributions import Contributions, Gram, Rows
 from dpvb.data import BagOfWords
+from dpvb.data.design import Design, Response
 from dpvb.estimate import Estimate
-from dpvb.mechanism import FullBatch, Mechanism, Plan, Release, Sampler
+from dpvb.mechanism import FullBatch, Mechanism, Plan, Release, Sampler, phased
+from dpvb.models.binomial import Likelihood
+from dpvb.models.first_order import FirstOrder
 from dpvb.models.lda import LDA
 from dpvb.noise import InsecureNoise, NoiseSource
 from dpvb.wall import Released, Wall, _grids
@@ -110,7 +114,14 @@ class Curvature:
 
 @dataclass(frozen=True)
 class Case:
-    """A model, a way to draw records for it, and the records that strain it most."""
+    """A model, a way to draw records for it, and the records that strain it most.
+
+    Attributes:
+        phase: the release that the tests look at, of a model that answers one phase at a time; None: all blocks.
+        begin: q from a seed, if not the model's own start.
+        reach: share of the joint bound that a hostile record can reach: below 1 where the blocks' largest norms
+            exclude each other.
+    """
 
     name: str
     model: Any
@@ -118,6 +129,9 @@ class Case:
     records: Callable[[np.random.Generator, int], Floats]
     hostile: Floats
     clip: str = "block"
+    phase: str | None = None
+    begin: Callable[[int], Any] | None = None
+    reach: float = 1 - 1e-4
 
     @property
     def width(self) -> int:
@@ -128,13 +142,18 @@ class Case:
     ) -> Plan:
         levels = [noise] * steps if isinstance(noise, (int, float)) else list(noise)
         sampler = FullBatch() if sampler is None else sampler
+        blocks = {n: b for n, b in self.model.blocks.items() if self.phase in (None, b.phase)}
         return Plan(
-            [Release(self.model.blocks, Mechanism(sampler, level), clip=self.clip) for level in levels],  # type: ignore[arg-type]
+            [Release(blocks, Mechanism(sampler, level), clip=self.clip) for level in levels],  # type: ignore[arg-type]
             **options,
         )
 
+    def whole(self, sampler: Sampler, noise: Sequence[float]) -> Plan:
+        """A run from beginning to end, all phases included."""
+        return self.plan(sampler, noise) if self.phase is None else phased(self.model.blocks, sampler, noise)
+
     def start(self, seed: int = 1) -> Any:
-        return self.model.init(np.random.default_rng(seed))
+        return self.model.init(np.random.default_rng(seed)) if self.begin is None else self.begin(seed)
 
     def run(
         self,
@@ -227,6 +246,82 @@ _HOSTILE_DOCUMENTS = np.vstack(
     ]
 )
 
+_KINDS = {
+    "logistic": (Likelihood(), Response()),
+    "binomial": (Likelihood("binomial", max_trials=4), Response("binomial", max_trials=4)),
+    "negative_binomial": (
+        Likelihood("negative_binomial", dispersion=2.0, max_count=6),
+        Response("negative_binomial", max_count=6),
+    ),
+}
+#: Columns before the features: the response, and the trials of a binomial one.
+_FIRST = {"logistic": 1, "binomial": 2, "negative_binomial": 1}
+
+
+def designs(kind: str, intercept: float, sparse_rows: bool) -> Callable[..., Design]:
+    """Regression rows from a matrix of one record a row: response, trials if there are any, D features."""
+
+    def source(matrix: Floats, group: Any = None) -> Design:
+        first = _FIRST[kind]
+        trials = matrix[:, 1] if first == 2 else None
+        form = {"intercept": intercept, "sparse_rows": sparse_rows, "group": group}
+        return Design(matrix[:, first:], matrix[:, 0], trials, response=_KINDS[kind][1], **form)
+
+    return source
+
+
+def _responses(kind: str, rng: np.random.Generator, n: int) -> Floats:
+    if kind == "binomial":
+        trials = rng.integers(1, 5, n)
+        return np.column_stack([rng.binomial(trials, 0.4), trials]).astype(np.float64)
+    return rng.integers(0, 2 if kind == "logistic" else 9, (n, 1)).astype(np.float64)
+
+
+def _hostile_design(kind: str) -> Floats:
+    """Every hostile row with the smallest and the largest response."""
+    low, high = {"logistic": ([0], [1]), "binomial": ([0, 4], [4, 4]), "negative_binomial": ([0], [99])}[kind]
+    ends = [
+        np.hstack([np.tile(np.asarray(end, dtype=float), (len(_HOSTILE_ROWS), 1)), _HOSTILE_ROWS])
+        for end in (low, high)
+    ]
+    return np.vstack(ends)
+
+
+def regression(
+    name: str,
+    model_class: Any,
+    kind: str,
+    intercept: float,
+    phases: Mapping[str, float],
+    far: str,
+    *,
+    sparse_rows: bool,
+) -> list[Case]:
+    """One case for each phase, at a q that a short noisy run leads to, with the point `far` moved far out."""
+    model = model_class(D + (intercept > 0), likelihood=_KINDS[kind][0], intercept=intercept)
+    source = designs(kind, intercept, sparse_rows)
+
+    def records(rng: np.random.Generator, n: int) -> Floats:
+        return np.hstack([_responses(kind, rng, n), _table_records(rng, n)])
+
+    def begin(seed: int) -> Any:
+        releases = [r for r in phased(model.blocks, FullBatch(), [0.3, 0.3]) if "last" not in _phases(r)]
+        rng = np.random.default_rng(seed)
+        wall: Wall[Any] = Wall(source(records(rng, 200)), plan := Plan(releases), noise=InsecureNoise(seed))
+        q, _ = loop.fit(model, wall, plan, rho=loop.robbins_monro(0.0, 1.0), rng=rng)
+        point = getattr(q, far)
+        return replace(q, **{far: point * 40 / np.linalg.norm(point)})
+
+    return [
+        Case(f"{name}_{phase}", model, source, records, _hostile_design(kind), phase=phase, begin=begin, reach=reach)
+        for phase, reach in phases.items()
+    ]
+
+
+def _phases(release: Release) -> set[str]:
+    return {block.phase for block in release.blocks.values()}
+
+
 CASES = [
     Case("location", Location(), table, _table_records, _HOSTILE_ROWS),
     Case("curvature", Curvature(), table, _table_records, _HOSTILE_ROWS),
@@ -248,6 +343,15 @@ CASES = [
         bags,
         _documents,
         _HOSTILE_DOCUMENTS,
+    ),
+    *regression(
+        "logistic",
+        FirstOrder,
+        "logistic",
+        0.4,
+        {"first": 0.9999, "step": 0.98, "last": 0.99},
+        "point_e",
+        sparse_rows=False,
     ),
 ]
 NAMES = [case.name for case in CASES]
