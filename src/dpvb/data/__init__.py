@@ -6,19 +6,27 @@ from dpvb.data.bag_of_words import BagOfWords, Stream, as_source, in_memory
 from dpvb.data.design import BinaryMatrix, Design, DesignRows, Response, SparseDesignRows
 from dpvb.data.files import open_documents
 from dpvb.data.rows import Chunk, CountRows, Source
+from dpvb.data.schema import Binary, Categorical, Numeric, Schema, Target
+from dpvb.data.table import Table
 from dpvb.data.vocabulary import check_vocabulary
 
 __all__ = [
     "BagOfWords",
+    "Binary",
     "BinaryMatrix",
+    "Categorical",
     "Chunk",
     "CountRows",
     "Design",
     "DesignRows",
+    "Numeric",
     "Response",
+    "Schema",
     "Source",
     "SparseDesignRows",
     "Stream",
+    "Table",
+    "Target",
     "as_source",
     "check_vocabulary",
     "in_memory",

@@ -20,23 +20,19 @@ A faulty row is NaN throughout (dense), or has a response of NaN and no entries 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.data.matrices import Entries, Floats, Integers, Which, as_matrix, as_numbers, column
-from dpvb.data.persons import by_person
-from dpvb.data.rows import running_total, spans
+from dpvb.data.matrices import Entries, Floats, as_matrix, as_numbers, column
+from dpvb.data.rows import running_total
+from dpvb.data.units import Integers, LazyChunk, Units, Which
 from dpvb.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 
 KINDS = ("logistic", "binomial", "negative_binomial")
-# Entries of a chunk, 32 MiB in float64; its rows are limited in `spans`.
-CHUNK_ENTRIES = 2**22
-
-Rows = TypeVar("Rows")
 
 
 @dataclass(frozen=True)
@@ -161,71 +157,6 @@ class SparseDesignRows:
     trials_n: Floats
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class LazyChunk(Generic[Rows]):
-    """Some consecutive privacy units, whose rows are read and cleaned when they are asked for.
-
-    So units that a batch leaves out cost nothing.
-
-    Attributes:
-        which: numbers of the rows in the data.
-        unit_of_row: None when each row is its own unit; otherwise the local unit of each row, nondecreasing.
-        num_units: number of units in the chunk.
-        read: gives the rows with these numbers.
-    """
-
-    which: Which
-    unit_of_row: Integers | None
-    num_units: int
-    read: Callable[[Which], Rows]
-
-    @property
-    def rows(self) -> Rows:
-        """What the model reads."""
-        return self.read(self.which)
-
-    def select(self, units: NDArray[np.bool_]) -> LazyChunk[Rows]:
-        """Return the chosen units alone, renumbered in their order; `units` is a mask, shape (num_units,)."""
-        chosen = int(np.count_nonzero(units))
-        if chosen == self.num_units:
-            return self
-        which = np.arange(self.which.start, self.which.stop) if isinstance(self.which, slice) else self.which
-        if self.unit_of_row is None:
-            return LazyChunk(which[units], None, chosen, self.read)
-        kept = units[self.unit_of_row]
-        renumbered = np.cumsum(units, dtype=np.int64) - 1
-        return LazyChunk(which[kept], renumbered[self.unit_of_row[kept]], chosen, self.read)
-
-
-class _Units:
-    """Rows as privacy units: each row, or each person with all rows."""
-
-    def __init__(self, entry_start: Integers, group: Iterable[object] | None) -> None:
-        self._entry_start = entry_start
-        self._persons = None
-        if group is not None:
-            order, unit_of_row, unit_start = by_person(group, len(entry_start) - 1)
-            self._entry_start = running_total(np.diff(entry_start)[order])
-            self._persons = order, unit_of_row, unit_start
-
-    @property
-    def unit(self) -> Literal["row", "person"]:
-        return "row" if self._persons is None else "person"
-
-    def count(self) -> int:
-        return len(self._entry_start) - 1 if self._persons is None else max(len(self._persons[2]) - 1, 0)
-
-    def chunks(self, read: Callable[[Which], Rows]) -> Iterator[LazyChunk[Rows]]:
-        unit_start = None if self._persons is None else self._persons[2]
-        for start, stop in spans(self._entry_start, unit_start, CHUNK_ENTRIES):
-            if self._persons is None:
-                yield LazyChunk(slice(start, stop), None, stop - start, read)
-            else:
-                order, unit_of_row, first = self._persons
-                rows = slice(int(first[start]), int(first[stop]))
-                yield LazyChunk(order[rows], unit_of_row[rows] - start, stop - start, read)
-
-
 class Design:
     """Rows of a regression, held in memory as they were given and cleaned chunk by chunk.
 
@@ -268,11 +199,11 @@ class Design:
         y_n, trials_n = response.clean(y, trials, self._matrix.num_rows)
         self._response, self._sparse = response, sparse_rows
         dense_start = np.arange(self._matrix.num_rows + 1, dtype=np.int64) * self._matrix.width
-        self._units = _Units(self._matrix.entry_start() if sparse_rows else dense_start, group)
+        self._units = Units(self._matrix.entry_start() if sparse_rows else dense_start, group)
         limit = math.sqrt((1.0 - self._intercept) * (1.0 + self._intercept))
         margin = 1.0 - (self._matrix.width + 16) * 2.0**-51
         pieces = [np.empty(0)]
-        for chunk in _Units(self._matrix.entry_start(), None).chunks(self._matrix.norms):
+        for chunk in Units(self._matrix.entry_start(), None).chunks(self._matrix.norms):
             with np.errstate(all="ignore"):
                 # A row inside the bound is left as it is. The margin keeps one that was scaled back inside it.
                 norm_n = chunk.rows
@@ -366,7 +297,7 @@ class BinaryMatrix:
         """
         self._threshold = None if threshold is None else check_number("threshold", threshold)
         self._matrix = as_matrix(X)
-        self._units = _Units(np.arange(self._matrix.num_rows + 1, dtype=np.int64) * self.width, group)
+        self._units = Units(np.arange(self._matrix.num_rows + 1, dtype=np.int64) * self.width, group)
 
     def __repr__(self) -> str:
         return f"BinaryMatrix(width={self.width}, unit={self.unit!r})"

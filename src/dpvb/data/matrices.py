@@ -7,19 +7,17 @@ row belongs to somebody: an entry that is no number, or that lies outside the ma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from dpvb.data.rows import MAX_WIDTH, Slab, running_total, slab_of_sparse
+from dpvb.data.units import Integers, Which
 from dpvb.errors import DataFormatError
 
 Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-#: Row numbers, or a range of rows.
-Which: TypeAlias = "Integers | slice"
 
 _WAY_OUT = (
     "Numbers go in as a NumPy array or a SciPy sparse matrix, columns with names and categories as dpvb.data.Table."
@@ -102,6 +100,17 @@ class SparseMatrix:
         self._slab = slab
         self.num_rows, self.width = len(slab.indptr) - 1, width
 
+    @classmethod
+    def stacked(cls, parts: Sequence[SparseMatrix], width: int) -> SparseMatrix:
+        """The rows of all parts, in order."""
+        lengths = [np.diff(part._slab.indptr) for part in parts]
+        slab = Slab(
+            running_total(np.concatenate([np.empty(0, np.int64), *lengths])),
+            np.concatenate([np.empty(0, np.int32), *(part._slab.indices for part in parts)]),
+            np.concatenate([np.empty(0), *(part._slab.values for part in parts)]),
+        )
+        return cls(slab, width)
+
     def entries(self, rows: Which) -> Entries:
         """The chosen rows: entries in the order of their columns, equal places added, zeros left out."""
         indptr, place = self._places(rows)
@@ -169,6 +178,8 @@ def as_matrix(data: object) -> Matrix:
     Raises:
         DataFormatError: none of these.
     """
+    if isinstance(data, (DenseMatrix, SparseMatrix)):
+        return data
     if sparse.issparse(data):
         return _sparse(data)
     if isinstance(data, np.ma.MaskedArray):

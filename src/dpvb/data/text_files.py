@@ -19,6 +19,7 @@ from dpvb.errors import DataFormatError
 _BOM = b"\xef\xbb\xbf"
 
 Record = tuple[object, ...]
+CHOOSE = "choose it with text_column= (and group_column=)."
 
 
 def json_records(path: Path, columns: tuple[str, ...]) -> Iterator[Record]:
@@ -35,22 +36,22 @@ def json_records(path: Path, columns: tuple[str, ...]) -> Iterator[Record]:
             yield tuple(map(record.get, columns)) if isinstance(record, dict) else nothing
 
 
-def check_csv(path: Path, columns: tuple[str, ...]) -> None:
-    """Check that the header line names the columns.
+def check_csv(path: Path, columns: tuple[str, ...], hint: str = CHOOSE) -> None:
+    """Check that the header line names the columns; `hint` says how they are chosen.
 
     Raises:
         DataFormatError: naming the missing column. The line itself is not shown: in a file without a header
             it is somebody's.
     """
     for column in columns:
-        if _times_in_header(path, column) != 1:
+        if times_in_header(path, column) != 1:
             raise DataFormatError(
-                f"The first line of {str(path)!r} must be a header that names the column {column!r} once; "
-                "choose it with text_column= (and group_column=)."
+                f"The first line of {str(path)!r} must be a header that names the column {column!r} once; {hint}"
             )
 
 
-def _times_in_header(path: Path, column: str) -> int:
+def times_in_header(path: Path, column: str) -> int:
+    """How often the first line of a CSV file names a column."""
     with open_binary(path) as file:
         header = next(_csv_rows(_without_bom(lines(file))), None) or []
     return header.count(_byte_string(column))
@@ -97,14 +98,13 @@ def folder_files(path: Path) -> Iterator[Path]:
     return (name for name in path.rglob("*.txt") if name.is_file())
 
 
-def check_parquet(path: Path, columns: tuple[str, ...]) -> None:
-    """Check that the file is Parquet and that its schema has the columns.
+def parquet_schema(path: Path) -> Any:
+    """The Arrow schema of a Parquet file.
 
     Raises:
-        DataFormatError: pyarrow is not installed, the file is not Parquet, or a column is missing or of the
-            wrong type: text must be strings, persons strings or integers.
+        DataFormatError: pyarrow is not installed, or the file is not Parquet.
     """
-    arrow = _arrow()
+    arrow = import_arrow()
     schema = None
     try:
         with arrow.parquet.ParquetFile(path) as file:
@@ -113,6 +113,17 @@ def check_parquet(path: Path, columns: tuple[str, ...]) -> None:
         pass
     if schema is None:
         raise DataFormatError(f"The file {str(path)!r} is not a readable Parquet file.")
+    return schema
+
+
+def check_parquet(path: Path, columns: tuple[str, ...]) -> None:
+    """Check that the file is Parquet and that its schema has the columns.
+
+    Raises:
+        DataFormatError: pyarrow is not installed, the file is not Parquet, or a column is missing or of the
+            wrong type: text must be strings, persons strings or integers.
+    """
+    arrow, schema = import_arrow(), parquet_schema(path)
     for column in columns:
         if schema.names.count(column) != 1:
             raise DataFormatError(
@@ -130,7 +141,7 @@ def check_parquet(path: Path, columns: tuple[str, ...]) -> None:
 
 def parquet_records(path: Path, columns: tuple[str, ...]) -> Iterator[Record]:
     """Yield fields of each row, a batch of rows at a time; a null is an empty document."""
-    arrow = _arrow()
+    arrow = import_arrow()
     with arrow.parquet.ParquetFile(path) as file:
         for batch in file.iter_batches(batch_size=1024, columns=list(dict.fromkeys(columns))):
             # As bytes: Arrow does not promise that its strings are UTF-8, and decoding would raise.
@@ -194,7 +205,12 @@ def _byte_string(text: str) -> str:
     return text.encode().decode("latin-1")
 
 
-def _arrow() -> Any:
+def import_arrow() -> Any:
+    """pyarrow, which is an optional dependency.
+
+    Raises:
+        DataFormatError: it is not installed.
+    """
     try:
         import pyarrow
         import pyarrow.parquet

@@ -1,0 +1,97 @@
+"""Privacy units of rows that are held in memory, and chunks of them that are read when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpvb.data.persons import by_person
+from dpvb.data.rows import running_total, spans
+
+Integers = NDArray[np.int64]
+#: Row numbers, or a range of rows.
+Which: TypeAlias = "Integers | slice"
+Rows = TypeVar("Rows")
+
+# Entries of a chunk, 32 MiB in float64; its rows are limited in `spans`.
+CHUNK_ENTRIES = 2**22
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LazyChunk(Generic[Rows]):
+    """Some consecutive privacy units, whose rows are read and cleaned when they are asked for.
+
+    So units that a batch leaves out cost nothing.
+
+    Attributes:
+        which: numbers of the rows in the data.
+        unit_of_row: None when each row is its own unit; otherwise the local unit of each row, nondecreasing.
+        num_units: number of units in the chunk.
+        read: gives the rows with these numbers.
+    """
+
+    which: Which
+    unit_of_row: Integers | None
+    num_units: int
+    read: Callable[[Which], Rows]
+
+    @property
+    def rows(self) -> Rows:
+        """What the model reads."""
+        return self.read(self.which)
+
+    def select(self, units: NDArray[np.bool_]) -> LazyChunk[Rows]:
+        """Return the chosen units alone, renumbered in their order; `units` is a mask, shape (num_units,)."""
+        chosen = int(np.count_nonzero(units))
+        if chosen == self.num_units:
+            return self
+        which = np.arange(self.which.start, self.which.stop) if isinstance(self.which, slice) else self.which
+        if self.unit_of_row is None:
+            return LazyChunk(which[units], None, chosen, self.read)
+        kept = units[self.unit_of_row]
+        renumbered = np.cumsum(units, dtype=np.int64) - 1
+        return LazyChunk(which[kept], renumbered[self.unit_of_row[kept]], chosen, self.read)
+
+
+class Units:
+    """Rows as privacy units: each row, or each person with all rows.
+
+    Args:
+        entry_start: number of entries before each row, and of all, (rows + 1,); chunks are cut by it.
+        group: the person of each row; private. None: each row is a unit.
+
+    Raises:
+        DataFormatError: a group of another length than the rows.
+    """
+
+    def __init__(self, entry_start: Integers, group: Iterable[object] | None) -> None:
+        self._entry_start = entry_start
+        self._persons = None
+        if group is not None:
+            order, unit_of_row, unit_start = by_person(group, len(entry_start) - 1)
+            self._entry_start = running_total(np.diff(entry_start)[order])
+            self._persons = order, unit_of_row, unit_start
+
+    @property
+    def unit(self) -> Literal["row", "person"]:
+        """What one privacy unit is; public."""
+        return "row" if self._persons is None else "person"
+
+    def count(self) -> int:
+        """Return the number of privacy units; private under add/remove."""
+        return len(self._entry_start) - 1 if self._persons is None else max(len(self._persons[2]) - 1, 0)
+
+    def chunks(self, read: Callable[[Which], Rows]) -> Iterator[LazyChunk[Rows]]:
+        """Yield all units once; `read` gives the rows with some numbers."""
+        unit_start = None if self._persons is None else self._persons[2]
+        for start, stop in spans(self._entry_start, unit_start, CHUNK_ENTRIES):
+            if self._persons is None:
+                yield LazyChunk(slice(start, stop), None, stop - start, read)
+            else:
+                order, unit_of_row, first = self._persons
+                rows = slice(int(first[start]), int(first[stop]))
+                yield LazyChunk(order[rows], unit_of_row[rows] - start, stop - start, read)
