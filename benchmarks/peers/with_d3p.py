@@ -61,7 +61,7 @@ if __name__ == "__main__":
         "d3p DPVI",
         parser.parse_args().data,
         ["d3p", "numpyro", "jax", "jaxlib", "numpy"],
-        "Adam, learning rate .05 falling tenfold, N(0, 3²) prior, clip 1, batches and steps as DP-SGD's, posterior mean; "
-        "noise of Poisson batches, add/remove",
+        "Adam, learning rate .05 falling tenfold, N(0, 3²) prior, clip 1, batches and steps as DP-SGD's, "
+        "posterior mean; noise of Poisson batches, add/remove",
         fit,
     )

@@ -23,7 +23,8 @@ def main() -> None:
             f"diffprivlib C={C:g}",
             [data for data in chosen if data != "icd" or C == 0.01],
             ["diffprivlib", "scikit-learn", "numpy"],
-            f"LogisticRegression(C={C:g}, data_norm=1, fit_intercept=False), the constant column in X; δ = 0, replace-one",
+            f"LogisticRegression(C={C:g}, data_norm=1, fit_intercept=False), the constant column in X; δ = 0, "
+            "replace-one",
             fit,
         )
 

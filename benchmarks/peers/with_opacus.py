@@ -63,7 +63,7 @@ if __name__ == "__main__":
         "Opacus DP-SGD",
         parser.parse_args().data,
         ["opacus", "torch", "numpy"],
-        "SGD, learning rate 4 falling linearly to 0, Poisson batches of 1,024 (stroke 256) on average, 20 epochs, clip 1, "
-        "PRV accountant, last iterate; add/remove",
+        "SGD, learning rate 4 falling linearly to 0, Poisson batches of 1,024 (stroke 256) on average, 20 epochs, "
+        "clip 1, PRV accountant, last iterate; add/remove",
         fit,
     )

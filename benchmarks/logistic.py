@@ -1,0 +1,260 @@
+"""Private logistic regression on public tables: this package's solvers beside its peers, on the same splits.
+
+Needs DPVB_DATA, the folder that holds regression/, and the peers' results (`make peers`). Fits are kept in
+build/logistic.jsonl under a digest of the solver's code, so that an interrupted run goes on where it stopped.
+`--data`, `--solvers` and `--repeats` choose a part, for a quick look.
+"""
+
+import argparse
+import hashlib
+import math
+import re
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+from scipy.special import logit
+
+import dpvb
+from benchmarks.peers import protocol
+
+ROOT = Path(__file__).parents[1]
+CACHE = ROOT / "build" / "logistic.jsonl"
+#: What a solver's numbers depend on, beside its own model.
+SHARED = ["models/binomial.py", "curvature.py"]
+#: Name → parameters, data sets, its own model, fits with fresh noise of each split.
+FULL = ["adult", "diab30", "diabany", "stroke"]
+SOLVERS = {
+    "first order": ({"solver": "first_order"}, FULL, "models/first_order.py", 4),
+    "first order, diagonal": ({"covariance": "diagonal"}, ["icd"], "models/first_order_diagonal.py", 1),
+    "sufficient statistics": ({"solver": "sufficient_statistics"}, FULL, "models/polya_gamma.py", 1),
+    "papers": ({"solver": "paper"}, FULL, "models/polya_gamma.py", 1),
+}
+#: The default of each data set.
+OURS = dict.fromkeys(FULL, "first order") | {"icd": "first order, diagonal"}
+#: Mean log-likelihoods at ε = .2, .5, 1, 2, 4 that are to be reached, up to MARGIN.
+LEVELS = {
+    "adult": (-0.3273, -0.3208, -0.3190, -0.3184, -0.3179),
+    "diab30": (-0.2954, -0.2944, -0.2938, -0.2936, -0.2936),
+    "diabany": (-0.6615, -0.6603, -0.6598, -0.6597, -0.6596),
+    "stroke": (-0.1995, -0.1877, -0.1797, -0.1717, -0.1689),
+    "icd": (-0.6444, -0.6327, -0.6291, -0.6269, -0.6258),
+}
+MARGIN = {"stroke": 0.004}
+#: The level of icd is that of the first two splits.
+LEVEL_SPLITS = {"icd": (0, 1)}
+METRICS = ("auc", "log_likelihood", "accuracy")
+
+
+def code(model: str) -> str:
+    """Digest of the files that a solver's numbers depend on."""
+    digest = hashlib.sha256()
+    for name in [model, *SHARED]:
+        path = ROOT / "src" / "dpvb" / name
+        digest.update(path.read_bytes() if path.exists() else b"")
+    return digest.hexdigest()[:12]
+
+
+def fit(params: dict, data: str, X, y, seed: int, epsilon: float) -> dict:
+    """One private fit, scored on the held-out fifth by its posterior predictive probabilities."""
+    train, test = protocol.split(len(y), seed)
+    constant = float(X[:, 0].max())
+    begun = time.process_time()
+    model = dpvb.LogisticRegression(epsilon=epsilon, delta=protocol.DELTA, intercept_value=constant, **params)
+    model.fit(X[train, 1:], y[train])
+    seconds = time.process_time() - begun
+    psi_n = logit(model.predict_proba(X[test, 1:])[:, 1])
+    return {**protocol.scores(y[test], psi_n), "seconds": seconds}
+
+
+def run(chosen_data: list[str], chosen_solvers: list[str], repeats: int | None) -> list[dict]:
+    """Every fit of the chosen part, computed where the cache lacks it."""
+    CACHE.parent.mkdir(exist_ok=True)
+    versions = {name: code(model) for name, (_, _, model, _) in SOLVERS.items()}
+    results = [r for r in protocol.read(CACHE) if r["code"] == versions.get(r["method"])]
+    done = {(r["method"], r["data"], r["split"], r["epsilon"], r["repeat"]) for r in results}
+    for name in chosen_solvers:
+        params, sets, _, most = SOLVERS[name]
+        for data in (data for data in sets if data in chosen_data):
+            X, y = protocol.load(data)
+            for repeat in range(repeats or most):
+                for seed in protocol.SPLITS:
+                    for epsilon in protocol.EPSILONS:
+                        if (name, data, seed, epsilon, repeat) in done:
+                            continue
+                        cell = {"method": name, "data": data, "split": seed, "epsilon": epsilon, "repeat": repeat}
+                        result = cell | {"code": versions[name]} | fit(params, data, X, y, seed, epsilon)
+                        protocol.append(result, CACHE)
+                        results.append(result)
+    return results
+
+
+class Cells:
+    """Scores by (method, data, ε, split), averaged over fits with fresh noise."""
+
+    def __init__(self, results: list[dict]) -> None:
+        fits = defaultdict(list)
+        self.seconds = defaultdict(list)
+        for r in results:
+            if "header" not in r:
+                fits[r["method"], r["data"], r["epsilon"], r["split"]].append([r[name] for name in METRICS])
+                self.seconds[r["method"], r["data"]].append(r["seconds"])
+        self.mean = {key: np.mean(values, axis=0) for key, values in fits.items()}
+        self.variance = {key: np.var(v, axis=0, ddof=1) / len(v) for key, v in fits.items() if len(v) > 1}
+        self.methods = list(dict.fromkeys(key[0] for key in fits))
+
+    def at(self, method: str, data: str, epsilon: float | None, splits=protocol.SPLITS) -> dict:
+        """Split → scores."""
+        keys = {split: (method, data, epsilon, split) for split in splits}
+        return {split: self.mean[key] for split, key in keys.items() if key in self.mean}
+
+    def level(self, method: str, data: str, epsilon: float | None, splits=protocol.SPLITS):
+        """Scores averaged over splits; None where there are none."""
+        found = self.at(method, data, epsilon, splits)
+        return np.mean(list(found.values()), axis=0) if found else None
+
+    def noise(self, method: str, data: str, epsilon: float, splits=protocol.SPLITS) -> float:
+        """Standard error of the mean log-likelihood that comes from the private noise; NaN from single fits."""
+        variances = [self.variance.get((method, data, epsilon, split), np.full(3, np.nan))[1] for split in splits]
+        return math.sqrt(float(np.sum(variances))) / len(variances)
+
+    def best(self, methods: list[str], data: str, epsilon: float | None) -> str | None:
+        """The method of largest mean log-likelihood, known in hindsight."""
+        levels = {m: self.level(m, data, epsilon) for m in methods}
+        found = {m: level[1] for m, level in levels.items() if level is not None}
+        return max(found, key=found.__getitem__) if found else None
+
+
+def short(value: float) -> str:
+    """Four decimals, without a leading 0."""
+    return re.sub(r"^(-?)0\.", r"\1.", f"{value:.4f}")
+
+
+def shown(level) -> str:
+    return "" if level is None else "/".join(map(short, level))
+
+
+def margin(data: str, epsilon: float, *, paired: bool) -> float:
+    """How far below a level, or a peer, a mean may be."""
+    wide = not paired or epsilon == 0.2
+    return MARGIN.get(data, 0.001) if wide else 0.001
+
+
+def rows_of(cells: Cells, data: str) -> list[tuple[str, list]]:
+    """(name, method at each ε) of every private method on a data set."""
+    ours = [name for name, (_, sets, _, _) in SOLVERS.items() if data in sets]
+    bounded = [m for m in cells.methods if m.startswith("diffprivlib")]
+    rows = [(name, [name] * 5) for name in ours]
+    if data == "icd":
+        rows += [(m, [m] * 5) for m in bounded if cells.level(m, data, 1.0) is not None]
+    else:
+        rows += [("diffprivlib C=1", ["diffprivlib C=1"] * 5)]
+        rows += [("diffprivlib, best of 4 C", [cells.best(bounded, data, epsilon) for epsilon in protocol.EPSILONS])]
+    rows += [(m, [m] * 5) for m in ("Opacus DP-SGD", "d3p DPVI", "DP-SGD in NumPy")]
+    return [(name, methods) for name, methods in rows if any(cells.level(m, data, 1.0) is not None for m in methods)]
+
+
+def table(cells: Cells, data: str) -> list[bool]:
+    """Print the levels of a data set; returns which of ours reach theirs."""
+    X, y = protocol.load(data)
+    train, test = protocol.split(len(y), 0)
+    print(f"### {data}: {len(train):,} rows and {len(test):,} held out, {X.shape[1]:,} columns\n")
+    heads = " | ".join(f"ε = {epsilon:g}" for epsilon in protocol.EPSILONS)
+    print(f"| method (fits at one ε, CPU-s) | {heads} |\n|---|---|---|---|---|---|")
+    for name, methods in rows_of(cells, data):
+        levels = [cells.level(m, data, e) for m, e in zip(methods, protocol.EPSILONS, strict=True)]
+        seconds = [second for m in set(methods) for second in cells.seconds[m, data]]
+        fits = f"{len(seconds) // len(set(methods)) / 5:g}, {np.mean(seconds):.1f}"
+        print(f"| {'**' + name + '**' if name == OURS[data] else name} ({fits}) | {' | '.join(map(shown, levels))} |")
+    splits = LEVEL_SPLITS.get(data, protocol.SPLITS)
+    reached, texts = [], []
+    for asked, epsilon in zip(LEVELS[data], protocol.EPSILONS, strict=True):
+        least = asked - margin(data, epsilon, paired=False)
+        level = cells.level(OURS[data], data, epsilon, splits)
+        if level is not None:
+            reached.append(bool(level[1] >= least))
+            noise = cells.noise(OURS[data], data, epsilon, splits)
+            error = "" if math.isnan(noise) else f" ± {1e4 * noise:.0f}"
+            ahead = f"{1e4 * (level[1] - least):+.0f}{error}"
+            texts.append(f"{short(least)}: {ahead} {'reached' if reached[-1] else '**missed**'}")
+    where = "" if splits == protocol.SPLITS else f" on splits {', '.join(map(str, splits))}"
+    print(f"| log-likelihood asked{where}: ours beyond it, 1e-4 | {' | '.join(texts)} |")
+    plain = [m for m in cells.methods if m.startswith("no privacy")]
+    name = cells.best(plain, data, None)
+    print(f"| {name} (best of {len(plain)}) | {shown(cells.level(name, data, None))} | | | | |\n" if name else "")
+    return reached
+
+
+def pairs(cells: Cells, sets: list[str]) -> list[tuple[bool, bool]]:
+    """Print paired differences with every peer; returns (within the margin, not behind) of each."""
+    print("### Ours minus a peer on the same splits: log-likelihood / AUC, 1e-4, ± standard error over splits\n")
+    print("| data | peer | " + " | ".join(f"{epsilon:g}" for epsilon in protocol.EPSILONS) + " |")
+    print("|---|---|---|---|---|---|---|")
+    verdicts = []
+    for data in sets:
+        ours = OURS[data]
+        for name, methods in rows_of(cells, data):
+            if name in SOLVERS:
+                continue
+            texts = []
+            for method, epsilon in zip(methods, protocol.EPSILONS, strict=True):
+                a, b = cells.at(ours, data, epsilon), cells.at(method, data, epsilon)
+                differences = np.array([a[split] - b[split] for split in a.keys() & b.keys()])
+                if not len(differences):
+                    texts.append("")
+                    continue
+                mean = differences.mean(axis=0)
+                allowed = bool(mean[1] >= -margin(data, epsilon, paired=True))
+                verdicts.append((allowed, bool(mean[1] >= 0)))
+                error = ""
+                if len(differences) > 1:
+                    error = f" ± {1e4 * np.std(differences[:, 1], ddof=1) / math.sqrt(len(differences)):.0f}"
+                text = f"{1e4 * mean[1]:+.0f}{error} / {1e4 * mean[0]:+.0f}"
+                texts.append(text if verdicts[-1][1] else f"*{text}*" if allowed else f"**{text}**")
+            print(f"| {data} | {name} | " + " | ".join(texts) + " |")
+    return verdicts
+
+
+def settings(headers: list[dict]) -> None:
+    """Print what was fixed, ours first."""
+    print("Settings:\n")
+    print(
+        f"* Ours: `LogisticRegression(epsilon, delta={protocol.DELTA:g}, intercept_value=c)`, c the public constant of "
+        "column 0, and all else by default; add or remove one row; predictions by the posterior predictive. "
+        + "; ".join(f"{name}: {', '.join(f'{k}={v!r}' for k, v in SOLVERS[name][0].items())}" for name in SOLVERS)
+        + "."
+    )
+    for header in headers:
+        versions = ", ".join(f"{name} {number}" for name, number in header["versions"].items())
+        print(f"* {header['header']}: {header['settings']}. {versions}; {header['machine']}.")
+    print(
+        "* diffprivlib, best of 4 C: C of the largest mean held-out log-likelihood in each cell, which flatters it.\n"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", nargs="+", default=list(OURS), choices=list(OURS))
+    parser.add_argument("--solvers", nargs="+", default=list(SOLVERS), choices=list(SOLVERS))
+    parser.add_argument("--repeats", type=int, default=None)
+    chosen = parser.parse_args()
+    peers = protocol.read()
+    cells = Cells([*run(chosen.data, chosen.solvers, chosen.repeats), *peers])
+    print("## Logistic regression\n")
+    print(
+        f"δ = {protocol.DELTA:g}, means over {len(protocol.SPLITS)} splits of AUC / log-likelihood per held-out row / "
+        "accuracy; no probability is clipped. One public preprocessing and one set of constants for all data.\n"
+    )
+    settings([r for r in peers if "header" in r])
+    reached = [one for data in chosen.data for one in table(cells, data)]
+    verdicts = pairs(cells, chosen.data)
+    print(f"\nLevels reached: {sum(reached)} of {len(reached)}. ", end="")
+    print(
+        f"Paired differences: {sum(v[0] for v in verdicts)} of {len(verdicts)} within -.001 (stroke at ε = .2: -.004), "
+        f"{sum(v[1] for v in verdicts)} not behind at all; behind is in italics, beyond the margin in bold."
+    )
+
+
+if __name__ == "__main__":
+    main()
