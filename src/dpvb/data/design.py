@@ -203,7 +203,7 @@ class Design:
         limit = math.sqrt((1.0 - self._intercept) * (1.0 + self._intercept))
         margin = 1.0 - (self._matrix.width + 16) * 2.0**-51
         pieces = [np.empty(0)]
-        for chunk in Units(self._matrix.entry_start(), None).chunks(self._matrix.norms):
+        for chunk in Units(self._matrix.entry_start(), None).chunks(self._matrix.lengths):
             with np.errstate(all="ignore"):
                 # A row inside the bound is left as it is. The margin keeps one that was scaled back inside it.
                 norm_n = chunk.rows

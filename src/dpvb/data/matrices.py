@@ -55,7 +55,7 @@ class Matrix(Protocol):
     def entry_start(self) -> Integers:
         """Number of stored entries before each row, and of all, (num_rows + 1,)."""
 
-    def norms(self, rows: Which) -> Floats:
+    def lengths(self, rows: Which) -> Floats:
         """Euclidean norms of the chosen rows, (n,); NaN where an entry is NaN or infinite."""
 
 
@@ -82,7 +82,7 @@ class DenseMatrix:
         """Every row holds `width` entries."""
         return np.arange(0, (self.num_rows + 1) * self.width, self.width, dtype=np.int64)
 
-    def norms(self, rows: Which) -> Floats:
+    def lengths(self, rows: Which) -> Floats:
         """Norms that neither overflow nor underflow: each row is first scaled by a power of two of its own."""
         x_nd = self.dense(rows)
         with np.errstate(all="ignore"):
@@ -144,7 +144,7 @@ class SparseMatrix:
         """The boundaries of the rows."""
         return self._slab.indptr
 
-    def norms(self, rows: Which) -> Floats:
+    def lengths(self, rows: Which) -> Floats:
         """Norms that neither overflow nor underflow; squares are added in the row's own order."""
         indptr, _, values = self.entries(rows)
         num_rows = len(indptr) - 1
