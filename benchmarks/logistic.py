@@ -27,7 +27,7 @@ SHARED = ["models/binomial.py", "curvature.py"]
 FULL = ["adult", "diab30", "diabany", "stroke"]
 SOLVERS = {
     "first order": ({"solver": "first_order"}, FULL, "models/first_order.py", 4),
-    "first order, diagonal": ({"covariance": "diagonal"}, ["icd"], "models/first_order_diagonal.py", 1),
+    "first order, diagonal": ({"covariance": "diagonal"}, [*FULL, "icd"], "models/first_order_diagonal.py", 1),
     "sufficient statistics": ({"solver": "sufficient_statistics"}, FULL, "models/polya_gamma.py", 1),
     "papers": ({"solver": "paper"}, FULL, "models/polya_gamma.py", 1),
 }

@@ -83,7 +83,7 @@ def read(path: Path = RESULTS) -> list[dict]:
 
 def append(line: dict, path: Path = RESULTS) -> None:
     with path.open("a") as file:
-        file.write(json.dumps(line) + "\n")
+        file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
 def missing(method: str, sets: list[str], epsilons: tuple[float | None, ...]) -> Iterator[tuple]:
