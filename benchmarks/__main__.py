@@ -14,7 +14,16 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "RESULTS.md"
 #: In the order of RESULTS.md, cheap ones first.
-NAMES = ["noise_speed", "accounting_tables", "e_step_speed", "exactness", "fixed_work", "memory", "logistic", "wikipedia"]
+NAMES = [
+    "noise_speed",
+    "accounting_tables",
+    "e_step_speed",
+    "exactness",
+    "fixed_work",
+    "memory",
+    "logistic",
+    "wikipedia",
+]
 PACKAGES = ["numpy", "scipy", "numba", "scikit-learn", "dp-accounting", "cryptography"]
 
 
