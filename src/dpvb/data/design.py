@@ -27,7 +27,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.data.matrices import Entries, Floats, as_matrix, as_numbers, column
+from dpvb.data.matrices import LENGTH_UNIT, Entries, Floats, as_matrix, as_numbers, column
 from dpvb.data.rows import running_total
 from dpvb.data.units import Integers, LazyChunk, Units, Which
 from dpvb.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
@@ -206,9 +206,10 @@ class Design:
         for chunk in Units(self._matrix.entry_start(), None).chunks(self._matrix.lengths):
             with np.errstate(all="ignore"):
                 # A row inside the bound is left as it is. The margin keeps one that was scaled back inside it.
-                norm_n = chunk.rows
-                inside = norm_n / self._row_norm <= limit
-                pieces.append(np.where(inside, 1.0 / self._row_norm, limit * margin / norm_n))
+                length_n = chunk.rows
+                inside = length_n <= limit * self._row_norm / LENGTH_UNIT
+                back_n = limit * margin / length_n / LENGTH_UNIT
+                pieces.append(np.where(inside, 1.0 / self._row_norm, back_n))
         scale_n = np.concatenate(pieces)
         faulty = np.isnan(scale_n) | np.isnan(y_n)
         self._scale_n, self._y_n, self._trials_n = (np.where(faulty, np.nan, v) for v in (scale_n, y_n, trials_n))

@@ -24,6 +24,11 @@ _WAY_OUT = (
 )
 
 
+# So the length of a row of the largest numbers is still a number.
+_UNIT_EXPONENT = 40
+LENGTH_UNIT = 2.0**_UNIT_EXPONENT
+
+
 class Entries(NamedTuple):
     """Compressed sparse rows: columns increase strictly in a row, values are float64; a fault is NaN.
 
@@ -56,7 +61,7 @@ class Matrix(Protocol):
         """Number of stored entries before each row, and of all, (num_rows + 1,)."""
 
     def lengths(self, rows: Which) -> Floats:
-        """Euclidean norms of the chosen rows, (n,); NaN where an entry is NaN or infinite."""
+        """Euclidean norms of the chosen rows in units of LENGTH_UNIT, (n,); NaN where an entry is NaN or infinite."""
 
 
 class DenseMatrix:
@@ -90,7 +95,7 @@ class DenseMatrix:
             _, exponent_n = np.frexp(largest_n)
             scaled_nd = np.ldexp(x_nd, -exponent_n[:, None])
             norm_n = np.sqrt(np.add.reduce(np.square(scaled_nd, out=scaled_nd), axis=1))
-            return np.where(np.isfinite(largest_n), np.ldexp(norm_n, exponent_n), np.nan)
+            return np.where(np.isfinite(largest_n), np.ldexp(norm_n, exponent_n - _UNIT_EXPONENT), np.nan)
 
 
 class SparseMatrix:
@@ -154,7 +159,7 @@ class SparseMatrix:
             np.maximum.at(largest_n, row, np.abs(values))
             _, exponent_n = np.frexp(largest_n)
             square_n = np.bincount(row, weights=np.ldexp(values, -exponent_n[row]) ** 2, minlength=num_rows)
-            return np.where(np.isfinite(largest_n), np.ldexp(np.sqrt(square_n), exponent_n), np.nan)
+            return np.where(np.isfinite(largest_n), np.ldexp(np.sqrt(square_n), exponent_n - _UNIT_EXPONENT), np.nan)
 
     def _places(self, rows: Which) -> tuple[Integers, Which]:
         """Boundaries of the chosen rows among themselves, and where their entries are stored."""
