@@ -60,7 +60,8 @@ CHAIN = {
     "kernels": set(),
     "empirical_bayes": {"blocks"},
     "curvature": {"blocks"},
-    "models": {"blocks", "contributions", "curvature", "expfam", "kernels", "empirical_bayes", "estimate"},
+    "precision": {"blocks", "curvature", "kernels"},
+    "models": {"blocks", "contributions", "curvature", "expfam", "kernels", "empirical_bayes", "estimate", "precision"},
     "data": set(),
 }
 

@@ -1,0 +1,90 @@
+"""Second moments ⟨(xᵀm)²⟩ of private rows under a public normal distribution, exact like the products in `linear`.
+
+With Σ = AᵀA for a triangular A, xᵀ(Σ + μμᵀ)x = ‖Ax‖² + (μᵀx)²: half the work of a product with Σ. Rows of A, μ and x
+are rounded to integers of norm 2²⁶ at most (a little more after rounding), so that all partial sums stay below 2⁵³
+and float64 adds them exactly in any order: a row's bits never depend on the rest of its batch.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import dtrmm
+from scipy.linalg.lapack import dlauum, dpotrf, dtrtri
+
+Floats = NDArray[np.float64]
+
+_BITS = 26
+# Rows multiplied at a time.
+_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class SecondMoment:
+    """x ↦ xᵀ(AᵀA + μμᵀ)x, with A and μ rounded once for all rows.
+
+    Attributes:
+        root_dd: scaled A, lower triangular, integers in Fortran order.
+        mean_d: scaled μ, integers.
+        root_scale, mean_scale: what A and μ were multiplied by, powers of two.
+    """
+
+    root_dd: Floats
+    mean_d: Floats
+    root_scale: float
+    mean_scale: float
+
+    @classmethod
+    def of(cls, root_dd: Floats, mean_d: Floats) -> SecondMoment:
+        """Round a lower triangular A, (d, d), and μ, (d,), both public and finite."""
+        root_scale = _scale(math.sqrt(float(np.einsum("ij,ij->i", root_dd, root_dd).max())))
+        mean_scale = _scale(math.sqrt(float(mean_d @ mean_d)))
+        root_dd = np.asfortranarray(root_dd) * root_scale
+        return cls(np.rint(root_dd, out=root_dd), np.rint(mean_d * mean_scale), root_scale, mean_scale)
+
+    def __call__(self, x_nd: Floats) -> Floats:
+        """Second moments of rows, (n,), to about 2⁻²⁶√d of ‖x‖²(‖Σ‖ + ‖μ‖²); NaN where a row is not finite."""
+        moment_n = np.empty(len(x_nd))
+        for start in range(0, len(x_nd), _ROWS):
+            moment_n[start : start + _ROWS] = self._of_block(x_nd[start : start + _ROWS])
+        return moment_n
+
+    def _of_block(self, x_nd: Floats) -> Floats:
+        block_nd = np.square(np.ascontiguousarray(x_nd))
+        norm_n = np.sqrt(np.add.reduce(block_nd, axis=1))
+        finite_n = np.isfinite(norm_n)
+        _, exponent_n = np.frexp(np.where(finite_n, norm_n, 0.0))
+        scale_n = np.where(finite_n, np.ldexp(1.0, _BITS - np.maximum(exponent_n, -400)), np.nan)
+        np.multiply(x_nd, scale_n[:, None], out=block_nd)
+        np.rint(block_nd, out=block_nd)
+        mean_n = (block_nd @ self.mean_d) / (scale_n * self.mean_scale)
+        # The transposed block lies in Fortran order: BLAS multiplies it in place.
+        block_nd = dtrmm(1.0, self.root_dd, block_nd.T, lower=1, overwrite_b=1).T
+        block_nd /= (scale_n * self.root_scale)[:, None]
+        return np.asarray(np.add.reduce(np.square(block_nd, out=block_nd), axis=1) + np.square(mean_n))
+
+
+def _scale(norm: float) -> float:
+    """Power of two that brings a norm to at most 2²⁶."""
+    return math.ldexp(1.0, _BITS - max(math.frexp(norm)[1], -400))
+
+
+def inverse_root(matrix_dd: Floats, ridge: float) -> Floats | None:
+    """Lower triangular A with AᵀA = (matrix + ridge·I)⁻¹, or None where that is not positive definite."""
+    precision_dd = matrix_dd.copy()
+    precision_dd.flat[:: len(matrix_dd) + 1] += ridge
+    # A symmetric matrix is its own transpose, and the transpose lies in Fortran order.
+    factor_dd, failed = dpotrf(precision_dd.T, lower=1, overwrite_a=1)
+    if failed:
+        return None
+    return np.asarray(dtrtri(factor_dd, lower=1, overwrite_c=1)[0])
+
+
+def squared(root_dd: Floats) -> Floats:
+    """AᵀA of a lower triangular A."""
+    square_dd = dlauum(root_dd, lower=1)[0]
+    square_dd.flat[:: len(square_dd) + 1] *= 0.5
+    return np.asarray(square_dd + square_dd.T)
