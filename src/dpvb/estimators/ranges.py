@@ -155,8 +155,8 @@ class _Histogram:
 
     def quantiles(self, count_c: Floats, noise_std: float, tail: float) -> tuple[float, float]:
         """Ends of the cells in which the quantiles `tail` and 1 - `tail` lie."""
-        # The largest of so many normal variables exceeds this with probability 1/2 at most.
-        reach = noise_std * math.sqrt(2.0 * math.log(2.0 * self.num_cells))
+        # The noise of some cell exceeds this with probability 10⁻⁷ at most.
+        reach = noise_std * math.sqrt(2.0 * math.log(0.5e7 * self.num_cells))
         total_c = np.cumsum(np.where(count_c > reach, count_c, 0.0))
         if total_c[-1] <= 0.0:
             return self.low, self.high
