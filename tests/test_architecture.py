@@ -60,7 +60,7 @@ CHAIN = {
     "kernels": set(),
     "empirical_bayes": {"blocks"},
     "curvature": {"blocks"},
-    "precision": {"blocks", "curvature", "kernels"},
+    "precision": {"blocks", "kernels"},
     "models": {"blocks", "contributions", "curvature", "expfam", "kernels", "empirical_bayes", "estimate", "precision"},
     "data": set(),
 }

@@ -1,7 +1,7 @@
 """Weights of a linear model from noisy second moments: what is added to the precision, and what the result is worth.
 
-The model is S_1 = C m + (sampling noise of covariance C) with prior m ~ N(0, I/α). Seen are S_1 + e_1 and C + E_2,
-where E_2 has independent normal noise of std s on its svec coordinates and eigenvalues up to the noise edge √(2d)s. With
+The model is S_1 = C m + (sampling noise of covariance C) with prior m ~ N(0, I/α). Seen are S_1 + e_1 and C + E_2;
+E_2 has independent normal noise of std s on its svec coordinates, and eigenvalues up to the noise edge √(2d)s. With
 
     μ = Σ (S_1 + e_1),   Σ⁻¹ = C + T,   T = αI + (what lifts eigenvalues to the noise edge)
 
@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpvb.blocks import Floats
-from dpvb.curvature import noise_edge
 from dpvb.kernels.quadratic import inverse_root, squared
 
 # Above so many columns the eigenvalues take too long, and all of them are lifted alike.
@@ -49,7 +48,7 @@ class Precision:
     @classmethod
     def read(cls, noisy_dd: Floats, alpha: float, linear_noise: float, curvature_noise: float) -> Precision:
         """Read noisy second moments, (d, d)."""
-        edge = noise_edge(len(noisy_dd), math.sqrt(curvature_noise))
+        edge = math.sqrt(2 * len(noisy_dd) * curvature_noise)
         if edge == 0 or len(noisy_dd) > _EIGENVALUES:
             return cls(noisy_dd, None, alpha + edge, alpha, linear_noise, curvature_noise)
         value_e, vector_de = np.linalg.eigh(noisy_dd)

@@ -72,8 +72,8 @@ class PolyaGamma:
         alpha: ⟨α⟩; None: learnt, with the prior Gam(a0, b0).
         a0, b0: shape and rate.
         mode: True finds the mode of m instead of its distribution, for comparison: c = |xᵀμ|.
-        variant: "paper" releases both statistics at every step, adds Analyze Gauss noise (as large off the diagonal
-            as on it), lifts eigenvalues to a value near zero, and takes the result for exact.
+        variant: "paper" releases both at every step with Analyze Gauss noise (as large off the diagonal as on it),
+            lifts eigenvalues to a value near zero, and takes the result for exact.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -190,9 +190,8 @@ class PolyaGamma:
 
     def bound(self, q: Posterior, batch: Design) -> Floats:
         """Lower bound on each public row's ⟨log p(y)⟩, (n,), in nats, up to the part that depends on y alone."""
-        a_n, b_n = batch.y_n, self.likelihood.b(batch.y_n, batch.trials_n)
-        psi_n, c_n = batch.x_nd @ q.mean_d, self.c(q, batch.x_nd)
-        return np.asarray((a_n - b_n / 2) * psi_n - b_n * math.log(2) + polya_gamma_logz(b_n, c_n))
+        kappa_n, b_n = (f(batch.y_n, batch.trials_n) for f in (self.likelihood.kappa, self.likelihood.b))
+        return kappa_n * (batch.x_nd @ q.mean_d) - b_n * math.log(2) + polya_gamma_logz(b_n, self.c(q, batch.x_nd))
 
 
 def _near_zero(matrix_dd: Floats) -> Floats:
