@@ -319,7 +319,7 @@ def test_damaged_statements_give_one_error():
     }
     # What these words and values say is another statement, but it is a statement.
     sound = {
-        *itertools.product(["unit", "run_id", "plan_digest", "block name"], ["'x'"]),
+        *itertools.product(["unit", "run_id", "plan_digest", "second_opinion", "block name"], ["'x'"]),
         *itertools.product(["curve", "public", "blocks", "block shape"], ["[]", "{}"]),
         *itertools.product(["private"], map(repr, WRONG)),
         *itertools.product(["num_examples", "batch_size"], ["None"]),
@@ -327,7 +327,9 @@ def test_damaged_statements_give_one_error():
         *[("epsilon", "True")],
     }
     assert {key for key, changed in damaged.items() if accepted(changed)} == sound
-    for name in facts.keys() - {"private"}:
+    # Older files have no second opinion.
+    assert accepted({name: fact for name, fact in facts.items() if name != "second_opinion"})
+    for name in facts.keys() - {"private", "second_opinion"}:
         assert not accepted({key: value for key, value in facts.items() if key != name})
     for hopeless in [None, [], "x", 5]:
         assert not accepted(hopeless)

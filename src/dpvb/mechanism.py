@@ -315,7 +315,7 @@ def calibrated(plan: Plan, *, epsilon: float, delta: float, accountant: str = "p
 
     Raises:
         ParameterError: for an argument outside its range.
-        PrivacyError: if an unsound method left too little noise.
+        PrivacyError: if an unsound method left too little noise, or if dp-accounting contradicts the accountant.
     """
     check_number("epsilon", epsilon, low=0, closed="right", hint="Infinity means no noise and no privacy.")
     check_number("delta", delta, low=0, high=1, closed="neither")
@@ -330,7 +330,8 @@ def calibrated(plan: Plan, *, epsilon: float, delta: float, accountant: str = "p
     )
     result = plan.scaled(scale)
     if accountant not in ("pld", "renyi"):
-        check_budget(result, epsilon=epsilon, delta=delta)
+        return check_budget(result, epsilon=epsilon, delta=delta)
+    accounting.confirm(result.events(), epsilon=epsilon, delta=delta, neighboring_relation=plan.neighboring_relation)
     return result
 
 
@@ -338,13 +339,16 @@ def check_budget(plan: Plan, *, epsilon: float, delta: float) -> Plan:
     """Return the plan if its ε, as the tight accountant finds it, does not exceed a public epsilon.
 
     Raises:
-        PrivacyError: naming both.
+        PrivacyError: naming both; or if dp-accounting contradicts the accountant.
     """
     check_number("epsilon", epsilon, low=0, closed="right")
     check_number("delta", delta, low=0, high=1, closed="neither")
-    if epsilon < math.inf and (spent := plan.epsilon(delta)) > epsilon:
+    if epsilon == math.inf:
+        return plan
+    if (spent := plan.epsilon(delta)) > epsilon:
         raise PrivacyError(
             f"epsilon = {epsilon:g} is not met: this noise gives epsilon = {spent:.4g} at delta = {delta:g}. "
             "Leave noise_multiplier out, take more noise, or a sound accountant."
         )
+    accounting.confirm(plan.events(), epsilon=spent, delta=delta, neighboring_relation=plan.neighboring_relation)
     return plan

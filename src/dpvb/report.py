@@ -114,6 +114,7 @@ class PrivacyStatement:
         public: what the promise treats as known to everybody.
         num_examples: the public number of units, where there is one.
         run_id, plan_digest: public name of the run, and SHA-256 of its plan.
+        second_opinion: what an accountant of other authors finds, in words; empty in files of older versions.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -132,6 +133,7 @@ class PrivacyStatement:
     num_examples: int | None
     run_id: str
     plan_digest: str
+    second_opinion: str = ""
 
     def __post_init__(self) -> None:
         check_choice("neighboring_relation", self.neighboring_relation, RELATIONS)
@@ -145,7 +147,7 @@ class PrivacyStatement:
         if self.num_examples is not None:
             check_integer("num_examples", self.num_examples, low=1)
         names = [block.name for release in self.releases for block in release.blocks]
-        for text in [self.unit, self.run_id, self.plan_digest, *self.public, *names]:
+        for text in [self.unit, self.run_id, self.plan_digest, self.second_opinion, *self.public, *names]:
             if not isinstance(text, str) or not text.isprintable():
                 raise ParameterError(f"a privacy statement is made of printable text, got {text!r}.")
 
@@ -178,6 +180,7 @@ class PrivacyStatement:
         check_choice("epsilon_method", epsilon_method, _METHODS)
         events, relation = plan.events(), plan.neighboring_relation
         answer = accounting.answer(events, delta=delta, neighboring_relation=relation, method=epsilon_method)
+        opinion = accounting.second_opinion(events, epsilon=answer.epsilon, delta=delta, neighboring_relation=relation)
         counts = Counter(ReleaseFacts.of(release) for release in plan)
         return cls(
             unit=plan.unit,
@@ -193,6 +196,7 @@ class PrivacyStatement:
             num_examples=num_examples,
             run_id=run_id,
             plan_digest=plan.digest.hex(),
+            second_opinion=str(opinion),
         )
 
     @property
@@ -271,7 +275,8 @@ class PrivacyStatement:
             ModelFileError: if the facts are not those of a statement.
         """
         try:
-            given = {name: facts[name] for name in cls.__dataclass_fields__}
+            given = {"second_opinion": "", **facts}
+            given = {name: given[name] for name in cls.__dataclass_fields__}
             given["epsilon"] = float(facts["epsilon"])
             given["curve"] = tuple((float(delta), float(epsilon)) for delta, epsilon in facts["curve"])
             given["public"] = tuple(facts["public"])
@@ -318,7 +323,10 @@ class PrivacyStatement:
         yield "Mechanism", list(self._mechanism())
         yield (
             "Accounting",
-            [f"Upper bound over all releases above; method {self.method!r}, tool: {_TOOLS[self.tool]}."],
+            [
+                f"Upper bound over all releases above; method {self.method!r}, tool: {_TOOLS[self.tool]}.",
+                *([f"Second accountant: {self.second_opinion}."] if self.second_opinion else []),
+            ],
         )
         if self.num_examples is not None:
             yield "Size", [f"{self.num_examples} {unit}s, a public number."]

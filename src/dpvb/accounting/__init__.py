@@ -26,7 +26,7 @@ from dpvb.accounting.answers import (
 )
 from dpvb.accounting.calibration import calibrate, most_steps
 from dpvb.accounting.events import Event, NeighboringRelation, Sampler
-from dpvb.accounting.independent import independent_epsilon
+from dpvb.accounting.independent import SecondOpinion, confirm, second_opinion
 from dpvb.errors import check_number
 
 __all__ = [
@@ -37,17 +37,19 @@ __all__ = [
     "Method",
     "NeighboringRelation",
     "Sampler",
+    "SecondOpinion",
     "answer",
     "calibrate",
     "compare",
+    "confirm",
     "curve",
     "delta",
     "delta_of",
     "epsilon",
     "epsilon_of",
-    "independent_epsilon",
     "noise_multiplier",
     "num_steps",
+    "second_opinion",
 ]
 
 

@@ -260,8 +260,8 @@ def _spacing(pairs: Sequence[Pair], delta: float, epsilon: float, accuracy: floa
 
 
 def _reach(pairs: Sequence[Pair], delta: float) -> float:
-    """Standard deviations beyond which all steps together have mass below 1e-8 delta."""
-    return math.sqrt(2 * (math.log(sum(pair.num_steps for pair in pairs)) + math.log(1e9) - math.log(delta)))
+    """Standard deviations beyond which all steps together have mass below 1e-5 delta."""
+    return math.sqrt(2 * (math.log(sum(pair.num_steps for pair in pairs)) + math.log(1e4) - math.log(delta)))
 
 
 def _span(pair: Pair, reach: float) -> tuple[float, float]:
