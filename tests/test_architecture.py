@@ -60,8 +60,10 @@ CHAIN = {
     "kernels": set(),
     "empirical_bayes": {"blocks"},
     "curvature": {"blocks"},
+    "ridge": {"blocks"},
     "precision": {"blocks", "kernels"},
-    "models": {"blocks", "contributions", "curvature", "expfam", "kernels", "empirical_bayes", "estimate", "precision"},
+    "models": {"blocks", "contributions", "expfam", "kernels", "estimate"}
+    | {"curvature", "empirical_bayes", "precision", "ridge"},
     "data": set(),
 }
 

@@ -1,51 +1,119 @@
-"""Reading a positive semidefinite matrix from noise: keep what stands out of the noise, model the rest.
+"""Reading matrices of second moments from noise: keep what stands out of it, model the rest.
 
-Input is a symmetric matrix with independent normal noise of std sd on its svec coordinates. Its noise alone has
-eigenvalues up to √(2d)·sd (Wigner), which buries the small eigenvalues of a matrix of second moments. A structured
-guess of the matrix moves the question to the residual: only its eigenpairs beyond the noise edge are kept. Everything
-here is post-processing and costs no privacy.
+Input is a symmetric matrix with independent normal noise of std sd on its svec coordinates. That noise alone has
+eigenvalues up to √(2d)·sd (Wigner 1958), which buries the small eigenvalues of a matrix of second moments. A structured
+guess moves the question to the residual: only its eigenpairs beyond the noise edge are kept. Everything here is
+post-processing and costs no privacy.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import logit
 
 from dpvb.blocks import Floats
 
 # Largest share of a column's second moment that its mean may explain.
-_MEAN_SHARE = 0.9
-_CONSTANT_SHARE = 0.999
+_MEAN_SHARE, _CONSTANT_SHARE = 0.9, 0.999
+# Scales s ∝ λ^(γ/2), γ; then divided by κ, so that the score's bound uses the room that typical rows leave.
+_POWER, _SHRINK = 0.75, 1.3
+# Part of the noise edge that may hide in an eigenvalue.
+_HIDDEN = 0.3
+# Part of the constant 1 that the columns must explain to be taken for one that contains it.
+_EXPLAINED = 0.9
+# Eigenvalues of nothing, relative to nothing: a millionth of a row's bound.
+_TINY = 1e-9
 
 
-def noise_edge(d: int, sd: float) -> float:
+@dataclass(frozen=True)
+class Moments:
+    """What the rows look like from Σ x xᵀ alone; vectors (e,) are in the eigenbasis.
+
+    Attributes:
+        basis_de, second_e: eigenpairs.
+        majorised_e: eigenvalues with what the noise may hide.
+        scale_e: scales in which the rows' noise is shared well; 1 without noise.
+        constant_e: weights with xᵀ weights ≈ 1 for every row; zero where there are none.
+        number: number of rows.
+    """
+
+    basis_de: Floats
+    second_e: Floats
+    majorised_e: Floats
+    scale_e: Floats
+    constant_e: Floats
+    number: float
+
+
+def read_moments(noisy_dd: Floats, sd: float, constant: float, *, inner: bool) -> Moments:
+    """Read the second moments of rows whose column 0 is a constant.
+
+    Args:
+        noisy_dd: noisy Σ x xᵀ, (d, d); public.
+        sd: noise std of a diagonal entry.
+        constant: value of column 0, in (0, 1).
+        inner: whether column 0 was put there for this reading alone; the other columns had then been multiplied by
+            √(1 - constant²), and the moments are theirs.
+    """
+    guess_dd, sum_d, number = _independent(noisy_dd, sd, constant)
+    read_dd = _kept(noisy_dd, guess_dd, sd)
+    hidden = _HIDDEN * _edge(len(read_dd), sd)
+    if inner:
+        room = 1.0 - constant**2
+        read_dd, sum_d, hidden = read_dd[1:, 1:] / room, sum_d[1:] / math.sqrt(room), hidden / room
+    floor = min(0.05 * float(np.median(np.diag(guess_dd))), sd) + 0.1 * sd + _TINY
+    value_e, basis_de = np.linalg.eigh(read_dd)
+    second_e = np.maximum(value_e, floor)
+    scale_e = np.ones_like(second_e)
+    if sd > 0:
+        scale_e = second_e ** (_POWER / 2)
+        scale_e *= math.sqrt(float(np.sum(second_e / scale_e**2)) / float(np.sum(second_e))) / _SHRINK
+    if not inner:
+        constant_e = basis_de[0] / constant
+    else:
+        sum_e = basis_de.T @ sum_d
+        constant_e = sum_e / second_e
+        constant_e *= float(constant_e @ sum_e) > _EXPLAINED * number
+    return Moments(basis_de, second_e, second_e + hidden, scale_e, constant_e, number)
+
+
+def log_odds(count: float, sd: float, number: float) -> tuple[float, float]:
+    """Log odds of a noisy count among so many trials, and their standard deviation from the noise."""
+    trials = max(number, 0.0) + 2.0
+    error = sd / trials
+    low = min(max(0.5 * error, 0.001), 0.5)
+    base = float(np.clip((count + 1.0) / trials, low, 1.0 - low))
+    return float(logit(base)), error / (base * (1.0 - base))
+
+
+def read(noisy_dd: Floats, guess_dd: Floats, sd: float, floor: float) -> Floats:
+    """Read a positive semidefinite matrix beside a guess; eigenvalues are at least `floor`."""
+    value_e, vector_de = np.linalg.eigh(_kept(noisy_dd, guess_dd, sd))
+    return np.asarray((vector_de * np.maximum(value_e, floor + _TINY)) @ vector_de.T)
+
+
+def _edge(d: int, sd: float) -> float:
     """Largest eigenvalue, to leading order, of symmetric (d, d) noise of std sd on its svec coordinates."""
     return math.sqrt(2 * d) * sd
 
 
-def independent(noisy_dd: Floats, sd: float, constant: float) -> tuple[Floats, Floats, float]:
-    """Model a matrix of second moments, Σ x xᵀ, by means and variances alone: (matrix, sums of x, number of rows).
+def _kept(noisy_dd: Floats, guess_dd: Floats, sd: float) -> Floats:
+    """The guess with those eigenpairs of the residual that exceed the noise edge."""
+    value_e, vector_de = np.linalg.eigh(noisy_dd - guess_dd)
+    beyond_e = np.where(np.abs(value_e) > _edge(len(value_e), sd), value_e, 0.0)
+    return np.asarray(guess_dd + (vector_de * beyond_e) @ vector_de.T)
 
-    Args:
-        noisy_dd: noisy second moments of rows whose column 0 is the constant, (d, d); public.
-        sd: noise std of a diagonal entry.
-        constant: value of column 0, above 0.
-    """
-    tiny = max(sd, 1e-12)
-    number = max(float(noisy_dd[0, 0]) / constant**2, tiny)
-    second_d = np.maximum(np.diag(noisy_dd), tiny)
+
+def _independent(noisy_dd: Floats, sd: float, constant: float) -> tuple[Floats, Floats, float]:
+    """Second moments as if columns were independent, from means and variances alone; sums of columns; number."""
+    number = max(float(noisy_dd[0, 0]) / constant**2, sd, _TINY)
+    second_d = np.maximum(np.diag(noisy_dd), sd + _TINY)
     share_d = np.full(len(second_d), _MEAN_SHARE)
     share_d[0] = _CONSTANT_SHARE
-    sum_d = np.maximum(noisy_dd[:, 0], 0.0) / constant if sd > 0 else noisy_dd[:, 0] / constant
     limit_d = np.sqrt(share_d * second_d * number)
-    sum_d = np.clip(sum_d, -limit_d, limit_d)
+    sum_d = np.clip(noisy_dd[:, 0] / constant, -limit_d, limit_d)
     sum_d[0] = limit_d[0]
     return np.diag(second_d - sum_d**2 / number) + np.outer(sum_d, sum_d) / number, sum_d, number
-
-
-def keep_beyond(noisy_dd: Floats, guess_dd: Floats, edge: float) -> Floats:
-    """The guess plus those eigenpairs of its residual that exceed the noise edge."""
-    eigenvalue_e, vector_de = np.linalg.eigh(noisy_dd - guess_dd)
-    kept_e = np.where(np.abs(eigenvalue_e) > edge, eigenvalue_e, 0.0)
-    return np.asarray(guess_dd + (vector_de * kept_e) @ vector_de.T)
