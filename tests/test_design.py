@@ -15,8 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from dpvb.blocks import Block
+from dpvb.contributions import Rows, SparseRows
 from dpvb.data import BinaryMatrix, Design, Response
 from dpvb.errors import DataFormatError, ParameterError
+from dpvb.mechanism import FullBatch, Mechanism, Plan, Release
+from dpvb.wall import Wall
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(40, 3))
@@ -492,3 +496,32 @@ def test_binary_vectors_by_person_and_none_at_all():
     np.testing.assert_array_equal(chunk.rows, bits[[0, 2, 5, 1, 4, 3, 6, 7, 8, 9]])
     np.testing.assert_array_equal(chunk.unit_of_row, [0, 0, 0, 1, 1, 2, 2, 2, 2, 3])
     assert [*BinaryMatrix(bits[:0]).chunks()] == []
+
+
+# ---------------------------------------------------------------- through the wall
+
+
+@pytest.mark.parametrize("sparse_rows", [False, True])
+@pytest.mark.parametrize("by_person", [False, True])
+def test_a_faulty_row_adds_nothing_to_a_release(sparse_rows, by_person):
+    """Sums with faulty rows equal those without them to the last bit, and nothing but finite numbers comes out."""
+    block = Block((4,), 1.0)
+
+    def scores(batch):
+        if not sparse_rows:
+            return {"s": Rows(batch.x_nd * (batch.y_n - 0.25)[:, None])}
+        residual = np.repeat(batch.y_n - 0.25, np.diff(batch.indptr))
+        return {"s": SparseRows(batch.indptr, batch.indices, batch.values * residual)}
+
+    def total(x, y, person):
+        source = Design(x, y, intercept=0.5, sparse_rows=sparse_rows, group=person if by_person else None)
+        plan = Plan([Release({"s": block}, Mechanism(FullBatch(), 0.0))], unit=source.unit)
+        return Wall(source, plan).release(scores, plan.releases[0]).total["s"]
+
+    x, y, person = X.copy(), Y.astype(float), np.arange(40) // 4
+    x[3, 0], x[10, 2], x[11], y[20], y[21] = math.nan, math.inf, math.nan, 2, math.nan
+    sound = ~np.isin(np.arange(40), [3, 10, 11, 20, 21])
+    found = total(x, y, person)
+    assert np.isfinite(found).all()
+    np.testing.assert_array_equal(found, total(x[sound], y[sound], person[sound]))
+    assert np.abs(found).max() > 0.1
