@@ -8,6 +8,7 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dpvb
@@ -16,6 +17,7 @@ from dpvb.estimators.base import PrivacyWarning
 
 SCORE = "score of private rows is refused: a score is a leak, and a search would leak through its choice"
 FAULTS = "a fault of a private value must not show: such a row contributes zero, and nothing is raised"
+NOISE = "two private fits of the same data differ: the noise takes no seed"
 #: Checks that ask for what a private estimator must not do.
 EXCLUDED = {
     "check_fit_score_takes_y": SCORE,
@@ -23,9 +25,37 @@ EXCLUDED = {
     "check_n_features_in_after_fitting": SCORE,
     "check_estimators_nan_inf": FAULTS,
     "check_estimators_empty_data_messages": "the number of rows is private: an empty corpus is fitted as pure noise",
-    "check_fit_idempotent": "two private fits of the same data differ: the noise takes no seed",
+    "check_fit_idempotent": NOISE,
     "check_dtype_object": "converting objects one by one could fail on a private value; a numeric dtype is asked for",
 }
+DECLARED = "classes are declared, not read off private labels: a row with another label counts as no row"
+COUNTS = "responses are whole numbers: a row with any other response counts as no row"
+EXCLUDED_OF_REGRESSION = {
+    **{name: why for name, why in EXCLUDED.items() if name != "check_pipeline_consistency"},
+    "check_supervised_y_no_nan": FAULTS,
+    "check_supervised_y_2d": "a response of another form is refused, not reshaped with a warning",
+    "check_estimators_partial_fit_n_features": "partial_fit is refused: a private plan is fixed beforehand",
+}
+EXCLUDED_OF = {
+    "LogisticRegression": {
+        "check_classifier_data_not_an_array": NOISE,
+        "check_classifiers_classes": DECLARED,
+        "check_classifiers_regression_target": DECLARED,
+        "check_classifier_not_supporting_multiclass": DECLARED,
+        "check_decision_proba_consistency": "probabilities are averaged over the posterior, which shrinks uncertain "
+        "rows towards 1/2; the decision function is its mean",
+    },
+    "NegativeBinomialRegression": {
+        "check_regressors_train": COUNTS,
+        "check_regressor_data_not_an_array": NOISE,
+        "check_regressors_int": NOISE,
+    },
+}
+REGRESSIONS = [
+    dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2),
+    dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, row_norm=10.0, num_steps=50),
+    dpvb.NegativeBinomialRegression(epsilon=1.0, delta=1e-5, num_steps=2, dispersion=1.0, max_count=5),
+]
 EXAMPLE = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 2, "random_state": 0}
 
 
@@ -35,8 +65,29 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
+@parametrize_with_checks(
+    REGRESSIONS, expected_failed_checks=lambda e: {**EXCLUDED_OF_REGRESSION, **EXCLUDED_OF[type(e).__name__]}
+)
+def test_scikit_learn_checks_of_regression(estimator, check):
+    check(estimator)
+
+
 def corpus() -> np.ndarray:
     return np.random.default_rng(0).poisson(0.3, (60, 12))
+
+
+@pytest.mark.parametrize("regression", REGRESSIONS, ids=lambda e: type(e).__name__)
+def test_regressions_in_clone_pipeline_and_search(regression):
+    X = np.random.default_rng(1).uniform(-1, 1, (40, 3))
+    y = (X[:, 0] > 0).astype(int)
+    pipeline = make_pipeline(MaxAbsScaler(), regression).fit(X, y)
+    copy = clone(pipeline[-1])
+    assert copy.get_params() == regression.get_params()
+    assert not [name for name in vars(copy) if name.endswith("_")]
+    assert pipeline.predict(X).shape == (40,)
+    search = GridSearchCV(regression, {"intercept_value": [0.2, 0.4]}, cv=2, error_score="raise")
+    with pytest.raises(PrivacyError, match="public=True"):
+        search.fit(X, y)
 
 
 def test_clone_copies_parameters_and_nothing_fitted():

@@ -14,12 +14,30 @@ if TYPE_CHECKING:
     from dpvb import accounting, data
     from dpvb.estimators.base import load
     from dpvb.estimators.lda import LDA
+    from dpvb.estimators.ranges import private_range
+    from dpvb.estimators.regression import BinomialRegression, LogisticRegression, NegativeBinomialRegression
 
 __version__ = "0.1.0"
-__all__ = ["LDA", "accounting", "data", "load"]
+__all__ = [
+    "LDA",
+    "BinomialRegression",
+    "LogisticRegression",
+    "NegativeBinomialRegression",
+    "accounting",
+    "data",
+    "load",
+    "private_range",
+]
 
 # Names are imported on first use, so that `import dpvb` stays light.
-_HOMES = {"LDA": "dpvb.estimators.lda", "load": "dpvb.estimators.base"}
+_HOMES = {
+    "LDA": "dpvb.estimators.lda",
+    "BinomialRegression": "dpvb.estimators.regression",
+    "LogisticRegression": "dpvb.estimators.regression",
+    "NegativeBinomialRegression": "dpvb.estimators.regression",
+    "load": "dpvb.estimators.base",
+    "private_range": "dpvb.estimators.ranges",
+}
 
 
 def __getattr__(name: str) -> Any:

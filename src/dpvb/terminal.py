@@ -51,6 +51,13 @@ def print_json(facts: Any) -> None:
     typer.echo(json.dumps(facts, indent=2, allow_nan=False))
 
 
+def spent(model: Any) -> str:
+    """What the fit of an estimator has spent, in words."""
+    if not math.isfinite(model.epsilon):
+        return "NO PRIVACY"
+    return f"epsilon = {model.privacy_.epsilon:.4g} at delta = {model.delta:g}"
+
+
 def remark(text: str) -> None:
     """Print a line on standard error."""
     import typer
@@ -87,8 +94,8 @@ def progress_bar(
             spending = spent_so_far(plan, epsilon, delta)
             waiting.stop()
             bar.start()
-        spent = f"epsilon spent {spending(step):.3g} of {epsilon:.3g}" if math.isfinite(epsilon) else "no privacy"
-        bar.update(task, total=len(plan), completed=step, spent=spent)
+        so_far = f"epsilon spent {spending(step):.3g} of {epsilon:.3g}" if math.isfinite(epsilon) else "no privacy"
+        bar.update(task, total=len(plan), completed=step, spent=so_far)
 
     try:
         if not quiet:

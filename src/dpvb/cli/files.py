@@ -4,19 +4,90 @@ from __future__ import annotations
 
 import os
 import secrets
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from dpvb.errors import ModelFileError, ParameterError
+from dpvb.errors import DataFormatError, ModelFileError, ParameterError
 
 
-def load_model(path: Path) -> Any:
-    """A fitted model."""
+class Rows(NamedTuple):
+    """What `fit` of a regression takes; y and trials are None where a table brings them."""
+
+    x: Any
+    y: Any
+    trials: Any
+    group: Any
+
+
+def load_model(path: Path, *kinds: str) -> Any:
+    """A fitted model, of one of these kinds where there are any.
+
+    Raises:
+        ModelFileError: as `dpvb.load`, or for a model of another kind.
+    """
     import dpvb
 
-    return dpvb.load(path)
+    model = dpvb.load(path)
+    if kinds and type(model).__name__ not in kinds:
+        raise ModelFileError(f"{path}: holds a {type(model).__name__}; this command needs {' or '.join(kinds)}.")
+    return model
+
+
+def read_rows(
+    data: Path, schema: Path | None, target: Path | None, *, trials: Path | None = None, group: Path | None = None
+) -> Rows:
+    """Rows of a regression: a table with its schema, or a matrix with files of its columns beside it.
+
+    Raises:
+        ParameterError: for options that do not go together.
+        DataFormatError: for files of another form.
+    """
+    if schema is not None:
+        from dpvb.data import Schema, Table
+
+        if target or trials or group:
+            raise ParameterError("--target, --trials and --group belong to a matrix; a schema names these columns.")
+        return Rows(Table(data, Schema.load(schema)), None, None, None)
+    if data.suffix.lower() not in (".npz", ".npy"):
+        raise ParameterError(
+            f"{data.name!r} needs --schema, what is public about its columns (see `dpvb schema`); a matrix is a "
+            ".npz or .npy file."
+        )
+    if target is None:
+        raise ParameterError("a matrix needs --target, a .npy file with the response of each row.")
+    vectors = (None if path is None else read_matrix(path) for path in (target, trials, group))
+    return Rows(read_matrix(data), *vectors)
+
+
+def read_matrix(path: Path) -> Any:
+    """An array of a .npy file, or the sparse matrix or single array of a .npz file; nothing is unpickled.
+
+    Raises:
+        DataFormatError: for any other file.
+    """
+    import numpy as np
+    from scipy import sparse
+
+    if not path.is_file():
+        raise DataFormatError(f"No such file: {str(path)!r}.")
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        with loaded:
+            if "format" in loaded.files:
+                return sparse.load_npz(path)
+            [name] = loaded.files
+            return loaded[name]
+    except (OSError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile):
+        pass
+    raise DataFormatError(
+        f"The file {str(path)!r} is no matrix of numbers; write it with numpy.save(path, X) or "
+        "scipy.sparse.save_npz(path, X)."
+    )
 
 
 def check_target(path: Path, overwrite: bool) -> None:

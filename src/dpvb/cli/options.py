@@ -50,6 +50,43 @@ Vocabulary = Annotated[
 ]
 ANY_WORD = "[a-z]+"
 
+# Rows of numbers.
+Rows = Annotated[
+    Path,
+    typer.Argument(
+        help="A table (.csv, .csv.gz, .parquet) with --schema, or a matrix: .npz (scipy.sparse.save_npz, or one NumPy "
+        "array) or .npy.",
+        show_default=False,
+    ),
+]
+SchemaFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--schema",
+        help="The public columns of a table, as JSON; see `dpvb schema`.",
+        show_default=False,
+        rich_help_panel=DATA,
+    ),
+]
+Target = Annotated[
+    Path | None,
+    typer.Option(
+        help="The responses of a matrix's rows, .npy; a schema names them.", show_default=False, rich_help_panel=DATA
+    ),
+]
+Trials = Annotated[
+    Path | None,
+    typer.Option(help="The numbers of trials of a matrix's rows, .npy.", show_default=False, rich_help_panel=DATA),
+]
+Group = Annotated[
+    Path | None,
+    typer.Option(
+        help="The person of each of a matrix's rows, .npy: all rows of a person are then protected together.",
+        show_default=False,
+        rich_help_panel=DATA,
+    ),
+]
+
 # The plan.
 Epsilon = Annotated[float, typer.Option(help="The budget of this fit; inf: no privacy.", show_default=False)]
 Delta = Annotated[float, typer.Option(help="Well below one over the number of rows or documents.", show_default=False)]

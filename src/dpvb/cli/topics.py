@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +10,7 @@ import typer
 from dpvb.cli import files, options
 from dpvb.cli.root import app, fit
 from dpvb.errors import ParameterError, check_integer
-from dpvb.terminal import print_json, print_table, progress_bar, remark
+from dpvb.terminal import print_json, print_table, progress_bar, remark, spent
 
 if TYPE_CHECKING:
     from dpvb.data import Source
@@ -103,8 +102,7 @@ def fit_lda(
     with progress_bar(epsilon, delta, quiet=quiet) as tell:
         model.fit(source, progress=tell)
     model.save(out)
-    spent = f"epsilon = {model.privacy_.epsilon:.4g} at delta = {delta:g}" if math.isfinite(epsilon) else "NO PRIVACY"
-    remark(f"{out}: {topics} topics, {spent}. Next: dpvb topics {out}; dpvb show {out}")
+    remark(f"{out}: {topics} topics, {spent(model)}. Next: dpvb topics {out}; dpvb show {out}")
 
 
 @app.command()
@@ -120,7 +118,7 @@ def topics(
         dpvb topics notes.dpvb --words 12
     """
     check_integer("words", words, low=1)
-    lists = files.load_model(model).topics(words)
+    lists = files.load_model(model, "LDA").topics(words)
     if as_json:
         print_json(lists)
         return
@@ -150,7 +148,7 @@ def transform(
     if out.suffix.lower() not in (".npz", ".csv"):
         raise ParameterError(f"--out must end in .npz or .csv, got {out.name!r}.")
     files.check_target(out, overwrite)
-    fitted = files.load_model(model)
+    fitted = files.load_model(model, "LDA")
     source = open_for(fitted, data, vocabulary, text_column, file_format, token_pattern)
     proportions = fitted.transform(source)
     with files.replacing(out) as temporary, open(temporary, "wb") as file:

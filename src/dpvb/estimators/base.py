@@ -17,10 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpvb import loop, storage
 from dpvb.blocks import Block
-from dpvb.data import Source
 from dpvb.errors import ModelFileError, ParameterError, check_integer, check_number
 from dpvb.mechanism import FixedSize, FullBatch, Plan, Poisson, Sampler, calibrated, check_budget, phased
 from dpvb.report import PrivacyStatement
+from dpvb.source import Source
 from dpvb.wall import Wall
 
 #: Called with (step, number of steps, plan) after each release; all of it is public.
@@ -85,19 +85,10 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             return calibrated(relative, epsilon=self.epsilon, delta=self.delta, accountant=self.accountant)
         return check_budget(relative.scaled(given), epsilon=self.epsilon, delta=self.delta)
 
-    def _rng(self) -> np.random.Generator:
-        """Randomness of the public start."""
-        seed = self.random_state
-        if isinstance(seed, np.random.RandomState):
-            return np.random.default_rng(seed.randint(2**31, size=4))
-        if seed is None or isinstance(seed, np.random.Generator):
-            return np.random.default_rng(seed)
-        return np.random.default_rng(check_integer("random_state", seed, low=0, high=2**63))
-
     def _fit(
         self,
         model: loop.Model[Any, Any],
-        source: Source,
+        source: Source[Any],
         plan: Plan,
         *,
         rho: loop.StepSize,
@@ -106,7 +97,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         progress: Progress | None,
     ) -> Any:
         """Run the plan on private data; returns q and sets `privacy_`."""
-        rng = self._rng()
+        rng = generator("random_state", self.random_state)
         wall = Wall(source, plan, num_examples=self.num_examples)
         tell = (lambda t, q: None) if progress is None else (lambda t, q: progress(t, plan))
         q, estimate = loop.fit(model, wall, plan, rho=rho, rng=rng, projection=projection, on_step=tell)
@@ -151,6 +142,19 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Inverse of `_state`; may raise anything on a file that does not fit."""
 
 
+def generator(name: str, seed: Any) -> np.random.Generator:
+    """Public randomness from None, a whole number or a generator of NumPy's.
+
+    Raises:
+        ParameterError: for anything else, naming the parameter.
+    """
+    if isinstance(seed, np.random.RandomState):
+        return np.random.default_rng(seed.randint(2**31, size=4))
+    if seed is None or isinstance(seed, np.random.Generator):
+        return np.random.default_rng(seed)
+    return np.random.default_rng(check_integer(name, seed, low=0, high=2**63))
+
+
 def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters that JSON can hold; generators and data-like arguments are left out."""
     kept: dict[str, Any] = {}
@@ -165,7 +169,12 @@ def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 #: Model kinds that `load` knows, by class name.
-_HOMES = {"LDA": "dpvb.estimators.lda"}
+_HOMES = {
+    "LDA": "dpvb.estimators.lda",
+    "LogisticRegression": "dpvb.estimators.regression",
+    "BinomialRegression": "dpvb.estimators.regression",
+    "NegativeBinomialRegression": "dpvb.estimators.regression",
+}
 
 
 def load(path: str | os.PathLike[str]) -> Any:

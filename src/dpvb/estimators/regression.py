@@ -1,0 +1,644 @@
+"""Private regressions with binomial likelihoods for scikit-learn: one skin in three sizes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import ndtri
+from sklearn.base import ClassifierMixin, RegressorMixin
+
+from dpvb import loop, metrics
+from dpvb.blocks import Floats
+from dpvb.data.design import Design, Response, SparseDesignRows
+from dpvb.data.schema import INDICATOR, Schema
+from dpvb.data.table import StreamedDesign, Table
+from dpvb.errors import DataFormatError, ParameterError, PrivacyError, check_choice, check_integer, check_number
+from dpvb.estimators.base import PrivateEstimator, Progress, generator
+from dpvb.models.binomial import Likelihood, Weights, predictive
+from dpvb.models.first_order import FirstOrder
+from dpvb.models.polya_gamma import PolyaGamma
+
+SOLVERS = ("first_order", "sufficient_statistics", "paper")
+COVARIANCES = ("full", "diagonal")
+
+
+class Coefficient(NamedTuple):
+    """One row of a coefficient table: posterior mean and std, and the ends of a credible interval."""
+
+    name: str
+    mean: float
+    std: float
+    low: float
+    high: float
+
+
+# Written as dataclasses, so that each parameter is named once; scikit-learn reads the signatures they get.
+@dataclass(kw_only=True, eq=False, repr=False)
+class BinomialLikelihoodRegression(PrivateEstimator):
+    """What the three regressions share: ψ = intercept + x·coef, a Gaussian posterior, and predictions from it.
+
+    All parameters are public; see `LogisticRegression`.
+    """
+
+    epsilon: float
+    delta: float
+    row_norm: float = 1.0
+    fit_intercept: bool = True
+    intercept_value: float = 0.4
+    solver: str = "first_order"
+    covariance: str = "full"
+    num_steps: int | None = None
+    sampling_prob: float | None = None
+    batch_size: int | None = None
+    num_examples: int | None = None
+    noise_multiplier: float | None = None
+    accountant: str = "pld"
+    neighboring_relation: str = "add_or_remove_one"
+    random_state: Any = None
+
+    @property
+    @abstractmethod
+    def _likelihood(self) -> Likelihood:
+        """The likelihood that the parameters name."""
+
+    @property
+    @abstractmethod
+    def _response(self) -> Response:
+        """What a response may be."""
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Refused: a private plan is fixed before the data are read.
+
+        Raises:
+            PrivacyError: always.
+        """
+        raise PrivacyError(
+            "partial_fit is refused: each call would spend budget outside a plan fixed beforehand, and rows seen "
+            "twice would be charged once. Use fit with sampling_prob= for minibatches."
+        )
+
+    def credible_interval(
+        self, level: float = 0.95, *, noise_aware: bool = True, intercept: bool = False
+    ) -> tuple[Any, Any]:
+        """Ends (low, high) of the coefficients' credible intervals, each of the shape of `coef_`.
+
+        Args:
+            level: probability inside, in (0, 1).
+            noise_aware: False leaves the privacy noise out of account; for comparison only, as such intervals cover
+                too little.
+            intercept: True gives the interval of `intercept_` instead.
+        """
+        self._check_fitted()
+        reach = float(ndtri((1 + check_number("level", level, low=0, high=1, closed="neither")) / 2))
+        std = self._split(_std(self._weights.covariance if noise_aware else self._weights.naive_covariance))
+        mean, margin = (self.intercept_, reach * std[1]) if intercept else (self.coef_, reach * std[0])
+        return mean - margin, mean + margin
+
+    def coefficients(self, level: float = 0.95, *, noise_aware: bool = True) -> list[Coefficient]:
+        """The coefficient table: the intercept, where there is one, then each feature by its name."""
+        ends = self.credible_interval(level, noise_aware=noise_aware)
+        std, intercept_std = self._split(
+            _std(self._weights.covariance if noise_aware else self._weights.naive_covariance)
+        )
+        columns = [list(self.feature_names_), *(np.ravel(part).tolist() for part in (self.coef_, std, *ends))]
+        rows = [Coefficient(*row) for row in zip(*columns, strict=True)]
+        if self._constant > 0:
+            ends = self.credible_interval(level, noise_aware=noise_aware, intercept=True)
+            parts = (np.ravel(part).item() for part in (self.intercept_, intercept_std, *ends))
+            rows.insert(0, Coefficient("intercept", *parts))
+        return rows
+
+    def summary(self, level: float = 0.95, *, noise_aware: bool = True) -> str:
+        """The coefficient table as text: posterior mean, std and credible interval, in the units of X."""
+        rows = self.coefficients(level, noise_aware=noise_aware)
+        width = max(len(row.name) for row in rows)
+        head = f"{'':<{width}}  {'mean':>10}  {'std':>10}  {100 * level:g} % interval"
+        lines = [f"{r.name:<{width}}  {r.mean:>10.4g}  {r.std:>10.4g}  {r.low:>10.4g} {r.high:>10.4g}" for r in rows]
+        noise = "with" if noise_aware else "WITHOUT"
+        return "\n".join([head, *lines, f"Uncertainty {noise} the privacy noise counted in."])
+
+    def sample_posterior(self, n: int = 1, rng: Any = None) -> tuple[Floats, Floats]:
+        """Draw n weight vectors from the posterior: coefficients (n, n_features) and intercepts (n,).
+
+        The draws tell no more about the data than the posterior, which is public.
+
+        Args:
+            n: number of draws.
+            rng: a seed, a NumPy generator or None.
+        """
+        self._check_fitted()
+        n = check_integer("n", n, low=0, high=10**9)
+        normal_nd = generator("rng", rng).standard_normal((n, len(self._weights.mean_d)))
+        covariance = self._weights.covariance
+        if covariance.ndim == 1:
+            draws_nd = normal_nd * np.sqrt(covariance)
+        else:
+            value_e, vector_de = np.linalg.eigh(covariance)
+            draws_nd = (normal_nd * np.sqrt(np.maximum(value_e, 0.0))) @ vector_de.T
+        draws_nd += self._weights.mean_d
+        if self._constant > 0:
+            return draws_nd[:, 1:] * self._unit_d / self._row_norm, draws_nd[:, 0] * self._constant
+        return draws_nd * self._unit_d / self._row_norm, np.zeros(n)
+
+    def _fit_rows(self, X: Any, y: Any, trials: Any, group: Iterable[object] | None, progress: Progress | None) -> Self:
+        """Fit private rows."""
+        check_choice("solver", self.solver, SOLVERS)
+        check_choice("covariance", self.covariance, COVARIANCES)
+        likelihood, schema = self._likelihood, X.schema if isinstance(X, Table) else None
+        design = self._private(X, y, trials, group)
+        model = self._model(design.width, design.intercept)
+        schedule = list(model.schedule)
+        plan = self._plan(model.blocks, schedule, unit=design.unit, shares=model.shares)
+        caps = {"logistic": "the two classes", "binomial": f"at most {likelihood.max_trials:g} trials"}
+        public = [
+            f"{design.width} columns" + (", the intercept's included" if design.intercept else ""),
+            f"rows divided by {design.row_norm:g} and clipped to norm 1, the intercept's constant being "
+            f"{design.intercept:g}",
+            caps.get(likelihood.kind, f"dispersion {likelihood.dispersion:g}, counts up to {likelihood.max_count:g}"),
+            f"solver {self.solver!r}, covariance {self.covariance!r}, the plan and all other parameters",
+        ]
+        rho = model.step_size if isinstance(model, PolyaGamma) else loop.constant(1.0)
+        q = self._fit(model, design, plan, rho=rho, projection="read", public=public, progress=progress)
+        self.n_iter_ = len(schedule)
+        self._set_columns(_names_of(X), design.width - (design.intercept > 0), schema)
+        self._set_posterior(model.weights(q), design.intercept, design.row_norm)
+        return self
+
+    def _private(self, X: Any, y: Any, trials: Any, group: Iterable[object] | None) -> Design | StreamedDesign:
+        """Private rows in the form that the solver reads."""
+        constant = self._intercept
+        rows: dict[str, Any] = {"sparse_rows": self.covariance == "diagonal", "group": group}
+        if isinstance(X, Table):
+            own, target = _caps(self._response), X.schema.target
+            if y is None and target is not None and (given := _caps(target.response)) != own:
+                raise ParameterError(f"the schema's target has {given}, but the model's parameters say {own}.")
+            return X.design(y, trials, response=self._response, fit_intercept=constant > 0, **rows)
+        if y is None:
+            raise DataFormatError("requires y to be passed, but the target y is None: the response of each row.")
+        return Design(X, y, trials, response=self._response, row_norm=self.row_norm, intercept=constant, **rows)
+
+    @property
+    def _intercept(self) -> float:
+        """The constant of every row over row_norm; 0 for none."""
+        constant = check_number("intercept_value", self.intercept_value, low=0, high=1, closed="neither")
+        if not isinstance(self.fit_intercept, (bool, np.bool_)):
+            raise ParameterError(f"fit_intercept must be True or False, got {self.fit_intercept!r}.")
+        return constant if self.fit_intercept else 0.0
+
+    def _model(self, width: int, intercept: float) -> Any:
+        """The model that the parameters name; its own defaults stand for None."""
+        given: dict[str, Any] = {"likelihood": self._likelihood, "intercept": intercept}
+        if self.num_steps is not None:
+            given["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
+        if self.solver == "first_order" and self.covariance == "full":
+            return FirstOrder(width, **given)
+        if self.solver == "first_order":
+            from dpvb.models.first_order_diagonal import FirstOrderDiagonal
+
+            return FirstOrderDiagonal(width, **given)
+        if self.covariance == "diagonal":
+            raise ParameterError("covariance='diagonal' needs solver='first_order'; the other solvers are full.")
+        return PolyaGamma(width, variant="paper" if self.solver == "paper" else "corrected", **given)
+
+    def _set_columns(self, names: tuple[str, ...] | None, width: int, schema: Schema | None) -> None:
+        """Number, names and units of the features."""
+        self.schema_, self.n_features_in_, self._named = schema, width, names is not None
+        self.feature_names_ = names or tuple(f"x{j}" for j in range(width))
+        self._unit_d = np.ones(width)
+        if schema is not None:
+            units = [1.0 if column.kind == "numeric" else INDICATOR for column in schema.columns]
+            self._unit_d = np.repeat(units, [column.width for column in schema.columns])
+
+    def _set_posterior(self, weights: Weights, constant: float, row_norm: float) -> None:
+        """Keep the posterior in the model's units, and show it in those of X."""
+        self._weights, self._constant, self._row_norm = weights, constant, row_norm
+        self.coef_, self.intercept_ = self._split(weights.mean_d)
+        self.coef_std_, self.intercept_std_ = self._split(_std(weights.covariance))
+
+    def _split(self, value_d: Floats) -> tuple[Any, Any]:
+        """Coefficients and intercept in the units of X, of weights or standard deviations in the model's."""
+        if self._constant > 0:
+            return value_d[1:] * self._unit_d / self._row_norm, float(value_d[0]) * self._constant
+        return value_d * self._unit_d / self._row_norm, 0.0
+
+    def _psi(self, X: Any) -> tuple[Floats, Floats]:
+        """Posterior means and variances of ψ, (rows,), of rows that the caller may see; rows are clipped as in fit.
+
+        Raises:
+            DataFormatError: for rows of another width, or that hold NaN or infinity.
+        """
+        parts = [(np.empty(0), np.empty(0)), *(self._moments(x_nd) for x_nd in self._rows(X))]
+        mean_n, variance_n = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return mean_n, variance_n
+
+    def _moments(self, x_nd: Any) -> tuple[Floats, Floats]:
+        """Mean and variance of ψ for clean rows."""
+        mean_n = np.asarray(x_nd @ self._weights.mean_d)
+        covariance = self._weights.covariance
+        if covariance.ndim == 1:
+            return mean_n, np.asarray((x_nd * x_nd) @ covariance)
+        return mean_n, np.asarray(((x_nd @ covariance) * x_nd).sum(axis=1))
+
+    def _rows(self, X: Any) -> Iterator[Any]:
+        """Rows as the model reads them, dense or sparse."""
+        self._check_fitted()
+        for rows in self._chunks(self._visible(X)):
+            if np.isnan(rows.y_n).any():
+                raise DataFormatError("X has rows that hold NaN or infinity, for which nothing can be predicted.")
+            yield _matrix(rows, len(self._weights.mean_d))
+
+    def _chunks(self, design: Design | StreamedDesign) -> Iterator[Any]:
+        """Chunks of rows of the fitted width."""
+        width = design.width - (self._constant > 0)
+        if width != self.n_features_in_:
+            raise DataFormatError(
+                f"X has {width} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
+                "input."
+            )
+        return (chunk.rows for chunk in design.chunks())
+
+    def _measured(self, X: Any, y: Any, trials: Any, public: bool) -> tuple[Floats, Floats, Floats, Floats]:
+        """Mean and variance of ψ, response and trials of public rows.
+
+        Raises:
+            PrivacyError: unless public=True.
+            DataFormatError: for faulty rows.
+        """
+        if public is not True:
+            raise PrivacyError(
+                "a score of private rows is a leak, also through the model that it selects. Score public "
+                "held-out rows with public=True. GridSearchCV and cross_val_score on private rows are refused."
+            )
+        self._check_fitted()
+        if self.schema_ is not None and not isinstance(X, Table):
+            X = Table(X, self.schema_)
+        d, empty = len(self._weights.mean_d), np.empty(0)
+        parts = [(empty, empty, empty, empty)]
+        for rows in self._chunks(self._private(X, y, trials, None)):
+            if np.isnan(rows.y_n).any():
+                raise DataFormatError(
+                    "public rows must not hold NaN, infinity, or a response outside the declared ones."
+                )
+            parts.append((*self._moments(_matrix(rows, d)), rows.y_n, rows.trials_n))
+        mean_n, variance_n, y_n, trials_n = map(np.concatenate, zip(*parts, strict=True))
+        return mean_n, variance_n, y_n, trials_n
+
+    def _visible(self, X: Any) -> Design | StreamedDesign:
+        """Rows that the caller may see, brought to the public norm as private ones are."""
+        if self.schema_ is not None:
+            features = replace(self.schema_, target=None, group=None)
+            if not isinstance(X, Table):
+                X = Table(X, features)
+            elif replace(X.schema, target=None, group=None) != features:
+                raise DataFormatError("the table's schema is not the one that the model was fitted with.")
+            table: Table = X
+            return table.features(fit_intercept=self._constant > 0, sparse_rows=True)
+        if isinstance(X, Table):
+            raise DataFormatError("the model was fitted on plain rows, not on a table: give rows of the same columns.")
+        names = _names_of(X)
+        if self._named and names is not None and names != self.feature_names_:
+            raise DataFormatError(
+                f"The feature names should match those that were passed during fit: {list(self.feature_names_)[:8]}."
+            )
+        return Design(X, row_norm=self._row_norm, intercept=self._constant, sparse_rows=sparse.issparse(X))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.non_deterministic = True
+        tags.target_tags.required = True
+        return tags
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        arrays = {
+            "mean_d": self._weights.mean_d,
+            "covariance": self._weights.covariance,
+            "naive_covariance": self._weights.naive_covariance,
+        }
+        facts = {
+            "features": list(self.feature_names_) if self._named else None,
+            "width": self.n_features_in_,
+            "schema": None if self.schema_ is None else self.schema_.to_json(),
+            "constant": self._constant,
+            "row_norm": self._row_norm,
+            "steps": self.n_iter_,
+        }
+        return arrays, facts
+
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
+        names, schema = facts["features"], facts["schema"]
+        names = None if names is None else tuple(map(str, names))
+        self._set_columns(names, int(facts["width"]), None if schema is None else Schema.from_json(schema))
+        self.n_iter_ = int(facts["steps"])
+        constant = check_number("constant", facts["constant"], low=0, high=1, closed="left")
+        row_norm = check_number("row_norm", facts["row_norm"], low=0, closed="neither")
+        weights = Weights(*(arrays[name] for name in ("mean_d", "covariance", "naive_covariance")))
+        d = self.n_features_in_ + (constant > 0)
+        shape = weights.covariance.shape
+        fits = weights.mean_d.shape == (d,) and shape == weights.naive_covariance.shape and shape in ((d,), (d, d))
+        fits &= len(self.feature_names_) == len(self._unit_d) == self.n_features_in_
+        if not fits:
+            raise ValueError("a posterior of another shape")
+        self._set_posterior(weights, constant, row_norm)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type: ignore[misc]
+    """Logistic regression under (ε, δ)-differential privacy, with a posterior that knows the privacy noise.
+
+    All parameters are public. `None` means: planned from public facts.
+
+    Args:
+        epsilon, delta: the privacy budget of one fit; epsilon = inf is the noiseless fit on the same path.
+        row_norm: bound on the norm of a row, its intercept included, in the units of X; longer rows are scaled back to
+            it, in fit and in every prediction.
+        fit_intercept: whether every row gets a constant.
+        intercept_value: that constant over row_norm, in (0, 1); the features' norm is at most
+            √(1 - intercept_value²)·row_norm. Small values leave room for the features, large ones measure the
+            intercept better.
+        classes: the two labels; the second is the one that `decision_function` speaks for. A row with any other label
+            counts as no row.
+        solver: "first_order" (curvature once, then scores), "sufficient_statistics" (Pólya-Gamma augmentation,
+            second moments released at each step) or "paper" (the same as published; for comparison).
+        covariance: "full", or "diagonal" for features in the thousands ("first_order" only).
+        num_steps: number of releases of the steps.
+        sampling_prob: Poisson sampling rate q of a step; None with no batch_size: full batch.
+        batch_size: size S of a fixed-size batch; needs num_examples.
+        num_examples: a public number of units, where there is one.
+        noise_multiplier: given noise, instead of noise calibrated to epsilon.
+        accountant: method of the calibration, one of dpvb.accounting's.
+        neighboring_relation: "add_or_remove_one" or "replace_one".
+        random_state: seeds a public start alone; the private randomness takes no seed.
+
+    Attributes:
+        coef_, intercept_: posterior means in the units of X, (1, n_features) and (1,).
+        coef_std_, intercept_std_: posterior standard deviations, the privacy noise counted in.
+        classes_: the two labels.
+        privacy_: the privacy statement of the fit.
+        n_iter_, n_features_in_, feature_names_: steps, and number and names of the features.
+    """
+
+    classes: tuple[Any, Any] = (0, 1)
+
+    @property
+    def _likelihood(self) -> Likelihood:
+        return Likelihood("logistic")
+
+    @property
+    def _response(self) -> Response:
+        return Response("logistic", classes=self.classes)
+
+    def fit(
+        self, X: Any, y: Any = None, *, group: Iterable[object] | None = None, progress: Progress | None = None
+    ) -> Self:
+        """Fit privately.
+
+        Args:
+            X: private rows, (rows, n_features): NumPy, SciPy sparse, or a table of dpvb.data.
+            y: private labels, (rows,); not needed where a table brings them.
+            group: private person of each row; a person's rows are then protected, drawn and clipped together.
+            progress: called with (step, plan) after each release.
+
+        Raises:
+            ParameterError, DataFormatError: for public faults, before anything is spent.
+            WallError: if the computation failed behind the wall; the charge stands.
+        """
+        target = X.schema.target if isinstance(X, Table) and y is None else None
+        self._fit_rows(X, y, None, group, progress)
+        self.classes_ = np.asarray(self.classes if target is None else target.classes)
+        return self
+
+    def decision_function(self, X: Any) -> Floats:
+        """Posterior mean of the log odds of the second class, (rows,); as private as X."""
+        return self._psi(X)[0]
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Posterior predictive probabilities of the two classes, (rows, 2); as private as X.
+
+        The weights' uncertainty, that of the privacy noise included, is averaged over. Rows are clipped as in fit.
+
+        Raises:
+            DataFormatError: for rows of another width, or that hold NaN or infinity.
+        """
+        return _two(predictive(*self._psi(X)))
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Logarithms of `predict_proba`."""
+        return np.log(self.predict_proba(X))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The likelier class of each row, (rows,)."""
+        positive_n = self.decision_function(X) > 0
+        return np.asarray(self.classes_[positive_n.astype(np.int64)])
+
+    def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
+        """Accuracy on public rows.
+
+        Raises:
+            PrivacyError: unless public=True says that the rows are not private.
+        """
+        return self.evaluate(X, y, public=public)["accuracy"]
+
+    def evaluate(self, X: Any, y: Any = None, *, public: bool = False) -> dict[str, float]:
+        """AUC, log-likelihood per row, accuracy and calibration error (10 bins; see dpvb.metrics) on public rows.
+
+        Args:
+            X, y: as in `fit`; rows are clipped as there.
+            public: states that the rows are not private.
+
+        Raises:
+            PrivacyError: unless public=True.
+            DataFormatError: for rows that hold NaN or infinity, or another label.
+        """
+        mean_n, variance_n, y_n, _ = self._measured(X, y, None, public)
+        p_n = predictive(mean_n, variance_n)
+        return {
+            "auc": metrics.auc(y_n, p_n),
+            "log_likelihood": metrics.log_likelihood(y_n, p_n),
+            "accuracy": float(np.mean((mean_n > 0) == (y_n > 0))) if len(y_n) else 1.0,
+            "calibration_error": metrics.calibration_error(y_n, p_n),
+        }
+
+    def _split(self, value_d: Floats) -> tuple[Any, Any]:
+        """As scikit-learn has it for two classes: (1, n_features) and (1,)."""
+        coef, intercept = super()._split(value_d)
+        return coef[None, :], np.array([intercept])
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        arrays, facts = super()._state()
+        return arrays, {**facts, "classes": [*self.classes], "classes_": self.classes_.tolist()}
+
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
+        super()._restore(arrays, facts)
+        self.classes, self.classes_ = tuple(facts["classes"]), np.asarray(facts["classes_"])
+        if self.classes_.shape != (2,):
+            raise ValueError("other than two classes")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ignore[misc]
+    """Successes out of trials: logistic regression of counted rows, under (ε, δ)-differential privacy.
+
+    A row's influence is bounded as one: the noise grows with max_trials.
+
+    Args:
+        max_trials: public bound on a row's trials; a row with more counts as no row.
+
+    The other parameters and the attributes are those of `LogisticRegression`; coef_ is (n_features,) and intercept_ a
+    number.
+    """
+
+    max_trials: int
+
+    @property
+    def _likelihood(self) -> Likelihood:
+        return Likelihood("binomial", max_trials=float(check_integer("max_trials", self.max_trials, low=1, high=10**9)))
+
+    @property
+    def _response(self) -> Response:
+        return Response("binomial", max_trials=self.max_trials)
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        trials: Any = None,
+        *,
+        group: Iterable[object] | None = None,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Fit privately: y successes out of trials in each row; see `LogisticRegression.fit`."""
+        return self._fit_rows(X, y, trials, group, progress)
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Posterior predictive probabilities of failure and success in a trial, (rows, 2); as private as X."""
+        return _two(predictive(*self._psi(X)))
+
+    def predict(self, X: Any, trials: Any = 1) -> Floats:
+        """Expected number of successes of each row in so many trials, (rows,); of one trial: the probability."""
+        return np.asarray(self.predict_proba(X)[:, 1] * np.asarray(trials, dtype=np.float64))
+
+    def score(self, X: Any, y: Any = None, trials: Any = None, *, public: bool = False) -> float:
+        """Share of the binomial deviance of public rows that the features explain; at most 1.
+
+        Raises:
+            PrivacyError: unless public=True says that the rows are not private.
+        """
+        return self.evaluate(X, y, trials, public=public)["explained_deviance"]
+
+    def evaluate(self, X: Any, y: Any = None, trials: Any = None, *, public: bool = False) -> dict[str, float]:
+        """Deviance per row, and its share that the features explain, on public rows.
+
+        Raises:
+            PrivacyError: unless public=True says that the rows are not private.
+        """
+        mean_n, variance_n, y_n, trials_n = self._measured(X, y, trials, public)
+        base_n = np.full(len(y_n), y_n.sum() / max(trials_n.sum(), 1.0))
+        deviance = metrics.binomial_deviance(y_n, predictive(mean_n, variance_n), trials_n)
+        return _explained(deviance, metrics.binomial_deviance(y_n, base_n, trials_n))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class NegativeBinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ignore[misc]
+    """Counts of variance mean + mean²/dispersion, under (ε, δ)-differential privacy.
+
+    The expected count is dispersion · exp(intercept + x·coef).
+
+    Args:
+        dispersion: r > 0, public; large values come near a Poisson regression.
+        max_count: public bound on a count; larger ones are clipped to it, and the noise grows with it.
+
+    The other parameters and the attributes are those of `LogisticRegression`; coef_ is (n_features,) and intercept_ a
+    number.
+    """
+
+    dispersion: float
+    max_count: int
+
+    @property
+    def _likelihood(self) -> Likelihood:
+        count = check_integer("max_count", self.max_count, low=1, high=10**9)
+        return Likelihood("negative_binomial", dispersion=self.dispersion, max_count=float(count))
+
+    @property
+    def _response(self) -> Response:
+        return Response("negative_binomial", max_count=self.max_count)
+
+    def fit(
+        self, X: Any, y: Any = None, *, group: Iterable[object] | None = None, progress: Progress | None = None
+    ) -> Self:
+        """Fit privately: counts y; see `LogisticRegression.fit`."""
+        return self._fit_rows(X, y, None, group, progress)
+
+    def predict(self, X: Any) -> Floats:
+        """Expected count of each row at the posterior mean of the weights, (rows,), at most max_count."""
+        return self._expected(self._psi(X)[0])
+
+    def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
+        """Share of the negative binomial deviance of public rows that the features explain; at most 1.
+
+        Raises:
+            PrivacyError: unless public=True says that the rows are not private.
+        """
+        return self.evaluate(X, y, public=public)["explained_deviance"]
+
+    def evaluate(self, X: Any, y: Any = None, *, public: bool = False) -> dict[str, float]:
+        """Deviance per row, and its share that the features explain, on public rows.
+
+        Raises:
+            PrivacyError: unless public=True says that the rows are not private.
+        """
+        mean_n, _, y_n, _ = self._measured(X, y, None, public)
+        base_n = np.full(len(y_n), y_n.sum() / max(len(y_n), 1))
+        deviance = metrics.negative_binomial_deviance(y_n, self._expected(mean_n), self.dispersion)
+        return _explained(deviance, metrics.negative_binomial_deviance(y_n, base_n, self.dispersion))
+
+    def _expected(self, psi_n: Floats) -> Floats:
+        return np.asarray(np.minimum(self.dispersion * np.exp(np.minimum(psi_n, 700.0)), self.max_count))
+
+
+def _caps(response: Response) -> dict[str, Any]:
+    """What a table's target and the parameters must agree on."""
+    return {"kind": response.kind, "max_trials": response.max_trials, "max_count": response.max_count}
+
+
+def _matrix(rows: Any, width: int) -> Any:
+    """Clean rows as a matrix, dense or sparse."""
+    if isinstance(rows, SparseDesignRows):
+        return sparse.csr_array((rows.values, rows.indices, rows.indptr), shape=(len(rows.y_n), width))
+    return rows.x_nd
+
+
+def _explained(deviance: float, base: float) -> dict[str, float]:
+    return {"deviance": deviance, "explained_deviance": 1.0 - deviance / base if base > 0 else 0.0}
+
+
+def _two(probability_n: Floats) -> Floats:
+    return np.column_stack([1.0 - probability_n, probability_n])
+
+
+def _std(covariance: Floats) -> Floats:
+    """Standard deviations, of a covariance or its diagonal."""
+    return np.sqrt(np.maximum(covariance if covariance.ndim == 1 else np.diag(covariance), 0.0))
+
+
+def _names_of(X: Any) -> tuple[str, ...] | None:
+    """Column names of a table or a data frame; None for what has none."""
+    if isinstance(X, Table):
+        return X.feature_names
+    columns = getattr(X, "columns", None)
+    if columns is None:
+        return None
+    names = list(columns)
+    return tuple(names) if names and all(isinstance(name, str) for name in names) else None
