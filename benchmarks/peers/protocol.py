@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from scipy import sparse
+from scipy.special import expit
 
 #: One JSON object a line: a "header" for each method's environment, then one line a fit.
 RESULTS = Path(__file__).parent / "results.jsonl"
@@ -26,6 +27,8 @@ SPLITS = range(5)
 EPSILONS = (0.2, 0.5, 1.0, 2.0, 4.0)
 DELTA = 1e-5
 EPOCHS = 20
+#: Probabilities are clipped to [LEAST, 1 - LEAST], so that no single row decides a mean.
+LEAST = 1e-7
 
 
 def batch_size(data: str) -> int:
@@ -62,12 +65,13 @@ def auc(y_n, score_n) -> float:
     return float(excess / (positives * (len(y_n) - positives)))
 
 
-def scores(y_n, psi_n) -> dict[str, float]:
-    """AUC, mean log-likelihood and accuracy of log odds on held-out rows."""
+def scores(y_n, psi_n, p_n=None) -> dict[str, float]:
+    """AUC, mean log-likelihood and accuracy on held-out rows of log odds ψ and probabilities p, σ(ψ) by default."""
     psi_n = np.asarray(psi_n, dtype=np.float64)
+    p_n = np.clip(expit(psi_n) if p_n is None else p_n, LEAST, 1 - LEAST)
     return {
         "auc": auc(y_n, psi_n),
-        "log_likelihood": float(-np.mean(np.logaddexp(0, np.where(y_n == 1, -psi_n, psi_n)))),
+        "log_likelihood": float(np.mean(np.log(np.where(y_n == 1, p_n, 1 - p_n)))),
         "accuracy": float(np.mean((psi_n > 0) == (y_n == 1))),
     }
 
