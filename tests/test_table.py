@@ -19,10 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import dpvb
 from dpvb.data import Binary, Categorical, Numeric, Response, Schema, Table, Target
 from dpvb.data.schema import MISSING_VALUES
 from dpvb.errors import DataFormatError, ParameterError
+from dpvb.estimators.ranges import private_range
 
 SCHEMA = Schema(
     (
@@ -476,6 +476,8 @@ def test_a_missing_bound_names_the_column_and_three_ways_out():
         (lambda: Categorical("c", ("a", "a ")), "repeat"),
         (lambda: Categorical("c", (1, 1.0)), "repeat"),
         (lambda: Categorical("c", ("a", None)), "texts or finite numbers"),
+        (lambda: Categorical("c", ("a", math.inf)), "texts or finite numbers"),
+        (lambda: Target("y", classes=(0, -math.inf)), "texts or finite numbers"),
         (lambda: Categorical("c", ("a",), unseen=1), "unseen of column 'c'"),
         (lambda: Binary("b", (0, 1, 2)), "two values"),
         (lambda: Binary("b", missing=5), "missing of column 'b'"),
@@ -648,6 +650,8 @@ def test_schema_files_that_cannot_be_used(tmp_path):
         Schema.load(tmp_path / "none.json")
     with pytest.raises(DataFormatError, match="cannot be written"):
         SCHEMA.save(tmp_path / "no" / "folder.json")
+    with pytest.raises(DataFormatError, match="cannot be written"):
+        Schema((Categorical("c", ("\udcff", "a")),)).save(tmp_path / "schema.json")
 
 
 # ---------------------------------------------------------------- memory
@@ -719,7 +723,7 @@ def test_adult_from_its_published_lists(tmp_path):
 
 def test_without_noise_the_range_holds_the_quantiles():
     values = np.random.default_rng(0).normal(40, 12, 20_000)
-    found = dpvb.private_range(values, low=-1000, high=1000, epsilon=math.inf, delta=1e-6, num_cells=4000)
+    found = private_range(values, low=-1000, high=1000, epsilon=math.inf, delta=1e-6, num_cells=4000)
     low, high = found
     inside = np.quantile(values, [0.005, 0.995])
     assert low <= inside[0] <= low + 0.5
@@ -730,7 +734,7 @@ def test_a_private_range_is_near_the_quantiles_and_carries_its_statement():
     """The noise of 256 cells of std 8.4 exceeds 55 with a probability below 1e-7."""
     values = np.random.default_rng(0).normal(40, 12, 20_000).astype(object)
     values[:4] = [math.nan, math.inf, "x", None]
-    found = dpvb.private_range(values, low=-1000, high=1000, epsilon=0.5, delta=1e-6)
+    found = private_range(values, low=-1000, high=1000, epsilon=0.5, delta=1e-6)
     cell = 2000 / 256
     assert abs(found.low - 9.1) <= 2 * cell
     assert abs(found.high - 70.9) <= 2 * cell
@@ -745,16 +749,16 @@ def test_a_range_of_persons_counts_each_of_them_once():
     """One person's ten thousand values cannot stand out of the noise of std 2 and more; the others' can."""
     values = np.concatenate([np.full(10_000, 900.0), np.random.default_rng(1).uniform(0, 50, 3000)])
     person = np.concatenate([np.zeros(10_000, dtype=int), 1 + np.arange(3000)])
-    found = dpvb.private_range(values, low=-1000, high=1000, epsilon=1, delta=1e-6, group=person)
+    found = private_range(values, low=-1000, high=1000, epsilon=1, delta=1e-6, group=person)
     assert found.high < 100
     assert found.privacy.unit == "person"
-    alone = dpvb.private_range(values, low=-1000, high=1000, epsilon=1, delta=1e-6)
+    alone = private_range(values, low=-1000, high=1000, epsilon=1, delta=1e-6)
     assert alone.high > 900
 
 
 def test_ranges_over_many_orders_of_magnitude():
     values = np.exp(np.random.default_rng(2).normal(8, 1, 20_000))
-    found = dpvb.private_range(values, low=0, high=1e12, transform="log1p", epsilon=math.inf, delta=1e-6)
+    found = private_range(values, low=0, high=1e12, transform="log1p", epsilon=math.inf, delta=1e-6)
     inside = np.quantile(values, [0.005, 0.995])
     assert inside[0] / 1.2 < found.low < inside[0]
     assert inside[1] < found.high < inside[1] * 1.2
@@ -762,7 +766,7 @@ def test_ranges_over_many_orders_of_magnitude():
 
 def test_where_nothing_stands_out_the_range_is_the_grid():
     for values in ([], [3.0], [math.nan] * 50):
-        assert tuple(dpvb.private_range(values, low=-2, high=5, epsilon=0.1, delta=1e-9)) == (-2.0, 5.0)
+        assert tuple(private_range(values, low=-2, high=5, epsilon=0.1, delta=1e-9)) == (-2.0, 5.0)
 
 
 @pytest.mark.parametrize(
@@ -786,4 +790,4 @@ def test_where_nothing_stands_out_the_range_is_the_grid():
 def test_faulty_requests_for_a_range_are_refused(options, error):
     given_options = {"values": [1.0, 2.0], "low": 0, "high": 5, "epsilon": 1, "delta": 1e-6} | options
     with pytest.raises(error):
-        dpvb.private_range(given_options.pop("values"), **given_options)
+        private_range(given_options.pop("values"), **given_options)

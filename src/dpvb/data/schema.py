@@ -408,10 +408,9 @@ class Schema:
         """
         try:
             Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
-        except OSError as error:
-            raise DataFormatError(
-                f"The schema file {os.fspath(path)!r} cannot be written: {error.strerror}."
-            ) from error
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or "it holds text that is not Unicode"
+            raise DataFormatError(f"The schema file {os.fspath(path)!r} cannot be written: {reason}.") from error
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Schema:
@@ -466,7 +465,7 @@ def _check_categories(name: str, field: str, given: object) -> tuple[Any, ...]:
     seen: set[str] = set()
     for value in values:
         text = _text(value) if isinstance(value, (str, bool, int, float)) else None
-        if text is None:
+        if text is None or (isinstance(value, float) and not math.isfinite(value)):
             raise ParameterError(f"{field} of column {name!r} must hold texts or finite numbers, got {value!r}.")
         if text in seen:
             raise ParameterError(f"{field} of column {name!r} must not repeat a value, got {value!r} twice.")

@@ -425,11 +425,13 @@ def _check_arrow_type(name: str, kind: Any) -> None:
         )
 
 
-def _arrow_cells(values: Any) -> list[object]:
-    """An Arrow column as Python objects; text as bytes: Arrow does not promise UTF-8, and decoding would raise."""
+def _arrow_cells(values: Any) -> Cells:
+    """An Arrow column's cells; text as bytes: Arrow does not promise UTF-8, and decoding would raise."""
     arrow = import_arrow()
     if arrow.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
+    if arrow.types.is_floating(values.type):
+        return np.asarray(values)  # with NaN for null
     if arrow.types.is_string(values.type) or arrow.types.is_large_string(values.type):
         values = values.cast(arrow.large_binary())
     return list(values.to_pylist())
