@@ -15,6 +15,7 @@ from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression as Reference
 
 import dpvb
+from dpvb import metrics
 from dpvb.data.schema import Binary, Categorical, Numeric, Schema, Target
 from dpvb.data.table import Table
 from dpvb.errors import DataFormatError, DpvbError, ModelFileError, ParameterError, PrivacyError
@@ -76,7 +77,7 @@ def test_every_solver_meets_the_budget_and_learns(solver: str) -> None:
     y = labels(X)
     model = logistic(solver=solver, epsilon=4.0).fit(X, y)
     assert 0.99 * 4.0 <= model.privacy_.epsilon <= 4.0
-    assert dpvb.metrics.auc(y, model.decision_function(X)) > 0.75
+    assert metrics.auc(y, model.decision_function(X)) > 0.75
     assert np.isfinite(model.coef_std_).all()
     assert f"solver '{solver}'" in str(model.privacy_)
 
@@ -91,6 +92,16 @@ def test_row_norm_is_a_unit_and_nothing_else(covariance: str) -> None:
     assert other.intercept_ == pytest.approx(one.intercept_, rel=1e-9)
     assert 8 * other.coef_std_ == pytest.approx(one.coef_std_, rel=1e-9)
     assert other.predict_proba(8 * X) == pytest.approx(one.predict_proba(X), rel=1e-9)
+
+
+@pytest.mark.parametrize("solver", ["first_order", "sufficient_statistics"])
+def test_a_given_prior_is_the_prior(solver: str) -> None:
+    """Few rows and a strong prior: the posterior mean of scikit-learn's penalty, in units of rows of norm 1."""
+    X = rows(100)
+    y = labels(X)
+    model = logistic(**PLAIN, alpha=25.0, fit_intercept=False, solver=solver).fit(X, y)
+    reference = Reference(C=1 / 25.0, fit_intercept=False, tol=1e-8).fit(X / ROW_NORM, y)
+    assert model.coef_ * ROW_NORM == pytest.approx(reference.coef_, rel=0.02)
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
@@ -334,23 +345,19 @@ def encoded(data: dict[str, np.ndarray]) -> np.ndarray:
 def test_a_table_brings_rows_labels_norm_intercept_and_names(covariance: str) -> None:
     data = people()
     model = dpvb.LogisticRegression(**PLAIN, covariance=covariance).fit(Table(data, SCHEMA))
-    by_hand = dpvb.LogisticRegression(
-        **PLAIN,
-        covariance=covariance,
-        row_norm=SCHEMA.row_norm,
-        intercept_value=SCHEMA.intercept,
-        classes=("no", "yes"),
-    ).fit(encoded(data), data["rich"])
     # A coefficient of a table belongs to the category itself, not to its 0.7.
     unit = np.array([1.0, *[0.7] * 5])
+    form = {"row_norm": SCHEMA.row_norm, "intercept_value": SCHEMA.intercept, "column_bound": unit}
+    by_hand = dpvb.LogisticRegression(**PLAIN, **form, covariance=covariance, classes=("no", "yes"))
+    by_hand.fit(encoded(data), data["rich"])
     assert model.coef_ == pytest.approx(by_hand.coef_ * unit)
     assert model.coef_std_ == pytest.approx(by_hand.coef_std_ * unit)
     assert model.intercept_ == pytest.approx(by_hand.intercept_)
     assert [row.name for row in model.coefficients()] == ["intercept", *SCHEMA.feature_names]
     assert model.classes_.tolist() == ["no", "yes"]
     proba = by_hand.predict_proba(encoded(data))
-    for form in (Table(data, SCHEMA), data, {name: data[name] for name in ("age", "work", "urban")}):
-        assert model.predict_proba(form) == pytest.approx(proba)
+    for table in (Table(data, SCHEMA), data, {name: data[name] for name in ("age", "work", "urban")}):
+        assert model.predict_proba(table) == pytest.approx(proba)
     again = dpvb.LogisticRegression(**PLAIN, covariance=covariance).fit(Table(data, SCHEMA), data["rich"] == "yes")
     assert again.coef_ == pytest.approx(model.coef_)
     assert again.classes_.tolist() == [0, 1]
@@ -448,6 +455,39 @@ def test_faulty_rows_are_silent_in_fit_and_loud_in_predict(noiseless: Any) -> No
                 noiseless.predict_proba(form)
 
 
+def test_public_rows_are_measured_by_the_metrics(private: Any) -> None:
+    X = rows(300, seed=8)
+    y = labels(X, seed=9)
+    p = private.predict_proba(X)[:, 1]
+    facts = private.evaluate(X, y, public=True)
+    assert facts["auc"] == metrics.auc(y, p)
+    assert facts["log_likelihood"] == pytest.approx(metrics.log_likelihood(y, p))
+    assert facts["calibration_error"] == pytest.approx(metrics.calibration_error(y, p))
+    assert facts["accuracy"] == private.score(X, y, public=True) == np.mean(private.predict(X) == y)
+    for bad in (np.where(y, 2, 0), np.where(y, np.nan, 0)):
+        with pytest.raises(DataFormatError, match="public rows"):
+            private.evaluate(X, bad, public=True)
+    data = people(60)
+    fitted = dpvb.LogisticRegression(**BUDGET).fit(Table(data, SCHEMA))
+    by_hand = metrics.log_likelihood((data["rich"] == "yes").astype(int), fitted.predict_proba(data)[:, 1])
+    for form in (data, Table(data, SCHEMA)):
+        assert fitted.evaluate(form, public=True)["log_likelihood"] == pytest.approx(by_hand)
+
+
+def test_deviances_are_those_of_the_predictions() -> None:
+    X, y = counts(200)
+    trials = y + 2
+    binomial = dpvb.BinomialRegression(**PLAIN, row_norm=ROW_NORM, max_trials=200).fit(X, y, trials)
+    deviance = metrics.binomial_deviance(y, binomial.predict_proba(X)[:, 1], trials)
+    facts = binomial.evaluate(X, y, trials, public=True)
+    assert facts["deviance"] == pytest.approx(deviance)
+    base = metrics.binomial_deviance(y, np.full(200, y.sum() / trials.sum()), trials)
+    assert facts["explained_deviance"] == pytest.approx(1 - deviance / base)
+    negative = dpvb.NegativeBinomialRegression(**PLAIN, row_norm=ROW_NORM, dispersion=2.0, max_count=200).fit(X, y)
+    deviance = metrics.negative_binomial_deviance(y, negative.predict(X), 2.0)
+    assert negative.evaluate(X, y, public=True)["deviance"] == pytest.approx(deviance)
+
+
 def test_scores_of_private_rows_are_refused() -> None:
     X, y = counts(60)
     fits = [
@@ -477,6 +517,10 @@ def test_scores_of_private_rows_are_refused() -> None:
         ({"solver": "newton"}, "solver"),
         ({"covariance": "sparse"}, "covariance"),
         ({"covariance": "diagonal", "solver": "paper"}, "covariance"),
+        ({"covariance": "diagonal", "column_bound": 0.0}, "column_bound"),
+        ({"covariance": "diagonal", "column_bound": [1.0, 2.0]}, "column_bound"),
+        ({"covariance": "diagonal", "column_bound": "wide"}, "column_bound"),
+        ({"alpha": 0.0}, "alpha"),
         ({"num_steps": 0}, "num_steps"),
         ({"num_steps": 2.5}, "num_steps"),
         ({"sampling_prob": 2.0}, "sampling_prob"),

@@ -53,6 +53,8 @@ class BinomialLikelihoodRegression(PrivateEstimator):
     intercept_value: float = 0.4
     solver: str = "first_order"
     covariance: str = "full"
+    column_bound: Any = None
+    alpha: float | None = None
     num_steps: int | None = None
     sampling_prob: float | None = None
     batch_size: int | None = None
@@ -152,7 +154,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         check_choice("covariance", self.covariance, COVARIANCES)
         likelihood, schema = self._likelihood, X.schema if isinstance(X, Table) else None
         design = self._private(X, y, trials, group)
-        model = self._model(design.width, design.intercept)
+        model = self._model(design, schema)
         schedule = list(model.schedule)
         plan = self._plan(model.blocks, schedule, unit=design.unit, shares=model.shares)
         caps = {"logistic": "the two classes", "binomial": f"at most {likelihood.max_trials:g} trials"}
@@ -191,9 +193,10 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             raise ParameterError(f"fit_intercept must be True or False, got {self.fit_intercept!r}.")
         return constant if self.fit_intercept else 0.0
 
-    def _model(self, width: int, intercept: float) -> Any:
+    def _model(self, design: Design | StreamedDesign, schema: Schema | None) -> Any:
         """The model that the parameters name; its own defaults stand for None."""
-        given: dict[str, Any] = {"likelihood": self._likelihood, "intercept": intercept}
+        width = design.width
+        given: dict[str, Any] = {"likelihood": self._likelihood, "intercept": design.intercept, "alpha": self.alpha}
         if self.num_steps is not None:
             given["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
         if self.solver == "first_order" and self.covariance == "full":
@@ -201,6 +204,9 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         if self.solver == "first_order":
             from dpvb.models.first_order_diagonal import FirstOrderDiagonal
 
+            bound = _units(schema) if schema is not None else self.column_bound
+            if bound is not None:
+                given["column_bound"] = _column_bound(bound, design)
             return FirstOrderDiagonal(width, **given)
         if self.covariance == "diagonal":
             raise ParameterError("covariance='diagonal' needs solver='first_order'; the other solvers are full.")
@@ -210,10 +216,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """Number, names and units of the features."""
         self.schema_, self.n_features_in_, self._named = schema, width, names is not None
         self.feature_names_ = names or tuple(f"x{j}" for j in range(width))
-        self._unit_d = np.ones(width)
-        if schema is not None:
-            units = [1.0 if column.kind == "numeric" else INDICATOR for column in schema.columns]
-            self._unit_d = np.repeat(units, [column.width for column in schema.columns])
+        self._unit_d = np.ones(width) if schema is None else _units(schema)
 
     def _set_posterior(self, weights: Weights, constant: float, row_norm: float) -> None:
         """Keep the posterior in the model's units, and show it in those of X."""
@@ -367,6 +370,9 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
         solver: "first_order" (curvature once, then scores), "sufficient_statistics" (Pólya-Gamma augmentation,
             second moments released at each step) or "paper" (the same as published; for comparison).
         covariance: "full", or "diagonal" for features in the thousands ("first_order" only).
+        column_bound: bound on the absolute values of a column, a number or (n_features,), in the units of X; it serves
+            the diagonal covariance, and a table brings its own. None: row_norm.
+        alpha: precision of the prior N(0, I/alpha) of the weights of rows of norm 1; None: estimated from the releases.
         num_steps: number of releases of the steps.
         sampling_prob: Poisson sampling rate q of a step; None with no batch_size: full batch.
         batch_size: size S of a fixed-size batch; needs num_examples.
@@ -606,6 +612,29 @@ class NegativeBinomialRegression(RegressorMixin, BinomialLikelihoodRegression): 
 
     def _expected(self, psi_n: Floats) -> Floats:
         return np.asarray(np.minimum(self.dispersion * np.exp(np.minimum(psi_n, 700.0)), self.max_count))
+
+
+def _units(schema: Schema) -> Floats:
+    """Largest value of each feature of a table: of an indicator, what stands for 1."""
+    units = [1.0 if column.kind == "numeric" else INDICATOR for column in schema.columns]
+    return np.repeat(units, [column.width for column in schema.columns])
+
+
+def _column_bound(bound: Any, design: Design | StreamedDesign) -> Floats:
+    """Bounds on the columns of clean rows, the intercept's first.
+
+    Raises:
+        ParameterError: unless `bound` is a positive number, or one for each feature.
+    """
+    width = design.width - (design.intercept > 0)
+    try:
+        bound_d = np.broadcast_to(np.asarray(bound, dtype=np.float64), (width,))
+    except (TypeError, ValueError):
+        bound_d = np.zeros(width)
+    if not (bound_d > 0).all():
+        raise ParameterError(f"column_bound must be a positive number, or {width} of them, one a feature.")
+    bound_d = np.clip(bound_d / design.row_norm, 1e-6, 1.0)
+    return np.concatenate([[design.intercept], bound_d]) if design.intercept > 0 else bound_d
 
 
 def _caps(response: Response) -> dict[str, Any]:
