@@ -5,7 +5,7 @@
 ==================  =============================================================================
 paper               code
 ==================  =============================================================================
-q(ζ_jk)             GIG(0, 2⟨ξ_jk⟩, ⟨w_jk²⟩); ⟨ζ_jk⁻¹⟩ = precision_kj
+q(ζ_jk)             GIG(0, a, b) at a = 2⟨ξ_jk⟩, b = ⟨w_jk²⟩: a_kj and b_kj
 q(ξ_jk)             Gam(1, ⟨ζ_jk⟩ + ⟨φ_k⟩), of mean rate_kj; the paper prints it without ⟨φ_k⟩
 q(φ_k)              Gam((J + 1)/2, ⟨ω⟩ + Σ_j ⟨ξ_jk⟩), of mean phi_k
 q(ω)                Gam((K + 1)/2, 1 + Σ_k ⟨φ_k⟩), of mean omega
@@ -14,17 +14,22 @@ q(ω)                Gam((K + 1)/2, 1 + Σ_k ⟨φ_k⟩), of mean omega
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import digamma, gammaln
 
 from dpvb.blocks import Floats
-from dpvb.expfam import gig_expectedstats
+from dpvb.expfam import gig_expectedstats, gig_logz
 
 
 class Scales(NamedTuple):
-    """Expectations of the beta-normal prior: precisions ⟨ζ⁻¹⟩ and rates ⟨ξ⟩, (K, J), φ, (K,), and ω."""
+    """The prior's factors and their expectations: (K, J) but for φ, (K,), and ω."""
 
+    a_kj: Floats
+    b_kj: Floats
+    zeta_kj: Floats
     precision_kj: Floats
     rate_kj: Floats
     phi_k: Floats
@@ -32,14 +37,35 @@ class Scales(NamedTuple):
 
     @classmethod
     def start(cls, num_hidden: int, num_visible: int) -> Scales:
-        """All expectations 1."""
-        shape = num_hidden, num_visible
-        return cls(np.ones(shape), np.ones(shape), np.ones(num_hidden), 1.0)
+        """What one update makes of ⟨w²⟩ = 1 where all expectations are 1."""
+        ones_kj = np.ones((num_hidden, num_visible))
+        return cls(ones_kj, ones_kj, ones_kj, ones_kj, ones_kj, np.ones(num_hidden), 1.0).update(ones_kj)
 
     def update(self, square_kj: Floats) -> Scales:
-        """One round of coordinate ascent given ⟨w²⟩: ζ ~ GIG(0, 2⟨ξ⟩, ⟨w²⟩), then ξ, φ and ω."""
+        """One round of coordinate ascent given ⟨w²⟩: ζ, then ξ, φ and ω."""
         num_hidden, num_visible = square_kj.shape
-        zeta_kj, precision_kj = gig_expectedstats(2 * self.rate_kj, square_kj)
+        a_kj = 2 * self.rate_kj
+        zeta_kj, precision_kj = gig_expectedstats(a_kj, square_kj)
         rate_kj = 1.0 / (zeta_kj + self.phi_k[:, None])
         phi_k = (num_visible + 1) / 2 / (self.omega + rate_kj.sum(axis=1))
-        return Scales(precision_kj, rate_kj, phi_k, float((num_hidden + 1) / 2 / (1.0 + phi_k.sum())))
+        omega = float((num_hidden + 1) / 2 / (1.0 + phi_k.sum()))
+        return Scales(a_kj, square_kj, zeta_kj, precision_kj, rate_kj, phi_k, omega)
+
+    def bound(self, square_kj: Floats) -> float:
+        """⟨log p(w, ζ, ξ, φ, ω) - log q(ζ, ξ, φ, ω)⟩ at ⟨w²⟩, in nats. ⟨log ζ⟩ and ⟨log ξ⟩ cancel."""
+        num_hidden, num_visible = square_kj.shape
+        log_phi_k, phi_entropy_k = _gamma((num_visible + 1) / 2, self.phi_k)
+        log_omega, omega_entropy = _gamma((num_hidden + 1) / 2, np.asarray(self.omega))
+        zeta_kj = gig_logz(self.a_kj, self.b_kj) + 0.5 * (self.a_kj - 2 * self.rate_kj) * self.zeta_kj
+        zeta_kj = zeta_kj + 0.5 * (self.b_kj - square_kj) * self.precision_kj - 0.5 * math.log(2 * math.pi)
+        rate_kj = 0.5 * log_phi_k[:, None] - self.phi_k[:, None] * self.rate_kj + 1.0 + np.log(self.rate_kj)
+        phi_k = 0.5 * log_omega - 0.5 * log_phi_k - self.omega * self.phi_k + phi_entropy_k
+        omega = -0.5 * log_omega - self.omega + omega_entropy
+        normalisers = (2 * num_hidden * num_visible + num_hidden + 1) * 0.5 * math.log(math.pi)
+        return float(zeta_kj.sum() + rate_kj.sum() + phi_k.sum() + omega - normalisers)
+
+
+def _gamma(shape: float, mean: Floats) -> tuple[Floats, Floats]:
+    """E[log x] and the entropy of a gamma distribution of this shape and mean."""
+    log_rate = math.log(shape) - np.log(mean)
+    return digamma(shape) - log_rate, shape - log_rate + gammaln(shape) + (1 - shape) * digamma(shape)

@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logit, xlogy
+from scipy.special import logit
 
 from dpvb.blocks import Block, Floats, Ints
 from dpvb.contributions import Contributions, Grid, Rows
@@ -182,11 +182,8 @@ def local(
 
 
 def bound(q: Network, y_nj: NDArray[np.floating[Any]], sweeps: int) -> Floats:
-    """Lower bound on each example's log-likelihood at the learned weights, in nats, (n,) (Jaakkola & Jordan 2000)."""
+    """Lower bound on each example's log-likelihood at the learned weights, in nats, (n,)."""
     pi_nk = local(q, y_nj, sweeps)[0].astype(np.float64)
     no_variances = np.empty((0, q.w_kj.shape[1]))
     psi_nj, second_nj = kernel.second_moments(q.w_kj, no_variances, q.c_j, np.zeros(1), pi_nk)
-    g_nj = np.sqrt(second_nj)
-    visible_n = ((y_nj - 0.5) * psi_nj - g_nj / 2 - np.log1p(np.exp(-g_nj))).sum(axis=1)
-    hidden_nk = pi_nk * q.b_k - xlogy(pi_nk, pi_nk) - xlogy(1 - pi_nk, 1 - pi_nk) - np.log1p(np.exp(q.b_k))
-    return np.asarray(visible_n + hidden_nk.sum(axis=1))
+    return kernel.example_bound(y_nj, pi_nk, psi_nj, second_nj, q.b_k, q.b_k**2)

@@ -1,0 +1,44 @@
+"""Second moments of hidden units, weighted by every visible one: the largest block of a sigmoid belief network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpvb.blocks import Floats, Ints
+from dpvb.contributions import Grid, Kron, upper_norms
+
+# Rows whose products of hidden units are held at a time.
+_PAIRS_ROWS = 512
+
+
+@dataclass(frozen=True)
+class Moments:
+    """⟨ξ_j⟩ ⟨zzᵀ⟩ of every example, (J, K(K+1)/2) when packed and never kept.
+
+    Attributes:
+        xi_nj: ⟨ξ⟩ at least 0.
+        pi_nk: ⟨z⟩ in [0, 1]; ⟨z_k z_k'⟩ = π_k π_k' off the diagonal and π_k on it.
+    """
+
+    xi_nj: Floats
+    pi_nk: Floats
+
+    def norms(self) -> Floats:
+        """‖ξ‖ · ‖⟨zzᵀ⟩‖_F."""
+        square_nk = self.pi_nk**2
+        # ‖⟨zzᵀ⟩‖² = (Σπ²)² - Σπ⁴ + Σπ²; the slack covers the roundings of sums of K numbers below 1.
+        pairs_n = square_nk.sum(axis=1) ** 2 - (square_nk**2).sum(axis=1) + square_nk.sum(axis=1)
+        slack = 1.0 + (8 * self.pi_nk.shape[1] + 64) * 2.0**-52
+        return np.asarray(upper_norms(self.xi_nj) * np.sqrt(pairs_n) * slack)
+
+    def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
+        """Add the outer products of ξ with the products of hidden units."""
+        row, column = np.triu_indices(self.pi_nk.shape[1])
+        used = np.flatnonzero(weights)
+        for start in range(0, len(used), _PAIRS_ROWS):
+            some = used[start : start + _PAIRS_ROWS]
+            pi_nk = self.pi_nk[some]
+            pairs = np.where(row == column, pi_nk[:, row], pi_nk[:, row] * pi_nk[:, column])
+            Kron(self.xi_nj[some], pairs).accumulate(weights[some], grid, out)
