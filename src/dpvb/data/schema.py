@@ -40,6 +40,8 @@ _VERSION = 1
 _TRANSFORMS = ("log1p", "asinh")
 _ALIASES = (("0", "False", "false"), ("1", "True", "true"))
 _MAX_CATEGORIES = 10**6
+# Types whose values can be remembered without asking a private object anything.
+_PLAIN = (str, bytes, int, bool, float)
 
 #: Cells of a column as a reader found them: an array of numbers, or any objects.
 Cells: TypeAlias = "NDArray[Any] | Sequence[object]"
@@ -519,14 +521,15 @@ def _codes(
     known: dict[object, int] = {}
     result = np.empty(len(cells), dtype=np.int64)
     for n, cell in enumerate(cells):
-        # Texts alone are remembered: 1 and True are one key and two texts.
-        if isinstance(cell, (str, bytes)):
-            found = known.get(cell)
-            if found is None:
-                found = known[cell] = code(cell)
-            result[n] = found
-        else:
+        kind = cell.__class__
+        if kind not in _PLAIN:
             result[n] = code(cell)
+            continue
+        key = (kind, cell)  # 1 and True are equal, but two texts
+        found = known.get(key)
+        if found is None:
+            found = known[key] = code(cell)
+        result[n] = found
     return result
 
 
