@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dpvb.estimators.lda import LDA
     from dpvb.estimators.ranges import private_range
     from dpvb.estimators.regression import BinomialRegression, LogisticRegression, NegativeBinomialRegression
+    from dpvb.estimators.sbn import SigmoidBeliefNetwork
 
 __version__ = "0.1.0"
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "BinomialRegression",
     "LogisticRegression",
     "NegativeBinomialRegression",
+    "SigmoidBeliefNetwork",
     "accounting",
     "data",
     "load",
@@ -32,6 +34,7 @@ __all__ = [
 # Names are imported on first use, so that `import dpvb` stays light.
 _HOMES = {
     "LDA": "dpvb.estimators.lda",
+    "SigmoidBeliefNetwork": "dpvb.estimators.sbn",
     "BinomialRegression": "dpvb.estimators.regression",
     "LogisticRegression": "dpvb.estimators.regression",
     "NegativeBinomialRegression": "dpvb.estimators.regression",

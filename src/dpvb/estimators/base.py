@@ -171,6 +171,7 @@ def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
 #: Model kinds that `load` knows, by class name.
 _HOMES = {
     "LDA": "dpvb.estimators.lda",
+    "SigmoidBeliefNetwork": "dpvb.estimators.sbn",
     "LogisticRegression": "dpvb.estimators.regression",
     "BinomialRegression": "dpvb.estimators.regression",
     "NegativeBinomialRegression": "dpvb.estimators.regression",

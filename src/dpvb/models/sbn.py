@@ -149,7 +149,7 @@ class SBN:
         if "gradient" not in blocks:
             ones = {"count": Rows(np.ones((len(batch), 1)))} if "count" in blocks else {}
             return {"visible": Rows(batch.astype(np.float64)), **ones}
-        pi_nk, xi_nj, psi_nj = local(q, batch, self.sweeps, self.engine)
+        pi_nk, xi_nj, psi_nj = self.local(q, batch, self.sweeps)
         real = pi_nk.dtype.type
         r_nj = batch.astype(real) - real(0.5) - xi_nj * psi_nj
         p_nk = pi_nk - q.mean_k.astype(real)
@@ -173,17 +173,12 @@ class SBN:
         mean_k = q.mean_k + s.rho * s.read("hidden") / q.count
         return Network(w_kj, level_j, np.clip(mean_k, _LEAST_MEAN, 1 - _LEAST_MEAN), q.count, scales)
 
+    def local(self, q: Network, y_nj: NDArray[Any], sweeps: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Each example's ⟨z⟩, (n, K), ⟨ξ⟩ and ⟨ψ⟩, (n, J): see kernels.sbn.local_step."""
+        return kernel.local_step(y_nj, q.w_kj, q.c_j, q.b_k, sweeps=sweeps, engine=self.engine)
 
-def local(
-    q: Network, y_nj: NDArray[np.floating[Any]], sweeps: int, engine: Literal["numba", "numpy"] = "numba"
-) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
-    """Each example's ⟨z⟩, (n, K), ⟨ξ⟩ and ⟨ψ⟩, (n, J): see kernels.sbn.local_step."""
-    return kernel.local_step(y_nj, q.w_kj, q.c_j, q.b_k, sweeps=sweeps, engine=engine)
-
-
-def bound(q: Network, y_nj: NDArray[np.floating[Any]], sweeps: int) -> Floats:
-    """Lower bound on each example's log-likelihood at the learned weights, in nats, (n,)."""
-    pi_nk = local(q, y_nj, sweeps)[0].astype(np.float64)
-    no_variances = np.empty((0, q.w_kj.shape[1]))
-    psi_nj, second_nj = kernel.second_moments(q.w_kj, no_variances, q.c_j, np.zeros(1), pi_nk)
-    return kernel.example_bound(y_nj, pi_nk, psi_nj, second_nj, q.b_k, q.b_k**2)
+    def bound(self, q: Network, y_nj: NDArray[Any], pi_nk: Floats) -> Floats:
+        """Lower bound on each example's log-likelihood at q(z) and the learned weights, (n,), in nats."""
+        no_variances = np.empty((0, self.n_visible))
+        psi_nj, second_nj = kernel.second_moments(q.w_kj, no_variances, q.c_j, np.zeros(1), pi_nk)
+        return kernel.example_bound(y_nj, pi_nk, psi_nj, second_nj, q.b_k, q.b_k**2)

@@ -1,0 +1,292 @@
+"""Private sigmoid belief networks for scikit-learn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from dpvb import loop
+from dpvb.blocks import Floats
+from dpvb.data.design import BinaryMatrix
+from dpvb.errors import DataFormatError, PrivacyError, check_choice, check_integer
+from dpvb.estimators.base import PrivateEstimator, Progress, generator
+from dpvb.models import sbn, sbn_blocks
+from dpvb.models.beta_normal import Scales
+
+FORMS = ("first_order", "six_blocks", "paper")
+# Rounds over the hidden units of a row that is transformed or scored: more than in a step of the fit.
+_SWEEPS = 15
+# Share of the budget for Σ y and the number of examples, which are released once.
+_FIRST = 0.0225
+# Full-batch steps; passes over the data, and most steps, where batches are smaller.
+_STEPS = {"first_order": 12, "six_blocks": 4}
+_PASSES, _MOST_STEPS = 5, 150
+# τ0 and κ; the papers' own for their form.
+_LEARNING = {"first_order": (0.0, 0.25), "six_blocks": (0.0, 0.5), "paper": (1024.0, 0.7)}
+# Of a fitted network, what a model file holds: the prior's scales matter to no prediction.
+_FIRST_ORDER_ARRAYS = ("w_kj", "level_j", "mean_k")
+_BLOCK_ARRAYS = ("w_kj", "v_kj", "c_j", "c_var_j", "b_k", "b_var_k")
+
+
+# Written as a dataclass, so that each parameter is named once; scikit-learn reads the signature it gets.
+@dataclass(eq=False, repr=False)
+class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+    """Binary vectors from binary hidden units, learned under (ε, δ)-differential privacy.
+
+    All parameters are public. `None` means: planned from public facts.
+
+    Args:
+        n_components: number of hidden units K.
+        epsilon, delta: the privacy budget of one fit; epsilon = inf is the noiseless fit on the same path.
+        form: "first_order" (derivatives of the bound are released), "six_blocks" (second moments, clipped) or "paper"
+            (seven blocks bounded by their worst case, as published; for comparison).
+        num_steps: number of releases of the steps; "paper": one pass by default. Few large steps reconstruct best;
+            more steps, on Poisson batches, give the better bound.
+        sampling_prob: Poisson sampling rate q of a step; None with no batch_size: full batch.
+        batch_size: size S of a fixed-size batch; needs num_examples.
+        num_examples: a public number of units; None: it is released with a part of the budget.
+        threshold: binarises rows by x > threshold; None: entries must be 0 or 1.
+        clip: factor on the bounds of the scores ("first_order"); 1 suits networks that reconstruct most of a row.
+        sweeps: rounds over the hidden units of a row in the fit.
+        ridge: how strongly noise shortens a step, or shrinks what is read; see models.sbn and models.sbn_blocks.
+        learning_offset, learning_decay: τ0 and κ of the step sizes ρ_t = (τ0 + t)^-κ.
+        start_std, start_mean: the start: std of the weights, probability of the hidden units ("first_order").
+        noise_multiplier: given noise, instead of noise calibrated to epsilon.
+        accountant: method of the calibration, one of dpvb.accounting's.
+        neighboring_relation: "add_or_remove_one" or "replace_one".
+        random_state: seeds the public start alone; the private randomness takes no seed.
+
+    Attributes:
+        components_: weights W, (K, J): row k is the image that hidden unit k draws.
+        visible_bias_, hidden_bias_: offsets c, (J,), and b, (K,).
+        privacy_: the privacy statement of the fit.
+        n_iter_, n_features_in_: number of steps, and of visible units J.
+    """
+
+    n_components: int = 100
+    _: KW_ONLY
+    epsilon: float
+    delta: float
+    form: str = "first_order"
+    num_steps: int | None = None
+    sampling_prob: float | None = None
+    batch_size: int | None = None
+    num_examples: int | None = None
+    threshold: float | None = None
+    clip: float = 1.0
+    sweeps: int = 3
+    ridge: float | None = None
+    learning_offset: float | None = None
+    learning_decay: float | None = None
+    start_std: float = 0.1
+    start_mean: float = 0.5
+    noise_multiplier: float | None = None
+    accountant: str = "pld"
+    neighboring_relation: str = "add_or_remove_one"
+    random_state: Any = None
+
+    def fit(
+        self, X: Any, y: None = None, *, group: Iterable[object] | None = None, progress: Progress | None = None
+    ) -> Self:
+        """Fit privately.
+
+        Args:
+            X: private rows of zeros and ones, (rows, J): NumPy or SciPy sparse. A row with any other entry, or with
+                NaN, counts as no row, silently.
+            y: ignored.
+            group: private person of each row; a person's rows are then protected, drawn and clipped together.
+            progress: called with (step, plan) after each release.
+
+        Raises:
+            ParameterError, DataFormatError: for public faults, before anything is spent.
+            WallError: if the computation failed behind the wall; the charge stands.
+        """
+        rows = BinaryMatrix(X, threshold=self.threshold, group=group)
+        model = self._model(rows.width)
+        released_first = any(block.phase == "first" for block in model.blocks.values())
+        num_steps = self._num_steps()
+        plan = self._plan(model.blocks, [1.0] * num_steps, unit=rows.unit, shares={"first": _FIRST, "last": _FIRST})
+        decay = loop.robbins_monro(*self._learning())
+        public = [
+            f"{rows.width} visible and {model.n_components} hidden units, form {self.form!r}",
+            "entries are 0 or 1" if self.threshold is None else f"entries are 1 above {self.threshold:g}, else 0",
+            *([f"number of examples {self.num_examples}"] if self.num_examples else []),
+            "the plan, the random start and all other parameters",
+        ]
+        q = self._fit(
+            model,
+            rows,
+            plan,
+            rho=lambda t: min(decay(max(t - released_first, 1)), 1.0),
+            projection="step" if self.form == "paper" else "read",
+            public=public,
+            progress=progress,
+        )
+        self.n_iter_, self.n_features_in_ = num_steps, rows.width
+        self._set_network(model, q)
+        return self
+
+    def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> Floats:
+        """Fit, then return the rows' own hidden probabilities, which are as private as the rows."""
+        self._say_once(
+            "fit_transform returns one row for each private row: these rows are as private as the data themselves and "
+            "carry no guarantee. Only the fitted weights do."
+        )
+        return self.fit(X, y, **fit_params).transform(X)
+
+    def transform(self, X: Any) -> Floats:
+        """Probabilities of the hidden units of each row, (rows, K): as private as X, without any guarantee.
+
+        Raises:
+            DataFormatError: for rows of another width, or with entries other than 0 and 1.
+        """
+        return self._inferred(X, lambda rows: self._local(rows)[0], self.n_components)
+
+    def reconstruct(self, X: Any) -> Floats:
+        """Probabilities of the visible units given the inferred hidden ones, (rows, J): σ(⟨ψ⟩); as private as X.
+
+        Raises:
+            DataFormatError: as in `transform`.
+        """
+        self._check_fitted()
+        return self._inferred(X, lambda rows: expit(self._local(rows)[2]), self.n_features_in_)
+
+    def score_samples(self, X: Any, *, public: bool = False) -> Floats:
+        """Lower bound on the log-likelihood of each public row at the learned weights, (rows,), in nats.
+
+        Raises:
+            PrivacyError: unless public=True says that X is not private.
+            DataFormatError: as in `transform`.
+        """
+        if public is not True:
+            raise PrivacyError(
+                "a score of private rows is a leak, also through the model that it selects. Score public "
+                "held-out rows with public=True. GridSearchCV and cross_val_score on private rows are refused."
+            )
+        parts = [self._fitted_model.bound(self._q, rows, self._local(rows)[0]) for rows in self._rows(X)]
+        return np.concatenate([np.empty(0), *parts])
+
+    def score(self, X: Any, y: None = None, *, public: bool = False) -> float:
+        """Mean of `score_samples`: bound on the log-likelihood of a public row, in nats; higher is better.
+
+        Raises:
+            PrivacyError: unless public=True says that X is not private.
+        """
+        bounds = self.score_samples(X, public=public)
+        return float(bounds.mean()) if len(bounds) else 0.0
+
+    def sample(self, n: int = 1, rng: Any = None) -> NDArray[np.int8]:
+        """Draw n vectors from the fitted network, (n, J); they tell no more about the data than the weights do.
+
+        Args:
+            n: number of draws.
+            rng: a seed, a NumPy generator or None.
+        """
+        self._check_fitted()
+        n = check_integer("n", n, low=0, high=10**9)
+        draw = generator("rng", rng)
+        z_nk = draw.random((n, self.components_.shape[0])) < expit(self.hidden_bias_)
+        psi_nj = z_nk @ self.components_ + self.visible_bias_
+        return np.asarray(draw.random(psi_nj.shape) < expit(psi_nj), dtype=np.int8)
+
+    def partial_fit(self, X: Any, y: None = None) -> Self:
+        """Refused: a private plan is fixed before the data are read.
+
+        Raises:
+            PrivacyError: always.
+        """
+        raise PrivacyError(
+            "partial_fit is refused: each call would spend budget outside a plan fixed beforehand, and rows seen "
+            "twice would be charged once. Use fit with sampling_prob= for minibatches."
+        )
+
+    def _model(self, width: int) -> Any:
+        """The model that the parameters name."""
+        check_choice("form", self.form, FORMS)
+        given: dict[str, Any] = {"num_examples": self.num_examples, "sweeps": self.sweeps, "start_std": self.start_std}
+        if self.ridge is not None:
+            given["ridge"] = self.ridge
+        if self.form == "first_order":
+            return sbn.SBN(self.n_components, width, clip=self.clip, start_mean=self.start_mean, **given)
+        variant = "paper" if self.form == "paper" else "clipped"
+        return sbn_blocks.SBNBlocks(self.n_components, width, variant=variant, **given)  # type: ignore[arg-type]
+
+    def _num_steps(self) -> int:
+        """Number of steps: given, or planned from the form and the sampler."""
+        if self.num_steps is not None:
+            return check_integer("num_steps", self.num_steps, low=1, high=10**6)
+        sampling_prob = self._sampler().sampling_prob
+        if self.form == "paper":
+            return math.ceil(1 / sampling_prob)
+        few = _STEPS[self.form]
+        return few if sampling_prob == 1 else max(few, min(math.ceil(_PASSES / sampling_prob), _MOST_STEPS))
+
+    def _learning(self) -> tuple[float, float]:
+        """τ0 and κ: given, or those of the form."""
+        offset, decay = _LEARNING[self.form]
+        given = self.learning_offset, self.learning_decay
+        return offset if given[0] is None else given[0], decay if given[1] is None else given[1]
+
+    def _local(self, rows: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
+        """⟨z⟩, ⟨ξ⟩ and ⟨ψ⟩ of rows that the caller may see."""
+        found = self._fitted_model.local(self._q, rows, max(self.sweeps, _SWEEPS))
+        pi_nk, xi_nj, psi_nj = (part.astype(np.float64) for part in found)
+        return pi_nk, xi_nj, psi_nj
+
+    def _inferred(self, X: Any, infer: Callable[[NDArray[Any]], Floats], width: int) -> Floats:
+        return np.concatenate([np.empty((0, width)), *(infer(rows) for rows in self._rows(X))])
+
+    def _rows(self, X: Any) -> Iterator[NDArray[Any]]:
+        """Rows that the caller may see."""
+        self._check_fitted()
+        source = BinaryMatrix(X, threshold=self.threshold)
+        if source.width != self.n_features_in_:
+            raise DataFormatError(
+                f"X has {source.width} features, but {type(self).__name__} is expecting {self.n_features_in_} features "
+                "as input."
+            )
+        for chunk in source.chunks():
+            rows = chunk.rows
+            if np.isnan(rows).any():
+                raise DataFormatError(
+                    "X has rows with entries other than 0 and 1, or NaN, for which nothing can be inferred. "
+                    "threshold= makes numbers binary."
+                )
+            yield rows
+
+    def _set_network(self, model: Any, q: Any) -> None:
+        self._fitted_model, self._q = model, q
+        self.components_, self.visible_bias_, self.hidden_bias_ = q.w_kj, q.c_j, q.b_k
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.non_deterministic = True
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        names = _FIRST_ORDER_ARRAYS if self.form == "first_order" else _BLOCK_ARRAYS
+        arrays = {name: getattr(self._q, name) for name in names}
+        return arrays, {"width": self.n_features_in_, "steps": self.n_iter_, "count": self._q.count}
+
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
+        self.n_iter_, self.n_features_in_ = int(facts["steps"]), int(facts["width"])
+        model, num_hidden = self._model(self.n_features_in_), self.n_components
+        names = _FIRST_ORDER_ARRAYS if self.form == "first_order" else _BLOCK_ARRAYS
+        lengths = {"k": (num_hidden,), "j": (self.n_features_in_,), "kj": (num_hidden, self.n_features_in_)}
+        if any(arrays[name].shape != lengths[name.rsplit("_", 1)[-1]] for name in names):
+            raise ValueError("weights of another shape")
+        rest = {"scales": Scales.start(num_hidden, self.n_features_in_), "count": float(facts["count"])}
+        made = sbn.Network if self.form == "first_order" else sbn_blocks.Posterior
+        self._set_network(model, made(**{name: arrays[name] for name in names}, **rest))  # type: ignore[arg-type]
