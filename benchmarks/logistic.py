@@ -20,16 +20,27 @@ from benchmarks.peers import protocol
 
 ROOT = Path(__file__).parents[1]
 CACHE = ROOT / "build" / "logistic.jsonl"
-#: What a solver's numbers depend on, beside its own model.
-SHARED = ["models/binomial.py", "curvature.py"]
-#: Name → parameters, data sets, its own model, fits with fresh noise of each split.
+#: Name → parameters, data sets, fits with fresh noise of each split, files that its numbers depend on.
 FULL = ["adult", "diab30", "diabany", "stroke"]
 SOLVERS = {
-    "first order": ({"solver": "first_order"}, FULL, "models/first_order.py", 4),
-    "first order, diagonal": ({"covariance": "diagonal"}, [*FULL, "icd"], "models/first_order_diagonal.py", 1),
-    "sufficient statistics": ({"solver": "sufficient_statistics"}, FULL, "models/polya_gamma.py", 1),
-    "papers": ({"solver": "paper"}, FULL, "models/polya_gamma.py", 1),
+    "first order": ({"solver": "first_order"}, FULL, 4, ["models/first_order.py", "curvature.py", "ridge.py"]),
+    "first order, diagonal": (
+        {"covariance": "diagonal"},
+        [*FULL, "icd"],
+        1,
+        ["models/first_order_diagonal.py", "descent.py", "empirical_bayes.py"],
+    ),
+    "sufficient statistics": (
+        {"solver": "sufficient_statistics"},
+        FULL,
+        1,
+        ["models/polya_gamma.py", "precision.py"],
+    ),
+    "papers": ({"solver": "paper"}, FULL, 1, ["models/polya_gamma.py", "precision.py"]),
 }
+#: Public facts of the columns, for the diagonal solver: features that are numbers of at most 1 come first, the others
+#: are indicators of 0.7; all are then scaled as the constant is.
+NUMBERS = {"icd": 8}
 #: The default of each data set.
 OURS = dict.fromkeys(FULL, "first order") | {"icd": "first order, diagonal"}
 #: Mean log-likelihoods at ε = .2, .5, 1, 2, 4 that are to be reached, up to MARGIN.
@@ -46,10 +57,10 @@ LEVEL_SPLITS = {"icd": (0, 1)}
 METRICS = ("auc", "log_likelihood", "accuracy")
 
 
-def code(model: str) -> str:
+def code(files: list[str]) -> str:
     """Digest of the files that a solver's numbers depend on."""
     digest = hashlib.sha256()
-    for name in [model, *SHARED]:
+    for name in [*files, "models/binomial.py"]:
         path = ROOT / "src" / "dpvb" / name
         digest.update(path.read_bytes() if path.exists() else b"")
     return digest.hexdigest()[:12]
@@ -59,6 +70,9 @@ def fit(params: dict, data: str, X, y, seed: int, epsilon: float) -> dict:
     """One private fit, scored on the held-out fifth: log-likelihood of the posterior predictive, AUC of the mean."""
     train, test = protocol.split(len(y), seed)
     constant = float(X[:, 0].max())
+    if "covariance" in params:
+        numbers = np.arange(X.shape[1] - 1) < NUMBERS.get(data, X.shape[1])
+        params = params | {"column_bound": constant * np.where(numbers, 1.0, 0.7 + 1e-6)}
     begun = time.process_time()
     model = dpvb.LogisticRegression(epsilon=epsilon, delta=protocol.DELTA, intercept_value=constant, **params)
     model.fit(X[train, 1:], y[train])
@@ -73,11 +87,11 @@ def fit(params: dict, data: str, X, y, seed: int, epsilon: float) -> dict:
 def run(chosen_data: list[str], chosen_solvers: list[str], repeats: int | None) -> list[dict]:
     """Every fit of the chosen part, computed where the cache lacks it."""
     CACHE.parent.mkdir(exist_ok=True)
-    versions = {name: code(model) for name, (_, _, model, _) in SOLVERS.items()}
+    versions = {name: code(files) for name, (_, _, _, files) in SOLVERS.items()}
     results = [r for r in protocol.read(CACHE) if r["code"] == versions.get(r["method"])]
     done = {(r["method"], r["data"], r["split"], r["epsilon"], r["repeat"]) for r in results}
     for name in chosen_solvers:
-        params, sets, _, most = SOLVERS[name]
+        params, sets, most, _ = SOLVERS[name]
         for data in (data for data in sets if data in chosen_data):
             X, y = protocol.load(data)
             for repeat in range(repeats or most):
@@ -223,7 +237,8 @@ def settings(headers: list[dict]) -> None:
     print("Settings:\n")
     print(
         f"* Ours: `LogisticRegression(epsilon, delta={protocol.DELTA:g}, intercept_value=c)`, c the public constant of "
-        "column 0, and all else by default; add or remove one row; predictions by the posterior predictive. "
+        "column 0, and all else by default (the diagonal solver is told the columns' public bounds); "
+        "add or remove one row; predictions by the posterior predictive. "
         + "; ".join(f"{name}: {', '.join(f'{k}={v!r}' for k, v in SOLVERS[name][0].items())}" for name in SOLVERS)
         + "."
     )
