@@ -5,9 +5,9 @@ ties them together, for every unit n, with e_n the weights that are 1 at n and 0
 
     ‖accumulate(e_n)‖·grid.step  ≤  norms()[n]  ≤  (1 + 1e-6)·‖s_n‖ + tiny
 
-and a unit of weight zero is never read. Each form truncates toward zero onto the integer grid itself, so
-that sums are exact and do not depend on order, chunks or threads. What a unit adds depends on nothing but
-the unit, its weight and the public grid.
+and a unit of weight zero is never read. Each form brings its units onto the integer grid itself, so that sums
+are exact and do not depend on order, chunks or threads. What a unit adds depends on nothing but the unit, its
+weight and the public grid.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from dpvb.blocks import Floats, Ints, pack_symmetric
 # that all their sums stay below 2^53, where float64 is exact.
 _FACTOR_BITS = 21
 _GEMM_ROWS = 2 ** (53 - 2 * _FACTOR_BITS)
+# Room for rounding in the norm of a symmetric outer product, as the law allows.
+_GRAM_ROOM = 1.0 + 2.0**-20
 # Entries that are squared at a time: they stay in the cache.
 _NORM_ENTRIES = 2**16
 
@@ -194,18 +196,18 @@ class Gram:
     scale_n: Floats
 
     def norms(self) -> Floats:
-        """scale_n · ‖x_n‖²; NaN, which the wall drops, where the scale is negative."""
+        """scale_n · ‖x_n‖², with room for rounding; NaN, which the wall drops, where the scale is negative."""
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             length = np.sqrt(self.scale_n) * upper_norms(self.x_nd)
             # The addend covers a square that underflows.
-            return np.asarray(length * length * (1.0 + 2.0**-48) + 2.0**-1000)
+            return np.asarray(length * length * _GRAM_ROOM + 2.0**-1000)
 
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
-        """Truncate u = √(weight·scale)·x to integers and add their u uᵀ.
+        """Round u = √(weight·scale)·x to integers and add their u uᵀ.
 
-        ‖u‖² is at most the block's bound, and entries of u lose magnitude only, so u uᵀ does too. The grid of u is
-        the finest on which sums over a product's rows stay below 2⁵³. A small weight loses half its bits alone, since
-        both factors carry its root.
+        ‖u‖² is at most the block's bound, and rounding keeps ‖u‖ below the norm that was declared. The grid of u is the
+        finest on which sums over a product's rows stay below 2⁵³. A small weight loses half its bits alone, since both
+        factors carry its root.
         """
         used = np.flatnonzero(weights)
         step_exponent = math.frexp(grid.step)[1] - 1
@@ -216,13 +218,35 @@ class Gram:
         factor_n = np.where(factor_n >= 2.0**-1021, factor_n, 0.0)
         block = np.empty((min(_GEMM_ROWS, len(used)), self.x_nd.shape[1]))
         for start in range(0, len(used), _GEMM_ROWS):
-            rows = used[start : start + _GEMM_ROWS]
+            rows = slice(start, start + _GEMM_ROWS)
             # One array, filled anew: both factors of the product below are the same, which BLAS does in half the time.
-            u = np.take(self.x_nd, rows, axis=0, out=block[: len(rows)], mode="clip")
-            with np.errstate(under="ignore"):
-                u *= factor_n[start : start + _GEMM_ROWS, None]
-            np.trunc(u, out=u)
+            u = np.take(self.x_nd, used[rows], axis=0, out=block[: len(used[rows])], mode="clip")
+            _round_rows(u, factor_n[rows])
             _add_triangle(u.T @ u, square_exponent - step_exponent, out)
+
+
+def _round_rows(x_nd: Floats, factor_n: Floats) -> None:
+    """Turn x into integers nearest to factor·x, in place, none of its rows longer than _GRAM_ROOM allows.
+
+    Truncating every entry would shorten all rows alike, a bias that sums cannot average out. Where rounding made a row
+    too long, as many of its lengthened entries are taken back as needed, from the left.
+    """
+    with np.errstate(under="ignore"):
+        longest_n = np.square(factor_n * upper_norms(x_nd)) * (_GRAM_ROOM * (1.0 - 2.0**-40))
+        x_nd *= factor_n[:, None]
+    # Rows are rounded a few at a time, in the cache.
+    for start in range(0, len(x_nd), rows := max(1, _NORM_ENTRIES // x_nd.shape[1])):
+        exact_nd, longest = x_nd[start : start + rows], longest_n[start : start + rows]
+        rounded_nd = np.rint(exact_nd)
+        # Sums of squares of integers are exact in any order.
+        excess_n = np.einsum("nd,nd->n", rounded_nd, rounded_nd) - longest
+        over = np.flatnonzero(excess_n > 0)
+        size_nd = np.abs(rounded_nd[over])
+        saved_nd = np.where(size_nd > np.abs(exact_nd[over]), 2.0 * size_nd - 1.0, 0.0)
+        before_nd = np.cumsum(saved_nd, axis=1) - saved_nd
+        shortened = (saved_nd > 0) & (before_nd < excess_n[over, None])
+        rounded_nd[over] -= np.copysign(shortened, rounded_nd[over])
+        exact_nd[...] = rounded_nd
 
 
 def _add_triangle(matrix: Floats, shift: int, out: Ints) -> None:
