@@ -1,4 +1,4 @@
-"""Pictures of topics and of privacy curves; they need matplotlib (pip install dpvb[plot])."""
+"""Pictures of topics, weights and privacy curves; they need matplotlib (pip install dpvb[plot])."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb import metrics
-from dpvb.errors import DpvbError
+from dpvb.errors import DpvbError, ParameterError
 
 if TYPE_CHECKING:
     from dpvb.report import PrivacyStatement
@@ -68,6 +68,42 @@ def topics_picture(
         f"Probability of each topic's top words in %, fitted at epsilon = {statement.epsilon:.3g}, "
         f"delta = {statement.delta:g}{dots}",
         fontsize=11,
+    )
+    figure.savefig(Path(path), dpi=110)
+
+
+def weights_picture(
+    path: str | os.PathLike[str], components_kj: NDArray[Any], statement: PrivacyStatement, *, shape: tuple[int, int]
+) -> None:
+    """Draw the weights of each hidden unit of a belief network as an image, strongest unit first.
+
+    Args:
+        path: where to write; the suffix tells the format (.png, .pdf, .svg).
+        components_kj: weights, (K, J).
+        statement: of the fit.
+        shape: height and width of an image, whose product is J.
+
+    Raises:
+        DpvbError: if matplotlib is not installed, or the shape does not fit.
+    """
+    figure_class = _figure_class()
+    num_hidden, num_visible = components_kj.shape
+    if shape[0] * shape[1] != num_visible:
+        raise DpvbError(f"an image of {shape[0]} x {shape[1]} does not hold {num_visible} units.")
+    order = np.argsort(-np.square(components_kj).sum(axis=1), kind="stable")
+    columns = math.ceil(math.sqrt(num_hidden))
+    rows = math.ceil(num_hidden / columns)
+    figure = figure_class(figsize=(0.8 * columns, 0.8 * rows + 0.4), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    reach = float(np.quantile(np.abs(components_kj), 0.995)) or 1.0
+    for axes in panels:
+        axes.set_axis_off()
+    for axes, k in zip(panels, order, strict=False):
+        axes.imshow(components_kj[k].reshape(shape), cmap="RdBu_r", vmin=-reach, vmax=reach)
+    figure.suptitle(
+        f"Weights of {num_hidden} hidden units at epsilon = {statement.epsilon:.3g}, delta = {statement.delta:g}; "
+        f"red: +{reach:.2g}",
+        fontsize=9,
     )
     figure.savefig(Path(path), dpi=110)
 

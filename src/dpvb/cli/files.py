@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import math
 import os
 import secrets
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -63,7 +66,7 @@ def read_rows(
 
 
 def read_matrix(path: Path) -> Any:
-    """An array of a .npy file, or the sparse matrix or single array of a .npz file; nothing is unpickled.
+    """An array of a .npy or idx file, or the sparse matrix or single array of a .npz file; nothing is unpickled.
 
     Raises:
         DataFormatError: for any other file.
@@ -74,6 +77,8 @@ def read_matrix(path: Path) -> Any:
     if not path.is_file():
         raise DataFormatError(f"No such file: {str(path)!r}.")
     try:
+        if path.name.removesuffix(".gz").endswith("ubyte"):
+            return _read_idx(path)
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return loaded
@@ -82,12 +87,28 @@ def read_matrix(path: Path) -> Any:
                 return sparse.load_npz(path)
             [name] = loaded.files
             return loaded[name]
-    except (OSError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile):
+    except (OSError, ValueError, KeyError, EOFError, IndexError, AttributeError, zipfile.BadZipFile, zlib.error):
         pass
     raise DataFormatError(
         f"The file {str(path)!r} is no matrix of numbers; write it with numpy.save(path, X) or "
         "scipy.sparse.save_npz(path, X)."
     )
+
+
+def _read_idx(path: Path) -> Any:
+    """Bytes of an idx file (LeCun's MNIST format), images as rows.
+
+    Raises:
+        ValueError: for any other file.
+    """
+    import numpy as np
+
+    content = path.read_bytes()
+    content = gzip.decompress(content) if path.suffix == ".gz" else content
+    number = content[3] if content[:3] == b"\0\0\x08" else 0
+    sizes = np.frombuffer(content, ">u4", count=number, offset=4).astype(int)
+    values = np.frombuffer(content, np.uint8, offset=4 + 4 * number)
+    return values if number == 1 else values.reshape(sizes[0] if number else -1, math.prod(sizes[1:].tolist()))
 
 
 def check_target(path: Path, overwrite: bool) -> None:

@@ -21,6 +21,8 @@ _WORDS = {
     "calibration_error": "calibration error (10 bins)",
     "deviance": "deviance per row",
     "explained_deviance": "share of deviance explained",
+    "reconstruction_accuracy": "reconstruction accuracy",
+    "bound": "bound on the log-likelihood of a row",
     "perplexity": "perplexity (bound)",
     "completion_perplexity": "perplexity (completion)",
 }
@@ -48,8 +50,9 @@ def evaluate(
 
     Topics: perplexity (lower is better) by its bound and by completion, one half of each document's words given the
     other; coherence (NPMI, from -1 to 1) says how often a topic's top words meet in these documents. Regressions: AUC,
-    log-likelihood, accuracy and calibration of probabilities; deviance of counts. The data are treated as public: a
-    measurement of private ones would be a leak, also through the choice made by it.
+    log-likelihood, accuracy and calibration of probabilities; deviance of counts. Belief networks: share of entries
+    that are reconstructed, and the bound on the log-likelihood. The data are treated as public: a measurement of
+    private ones would be a leak, also through the choice made by it.
 
         dpvb evaluate notes.dpvb public_notes.csv --public
 
@@ -65,6 +68,8 @@ def evaluate(
     fitted = files.load_model(model)
     if type(fitted).__name__ in REGRESSIONS:
         facts = _of_regression(fitted, data, target, trials)
+    elif type(fitted).__name__ == "SigmoidBeliefNetwork":
+        facts = _of_network(fitted, data)
     else:
         source = open_for(fitted, data, vocabulary, text_column, file_format, token_pattern)
         facts = _of_topics(fitted, source, words)
@@ -90,6 +95,18 @@ def _of_regression(fitted: Any, data: Path, target: Path | None, trials: Path | 
     if target or trials:
         raise ParameterError("--target and --trials belong to a matrix; the model's schema names these columns.")
     return dict(fitted.evaluate(Table(data, replace(fitted.schema_, group=None)), public=True))
+
+
+def _of_network(fitted: Any, data: Path) -> dict[str, float]:
+    """Measures of a belief network on public rows."""
+    from dpvb import metrics
+
+    rows = files.read_matrix(data)
+    binary = rows if fitted.threshold is None else rows > fitted.threshold
+    return {
+        "reconstruction_accuracy": metrics.reconstruction_accuracy(binary, fitted.reconstruct(rows)),
+        "bound": fitted.score(rows, public=True),
+    }
 
 
 def _of_topics(fitted: Any, source: Any, words: int) -> dict[str, Any]:

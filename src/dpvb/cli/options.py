@@ -87,6 +87,23 @@ Group = Annotated[
     ),
 ]
 
+# Rows of zeros and ones.
+Images = Annotated[
+    Path,
+    typer.Argument(
+        help="A matrix: .npz (scipy.sparse.save_npz, or one NumPy array), .npy, or idx (*-ubyte, *-ubyte.gz).",
+        show_default=False,
+    ),
+]
+Threshold = Annotated[
+    float | None,
+    typer.Option(
+        help="Entries above it are 1, the others 0; without it they must be 0 or 1.",
+        show_default=False,
+        rich_help_panel=DATA,
+    ),
+]
+
 # The plan.
 Epsilon = Annotated[float, typer.Option(help="The budget of this fit; inf: no privacy.", show_default=False)]
 Delta = Annotated[float, typer.Option(help="Well below one over the number of rows or documents.", show_default=False)]
