@@ -60,10 +60,12 @@ CHAIN = {
     "kernels": set(),
     "empirical_bayes": {"blocks"},
     "curvature": {"blocks"},
+    "columns": {"blocks", "empirical_bayes"},
+    "descent": {"blocks"},
     "ridge": {"blocks"},
     "precision": {"blocks", "kernels"},
     "models": {"blocks", "contributions", "expfam", "kernels", "estimate"}
-    | {"curvature", "empirical_bayes", "precision", "ridge"},
+    | {"columns", "curvature", "descent", "empirical_bayes", "precision", "ridge"},
     "data": set(),
 }
 
@@ -113,6 +115,7 @@ def test_random_generators_stay_in_their_places() -> None:
     """Generators that are not cryptographic: the public start, a resampled document, post-processing reads."""
     allowed = {
         "loop.py": {"np.random.Generator", "np.random"},
+        "models/first_order_diagonal.py": {"np.random.Generator", "np.random"},
         "models/lda.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
         "models/documents.py": {"np.random.default_rng", "np.random"},
         "estimators/base.py": {"np.random.RandomState", "np.random.default_rng", "np.random.Generator", "np.random"},
