@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import logsumexp
 
-from dpvb.expfam import dirichlet_expectedstats, dirichlet_logz
+from dpvb.expfam import dirichlet_expectedstats, dirichlet_logz, gig_expectedstats, gig_logz
 
 positive = arrays(np.float64, st.tuples(st.integers(1, 3), st.integers(1, 6)), elements=st.floats(0.05, 50.0))
 
@@ -61,3 +61,14 @@ def test_one_category_is_certain() -> None:
     assert dirichlet_expectedstats(np.array([0.3]))[0] == 0.0
     assert float(dirichlet_logz(np.array([0.3]))) == pytest.approx(0.0, abs=1e-15)
     assert math.isfinite(float(dirichlet_logz(np.full(10_000, 0.02))))
+
+
+def test_generalised_inverse_gaussian_against_its_integral() -> None:
+    """log Z, E[x] and E[1/x] of exp(-(a x + b/x)/2) / x by the trapezoidal rule over log x, which decays doubly."""
+    u = np.linspace(-60.0, 60.0, 240_001)
+    for a, b in ((2.0, 1.0), (0.03, 7.0), (5.0, 1e-6), (40.0, 30.0)):
+        log_density = -0.5 * (a * np.exp(u) + b * np.exp(-u))
+        z, first, inverse = (np.exp(log_density + power * u).sum() * (u[1] - u[0]) for power in (0, 1, -1))
+        found = gig_expectedstats(np.array(a), np.array(b))
+        assert float(gig_logz(np.array(a), np.array(b))) == pytest.approx(math.log(z), rel=1e-9)
+        assert [float(part) for part in found] == pytest.approx([first / z, inverse / z], rel=1e-9)
