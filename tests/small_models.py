@@ -24,6 +24,7 @@ from dpvb.mechanism import FullBatch, Mechanism, Plan, Release, Sampler, phased
 from dpvb.models.binomial import Likelihood
 from dpvb.models.first_order import FirstOrder
 from dpvb.models.lda import LDA
+from dpvb.models.polya_gamma import PolyaGamma
 from dpvb.noise import InsecureNoise, NoiseSource
 from dpvb.wall import Released, Wall, _grids
 
@@ -119,6 +120,8 @@ class Case:
     Attributes:
         phase: the release that the tests look at, of a model that answers one phase at a time; None: all blocks.
         begin: q from a seed, if not the model's own start.
+        responses: number of columns before the features.
+        pairs: how many neighbours the longest tests draw.
         reach: share of the joint bound that a hostile record can reach: below 1 where the blocks' largest norms
             exclude each other.
     """
@@ -131,6 +134,8 @@ class Case:
     clip: str = "block"
     phase: str | None = None
     begin: Callable[[int], Any] | None = None
+    responses: int = 0
+    pairs: int = 200
     reach: float = 1 - 1e-4
 
     @property
@@ -147,6 +152,11 @@ class Case:
             [Release(blocks, Mechanism(sampler, level), clip=self.clip) for level in levels],  # type: ignore[arg-type]
             **options,
         )
+
+    @property
+    def modest(self) -> Floats:
+        """The second hostile record, brought from a norm of 1000 to 1."""
+        return np.where(np.arange(self.width) < self.responses, 1.0, 1e-3) * self.hostile[1]
 
     def whole(self, sampler: Sampler, noise: Sequence[float]) -> Plan:
         """A run from beginning to end, all phases included."""
@@ -288,18 +298,11 @@ def _hostile_design(kind: str) -> Floats:
 
 
 def regression(
-    name: str,
-    model_class: Any,
-    kind: str,
-    intercept: float,
-    phases: Mapping[str, float],
-    far: str,
-    *,
-    sparse_rows: bool,
+    name: str, model: Any, phases: Mapping[str, float], *, far: str | None, sparse_rows: bool = False
 ) -> list[Case]:
     """One case for each phase, at a q that a short noisy run leads to, with the point `far` moved far out."""
-    model = model_class(D + (intercept > 0), likelihood=_KINDS[kind][0], intercept=intercept)
-    source = designs(kind, intercept, sparse_rows)
+    kind = model.likelihood.kind
+    source = designs(kind, model.intercept, sparse_rows)
 
     def records(rng: np.random.Generator, n: int) -> Floats:
         return np.hstack([_responses(kind, rng, n), _table_records(rng, n)])
@@ -309,11 +312,14 @@ def regression(
         rng = np.random.default_rng(seed)
         wall: Wall[Any] = Wall(source(records(rng, 200)), plan := Plan(releases), noise=InsecureNoise(seed))
         q, _ = loop.fit(model, wall, plan, rho=loop.robbins_monro(0.0, 1.0), rng=rng)
+        if far is None:
+            return q
         point = getattr(q, far)
         return replace(q, **{far: point * 40 / np.linalg.norm(point)})
 
+    common: dict[str, Any] = {"begin": begin, "responses": _FIRST[kind], "pairs": 50}
     return [
-        Case(f"{name}_{phase}", model, source, records, _hostile_design(kind), phase=phase, begin=begin, reach=reach)
+        Case(f"{name}_{phase}", model, source, records, _hostile_design(kind), phase=phase, reach=reach, **common)
         for phase, reach in phases.items()
     ]
 
@@ -345,14 +351,13 @@ CASES = [
         _HOSTILE_DOCUMENTS,
     ),
     *regression(
-        "logistic",
-        FirstOrder,
-        "logistic",
-        0.4,
-        {"first": 0.9999, "step": 0.98, "last": 0.99},
-        "point_e",
-        sparse_rows=False,
+        "first_order",
+        FirstOrder(D + 1, intercept=0.4),
+        {"first": 0.9999, "step": 0.98, "last": 0.95},
+        far="point_e",
     ),
+    *regression("counts", FirstOrder(D, _KINDS["negative_binomial"][0]), {"step": 0.9}, far="point_e"),
+    *regression("trials", PolyaGamma(D, _KINDS["binomial"][0]), {"first": 0.9999, "step": 0.9}, far=None),
 ]
 NAMES = [case.name for case in CASES]
 Words = NDArray[np.uint64]
