@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb import metrics
-from dpvb.errors import DpvbError, ParameterError
+from dpvb.errors import DpvbError
 
 if TYPE_CHECKING:
     from dpvb.report import PrivacyStatement
