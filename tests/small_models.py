@@ -18,13 +18,16 @@ from dpvb import loop
 from dpvb.blocks import Block, Bools, Floats, Ints
 from dpvb.contributions import Contributions, Gram, Rows
 from dpvb.data import BagOfWords
-from dpvb.data.design import Design, Response
+from dpvb.data.design import BinaryMatrix, Design, Response
 from dpvb.estimate import Estimate
 from dpvb.mechanism import FullBatch, Mechanism, Plan, Release, Sampler, phased
 from dpvb.models.binomial import Likelihood
 from dpvb.models.first_order import FirstOrder
+from dpvb.models.first_order_diagonal import FirstOrderDiagonal
 from dpvb.models.lda import LDA
 from dpvb.models.polya_gamma import PolyaGamma
+from dpvb.models.sbn import SBN
+from dpvb.models.sbn_blocks import SBNBlocks
 from dpvb.noise import InsecureNoise, NoiseSource
 from dpvb.wall import Released, Wall, _grids
 
@@ -298,9 +301,14 @@ def _hostile_design(kind: str) -> Floats:
 
 
 def regression(
-    name: str, model: Any, phases: Mapping[str, float], *, far: str | None, sparse_rows: bool = False
+    name: str,
+    model: Any,
+    phases: Mapping[str, float],
+    *,
+    moved: Callable[[Any], Any] = lambda q: q,
+    sparse_rows: bool = False,
 ) -> list[Case]:
-    """One case for each phase, at a q that a short noisy run leads to, with the point `far` moved far out."""
+    """One case for each phase, at a q that a short noisy run leads to, `moved` to where scores are largest."""
     kind = model.likelihood.kind
     source = designs(kind, model.intercept, sparse_rows)
 
@@ -312,16 +320,45 @@ def regression(
         rng = np.random.default_rng(seed)
         wall: Wall[Any] = Wall(source(records(rng, 200)), plan := Plan(releases), noise=InsecureNoise(seed))
         q, _ = loop.fit(model, wall, plan, rho=loop.robbins_monro(0.0, 1.0), rng=rng)
-        if far is None:
-            return q
-        point = getattr(q, far)
-        return replace(q, **{far: point * 40 / np.linalg.norm(point)})
+        return moved(q)
 
     common: dict[str, Any] = {"begin": begin, "responses": _FIRST[kind], "pairs": 50}
     return [
         Case(f"{name}_{phase}", model, source, records, _hostile_design(kind), phase=phase, reach=reach, **common)
         for phase, reach in phases.items()
     ]
+
+
+def _far(point: Floats) -> Floats:
+    return point * 40 / np.linalg.norm(point)
+
+
+def _far_in_basis(q: Any) -> Any:
+    return replace(q, point_e=_far(q.point_e))
+
+
+def _far_in_columns(q: Any) -> Any:
+    return replace(q, descent=replace(q.descent, point_d=_far(q.descent.point_d)))
+
+
+VISIBLE = 6
+
+
+def binary(matrix: Floats, group: Any = None) -> BinaryMatrix:
+    return BinaryMatrix(matrix, group=group)
+
+
+def network(name: str, model: Any, phases: Sequence[str]) -> list[Case]:
+    """One case for each phase of a belief network; the bounds are for larger networks than this one."""
+
+    def records(rng: np.random.Generator, n: int) -> Floats:
+        return (rng.random((n, VISIBLE)) < 0.4).astype(np.float64)
+
+    hostile = np.vstack(
+        [np.zeros(VISIBLE), np.ones(VISIBLE), np.eye(VISIBLE), 1 - np.eye(VISIBLE), np.full(VISIBLE, 0.5)]
+    )
+    common: dict[str, Any] = {"responses": VISIBLE, "pairs": 50, "reach": 0.5}
+    return [Case(f"{name}_{phase}", model, binary, records, hostile, phase=phase, **common) for phase in phases]
 
 
 def _phases(release: Release) -> set[str]:
@@ -354,10 +391,19 @@ CASES = [
         "first_order",
         FirstOrder(D + 1, intercept=0.4),
         {"first": 0.9999, "step": 0.98, "last": 0.95},
-        far="point_e",
+        moved=_far_in_basis,
     ),
-    *regression("counts", FirstOrder(D, _KINDS["negative_binomial"][0]), {"step": 0.9}, far="point_e"),
-    *regression("trials", PolyaGamma(D, _KINDS["binomial"][0]), {"first": 0.9999, "step": 0.9}, far=None),
+    *regression("counts", FirstOrder(D, _KINDS["negative_binomial"][0]), {"step": 0.9}, moved=_far_in_basis),
+    *regression(
+        "diagonal",
+        FirstOrderDiagonal(D + 1, intercept=0.4),
+        {"first": 0.9, "step": 0.9},
+        moved=_far_in_columns,
+        sparse_rows=True,
+    ),
+    *regression("trials", PolyaGamma(D, _KINDS["binomial"][0]), {"first": 0.9999, "step": 0.9}),
+    *network("network", SBN(3, VISIBLE, clip=0.05, start_std=1.0), ["first", "step"]),
+    *network("network_blocks", SBNBlocks(3, VISIBLE, start_std=1.0), ["step"]),
 ]
 NAMES = [case.name for case in CASES]
 Words = NDArray[np.uint64]

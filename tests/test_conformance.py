@@ -127,7 +127,7 @@ def test_the_worst_neighbours_come_near_the_declared_distance(case: Case) -> Non
     records = [replay.alone(record) for record in case.hostile]
     largest = max(relative_norm(difference(a, b), replay.release)[1] for a in records for b in records)
     assert largest <= ratio
-    assert largest >= 0.7 * ratio
+    assert largest >= min(0.7, case.reach) * ratio
 
 
 @EVERY_MODEL

@@ -22,6 +22,7 @@ from dpvb.errors import DataFormatError, ParameterError, PrivacyError, check_cho
 from dpvb.estimators.base import PrivateEstimator, Progress, generator
 from dpvb.models.binomial import Likelihood, Weights, predictive
 from dpvb.models.first_order import FirstOrder
+from dpvb.models.first_order_diagonal import FirstOrderDiagonal
 from dpvb.models.polya_gamma import PolyaGamma
 
 SOLVERS = ("first_order", "sufficient_statistics", "paper")
@@ -202,8 +203,6 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         if self.solver == "first_order" and self.covariance == "full":
             return FirstOrder(width, **given)
         if self.solver == "first_order":
-            from dpvb.models.first_order_diagonal import FirstOrderDiagonal
-
             bound = _units(schema) if schema is not None else self.column_bound
             if bound is not None:
                 given["column_bound"] = _column_bound(bound, design)
