@@ -147,7 +147,7 @@ class SBN:
     def e_step(self, q: Network, batch: NDArray[np.float32], blocks: Mapping[str, Block]) -> Contributions:
         """Derivatives of every example's own bound at q."""
         if "gradient" not in blocks:
-            ones = {"count": Rows(np.ones((len(batch), 1)))} if "count" in blocks else {}
+            ones = {"count": Rows(np.ones_like(batch[:, :1], dtype=np.float64))} if "count" in blocks else {}
             return {"visible": Rows(batch.astype(np.float64)), **ones}
         pi_nk, xi_nj, psi_nj = self.local(q, batch, self.sweeps)
         real = pi_nk.dtype.type

@@ -146,7 +146,7 @@ class SBNBlocks:
     def e_step(self, q: Posterior, batch: NDArray[np.float32], blocks: Mapping[str, Block]) -> Contributions:
         """Expected moments of every example."""
         y_nj = batch.astype(np.float64)
-        made: dict[str, Any] = {"visible": Rows(y_nj), "count": Rows(np.ones((len(batch), 1)))}
+        made: dict[str, Any] = {"visible": Rows(y_nj), "count": Rows(np.ones_like(y_nj[:, :1]))}
         if "xi" in blocks:
             pi_nk, xi_nj, _ = self.local(q, batch, self.sweeps)
             made |= {"hidden": Rows(pi_nk), "xi": Rows(xi_nj), "xi_zz": Moments(xi_nj, pi_nk)}

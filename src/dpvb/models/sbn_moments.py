@@ -7,10 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpvb.blocks import Floats, Ints
-from dpvb.contributions import Grid, Kron, upper_norms
-
-# Rows whose products of hidden units are held at a time.
-_PAIRS_ROWS = 512
+from dpvb.contributions import Grid, upper_norms
+from dpvb.kernels import sbn as kernel
 
 
 @dataclass(frozen=True)
@@ -34,11 +32,5 @@ class Moments:
         return np.asarray(upper_norms(self.xi_nj) * np.sqrt(pairs_n) * slack)
 
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
-        """Add the outer products of ξ with the products of hidden units."""
-        row, column = np.triu_indices(self.pi_nk.shape[1])
-        used = np.flatnonzero(weights)
-        for start in range(0, len(used), _PAIRS_ROWS):
-            some = used[start : start + _PAIRS_ROWS]
-            pi_nk = self.pi_nk[some]
-            pairs = np.where(row == column, pi_nk[:, row], pi_nk[:, row] * pi_nk[:, column])
-            Kron(self.xi_nj[some], pairs).accumulate(weights[some], grid, out)
+        """Truncate both factors to integers and multiply them."""
+        kernel.add_moments(self.xi_nj, self.pi_nk, weights, grid.step, out)
