@@ -449,7 +449,11 @@ class GivenStart:
         return self.inner.m_step(s, q)
 
 
-@pytest.mark.parametrize("case", [CASES[0], CASES[1], CASES[3]], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [CASES[0], CASES[1], CASES[3], *(case for case in CASES if case.phase == "step")],
+    ids=lambda case: case.name,
+)
 @pytest.mark.parametrize("sampler", [FullBatch(), Poisson(0.5), FixedSize(3, 20)], ids=["full", "poisson", "fixed"])
 def test_private_randomness_comes_from_the_cryptographic_source_alone(
     case: Case, sampler: Any, monkeypatch: Any
@@ -465,7 +469,7 @@ def test_private_randomness_comes_from_the_cryptographic_source_alone(
         monkeypatch.setattr(np.random, name, forbidden)
     for name in ("random", "gauss", "randint", "getrandbits", "shuffle", "seed", "Random"):
         monkeypatch.setattr(random, name, forbidden)
-    plan = case.plan(sampler, noise=[1.0, 2.0])
+    plan = case.whole(sampler, noise=[1.0, 2.0])
     wall: Wall[Any] = Wall(case.source(matrix), plan)
     model = GivenStart(case.model, start)
     _, estimate = loop.fit(model, wall, plan, rho=loop.constant(0.5), rng=None)  # type: ignore[arg-type]
