@@ -1,6 +1,6 @@
 """Contributions: the law that ties norms to sums, exact integers, purity, hostile numbers.
 
-The law, for every unit n: ‖accumulate(e_n)‖·step ≤ norms()[n] ≤ (1 + 1e-6)·‖s_n‖ + tiny; here with exact
+The law, for every unit n: ‖accumulate(e_n)‖·step ≤ norms()[n] ≤ (1 + 1e-5)·‖s_n‖ + tiny; here with exact
 arithmetic on the left, and a clipped unit never above its bound.
 """
 
@@ -134,7 +134,7 @@ def test_the_law(form: str) -> None:
         steps = total(contribution, np.eye(60)[n], shape, grid)
         assert full_square(steps, symmetric) * Fraction(grid.step) ** 2 <= Fraction(norms[n]) ** 2
         truth = float(np.linalg.norm(values[n]))
-        assert truth * (1 - 1e-12) <= norms[n] <= (1 + 1e-6) * truth + 1e-290
+        assert truth * (1 - 1e-12) <= norms[n] <= (1 + (1e-5 if form == "gram" else 1e-6)) * truth + 1e-290
 
 
 @FORMS
@@ -340,11 +340,11 @@ def test_the_precision_of_a_gram(weight: float, bound: float) -> None:
 def test_sums_of_grams_are_hardly_biased(d: int) -> None:
     """On the grid of a noiseless release, where truncating entries would take 3e-6·√d off every sum."""
     x = np.random.default_rng(25).standard_normal((3000, d))
-    gram = Gram(x, 0.25 / (x * x).sum(axis=1))
+    gram = Gram(x, 0.2 / (x * x).sum(axis=1))
     summed = total(gram, clipped_weights(gram, 0.25), (d * (d + 1) // 2,), Grid(2.0**-38, 0.25))
     row, column = np.triu_indices(d)
     trace = float(summed[row == column].sum()) * 2.0**-38
-    assert -5e-6 < trace / (0.25 * 3000) - 1 <= 0
+    assert abs(trace / (0.2 * 3000) - 1) < 5e-7
 
 
 @pytest.mark.parametrize("bits", [-3, 0, 1, 2, 7, 40, 60])
@@ -434,7 +434,7 @@ def test_group_law(form: str) -> None:
         assert norms[p] >= np.linalg.norm(values[person == p].sum(axis=0)) * (1 - 1e-12)
         assert (
             norms[p]
-            <= np.linalg.norm(values[person == p], axis=tuple(range(1, values.ndim))).sum() * (1 + 2e-6) + 1e-280
+            <= np.linalg.norm(values[person == p], axis=tuple(range(1, values.ndim))).sum() * (1 + 1e-5) + 1e-280
         )
         weight = np.zeros(12)
         weight[p] = weights[p]

@@ -3,7 +3,7 @@
 The wall needs two things of a batch: every unit's norm, to choose its weight, and the weighted sum. One law
 ties them together, for every unit n, with e_n the weights that are 1 at n and 0 elsewhere:
 
-    ‖accumulate(e_n)‖·grid.step  ≤  norms()[n]  ≤  (1 + 1e-6)·‖s_n‖ + tiny
+    ‖accumulate(e_n)‖·grid.step  ≤  norms()[n]  ≤  (1 + 1e-5)·‖s_n‖ + tiny
 
 and a unit of weight zero is never read. Each form brings its units onto the integer grid itself, so that sums
 are exact and do not depend on order, chunks or threads. What a unit adds depends on nothing but the unit, its
@@ -26,8 +26,8 @@ from dpvb.blocks import Floats, Ints, pack_symmetric
 # that all their sums stay below 2^53, where float64 is exact.
 _FACTOR_BITS = 21
 _GEMM_ROWS = 2 ** (53 - 2 * _FACTOR_BITS)
-# Room for rounding in the norm of a symmetric outer product, as the law allows.
-_GRAM_ROOM = 1.0 + 2.0**-20
+# Room for rounding in the norm of a symmetric outer product, as the law allows: a step of the grid, in most rows.
+_GRAM_ROOM = 1.0 + 2.0**-17
 # Entries that are squared at a time: they stay in the cache.
 _NORM_ENTRIES = 2**16
 

@@ -22,8 +22,9 @@ import numpy as np
 from dpvb.blocks import Floats
 from dpvb.kernels.quadratic import inverse_root, squared
 
-# Above so many columns the eigenvalues take too long, and all of them are lifted alike.
-_EIGENVALUES = 1024
+# Above so many columns the eigenvalues take too long: all are lifted alike, and beyond the edge of the noise, where the
+# lowest of its own would all but cancel the lift.
+_EIGENVALUES, _BEYOND = 1024, 1.2
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Precision:
         """Read noisy second moments, (d, d)."""
         edge = math.sqrt(2 * len(noisy_dd) * curvature_noise)
         if edge == 0 or len(noisy_dd) > _EIGENVALUES:
-            return cls(noisy_dd, None, alpha + edge, alpha, linear_noise, curvature_noise)
+            return cls(noisy_dd, None, alpha + _BEYOND * edge, alpha, linear_noise, curvature_noise)
         value_e, vector_de = np.linalg.eigh(noisy_dd)
         value_e = np.maximum(value_e, 0.0)
         lift_dd = (vector_de * np.maximum(edge - value_e, 0.0)) @ vector_de.T

@@ -13,8 +13,7 @@ c² = xᵀ⟨m mᵀ⟩x      moment(x): ⟨ψ²⟩ of every row
 ⟨α⟩                 alpha
 ==================  =============================================================================
 
-Corrected: S_1 is released once, S_2 is averaged and read against its own noise, and the posterior counts what noise
-and reading do to it: see `precision`.
+Corrected: S_1 is released once; S_2 is averaged and read against its own noise, which the posterior counts: `precision`.
 """
 
 from __future__ import annotations
@@ -37,8 +36,10 @@ from dpvb.precision import Precision
 
 # Share of the budget for S_1, which is released once.
 _FIRST = 0.3
-# The newest release of S_2 weighs at least this much in the average, so that a noiseless fit converges.
-_NEWEST = 0.25
+# The newest release of S_2 weighs at least this much in the average: older ones are of an older q.
+_NEWEST = 0.5
+# μ is moved ahead by this part of its last change for the next ⟨ξ⟩.
+_MOMENTUM = 0.8
 # The papers project eigenvalues "to some value near zero".
 _NEAR_ZERO = 1e-3
 
@@ -51,7 +52,7 @@ class Posterior:
         mean_d: μ.
         alpha: ⟨α⟩.
         precision: Σ⁻¹.
-        moment: x ↦ xᵀ⟨m mᵀ⟩x; None at the start, where m = 0.
+        moment: x ↦ xᵀ⟨m mᵀ⟩x, with μ moved ahead; None at the start, where m = 0.
     """
 
     mean_d: Floats
@@ -72,7 +73,7 @@ class PolyaGamma:
         alpha: ⟨α⟩; None: learnt, with the prior Gam(a0, b0).
         a0, b0: shape and rate.
         mode: True finds the mode of m instead of its distribution, for comparison: c = |xᵀμ|.
-        variant: "paper" releases both at every step with Analyze Gauss noise (as large off the diagonal as on it),
+        variant: "paper" releases both at every step, with noise as large off the diagonal as on it (Analyze Gauss),
             lifts eigenvalues to a value near zero, and takes the result for exact.
 
     Raises:
@@ -82,7 +83,7 @@ class PolyaGamma:
     n_features: int
     likelihood: Likelihood = field(default_factory=Likelihood)
     intercept: float = 0.0
-    num_steps: int = 10
+    num_steps: int = 16
     alpha: float | None = None
     a0: float = 1.0
     b0: float = 1.0
@@ -137,11 +138,10 @@ class PolyaGamma:
 
     def e_step(self, q: Posterior, batch: Design, blocks: Mapping[str, Block]) -> Contributions:
         """Both statistics of every row, or the one that is asked for."""
-        made: dict[str, Gram | Rows] = {}
+        b_n, made = self.likelihood.b(batch.y_n, batch.trials_n), dict[str, Gram | Rows]()
         if "kappa_x" in blocks:
             made["kappa_x"] = Rows(batch.x_nd * self.likelihood.kappa(batch.y_n, batch.trials_n)[:, None])
         if "xi_xx" in blocks:
-            b_n = self.likelihood.b(batch.y_n, batch.trials_n)
             made["xi_xx"] = Gram(batch.x_nd, polya_gamma_expectedstats(b_n, self.c(q, batch.x_nd)))
         return made
 
@@ -156,7 +156,8 @@ class PolyaGamma:
             noise = s.noise_std("kappa_x") ** 2, s.noise_std("xi_xx") ** 2
             precision = Precision.read(s.read("xi_xx"), q.alpha, *noise)
         precision, root_dd, mean_d = precision.solve(s.read("kappa_x"))
-        moment = SecondMoment.of(np.zeros_like(root_dd) if self.mode else root_dd, mean_d)
+        ahead_d = mean_d + (_MOMENTUM if self.variant == "corrected" else 0.0) * (mean_d - q.mean_d)
+        moment = SecondMoment.of(np.zeros_like(root_dd) if self.mode else root_dd, ahead_d)
         if self.alpha is not None:
             return Posterior(mean_d, self.alpha, precision, moment)
         square = float(mean_d @ mean_d) + precision.spread(root_dd, mean_d)
@@ -168,10 +169,9 @@ class PolyaGamma:
     def weights(self, q: Posterior) -> Weights:
         """Posterior of the weights, in the coordinates of x.
 
-        Its precision is Σ b p(1-p) x xᵀ, below which ⟨ξ⟩ does not come, as S_2 times one factor: the mean of
-        p(1-p)/⟨ξ⟩ = ψ/sinh ψ over ψ ~ N, whose moments under the weights ⟨ξ⟩ can be read from S_2 where there is an
-        intercept; else they are those of rows of norm 1 around ψ = 0. Exact would be another release, as in
-        `first_order`. The papers' variant takes Σ as it is.
+        The curvature Σ b p(1-p) x xᵀ is below S_2; it is read as S_2 times one factor, the mean of p(1-p)/⟨ξ⟩ =
+        ψ/sinh ψ over ψ ~ N, whose moments under the weights ⟨ξ⟩ are read from S_2 where there is an intercept; else
+        rows have norm 1 and centre 0. Exact would be another release, as in `first_order`. The papers take Σ as it is.
         """
         factor = 1.0 if self.variant == "paper" else self._sharpness(q.mean_d, q.precision.curvature_dd)
         return Weights(q.mean_d, *q.precision.covariances(q.mean_d, factor))
