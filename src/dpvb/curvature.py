@@ -37,6 +37,7 @@ class Moments:
         majorised_e: eigenvalues with what the noise may hide.
         scale_e: scales in which the rows' noise is shared well; 1 without noise.
         constant_e: weights with xᵀ weights ≈ 1 for every row; zero where there are none.
+        trace: Σ ‖Uᵀx / s‖², unbiased: what floors and guesses add to small eigenvalues is not in it.
         number: number of rows.
     """
 
@@ -45,6 +46,7 @@ class Moments:
     majorised_e: Floats
     scale_e: Floats
     constant_e: Floats
+    trace: float
     number: float
 
 
@@ -63,7 +65,8 @@ def read_moments(noisy_dd: Floats, sd: float, constant: float, *, inner: bool) -
     hidden = _HIDDEN * _edge(len(read_dd), sd)
     if inner:
         room = 1.0 - constant**2
-        read_dd, sum_d, hidden = read_dd[1:, 1:] / room, sum_d[1:] / math.sqrt(room), hidden / room
+        read_dd, noisy_dd = read_dd[1:, 1:] / room, noisy_dd[1:, 1:] / room
+        sum_d, hidden = sum_d[1:] / math.sqrt(room), hidden / room
     floor = min(0.05 * float(np.median(np.diag(guess_dd))), sd) + 0.1 * sd + _TINY
     value_e, basis_de = np.linalg.eigh(read_dd)
     second_e = np.maximum(value_e, floor)
@@ -71,13 +74,15 @@ def read_moments(noisy_dd: Floats, sd: float, constant: float, *, inner: bool) -
     if sd > 0:
         scale_e = second_e ** (_POWER / 2)
         scale_e *= math.sqrt(float(np.sum(second_e / scale_e**2)) / float(np.sum(second_e))) / _SHRINK
+    raw_e = np.einsum("de,dc,ce->e", basis_de, noisy_dd, basis_de, optimize=True)
+    trace = max(float(np.sum(raw_e / scale_e**2)), 0.2 * float(np.sum(second_e / scale_e**2)))
     if not inner:
         constant_e = basis_de[0] / constant
     else:
         sum_e = basis_de.T @ sum_d
         constant_e = sum_e / second_e
         constant_e *= float(constant_e @ sum_e) > _EXPLAINED * number
-    return Moments(basis_de, second_e, second_e + hidden, scale_e, constant_e, number)
+    return Moments(basis_de, second_e, second_e + hidden, scale_e, constant_e, trace, number)
 
 
 def log_odds(count: float, sd: float, number: float) -> tuple[float, float]:
@@ -101,10 +106,10 @@ def _edge(d: int, sd: float) -> float:
 
 
 def _kept(noisy_dd: Floats, guess_dd: Floats, sd: float) -> Floats:
-    """The guess with those eigenpairs of the residual that exceed the noise edge."""
+    """The guess with the eigenpairs of the residual, shrunk: λ → sign(λ)·√(λ² - edge²) (Gavish & Donoho 2017)."""
     value_e, vector_de = np.linalg.eigh(noisy_dd - guess_dd)
-    beyond_e = np.where(np.abs(value_e) > _edge(len(value_e), sd), value_e, 0.0)
-    return np.asarray(guess_dd + (vector_de * beyond_e) @ vector_de.T)
+    shrunk_e = np.sign(value_e) * np.sqrt(np.maximum(value_e**2 - _edge(len(value_e), sd) ** 2, 0.0))
+    return np.asarray(guess_dd + (vector_de * shrunk_e) @ vector_de.T)
 
 
 def _independent(noisy_dd: Floats, sd: float, constant: float) -> tuple[Floats, Floats, float]:

@@ -17,6 +17,8 @@ from dpvb.blocks import Floats
 _ALPHAS = np.geomspace(0.1, 300.0, 12)
 # Median of α, and standard deviation of log α.
 _MEDIAN, _SPREAD = 0.5, 1.0
+# Growth of the mean squared slope after which the majoriser is doubled.
+_GROWN = 4.0
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,25 @@ class Average:
         part = 1.0 if noise == 0 else 1.0 / (1.0 + noise / self.noise)
         mean_point_e = self.point_e + part * (point_e - self.point_e)
         return Average(mean_point_e, self.score_e + part * (score_e - self.score_e), part * noise)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Notices slopes that grow: they betray a majoriser below the true curvature, which is then doubled.
+
+    Attributes:
+        caution: what the majoriser is multiplied by.
+        least: smallest mean squared slope, doubled with it.
+    """
+
+    caution: float = 1.0
+    least: float = math.inf
+
+    def after(self, size: float) -> Pace:
+        """The pace after a mean squared slope of this size."""
+        if size > _GROWN * self.least:
+            return Pace(2.0 * self.caution, 2.0 * self.least)
+        return Pace(self.caution, min(self.least, size))
 
 
 def best_precision(point_e: Floats, variance_e: Floats, drift_e: Floats) -> float:

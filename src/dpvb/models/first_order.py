@@ -5,17 +5,16 @@
 Σ b x xᵀ is released once: public coordinates x̃ = Uᵀx / s in which every step releases a score of d numbers, and the
 majoriser of Pólya-Gamma augmentation (Polson, Scott & Windle 2013). A Newton step from the averaged scores ends it.
 
-==================  =============================================================================
-paper               code
-==================  =============================================================================
-U, λ, λ⁺, s         moments.basis_de, second_e, majorised_e, scale_e: read from Σ b x xᵀ; x̃ = Uᵀx / s
-w                   weight_n = min(1, 1/‖x̃‖): bounds the score and leaves its equation unbiased
-m_0                 start_e: prior mean, the base rate along the constant direction
-¼ c^ξ λ             majoriser: Σ ⟨ξ⟩ x xᵀ for a step, c^ξ from the block "xi"
-ℓ = ¼ c λ           information: Σ b p(1-p) x xᵀ, c from the block "variance"
-u_t; ū, Ḡ           point_e; mean.point_e, mean.score_e: points and scores there, averaged
-v_z = 1/Σμ_t²       mean.noise: variance of the averaged score, equal in all coordinates x̃
-==================  =============================================================================
+===================  =============================================================================
+paper                code
+===================  =============================================================================
+U, λ, λ⁺, s          moments.basis_de, second_e, majorised_e, scale_e: read from Σ b x xᵀ; x̃ = Uᵀx / s
+w                    weight_n = min(1, 1/‖x̃‖): bounds the score and leaves its equation unbiased
+m_0                  start_e: prior mean, the base rate along the constant direction
+¼ c^ξ λ⁺; ℓ = ¼ c λ  share_xi · majorised_e: Σ ⟨ξ⟩ x xᵀ; information_e: Σ b p(1-p) x xᵀ (c from "variance")
+u_t; ū, Ḡ            point_e; mean.point_e, mean.score_e: points and scores there, averaged
+v_z = 1/Σμ_t²        mean.noise: variance of the averaged score, equal in all coordinates x̃
+===================  =============================================================================
 """
 
 from __future__ import annotations
@@ -56,6 +55,7 @@ class Path:
     point_e: Floats
     last_e: Floats
     mean: ridge.Average
+    pace: ridge.Pace
     curvature_ee: Floats
     step: int = 0
     excess: float = 1.0
@@ -116,11 +116,11 @@ class FirstOrder:
     def init(self, rng: np.random.Generator) -> Path:
         """The prior; no randomness."""
         zero, one = np.zeros(self.n_features), np.ones(self.n_features)
-        return self._at_prior(Moments(np.eye(self.n_features), one, one, one, zero, 0.0), zero, zero)
+        return self._at_prior(Moments(np.eye(self.n_features), one, one, one, zero, 1.0, 0.0), zero, zero)
 
     def _at_prior(self, moments: Moments, start_e: Floats, drift_e: Floats) -> Path:
         nothing = ridge.Average(start_e, np.zeros(self.n_features))
-        return Path(moments, start_e, drift_e, start_e, start_e, nothing, 1e-9 * np.eye(self.n_features))
+        return Path(moments, start_e, drift_e, start_e, start_e, nothing, ridge.Pace(), 1e-9 * np.eye(self.n_features))
 
     def e_step(self, q: Path, batch: Design, blocks: Mapping[str, Block]) -> Contributions:
         """What every row contributes to the blocks asked for."""
@@ -148,9 +148,8 @@ class FirstOrder:
 
     def m_step(self, s: Estimate, q: Path) -> Path:
         """Coordinates after the first release, one majorised step after each score, the curvature after the last."""
-        if "score" not in s.names:
-            return self._started(s)
-        return self._finished(s, q) if "curvature_at_mean" in s.names else self._stepped(s, q)
+        later = self._finished if "curvature_at_mean" in s.names else self._stepped
+        return later(s, q) if "score" in s.names else self._started(s)
 
     def _started(self, s: Estimate) -> Path:
         """Coordinates, majoriser and prior mean from the first release."""
@@ -163,28 +162,30 @@ class FirstOrder:
         """Majorise-minimise with momentum; the ridge is widened by the noise that the average still has."""
         t, second_e, scale_e, sd = q.step + 1, q.moments.second_e, q.moments.scale_e, s.noise_std("score")
         score_e, trace = scale_e * s.read("score"), float(np.sum(second_e))
-        share = 0.25 * float(np.clip(s.read("variance")[0] / trace, 0.03, 1.0))
-        majoriser_e = 0.25 * float(np.clip(s.read("xi")[0] / trace, 0.1, 1.0)) * q.moments.majorised_e
+        share, share_xi = (
+            0.25 * np.clip(s.read(n)[0] / trace, low, 1.0) for n, low in (("variance", 0.03), ("xi", 0.1))
+        )
         information_e = share * second_e
         # The first steps are left out of the averages; without noise the newest score stands alone.
         before = q.mean if sd > 0 and q.step >= _START * self.num_steps else ridge.Average(q.start_e, score_e)
         mean = before.joined(q.point_e, score_e, sd**2)
         noise_e, alpha = mean.noise * scale_e**2, self.alpha
         if alpha is None:
-            steep_e = np.maximum(information_e, share * q.moments.majorised_e)
+            steep_e = share * q.moments.majorised_e
             newton_e = mean.point_e - q.start_e + mean.score_e / steep_e
             alpha = ridge.best_precision(newton_e, (information_e + noise_e) / steep_e**2, q.drift_e)
         ridge_e = (1.0 + noise_e / information_e) / (1.0 / alpha + q.drift_e**2)
-        m_e = q.point_e + (score_e - ridge_e * (q.point_e - q.start_e)) / (majoriser_e + ridge_e)
-        point_e = m_e + min(t / (t + 3), _MOMENTUM) * (m_e - q.last_e)
-        guess_ee = np.diag(information_e / scale_e**2)
-        return replace(q, point_e=point_e, last_e=m_e, mean=mean, curvature_ee=guess_ee, step=t)
+        slope_e = score_e - ridge_e * (q.point_e - q.start_e)
+        pace = q.pace.after(max(float(np.mean((slope_e / scale_e) ** 2)), sd**2))
+        m_e = q.point_e + slope_e / (pace.caution * share_xi * q.moments.majorised_e + ridge_e)
+        point_e = m_e + (pace.caution == q.pace.caution) * min(t / (t + 3), _MOMENTUM) * (m_e - q.last_e)
+        guess_e = second_e / scale_e**2 * np.clip(0.25 * s.read("variance")[0] / q.moments.trace, 0.0075, 0.25)
+        return Path(q.moments, q.start_e, q.drift_e, point_e, m_e, mean, pace, np.diag(guess_e), step=t)
 
     def _finished(self, s: Estimate, q: Path) -> Path:
         """The curvature at the mean, in coordinates x̃, beside its guess from the steps."""
         sd, guess_ee = s.noise_std("curvature_at_mean"), q.curvature_ee
-        floor = min(0.2 * float(np.diag(guess_ee).min()), sd)
-        curvature_ee = read(s.read("curvature_at_mean"), guess_ee, sd, floor)
+        curvature_ee = read(s.read("curvature_at_mean"), guess_ee, sd, min(0.2 * np.diag(guess_ee).min(), sd))
         # Long rows have weight w in the score's derivative and w² in its variance, which was released.
         excess = 1.0 + float(np.clip(s.read("excess")[0] / np.trace(curvature_ee), 0.0, 1.0))
         return replace(q, curvature_ee=curvature_ee, excess=excess)
@@ -196,5 +197,6 @@ class FirstOrder:
         mean_e, aware_ee = ridge.posterior(q.curvature_ee, q.excess, q.mean.noise, *where)
         _, naive_ee = ridge.posterior(q.curvature_ee, q.excess, 0.0, *where)
         x_de = q.moments.basis_de / scale_e
-        mean_d = q.moments.basis_de @ q.start_e + x_de @ mean_e
-        return Weights(mean_d, x_de @ aware_ee @ x_de.T, x_de @ naive_ee @ x_de.T)
+        return Weights(
+            q.moments.basis_de @ q.start_e + x_de @ mean_e, x_de @ aware_ee @ x_de.T, x_de @ naive_ee @ x_de.T
+        )
