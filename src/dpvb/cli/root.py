@@ -68,9 +68,15 @@ app = typer.Typer(
 
         dpvb show notes.dpvb
 
+    A regression of a table takes a schema, what is public about its columns; `dpvb schema` prints one to start from:
+
+        dpvb fit logistic people.csv --schema people.json --epsilon 1 --delta 1e-5 --out people.dpvb
+
+        dpvb coef people.dpvb
+
     `dpvb demo` shows it all on Wikipedia articles. `dpvb COMMAND --help` explains a command.""",
 )
-fit = typer.Typer(no_args_is_help=True, help="Fit a private model; see `dpvb fit lda --help`.")
+fit = typer.Typer(no_args_is_help=True, help="Fit a private model; `dpvb fit lda --help` explains one of them.")
 app.add_typer(fit, name="fit")
 
 
