@@ -22,6 +22,7 @@ NAMES = [
     "fixed_work",
     "memory",
     "logistic",
+    "coverage",
     "wikipedia",
 ]
 PACKAGES = ["numpy", "scipy", "numba", "scikit-learn", "dp-accounting", "cryptography"]

@@ -39,10 +39,8 @@ from dpvb.models.binomial import Design, Likelihood, Weights, xi
 _COUNT, _CURVATURE, _LAST = 0.03, 0.15, 0.05
 # Weights of scalars, relative to the score or the curvature that they travel with.
 _SCALAR, _EXCESS = 0.1, 0.3
-# Constant beside the rows where they have no intercept.
-_CONSTANT = 0.4
-# Part of the steps before points and scores are averaged; largest momentum.
-_START, _MOMENTUM = 0.2, 0.85
+# Constant beside rows without an intercept; part of the steps before averages start; largest momentum.
+_CONSTANT, _START, _MOMENTUM = 0.4, 0.2, 0.85
 
 
 @dataclass(frozen=True)
