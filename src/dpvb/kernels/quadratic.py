@@ -1,8 +1,9 @@
 """Second moments ⟨(xᵀm)²⟩ of private rows under a public normal distribution, exact like the products in `linear`.
 
-With Σ = AᵀA for a triangular A, xᵀ(Σ + μμᵀ)x = ‖Ax‖² + (μᵀx)²: half the work of a product with Σ. Rows of A, μ and x
+With Σ = AᵀA for a triangular A, xᵀ(Σ + μμᵀ)x = ‖Ax‖² + (μᵀx)²: half the work of a product with Σ. Rows of A and x
 are rounded to integers of norm 2²⁶ at most (a little more after rounding), so that all partial sums stay below 2⁵³
-and float64 adds them exactly in any order: a row's bits never depend on the rest of its batch.
+and float64 adds them exactly in any order: a row's bits never depend on the rest of its batch. The larger part,
+μᵀx, is added up row by row in full precision.
 """
 
 from __future__ import annotations
@@ -24,32 +25,32 @@ _ROWS = 1024
 
 @dataclass(frozen=True)
 class SecondMoment:
-    """x ↦ xᵀ(AᵀA + μμᵀ)x, with A and μ rounded once for all rows.
+    """x ↦ xᵀ(AᵀA + μμᵀ)x, with A rounded once for all rows.
 
     Attributes:
         root_dd: scaled A, lower triangular, integers in Fortran order.
-        mean_d: scaled μ, integers.
-        root_scale, mean_scale: what A and μ were multiplied by, powers of two.
+        mean_d: μ.
+        scale: what A was multiplied by, a power of two.
     """
 
     root_dd: Floats
     mean_d: Floats
-    root_scale: float
-    mean_scale: float
+    scale: float
 
     @classmethod
     def of(cls, root_dd: Floats, mean_d: Floats) -> SecondMoment:
         """Round a lower triangular A, (d, d), and μ, (d,), both public and finite."""
-        root_scale = _scale(math.sqrt(float(np.einsum("ij,ij->i", root_dd, root_dd).max())))
-        mean_scale = _scale(math.sqrt(float(mean_d @ mean_d)))
-        root_dd = np.asfortranarray(root_dd) * root_scale
-        return cls(np.rint(root_dd, out=root_dd), np.rint(mean_d * mean_scale), root_scale, mean_scale)
+        norm = math.sqrt(float(np.einsum("ij,ij->i", root_dd, root_dd).max()))
+        scale = math.ldexp(1.0, _BITS - max(math.frexp(norm)[1], -400))
+        root_dd = np.asfortranarray(root_dd) * scale
+        return cls(np.rint(root_dd, out=root_dd), mean_d, scale)
 
     def __call__(self, x_nd: Floats) -> Floats:
-        """Second moments of rows, (n,), to about 2⁻²⁶√d of ‖x‖²(‖Σ‖ + ‖μ‖²); NaN where a row is not finite."""
+        """Second moments of rows, (n,), to about 2⁻²⁶√d of ‖x‖²‖Σ‖; NaN where a row is not finite."""
         moment_n = np.empty(len(x_nd))
         for start in range(0, len(x_nd), _ROWS):
-            moment_n[start : start + _ROWS] = self._of_block(x_nd[start : start + _ROWS])
+            with np.errstate(invalid="ignore"):
+                moment_n[start : start + _ROWS] = self._of_block(x_nd[start : start + _ROWS])
         return moment_n
 
     def _of_block(self, x_nd: Floats) -> Floats:
@@ -58,18 +59,13 @@ class SecondMoment:
         finite_n = np.isfinite(norm_n)
         _, exponent_n = np.frexp(np.where(finite_n, norm_n, 0.0))
         scale_n = np.where(finite_n, np.ldexp(1.0, _BITS - np.maximum(exponent_n, -400)), np.nan)
+        mean_n = np.add.reduce(np.multiply(x_nd, self.mean_d, out=block_nd), axis=1)
         np.multiply(x_nd, scale_n[:, None], out=block_nd)
         np.rint(block_nd, out=block_nd)
-        mean_n = (block_nd @ self.mean_d) / (scale_n * self.mean_scale)
         # The transposed block lies in Fortran order: BLAS multiplies it in place.
         block_nd = dtrmm(1.0, self.root_dd, block_nd.T, lower=1, overwrite_b=1).T
-        block_nd /= (scale_n * self.root_scale)[:, None]
+        block_nd /= (scale_n * self.scale)[:, None]
         return np.asarray(np.add.reduce(np.square(block_nd, out=block_nd), axis=1) + np.square(mean_n))
-
-
-def _scale(norm: float) -> float:
-    """Power of two that brings a norm to at most 2²⁶."""
-    return math.ldexp(1.0, _BITS - max(math.frexp(norm)[1], -400))
 
 
 def inverse_root(matrix_dd: Floats, ridge: float) -> Floats | None:

@@ -13,7 +13,7 @@ c² = xᵀ⟨m mᵀ⟩x      moment(x): ⟨ψ²⟩ of every row
 ⟨α⟩                 alpha
 ==================  =============================================================================
 
-Corrected: S_1 is released once; S_2 is averaged and read against its own noise, which the posterior counts: `precision`.
+Corrected: S_1 is released once; S_2 is averaged and read against its noise, which the posterior counts: `precision`.
 """
 
 from __future__ import annotations
