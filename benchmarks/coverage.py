@@ -73,8 +73,8 @@ def main() -> None:
             count = max(1, round(share * repeats))
             aware, naive, std, error, seconds = cell(spread, epsilon, count)
             mark = "yes" if 0.93 <= aware <= 0.97 else "**no**"
-            cells = f"{count * (1 + NUM_FEATURES):,} | {aware:.1%} ({mark}) | {naive:.1%} | {std:.3f} | {error:.3f} | {seconds:.2f}"
-            print(f"| {name} | {epsilon:g} | {cells} |", flush=True)
+            cells = f"{aware:.1%} ({mark}) | {naive:.1%} | {std:.3f} | {error:.3f} | {seconds:.2f}"
+            print(f"| {name} | {epsilon:g} | {count * (1 + NUM_FEATURES):,} | {cells} |", flush=True)
 
 
 if __name__ == "__main__":
