@@ -206,9 +206,10 @@ def _tightest(
     alternatives: Sequence[Sequence[Pair]], delta: float, expected: float | None, accuracy: float = 1e-4
 ) -> Answer:
     if len(alternatives) > 1 and accuracy < _ROUGH:
-        # A rough look at each tells which are worth a fine one.
+        # A rough look at each tells which is worth a fine one, or both if they are close.
         rough = [_tight(grouped(pairs), delta, expected, _ROUGH).epsilon for pairs in alternatives]
-        alternatives = [pairs for pairs, value in zip(alternatives, rough, strict=True) if value <= 1.02 * min(rough)]
+        if min(rough) < max(rough) / 1.02 or max(rough) == 0:
+            alternatives = [alternatives[rough.index(min(rough))]]
     return min((_tight(pairs, delta, expected, accuracy) for pairs in alternatives), key=lambda bound: bound.epsilon)
 
 

@@ -75,10 +75,10 @@ def epsilon(
     for _ in range(8):
         found, used = _epsilon_on_grid(pairs, delta, spacing)
         previous, best = best, min(best, found)
+        if best == 0 or (expected is not None and best < expected / 2):
+            break
         finer = _spacing(pairs, delta, best, accuracy)
         if finer > spacing / 1.25 or used > spacing or best > previous * (1 - accuracy):
-            break
-        if expected is not None and best < expected / 2:
             break
         spacing = finer
     return best
@@ -260,8 +260,9 @@ def _spacing(pairs: Sequence[Pair], delta: float, epsilon: float, accuracy: floa
 
 
 def _reach(pairs: Sequence[Pair], delta: float) -> float:
-    """Standard deviations beyond which all steps together have mass below 1e-5 delta."""
-    return math.sqrt(2 * (math.log(sum(pair.num_steps for pair in pairs)) + math.log(1e4) - math.log(delta)))
+    """Standard deviations beyond which all steps together have mass below 1e-5 of delta and of 1 - delta."""
+    num_steps = sum(pair.num_steps for pair in pairs)
+    return math.sqrt(2 * (math.log(num_steps) + math.log(1e4) - math.log(min(delta, 1 - delta))))
 
 
 def _span(pair: Pair, reach: float) -> tuple[float, float]:
