@@ -164,6 +164,24 @@ def test_the_predictive_probability_is_the_integral(mean: float, variance: float
     assert predictive(np.array([mean]), np.array([variance]))[0] == pytest.approx(value, abs=5e-9)
 
 
+@pytest.mark.parametrize(
+    ("mean", "variance"), [(-20.0, 0.0), (-30.0, 4.0), (-14.9, 0.0), (-600.0, 10.0), (-50.0, 20.0)]
+)
+def test_small_predictive_probabilities_are_precise(mean: float, variance: float) -> None:
+    """To 1 %; the integral is taken around the peak of σ(ψ) times the density."""
+    sd = math.sqrt(variance)
+    value = float(expit(mean))
+    if variance:
+        middle = mean + variance
+
+        def part(psi: float) -> float:
+            return math.exp(-np.logaddexp(0.0, -psi) - (psi - mean) ** 2 / (2 * variance) - (mean + variance / 2))
+
+        scaled, _ = integrate.quad(part, middle - 9 * sd, middle + 9 * sd, points=[0.0, middle], limit=400)
+        value = scaled / math.sqrt(2 * math.pi * variance) * math.exp(mean + variance / 2)
+    assert predictive(np.array([mean]), np.array([variance]))[0] == pytest.approx(value, rel=0.01)
+
+
 def test_predictions_agree_with_each_other(private: Any) -> None:
     X = rows(200, seed=5)
     proba = private.predict_proba(X)

@@ -99,16 +99,14 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """
         self._check_fitted()
         reach = float(ndtri((1 + check_number("level", level, low=0, high=1, closed="neither")) / 2))
-        std = self._split(_std(self._weights.covariance if noise_aware else self._weights.naive_covariance))
-        mean, margin = (self.intercept_, reach * std[1]) if intercept else (self.coef_, reach * std[0])
+        std, intercept_std = self._stds(noise_aware)
+        mean, margin = (self.intercept_, reach * intercept_std) if intercept else (self.coef_, reach * std)
         return mean - margin, mean + margin
 
     def coefficients(self, level: float = 0.95, *, noise_aware: bool = True) -> list[Coefficient]:
         """The coefficient table: the intercept, where there is one, then each feature by its name."""
         ends = self.credible_interval(level, noise_aware=noise_aware)
-        std, intercept_std = self._split(
-            _std(self._weights.covariance if noise_aware else self._weights.naive_covariance)
-        )
+        std, intercept_std = self._stds(noise_aware)
         columns = [list(self.feature_names_), *(np.ravel(part).tolist() for part in (self.coef_, std, *ends))]
         rows = [Coefficient(*row) for row in zip(*columns, strict=True)]
         if self._constant > 0:
@@ -221,7 +219,13 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """Keep the posterior in the model's units, and show it in those of X."""
         self._weights, self._constant, self._row_norm = weights, constant, row_norm
         self.coef_, self.intercept_ = self._split(weights.mean_d)
-        self.coef_std_, self.intercept_std_ = self._split(_std(weights.covariance))
+        self.coef_std_, self.intercept_std_ = self._stds()
+
+    def _stds(self, noise_aware: bool = True) -> tuple[Any, Any]:
+        """Posterior standard deviations of the coefficients and of the intercept."""
+        covariance = self._weights.covariance if noise_aware else self._weights.naive_covariance
+        variance_d = covariance if covariance.ndim == 1 else np.diag(covariance)
+        return self._split(np.sqrt(np.maximum(variance_d, 0.0)))
 
     def _split(self, value_d: Floats) -> tuple[Any, Any]:
         """Coefficients and intercept in the units of X, of weights or standard deviations in the model's."""
@@ -431,11 +435,12 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
         Raises:
             DataFormatError: for rows of another width, or that hold NaN or infinity.
         """
-        return _two(predictive(*self._psi(X)))
+        return _two(*self._psi(X))
 
     def predict_log_proba(self, X: Any) -> Floats:
-        """Logarithms of `predict_proba`."""
-        return np.log(self.predict_proba(X))
+        """Logarithms of `predict_proba`, -inf for what is below the smallest number."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The likelier class of each row, (rows,)."""
@@ -463,9 +468,10 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
         """
         mean_n, variance_n, y_n, _ = self._measured(X, y, None, public)
         p_n = predictive(mean_n, variance_n)
+        observed_n = predictive(np.where(y_n > 0, mean_n, -mean_n), variance_n)
         return {
             "auc": metrics.auc(y_n, p_n),
-            "log_likelihood": metrics.log_likelihood(y_n, p_n),
+            "log_likelihood": metrics.log_likelihood(np.ones(len(y_n)), observed_n),
             "accuracy": float(np.mean((mean_n > 0) == (y_n > 0))) if len(y_n) else 1.0,
             "calibration_error": metrics.calibration_error(y_n, p_n),
         }
@@ -528,7 +534,7 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
 
     def predict_proba(self, X: Any) -> Floats:
         """Posterior predictive probabilities of failure and success in a trial, (rows, 2); as private as X."""
-        return _two(predictive(*self._psi(X)))
+        return _two(*self._psi(X))
 
     def predict(self, X: Any, trials: Any = 1) -> Floats:
         """Expected number of successes of each row in so many trials, (rows,); of one trial: the probability."""
@@ -652,13 +658,9 @@ def _explained(deviance: float, base: float) -> dict[str, float]:
     return {"deviance": deviance, "explained_deviance": 1.0 - deviance / base if base > 0 else 0.0}
 
 
-def _two(probability_n: Floats) -> Floats:
-    return np.column_stack([1.0 - probability_n, probability_n])
-
-
-def _std(covariance: Floats) -> Floats:
-    """Standard deviations, of a covariance or its diagonal."""
-    return np.sqrt(np.maximum(covariance if covariance.ndim == 1 else np.diag(covariance), 0.0))
+def _two(mean_n: Floats, variance_n: Floats) -> Floats:
+    """Probabilities of both outcomes, each precise where it is small."""
+    return np.column_stack([predictive(-mean_n, variance_n), predictive(mean_n, variance_n)])
 
 
 def _names_of(X: Any) -> tuple[str, ...] | None:

@@ -158,9 +158,13 @@ def xi(c: Floats) -> Floats:
 
 
 def predictive(mean_n: Floats, variance_n: Floats) -> Floats:
-    """E[σ(ψ)] for ψ ~ N(mean, variance), up to 2.2e-9: for each Φ of the mixture the integral is one Φ."""
+    """E[σ(ψ)] for ψ ~ N(mean, variance), up to 2.2e-9, and up to 1 % of itself where it is small.
+
+    For each Φ of the mixture the integral is one Φ; far below zero, where σ(ψ) is exp ψ, it is exp(mean + variance/2).
+    """
     spread_ni = np.sqrt(1.0 + variance_n[:, None] * _MIXTURE_S**2)
-    return np.asarray(np.clip(ndtr(mean_n[:, None] * _MIXTURE_S / spread_ni) @ _MIXTURE_P, 0.0, 1.0))
+    middle_n = np.clip(ndtr(mean_n[:, None] * _MIXTURE_S / spread_ni) @ _MIXTURE_P, 0.0, 1.0)
+    return np.where(mean_n + 1.5 * variance_n < -15, np.exp(np.minimum(mean_n + variance_n / 2, 0.0)), middle_n)
 
 
 @dataclass(frozen=True)
