@@ -21,9 +21,12 @@ NAMES = [
     "exactness",
     "fixed_work",
     "memory",
+    "sbn_speed",
     "logistic",
     "coverage",
+    "coverage_diagonal",
     "wikipedia",
+    "mnist",
 ]
 PACKAGES = ["numpy", "scipy", "numba", "scikit-learn", "dp-accounting", "cryptography"]
 

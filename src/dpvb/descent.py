@@ -3,8 +3,8 @@
 Everything here is post-processing of released numbers and costs no privacy. A majoriser that is only guessed, as one
 must where the matrix is never released, may be too small: then the point swings across the optimum, farther at each
 step. But two scores G, G' at points u, u' tell the curvature between them, (u' - u)ᵀ(G - G'), up to noise of known
-size; where it exceeds what momentum can bear, the path goes back to the point of the smallest score and the majoriser
-grows fourfold or more. So the path is safe on any data.
+size; where it exceeds what momentum can bear, the path goes back to the point of the smallest gradient and the
+majoriser grows fourfold or more. So the path is safe on any data.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ _MOMENTUM = 0.9
 _BEARABLE = (2 + 2 * _MOMENTUM) / (1 + 2 * _MOMENTUM)
 # Standard deviations of noise that the curvature must exceed.
 _BEYOND = 3.0
+_ROUNDING = 1e-7
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Descent:
         point_d: where the next score is asked for.
         safety: factor of the majoriser.
         last_d: the point before momentum.
-        best_d, least: point and length of the smallest score so far.
+        best_d, least: point and squared length of the smallest gradient so far.
         before_d, score_d: last point that was scored, and its score.
         variance_d, echo: noise of that score, and its expected share in the next curvature.
         num_steps: steps since the start or the last return.
@@ -92,11 +93,13 @@ class Descent:
             moved_d = self.point_d - self.before_d
             curvature = float(moved_d @ (self.score_d - score_d)) - self.echo
             noise = math.sqrt(float(np.sum((self.variance_d + variance_d) * moved_d**2)))
+            # Rounding, which is all that is left between points at the optimum, shows no curvature.
+            noise += _ROUNDING * float(np.linalg.norm(moved_d) * np.linalg.norm(score_d))
             allowed = majoriser.quadratic(moved_d, self.safety)
             if curvature > _BEARABLE * allowed + _BEYOND * noise:
                 longer = self.safety * max(4.0, 2.0 * curvature / max(allowed, 1e-3 * curvature))
                 return replace(Descent.start(self.best_d, longer), least=self.least)
-        even = float(np.sum(score_d**2 / np.where(variance_d > 0, variance_d, 1.0)))
+        even = float(np.sum(gradient_d**2 / np.where(variance_d > 0, variance_d, 1.0)))
         best_d, least = (self.point_d, even) if even < self.least else (self.best_d, self.least)
         k = self.num_steps + 1
         momentum = min(k / (k + 3), _MOMENTUM)

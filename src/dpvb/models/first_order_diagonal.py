@@ -2,20 +2,18 @@
 
     m ~ N(m_0, I/α),   ψ_n = x_nᵀ m,   p(y_n | ψ_n) as in `binomial`,   α estimated
 
-As in `first_order`, but no matrix is released: one vector, the columns' second moments, gives the scales x̃ = x / s in
-which every step releases a score of d numbers, and a majoriser for the steps: a diagonal and the constant direction.
+As in `first_order`, but no matrix is released: the columns' second moments, one vector, give scales and majoriser.
 
 ==================  =============================================================================
 paper               code
 ==================  =============================================================================
 D, h, N             columns.second_d, sum_d, number: Σ b x_j², Σ b x_j, Σ b; see `columns`
 s                   scale_d: the score is released in coordinates x̃ = x / s
-w                   weight_n = min(1, 1/‖x̃‖): bounds the score and leaves its equation unbiased
+w = min(1, 1/‖x̃‖)   in residual_n: bounds the score and leaves its equation unbiased
 m_0                 start_d: prior mean, the base rate on the intercept
 f                   safety, at first _SAFETY: a step's majoriser is ¼(f·diag(D - h²/N) + hhᵀ/N); see `descent`
 A = ¼ c D           information_d: Σ w b p(1-p) x_j², c from the block "variance"
-B                   sampling_d: variance of the score's data, Σ w² b p(1-p) x_j²
-v                   mean.noise · s²: variance of the averaged score's noise
+B + v               variance_d of the averaged score: B = Σ w² b p(1-p) x_j², v = mean.noise · s²
 u_t, ū, Ḡ           descent.point_d, mean.point_d, mean.score_d (scores at the points, averaged)
 ==================  =============================================================================
 """
@@ -31,7 +29,6 @@ from scipy.special import expit, logit
 
 from dpvb import columns
 from dpvb.blocks import Block, Floats
-from dpvb.columns import Columns
 from dpvb.contributions import Contributions, Rows, SparseRows
 from dpvb.descent import Average, Descent, DiagonalAndConstant
 from dpvb.errors import ParameterError, check_integer, check_number
@@ -44,18 +41,17 @@ _COUNT, _SECOND = 0.02, 0.1
 _SCALARS = 0.1
 # Scales s ∝ D^(γ/2), γ; then divided by κ, so that the score's bound uses the room that typical rows leave.
 _POWER, _SHRINK = 0.4, 1.4
-# A row's ‖x̃‖ counts up to this in the trace of the information.
-_TRIM = 4.0
+# Bound on ‖x̃‖ in the trace of the information; f at the start.
+_TRIM, _SAFETY = 4.0, 4.0
 # Prior precision of the intercept, and shape of the hyper-prior Gam(a, a) of α.
 _FLAT, _SHAPE = 1e-3, 5.0
-_SAFETY = 4.0
 
 
 @dataclass(frozen=True)
 class Path:
     """Where the fit stands; all public; vectors over columns, (d,)."""
 
-    columns: Columns
+    columns: columns.Columns
     scale_d: Floats
     start_d: Floats
     descent: Descent
@@ -89,12 +85,11 @@ class FirstOrderDiagonal:
     alpha: float | None = None
 
     def __post_init__(self) -> None:
-        check_integer("n_features", self.n_features, low=1)
-        check_integer("num_steps", self.num_steps, low=1, high=10**7)
+        for name in ("n_features", "num_steps"):
+            check_integer(name, getattr(self, name), low=1, high=10**7)
         check_number("intercept", self.intercept, low=0, high=1, closed="left")
-        if self.alpha is not None:
-            check_number("alpha", self.alpha, low=1e-6, high=1e6)
-        bound = np.asarray(self.column_bound, dtype=np.float64)
+        check_number("alpha", 1.0 if self.alpha is None else self.alpha, low=1e-6, high=1e6)
+        bound = np.asarray(self.column_bound)
         if bound.shape not in ((), (self.n_features,)) or not np.all((bound >= 1e-6) & (bound <= 1)):
             raise ParameterError(f"column_bound must be a number in [1e-6, 1], or {self.n_features} of them.")
 
@@ -123,36 +118,34 @@ class FirstOrderDiagonal:
     def init(self, rng: np.random.Generator) -> Path:
         """The prior; no randomness."""
         zero, one = np.zeros(self.n_features), np.ones(self.n_features)
-        unread = Columns(one, zero, one, 1.0, one > 0)
+        unread = columns.Columns(one, zero, one, 1.0, one > 0)
         return Path(unread, one, zero, Descent.start(zero, _SAFETY), Average(zero, zero))
 
     def e_step(self, q: Path, batch: SparseDesign, blocks: Mapping[str, Block]) -> Contributions:
         """What every row contributes to the blocks asked for; a row's sums run over its entries in their order."""
-        n = len(batch.y_n)
-        row = np.repeat(np.arange(n), np.diff(batch.indptr))
+        row = np.repeat(np.arange(n := len(batch.y_n)), np.diff(batch.indptr))
         b_n = self.likelihood.b(batch.y_n, batch.trials_n)
-
-        def entries(values: Floats) -> SparseRows:
-            return SparseRows(batch.indptr, batch.indices, values)
-
+        entries = SparseRows(batch.indptr, batch.indices, batch.values)
         if "second" in blocks:
             free = batch.values * ((batch.indices > 0) | (self.intercept == 0))
             square = free * free / np.broadcast_to(self.column_bound, self.n_features)[batch.indices] * b_n[row]
-            return {"count": Rows(np.stack([batch.y_n, b_n - batch.y_n], axis=1)), "second": entries(square)}
+            return {
+                "count": Rows(np.stack([batch.y_n, b_n - batch.y_n], axis=1)),
+                "second": replace(entries, values=square),
+            }
         scaled = batch.values / q.scale_d[batch.indices]
         norm_n = np.sqrt(np.bincount(row, scaled * scaled, n))
         psi_n = np.asarray(np.bincount(row, batch.values * q.descent.point_d[batch.indices], n), dtype=np.float64)
-        weight_n = 1.0 / np.maximum(norm_n, 1.0)
-        residual_n = self.likelihood.residual(psi_n, batch.y_n, batch.trials_n)
+        residual_n = self.likelihood.residual(psi_n, batch.y_n, batch.trials_n) / np.maximum(norm_n, 1.0)
         variance_n = 4.0 * b_n * expit(psi_n) * expit(-psi_n)
         square_n = np.minimum(norm_n, 1.0) * np.stack([np.minimum(norm_n, _TRIM) / _TRIM, np.minimum(norm_n, 1.0)])
-        return {"score": entries(scaled * (weight_n * residual_n)[row]), "variance": Rows((variance_n * square_n).T)}
+        score = replace(entries, values=scaled * residual_n[row])
+        return {"score": score, "variance": Rows((variance_n * square_n).T)}
 
     def m_step(self, s: Estimate, q: Path) -> Path:
         """Scales and prior mean after the first release, one majorised step after each score."""
-        return self._stepped(s, q) if "score" in s.names else self._scales(s)
-
-    def _scales(self, s: Estimate) -> Path:
+        if "score" in s.names:
+            return self._stepped(s, q)
         yes, no = s.read("count")
         number = max(yes + no, 2 * s.noise_std("count"), 1e-3 * self.likelihood.max_b)
         sd, bound_d = s.noise_std("second"), np.broadcast_to(self.column_bound, self.n_features)
@@ -168,13 +161,12 @@ class FirstOrderDiagonal:
     def _stepped(self, s: Estimate, q: Path) -> Path:
         t, sd, score_d = q.step + 1, s.noise_std("score"), q.scale_d * s.read("score")
         share_d = s.read("variance")[:, None] * ((_TRIM,), (1.0,)) / float(np.sum(q.columns.second_d / q.scale_d**2))
-        part = 2 / (t + 1) if sd > 0 else 1.0
-        q = replace(q, step=t, share_d=q.share_d + part * (np.clip(share_d, 0.03, 1.0) - q.share_d))
-        newest = Average(q.descent.point_d, score_d, sd**2)
-        q = replace(q, mean=newest if t < 0.1 * self.num_steps or q.descent.num_steps == 0 else q.mean.joined(newest))
+        share_d = q.share_d + (2 / (t + 1) if sd > 0 else 1.0) * (np.clip(share_d, 0.03, 1.0) - q.share_d)
+        mean = Average(q.descent.point_d, score_d, sd**2)
+        mean = mean if t < 0.1 * self.num_steps or q.descent.num_steps == 0 else q.mean.joined(mean)
+        q = replace(q, step=t, share_d=share_d, mean=mean)
         q = replace(q, alpha=self._precision(q))
-        majoriser = self._majoriser(q)
-        gradient_d = score_d - majoriser.ridge_d * (q.descent.point_d - q.start_d)
+        gradient_d = score_d - (majoriser := self._majoriser(q)).ridge_d * (q.descent.point_d - q.start_d)
         return replace(q, descent=q.descent.step(score_d, gradient_d, (sd * q.scale_d) ** 2, majoriser))
 
     def _information(self, q: Path) -> tuple[Floats, Floats, Floats]:
@@ -189,9 +181,9 @@ class FirstOrderDiagonal:
         if self.alpha is not None:
             return self.alpha
         precision_d, information_d, variance_d = self._information(q)
-        square_d = (q.mean.point_d - q.start_d) ** 2 + 1 / (precision_d + information_d**2 / variance_d)
-        seen_d = q.columns.seen_d
-        return (_SHAPE + 0.5 * int(seen_d.sum())) / (_SHAPE + 0.5 * float(square_d[seen_d].sum()))
+        square_d = (self.weights(q).mean_d - q.start_d) ** 2 + 1 / (precision_d + information_d**2 / variance_d)
+        seen_d = square_d[q.columns.seen_d]
+        return (_SHAPE + 0.5 * len(seen_d)) / (_SHAPE + 0.5 * float(seen_d.sum()))
 
     def _majoriser(self, q: Path) -> DiagonalAndConstant:
         """With the prior's precision as a ridge, heavier where there is noise in the score."""
@@ -204,4 +196,5 @@ class FirstOrderDiagonal:
         (precision_d, information_d, variance_d), majoriser = self._information(q), self._majoriser(q)
         gradient_d = q.mean.score_d - majoriser.ridge_d * (q.mean.point_d - q.start_d)
         mean_d = q.mean.point_d + majoriser.solve(gradient_d, q.descent.safety)
-        return Weights(mean_d, 1 / (precision_d + information_d**2 / variance_d), 1 / (precision_d + information_d))
+        data_d = variance_d - q.mean.noise * q.scale_d**2
+        return Weights(mean_d, *(1 / (precision_d + information_d**2 / of_d) for of_d in (variance_d, data_d)))
