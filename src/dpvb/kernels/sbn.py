@@ -153,26 +153,37 @@ def score_norms(
 ) -> Float:
     """Upper bounds of ‖s_n‖_F, s_kj = r_j p_k - (w_kj ξ_j) a_k, of the very numbers that ``add_scores`` sums.
 
-    All arrays have one dtype, float32 or float64, in which each entry is computed; squares are added in float64, in the
-    order of k and then of j. They are positive, so the sum is short by a factor of at least 1 - (J + K + 2)·2⁻⁵³, and a
-    square that underflows is below 2⁻¹⁰²²: the addend covers J·K of them. A row with NaN or infinity gives inf or NaN.
+    All arrays have one dtype, float32 or float64, of unit roundoff u. In float64, and never built:
+
+        ‖s‖² = A - 2B + V²,   A = ‖r‖²‖p‖²,   B = Σ_k p_k a_k (r∘ξ)·w_k,   V² = Σ_k a_k² (ξ∘ξ)·(w_k∘w_k)
+
+    Sums of J·K products of at most six factors err by at most (J + K + 16)·2⁻⁵² of the sum of magnitudes, which is at
+    most (√A + V)² (Cauchy-Schwarz for B). ``add_scores`` forms an entry by four operations in the arrays' dtype: it is
+    off by u|s_kj| + (1 + u)(u|r_j p_k| + (2u + u²)|w_kj ξ_j a_k|) at most, all of them by 4u(√A + V) in norm. The
+    addend covers underflow. A row with NaN or infinity gives inf or NaN.
     """
     num_hidden, width = w_kj.shape
-    square_n = np.empty(len(r_nj))
     if engine == "numpy":
+        parts_n3 = np.empty((len(r_nj), 3))
         for n in range(len(r_nj)):
-            s_kj = _score(r_nj[n], xi_nj[n], p_nk[n], a_nk[n], w_kj).astype(np.float64)
-            square_n[n] = np.add.reduce(np.add.reduce(s_kj * s_kj, axis=0))
+            r_j, xi_j, p_k, a_k, wide_kj = (x.astype(np.float64) for x in (r_nj[n], xi_nj[n], p_nk[n], a_nk[n], w_kj))
+            cross = float(p_k * a_k @ (wide_kj @ (r_j * xi_j)))
+            parts_n3[n] = (r_j @ r_j) * (p_k @ p_k), cross, a_k**2 @ (wide_kj**2 @ xi_j**2)
     else:
         from dpvb.kernels import sbn_numba
 
+        parts_n3, wide_kj = np.empty((len(r_nj), 3)), w_kj.astype(np.float64)
+
         def task(first: int) -> None:
             last = min(first + EXAMPLES_A_TASK, len(r_nj))
-            sbn_numba.norm_range(first, last, r_nj, xi_nj, p_nk, a_nk, w_kj, square_n)
+            sbn_numba.norm_range(first, last, r_nj, xi_nj, p_nk, a_nk, wide_kj, parts_n3)
 
         _spread(task, range(0, len(r_nj), EXAMPLES_A_TASK), threads)
-    norm_n = np.sqrt(square_n) * (1.0 + (num_hidden + width + 16) * ROUNDING)
-    return np.asarray(norm_n + num_hidden * width * 2.0**-511)
+    positive_n = np.sqrt(parts_n3[:, 0]) + np.sqrt(parts_n3[:, 2])
+    square_n = parts_n3[:, 0] - 2 * parts_n3[:, 1] + parts_n3[:, 2]
+    slack_n = (num_hidden + width + 32) * ROUNDING * positive_n**2
+    norm_n = np.sqrt(np.maximum(square_n, 0.0) + slack_n) + 2 * float(np.finfo(w_kj.dtype).eps) * positive_n
+    return np.asarray(norm_n + num_hidden * width * float(np.finfo(w_kj.dtype).tiny))
 
 
 def add_scores(

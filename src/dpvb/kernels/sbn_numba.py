@@ -3,7 +3,7 @@
 Every function works on a range of examples, or of hidden units, and holds no lock, so that the caller spreads ranges
 over threads. One example at a time, its J-vectors in the first cache: no result depends on the range it came in.
 ``nnan`` and ``ninf`` are left out of the fast-math flags: a NaN must reach the clip, which turns it into zero. The
-scores are compiled without any flag: their bounds hold for the very bits that are summed.
+sums of scores are compiled without any flag: each operation rounds as their norm's bound says.
 
 J is padded to a multiple of 16 with weights, observations and offsets of zero, so that no loop has a remainder.
 """
@@ -172,19 +172,45 @@ def local_range(first, last, y_nj, w_kj, v_kj, c_j, extra_j, b_k, sweeps, start,
         psi_nj[n] = psi_j[:num_visible]
 
 
-def _norm_range(first, last, r_nj, xi_nj, p_nk, a_nk, w_kj, square_n):
-    """Σ_kj s_kj² in float64 of the examples first..last-1, s_kj = r_j p_k - (w_kj ξ_j) a_k in the arrays' own dtype."""
+@_compile
+def norm_range(first, last, r_nj, xi_nj, p_nk, a_nk, w_kj, parts_n3):
+    """‖r‖²‖p‖², Σ_k p_k a_k (r∘ξ)·w_k and Σ_k a_k² (ξ∘ξ)·(w_k∘w_k) of the examples first..last-1; two units a pass.
+
+    In float64, w_kj too.
+    """
     num_hidden, width = w_kj.shape
-    square_j = np.empty(width)
+    rx_j, xx_j = np.empty(width), np.empty(width)
     for n in range(first, last):
-        r, xi = r_nj[n], xi_nj[n]
-        square_j[:] = 0.0
-        for k in range(num_hidden):
-            p, a, w = p_nk[n, k], a_nk[n, k], w_kj[k]
+        residual = hidden = cross = spread = 0.0
+        for j in range(width):
+            r, xi = np.float64(r_nj[n, j]), np.float64(xi_nj[n, j])
+            residual += r * r
+            rx_j[j] = r * xi
+            xx_j[j] = xi * xi
+        k = 0
+        while k < num_hidden:
+            other = min(k + 1, num_hidden - 1)
+            w0, w1 = w_kj[k], w_kj[other]
+            d0 = d1 = e0 = e1 = 0.0
             for j in range(width):
-                s = np.float64(r[j] * p - (w[j] * xi[j]) * a)
-                square_j[j] += s * s
-        square_n[n] = square_j.sum()
+                x0, x1 = w0[j], w1[j]
+                d0 += rx_j[j] * x0
+                d1 += rx_j[j] * x1
+                e0 += xx_j[j] * x0 * x0
+                e1 += xx_j[j] * x1 * x1
+            p, a = np.float64(p_nk[n, k]), np.float64(a_nk[n, k])
+            hidden += p * p
+            cross += p * a * d0
+            spread += a * a * e0
+            if other > k:
+                p, a = np.float64(p_nk[n, other]), np.float64(a_nk[n, other])
+                hidden += p * p
+                cross += p * a * d1
+                spread += a * a * e1
+            k += 2
+        parts_n3[n, 0] = residual * hidden
+        parts_n3[n, 1] = cross
+        parts_n3[n, 2] = spread
 
 
 def _score_range(first, last, r_nj, xi_nj, p_nk, a_nk, w_kj, used, scale_n, group, out_kj):
@@ -203,5 +229,4 @@ def _score_range(first, last, r_nj, xi_nj, p_nk, a_nk, w_kj, used, scale_n, grou
                     out[j] += np.int64((r[j] * p - (w[j] * xi[j]) * a) * scale)
 
 
-norm_range = _compile(_norm_range, fastmath=False)
 score_range = _compile(_score_range, fastmath=False)

@@ -81,7 +81,7 @@ class Score:
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
         """Truncate every weighted entry and add it, in the compiled kernel."""
         factors = self.r_nj, self.xi_nj, self.p_nk, self.a_nk, self.w_kj
-        kernel.add_scores(*factors, weights, grid.step, out, engine=self.engine)
+        kernel.add_scores(*factors, weights, grid.step, out.reshape(self.w_kj.shape), engine=self.engine)
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,10 @@ class SBN:
         r_nj = batch.astype(real) - real(0.5) - xi_nj * psi_nj
         p_nk = pi_nk - q.mean_k.astype(real)
         score = Score(r_nj, xi_nj, p_nk, pi_nk * (1 - pi_nk), q.w_kj.astype(real), self.engine)
-        return {"gradient": score, "bias": Rows(r_nj.astype(np.float64)), "hidden": Rows(p_nk.astype(np.float64))}
+        # An offset is the weight of a hidden unit that is always on.
+        one_nk, none_kj = np.ones_like(p_nk[:, :1]), np.zeros_like(score.w_kj[:1])
+        bias = Score(r_nj, xi_nj, one_nk, 0 * one_nk, none_kj, self.engine)
+        return {"gradient": score, "bias": bias, "hidden": Rows(p_nk.astype(np.float64))}
 
     def m_step(self, s: Estimate, q: Network) -> Network:
         """Preconditioned step along the released derivatives; after the means alone, the levels."""
