@@ -50,13 +50,14 @@ def main() -> None:
     unknown = set(chosen) - set(NAMES)
     if unknown:
         sys.exit(f"unknown benchmark {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
-    text = RESULTS.read_text() if RESULTS.exists() else ""
-    sections = dict(re.findall(r"<!-- begin (\w+) -->\n(.*?)<!-- end \1 -->", text, re.DOTALL))
     for name in chosen:
         command = [sys.executable, "-m", f"benchmarks.{name}"]
         run = subprocess.run(command, cwd=FOLDER.parent, stdout=subprocess.PIPE, text=True, check=False)
         if run.returncode:
             sys.exit(f"benchmark {name} failed; RESULTS.md keeps its earlier section")
+        # Read anew: another benchmark may have written its section meanwhile.
+        text = RESULTS.read_text() if RESULTS.exists() else ""
+        sections = dict(re.findall(r"<!-- begin (\w+) -->\n(.*?)<!-- end \1 -->", text, re.DOTALL))
         sections[name] = f"{run.stdout.strip()}\n\n*`python -m benchmarks {name}`: {machine()}*\n"
         body = "\n".join(f"<!-- begin {n} -->\n{sections[n]}<!-- end {n} -->\n" for n in NAMES if n in sections)
         RESULTS.write_text(f"# Results\n\nEvery number here was printed by the command under its table.\n\n{body}")
