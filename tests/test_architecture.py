@@ -115,6 +115,7 @@ def test_random_generators_stay_in_their_places() -> None:
     """Generators that are not cryptographic: the public start, a resampled document, post-processing reads."""
     allowed = {
         "loop.py": {"np.random.Generator", "np.random"},
+        "models/first_order.py": {"np.random.Generator", "np.random"},
         "models/lda.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
         "models/documents.py": {"np.random.default_rng", "np.random"},
         "estimators/base.py": {"np.random.RandomState", "np.random.default_rng", "np.random.Generator", "np.random"},
