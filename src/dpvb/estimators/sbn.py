@@ -15,7 +15,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from dpvb import loop
 from dpvb.blocks import Floats
 from dpvb.data.design import BinaryMatrix
-from dpvb.errors import DataFormatError, PrivacyError, check_choice, check_integer
+from dpvb.errors import DataFormatError, PrivacyError, check_choice, check_integer, check_number
 from dpvb.estimators.base import PrivateEstimator, Progress, generator
 from dpvb.models import sbn, sbn_blocks
 from dpvb.models.beta_normal import Scales
@@ -25,11 +25,16 @@ FORMS = ("first_order", "six_blocks", "paper")
 _SWEEPS = 15
 # Share of the budget for Σ y and the number of examples, which are released once.
 _FIRST = 0.0225
-# Full-batch steps; passes over the data, and most steps, where batches are smaller.
-_STEPS = {"first_order": 12, "six_blocks": 4}
+# Full-batch steps, τ0 and κ of the step sizes, and ridge. "noisy": first order below this ε; "paper": as published.
+_NOISY = 0.7
+_PLANNED: dict[str, Mapping[str, float]] = {
+    "first_order": {"num_steps": 12, "offset": 0.0, "decay": 0.25, "ridge": 1.0},
+    "noisy": {"num_steps": 8, "offset": 0.0, "decay": 0.5, "ridge": 2.0},
+    "six_blocks": {"num_steps": 4, "offset": 0.0, "decay": 0.5, "ridge": 1.0},
+    "paper": {"offset": 1024.0, "decay": 0.7, "ridge": 0.0},
+}
+# Passes over the data, and most steps, where batches are smaller.
 _PASSES, _MOST_STEPS = 5, 150
-# τ0 and κ; the papers' own for their form.
-_LEARNING = {"first_order": (0.0, 0.25), "six_blocks": (0.0, 0.5), "paper": (1024.0, 0.7)}
 # Of a fitted network, what a model file holds: the prior's scales matter to no prediction.
 _FIRST_ORDER_ARRAYS = ("w_kj", "level_j", "mean_k")
 _BLOCK_ARRAYS = ("w_kj", "v_kj", "c_j", "c_var_j", "b_k", "b_var_k")
@@ -211,28 +216,34 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         """The model that the parameters name."""
         check_choice("form", self.form, FORMS)
         given: dict[str, Any] = {"num_examples": self.num_examples, "sweeps": self.sweeps, "start_std": self.start_std}
-        if self.ridge is not None:
-            given["ridge"] = self.ridge
+        given["ridge"] = self._planned()["ridge"] if self.ridge is None else self.ridge
         if self.form == "first_order":
             return sbn.SBN(self.n_components, width, clip=self.clip, start_mean=self.start_mean, **given)
         variant = "paper" if self.form == "paper" else "clipped"
         return sbn_blocks.SBNBlocks(self.n_components, width, variant=variant, **given)  # type: ignore[arg-type]
 
+    def _planned(self) -> Mapping[str, float]:
+        """What stands for None: by the form, and by epsilon."""
+        if self.form != "first_order":
+            return _PLANNED[self.form]
+        epsilon = check_number("epsilon", self.epsilon, low=0, closed="right")
+        return _PLANNED["noisy" if epsilon < _NOISY else "first_order"]
+
     def _num_steps(self) -> int:
-        """Number of steps: given, or planned from the form and the sampler."""
+        """Number of steps: given, or planned from the form, epsilon and the sampler."""
         if self.num_steps is not None:
             return check_integer("num_steps", self.num_steps, low=1, high=10**6)
         sampling_prob = self._sampler().sampling_prob
         if self.form == "paper":
             return math.ceil(1 / sampling_prob)
-        few = _STEPS[self.form]
+        few = int(self._planned()["num_steps"])
         return few if sampling_prob == 1 else max(few, min(math.ceil(_PASSES / sampling_prob), _MOST_STEPS))
 
     def _learning(self) -> tuple[float, float]:
-        """τ0 and κ: given, or those of the form."""
-        offset, decay = _LEARNING[self.form]
-        given = self.learning_offset, self.learning_decay
-        return offset if given[0] is None else given[0], decay if given[1] is None else given[1]
+        """τ0 and κ: given, or planned."""
+        planned = self._planned()
+        offset, decay = self.learning_offset, self.learning_decay
+        return planned["offset"] if offset is None else offset, planned["decay"] if decay is None else decay
 
     def _local(self, rows: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
         """⟨z⟩, ⟨ξ⟩ and ⟨ψ⟩ of rows that the caller may see."""
