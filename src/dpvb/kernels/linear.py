@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 _BITS = 26
+# Entries of a block of rows: what is done to them between the products happens in the cache.
+_BLOCK = 2**15
 
 
 def product(x_nd: Floats, matrix_de: Floats) -> Floats:
@@ -23,12 +25,20 @@ def product(x_nd: Floats, matrix_de: Floats) -> Floats:
 
     Rows whose squared norm is not a finite number give NaN; the matrix is finite.
     """
-    with np.errstate(over="ignore"):
-        # Laid out row by row, so that each row's squares are added in its own order.
-        scale_n = _scale(np.add.reduce(np.square(np.ascontiguousarray(x_nd)), axis=1))
     scale = float(_scale(np.square(matrix_de).sum(axis=0)).min(initial=math.inf))
-    integer_nd = np.rint(x_nd * scale_n[:, None])
-    return np.asarray((integer_nd @ np.rint(matrix_de * scale)) / (scale_n * scale)[:, None])
+    integer_de = np.rint(matrix_de * scale)
+    out = np.empty((len(x_nd), matrix_de.shape[1]))
+    rows = max(1, _BLOCK // max(x_nd.shape[1], 1))
+    for start in range(0, len(x_nd), rows):
+        # Laid out row by row, so that each row's squares are added in its own order.
+        part = np.ascontiguousarray(x_nd[start : start + rows])
+        with np.errstate(over="ignore"):
+            room = np.square(part)
+        scale_n = _scale(np.add.reduce(room, axis=1))
+        np.rint(np.multiply(part, scale_n[:, None], out=room), out=room)
+        result = np.matmul(room, integer_de, out=out[start : start + rows])
+        result /= (scale_n * scale)[:, None]
+    return out
 
 
 def dot(x_nd: Floats, vector_d: Floats) -> Floats:
