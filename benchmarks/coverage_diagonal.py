@@ -46,13 +46,12 @@ def simulate(rng):
     return x, (rng.random(NUM_ROWS) < expit(x @ weights)).astype(float), weights
 
 
-def sums(q, x, y, square, bound, blocks):
+def sums(q, x, y, norm, bound, blocks):
     """Exact sums of what the model's rows contribute to the blocks."""
     if "second" in blocks:
-        second = square.sum(axis=0) / bound
+        second = np.einsum("nd,nd->d", x, x) / bound
         second[0] = 0.0
         return {"count": np.array([y.sum(), len(y) - y.sum()]), "second": second}
-    norm = np.sqrt(square @ q.scale_d**-2)
     psi = x @ q.descent.point_d
     residual = (y - expit(psi)) / np.maximum(norm, 1.0)
     trace = 4 * expit(psi) * expit(-psi) * np.minimum(norm, 1.0)
@@ -70,14 +69,15 @@ def main() -> None:
     z = ndtri(0.5 + LEVEL / 2)
     for number in range(NUM_SETS):
         x, y, truth = simulate(rng)
-        square = x * x
         for epsilon, plan in plans.items():
-            q, s = model.init(rng), Noisy()
+            q, s, norm = model.init(rng), Noisy(), np.zeros(len(y))
             for release in plan:
-                for name, total in sums(q, x, y, square, bound, release.blocks).items():
+                for name, total in sums(q, x, y, norm, bound, release.blocks).items():
                     s.sd[name] = release.noise_std(name)
                     s.total[name] = total + s.sd[name] * rng.standard_normal(total.shape)
                 q = model.m_step(s, q)
+                if q.step == 0:
+                    norm = np.sqrt((x * x) @ q.scale_d**-2)
             w = model.weights(q)
             error = np.abs(w.mean_d - truth)
             aware, naive = np.sqrt(w.covariance), np.sqrt(w.naive_covariance)
