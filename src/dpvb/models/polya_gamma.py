@@ -38,10 +38,8 @@ from dpvb.precision import Precision
 _FIRST = 0.3
 # The newest release of S_2 weighs at least this much in the average: older ones are of an older q.
 _NEWEST = 0.5
-# μ is moved ahead by this part of its last change for the next ⟨ξ⟩.
+# For the next ⟨ξ⟩, μ is moved ahead by this part of its last change.
 _MOMENTUM = 0.8
-# The papers project eigenvalues "to some value near zero".
-_NEAR_ZERO = 1e-3
 
 
 @dataclass(frozen=True)
@@ -72,9 +70,9 @@ class PolyaGamma:
         num_steps: J, number of releases of S_2.
         alpha: ⟨α⟩; None: learnt, with the prior Gam(a0, b0).
         a0, b0: shape and rate.
+        average: False keeps the newest release of S_2 alone, which converges sooner where there is no noise.
         mode: True finds the mode of m instead of its distribution, for comparison: c = |xᵀμ|.
-        variant: "paper" releases both at every step, with noise as large off the diagonal as on it (Analyze Gauss),
-            lifts eigenvalues to a value near zero, and takes the result for exact.
+        variant: "paper" releases both at every step with Analyze Gauss noise and takes the result for exact.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -87,6 +85,7 @@ class PolyaGamma:
     alpha: float | None = None
     a0: float = 1.0
     b0: float = 1.0
+    average: bool = True
     mode: bool = False
     variant: Literal["corrected", "paper"] = "corrected"
 
@@ -115,7 +114,7 @@ class PolyaGamma:
     @property
     def schedule(self) -> list[float]:
         """Relative noise multipliers of the steps: budgets in proportion to weights make the average as good as one."""
-        if self.variant == "paper":
+        if self.step_size(self.num_steps) == 1:
             return [1.0] * self.num_steps
         weight_t = np.zeros(self.num_steps)
         for t in range(self.num_steps):
@@ -125,12 +124,12 @@ class PolyaGamma:
 
     def step_size(self, t: int) -> float:
         """ρ of the plan's release t = 1, 2, ...: later releases weigh more; the papers keep the newest."""
-        return 1.0 if self.variant == "paper" else max(2 / (t + 1), _NEWEST)
+        return max(2 / (t + 2), _NEWEST) if self.average and self.variant == "corrected" else 1.0
 
     def init(self, rng: np.random.Generator) -> Posterior:
         """The prior's mean, where every ⟨ξ⟩ is b/4; no randomness."""
-        alpha, d = self.a0 / self.b0 if self.alpha is None else self.alpha, self.n_features
-        return Posterior(np.zeros(d), alpha, Precision(np.zeros((d, d)), None, alpha, alpha))
+        alpha, zero_d = self.a0 / self.b0 if self.alpha is None else self.alpha, np.zeros(self.n_features)
+        return Posterior(zero_d, alpha, Precision(np.zeros((len(zero_d), len(zero_d))), None, alpha, alpha))
 
     def c(self, q: Posterior, x_nd: Floats) -> Floats:
         """√⟨ψ²⟩ of every row, (n,)."""
@@ -195,6 +194,6 @@ class PolyaGamma:
 
 
 def _near_zero(matrix_dd: Floats) -> Floats:
-    """The papers' projection."""
+    """Eigenvalues lifted to 0.001: the papers project them "to some value near zero"."""
     value_e, vector_de = np.linalg.eigh(matrix_dd)
-    return np.asarray((vector_de * np.maximum(value_e, _NEAR_ZERO)) @ vector_de.T)
+    return np.asarray((vector_de * np.maximum(value_e, 1e-3)) @ vector_de.T)
