@@ -42,6 +42,8 @@ class Start(NamedTuple):
     pi_k: Real
     psi_j: Real
     xi_j: Real
+    curve_k: Real
+    cross_k: Real
 
 
 def xi_of(second: Float) -> Float:
@@ -129,6 +131,8 @@ def local_step(
         _padded(start.pi_k, (2,), dtype),
         _padded(start.psi_j, (LANES,), dtype),
         _padded(start.xi_j, (LANES,), dtype, fill=0.25),
+        _padded(start.curve_k, (2,), dtype),
+        _padded(start.cross_k, (2,), dtype),
     )
     rows = np.ascontiguousarray(y_nj, dtype=dtype)
 
@@ -257,7 +261,9 @@ def _start(w_kj: Float, v_kj: Float, c_j: Float, extra_j: Float, b_k: Float) -> 
     second_j = psi_j**2 + (w_kj**2 * (pi_k * (1 - pi_k))[:, None]).sum(axis=0) + extra_j
     if len(v_kj):
         second_j += (v_kj * pi_k[:, None]).sum(axis=0)
-    return Start(pi_k, psi_j, xi_of(second_j))
+    xi_j = xi_of(second_j)
+    curve_k = (w_kj**2 * xi_j).sum(axis=1)
+    return Start(pi_k, psi_j, xi_j, curve_k, (w_kj * np.roll(w_kj, -1, axis=0) * xi_j).sum(axis=1))
 
 
 def _padded(array: Real, multiples: tuple[int, ...], dtype: type[np.floating[Any]], fill: float = 0.0) -> Real:
@@ -292,7 +298,7 @@ def _local_numpy(
     y_j: Float, w_kj: Float, v_kj: Float, c_j: Float, extra_j: Float, b_k: Float, sweeps: int, start: Start
 ) -> tuple[Float, Float, Float]:
     """Do what ``local_step`` does for one example, in plain float64."""
-    pi_k, psi_j, xi_j = (np.array(array, dtype=np.float64) for array in start)
+    pi_k, psi_j, xi_j = (np.array(array, dtype=np.float64) for array in start[:3])
     spread_kj = v_kj if len(v_kj) else np.zeros_like(w_kj)
     for _ in range(sweeps):
         for k in range(len(pi_k)):

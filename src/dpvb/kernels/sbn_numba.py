@@ -105,6 +105,21 @@ def _visit(xi_j, r_j, wa_j, wb_j, move_a_j, move_b_j, step_a, step_b):
 
 
 @_compile
+def _visit_first(xi_j, r_j, wa_j, wb_j, move_a_j, move_b_j, step_a, step_b):
+    """The same in the first sweep, where curvatures and cross terms are those of the common start."""
+    pull_a = pull_b = r_j.dtype.type(0)
+    for j in range(r_j.size):
+        r = r_j[j] - step_a * move_a_j[j] - step_b * move_b_j[j]
+        r_j[j] = r
+        a, b = wa_j[j], wb_j[j]
+        move_a_j[j] = xi_j[j] * a
+        move_b_j[j] = xi_j[j] * b
+        pull_a += a * r
+        pull_b += b * r
+    return pull_a, pull_b
+
+
+@_compile
 def _sum(x_j, y_j):
     total = x_j.dtype.type(0)
     for j in range(x_j.size):
@@ -123,12 +138,13 @@ def _probability(logit):
 def local_range(first, last, y_nj, w_kj, v_kj, c_j, extra_j, b_k, sweeps, start, pi_nk, xi_nj, psi_nj):
     """Write π, ξ and ⟨ψ⟩ of the examples first..last-1 in place.
 
-    start: (π_k, ⟨ψ⟩_j, ξ_j) at π = σ(b), common to all examples. w_kj has an even number of rows: one of zeros may be
-    added. v_kj has no rows where weights are points; extra_j is the variance of the offset.
+    start: (π_k, ⟨ψ⟩_j, ξ_j, Σ_j ξ_j w_kj², Σ_j ξ_j w_kj w_k'j at k' = k + 1) where π = σ(b), common to all examples.
+    w_kj has an even number of rows: one of zeros may be added. v_kj has no rows where weights are points; extra_j is
+    the variance of the offset.
     """
     num_visible, num_hidden = y_nj.shape[1], pi_nk.shape[1]
     num_rows, width = w_kj.shape
-    start_k, start_psi_j, start_xi_j = start
+    start_k, start_psi_j, start_xi_j, start_curve_k, start_cross_k = start
     real = c_j.dtype.type
     half = real(0.5)
     h_j, r_j, psi_j, xi_j = np.zeros(width, c_j.dtype), np.empty_like(c_j), np.empty_like(c_j), np.empty_like(c_j)
@@ -140,7 +156,7 @@ def local_range(first, last, y_nj, w_kj, v_kj, c_j, extra_j, b_k, sweeps, start,
         pi_k[:] = start_k
         psi_j[:] = start_psi_j
         xi_j[:] = start_xi_j
-        for _ in range(sweeps):
+        for sweep in range(sweeps):
             for k in range(v_kj.shape[0]):
                 spread_k[k] = half * _sum(v_kj[k], xi_j)
             for j in range(width):
@@ -148,9 +164,13 @@ def local_range(first, last, y_nj, w_kj, v_kj, c_j, extra_j, b_k, sweeps, start,
                 move_a_j[j] = move_b_j[j] = 0
             step_a = step_b = real(0)
             for k in range(0, num_rows, 2):
-                pull_a, pull_b, curve_a, curve_b, cross = _visit(
-                    xi_j, r_j, w_kj[k], w_kj[k + 1], move_a_j, move_b_j, step_a, step_b
-                )
+                wa_j, wb_j = w_kj[k], w_kj[k + 1]
+                if sweep == 0:
+                    pull_a, pull_b = _visit_first(xi_j, r_j, wa_j, wb_j, move_a_j, move_b_j, step_a, step_b)
+                    curve_a, curve_b, cross = start_curve_k[k], start_curve_k[k + 1], start_cross_k[k]
+                else:
+                    found = _visit(xi_j, r_j, wa_j, wb_j, move_a_j, move_b_j, step_a, step_b)
+                    pull_a, pull_b, curve_a, curve_b, cross = found
                 logit = b_k[k] + pull_a + curve_a * (pi_k[k] - half) - spread_k[k]
                 new = real(_probability(logit))
                 step_a, pi_k[k] = new - pi_k[k], new
