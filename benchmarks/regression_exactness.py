@@ -57,7 +57,7 @@ def main() -> None:
     data = Path(folder)
     print("## Exactness of regression\n")
     print(
-        f"No noise, {STEPS} steps, alpha = 1 (counts: {2 * STEPS} steps, 1e-6); relative L2 distance of weights (of means, for counts).\n"
+    print(f"No noise, {STEPS} steps, alpha = 1; counts: {2 * STEPS} steps, alpha = 1e-6. Relative L2 distance.\n")
     )
     print("| data | compared with | distance | asked |\n|---|---|---|---|")
     for name in ("stroke", "diabany"):
