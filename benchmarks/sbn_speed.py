@@ -1,6 +1,6 @@
 """CPU-seconds of a first-order step of a sigmoid belief network: 3,200 vectors of 784 pixels, 100 hidden units.
 
-The whole step on one thread: batch, E-step of three sweeps, norms, clipping, exact sums, exact noise, M-step. Then its
+The whole step on one thread: batch, E-step of two sweeps, norms, clipping, exact sums, exact noise, M-step. Then its
 parts by themselves, and the memory that a step adds to that of its rows.
 """
 
@@ -66,7 +66,7 @@ def main() -> None:
     weights = np.minimum(1.0, blocks["gradient"].bound / made["gradient"].norms())
     out_kj = np.zeros((K, J), np.int64)
     parts = {
-        "E-step, three sweeps": seconds(lambda: model.e_step(q, y_nj, blocks)),
+        f"E-step, {model.sweeps} sweeps": seconds(lambda: model.e_step(q, y_nj, blocks)),
         "norms of gradients": seconds(lambda: made["gradient"].norms()),
         "exact sum of gradients": seconds(lambda: made["gradient"].accumulate(weights, grid, out_kj)),
     }

@@ -25,13 +25,13 @@ FORMS = ("first_order", "six_blocks", "paper")
 _SWEEPS = 15
 # Share of the budget for Σ y and the number of examples, which are released once.
 _FIRST = 0.0225
-# Full-batch steps, τ0 and κ of the step sizes, and ridge. "noisy": first order below this ε; "paper": as published.
+# Full-batch steps, τ0 and κ of the step sizes, ridge, sweeps. "noisy": first order below this ε; "paper": as published.
 _NOISY = 0.7
-_PLANNED: dict[str, Mapping[str, float]] = {
-    "first_order": {"num_steps": 12, "offset": 0.0, "decay": 0.25, "ridge": 1.0},
-    "noisy": {"num_steps": 8, "offset": 0.0, "decay": 0.5, "ridge": 2.0},
-    "six_blocks": {"num_steps": 4, "offset": 0.0, "decay": 0.5, "ridge": 1.0},
-    "paper": {"offset": 1024.0, "decay": 0.7, "ridge": 0.0},
+_PLANNED: dict[str, Mapping[str, Any]] = {
+    "first_order": {"num_steps": 14, "offset": 0.0, "decay": 0.25, "ridge": 1.0, "sweeps": 2},
+    "noisy": {"num_steps": 8, "offset": 0.0, "decay": 0.5, "ridge": 2.0, "sweeps": 3},
+    "six_blocks": {"num_steps": 4, "offset": 0.0, "decay": 0.5, "ridge": 1.0, "sweeps": 3},
+    "paper": {"offset": 1024.0, "decay": 0.7, "ridge": 0.0, "sweeps": 3},
 }
 # Passes over the data, and most steps, where batches are smaller.
 _PASSES, _MOST_STEPS = 5, 150
@@ -86,7 +86,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
     num_examples: int | None = None
     threshold: float | None = None
     clip: float = 1.0
-    sweeps: int = 3
+    sweeps: int | None = None
     ridge: float | None = None
     learning_offset: float | None = None
     learning_decay: float | None = None
@@ -215,14 +215,15 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
     def _model(self, width: int) -> Any:
         """The model that the parameters name."""
         check_choice("form", self.form, FORMS)
-        given: dict[str, Any] = {"num_examples": self.num_examples, "sweeps": self.sweeps, "start_std": self.start_std}
+        sweeps = self._planned()["sweeps"] if self.sweeps is None else self.sweeps
+        given: dict[str, Any] = {"num_examples": self.num_examples, "sweeps": sweeps, "start_std": self.start_std}
         given["ridge"] = self._planned()["ridge"] if self.ridge is None else self.ridge
         if self.form == "first_order":
             return sbn.SBN(self.n_components, width, clip=self.clip, start_mean=self.start_mean, **given)
         variant = "paper" if self.form == "paper" else "clipped"
         return sbn_blocks.SBNBlocks(self.n_components, width, variant=variant, **given)  # type: ignore[arg-type]
 
-    def _planned(self) -> Mapping[str, float]:
+    def _planned(self) -> Mapping[str, Any]:
         """What stands for None: by the form, and by epsilon."""
         if self.form != "first_order":
             return _PLANNED[self.form]
@@ -236,7 +237,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         sampling_prob = self._sampler().sampling_prob
         if self.form == "paper":
             return math.ceil(1 / sampling_prob)
-        few = int(self._planned()["num_steps"])
+        few: int = self._planned()["num_steps"]
         return few if sampling_prob == 1 else max(few, min(math.ceil(_PASSES / sampling_prob), _MOST_STEPS))
 
     def _learning(self) -> tuple[float, float]:
@@ -247,7 +248,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
 
     def _local(self, rows: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
         """⟨z⟩, ⟨ξ⟩ and ⟨ψ⟩ of rows that the caller may see."""
-        found = self._fitted_model.local(self._q, rows, max(self.sweeps, _SWEEPS))
+        found = self._fitted_model.local(self._q, rows, max(self._fitted_model.sweeps, _SWEEPS))
         pi_nk, xi_nj, psi_nj = (part.astype(np.float64) for part in found)
         return pi_nk, xi_nj, psi_nj
 

@@ -40,6 +40,8 @@ _RANGES = {"clip": (1e-3, 1e3), "ridge": (0.0, 1e6), "start_std": (0.0, 1e3), "s
 # ‖r‖ of a fitted model is about √(.03 J), ‖p‖ at most √K/2; two thirds of their product are as good as all of it.
 _GRADIENT_BOUND, _BIAS_BOUND, _HIDDEN_BOUND = 0.0575, 0.25, 0.6
 _LEAST_MEAN = 0.01
+# What the mean of a hidden unit moves in a step: noise beyond it must not drive the mean, about which all is centred.
+_DRIFT = 0.05
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class SBN:
         n_visible: J.
         num_examples: public number of examples; None: it is released once, with the means.
         clip: factor on all bounds of the scores; 1 suits networks that reconstruct most of a vector.
-        sweeps: rounds over the hidden units in the E-step.
+        sweeps: rounds over the hidden units in the E-step; two leave more in the hidden units than convergence does.
         ridge: λ; the divisor of a step is the curvature plus λ times the noise of the mean derivative.
         start_std: standard deviation of the random start of the weights.
         start_mean: probability of the hidden units at the start.
@@ -107,7 +109,7 @@ class SBN:
     n_visible: int
     num_examples: float | None = None
     clip: float = 1.0
-    sweeps: int = 3
+    sweeps: int = 2
     ridge: float = 2.0
     start_std: float = 0.1
     start_mean: float = 0.5
@@ -173,7 +175,8 @@ class SBN:
         slope_kj = (s.read("gradient") - scales.precision_kj * q.w_kj) / q.count
         w_kj = q.w_kj + s.rho * slope_kj / (curvature_j * (spread_k[:, None] + noise["gradient"]))
         level_j = q.level_j + s.rho * s.read("bias") / q.count / (curvature_j + noise["bias"])
-        mean_k = q.mean_k + s.rho * s.read("hidden") / q.count
+        gain = 1.0 / (1.0 + (s.noise_std("hidden") / q.count / _DRIFT) ** 2)
+        mean_k = q.mean_k + s.rho * gain * s.read("hidden") / q.count
         return Network(w_kj, level_j, np.clip(mean_k, _LEAST_MEAN, 1 - _LEAST_MEAN), q.count, scales)
 
     def local(self, q: Network, y_nj: NDArray[Any], sweeps: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
