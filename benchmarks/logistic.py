@@ -2,7 +2,7 @@
 
 Needs DPVB_DATA, the folder that holds regression/, and the peers' results (`make peers`). Fits are kept in
 build/logistic.jsonl under a digest of the solver's code, so that an interrupted run goes on where it stopped.
-`--data`, `--solvers` and `--repeats` choose a part, for a quick look.
+`--data`, `--solvers` and `--repeats` choose a part, for a quick look; `--cached` prints what there is.
 """
 
 import argparse
@@ -255,9 +255,10 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", default=list(OURS), choices=list(OURS))
     parser.add_argument("--solvers", nargs="+", default=list(SOLVERS), choices=list(SOLVERS))
     parser.add_argument("--repeats", type=int, default=None)
+    parser.add_argument("--cached", action="store_true")
     chosen = parser.parse_args()
     peers = protocol.read()
-    cells = Cells([*run(chosen.data, chosen.solvers, chosen.repeats), *peers])
+    cells = Cells([*run(chosen.data, [] if chosen.cached else chosen.solvers, chosen.repeats), *peers])
     print("## Logistic regression\n")
     print(
         f"δ = {protocol.DELTA:g}, means over {len(protocol.SPLITS)} splits of AUC / log-likelihood per held-out row / "
