@@ -263,7 +263,8 @@ def main() -> None:
     print(
         f"δ = {protocol.DELTA:g}, means over {len(protocol.SPLITS)} splits of AUC / log-likelihood per held-out row / "
         f"accuracy; probabilities clipped at {protocol.LEAST:g}. One public preprocessing and one set of constants for "
-        "all data.\n"
+        "all data. A method with fewer than five fits has those of the first splits only; differences are always on "
+        "common splits.\n"
     )
     settings([r for r in peers if "header" in r])
     reached = [one for data in chosen.data for one in table(cells, data)]
