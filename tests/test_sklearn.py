@@ -65,9 +65,14 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-@parametrize_with_checks(
-    REGRESSIONS, expected_failed_checks=lambda e: {**EXCLUDED_OF_REGRESSION, **EXCLUDED_OF[type(e).__name__]}
-)
+def excluded(estimator):
+    """Checks that a regression must not pass; where there is noise, it decides what ten rows teach."""
+    noisy = {"check_classifiers_one_label": "ten rows of one label leave the prediction to the noise"}
+    of_this = EXCLUDED_OF_REGRESSION | EXCLUDED_OF[type(estimator).__name__]
+    return of_this | (noisy if np.isfinite(estimator.epsilon) else {})
+
+
+@parametrize_with_checks(REGRESSIONS, expected_failed_checks=excluded)
 def test_scikit_learn_checks_of_regression(estimator, check):
     check(estimator)
 
