@@ -18,7 +18,7 @@ from dpvb.models.polya_gamma import PolyaGamma
 from dpvb.noise import InsecureNoise, NoiseSource, SecureNoise
 from dpvb.wall import Wall
 
-ROWS, COLUMNS, ONES, REPEATS = 10_069, 4_146, 40, 1
+ROWS, COLUMNS, ONES, REPEATS = 10_069, 4_146, 40, 3
 
 
 def seconds(call: Callable[[], object]) -> float:

@@ -56,9 +56,7 @@ def main() -> None:
         raise SystemExit("set DPVB_DATA to the folder that holds regression/ and counts/")
     data = Path(folder)
     print("## Exactness of regression\n")
-    print(
     print(f"No noise, {STEPS} steps, alpha = 1; counts: {2 * STEPS} steps, alpha = 1e-6. Relative L2 distance.\n")
-    )
     print("| data | compared with | distance | asked |\n|---|---|---|---|")
     for name in ("stroke", "diabany"):
         x = sparse.load_npz(data / "regression" / f"{'diab' if name == 'diabany' else name}.npz").toarray()[:20_000]

@@ -17,7 +17,7 @@ from dpvb.blocks import pack_symmetric
 from dpvb.contributions import Gram, Rows
 from dpvb.data.design import Design, DesignRows, Response
 from dpvb.errors import ParameterError
-from dpvb.kernels.quadratic import SecondMoment, inverse_root, squared
+from dpvb.kernels.quadratic import SecondMoment, inverse_root, squared, squared_norm
 from dpvb.mechanism import FullBatch, phased
 from dpvb.models.binomial import Likelihood
 from dpvb.models.polya_gamma import PolyaGamma, Posterior
@@ -199,6 +199,7 @@ def test_second_moments_are_right_and_pure() -> None:
         assert root is not None
         covariance, mean = np.linalg.inv(matrix @ matrix.T + 0.5 * np.eye(d)), rng.standard_normal(d)
         np.testing.assert_allclose(squared(root), covariance, rtol=1e-9, atol=1e-12)
+        assert squared_norm(root) == pytest.approx(np.sum(covariance**2), rel=1e-9)
         x = rng.standard_normal((1500, d)) * 10.0 ** rng.uniform(-3, 0, (1500, 1))
         moment = SecondMoment.of(root, mean)
         own = moment(x)

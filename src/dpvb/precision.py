@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpvb.blocks import Floats
-from dpvb.kernels.quadratic import inverse_root, squared
+from dpvb.kernels.quadratic import inverse_root, squared, squared_norm
 
 # Above so many columns the eigenvalues take too long: all are lifted alike, and beyond the edge of the noise, where the
 # lowest of its own would all but cancel the lift.
@@ -67,14 +67,19 @@ class Precision:
 
     def spread(self, root_dd: Floats, mean_d: Floats) -> float:
         """⟨mᵀm⟩ - μᵀμ, such that d/⟨mᵀm⟩ is α where μᵀμ is what m ~ N(0, I/α) leads to; tr Σ without noise."""
+        trace = float(np.linalg.norm(root_dd)) ** 2
         if self.linear_noise + self.curvature_noise == 0:
-            return float(np.vdot(root_dd, root_dd))
-        sigma_dd = squared(root_dd)
-        # Σ C.
-        seen_dd = np.eye(len(mean_d)) - self.ridge * sigma_dd if self.lift_dd is None else sigma_dd @ self.curvature_dd
-        kept = float(np.vdot(seen_dd, seen_dd))
-        noise = self._noise(mean_d) * float(np.vdot(sigma_dd, sigma_dd))
-        return (len(mean_d) - kept) / self.alpha - float(np.vdot(seen_dd, sigma_dd)) - noise
+            return trace
+        # ‖ΣC‖² and tr ΣCΣ; without a lift ΣC = I - ridge·Σ.
+        if self.lift_dd is None:
+            square = squared_norm(root_dd)
+            kept = len(mean_d) - 2.0 * self.ridge * trace + self.ridge**2 * square
+            sampling = trace - self.ridge * square
+        else:
+            sigma_dd = squared(root_dd)
+            seen_dd, square = sigma_dd @ self.curvature_dd, float(np.linalg.norm(sigma_dd)) ** 2
+            kept, sampling = float(np.linalg.norm(seen_dd)) ** 2, float(np.vdot(seen_dd, sigma_dd))
+        return (len(mean_d) - kept) / self.alpha - sampling - self._noise(mean_d) * square
 
     def covariances(self, mean_d: Floats, factor: float) -> tuple[Floats, Floats]:
         """(Cov, Σ) with C times a factor in (0, 1]: the curvature at the mean, below that of the fixed point."""

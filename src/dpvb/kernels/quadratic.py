@@ -42,8 +42,8 @@ class SecondMoment:
         """Round a lower triangular A, (d, d), and μ, (d,), both public and finite."""
         norm = math.sqrt(float(np.einsum("ij,ij->i", root_dd, root_dd).max()))
         scale = math.ldexp(1.0, _BITS - max(math.frexp(norm)[1], -400))
-        root_dd = np.asfortranarray(root_dd) * scale
-        return cls(np.rint(root_dd, out=root_dd), mean_d, scale)
+        scaled_dd = np.asfortranarray(root_dd) * scale
+        return cls(np.rint(scaled_dd, out=scaled_dd), mean_d, scale)
 
     def __call__(self, x_nd: Floats) -> Floats:
         """Second moments of rows, (n,), to about 2⁻²⁶√d of ‖x‖²‖Σ‖; NaN where a row is not finite."""
@@ -84,3 +84,10 @@ def squared(root_dd: Floats) -> Floats:
     square_dd = dlauum(root_dd, lower=1)[0]
     square_dd.flat[:: len(square_dd) + 1] *= 0.5
     return np.asarray(square_dd + square_dd.T)
+
+
+def squared_norm(root_dd: Floats) -> float:
+    """‖AᵀA‖² (Frobenius) of a lower triangular A, from one triangle."""
+    lower_dd = dlauum(root_dd, lower=1)[0]
+    diagonal_d = lower_dd.diagonal()
+    return 2.0 * float(np.linalg.norm(lower_dd)) ** 2 - float(diagonal_d @ diagonal_d)
