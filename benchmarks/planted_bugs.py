@@ -232,6 +232,42 @@ BUGS = [
         ),
         "test_wall.py::test_one_record_moves_a_release_by_at_most_the_bound[location]",
     ),
+    Bug(
+        "outer products declared too short",
+        (("contributions.py", "length * length * _GRAM_ROOM", "0.5 * length * length * _GRAM_ROOM"),),
+        "test_conformance.py::test_a_record_adds_the_same_whatever_else_is_there[first_order_first]",
+    ),
+    Bug(
+        "products of rows rounded as BLAS likes",
+        (
+            (
+                "kernels/linear.py",
+                "np.rint(np.multiply(part, scale_n[:, None], out=room), out=room)",
+                "np.multiply(part, scale_n[:, None], out=room)",
+            ),
+        ),
+        "test_kernel_linear.py::test_the_sum_is_exact",
+    ),
+    Bug(
+        "a faulty response kept in its row",
+        (("data/design.py", "faulty = np.isnan(scale_n) | np.isnan(y_n)", "faulty = np.isnan(scale_n)"),),
+        "test_design.py::test_a_label_outside_the_classes_silences_its_row",
+    ),
+    Bug(
+        "the classes read off the data",
+        (("data/design.py", "given == one for one in self.classes", "given == one for one in np.unique(given)[:2]"),),
+        "test_design.py::test_constant_labels_and_no_rows_are_ordinary",
+    ),
+    Bug(
+        "gradients of a belief network declared too short",
+        (("kernels/sbn.py", "np.maximum(square_n, 0.0) + slack_n", "0.99 * np.maximum(square_n, 0.0) + slack_n"),),
+        "test_kernel_sbn.py::test_norms_bound_the_very_numbers_that_are_summed",
+    ),
+    Bug(
+        "the second accountant not heard",
+        (("accounting/independent.py", "if opinion.lower > epsilon:", "if opinion.lower > 2 * epsilon:"),),
+        "test_accounting.py::test_a_plan_with_too_little_noise_is_stopped_before_any_data",
+    ),
 ]
 
 
