@@ -152,7 +152,8 @@ def test_counts_equal_independent_variational_bayes(kind: str) -> None:
 
 def test_negative_binomial_means_agree_with_a_generalised_linear_model() -> None:
     """Flat prior, dispersion given: the mode is the maximum of the likelihood, mean = r exp ψ."""
-    sm = pytest.importorskip("statsmodels.api")
+    import statsmodels.api as sm
+
     x, _, m = logistic_rows(5, 800, 3, size=1.0)
     rng = np.random.default_rng(6)
     y = rng.poisson(rng.gamma(1.5, np.exp(INTERCEPT * m[0] + x @ m[1:]))).astype(float)

@@ -96,10 +96,12 @@ def pack_symmetric(matrix: NDArray[Any]) -> NDArray[Any]:
 
 def unpack_symmetric(packed: Floats, d: int) -> Floats:
     """Inverse of pack_symmetric for symmetric (..., d, d) matrices."""
-    row, column = np.triu_indices(d)
     matrix = np.empty((*packed.shape[:-1], d, d))
-    matrix[..., row, column] = packed
-    matrix[..., column, row] = packed
+    stop = 0
+    for i in range(d):
+        start, stop = stop, stop + d - i
+        matrix[..., i, i:] = packed[..., start:stop]
+        matrix[..., i + 1 :, i] = packed[..., start + 1 : stop]
     return matrix
 
 

@@ -212,15 +212,17 @@ class Gram:
         from scipy.linalg.blas import dsyrk
 
         used = np.flatnonzero(weights)
+        # Fewer rows a product leave their factors more bits; wide products pay for it.
+        most = _GEMM_ROWS if self.x_nd.shape[1] > 1024 else _GEMM_ROWS // 16
         step_exponent = math.frexp(grid.step)[1] - 1
-        square_exponent = max(step_exponent, math.frexp(grid.bound * _GEMM_ROWS)[1] - 53)
+        square_exponent = max(step_exponent, math.frexp(grid.bound * most)[1] - 53)
         with np.errstate(under="ignore"):
             factor_n = np.sqrt(weights[used] * 2.0**-square_exponent) * np.sqrt(self.scale_n[used])
         # A subnormal factor has few bits; its row is below the grid unless it lies within a step of overflow.
         factor_n = np.where(factor_n >= 2.0**-1021, factor_n, 0.0)
-        block = np.empty((min(_GEMM_ROWS, len(used)), self.x_nd.shape[1]))
-        for start in range(0, len(used), _GEMM_ROWS):
-            rows = slice(start, start + _GEMM_ROWS)
+        block = np.empty((min(most, len(used)), self.x_nd.shape[1]))
+        for start in range(0, len(used), most):
+            rows = slice(start, start + most)
             u = np.take(self.x_nd, used[rows], axis=0, out=block[: len(used[rows])], mode="clip")
             _round_rows(u, factor_n[rows])
             # The rank-k update forms one triangle, in half the time of a product; its scale is a power of two.

@@ -28,8 +28,9 @@ Rows = TypeVar("Rows")
 
 # Norms are clipped to this share of the bound, so that rounding a product cannot reach past the bound itself.
 _MARGIN = 1.0 - 2.0**-20
-# The integer sum has room for this many units, or for four times the public number of examples.
+# The integer sum has room for this many units, or for four times the public number of examples, at least 2¹⁶.
 _CAPACITY = 2**26
+_LEAST_CAPACITY = 2**16
 # Noise std in grid steps, at most: rounding the noise is then never seen, and its draws stay fast.
 _NOISE_STEPS = 2.0**34
 # With more room than this a bound would have fewer than 2¹⁶ steps.
@@ -198,7 +199,7 @@ class Wall(Generic[Rows]):
 
 def _grids(release: Release, num_examples: int | None) -> dict[str, Grid]:
     """The public grid of each block: fine against the noise, with room for the sum."""
-    capacity = max(_CAPACITY, 4 * (num_examples or 0))
+    capacity = _CAPACITY if num_examples is None else max(_LEAST_CAPACITY, 4 * num_examples)
     if capacity > _LARGEST_CAPACITY:
         raise ParameterError(
             f"num_examples must be at most {_LARGEST_CAPACITY // 4}, got {num_examples}: the 64-bit sums have no room "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -207,7 +207,8 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             return FirstOrderDiagonal(width, **given)
         if self.covariance == "diagonal":
             raise ParameterError("covariance='diagonal' needs solver='first_order'; the other solvers are full.")
-        return PolyaGamma(width, variant="paper" if self.solver == "paper" else "corrected", **given)
+        variant: Literal["paper", "corrected"] = "paper" if self.solver == "paper" else "corrected"
+        return PolyaGamma(width, variant=variant, average=self.epsilon < np.inf, **given)
 
     def _set_columns(self, names: tuple[str, ...] | None, width: int, schema: Schema | None) -> None:
         """Number, names and units of the features."""
