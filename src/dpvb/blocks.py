@@ -105,13 +105,6 @@ def unpack_symmetric(packed: Floats, d: int) -> Floats:
     return matrix
 
 
-def svec(matrix: Floats) -> Floats:
-    """Isometric vector of a symmetric (..., d, d) matrix: ‖svec(A)‖₂ = ‖A‖_F."""
-    row, column = np.triu_indices(matrix.shape[-1])
-    packed: Floats = pack_symmetric(matrix)
-    return packed * np.where(row == column, 1.0, math.sqrt(2.0))
-
-
 def swap_ratio(blocks: Mapping[str, Block]) -> float:
     """Largest distance between two clipped contributions over the clip norm.
 
