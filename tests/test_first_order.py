@@ -13,7 +13,7 @@ from scipy.special import expit, gammaln, logit
 from scipy.stats import multivariate_normal, ortho_group
 from sklearn.linear_model import LogisticRegression
 
-from dpvb import curvature, loop, ridge
+from dpvb import curvature, descent, loop, ridge
 from dpvb.blocks import Floats
 from dpvb.data import Design
 from dpvb.data.design import DesignRows, Response
@@ -232,17 +232,17 @@ def test_the_score_is_the_weighted_gradient_and_the_curvature_its_derivative(kin
     def score(point_e: Floats) -> Floats:
         return np.asarray(model.e_step(replace(q, point_e=point_e), rows, blocks)["score"].values)  # type: ignore[attr-defined]
 
-    score_ne = score(q.mean.point_e)
+    score_ne = score(q.mean.point_d)
     gram: Any = model.e_step(q, rows, last)["curvature_at_mean"]
     for e in range(5):
         shift_e = np.zeros(5)
         shift_e[e] = step / moments.scale_e[e]
         up_n, down_n = (
-            loglik(model.likelihood, rows.x_nd @ (moments.basis_de @ (q.mean.point_e + sign * shift_e)), rows)
+            loglik(model.likelihood, rows.x_nd @ (moments.basis_de @ (q.mean.point_d + sign * shift_e)), rows)
             for sign in (1, -1)
         )
         np.testing.assert_allclose(score_ne[:, e], weight_n * (up_n - down_n) / (2 * step), atol=1e-6)
-        bend_ne = -(score(q.mean.point_e + shift_e) - score(q.mean.point_e - shift_e)) / (2 * step)
+        bend_ne = -(score(q.mean.point_d + shift_e) - score(q.mean.point_d - shift_e)) / (2 * step)
         expected_ne = gram.scale_n[:, None] * gram.x_nd * gram.x_nd[:, [e]]
         np.testing.assert_allclose(expected_ne, weight_n[:, None] * bend_ne, atol=0.01)
 
@@ -257,7 +257,7 @@ def test_no_row_exceeds_the_bounds(kind: str) -> None:
     trials_n = np.full(500, float(model.likelihood.max_trials))
     hostile = DesignRows(with_column(x_nd), rng.choice([0.0, largest], 500), trials_n)
     for scale in (1.0, 50.0):
-        far = replace(q, point_e=scale * q.point_e, mean=replace(q.mean, point_e=scale * q.mean.point_e))
+        far = replace(q, point_e=scale * q.point_e, mean=replace(q.mean, point_d=scale * q.mean.point_d))
         for phase in ("first", "step", "last"):
             blocks = {name: block for name, block in model.blocks.items() if block.phase == phase}
             for name, contribution in model.e_step(far, hostile, blocks).items():
@@ -337,11 +337,11 @@ def test_the_posterior_averages_over_the_precision_by_its_evidence() -> None:
 def test_averaged_scores_weigh_by_inverse_variance() -> None:
     rng = np.random.default_rng(12)
     points, scores, noises = rng.standard_normal((5, 3)), rng.standard_normal((5, 3)), rng.uniform(1, 9, 5)
-    average = ridge.Average(np.zeros(3), np.zeros(3))
+    average = descent.Average(np.zeros(3), np.zeros(3))
     for point_e, score_e, noise in zip(points, scores, noises, strict=True):
         average = average.joined(point_e, score_e, float(noise))
-    np.testing.assert_allclose(average.point_e, np.average(points, axis=0, weights=1 / noises))
-    np.testing.assert_allclose(average.score_e, np.average(scores, axis=0, weights=1 / noises))
+    np.testing.assert_allclose(average.point_d, np.average(points, axis=0, weights=1 / noises))
+    np.testing.assert_allclose(average.score_d, np.average(scores, axis=0, weights=1 / noises))
     assert average.noise == pytest.approx(1 / np.sum(1 / noises))
 
 

@@ -419,11 +419,11 @@ def test_a_tolerance_below_the_resolution_of_the_numbers_ends_at_a_good_point():
 
 
 def test_a_function_without_a_file_is_compiled_without_a_cache():
-    from dpvb.kernels import lda_numba
+    from dpvb.kernels.compiled import compiled
 
     scope = {}
     exec("def double(x):\n    return 2 * x", scope)
-    assert lda_numba._compile(scope["double"])(21) == 42
+    assert compiled(scope["double"])(21) == 42
 
 
 @pytest.mark.parametrize(

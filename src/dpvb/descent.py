@@ -111,14 +111,19 @@ class Descent:
 
 @dataclass(frozen=True)
 class Average:
-    """Points and their scores averaged by inverse variance of the scores' noise; without noise the newest alone."""
+    """Scores at several points, averaged by inverse noise variance: a score is nearly linear in its point.
+
+    Attributes:
+        point_d, score_d: means of points and scores.
+        noise: noise variance of the mean score, up to a factor of each coordinate.
+    """
 
     point_d: Floats
     score_d: Floats
-    noise: float = 0.0
+    noise: float = math.inf
 
-    def joined(self, newest: Average) -> Average:
-        """Take in one more point; `noise` is the variance of its score, up to a factor of each coordinate."""
-        part = self.noise / (self.noise + newest.noise) if newest.noise > 0 else 1.0
-        point_d = self.point_d + part * (newest.point_d - self.point_d)
-        return Average(point_d, self.score_d + part * (newest.score_d - self.score_d), part * newest.noise)
+    def joined(self, point_d: Floats, score_d: Floats, noise: float) -> Average:
+        """The average with one more score in it; one without noise stands alone."""
+        part = 1.0 if noise == 0 else 1.0 / (1.0 + noise / self.noise)
+        mean_point_d = self.point_d + part * (point_d - self.point_d)
+        return Average(mean_point_d, self.score_d + part * (score_d - self.score_d), part * noise)

@@ -21,6 +21,8 @@ from dpvb.accounting.events import Sampler as SamplerName
 from dpvb.blocks import Block, Bools, swap_ratio
 from dpvb.errors import ParameterError, PrivacyError, check_choice, check_integer, check_number
 
+#: Share of the budget of a release that happens once, by its phase.
+SHARES: Mapping[str, float] = MappingProxyType({"first": 0.1, "last": 0.1})
 #: Returns the next `count` uniform 64-bit words of a cryptographic stream.
 Bits = Callable[[int], NDArray[np.uint64]]
 #: Says, chunk after chunk, which of the next `m` units are in the batch.
@@ -267,7 +269,7 @@ def phased(
     sampler: Sampler,
     schedule: Sequence[float],
     *,
-    shares: Mapping[str, float] = MappingProxyType({"first": 0.1, "last": 0.1}),
+    shares: Mapping[str, float] = SHARES,
     neighboring_relation: NeighboringRelation = "add_or_remove_one",
     unit: str = "document",
     clip: Literal["block", "joint"] = "block",

@@ -22,26 +22,6 @@ _GROWN = 4.0
 
 
 @dataclass(frozen=True)
-class Average:
-    """Scores at several points, averaged by inverse noise variance: a score is nearly linear in its point.
-
-    Attributes:
-        point_e, score_e: means of points and scores.
-        noise: noise variance of the mean score, in the coordinates in which it is equal for all.
-    """
-
-    point_e: Floats
-    score_e: Floats
-    noise: float = math.inf
-
-    def joined(self, point_e: Floats, score_e: Floats, noise: float) -> Average:
-        """The average with one more score in it; one without noise stands alone."""
-        part = 1.0 if noise == 0 else 1.0 / (1.0 + noise / self.noise)
-        mean_point_e = self.point_e + part * (point_e - self.point_e)
-        return Average(mean_point_e, self.score_e + part * (score_e - self.score_e), part * noise)
-
-
-@dataclass(frozen=True)
 class Pace:
     """Notices slopes that grow: they betray a majoriser below the true curvature, which is then doubled.
 

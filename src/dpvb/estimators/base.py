@@ -8,7 +8,7 @@ import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,18 +17,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpvb import loop, storage
 from dpvb.blocks import Block
-from dpvb.errors import ModelFileError, ParameterError, check_integer, check_number
-from dpvb.mechanism import FixedSize, FullBatch, Plan, Poisson, Sampler, calibrated, check_budget, phased
+from dpvb.errors import ModelFileError, ParameterError, PrivacyError, check_integer, check_number
+from dpvb.mechanism import SHARES, FixedSize, FullBatch, Plan, Poisson, Sampler, calibrated, check_budget, phased
 from dpvb.report import PrivacyStatement
 from dpvb.source import Source
 from dpvb.wall import Wall
 
 #: Called with (step, number of steps, plan) after each release; all of it is public.
 Progress = Callable[[int, Plan], object]
-
-
-# A release that happens once gets a tenth of the budget.
-_SHARES = {"first": 0.1, "last": 0.1}
 
 
 class PrivacyWarning(UserWarning):
@@ -67,7 +63,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         schedule: Sequence[float],
         *,
         unit: str,
-        shares: Mapping[str, float] = _SHARES,
+        shares: Mapping[str, float] = SHARES,
     ) -> Plan:
         """The releases of a fit, fixed before any data are read: calibrated to (epsilon, delta), or as given."""
         given = self.noise_multiplier
@@ -111,6 +107,27 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             num_examples=self.num_examples,
         )
         return q
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Refused: a private plan is fixed before the data are read.
+
+        Raises:
+            PrivacyError: always.
+        """
+        raise PrivacyError(
+            "partial_fit is refused: each call would spend budget outside a plan fixed beforehand, and rows seen twice "
+            "would be charged once. Use fit with sampling_prob= for minibatches, or a source of dpvb.data that streams "
+            "(dpvb.data.open_documents, dpvb.data.Table) for data larger than memory."
+        )
+
+    @staticmethod
+    def _check_public(public: object) -> None:
+        """Refuse to score rows that nobody said were public."""
+        if public is not True:
+            raise PrivacyError(
+                "a score of private rows is a leak, also through the model that it selects. Score public "
+                "held-out rows with public=True. GridSearchCV and cross_val_score on private rows are refused."
+            )
 
     def _say_once(self, message: str) -> None:
         if message not in self._said:

@@ -12,7 +12,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from dpvb import loop
 from dpvb.blocks import Floats
 from dpvb.data import Source, as_source
-from dpvb.errors import DataFormatError, PrivacyError, check_integer
+from dpvb.errors import DataFormatError, check_integer
 from dpvb.estimators.base import PrivateEstimator, Progress
 from dpvb.models import lda
 
@@ -147,18 +147,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         self._set_topics(model, q)
         return self
 
-    def partial_fit(self, X: Any, y: None = None) -> Self:
-        """Refused: a private plan is fixed before the data are read.
-
-        Raises:
-            PrivacyError: always.
-        """
-        raise PrivacyError(
-            "partial_fit is refused: each call would spend budget outside a plan fixed beforehand, and documents "
-            "seen twice would be charged once. Use fit with sampling_prob= for minibatches, or a stream "
-            "(dpvb.data.Stream, dpvb.data.open_documents) for data larger than memory."
-        )
-
     def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> Floats:
         """Fit, then return the rows' own topic proportions, which are as private as the rows."""
         self._say_once(
@@ -230,11 +218,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         return (chunk.rows for chunk in source.chunks())
 
     def _bound(self, X: Any, public: bool) -> tuple[float, float]:
-        if public is not True:
-            raise PrivacyError(
-                "a score of private rows is a leak, also through the model that it selects. Score public "
-                "held-out rows with public=True. GridSearchCV and cross_val_score on private rows are refused."
-            )
+        self._check_public(public)
         bound = tokens = 0.0
         for rows in self._rows(X):
             bound += float(self._fitted_model.bound(self._q, rows).sum())

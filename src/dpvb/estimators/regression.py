@@ -18,7 +18,7 @@ from dpvb.blocks import Floats
 from dpvb.data.design import Design, Response, SparseDesignRows
 from dpvb.data.schema import INDICATOR, Schema
 from dpvb.data.table import StreamedDesign, Table
-from dpvb.errors import DataFormatError, ParameterError, PrivacyError, check_choice, check_integer, check_number
+from dpvb.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.estimators.base import PrivateEstimator, Progress, generator
 from dpvb.models.binomial import Likelihood, Weights, predictive
 from dpvb.models.first_order import FirstOrder
@@ -74,17 +74,6 @@ class BinomialLikelihoodRegression(PrivateEstimator):
     @abstractmethod
     def _response(self) -> Response:
         """What a response may be."""
-
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Refused: a private plan is fixed before the data are read.
-
-        Raises:
-            PrivacyError: always.
-        """
-        raise PrivacyError(
-            "partial_fit is refused: each call would spend budget outside a plan fixed beforehand, and rows seen "
-            "twice would be charged once. Use fit with sampling_prob= for minibatches."
-        )
 
     def credible_interval(
         self, level: float = 0.95, *, noise_aware: bool = True, intercept: bool = False
@@ -277,11 +266,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             PrivacyError: unless public=True.
             DataFormatError: for faulty rows.
         """
-        if public is not True:
-            raise PrivacyError(
-                "a score of private rows is a leak, also through the model that it selects. Score public "
-                "held-out rows with public=True. GridSearchCV and cross_val_score on private rows are refused."
-            )
+        self._check_public(public)
         self._check_fitted()
         if self.schema_ is not None and not isinstance(X, Table):
             X = Table(X, self.schema_)

@@ -15,7 +15,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from dpvb import loop
 from dpvb.blocks import Floats
 from dpvb.data.design import BinaryMatrix
-from dpvb.errors import DataFormatError, PrivacyError, check_choice, check_integer, check_number
+from dpvb.errors import DataFormatError, check_choice, check_integer, check_number
 from dpvb.estimators.base import PrivateEstimator, Progress, generator
 from dpvb.models import sbn, sbn_blocks
 from dpvb.models.beta_normal import Scales
@@ -170,11 +170,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
             PrivacyError: unless public=True says that X is not private.
             DataFormatError: as in `transform`.
         """
-        if public is not True:
-            raise PrivacyError(
-                "a score of private rows is a leak, also through the model that it selects. Score public "
-                "held-out rows with public=True. GridSearchCV and cross_val_score on private rows are refused."
-            )
+        self._check_public(public)
         parts = [self._fitted_model.bound(self._q, rows, self._local(rows)[0]) for rows in self._rows(X)]
         return np.concatenate([np.empty(0), *parts])
 
@@ -200,17 +196,6 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         z_nk = draw.random((n, self.components_.shape[0])) < expit(self.hidden_bias_)
         psi_nj = z_nk @ self.components_ + self.visible_bias_
         return np.asarray(draw.random(psi_nj.shape) < expit(psi_nj), dtype=np.int8)
-
-    def partial_fit(self, X: Any, y: None = None) -> Self:
-        """Refused: a private plan is fixed before the data are read.
-
-        Raises:
-            PrivacyError: always.
-        """
-        raise PrivacyError(
-            "partial_fit is refused: each call would spend budget outside a plan fixed beforehand, and rows seen "
-            "twice would be charged once. Use fit with sampling_prob= for minibatches."
-        )
 
     def _model(self, width: int) -> Any:
         """The model that the parameters name."""

@@ -18,14 +18,13 @@ word) or θ_n is multiplied by a positive number: rows scaled to a largest entry
 is left without its constant factor.
 """
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.errors import ParameterError, check_choice, check_integer, check_number
+from dpvb.kernels.threads import num_threads, spread
 
 Float = NDArray[np.float64]
 Engine = Literal["numba", "numpy"]
@@ -116,7 +115,7 @@ def local_step(
             gamma_nk,
         )
 
-    _spread(task, range(0, num_docs, DOCUMENTS_A_TASK), _num_threads(threads))
+    spread(task, range(0, num_docs, DOCUMENTS_A_TASK), num_threads(threads))
     return theta_nk, ratio_j, norm_n, gamma_nk
 
 
@@ -157,8 +156,8 @@ def accumulate(
         return
     from dpvb.kernels import lda_numba
 
-    num_threads = _num_threads(threads)
-    edges = _word_ranges(indices, b_vk.shape[0], num_threads)
+    parts = num_threads(threads)
+    edges = _word_ranges(indices, b_vk.shape[0], parts)
 
     def task(part: int) -> None:
         lda_numba.accumulate_range(
@@ -174,7 +173,7 @@ def accumulate(
             out_vk,
         )
 
-    _spread(task, range(num_threads), num_threads)
+    spread(task, range(parts), parts)
 
 
 def _public_arrays(b_vk: NDArray[np.floating], alpha_k: Float) -> tuple[NDArray[np.floating], Float]:
@@ -185,25 +184,6 @@ def _public_arrays(b_vk: NDArray[np.floating], alpha_k: Float) -> tuple[NDArray[
             f"{b_vk.dtype} of shape {b_vk.shape} and of shape {alpha_k.shape}. Words come first: transpose K x V."
         )
     return np.ascontiguousarray(b_vk), alpha_k
-
-
-def _num_threads(threads: int | None) -> int:
-    if threads is not None:
-        return check_integer("threads", threads, low=1)
-    import numba
-
-    return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
-
-
-def _spread(task: Callable[[int], None], parts: range, num_threads: int) -> None:
-    """Run the tasks, which hold no lock, on a few threads."""
-    if min(num_threads, len(parts)) <= 1:
-        for part in parts:
-            task(part)
-        return
-    with ThreadPoolExecutor(num_threads) as pool:
-        for _ in pool.map(task, parts):
-            pass
 
 
 def _word_ranges(indices: NDArray[np.int32], num_terms: int, parts: int) -> NDArray[np.int64]:

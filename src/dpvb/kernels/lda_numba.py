@@ -21,29 +21,16 @@ is met by an evaluation of F over every topic:
 # Numba infers every type below from the arguments.
 # mypy: disable-error-code="no-untyped-def"
 
-from collections.abc import Callable
-from typing import Any
-
-import numba
 import numpy as np
 
+from dpvb.kernels.compiled import compiled
 from dpvb.kernels.lda import DROP, HUGE, KEPT, MOST_MOMENTUM, NO_MASS, ROUNDING, TINY
 
 LANES = 16
 SMALL32 = 1e-30  # least probability of a word, and least θ_k / max θ, inside a float32 fixed point
-FLAGS = {"contract", "reassoc", "nsz"}
 
 
-def _compile(function: Callable[..., Any], fastmath: set[str] | bool = FLAGS) -> Any:
-    """Compile with the on-disk cache, or without where no cache directory can be written."""
-    options: dict[str, Any] = {"nogil": True, "fastmath": fastmath, "error_model": "numpy"}
-    try:
-        return numba.njit(cache=True, **options)(function)
-    except RuntimeError:
-        return numba.njit(**options)(function)
-
-
-@_compile
+@compiled
 def exp_digamma(x_k, out_k):
     """exp(ψ(x)), x > 0, by ψ(x) = ψ(x + 6) - Σ_{i<6} 1/(x + i) and the series of exp(ψ(z + 1/2)) in 1/z."""
     for k in range(x_k.size):
@@ -71,7 +58,7 @@ def exp_digamma(x_k, out_k):
         out_k[k] = series * e
 
 
-@_compile
+@compiled
 def _probabilities(block, stride, topics, num, weight_i, p_j):
     """p_j = Σ_i weight_i block_kj with k = topics_i, i < num; four topics a pass."""
     p_j[:] = 0
@@ -95,7 +82,7 @@ def _probabilities(block, stride, topics, num, weight_i, p_j):
         i += 1
 
 
-@_compile
+@compiled
 def _pulls(block, stride, topics, num, r_j, g_i):
     """g_i = Σ_j block_kj r_j with k = topics_i, i < num; four topics a pass."""
     zero = r_j.dtype.type(0)
@@ -125,7 +112,7 @@ def _pulls(block, stride, topics, num, r_j, g_i):
         i += 1
 
 
-@_compile
+@compiled
 def _masses(block, stride, theta_k, p_j, square_j):
     """p_j = Σ_k θ_k block_kj and square_j = Σ_k (θ_k block_kj)² in float64; two topics a pass."""
     p_j[:] = 0.0
@@ -148,7 +135,7 @@ def _masses(block, stride, theta_k, p_j, square_j):
             square_j[j] += a0 * a0
 
 
-@_compile
+@compiled
 def local_range(
     first,
     last,
@@ -318,4 +305,4 @@ def _accumulate_range(first_word, last_word, indptr, indices, ratio_j, theta_nk,
                 out_k[k] += np.int64(theta_k[k] * b_k[k] * scale)
 
 
-accumulate_range = _compile(_accumulate_range, fastmath=False)  # the same bits on every machine
+accumulate_range = compiled(_accumulate_range, fastmath=False)  # the same bits on every machine

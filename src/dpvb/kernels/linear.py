@@ -25,7 +25,7 @@ def product(x_nd: Floats, matrix_de: Floats) -> Floats:
 
     Rows whose squared norm is not a finite number give NaN; the matrix is finite.
     """
-    scale = float(_scale(np.square(matrix_de).sum(axis=0)).min(initial=math.inf))
+    scale = float(powers(np.square(matrix_de).sum(axis=0)).min(initial=math.inf))
     integer_de = np.rint(matrix_de * scale)
     out = np.empty((len(x_nd), matrix_de.shape[1]))
     rows = max(1, _BLOCK // max(x_nd.shape[1], 1))
@@ -34,7 +34,7 @@ def product(x_nd: Floats, matrix_de: Floats) -> Floats:
         part = np.ascontiguousarray(x_nd[start : start + rows])
         with np.errstate(over="ignore"):
             room = np.square(part)
-        scale_n = _scale(np.add.reduce(room, axis=1))
+        scale_n = powers(np.add.reduce(room, axis=1))
         np.rint(np.multiply(part, scale_n[:, None], out=room), out=room)
         result = np.matmul(room, integer_de, out=out[start : start + rows])
         result /= (scale_n * scale)[:, None]
@@ -46,7 +46,7 @@ def dot(x_nd: Floats, vector_d: Floats) -> Floats:
     return product(x_nd, vector_d[:, None])[:, 0]
 
 
-def _scale(square: Floats) -> Floats:
+def powers(square: Floats) -> Floats:
     """Powers of two that bring norms to at most 2²⁶; NaN where the square is not a finite number."""
     finite = np.isfinite(square)
     _, exponent = np.frexp(np.sqrt(np.where(finite, square, 0.0)) * (1.0 + 1e-9))

@@ -8,7 +8,6 @@ and float64 adds them exactly in any order: a row's bits never depend on the res
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,9 +15,10 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dtrmm
 from scipy.linalg.lapack import dlauum, dpotrf, dtrtri
 
+from dpvb.kernels.linear import powers
+
 Floats = NDArray[np.float64]
 
-_BITS = 26
 # Rows multiplied at a time.
 _ROWS = 1024
 
@@ -40,8 +40,7 @@ class SecondMoment:
     @classmethod
     def of(cls, root_dd: Floats, mean_d: Floats) -> SecondMoment:
         """Round a lower triangular A, (d, d), and μ, (d,), both public and finite."""
-        norm = math.sqrt(float(np.einsum("ij,ij->i", root_dd, root_dd).max()))
-        scale = math.ldexp(1.0, _BITS - max(math.frexp(norm)[1], -400))
+        scale = float(powers(np.einsum("ij,ij->i", root_dd, root_dd)).min())
         scaled_dd = np.asfortranarray(root_dd) * scale
         return cls(np.rint(scaled_dd, out=scaled_dd), mean_d, scale)
 
@@ -55,10 +54,7 @@ class SecondMoment:
 
     def _of_block(self, x_nd: Floats) -> Floats:
         block_nd = np.square(np.ascontiguousarray(x_nd))
-        norm_n = np.sqrt(np.add.reduce(block_nd, axis=1))
-        finite_n = np.isfinite(norm_n)
-        _, exponent_n = np.frexp(np.where(finite_n, norm_n, 0.0))
-        scale_n = np.where(finite_n, np.ldexp(1.0, _BITS - np.maximum(exponent_n, -400)), np.nan)
+        scale_n = powers(np.add.reduce(block_nd, axis=1))
         mean_n = np.add.reduce(np.multiply(x_nd, self.mean_d, out=block_nd), axis=1)
         np.multiply(x_nd, scale_n[:, None], out=block_nd)
         np.rint(block_nd, out=block_nd)

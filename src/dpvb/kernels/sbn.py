@@ -17,13 +17,13 @@ compute every entry by the same operations in the same dtype, so the bound of th
 """
 
 import math
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, xlogy
+
+from dpvb.kernels.threads import num_threads, spread
 
 Float = NDArray[np.float64]
 Real = NDArray[np.floating[Any]]
@@ -141,7 +141,7 @@ def local_step(
         w, v, c, extra = wide
         sbn_numba.local_range(first, last, rows, w, v, c, extra, even_k, sweeps, begin, pi_nk, xi_nj, psi_nj)
 
-    _spread(task, range(0, num_examples, EXAMPLES_A_TASK), threads)
+    spread(task, range(0, num_examples, EXAMPLES_A_TASK), num_threads(threads))
     return pi_nk, xi_nj, psi_nj
 
 
@@ -182,7 +182,7 @@ def score_norms(
             last = min(first + EXAMPLES_A_TASK, len(r_nj))
             sbn_numba.norm_range(first, last, r_nj, xi_nj, p_nk, a_nk, wide_kj, parts_n3)
 
-        _spread(task, range(0, len(r_nj), EXAMPLES_A_TASK), threads)
+        spread(task, range(0, len(r_nj), EXAMPLES_A_TASK), num_threads(threads))
     positive_n = np.sqrt(parts_n3[:, 0]) + np.sqrt(parts_n3[:, 2])
     square_n = parts_n3[:, 0] - 2 * parts_n3[:, 1] + parts_n3[:, 2]
     slack_n = (num_hidden + width + 32) * ROUNDING * positive_n**2
@@ -218,13 +218,13 @@ def add_scores(
         return
     from dpvb.kernels import sbn_numba
 
-    edges = np.linspace(0, len(w_kj), _num_threads(threads) + 1).astype(np.int64)
+    edges = np.linspace(0, len(w_kj), num_threads(threads) + 1).astype(np.int64)
 
     def task(part: int) -> None:
         first, last = edges[part], edges[part + 1]
         sbn_numba.score_range(first, last, r_nj, xi_nj, p_nk, a_nk, w_kj, used, scale_n, EXAMPLES_A_TASK, out_kj)
 
-    _spread(task, range(len(edges) - 1), threads)
+    spread(task, range(len(edges) - 1), num_threads(threads))
 
 
 def add_moments(xi_nj: Float, pi_nk: Float, weight_n: Float, grid: float, out: NDArray[np.int64]) -> None:
@@ -272,26 +272,6 @@ def _padded(array: Real, multiples: tuple[int, ...], dtype: type[np.floating[Any
     wide = np.full(lengths, fill, dtype)
     wide[tuple(map(slice, array.shape))] = array
     return wide
-
-
-def _num_threads(threads: int | None) -> int:
-    if threads is not None:
-        return threads
-    import numba
-
-    return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
-
-
-def _spread(task: Callable[[int], None], parts: range, threads: int | None) -> None:
-    """Run the tasks, which hold no lock, on a few threads."""
-    num_threads = min(_num_threads(threads), len(parts))
-    if num_threads <= 1:
-        for part in parts:
-            task(part)
-        return
-    with ThreadPoolExecutor(num_threads) as pool:
-        for _ in pool.map(task, parts):
-            pass
 
 
 def _local_numpy(

@@ -12,26 +12,15 @@ J is padded to a multiple of 16 with weights, observations and offsets of zero, 
 # mypy: disable-error-code="no-untyped-def"
 
 import math
-from collections.abc import Callable
-from typing import Any
 
-import numba
 import numpy as np
 
+from dpvb.kernels.compiled import compiled
+
 LIMIT = 28.0  # |logit π| at most: σ is then within 1e-12 of 0 or 1
-FLAGS = {"contract", "reassoc", "nsz"}
 
 
-def _compile(function: Callable[..., Any], fastmath: set[str] | bool = FLAGS) -> Any:
-    """Compile with the on-disk cache, or without where no cache directory can be written."""
-    options: dict[str, Any] = {"nogil": True, "fastmath": fastmath, "error_model": "numpy"}
-    try:
-        return numba.njit(cache=True, **options)(function)
-    except RuntimeError:
-        return numba.njit(**options)(function)
-
-
-@_compile
+@compiled
 def _weigh(second_j, xi_j):
     """ξ = tanh(g/2) / (2g) at g² = second, branch-free: by exp(-g) = exp(-g/256)^256, by its series near zero."""
     for j in range(second_j.size):
@@ -53,7 +42,7 @@ def _weigh(second_j, xi_j):
         xi_j[j] = near if x < 0.01 else far
 
 
-@_compile
+@compiled
 def _second(w_kj, pi_k, out_j):
     """Σ_k π_k (1 - π_k) w_k²; four hidden units a pass."""
     one = out_j.dtype.type(1)
@@ -76,7 +65,7 @@ def _second(w_kj, pi_k, out_j):
         k += 1
 
 
-@_compile
+@compiled
 def _spread(v_kj, pi_k, out_j):
     """Add Σ_k π_k v_k, the part of ⟨ψ²⟩ that comes from the variances of the weights."""
     for k in range(v_kj.shape[0]):
@@ -85,7 +74,7 @@ def _spread(v_kj, pi_k, out_j):
             out_j[j] += p * v[j]
 
 
-@_compile
+@compiled
 def _visit(xi_j, r_j, wa_j, wb_j, move_a_j, move_b_j, step_a, step_b):
     """Take the last two units' steps out of the residual, and weigh the next two against it, in one pass."""
     pull_a = pull_b = curve_a = curve_b = cross = r_j.dtype.type(0)
@@ -104,7 +93,7 @@ def _visit(xi_j, r_j, wa_j, wb_j, move_a_j, move_b_j, step_a, step_b):
     return pull_a, pull_b, curve_a, curve_b, cross
 
 
-@_compile
+@compiled
 def _visit_first(xi_j, r_j, wa_j, wb_j, move_a_j, move_b_j, step_a, step_b):
     """The same in the first sweep, where curvatures and cross terms are those of the common start."""
     pull_a = pull_b = r_j.dtype.type(0)
@@ -119,7 +108,7 @@ def _visit_first(xi_j, r_j, wa_j, wb_j, move_a_j, move_b_j, step_a, step_b):
     return pull_a, pull_b
 
 
-@_compile
+@compiled
 def _sum(x_j, y_j):
     total = x_j.dtype.type(0)
     for j in range(x_j.size):
@@ -127,14 +116,14 @@ def _sum(x_j, y_j):
     return total
 
 
-@_compile
+@compiled
 def _probability(logit):
     """σ(logit) within LIMIT: beyond it, products with π would be denormal numbers, which are slow."""
     logit = LIMIT if logit > LIMIT else (-LIMIT if logit < -LIMIT else logit)
     return 1.0 / (1.0 + math.exp(-logit))
 
 
-@_compile
+@compiled
 def local_range(first, last, y_nj, w_kj, v_kj, c_j, extra_j, b_k, sweeps, start, pi_nk, xi_nj, psi_nj):
     """Write π, ξ and ⟨ψ⟩ of the examples first..last-1 in place.
 
@@ -192,7 +181,7 @@ def local_range(first, last, y_nj, w_kj, v_kj, c_j, extra_j, b_k, sweeps, start,
         psi_nj[n] = psi_j[:num_visible]
 
 
-@_compile
+@compiled
 def norm_range(first, last, r_nj, xi_nj, p_nk, a_nk, w_kj, parts_n3):
     """‖r‖²‖p‖², Σ_k p_k a_k (r∘ξ)·w_k and Σ_k a_k² (ξ∘ξ)·(w_k∘w_k) of the examples first..last-1; two units a pass.
 
@@ -249,4 +238,4 @@ def _score_range(first, last, r_nj, xi_nj, p_nk, a_nk, w_kj, used, scale_n, grou
                     out[j] += np.int64((r[j] * p - (w[j] * xi[j]) * a) * scale)
 
 
-score_range = _compile(_score_range, fastmath=False)
+score_range = compiled(_score_range, fastmath=False)

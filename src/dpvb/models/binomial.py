@@ -16,7 +16,7 @@ paper               code
 κ_n = a_n - b_n/2   kappa_n
 b_n                 b_n: the shape of the Pólya-Gamma variable, at most max_b
 a_n - b_n σ(ψ_n)    residual_n: derivative of the log likelihood in ψ_n
-⟨ξ_n⟩               b_n · xi(c_n), c_n² = ⟨ψ_n²⟩ (Polson, Scott & Windle 2013)
+⟨ξ_n⟩               expfam.polya_gamma_expectedstats(b_n, c_n), c_n² = ⟨ψ_n²⟩ (Polson, Scott & Windle 2013)
 ==================  =============================================================================
 """
 
@@ -149,12 +149,6 @@ class Likelihood:
     def residual(self, psi_n: Floats, y_n: Floats, trials_n: Floats) -> Floats:
         """a_n - b_n σ(ψ_n) of every row."""
         return y_n - self.b(y_n, trials_n) * expit(psi_n)
-
-
-def xi(c: Floats) -> Floats:
-    """E[ξ] of a PG(1, c) variable: tanh(c/2) / (2c), 1/4 at c = 0."""
-    c = np.maximum(np.abs(c), 1e-6)
-    return np.asarray(np.tanh(c / 2) / (2 * c))
 
 
 def predictive(mean_n: Floats, variance_n: Floats) -> Floats:

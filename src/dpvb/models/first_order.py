@@ -12,7 +12,7 @@ U, λ, λ⁺, s          moments.basis_de, second_e, majorised_e, scale_e: read 
 w                    weight_n = min(1, 1/‖x̃‖): bounds the score and leaves its equation unbiased
 m_0                  start_e: prior mean, the base rate along the constant direction
 ¼ c^ξ λ⁺; ℓ = ¼ c λ  share_xi · majorised_e: Σ ⟨ξ⟩ x xᵀ; information_e: Σ b p(1-p) x xᵀ (c from "variance")
-u_t; ū, Ḡ            point_e; mean.point_e, mean.score_e: points and scores there, averaged
+u_t; ū, Ḡ            point_e; mean.point_d, mean.score_d: points and scores there, averaged
 v_z = 1/Σμ_t²        mean.noise: variance of the averaged score, equal in all coordinates x̃
 ===================  =============================================================================
 """
@@ -26,14 +26,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.special import expit
 
-from dpvb import ridge
+from dpvb import descent, ridge
 from dpvb.blocks import Block, Floats
 from dpvb.contributions import Contributions, Gram, Rows
 from dpvb.curvature import Moments, log_odds, read, read_moments
 from dpvb.errors import check_integer, check_number
 from dpvb.estimate import Estimate
+from dpvb.expfam import polya_gamma_expectedstats
 from dpvb.kernels.linear import dot, product
-from dpvb.models.binomial import Design, Likelihood, Weights, xi
+from dpvb.models.binomial import Design, Likelihood, Weights
 
 # Shares of the budget Σμ²: count, curvature, curvature at the mean; the steps take the rest.
 _COUNT, _CURVATURE, _LAST = 0.03, 0.15, 0.05
@@ -52,7 +53,7 @@ class Path:
     drift_e: Floats
     point_e: Floats
     last_e: Floats
-    mean: ridge.Average
+    mean: descent.Average
     pace: ridge.Pace
     curvature_ee: Floats
     step: int = 0
@@ -117,7 +118,7 @@ class FirstOrder:
         return self._at_prior(Moments(np.eye(self.n_features), one, one, one, zero, 1.0, 0.0), zero, zero)
 
     def _at_prior(self, moments: Moments, start_e: Floats, drift_e: Floats) -> Path:
-        nothing = ridge.Average(start_e, np.zeros(self.n_features))
+        nothing = descent.Average(start_e, np.zeros(self.n_features))
         return Path(moments, start_e, drift_e, start_e, start_e, nothing, ridge.Pace(), 1e-9 * np.eye(self.n_features))
 
     def e_step(self, q: Path, batch: Design, blocks: Mapping[str, Block]) -> Contributions:
@@ -128,7 +129,7 @@ class FirstOrder:
                 x_nd = np.hstack([np.full((len(x_nd), 1), _CONSTANT), math.sqrt(1 - _CONSTANT**2) * x_nd])
             return {"count": Rows(batch.y_n[:, None]), "curvature": Gram(x_nd, b_n)}
         last = "curvature_at_mean" in blocks
-        psi_n = dot(x_nd, q.moments.basis_de @ (q.mean.point_e if last else q.point_e))
+        psi_n = dot(x_nd, q.moments.basis_de @ (q.mean.point_d if last else q.point_e))
         x_ne = product(x_nd, q.moments.basis_de / q.moments.scale_e)
         length_n = np.sqrt(np.add.reduce(np.square(x_ne), axis=1))
         weight_n = 1.0 / np.maximum(length_n, 1.0)
@@ -140,7 +141,7 @@ class FirstOrder:
         trace_n = 4.0 * (weight_n * length_n) ** 2
         return {
             "score": Rows(x_ne * (weight_n * residual_n)[:, None]),
-            "xi": Rows((b_n * xi(psi_n) * trace_n)[:, None]),
+            "xi": Rows((polya_gamma_expectedstats(b_n, psi_n) * trace_n)[:, None]),
             "variance": Rows((variance_n * trace_n)[:, None]),
         }
 
@@ -160,17 +161,16 @@ class FirstOrder:
         """Majorise-minimise with momentum; the ridge is widened by the noise that the average still has."""
         t, second_e, scale_e, sd = q.step + 1, q.moments.second_e, q.moments.scale_e, s.noise_std("score")
         score_e, trace = scale_e * s.read("score"), float(np.sum(second_e))
-        share, share_xi = (
-            0.25 * np.clip(s.read(n)[0] / trace, low, 1.0) for n, low in (("variance", 0.03), ("xi", 0.1))
-        )
+        share = 0.25 * np.clip(s.read("variance")[0] / trace, 0.03, 1.0)
+        share_xi = 0.25 * np.clip(s.read("xi")[0] / trace, 0.1, 1.0)
         information_e = share * second_e
         # The first steps are left out of the averages; without noise the newest score stands alone.
-        before = q.mean if sd > 0 and q.step >= _START * self.num_steps else ridge.Average(q.start_e, score_e)
+        before = q.mean if sd > 0 and q.step >= _START * self.num_steps else descent.Average(q.start_e, score_e)
         mean = before.joined(q.point_e, score_e, sd**2)
         noise_e, alpha = mean.noise * scale_e**2, self.alpha
         if alpha is None:
             steep_e = share * q.moments.majorised_e
-            newton_e = mean.point_e - q.start_e + mean.score_e / steep_e
+            newton_e = mean.point_d - q.start_e + mean.score_d / steep_e
             alpha = ridge.best_precision(newton_e, (information_e + noise_e) / steep_e**2, q.drift_e)
         ridge_e = (1.0 + noise_e / information_e) / (1.0 / alpha + q.drift_e**2)
         slope_e = score_e - ridge_e * (q.point_e - q.start_e)
@@ -191,7 +191,7 @@ class FirstOrder:
     def weights(self, q: Path) -> Weights:
         """Posterior of the weights, in the coordinates of x: a Newton step from the averages."""
         scale_e = q.moments.scale_e
-        where = (q.mean.score_e / scale_e, scale_e * (q.mean.point_e - q.start_e), scale_e, q.drift_e, self.alpha)
+        where = (q.mean.score_d / scale_e, scale_e * (q.mean.point_d - q.start_e), scale_e, q.drift_e, self.alpha)
         mean_e, aware_ee = ridge.posterior(q.curvature_ee, q.excess, q.mean.noise, *where)
         _, naive_ee = ridge.posterior(q.curvature_ee, q.excess, 0.0, *where)
         x_de = q.moments.basis_de / scale_e

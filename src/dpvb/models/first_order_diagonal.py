@@ -156,14 +156,14 @@ class FirstOrderDiagonal:
         if sd > 0:
             scale_d = found.second_d ** (_POWER / 2)
             scale_d *= math.sqrt(float(np.sum(found.second_d / scale_d**2) / np.sum(found.second_d))) / _SHRINK
-        return Path(found, scale_d, start_d, Descent.start(start_d, _SAFETY), Average(start_d, np.zeros_like(start_d)))
+        return Path(found, scale_d, start_d, Descent.start(start_d, _SAFETY), Average(start_d, 0 * start_d))
 
     def _stepped(self, s: Estimate, q: Path) -> Path:
         t, sd, score_d = q.step + 1, s.noise_std("score"), q.scale_d * s.read("score")
         share_d = s.read("variance")[:, None] * ((_TRIM,), (1.0,)) / float(np.sum(q.columns.second_d / q.scale_d**2))
         share_d = q.share_d + (2 / (t + 1) if sd > 0 else 1.0) * (np.clip(share_d, 0.03, 1.0) - q.share_d)
-        mean = Average(q.descent.point_d, score_d, sd**2)
-        mean = mean if t < 0.1 * self.num_steps or q.descent.num_steps == 0 else q.mean.joined(mean)
+        fresh = t < 0.1 * self.num_steps or q.descent.num_steps == 0
+        mean = (Average(q.start_d, score_d) if fresh else q.mean).joined(q.descent.point_d, score_d, sd**2)
         q = replace(q, step=t, share_d=share_d, mean=mean)
         q = replace(q, alpha=self._precision(q))
         gradient_d = score_d - (majoriser := self._majoriser(q)).ridge_d * (q.descent.point_d - q.start_d)
