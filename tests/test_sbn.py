@@ -245,6 +245,15 @@ def test_what_a_fit_gives_survives_its_file(form: str, num_examples: int | None,
     assert loaded.score(y_nj, public=True) == model.score(y_nj, public=True)
 
 
+@pytest.mark.parametrize("form", ["first_order", "six_blocks", "paper"])
+def test_noise_alone_ends_in_finite_weights(form: str) -> None:
+    """With far more noise than data, matrices of noise are inverted at weights of any size."""
+    model = dpvb.SigmoidBeliefNetwork(20, epsilon=0.01, delta=1e-5, form=form, num_steps=40, random_state=3)
+    model.fit(drawn(14, 30))
+    assert np.isfinite(model.components_).all()
+    assert np.isfinite(model.reconstruct(drawn(15, 5))).all()
+
+
 def test_samples_have_the_networks_means() -> None:
     """Means of 20,000 draws against enumeration; 6 standard errors, a false alarm in 10⁷ (18 means)."""
     model = fitted(epsilon=np.inf, num_steps=10)

@@ -82,9 +82,7 @@ class Block:
         if self.domain == "nonnegative":
             return np.maximum(value, 0.0)
         if self.domain == "psd":
-            eigenvalues, vectors = np.linalg.eigh(value)
-            scaled: Floats = vectors * np.maximum(eigenvalues, 0.0)[..., None, :]
-            return np.asarray(scaled @ np.swapaxes(vectors, -1, -2))
+            return positive_semidefinite(value)
         return value
 
 
@@ -103,6 +101,13 @@ def unpack_symmetric(packed: Floats, d: int) -> Floats:
         matrix[..., i, i:] = packed[..., start:stop]
         matrix[..., i + 1 :, i] = packed[..., start + 1 : stop]
     return matrix
+
+
+def positive_semidefinite(matrix: Floats) -> Floats:
+    """The nearest positive semidefinite matrices to symmetric (..., d, d) ones (Frobenius norm)."""
+    eigenvalues, vectors = np.linalg.eigh(matrix)
+    scaled: Floats = vectors * np.maximum(eigenvalues, 0.0)[..., None, :]
+    return np.asarray(scaled @ np.swapaxes(vectors, -1, -2))
 
 
 def swap_ratio(blocks: Mapping[str, Block]) -> float:

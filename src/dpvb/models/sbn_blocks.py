@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from dpvb.blocks import Block, Floats, unpack_symmetric
+from dpvb.blocks import Block, Floats, positive_semidefinite, unpack_symmetric
 from dpvb.contributions import Contributions, Kron, Rows
 from dpvb.errors import check_choice, check_integer, check_number
 from dpvb.estimate import Estimate
@@ -39,7 +39,11 @@ from dpvb.models.sbn_moments import Moments
 # Shares of the worst-case norms √K, √J, √J/4, √(JK)/4, √(JK), √J·K/4 at which the clipped form cuts.
 _SHARES = {"hidden": 0.6, "visible": 0.5, "xi": 1.0, "xi_z": 0.5, "y_z": 0.25, "xi_zz": 0.2}
 # Least mean of a visible unit, for the start of its offset.
-_LEAST = 1e-3
+_LEAST_MEAN = 1e-3
+# What a noisy curvature has at least, as a share of its trace: its data part and its prior may both vanish.
+_LEAST = 1e-6
+# Largest weight: probabilities are 0 or 1 long before it.
+_LARGEST = 1e6
 
 
 @dataclass(frozen=True)
@@ -159,19 +163,20 @@ class SBNBlocks:
         q = replace(q, count=self.num_examples or max(float(s.read("count")[0]), 1.0))
         if "xi" not in s.names:
             mean_j = s.read("visible") / q.count if "visible" in s.names else np.full(self.n_visible, 0.5)
-            return replace(q, c_j=logit(np.clip(mean_j, _LEAST, 1 - _LEAST)))
+            return replace(q, c_j=logit(np.clip(mean_j, _LEAST_MEAN, 1 - _LEAST_MEAN)))
         hidden_k, xi_z_kj, xi_j = s.read("hidden"), s.read("xi_z"), np.maximum(s.read("xi"), 0.0)
         paper = self.variant == "paper"
-        curvature_jkk = _floored(unpack_symmetric(s.read("xi_zz"), len(hidden_k))) if paper else s.project("xi_zz")
-        diagonal = np.arange(self.n_components)
-        ridge = 0.0 if paper else self.ridge
+        second = s.read("xi_zz")
+        curvature_jkk = positive_semidefinite(unpack_symmetric(second, self.n_components) if paper else second)
+        diagonal, ridge = np.arange(self.n_components), 0.0 if paper else self.ridge
         edge = ridge * math.sqrt(2 * self.n_components) * s.noise_std("xi_zz")
-        curvature_jkk[:, diagonal, diagonal] += q.scales.precision_kj.T + edge
+        least_j = _LEAST * np.maximum(np.trace(curvature_jkk, axis1=1, axis2=2), 1.0) * (s.noise_std("xi_zz") > 0)
+        curvature_jkk[:, diagonal, diagonal] += q.scales.precision_kj.T + edge + least_j[:, None]
         pull_kj = s.read("y_z") - 0.5 * hidden_k[:, None] - q.c_j * xi_z_kj
-        w_kj = np.asarray(np.linalg.solve(curvature_jkk, pull_kj.T[:, :, None])[:, :, 0].T, dtype=np.float64)
+        w_kj = np.clip(np.linalg.solve(curvature_jkk, pull_kj.T[:, :, None])[:, :, 0].T, -_LARGEST, _LARGEST)
         v_kj: Floats = 1.0 / curvature_jkk[:, diagonal, diagonal].T
         c_var_j = 1.0 / (1.0 / self.prior_variance + xi_j + ridge * s.noise_std("xi"))
-        c_j: Floats = c_var_j * (s.read("visible") - 0.5 * q.count - (xi_z_kj * w_kj).sum(axis=0))
+        c_j = np.clip(c_var_j * (s.read("visible") - 0.5 * q.count - (xi_z_kj * w_kj).sum(axis=0)), -_LARGEST, _LARGEST)
         known_k = q.count * kernel.xi_of(q.hidden_square_k)
         xi_hidden_k = np.maximum(s.read("xi_hidden"), 0.0) if paper else known_k
         b_var_k = 1.0 / (1.0 / self.prior_variance + xi_hidden_k)
@@ -191,9 +196,3 @@ class SBNBlocks:
         )
         entropy = float(0.5 * np.log(2 * math.pi * math.e * q.v_kj).sum())
         return gaussians + entropy + q.scales.bound(q.w_kj**2 + q.v_kj)
-
-
-def _floored(matrix_jkk: Floats) -> Floats:
-    """The nearest symmetric matrices with eigenvalues of at least 0."""
-    value, vector = np.linalg.eigh(matrix_jkk)
-    return np.asarray((vector * np.maximum(value, 0.0)[..., None, :]) @ np.swapaxes(vector, -1, -2))
