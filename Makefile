@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow benchmarks peers planted-bugs lint clean
+.PHONY: demo test test-slow benchmarks peers planted-bugs break-it fuzz lint clean
 
 demo: $(VENV)/plot
 	$(VENV)/bin/dpvb demo --out demo-output
@@ -48,6 +48,7 @@ $(VENV)/plot: $(PY) pyproject.toml
 	touch $@
 
 $(VENV)/dev: $(PY) pyproject.toml
+	setup/debian.sh
 	$(PY) -m pip install -q --disable-pip-version-check -e '.[dev]'
 	touch $@
 

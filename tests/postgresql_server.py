@@ -1,0 +1,98 @@
+"""A real PostgreSQL server of one's own, in a temporary folder, for as long as a block runs."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import secrets
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+
+def programs() -> Path | None:
+    """The folder of the newest server's programs; None where there is none."""
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    found = shutil.which("initdb")
+    return installed[-1].parent if installed else Path(found).parent if found else None
+
+
+@dataclass(frozen=True)
+class Server:
+    """Answers on a socket in a folder; the administrator `admin` has a password."""
+
+    folder: Path
+    password: str
+
+    def url(self, database: str, user: str = "admin", password: str | None = None) -> str:
+        """Address of one of its databases."""
+        secret = quote(self.password if password is None else password, safe="")
+        return f"postgresql://{user}:{secret}@/{database}?host={quote(str(self.folder), safe='')}"
+
+    def new_database(self) -> str:
+        """Address of a database made now."""
+        name = f"ledger_{secrets.token_hex(6)}"
+        self.execute(f"CREATE DATABASE {name}")
+        return self.url(name)
+
+    def execute(self, *statements: str, database: str = "postgres") -> list[Any]:
+        """Run statements as the administrator; the rows of the last one."""
+        import psycopg
+
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            for statement in statements:
+                cursor = connection.execute(statement)  # type: ignore[call-overload]
+            return cursor.fetchall() if cursor.description else []
+
+
+@contextmanager
+def running(**settings: str) -> Iterator[Server]:
+    """Start a server with these settings; stop it and remove its folder in the end.
+
+    It runs as this user, or, since PostgreSQL refuses to run as root, as the user `postgres` (`nobody` where there is
+    none).
+    """
+    found = programs()
+    assert found is not None, "no PostgreSQL server is installed: setup/debian.sh"
+    with tempfile.TemporaryDirectory(prefix="dpvb-postgresql-") as name:
+        folder, server = Path(name), Server(Path(name), secrets.token_hex(16) + "/@: %")
+        owner = _owner() if os.geteuid() == 0 else None
+        data, password = folder / "data", folder / "password"
+        password.write_text(server.password)
+        if owner is not None:
+            os.chown(folder, owner.pw_uid, owner.pw_gid)
+            os.chown(password, owner.pw_uid, owner.pw_gid)
+
+        def run(*command: object) -> None:
+            as_user = {} if owner is None else {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
+            words = [str(word) for word in command]
+            done = subprocess.run(
+                words, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, **as_user
+            )
+            assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+
+        run(
+            *(found / "initdb", "-D", data, "-U", "admin", "--auth=scram-sha-256", f"--pwfile={password}"),
+            *("-E", "UTF8", "--no-locale", "--no-sync"),
+        )
+        options = {"listen_addresses": "", "unix_socket_directories": name, "max_connections": "100", **settings}
+        chosen = " ".join(f"-c {key}='{value}'" for key, value in options.items())
+        control = (found / "pg_ctl", "-D", data, "-w", "-s")
+        run(*control, "-l", folder / "log", "-o", chosen, "start")
+        try:
+            yield server
+        finally:
+            run(*control, "-m", "immediate", "stop")
+
+
+def _owner() -> pwd.struct_passwd:
+    try:
+        return pwd.getpwnam("postgres")
+    except KeyError:
+        return pwd.getpwnam("nobody")
