@@ -30,6 +30,18 @@ class ModelFileError(DpvbError, ValueError):
     """A model file is missing, damaged, tampered with, or of a newer format."""
 
 
+class CheckpointError(DpvbError, RuntimeError):
+    """A run cannot be checkpointed or continued here."""
+
+
+class LedgerError(DpvbError, RuntimeError):
+    """A ledger cannot be read, believed or written; nothing was spent that is not on record."""
+
+
+class BudgetError(LedgerError):
+    """A data set has not enough budget left for a plan; nothing was spent."""
+
+
 def check_number(
     name: str,
     value: object,

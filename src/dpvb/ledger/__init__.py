@@ -1,0 +1,1 @@
+"""A privacy budget that outlives the process."""

@@ -1,0 +1,101 @@
+"""The rows of a ledger, chained by their hashes, and what follows from them.
+
+Every row carries the hash of the row before it and its own, SHA-256 over a canonical JSON of all its other fields; the
+first row's `prev` is made from the ledger's uuid. A row follows the rows before it only if it keeps every rule below:
+`State.follow` is the one place that says so, for a row about to be written, for one that another process wrote, and for
+all of them in `verify`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+#: Version of rows, hashes, orders and tables; a ledger of another one is refused.
+FORMAT = 1
+KINDS = ("dataset", "charge", "sole", "refund", "event")
+
+
+def canonical(value: object) -> str:
+    """The one JSON spelling of a value: sorted keys, no blanks, ASCII, finite numbers."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def genesis(uuid: str) -> str:
+    """What the first row of a ledger carries as the hash of the row before it."""
+    return hashlib.sha256(f"dpvb ledger {FORMAT} {uuid}".encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of a ledger.
+
+    Attributes:
+        seq: 1, 2, 3, ... without gaps.
+        kind: "dataset" (a registration), "charge" (within the filter), "sole" (a data set's first plan, charged by its
+            own epsilon), "refund" or "event".
+        key: what no two rows share; it makes writing idempotent.
+        dataset, run, attempt: whose it is; a registration has no run ("", 0).
+        form: digest of the cost of a charge; equal plans share it. "" for a row that is no charge.
+        cost, totals: of a charge: canonical JSON of whole numbers, one for each order of the filter, in 1e-9; what it
+            costs and what its data set has been charged with it. "" for a row that is no charge.
+        units: of a registration its cap on epsilon, of a charge the filter's epsilon after it, in 1e-9; else 0.
+        body: canonical JSON of all other facts.
+        created: when, as the clock of the writer had it; nothing depends on it.
+        prev, hash: the chain.
+    """
+
+    seq: int
+    kind: str
+    key: str
+    dataset: str
+    run: str
+    attempt: int
+    form: str
+    cost: str
+    totals: str
+    units: int
+    body: str
+    created: str
+    prev: str
+    hash: str = ""
+
+    @property
+    def digest_of_row(self) -> str:
+        """What `hash` must be."""
+        fields = {name: value for name, value in asdict(self).items() if name != "hash"}
+        return hashlib.sha256(canonical(fields).encode()).hexdigest()
+
+    def sealed(self) -> Entry:
+        """The row with its hash."""
+        return replace(self, hash=self.digest_of_row)
+
+    @cached_property
+    def facts(self) -> Mapping[str, Any]:
+        """The other facts."""
+        return dict(json.loads(self.body))
+
+    @property
+    def state(self) -> str | None:
+        """Of an event: "started", "released", "resumed", "finished" or "abandoned"."""
+        return self.facts.get("state")
+
+    @property
+    def step(self) -> int | None:
+        """Of an event: the release that it speaks of."""
+        return self.facts.get("step")
+
+    @property
+    def digest(self) -> str | None:
+        """Of an event: the hash of what was released."""
+        return self.facts.get("digest")
+
+
+#: The columns of table `entry`, in order, with their types in both databases: whole numbers or text.
+COLUMNS: Mapping[str, type] = {
+    name: int if name in ("seq", "attempt", "units") else str for name in Entry.__dataclass_fields__
+}

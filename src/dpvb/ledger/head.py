@@ -1,0 +1,55 @@
+"""The head: where a ledger's chain ended, kept outside the rows, so that a ledger set back in time is found out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from dpvb.errors import LedgerError
+from dpvb.ledger.chain import FORMAT, canonical
+
+
+@dataclass(frozen=True)
+class Head:
+    """The end of a chain.
+
+    Attributes:
+        uuid: of the ledger.
+        seq, hash: of the last row; 0 and the genesis hash if there is none.
+        datasets: for each data set the numbers of its registration and of its newest charge (0 for none): what decides
+            a charge is found by these and the primary key, never by an index that a flipped bit could bend.
+        file: SHA-256 of the database file, if it was closed with everything in it; else "".
+    """
+
+    uuid: str
+    seq: int
+    hash: str
+    datasets: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    file: str = ""
+
+    def text(self) -> str:
+        """As it is kept: canonical JSON with its own SHA-256."""
+        body = canonical({"format": FORMAT, **asdict(self)})
+        return canonical({"head": body, "sha256": hashlib.sha256(body.encode()).hexdigest()}) + "\n"
+
+    @staticmethod
+    def read(text: str) -> Head:
+        """The head that a text says.
+
+        Raises:
+            LedgerError: if it was changed, or has another format.
+        """
+        try:
+            kept = json.loads(text)
+            body, digest = str(kept["head"]), str(kept["sha256"])
+            if text != canonical(kept) + "\n" or hashlib.sha256(body.encode()).hexdigest() != digest:
+                raise ValueError("hash")
+            facts = json.loads(body)
+            if facts.pop("format") != FORMAT:
+                raise LedgerError(f"the head has a format other than {FORMAT}, which this version of dpvb reads.")
+            facts["datasets"] = {name: (int(row), int(charge)) for name, (row, charge) in facts["datasets"].items()}
+            return Head(**facts)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise LedgerError("the head was changed: its own hash does not fit.") from error

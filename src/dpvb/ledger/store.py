@@ -1,0 +1,75 @@
+"""What a database must do for a ledger; everything else, all rules included, is said once, above it.
+
+A database holds two tables:
+
+    ledger (uuid, format, created)                      one row
+    entry  (the columns of chain.COLUMNS)               seq is its primary key, key is unique
+
+Indices: entry (run, seq); entry (dataset, seq) and entry (dataset, form, kind) for rows with totals <> ''. Triggers
+refuse UPDATE and DELETE on both tables, and INSERT of a row with totals that are not those of the data set's newest such
+row plus its cost, each at most 2^62, or whose `units` exceed those of its data set's registration (its key is
+"dataset/NAME"), a "sole" charge excepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from dpvb.ledger.chain import Entry
+from dpvb.ledger.head import Head
+
+
+class Transaction(Protocol):
+    """One consistent look at the rows, or the exclusive right to append."""
+
+    def since(self, seq: int) -> Iterator[Entry]:
+        """The rows with this number and all later ones, in order; found by the primary key alone."""
+
+    def row(self, seq: int) -> Entry | None:
+        """The row of this number; found by the primary key alone."""
+
+    def keyed(self, key: str) -> Entry | None:
+        """The row of this key."""
+
+    def of_run(self, run: str) -> list[Entry]:
+        """The rows of a run, in order."""
+
+    def newest_of_run(self, run: str) -> Entry | None:
+        """The last row of a run."""
+
+    def forms(self, dataset: str) -> list[tuple[int, int]]:
+        """For each form and kind of charges of a data set: the number of one such row, and how many there are."""
+
+    def append(self, entry: Entry, head: Head) -> None:
+        """Insert a row; `head` describes the ledger after it, for a store that keeps it within the transaction."""
+
+
+class Store(Protocol):
+    """A database with its ledger in it; all its failures are LedgerError.
+
+    Attributes:
+        uuid: of the ledger.
+    """
+
+    uuid: str
+
+    def transaction(self, *, write: bool) -> AbstractContextManager[Transaction]:
+        """Begin; commit durably at the end, or roll back if an exception passes.
+
+        A writing transaction has the exclusive right to append from its first moment on, before it has read anything.
+        It waits for others, at most about half a minute.
+        """
+
+    def head(self) -> Head | None:
+        """The head that is kept outside the rows, None if there is none."""
+
+    def settle(self, head: Head) -> None:
+        """Return once the head kept outside is durable and this one or a later one; called after each commit."""
+
+    def check(self) -> Sequence[str]:
+        """Look for damage below the rows (pages, indices, triggers); return what was found, in words."""
+
+    def close(self) -> None:
+        """Let go of the database; calling it again does nothing."""
