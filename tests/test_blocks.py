@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import optimize
 
-from dpvb.blocks import Block, pack_symmetric, swap_ratio, unpack_symmetric
+from dpvb.blocks import Block, pack_symmetric, swap_ratio, triangle, unpack_symmetric
 from dpvb.errors import ParameterError
 
 entries = st.floats(-1e6, 1e6, allow_subnormal=False)
@@ -27,7 +27,7 @@ def symmetric(draw: st.DrawFn) -> np.ndarray:
 
 def svec(matrix: np.ndarray) -> np.ndarray:
     """Isometric vector of symmetric matrices, (A_ii, √2·A_ij)."""
-    row, column = np.triu_indices(matrix.shape[-1])
+    row, column = triangle(matrix.shape[-1])
     return pack_symmetric(matrix) * np.where(row == column, 1.0, math.sqrt(2.0))
 
 

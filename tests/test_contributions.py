@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_models import D
 
+from dpvb.blocks import triangle
 from dpvb.contributions import Contribution, Factored, Gram, Grid, Kron, Rows, SparseRows, grouped, upper_norms
 from dpvb.kernels import lda as kernel
 
@@ -32,7 +33,7 @@ def full_square(steps: np.ndarray, symmetric: bool) -> int:
     weight = np.ones(steps.shape, dtype=int)
     if symmetric:
         d = (math.isqrt(8 * steps.shape[-1] + 1) - 1) // 2
-        row, column = np.triu_indices(d)
+        row, column = triangle(d)
         weight[..., row != column] = 2
     return sum(int(w) * int(v) ** 2 for w, v in zip(weight.ravel(), steps.ravel(), strict=True))
 
@@ -163,7 +164,7 @@ def test_truncation_is_toward_zero_and_by_less_than_the_stated_step(form: str) -
     weights = clipped_weights(contribution)
     values = true_values(contribution)
     if symmetric:
-        row, column = np.triu_indices(D)
+        row, column = triangle(D)
         full = values if values.shape[-1] == D else values.reshape(-1, D, D)
         values = full[:, row, column]
     # a factor of an outer product carries 17 bits at this grid: a relative step of 2^-16 of the bound
@@ -331,7 +332,7 @@ def test_the_precision_of_a_gram(weight: float, bound: float) -> None:
     gram = Gram(x, np.full(50, bound) / (x * x).sum(axis=1))
     grid = Grid(2.0 ** (math.ceil(math.log2(bound)) - 45), bound)
     for n in range(50):
-        row, column = np.triu_indices(7)
+        row, column = triangle(7)
         own = total(gram, weight * (1 - 2.0**-20) * np.eye(50)[n], (28,), grid) * grid.step
         exact = weight * (1 - 2.0**-20) * gram.scale_n[n] * x[n][row] * x[n][column]
         assert (np.abs(own - exact) <= 2.0**-19.5 * math.sqrt(weight) * bound).all()
@@ -343,7 +344,7 @@ def test_sums_of_grams_are_hardly_biased(d: int) -> None:
     x = np.random.default_rng(25).standard_normal((3000, d))
     gram = Gram(x, 0.2 / (x * x).sum(axis=1))
     summed = total(gram, clipped_weights(gram, 0.25), (d * (d + 1) // 2,), Grid(2.0**-38, 0.25))
-    row, column = np.triu_indices(d)
+    row, column = triangle(d)
     trace = float(summed[row == column].sum()) * 2.0**-38
     assert abs(trace / (0.2 * 3000) - 1) < 5e-7
 

@@ -16,7 +16,7 @@ from test_sklearn import EXCLUDED
 
 import dpvb
 from dpvb import loop
-from dpvb.blocks import Block
+from dpvb.blocks import Block, triangle
 from dpvb.contributions import Grid
 from dpvb.data.design import BinaryMatrix
 from dpvb.errors import DataFormatError, ParameterError, PrivacyError
@@ -96,7 +96,7 @@ def test_moments_are_those_of_the_explicit_matrices() -> None:
     exact = np.sqrt((full**2).sum(axis=(1, 2, 3)))
     assert (moments.norms() >= exact * (1 - 1e-15)).all()
     np.testing.assert_allclose(moments.norms(), exact, rtol=1e-12)
-    row, column = np.triu_indices(3)
+    row, column = triangle(3)
     np.testing.assert_allclose(summed(moments, 700, (5, 6)), full.sum(0)[:, row, column], rtol=1e-3)
 
 

@@ -56,7 +56,7 @@ class Block:
 
     @property
     def packed_shape(self) -> tuple[int, ...]:
-        """Shape in which the block travels: a psd block as the upper triangles of its matrices."""
+        """Shape in which the block travels: a psd block as the triangles of its matrices, diagonals first."""
         if self.domain != "psd":
             return self.shape
         d = self.shape[-1]
@@ -70,8 +70,8 @@ class Block:
         """
         if self.domain != "psd":
             return [(..., 1.0)]
-        row, column = np.triu_indices(self.shape[-1])
-        return [((..., row == column), 1.0), ((..., row != column), math.sqrt(0.5))]
+        d = self.shape[-1]
+        return [((..., slice(d)), 1.0), ((..., slice(d, None)), math.sqrt(0.5))]
 
     def unpack(self, packed: Floats) -> Floats:
         """Bring a packed array back to the block's shape."""
@@ -86,20 +86,26 @@ class Block:
         return value
 
 
+def triangle(d: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows and columns of the entries of a packed (d, d) matrix: the diagonal, then what is above it, row by row."""
+    row, column = np.triu_indices(d, 1)
+    return np.concatenate([np.arange(d), row]), np.concatenate([np.arange(d), column])
+
+
 def pack_symmetric(matrix: NDArray[Any]) -> NDArray[Any]:
-    """Upper triangles of (..., d, d) matrices, row by row, as (..., d(d+1)/2)."""
-    row, column = np.triu_indices(matrix.shape[-1])
+    """Diagonals and upper triangles of (..., d, d) matrices as (..., d(d+1)/2)."""
+    row, column = triangle(matrix.shape[-1])
     return matrix[..., row, column]
 
 
 def unpack_symmetric(packed: Floats, d: int) -> Floats:
     """Inverse of pack_symmetric for symmetric (..., d, d) matrices."""
     matrix = np.empty((*packed.shape[:-1], d, d))
-    stop = 0
+    stop = d
     for i in range(d):
-        start, stop = stop, stop + d - i
-        matrix[..., i, i:] = packed[..., start:stop]
-        matrix[..., i + 1 :, i] = packed[..., start + 1 : stop]
+        start, stop = stop, stop + d - i - 1
+        matrix[..., i, i] = packed[..., i]
+        matrix[..., i, i + 1 :] = matrix[..., i + 1 :, i] = packed[..., start:stop]
     return matrix
 
 

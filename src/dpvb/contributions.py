@@ -255,10 +255,11 @@ def _round_rows(x_nd: Floats, factor_n: Floats) -> None:
 
 def _add_triangle(matrix: Floats, out: Ints) -> None:
     """Add the upper triangle of a matrix of integers to its packed form."""
-    stop = 0
+    stop = len(matrix)
+    out[:stop] += matrix.diagonal().astype(np.int64)
     for i, row in enumerate(matrix):
-        start, stop = stop, stop + len(row) - i
-        out[start:stop] += row[i:].astype(np.int64)
+        start, stop = stop, stop + len(row) - i - 1
+        out[start:stop] += row[i + 1 :].astype(np.int64)
 
 
 @dataclass(frozen=True)

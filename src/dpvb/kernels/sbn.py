@@ -228,13 +228,13 @@ def add_scores(
 
 
 def add_moments(xi_nj: Float, pi_nk: Float, weight_n: Float, grid: float, out: NDArray[np.int64]) -> None:
-    """Add weight_n ξ_nj ⟨z_k z_k'⟩ / grid, truncated, to ``out`` (J, K(K+1)/2), int64, k ≤ k' row by row.
+    """Add weight_n ξ_nj ⟨z_k z_k'⟩ / grid, truncated, to ``out`` (J, K(K+1)/2), int64: k = k', then k < k' row by row.
 
     ξ is at most ¼ and z at most 1. Both factors of a product are truncated to integers, on grids whose product is the
     grid or, to keep sums of a group below 2⁵³, a multiple of it: the product loses magnitude only, and an integer GEMM
     adds it exactly, in any order. Products of hidden units are held for a group of examples at a time.
     """
-    row, column = np.triu_indices(pi_nk.shape[1])
+    row, column = np.triu_indices(pi_nk.shape[1], 1)
     finest = math.frexp(grid)[1] - 1
     right = max(0, min(_PAIR_BITS, -finest // 2))
     left = max(finest + right, right + _GROUP_BITS - 55)
@@ -242,7 +242,7 @@ def add_moments(xi_nj: Float, pi_nk: Float, weight_n: Float, grid: float, out: N
     for start in range(0, len(used), 2**_GROUP_BITS):
         some = used[start : start + 2**_GROUP_BITS]
         some_nk = pi_nk[some]
-        pairs = some_nk[:, row] * np.where(row == column, 1.0, some_nk[:, column])
+        pairs = np.hstack([some_nk, some_nk[:, row] * some_nk[:, column]])
         weighted = np.trunc(np.ldexp(xi_nj[some] * weight_n[some, None], -left))
         np.ldexp(pairs, right, out=pairs)
         product = weighted.T @ np.trunc(pairs, out=pairs)
