@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -16,7 +17,7 @@ from dpvb.accounting import Event
 from dpvb.blocks import Block
 from dpvb.errors import ModelFileError, ParameterError, PrivacyError
 from dpvb.mechanism import FixedSize, FullBatch, Mechanism, Plan, Poisson, Release
-from dpvb.report import BlockFacts, PrivacyStatement, ReleaseFacts, _percent, _up
+from dpvb.report import BlockFacts, ChargeFacts, PrivacyStatement, ReleaseFacts, _percent, _up
 
 BLOCKS = {"counts": Block((7702, 50), 15.0, "nonnegative"), "length": Block((), 2.5)}
 PUBLIC = ["the vocabulary, 7702 terms", "number of topics 50", "clip 0.03"]
@@ -300,7 +301,8 @@ def accepted(facts):
 
 
 def test_damaged_statements_give_one_error():
-    facts = statement_of(plan_of(FixedSize(5, 10)), num_examples=10).to_dict()
+    charge = ChargeFacts("8f3c", 12, "aa", "notes")
+    facts = replace(statement_of(plan_of(FixedSize(5, 10)), num_examples=10), charge=charge).to_dict()
     release = facts["releases"][0]
     block, event = release["blocks"][0], release["event"]
     damaged = {
@@ -316,23 +318,39 @@ def test_damaged_statements_give_one_error():
             for n in event
             for wrong in WRONG
         },
+        **{
+            (f"charge {n}", repr(wrong)): facts | {"charge": facts["charge"] | {n: wrong}}
+            for n in facts["charge"]
+            for wrong in WRONG
+        },
     }
     # What these words and values say is another statement, but it is a statement.
     sound = {
         *itertools.product(["unit", "run_id", "plan_digest", "second_opinion", "block name"], ["'x'"]),
+        *itertools.product(["charge ledger", "charge hash", "charge dataset"], ["'x'"]),
         *itertools.product(["curve", "public", "blocks", "block shape"], ["[]", "{}"]),
         *itertools.product(["private"], map(repr, WRONG)),
-        *itertools.product(["num_examples", "batch_size"], ["None"]),
+        *itertools.product(["num_examples", "batch_size", "charge"], ["None"]),
         *[("public", "'x'"), ("public", "{'a': 1}"), ("block shape", "[1]"), ("secret_noise", "True")],
         *[("epsilon", "True")],
     }
     assert {key for key, changed in damaged.items() if accepted(changed)} == sound
-    # Older files have no second opinion.
-    assert accepted({name: fact for name, fact in facts.items() if name != "second_opinion"})
-    for name in facts.keys() - {"private", "second_opinion"}:
+    # Older files have no second opinion and no charge.
+    for name in ("second_opinion", "charge"):
+        assert accepted({key: fact for key, fact in facts.items() if key != name})
+    for name in facts.keys() - {"private", "second_opinion", "charge"}:
         assert not accepted({key: value for key, value in facts.items() if key != name})
     for hopeless in [None, [], "x", 5]:
         assert not accepted(hopeless)
+
+
+def test_a_statement_says_who_keeps_count():
+    alone = statement_of(plan_of(FullBatch()))
+    counted = replace(alone, charge=ChargeFacts("8f3c", 12, "aa55", "notes"))
+    assert "nobody keeps count here" in str(alone)
+    assert "nobody keeps count here" not in str(counted)
+    assert "data set 'notes': entry 12 of ledger 8f3c, hash aa55" in str(counted)
+    assert PrivacyStatement.from_dict(counted.to_dict()) == counted
 
 
 def test_control_characters_never_reach_a_terminal():

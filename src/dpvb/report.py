@@ -35,10 +35,12 @@ _NO_NOISE = (
 _NOT_COVERED = (
     "what can be learned from the time, the memory or the power that the run took",
     "public arguments that somebody chose by looking at the data",
-    "several runs on the same data: their epsilons and deltas add up, and nobody keeps count here",
+    "{others}",
     "facts about groups: several {unit}s together are protected less than one",
     "what is true of the population: it can be learned from the data of others, with or without any one {unit}",
 )
+_OTHERS = "several runs on the same data: their epsilons and deltas add up, and nobody keeps count here"
+_OTHERS_COUNTED = "other runs on the same data that the ledger was not told of: their epsilons and deltas add up"
 _WIDTH = 110
 _LABEL = 15
 _MAX_LISTED = 6
@@ -100,6 +102,19 @@ class ReleaseFacts:
 
 
 @dataclass(frozen=True)
+class ChargeFacts:
+    """An entry of a ledger: its name, the entry's number and hash, and the data set that was charged."""
+
+    ledger: str
+    seq: int
+    hash: str
+    dataset: str
+
+    def __str__(self) -> str:
+        return f"data set {self.dataset!r}: entry {self.seq} of ledger {self.ledger}, hash {self.hash}"
+
+
+@dataclass(frozen=True)
 class PrivacyStatement:
     """What one run promises about the people behind its data; every fact in it is public.
 
@@ -115,6 +130,7 @@ class PrivacyStatement:
         num_examples: the public number of units, where there is one.
         run_id, plan_digest: public name of the run, and SHA-256 of its plan.
         second_opinion: what an accountant of other authors finds, in words; empty in files of older versions.
+        charge: the run's newest entry in the ledger that counted it, where one did.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -134,6 +150,7 @@ class PrivacyStatement:
     run_id: str
     plan_digest: str
     second_opinion: str = ""
+    charge: ChargeFacts | None = None
 
     def __post_init__(self) -> None:
         check_choice("neighboring_relation", self.neighboring_relation, RELATIONS)
@@ -147,7 +164,10 @@ class PrivacyStatement:
         if self.num_examples is not None:
             check_integer("num_examples", self.num_examples, low=1)
         names = [block.name for release in self.releases for block in release.blocks]
-        for text in [self.unit, self.run_id, self.plan_digest, self.second_opinion, *self.public, *names]:
+        charge = [] if self.charge is None else [self.charge.ledger, self.charge.hash, self.charge.dataset]
+        if self.charge is not None:
+            check_integer("seq", self.charge.seq, low=1)
+        for text in [self.unit, self.run_id, self.plan_digest, self.second_opinion, *self.public, *names, *charge]:
             if not isinstance(text, str) or not text.isprintable():
                 raise ParameterError(f"a privacy statement is made of printable text, got {text!r}.")
 
@@ -162,6 +182,7 @@ class PrivacyStatement:
         public: Sequence[str],
         num_examples: int | None = None,
         epsilon_method: str = "pld",
+        charge: ChargeFacts | None = None,
     ) -> Self:
         """The statement of a run that followed a plan.
 
@@ -173,6 +194,7 @@ class PrivacyStatement:
             public: what is treated as known to everybody, in words.
             num_examples: public number of units, if there is one.
             epsilon_method: a sound method of the accountant, "pld" or "renyi".
+            charge: the run's entry in a ledger, if one counted it.
 
         Raises:
             ParameterError: for an argument outside its range.
@@ -197,6 +219,7 @@ class PrivacyStatement:
             run_id=run_id,
             plan_digest=plan.digest.hex(),
             second_opinion=str(opinion),
+            charge=charge,
         )
 
     @property
@@ -275,12 +298,13 @@ class PrivacyStatement:
             ModelFileError: if the facts are not those of a statement.
         """
         try:
-            given = {"second_opinion": "", **facts}
+            given = {"second_opinion": "", "charge": None, **facts}
             given = {name: given[name] for name in cls.__dataclass_fields__}
             given["epsilon"] = float(facts["epsilon"])
             given["curve"] = tuple((float(delta), float(epsilon)) for delta, epsilon in facts["curve"])
             given["public"] = tuple(facts["public"])
             given["releases"] = tuple(_release(release) for release in facts["releases"])
+            given["charge"] = None if given["charge"] is None else ChargeFacts(**given["charge"])
             statement = cls(**given)
             str(statement)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -333,7 +357,10 @@ class PrivacyStatement:
         elif self.neighboring_relation == "add_or_remove_one":
             yield "Size", [f"The number of {unit}s is private, too."]
         yield "Public", [f"- {fact}" for fact in self.public] or ["nothing but the plan above."]
-        yield "Not covered", [f"- {fact.format(unit=unit)}" for fact in _NOT_COVERED]
+        if self.charge is not None:
+            yield "Charged", [str(self.charge)]
+        others = _OTHERS if self.charge is None else _OTHERS_COUNTED
+        yield "Not covered", [f"- {fact.format(unit=unit, others=others)}" for fact in _NOT_COVERED]
         yield "Run", [f"{self.run_id}, plan {self.plan_digest}"]
 
     def _promise(self) -> str:

@@ -1,8 +1,8 @@
 """The wall: private data behind one public method, and the only things that come out of it.
 
 To check the promise, read this file. `Wall.release` charges the plan, draws a batch, asks the model for its
-contributions, clips them, sums them in integers, adds integer noise, and seals the result. Nothing else
-leaves: no error, no warning, no size, no norm. `Released` is made only here. A model's M-step takes an `Estimate`,
+contributions, clips them, sums them in integers, adds integer noise, has the result put on record, and seals it. Nothing
+else leaves: no error, no warning, no size, no norm. `Released` is made only here. A model's M-step takes an `Estimate`,
 which is made of `Released` alone, so it cannot be handed anything that was not noised.
 """
 
@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from dpvb.blocks import Floats, Ints
 from dpvb.contributions import Contributions, Grid, grouped
 from dpvb.errors import ParameterError, PrivacyError, WallError
+from dpvb.fingerprint import fingerprint
+from dpvb.journal import Journal, Unrecorded
 from dpvb.mechanism import Plan, Release
 from dpvb.noise import NoiseSource, SecureNoise
 from dpvb.source import Chunk, Source
@@ -87,8 +89,9 @@ class Wall(Generic[Rows]):
     Args:
         source: private data.
         plan: public; its releases are granted once each, in order.
-        noise: source of all secret randomness; only tests pass one.
+        noise: source of all secret randomness; only tests and resumed runs pass one.
         num_examples: public number of units, if there is one; it sizes the integer sums.
+        journal: where releases are charged and recorded durably, if anywhere.
 
     Raises:
         ParameterError: if a block's integer sum would have no room for so many units.
@@ -101,8 +104,10 @@ class Wall(Generic[Rows]):
         *,
         noise: NoiseSource | None = None,
         num_examples: int | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self.__source = source
+        self.__journal = Unrecorded() if journal is None else journal
         self.__noise = SecureNoise() if noise is None else noise
         self.__plan = plan
         self.__step = 0
@@ -123,13 +128,18 @@ class Wall(Generic[Rows]):
 
         Raises:
             PrivacyError: if this is not the plan's next release; nothing is read.
+            LedgerError: if the journal could not charge it (nothing is read) or record it (nothing is released).
             WallError: if the computation failed; the charge stands, the reason is not told.
         """
         step = self._charge(release)
-        sums = self._sums(query, release, step)
-        if sums is None:
-            raise WallError("a computation behind the wall failed; its charge stands and its reason stays private.")
-        total = {name: self._noised(name, sums[name], release, step) for name in release.blocks}
+        total = self.__journal.recorded(step)
+        if total is None:
+            self.__journal.begin(step, self._fingerprint)
+            sums = self._sums(query, release, step)
+            if sums is None:
+                raise WallError("a computation behind the wall failed; its charge stands and its reason stays private.")
+            total = {name: self._noised(name, sums[name], release, step) for name in release.blocks}
+            self.__journal.record(step, total)
         noise_std = {name: release.noise_std(name) for name in release.blocks}
         digest = self.__plan.digest.hex()
         receipt = Receipt(self.__noise.run_id, step, digest, self.__noise.private)
@@ -144,6 +154,15 @@ class Wall(Generic[Rows]):
             )
         self.__step += 1
         return step
+
+    def _fingerprint(self) -> str | None:
+        """Digest of all private data under the run's secret, or None if it cannot be made."""
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                return fingerprint(self.__noise.key("fingerprint"), self.__source.chunks())
+        except Exception:  # As for sums: what failed may speak of private data.
+            return None
 
     def _sums(self, query: Callable[[Rows], Contributions], release: Release, step: int) -> dict[str, Ints] | None:
         """Exact integer sums of the clipped contributions, or None if anything failed."""

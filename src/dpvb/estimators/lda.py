@@ -40,6 +40,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         accountant: method of the calibration, one of dpvb.accounting's.
         neighboring_relation: "add_or_remove_one" or "replace_one".
         num_examples: a public number of units, where there is one.
+        ledger, dataset: a dpvb.Ledger, its path or its URL, and the registered data set that is charged before a fit
+            looks; without them nobody keeps count.
+        checkpoint: a folder that keeps the releases of a fit, so that the same call goes on where it was killed.
+        resume: "replay" or "recharge", what to do then with an interrupted step; "read" reads an ended run (see
+            runs.Run).
         tol, max_iter, fixed_work: local iterations of a document.
 
     Attributes:
@@ -77,6 +82,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         accountant: str = "pld",
         neighboring_relation: str = "add_or_remove_one",
         num_examples: int | None = None,
+        ledger: Any = None,
+        dataset: str | None = None,
+        checkpoint: Any = None,
+        resume: str = "replay",
         tol: float = 1e-3,
         max_iter: int = 15,
         fixed_work: bool = False,
@@ -106,6 +115,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         self.accountant = accountant
         self.neighboring_relation = neighboring_relation
         self.num_examples = num_examples
+        self.ledger = ledger
+        self.dataset = dataset
+        self.checkpoint = checkpoint
+        self.resume = resume
         self.tol = tol
         self.max_iter = max_iter
         self.fixed_work = fixed_work

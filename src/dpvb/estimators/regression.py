@@ -64,6 +64,10 @@ class BinomialLikelihoodRegression(PrivateEstimator):
     accountant: str = "pld"
     neighboring_relation: str = "add_or_remove_one"
     random_state: Any = None
+    ledger: Any = None
+    dataset: str | None = None
+    checkpoint: Any = None
+    resume: str = "replay"
 
     @property
     @abstractmethod
@@ -366,6 +370,11 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
         sampling_prob: Poisson sampling rate q of a step; None with no batch_size: full batch.
         batch_size: size S of a fixed-size batch; needs num_examples.
         num_examples: a public number of units, where there is one.
+        ledger, dataset: a dpvb.Ledger, its path or its URL, and the registered data set that is charged before a fit
+            looks; without them nobody keeps count.
+        checkpoint: a folder that keeps the releases of a fit, so that the same call goes on where it was killed.
+        resume: "replay" or "recharge", what to do then with an interrupted step; "read" reads an ended run (see
+            runs.Run).
         noise_multiplier: given noise, instead of noise calibrated to epsilon.
         accountant: method of the calibration, one of dpvb.accounting's.
         neighboring_relation: "add_or_remove_one" or "replace_one".

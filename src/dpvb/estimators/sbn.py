@@ -57,6 +57,11 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         sampling_prob: Poisson sampling rate q of a step; None with no batch_size: full batch.
         batch_size: size S of a fixed-size batch; needs num_examples.
         num_examples: a public number of units; None: it is released with a part of the budget.
+        ledger, dataset: a dpvb.Ledger, its path or its URL, and the registered data set that is charged before a fit
+            looks; without them nobody keeps count.
+        checkpoint: a folder that keeps the releases of a fit, so that the same call goes on where it was killed.
+        resume: "replay" or "recharge", what to do then with an interrupted step; "read" reads an ended run (see
+            runs.Run).
         threshold: binarises rows by x > threshold; None: entries must be 0 or 1.
         clip: factor on the bounds of the scores ("first_order"); 1 suits networks that reconstruct most of a row.
         sweeps: rounds over the hidden units of a row in the fit.
@@ -96,6 +101,10 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
     accountant: str = "pld"
     neighboring_relation: str = "add_or_remove_one"
     random_state: Any = None
+    ledger: Any = None
+    dataset: str | None = None
+    checkpoint: Any = None
+    resume: str = "replay"
 
     def fit(
         self, X: Any, y: None = None, *, group: Iterable[object] | None = None, progress: Progress | None = None

@@ -1,0 +1,38 @@
+"""What a wall has written down: before it looks, that the release is charged; before it speaks, what it releases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol, final
+
+from dpvb.blocks import Floats
+
+#: Digest of the private data under the run's secret, or None where it could not be made.
+Fingerprint = Callable[[], str | None]
+
+
+class Journal(Protocol):
+    """What a wall tells of its run, and what it asks; nothing private passes, but for a keyed digest of the data."""
+
+    def recorded(self, step: int) -> Mapping[str, Floats] | None:
+        """The sums that this run released at a step before it was interrupted: the wall gives them out again."""
+
+    def begin(self, step: int, fingerprint: Fingerprint) -> None:
+        """Called before anything is read for a step; raises unless its charge is durable."""
+
+    def record(self, step: int, total: Mapping[str, Floats]) -> None:
+        """Called with noised sums before anybody can read them; raises unless they are on record."""
+
+
+@final
+class Unrecorded:
+    """No journal: the plan's own count, in the memory of this process, is all there is."""
+
+    def recorded(self, step: int) -> None:
+        """Nothing."""
+
+    def begin(self, step: int, fingerprint: Fingerprint) -> None:
+        """Nothing is written."""
+
+    def record(self, step: int, total: Mapping[str, Floats]) -> None:
+        """Nothing is written."""

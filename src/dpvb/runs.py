@@ -1,0 +1,288 @@
+"""A fit that a ledger counts: charged before it looks, and continued after a crash at the least cost.
+
+What may be observed of a step is its release; it is put on record by its digest before it is written or returned. So
+after a crash
+
+* a recorded release is read from the checkpoint, and the wall gives it out again: the data are not asked;
+* a step that may have begun, and left no record or no readable one, is done again. That costs nothing if it must give
+  the very bits of the first time: the same run secret (so the same batch and, for the same sums, the same noise), the
+  same data by their keyed digest, the same programs; and, where there is a record, bits of the recorded digest. Otherwise
+  its charge is made again before it is done.
+
+A newer attempt fences off an older one: the ledger takes no record of a release from it, so nothing of it is read.
+"""
+
+from __future__ import annotations
+
+import platform
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any, final
+
+from dpvb import __version__
+from dpvb.accounting.costs import Composition
+from dpvb.blocks import Floats
+from dpvb.checkpoint import Checkpoint, digest_of
+from dpvb.errors import CheckpointError, LedgerError, check_choice
+from dpvb.journal import Fingerprint
+from dpvb.ledger import Ledger, Receipt
+from dpvb.mechanism import Plan, Release
+from dpvb.noise import SecureNoise
+from dpvb.report import ChargeFacts
+
+#: How a run keeps itself, see Run.
+MODES = ("replay", "recharge", "read")
+_UNKNOWN = "unknown"
+# A run without a checkpoint says so often that it goes on, so that what it never started can be given back.
+_MARKS = 20
+
+
+@final
+class Run:
+    """The journal of one fit.
+
+    Args:
+        ledger, dataset: what is charged.
+        plan: all releases of the fit.
+        checkpoint: where releases are kept; None: an interrupted run cannot be continued.
+        resume: "replay" keeps the run's secret in a file beside the checkpoint while the run goes on; "recharge" never
+            writes it, and an interrupted step is charged again; "read" makes no release, and reads those of a run that
+            has ended.
+        facts: public facts that the fit must share with the run that it continues.
+
+    Attributes:
+        noise: the run's source of randomness.
+        seed: of the public start.
+        num_recorded: releases that need not be made again.
+
+    Raises:
+        BudgetError, LedgerError: if the plan cannot be charged; nothing was read.
+        CheckpointError: if the checkpoint belongs to another run, or has ended; nothing was charged.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        dataset: str,
+        plan: Plan,
+        *,
+        checkpoint: Checkpoint | None = None,
+        resume: str = "replay",
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        check_choice("resume", resume, MODES)
+        self._ledger, self._dataset, self._plan = ledger, dataset, plan
+        self._checkpoint, self._mode = checkpoint, resume
+        self._attempt = 0
+        self._recorded: dict[int, Mapping[str, Floats]] = {}
+        self._digests: dict[int, str] = {}
+        self._begun, self._newest = 0, -1
+        self._mark = max(1, len(plan) // _MARKS)
+        self._ended = False
+        self._free: bool | None = None
+        found = None if checkpoint is None else checkpoint.manifest()
+        if found is None:
+            if resume == "read":
+                raise CheckpointError("resume='read' reads a run that has ended: name its folder as checkpoint.")
+            self._begin_run(facts or {})
+        else:
+            self._continue_run(found, facts or {})
+
+    def _begin_run(self, facts: Mapping[str, Any]) -> None:
+        self.seed = secrets.randbits(63)
+        if self._checkpoint is None:
+            self.noise, self._name = SecureNoise(), secrets.token_hex(16)
+        else:
+            with suppress(OSError):  # A secret without a manifest: a run that was killed before it was charged.
+                self._checkpoint.secret_path.unlink()
+            kept = self._mode == "replay"
+            self.noise = SecureNoise.kept(self._checkpoint.secret_path) if kept else SecureNoise()
+            self._name = self.noise.run_id
+            self._manifest = {
+                "run": self._name,
+                "seed": self.seed,
+                "ledger": self._ledger.uuid,
+                "dataset": self._dataset,
+                "plan": self._plan.digest.hex(),
+                "facts": dict(facts),
+                "programs": _programs(),
+                "fingerprint": None,
+            }
+            self._checkpoint.write_manifest(self._manifest, new=True)
+        self._receipt = self._charge_plan()
+
+    def _continue_run(self, found: dict[str, Any], facts: Mapping[str, Any]) -> None:
+        assert self._checkpoint is not None
+        own = {"ledger": self._ledger.uuid, "dataset": self._dataset, "plan": self._plan.digest.hex(), "facts": facts}
+        for what, value in own.items():
+            if found.get(what) != value:
+                raise CheckpointError(
+                    f"{self._checkpoint.path}: holds a run with another {what}. Continue it with the parameters that it "
+                    "was begun with, or name a new folder as checkpoint."
+                )
+        self._manifest, self._name, self.seed = found, str(found["run"]), int(found["seed"])
+        self._receipt = self._charge_plan()
+        history = self._ledger.history(self._name)
+        self._digests = {entry.step: entry.digest for entry in history if entry.state == "released"}
+        self._ended = any(entry.state in ("finished", "abandoned") for entry in history)
+        if self._ended and self._mode != "read":
+            raise CheckpointError(
+                f"{self._checkpoint.path}: its run has ended. resume='read' reads its result again and spends nothing; "
+                "for a new run name a new folder as checkpoint."
+            )
+        for step in range(len(self._plan)):
+            total = self._checkpoint.release(step, self._digests[step]) if step in self._digests else None
+            if total is None:
+                break
+            self._recorded[step] = total
+        self._begun = 1 + max(self._digests, default=-1) + 1
+        kept = SecureNoise.reopened(self._checkpoint.secret_path) if self._mode == "replay" else None
+        same = kept is not None and kept.run_id == self._name and found["programs"] == _programs()
+        self._free = None if same else False
+        self.noise = kept if same and kept is not None else SecureNoise()
+        if self._mode != "read":
+            self._attempt = 1 + max(entry.attempt for entry in history)
+            self._ledger.append(self._name, attempt=self._attempt, state="resumed")
+
+    @property
+    def name(self) -> str:
+        """Random public name of the run, the same in all its attempts."""
+        return self._name
+
+    @property
+    def num_recorded(self) -> int:
+        """Number of releases that this run made before it was interrupted, and that are at hand."""
+        return len(self._recorded)
+
+    @property
+    def charge(self) -> ChargeFacts:
+        """The newest entry of this run in the ledger, for its privacy statement."""
+        newest = self._receipt
+        return ChargeFacts(newest.ledger, newest.seq, newest.hash, self._dataset)
+
+    def recorded(self, step: int) -> Mapping[str, Floats] | None:
+        """The release of a step before the interruption, read from the checkpoint."""
+        return self._recorded.get(step)
+
+    def begin(self, step: int, fingerprint: Fingerprint) -> None:
+        """Charge a step that may have been done before; mark how far the run has come."""
+        if self._mode == "read":
+            raise CheckpointError(
+                f"release {step} of this run cannot be read from its checkpoint; nothing is spent on it."
+            )
+        if self._checkpoint is not None and self._free is None:
+            self._free = self._mode == "replay" and self._same_data(self._checkpoint, fingerprint)
+        if step < self._begun and not self._free:
+            self._charge_again(step)
+        self._newest = step
+        if self._checkpoint is None and step > 0 and step % self._mark == 0:
+            self._ledger.append(self._name, attempt=self._attempt, state="started", step=step)
+
+    def record(self, step: int, total: Mapping[str, Floats]) -> None:
+        """Put a release on record before it can be read."""
+        if self._checkpoint is None:
+            return
+        digest = digest_of(total)
+        if step in self._digests and self._digests[step] != digest and self._free:
+            self._charge_again(step)
+        self._checkpoint.prepare(step, total)
+        self._receipt = self._ledger.append(
+            self._name, attempt=self._attempt, state="released", step=step, digest=digest
+        )
+        self._checkpoint.publish(step)
+
+    def finish(self) -> None:
+        """Say that the run has ended, and delete its secret."""
+        if self._mode == "read":
+            return
+        self._receipt = self._ledger.append(self._name, attempt=self._attempt, state="finished")
+        self._ended = True
+        if self._checkpoint is not None:
+            with suppress(OSError):
+                self._checkpoint.secret_path.unlink()
+
+    def interrupted(self, error: BaseException) -> None:
+        """Say in an error what became of the budget; give back what a run that cannot go on has never started."""
+        if self._ended or self._mode == "read":
+            return
+        note = f"The data set {self._dataset!r} was charged before this happened"
+        if self._checkpoint is not None:
+            error.add_note(f"{note}. Continue with the same call, or `dpvb resume {self._checkpoint.path}`.")
+            return
+        given_back = 0
+        with suppress(LedgerError):
+            self._ledger.append(self._name, attempt=self._attempt, state="abandoned")
+            given_back = self._refund()
+        error.add_note(
+            f"{note}; {given_back} of {len(self._plan)} releases had not started and were given back. With checkpoint= an "
+            f"interrupted fit can be continued. {self._remaining()}"
+        )
+
+    def _refund(self) -> int:
+        """Give back the releases behind the newest mark."""
+        unstarted = self._plan.releases[(self._newest // self._mark + 1) * self._mark :]
+        if unstarted:
+            self._ledger.refund(self._name, unstarted=self._cost(unstarted))
+        return len(unstarted)
+
+    def _remaining(self) -> str:
+        try:
+            return f"It has epsilon = {self._ledger.remaining(self._dataset).epsilon:.4g} left."
+        except LedgerError as error:
+            return str(error)
+
+    def _charge_plan(self) -> Receipt:
+        """Charge the whole plan; a run that was killed before it knew finds its own charge."""
+        return self._ledger.charge(
+            self._dataset,
+            self._cost(self._plan.releases),
+            run=self._name,
+            plan_digest=self._plan.digest.hex(),
+            unit=self._plan.unit,
+        )
+
+    def _charge_again(self, step: int) -> None:
+        """Charge one release a second time, before it is done again."""
+        self._receipt = self._ledger.charge(
+            self._dataset,
+            self._cost([self._plan.releases[step]]),
+            run=self._name,
+            plan_digest=self._plan.digest.hex(),
+            unit=self._plan.unit,
+            attempt=self._attempt,
+            kind="again",
+            steps=[step],
+        )
+
+    def _cost(self, releases: Sequence[Release]) -> Composition:
+        return Composition(replace(self._plan, releases=releases).events(), self._plan.neighboring_relation)
+
+    def _same_data(self, checkpoint: Checkpoint, fingerprint: Fingerprint) -> bool:
+        """Whether the data are those that the run began with; the first attempt writes down what they are.
+
+        Raises:
+            CheckpointError: if they are others.
+        """
+        own, known = fingerprint(), self._manifest["fingerprint"]
+        if known is None:  # Written before the first step is begun: none was.
+            self._manifest["fingerprint"] = own or _UNKNOWN
+            checkpoint.write_manifest(self._manifest)
+            return True
+        if own is None or known == _UNKNOWN:
+            return False
+        if own != known:
+            raise CheckpointError(
+                f"{checkpoint.path}: these are not the data that the run began with. Give it the same data in the same "
+                f"order; or delete {checkpoint.secret_path}, to go on with these: interrupted steps are then charged again."
+            )
+        return True
+
+
+def _programs() -> dict[str, str]:
+    """What must be the same for a computation to give the same bits."""
+    found = {name: version(name) for name in ("numpy", "scipy", "numba", "cryptography")}
+    return {"dpvb": __version__, "python": sys.version, "machine": platform.platform(), **found}
