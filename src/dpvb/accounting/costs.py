@@ -1,0 +1,191 @@
+"""What a plan costs, in the two forms that a ledger needs: a Renyi curve that adds up, and one tight epsilon.
+
+The Renyi curve of plans chosen one after the other, each after seeing what came before, is at most the sum of their
+curves (see `filter`). The tight epsilon holds for plans that are all fixed beforehand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from dpvb.accounting.answers import answer, check_delta
+from dpvb.accounting.events import MAX_STEPS, Event, NeighboringRelation, check_plan, check_relation, dominating_pairs
+from dpvb.errors import ParameterError
+
+Vector = npt.NDArray[np.float64]
+
+# Orders that a curve is converted at where it is not known in closed form.
+_FINE = 1.0 + np.geomspace(1e-3, 1e5, 200)
+
+
+@runtime_checkable
+class Cost(Protocol):
+    """A cost that a data set can be charged with; hashable, equal if and only if the mechanism is the same."""
+
+    @property
+    def neighboring_relation(self) -> NeighboringRelation:
+        """What neighbouring data sets differ in."""
+
+    def renyi(self, orders: Vector) -> Vector:
+        """Upper bounds on the Renyi divergence at orders above 1, in both directions; inf where there is none."""
+
+    def epsilon(self, delta: float, expected: float | None = None) -> float:
+        """Upper bound on epsilon at delta; `expected`: about what it will be, if known."""
+
+    def scaled(self, scale: float) -> Cost:
+        """The same with all noise multiplied."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it; `from_dict` reads it."""
+
+
+@dataclass(frozen=True)
+class Composition:
+    """The cost of noisy releases, one after the other.
+
+    Attributes:
+        events: what the releases are, in any order; equal ones are merged.
+        neighboring_relation: what neighbouring data sets differ in.
+    """
+
+    events: Sequence[Event]
+    neighboring_relation: NeighboringRelation
+
+    def __post_init__(self) -> None:
+        check_relation(self.neighboring_relation)
+        object.__setattr__(self, "events", _merged(_steps(self.events)))
+
+    def renyi(self, orders: Vector) -> Vector:
+        """The least of the accountant's alternatives at each order (Mironov 2017; see `accounting.renyi`)."""
+        return np.array(_curve(self, tuple(orders)))
+
+    def epsilon(self, delta: float, expected: float | None = None) -> float:
+        """By the tight accountant."""
+        return _tight(self, check_delta(delta), expected)
+
+    def scaled(self, scale: float) -> Composition:
+        """The same with all noise multipliers multiplied."""
+        events = [replace(event, noise_multiplier=scale * event.noise_multiplier) for event in self.events]
+        return Composition(events, self.neighboring_relation)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The events, in a fixed order."""
+        return {
+            "form": "composition",
+            "neighboring_relation": self.neighboring_relation,
+            "events": [asdict(event) for event in self.events],
+        }
+
+    @staticmethod
+    def from_dict(facts: Mapping[str, Any]) -> Composition:
+        """What `to_dict` wrote."""
+        return Composition([Event(**event) for event in facts["events"]], facts["neighboring_relation"])
+
+
+#: How the forms are read back, by the name that `to_dict` gives them.
+FORMS: dict[str, Callable[[Mapping[str, Any]], Cost]] = {"composition": Composition.from_dict}
+
+
+def from_dict(facts: Mapping[str, Any]) -> Cost:
+    """The cost that `to_dict` wrote.
+
+    Raises:
+        ParameterError: for a form that this version does not know, or facts that no cost has.
+    """
+    try:
+        return FORMS[facts["form"]](facts)
+    except (KeyError, TypeError) as error:
+        raise ParameterError(f"facts must be those of a cost of form {', '.join(FORMS)}, got others.") from error
+
+
+@dataclass(frozen=True)
+class Total:
+    """Several costs together, all fixed beforehand.
+
+    Attributes:
+        costs: with how often each occurs; a negative number takes away what was counted before and never ran.
+    """
+
+    costs: tuple[tuple[Cost, int], ...]
+
+    def renyi(self, orders: Vector) -> Vector:
+        """The sum of the curves."""
+        sums = np.zeros_like(orders)
+        for cost, count in self.costs:
+            sums += count * cost.renyi(orders)
+        return sums
+
+    def epsilon(self, delta: float) -> float:
+        """By the tight accountant if all costs are compositions, else from the sum of the curves; 0 for none."""
+        delta = check_delta(delta)
+        steps: Counter[Event] = Counter()
+        for cost, count in self.costs:
+            if not isinstance(cost, Composition):
+                return from_renyi(self.renyi, delta)
+            for event, number in _steps(cost.events).items():
+                steps[event] += count * number
+        events = _merged({event: number for event, number in steps.items() if number > 0})
+        return Composition(events, self.costs[0][0].neighboring_relation).epsilon(delta) if events else 0.0
+
+
+def total(costs: Iterable[Cost] | Mapping[Cost, int]) -> Total:
+    """Put costs together, equal ones counted once; a mapping says how often each occurs.
+
+    Raises:
+        ParameterError: if their neighbouring relations differ.
+    """
+    counts: Counter[Cost] = Counter(costs)
+    relations = {cost.neighboring_relation for cost in counts}
+    if len(relations) > 1:
+        raise ParameterError(f"costs must have one neighboring_relation to be added, got {sorted(relations)}.")
+    return Total(tuple((cost, count) for cost, count in counts.items() if count))
+
+
+def from_renyi(curve: Callable[[Vector], Vector], delta: float) -> float:
+    """Return epsilon at delta of a Renyi curve, improved conversion (Canonne, Kamath, Steinke 2020, Prop. 12)."""
+    lam = _FINE - 1
+    with np.errstate(invalid="ignore"):
+        bound = curve(_FINE) - (math.log(delta) + np.log(_FINE)) / lam + np.log(lam / _FINE)
+    return max(0.0, float(np.min(np.where(np.isnan(bound), np.inf, bound)))) * (1 + 1e-12)
+
+
+def _steps(events: Sequence[Event]) -> dict[Event, int]:
+    """How many releases of each kind there are."""
+    steps: Counter[Event] = Counter()
+    for event in check_plan(events):
+        steps[replace(event, num_steps=1)] += event.num_steps
+    return dict(steps)
+
+
+def _merged(steps: Mapping[Event, int]) -> tuple[Event, ...]:
+    """The events in a fixed order, as few as can be."""
+    found = []
+    for event in sorted(steps, key=lambda one: (one.sampler, one.sampling_prob, one.noise_multiplier, one.swap_ratio)):
+        whole, rest = divmod(steps[event], MAX_STEPS)
+        found += [replace(event, num_steps=MAX_STEPS)] * whole + [replace(event, num_steps=rest)] * (rest > 0)
+    return tuple(found)
+
+
+@lru_cache(maxsize=256)
+def _curve(cost: Composition, orders: tuple[float, ...]) -> tuple[float, ...]:
+    from dpvb.accounting import renyi
+
+    if any(event.noise_multiplier == 0 for event in cost.events):
+        return (math.inf,) * len(orders)
+    lam = np.array(orders) - 1
+    alternatives = dominating_pairs(cost.events, cost.neighboring_relation)
+    bounds = np.array([renyi.log_moments(pairs, lam) / lam for pairs in alternatives])
+    return tuple(np.where(np.isnan(bounds), np.inf, bounds).min(axis=0).tolist())
+
+
+@lru_cache(maxsize=256)
+def _tight(cost: Composition, delta: float, expected: float | None) -> float:
+    return answer(cost.events, delta=delta, neighboring_relation=cost.neighboring_relation, expected=expected).epsilon

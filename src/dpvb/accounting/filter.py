@@ -1,0 +1,148 @@
+"""The filter: when to stop spending, if every plan may be chosen after seeing what the earlier ones released.
+
+A data set has a cap (epsilon, delta). Plan i costs rho_i(a) at Renyi order a. Over a grid of orders fixed in advance,
+with weights w_a > 0 that sum to one and are fixed before anything is released, the rule is
+
+    spend while there is an order a with  sum_i rho_i(a) + offset_a <= epsilon,
+    offset_a = log((a - 1)/a) - (log(w_a delta) + log a)/(a - 1).
+
+Why that is (epsilon, delta)-differential privacy. Let L be the privacy loss log P/Q of everything released under data
+set P against its neighbour Q, and S_a the sum of the costs at order a so far. Whatever is chosen next is a function of
+what is public, and its moment E_P[e^{(a-1) l} | past] is at most e^{(a-1) rho(a)}; so M_a = e^{(a-1)(L - S_a)} is a
+nonnegative supermartingale under P with start 1, and E_P[M_a] <= 1 whenever the spending ends (Feldman & Zrnic 2021;
+Lecuyer 2021; Whitehouse, Ramdas, Rogers, Wu 2023). At its end some order A, a function of what is public, has
+S_A + offset_A <= epsilon. The smallest delta at epsilon is
+
+    E_P[(1 - e^{epsilon - L})_+] = sum_a E_P[(1 - e^{epsilon - L})_+; A = a]
+                                <= sum_a c_a E_P[e^{(a-1)(L - epsilon)}; A = a]
+                                <= sum_a c_a e^{(a-1)(epsilon - offset_a) - (a-1) epsilon} E_P[M_a]
+                                <= sum_a c_a e^{-(a-1) offset_a} = sum_a w_a delta = delta,
+
+where c_a = (1 - 1/a)^{a-1}/a is the largest value of (1 - e^{-x}) e^{-(a-1) x} over x > 0 (Canonne, Kamath, Steinke
+2020, Proposition 12). The same holds with P and Q exchanged, as the costs bound both directions. A charge made ahead of its
+releases, or for releases that never ran, only makes S larger than it had to be.
+
+Everything is counted in whole numbers of 1e-9: costs rounded up, offsets rounded up, caps rounded down. Offsets come
+from decimal arithmetic, whose logarithms are correctly rounded, so every machine decides alike. Nothing is decided in
+floating point, and no sum drifts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from decimal import ROUND_CEILING, Context, Decimal, localcontext
+from functools import lru_cache
+
+import numpy as np
+
+from dpvb.accounting.costs import Cost
+
+#: One unit of epsilon.
+UNIT = 1e-9
+#: What is not below it counts as infinite.
+SATURATED = 2**62
+
+#: The orders, exact in binary: steps of about a fifth of a - 1 from 2 to 70, where caps of ordinary size are met.
+ORDERS: tuple[float, ...] = (
+    *(1 + k / 64 for k in (1, 2, 4, 8, 16, 24, 32, 40, 48, 56)),
+    *(2.0, 2.25, 2.5, 2.75, 3.0, 3.5, 4.0, 4.75, 5.5, 6.5, 7.5, 9.0, 10.5, 12.5, 15.0, 18.0, 21.0, 25.0, 30.0, 36.0),
+    *(
+        43.0,
+        52.0,
+        62.0,
+        76.0,
+        96.0,
+        128.0,
+        180.0,
+        256.0,
+        400.0,
+        640.0,
+        1024.0,
+        2048.0,
+        4096.0,
+        8192.0,
+        16384.0,
+        65536.0,
+    ),
+)
+
+# Relative error of a curve, which rounding must cover.
+_SAFETY = 1e-9
+_EXACT = Context(prec=40)
+_FAVOUR = Decimal("0.75")
+# Taken off every weight, so that rounding at the 40th digit leaves their sum below one.
+_LESS = Decimal("1e-20")
+
+
+def cost_units(cost: Cost) -> tuple[int, ...]:
+    """A cost at each order, rounded up; SATURATED where it is infinite."""
+    return tuple(_rounded_up(rho) for rho in cost.renyi(np.array(ORDERS)))
+
+
+def refund_units(cost: Cost) -> tuple[int, ...]:
+    """What may be taken back at each order for releases that never ran, rounded down; 0 where it is infinite."""
+    return tuple(
+        math.floor(rho / UNIT * (1 - _SAFETY)) if 0 <= rho < SATURATED * UNIT else 0
+        for rho in cost.renyi(np.array(ORDERS))
+    )
+
+
+def cap_units(epsilon: float) -> int:
+    """A cap, rounded down."""
+    return int(Decimal(epsilon).scaleb(9, _EXACT))
+
+
+def add(totals: Sequence[int], cost: Sequence[int]) -> tuple[int, ...]:
+    """Totals after a charge or a refund; a saturated one stays so."""
+    return tuple(
+        SATURATED if total >= SATURATED else min(total + part, SATURATED)
+        for total, part in zip(totals, cost, strict=True)
+    )
+
+
+def spent_units(totals: Sequence[int], offsets: Sequence[int]) -> int:
+    """The filter's epsilon: the least cap that the totals keep."""
+    found = [total + offset for total, offset in zip(totals, offsets, strict=True) if total < SATURATED]
+    return max(0, min(found, default=SATURATED))
+
+
+def favoured_order(cost: Sequence[int], *, epsilon: int, delta: float) -> int:
+    """Index of the order at which the cap holds most plans of this cost; it is to carry most of delta.
+
+    Args:
+        cost: of the first plan, in units.
+        epsilon: the cap, in units.
+        delta: the cap's.
+    """
+    alone = [_offset(order, _FAVOUR, delta) for order in ORDERS]
+    return max(range(len(ORDERS)), key=lambda i: ((epsilon - alone[i]) / max(cost[i], 1), -alone[i]))
+
+
+@lru_cache(maxsize=256)
+def offset_units(delta: float, favoured: int) -> tuple[int, ...]:
+    """The offsets at each order, rounded up.
+
+    Args:
+        delta: the cap's.
+        favoured: index of the order with weight 3/4; the rest falls with the square of the distance to it.
+    """
+    distances = [abs(i - favoured) for i in range(len(ORDERS))]
+    with localcontext(_EXACT):
+        shares = [Decimal(1) / distance**2 if distance else Decimal(0) for distance in distances]
+        rest = (1 - _FAVOUR) / sum(shares)
+        weights = [rest * share if share else _FAVOUR for share in shares]
+        return tuple(_offset(order, weight - _LESS, delta) for order, weight in zip(ORDERS, weights, strict=True))
+
+
+@lru_cache(maxsize=4096)
+def _offset(order: float, weight: Decimal, delta: float) -> int:
+    with localcontext(_EXACT):
+        a = Decimal(order)
+        value = ((a - 1) / a).ln() - ((weight * Decimal(delta)).ln() + a.ln()) / (a - 1)
+        return int((value * 10**9).to_integral_value(ROUND_CEILING))
+
+
+def _rounded_up(rho: float) -> int:
+    units = rho / UNIT * (1 + _SAFETY)
+    return math.ceil(units) if 0 <= units < SATURATED else SATURATED
