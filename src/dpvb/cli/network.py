@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from dpvb.terminal import progress_bar, remark, spent
 
 
 @fit.command("sbn")
+@options.planned
 def fit_sbn(
     data: options.Images,
     out: options.Out,
@@ -27,15 +28,11 @@ def fit_sbn(
         typer.Option(help="first_order, six_blocks or paper: what is released.", rich_help_panel=options.PLAN),
     ] = "first_order",
     group: options.Group = None,
-    num_steps: options.NumSteps = None,
-    sampling_prob: options.SamplingProb = None,
-    batch_size: options.BatchSize = None,
-    num_examples: options.NumExamples = None,
-    noise_multiplier: options.NoiseMultiplier = None,
-    neighboring_relation: options.Relation = options.ADD_OR_REMOVE,
     seed: options.Seed = None,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
+    *,
+    plan: dict[str, Any],
 ) -> None:
     """Fit a sigmoid belief network to private rows of zeros and ones, such as images.
 
@@ -57,12 +54,7 @@ def fit_sbn(
         delta=delta,
         form=form,
         threshold=threshold,
-        num_steps=num_steps,
-        sampling_prob=sampling_prob,
-        batch_size=batch_size,
-        num_examples=num_examples,
-        noise_multiplier=noise_multiplier,
-        neighboring_relation=neighboring_relation,
+        **plan,
         random_state=seed,
     )
     with progress_bar(epsilon, delta, quiet=quiet) as tell:

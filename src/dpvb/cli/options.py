@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 DATA = "the data and how to read them"
 PLAN = "the plan: what is spent and how"
+RUN = "the run: where it is counted and kept"
 
 Model = Annotated[Path, typer.Argument(help="A model that `dpvb fit` wrote.", show_default=False)]
 Out = Annotated[Path, typer.Option(help="The model file to write.", show_default=False)]
@@ -154,3 +158,73 @@ Seed = Annotated[
     typer.Option(help="Of the public random start. The private noise takes none.", show_default=False),
 ]
 ADD_OR_REMOVE = "add_or_remove_one"
+
+# The run.
+Ledger = Annotated[
+    str | None,
+    typer.Option(
+        help="The ledger that is charged before the fit looks: a file or a postgresql:// URL; see `dpvb ledger`.",
+        show_default=False,
+        rich_help_panel=RUN,
+    ),
+]
+Dataset = Annotated[
+    str | None,
+    typer.Option(help="The data set's name in the ledger.", show_default=False, rich_help_panel=RUN),
+]
+CheckpointFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--checkpoint",
+        help="A folder that keeps what is released, so that `dpvb resume` goes on where a fit was killed.",
+        show_default=False,
+        rich_help_panel=RUN,
+    ),
+]
+Resume = Annotated[
+    str,
+    typer.Option(
+        help="replay: an interrupted step is done again at no cost, by a secret that lies beside the folder till the run "
+        "ends; recharge: no secret is kept, the step is charged again; read: read a run that has ended.",
+        rich_help_panel=RUN,
+    ),
+]
+
+
+def _of_every_fit(
+    num_steps: NumSteps = None,
+    sampling_prob: SamplingProb = None,
+    batch_size: BatchSize = None,
+    num_examples: NumExamples = None,
+    noise_multiplier: NoiseMultiplier = None,
+    neighboring_relation: Relation = ADD_OR_REMOVE,
+    ledger: Ledger = None,
+    dataset: Dataset = None,
+    checkpoint: CheckpointFolder = None,
+    resume: Resume = "replay",
+) -> None:
+    """Only its parameters matter."""
+
+
+def planned(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of every fit; it gets their values as one mapping, its argument `plan`.
+
+    A fit with a checkpoint leaves in its folder how it was called, for `dpvb resume`.
+    """
+    from dpvb.cli import resumption
+
+    shared = inspect.signature(_of_every_fit, eval_str=True).parameters
+    own = inspect.signature(command, eval_str=True)
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        if given["checkpoint"] is not None:
+            resumption.remember(given["checkpoint"], command.__name__, given)
+        plan = {name: given.pop(name) for name in shared}
+        command(**given, plan=plan)
+
+    parameters = [p for p in own.parameters.values() if p.name != "plan"] + list(shared.values())
+    del run.__wrapped__  # Typer is to read the parameters below, not the command's.
+    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": None}
+    return run

@@ -28,6 +28,7 @@ _Covariance = Annotated[str, typer.Option(help="full, or diagonal for thousands 
 
 
 @fit.command("logistic")
+@options.planned
 def fit_logistic(
     data: options.Rows,
     out: options.Out,
@@ -44,14 +45,10 @@ def fit_logistic(
     intercept_value: _InterceptValue = 0.4,
     solver: _Solver = "first_order",
     covariance: _Covariance = "full",
-    num_steps: options.NumSteps = None,
-    sampling_prob: options.SamplingProb = None,
-    batch_size: options.BatchSize = None,
-    num_examples: options.NumExamples = None,
-    noise_multiplier: options.NoiseMultiplier = None,
-    neighboring_relation: options.Relation = options.ADD_OR_REMOVE,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
+    *,
+    plan: dict[str, Any],
 ) -> None:
     """Fit a logistic regression to private rows: the chance of the second of two classes.
 
@@ -75,17 +72,13 @@ def fit_logistic(
         intercept_value=intercept_value,
         solver=solver,
         covariance=covariance,
-        num_steps=num_steps,
-        sampling_prob=sampling_prob,
-        batch_size=batch_size,
-        num_examples=num_examples,
-        noise_multiplier=noise_multiplier,
-        neighboring_relation=neighboring_relation,
+        **plan,
     )
     _fit_and_save(model, rows, out, quiet=quiet)
 
 
 @fit.command("binomial")
+@options.planned
 def fit_binomial(
     data: options.Rows,
     out: options.Out,
@@ -101,14 +94,10 @@ def fit_binomial(
     intercept_value: _InterceptValue = 0.4,
     solver: _Solver = "first_order",
     covariance: _Covariance = "full",
-    num_steps: options.NumSteps = None,
-    sampling_prob: options.SamplingProb = None,
-    batch_size: options.BatchSize = None,
-    num_examples: options.NumExamples = None,
-    noise_multiplier: options.NoiseMultiplier = None,
-    neighboring_relation: options.Relation = options.ADD_OR_REMOVE,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
+    *,
+    plan: dict[str, Any],
 ) -> None:
     """Fit a binomial regression to private rows: successes out of trials.
 
@@ -129,17 +118,13 @@ def fit_binomial(
         intercept_value=intercept_value,
         solver=solver,
         covariance=covariance,
-        num_steps=num_steps,
-        sampling_prob=sampling_prob,
-        batch_size=batch_size,
-        num_examples=num_examples,
-        noise_multiplier=noise_multiplier,
-        neighboring_relation=neighboring_relation,
+        **plan,
     )
     _fit_and_save(model, rows, out, quiet=quiet)
 
 
 @fit.command("negbin")
+@options.planned
 def fit_negbin(
     data: options.Rows,
     out: options.Out,
@@ -157,14 +142,10 @@ def fit_negbin(
     intercept_value: _InterceptValue = 0.4,
     solver: _Solver = "first_order",
     covariance: _Covariance = "full",
-    num_steps: options.NumSteps = None,
-    sampling_prob: options.SamplingProb = None,
-    batch_size: options.BatchSize = None,
-    num_examples: options.NumExamples = None,
-    noise_multiplier: options.NoiseMultiplier = None,
-    neighboring_relation: options.Relation = options.ADD_OR_REMOVE,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
+    *,
+    plan: dict[str, Any],
 ) -> None:
     """Fit a negative binomial regression to private rows: counts.
 
@@ -186,12 +167,7 @@ def fit_negbin(
         intercept_value=intercept_value,
         solver=solver,
         covariance=covariance,
-        num_steps=num_steps,
-        sampling_prob=sampling_prob,
-        batch_size=batch_size,
-        num_examples=num_examples,
-        noise_multiplier=noise_multiplier,
-        neighboring_relation=neighboring_relation,
+        **plan,
     )
     _fit_and_save(model, rows, out, quiet=quiet)
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 @fit.command("lda")
+@options.planned
 def fit_lda(
     data: options.Documents,
     out: options.Out,
@@ -41,12 +42,6 @@ def fit_lda(
         ),
     ] = None,
     token_pattern: options.TokenPattern = options.ANY_WORD,
-    num_steps: options.NumSteps = None,
-    sampling_prob: options.SamplingProb = None,
-    batch_size: options.BatchSize = None,
-    num_examples: options.NumExamples = None,
-    noise_multiplier: options.NoiseMultiplier = None,
-    neighboring_relation: options.Relation = options.ADD_OR_REMOVE,
     clip: Annotated[
         float | None,
         typer.Option(
@@ -61,6 +56,8 @@ def fit_lda(
     seed: options.Seed = None,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
+    *,
+    plan: dict[str, Any],
 ) -> None:
     """Fit topics (latent Dirichlet allocation) to private documents.
 
@@ -80,12 +77,7 @@ def fit_lda(
         topics,
         epsilon=epsilon,
         delta=delta,
-        num_steps=num_steps,
-        sampling_prob=sampling_prob,
-        batch_size=batch_size,
-        num_examples=num_examples,
-        noise_multiplier=noise_multiplier,
-        neighboring_relation=neighboring_relation,
+        **plan,
         clip=clip,
         document_length=document_length,
         random_state=seed,
