@@ -73,6 +73,10 @@ class Block:
         d = self.shape[-1]
         return [((..., slice(d)), 1.0), ((..., slice(d, None)), math.sqrt(0.5))]
 
+    def pack(self, value: Floats) -> Floats:
+        """Bring an array of the block's shape to the shape in which it travels."""
+        return pack_symmetric(value) if self.domain == "psd" else value
+
     def unpack(self, packed: Floats) -> Floats:
         """Bring a packed array back to the block's shape."""
         return unpack_symmetric(packed, self.shape[-1]) if self.domain == "psd" else packed

@@ -220,13 +220,16 @@ class Gram:
             factor_n = np.sqrt(weights[used] * 2.0**-square_exponent) * np.sqrt(self.scale_n[used])
         # A subnormal factor has few bits; its row is below the grid unless it lies within a step of overflow.
         factor_n = np.where(factor_n >= 2.0**-1021, factor_n, 0.0)
-        block = np.empty((min(most, len(used)), self.x_nd.shape[1]))
+        d = self.x_nd.shape[1]
+        block, product = np.empty((min(most, len(used)), d)), np.zeros((d, d), order="F")
         for start in range(0, len(used), most):
             rows = slice(start, start + most)
             u = np.take(self.x_nd, used[rows], axis=0, out=block[: len(used[rows])], mode="clip")
             _round_rows(u, factor_n[rows])
             # The rank-k update forms one triangle, in half the time of a product; its scale is a power of two.
-            _add_triangle(dsyrk(2.0 ** (square_exponent - step_exponent), u.T, lower=1).T, out)
+            scale = 2.0 ** (square_exponent - step_exponent)
+            product = dsyrk(scale, u.T, c=product, lower=1, overwrite_c=1)
+            _add_triangle(product.T, out)
 
 
 def _round_rows(x_nd: Floats, factor_n: Floats) -> None:
@@ -235,15 +238,15 @@ def _round_rows(x_nd: Floats, factor_n: Floats) -> None:
     Truncating every entry would shorten all rows alike, a bias that sums cannot average out. Where rounding made a row
     too long, as many of its lengthened entries are taken back as needed, from the left.
     """
-    with np.errstate(under="ignore"):
-        longest_n = np.square(factor_n * upper_norms(x_nd)) * (_GRAM_ROOM * (1.0 - 2.0**-40))
-        x_nd *= factor_n[:, None]
     # Rows are rounded a few at a time, in the cache.
     for start in range(0, len(x_nd), rows := max(1, _NORM_ENTRIES // x_nd.shape[1])):
-        exact_nd, longest = x_nd[start : start + rows], longest_n[start : start + rows]
+        exact_nd, factor = x_nd[start : start + rows], factor_n[start : start + rows]
+        with np.errstate(under="ignore"):
+            longest_n = np.square(factor * upper_norms(exact_nd)) * (_GRAM_ROOM * (1.0 - 2.0**-40))
+            exact_nd *= factor[:, None]
         rounded_nd = np.rint(exact_nd)
         # Sums of squares of integers are exact in any order.
-        excess_n = np.einsum("nd,nd->n", rounded_nd, rounded_nd) - longest
+        excess_n = np.einsum("nd,nd->n", rounded_nd, rounded_nd) - longest_n
         over = np.flatnonzero(excess_n > 0)
         size_nd = np.abs(rounded_nd[over])
         saved_nd = np.where(size_nd > np.abs(exact_nd[over]), 2.0 * size_nd - 1.0, 0.0)

@@ -49,14 +49,14 @@ class Estimate:
         mean, variance, mass = dict(self._mean), dict(self._variance), dict(self._mass)
         for name, total in released.total.items():
             block = self._blocks[name]
-            fresh = block.unpack(total) / released.sampling_prob
+            fresh = total / released.sampling_prob
             fresh_variance = (released.noise_std[name] / released.sampling_prob) ** 2
             step = rho if block.average else 1.0
             mean[name] = step * fresh + (1 - step) * mean.get(name, np.zeros(()))
             variance[name] = step**2 * fresh_variance + (1 - step) ** 2 * variance.get(name, 0.0)
             mass[name] = step + (1 - step) * mass.get(name, 0.0)
             if self.projection == "step":
-                mean[name] = block.project(mean[name])
+                mean[name] = block.pack(block.project(block.unpack(mean[name])))
         return Estimate(self._blocks, mean, variance, mass, _SEAL, rho, self.projection, released.receipt)
 
     @property
@@ -66,7 +66,7 @@ class Estimate:
 
     def read(self, name: str) -> Floats:
         """Unbiased linear estimate of the full-data statistic; may leave the domain."""
-        return self._mean[name] / self._mass[name]
+        return self._blocks[name].unpack(self._mean[name] / self._mass[name])
 
     def project(self, name: str) -> Floats:
         """The linear estimate, projected onto the block's domain."""

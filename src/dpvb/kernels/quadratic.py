@@ -19,8 +19,9 @@ from dpvb.kernels.linear import powers
 
 Floats = NDArray[np.float64]
 
-# Rows multiplied at a time.
+# Rows multiplied at a time, and entries in a part of them: what is done to a part happens in the cache.
 _ROWS = 1024
+_ENTRIES = 2**16
 
 
 @dataclass(frozen=True)
@@ -53,15 +54,22 @@ class SecondMoment:
         return moment_n
 
     def _of_block(self, x_nd: Floats) -> Floats:
-        block_nd = np.square(np.ascontiguousarray(x_nd))
-        scale_n = powers(np.add.reduce(block_nd, axis=1))
-        mean_n = np.add.reduce(np.multiply(x_nd, self.mean_d, out=block_nd), axis=1)
-        np.multiply(x_nd, scale_n[:, None], out=block_nd)
-        np.rint(block_nd, out=block_nd)
+        block_nd = np.empty(x_nd.shape)
+        scale_n, mean_n, square_n = np.empty((3, len(x_nd)))
+        rows = max(1, _ENTRIES // max(x_nd.shape[1], 1))
+        parts = [slice(start, start + rows) for start in range(0, len(x_nd), rows)]
+        for part in parts:
+            room = block_nd[part]
+            scale_n[part] = powers(np.add.reduce(np.square(x_nd[part], out=room), axis=1))
+            np.add.reduce(np.multiply(x_nd[part], self.mean_d, out=room), axis=1, out=mean_n[part])
+            np.rint(np.multiply(x_nd[part], scale_n[part, None], out=room), out=room)
         # The transposed block lies in Fortran order: BLAS multiplies it in place.
         block_nd = dtrmm(1.0, self.root_dd, block_nd.T, lower=1, overwrite_b=1).T
-        block_nd /= (scale_n * self.scale)[:, None]
-        return np.asarray(np.add.reduce(np.square(block_nd, out=block_nd), axis=1) + np.square(mean_n))
+        for part in parts:
+            np.add.reduce(np.square(block_nd[part], out=block_nd[part]), axis=1, out=square_n[part])
+        # Powers of two: exact, and one after the other they do not overflow.
+        scale_n *= self.scale
+        return np.asarray(square_n / scale_n / scale_n + np.square(mean_n))
 
 
 def inverse_root(matrix_dd: Floats, ridge: float) -> Floats | None:
