@@ -1,0 +1,295 @@
+"""Throw changed files at every reader of dpvb: `python -m benchmarks.fuzz [minutes] [part of a reader's name]`.
+
+Atheris (libFuzzer) changes real files, guided by which lines of dpvb they reach. A reader may return or raise an
+error of dpvb; anything else is a finding, and so is an attempt to run code, to start a program, to open a connection
+or to write outside its folder (an audit hook sees them), a second of time, or 100 MB of memory more than before the call (a
+limit on the address space). Half of the files get right hashes, as a forger would make them, so that the
+parsers behind the hashes are reached too. Each reader runs in a process of its own and gets an equal share of the time.
+One line a reader; the last line is `survived N of M`. The exit status is 1 if there is a finding, whose file is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import random
+import re
+import resource
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PROGRAM = (sys.executable, "-m", "benchmarks.fuzz")
+MEMORY = 100_000_000
+SECONDS = 1.0
+#: Events of the interpreter that no reader has a reason to cause.
+FORBIDDEN = ("pickle.", "marshal.", "exec", "compile", "os.system", "os.exec", "os.fork", "os.posix_spawn", "os.spawn")
+FORBIDDEN += ("subprocess.", "socket.", "ctypes.", "sqlite3.enable_load_extension", "sqlite3.load_extension")
+WRITES = ("os.remove", "os.rename", "os.rmdir", "os.chmod", "os.chown", "os.link", "os.symlink", "shutil.")
+
+
+class Finding(BaseException):
+    """Something that a reader must not do; no handler of the reader's catches it."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader and its files.
+
+    Attributes:
+        seeds: the files to start from, made once, in a process whose code atheris does not change.
+        read: given changed bytes and an empty folder, write a file and read it.
+    """
+
+    seeds: Callable[[], list[bytes]]
+    read: Callable[[bytes, Path], object]
+
+
+# Model files
+
+
+def model_files() -> list[bytes]:
+    """One small fitted model of each sort."""
+    import numpy as np
+
+    import dpvb
+
+    rng = np.random.default_rng(0)
+    budget = {"epsilon": 1.0, "delta": 1e-4, "num_steps": 1}
+    x, counts = rng.normal(size=(30, 2)) / 4, rng.poisson(1.0, (30, 3)).astype(float)
+    y = (rng.random(30) < 0.5).astype(int)
+    models = [
+        dpvb.LDA(2, document_length=20.0, random_state=0, **budget).fit(counts),
+        dpvb.LogisticRegression(**budget).fit(x, y),
+        dpvb.NegativeBinomialRegression(dispersion=1.0, max_count=5, **budget).fit(x, y),
+        dpvb.SigmoidBeliefNetwork(2, random_state=0, **budget).fit(y.reshape(10, 3)),
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model"
+        files = []
+        for model in models:
+            model.save(path)
+            files.append(path.read_bytes())
+    return files
+
+
+def read_model(content: bytes, folder: Path) -> object:
+    import dpvb
+    from dpvb import storage
+
+    path = folder / "model"
+    comment = len(storage._COMMENT) + 64
+    if len(content) % 2 and len(content) > comment:
+        head = content[: -comment - 2] + struct.pack("<H", comment) + storage._COMMENT
+        content = head + hashlib.sha256(head).hexdigest().encode()
+    path.write_bytes(content)
+    return dpvb.load(path)
+
+
+def model_manifests() -> list[bytes]:
+    """The manifests of the same models; their arrays follow from the manifest."""
+    manifests = []
+    for content in model_files():
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            manifests.append(archive.read("manifest.json"))
+    return manifests
+
+
+def read_manifest(content: bytes, folder: Path) -> object:
+    """A file that keeps all its hashes whatever its manifest says: arrays of ones, of the shape and type it states."""
+    import numpy as np
+
+    import dpvb
+    from dpvb import storage
+
+    members: dict[str, list[Any]] = {}
+    try:
+        manifest = json.loads(content)
+        for name, entry in manifest["arrays"].items():
+            array = np.ones([min(int(n), 50) for n in entry["shape"]][:4], entry["dtype"])
+            entry["sha256"] = hashlib.sha256(storage._bytes(array)).hexdigest()
+            members[f"{name}.npy"] = [storage._npy_header(array.dtype.str, array.shape), storage._bytes(array)]
+        content = json.dumps(manifest).encode()
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
+        members = {}
+    with open(folder / "model", "wb+") as file:
+        storage._write_zip(file, {"manifest.json": [content], **members})
+    return dpvb.load(folder / "model")
+
+
+READERS = {
+    "model file": Reader(model_files, read_model),
+    "model manifest": Reader(model_manifests, read_manifest),
+}
+
+
+# One process
+
+
+def changed(content: bytes, max_size: int, seed: int) -> bytes:
+    """A change that keeps JSON what it is, where the content is JSON lines; otherwise libFuzzer's own."""
+    import atheris
+
+    rng = random.Random(seed)
+    if rng.random() < 0.5:
+        try:
+            lines = [json.loads(line) for line in content.split(b"\n") if line]
+        except (ValueError, RecursionError):
+            lines = []
+        if lines:
+            at = rng.randrange(len(lines))
+            kind = rng.random()
+            if kind < 0.1 and len(lines) > 1:
+                lines[at] = lines[rng.randrange(len(lines))]
+            elif kind < 0.2 and len(lines) > 1:
+                del lines[at]
+            else:
+                lines[at] = with_another_leaf(lines[at], rng)
+            made = b"\n".join(json.dumps(line).encode() for line in lines) + b"\n"
+            if len(made) <= max_size:
+                return made
+    return bytes(atheris.Mutate(content, max_size))
+
+
+ODD = [None, True, 0, -1, 1, 2**31, 2**63, 2**64, 10**400, 0.5, 1e308, -0.0, 5e-324, "", "x", "inf", "nan", "../x", "é"]
+ODD += ["x" * 10_000, "\u0000", [], {}, [[]], [1, 2], {"a": 1}, "full_batch", "poisson", 1e-320, [1] * 1000]
+
+
+def with_another_leaf(value: Any, rng: random.Random) -> Any:
+    """The same JSON value with one part replaced, removed or doubled."""
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        key = rng.choice(list(value))
+        kind = rng.random()
+        if kind < 0.1:
+            return {k: v for k, v in value.items() if k != key}
+        if kind < 0.15:
+            return {**value, str(rng.choice(ODD)): value[key]}
+        return {**value, key: with_another_leaf(value[key], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.9:
+        at = rng.randrange(len(value))
+        kind = rng.random()
+        if kind < 0.1:
+            return value[:at] + value[at + 1 :]
+        if kind < 0.15:
+            return [*value, value[at]]
+        return [*value[:at], with_another_leaf(value[at], rng), *value[at + 1 :]]
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and rng.random() < 0.5:
+        return value * rng.choice([-1, 2, 0.5, 10, 1e300]) if abs(value) < 1e300 else value - 1
+    return rng.choice(ODD)
+
+
+def fuzz(name: str, corpus: Path, arguments: list[str]) -> None:
+    """Run one reader on changed files until the time is over or something is found; does not return."""
+    import atheris
+
+    reader = READERS[name]
+    seeds = [path.read_bytes() for path in sorted(corpus.glob("seed-*"))]
+    with atheris.instrument_imports(include=["dpvb"]):
+        folder = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None, prefix="dpvb-fuzz-"))
+        # What readers import late, they import now.
+        for content in seeds:
+            reader.read(content, folder)
+            for damaged in (content[:-1], content[: len(content) // 2], b"{}", b""):
+                refuses(reader, damaged, folder)
+    watching = False
+
+    def watch(event: str, facts: tuple[Any, ...]) -> None:
+        nonlocal watching
+        if not watching:
+            return
+        bad = event.startswith(FORBIDDEN)
+        if event == "open" and len(facts) > 2 and isinstance(facts[2], int):
+            bad = bool(facts[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)) and not _inside(facts[0], folder)
+        if event.startswith(WRITES):
+            bad = not _inside(facts[0], folder)
+        if bad:
+            watching = False
+            raise Finding(f"{event} {facts!r:.200}")
+
+    sys.addaudithook(watch)
+
+    def once(content: bytes) -> None:
+        nonlocal watching
+        for left in folder.iterdir():
+            left.unlink()
+        mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        before = time.process_time()
+        resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY, hard))
+        watching = True
+        try:
+            refuses(reader, content, folder)
+        finally:
+            watching = False
+            resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+        if (took := time.process_time() - before) > SECONDS:
+            raise Finding(f"{took:.1f} s for one file")
+
+    command = [sys.argv[0], *arguments, str(corpus)]
+    atheris.Setup(command, once, custom_mutator=changed)
+    atheris.Fuzz()
+
+
+def refuses(reader: Reader, content: bytes, folder: Path) -> bool:
+    """Whether the reader raised an error of its own; any other error comes through."""
+    from dpvb.errors import DpvbError
+
+    try:
+        reader.read(content, folder)
+    except DpvbError:
+        return True
+    return False
+
+
+def _inside(path: Any, folder: Path) -> bool:
+    return isinstance(path, (str, bytes, os.PathLike)) and os.fsdecode(path).startswith(str(folder))
+
+
+# All of them
+
+
+def main(minutes: float, part: str) -> int:
+    """Give every reader its share of the time, one after the other."""
+    names = [name for name in READERS if part in name]
+    seconds = max(1, round(60 * minutes / len(names)))
+    kept = Path(tempfile.mkdtemp(prefix="dpvb-fuzz-findings-"))
+    survived = 0
+    for name in names:
+        corpus = kept / name.replace(" ", "-")
+        corpus.mkdir()
+        subprocess.run([*PROGRAM, "--seeds", name, str(corpus)], check=True)
+        options = [f"-max_total_time={seconds}", "-timeout=20", "-rss_limit_mb=0", f"-artifact_prefix={corpus}/finding-"]
+        command = [*PROGRAM, "--reader", name, str(corpus), *options, "-max_len=60000", "-verbosity=1"]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+        log = done.stdout + done.stderr
+        runs = re.findall(r"Done (\d+) runs", log)
+        reached = re.findall(r"cov: (\d+)", log)
+        survived += done.returncode == 0
+        facts = f"{runs[-1] if runs else '?'} files, {reached[-1] if reached else '?'} branches reached"
+        print(f"{'survived' if done.returncode == 0 else 'FINDING '}  {name}: {facts}", flush=True)
+        if done.returncode:
+            (corpus / "log").write_text(log)
+            print(f"    {corpus}", *log.splitlines()[-40:], sep="\n    ", flush=True)
+    print(f"survived {survived} of {len(names)}")
+    return 0 if survived == len(names) else 1
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--seeds"]:
+        for number, content in enumerate(READERS[sys.argv[2]].seeds()):
+            Path(sys.argv[3], f"seed-{number}").write_bytes(content)
+        sys.exit()
+    if sys.argv[1:2] == ["--reader"]:
+        fuzz(sys.argv[2], Path(sys.argv[3]), sys.argv[4:])
+    words = sys.argv[1:]
+    given = words.pop(0) if words and words[0].replace(".", "").isdigit() else "10"
+    sys.exit(main(float(given), " ".join(words)))
