@@ -184,8 +184,8 @@ CheckpointFolder = Annotated[
 Resume = Annotated[
     str,
     typer.Option(
-        help="replay: an interrupted step is done again at no cost, by a secret that lies beside the folder till the run "
-        "ends; recharge: no secret is kept, the step is charged again; read: read a run that has ended.",
+        help="Of an interrupted step. replay: done again at no cost, by a secret beside the folder until the run ends; "
+        "recharge: no secret is kept, and it is charged again. read: read a run that has ended.",
         rich_help_panel=RUN,
     ),
 ]

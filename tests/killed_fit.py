@@ -1,0 +1,74 @@
+"""A private fit in a process of its own, which may be killed at a named point; run by the tests of runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dpvb import LogisticRegression
+from dpvb.checkpoint import Checkpoint
+from dpvb.ledger import Ledger
+from dpvb.noise import SecureNoise
+from dpvb.wall import Wall
+
+#: What is called, and whether the process dies before or after it: twelve points of a fit, in the order they are met.
+POINTS: dict[str, tuple[Any, str, str]] = {
+    "before the secret": (SecureNoise, "kept", "before"),
+    "after the secret": (SecureNoise, "kept", "after"),
+    "before the charge": (Ledger, "charge", "before"),
+    "after the charge": (Ledger, "charge", "after"),
+    "before the data are read": (Wall, "_sums", "before"),
+    "after the data are read": (Wall, "_sums", "after"),
+    "after the noise is drawn": (Checkpoint, "prepare", "before"),
+    "after the release is written": (Checkpoint, "prepare", "after"),
+    "before it is on record": (Ledger, "append", "before"),
+    "after it is on record": (Ledger, "append", "after"),
+    "after it has its name": (Checkpoint, "publish", "after"),
+    "before the end": (Ledger, "append", "last"),
+}
+STEPS = 4
+
+
+def data() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    x_nd = rng.uniform(-0.5, 0.5, (60, 2))
+    return x_nd, (x_nd[:, 0] + 0.2 * rng.standard_normal(60) > 0).astype(int)
+
+
+def model(ledger: Any, checkpoint: Any, resume: str, **options: Any) -> LogisticRegression:
+    given = {"epsilon": 1.0, "delta": 1e-5, "num_steps": STEPS, **options}
+    return LogisticRegression(ledger=ledger, dataset="people", checkpoint=checkpoint, resume=resume, **given)
+
+
+def die(owner: Any, name: str, when: str, count: int) -> None:
+    """Kill this process at the count-th call of a method."""
+    method: Callable[..., Any] = getattr(owner, name)
+    calls = 0
+
+    def dying(*args: Any, **given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        last = when == "last" and given.get("state") == "finished"
+        if last or (when == "before" and calls == count):
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = method(*args, **given)
+        if when == "after" and calls == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(owner, name, dying)
+
+
+def main(ledger: str, checkpoint: str, resume: str, point: str, count: int) -> None:
+    if point:
+        die(*POINTS[point], count)
+    model(ledger, checkpoint, resume).fit(*data())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:5], int(sys.argv[5]))
