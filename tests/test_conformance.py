@@ -13,55 +13,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_models import CASES, NAMES, Case, difference, in_steps, relative_norm
+from small_models import CASES, NAMES, Case, difference, relative_norm
 
+from dpvb.audit.integers import is_zero, same
+from dpvb.audit.replay import Replay
 from dpvb.blocks import swap_ratio
 from dpvb.kernels import lda as kernel
-from dpvb.mechanism import FixedSize, FullBatch, Plan, Poisson, Release
+from dpvb.mechanism import FixedSize, FullBatch, Plan, Poisson
 from dpvb.models.lda import LDA
 
 EVERY_MODEL = pytest.mark.parametrize("case", CASES, ids=NAMES)
 SAMPLERS = [FullBatch(), Poisson(0.4), FixedSize(6, 12)]
 EVERY_SAMPLER = pytest.mark.parametrize("sampler", SAMPLERS, ids=["full", "poisson", "fixed_size"])
-
-
-class Replay:
-    """One release of a case, at one q, with the same draws whatever the data."""
-
-    def __init__(self, case: Case, sampler: Any = None, noise: float = 1.0, seed: int = 1) -> None:
-        self.case, self.plan = case, case.plan(sampler, noise=noise)
-        self.q = case.start(seed)
-
-    @property
-    def release(self) -> Release:
-        return self.plan.releases[0]
-
-    def __call__(self, matrix: np.ndarray, group: Any = None) -> dict[str, np.ndarray]:
-        [released] = self.case.run(matrix, self.plan, q=self.q, group=group)
-        return in_steps(released, self.release)
-
-    def nothing(self) -> dict[str, np.ndarray]:
-        return self(np.zeros((0, self.case.width)))
-
-    def alone(self, record: np.ndarray) -> dict[str, np.ndarray]:
-        """What a record adds to an empty data set, exactly; whole batches of one."""
-        full = Replay(self.case)
-        full.q = self.q
-        return difference(full(record[None]), full.nothing())
-
-
-def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
-    return all(np.array_equal(one[name], other[name]) for name in one)
-
-
-def is_zero(change: dict[str, np.ndarray]) -> bool:
-    return not any(part.any() for part in change.values())
-
-
-def some_records(case: Case, rng: np.random.Generator, count: int) -> np.ndarray:
-    """Ordinary and hostile records, mixed."""
-    hostile = case.hostile[rng.integers(0, len(case.hostile), count)]
-    return np.where(rng.random((count, 1)) < 0.3, hostile, case.records(rng, count))
 
 
 # --- purity and sensitivity ---------------------------------------------------------------------------------
@@ -75,8 +38,8 @@ def test_a_record_adds_the_same_whatever_else_is_there(case: Case) -> None:
     for trial in range(case.pairs):
         if trial % (case.pairs // 4) == 0:
             replay.q = case.start(trial)
-        batch = some_records(case, rng, int(rng.integers(0, 5 if case.name == "lda_numpy" else 20)))
-        record = some_records(case, rng, 1)[0]
+        batch = case.some(rng, int(rng.integers(0, 5 if case.name == "lda_numpy" else 20)))
+        record = case.some(rng, 1)[0]
         place = int(rng.integers(0, len(batch) + 1))
         change = difference(replay(np.insert(batch, place, record, axis=0)), replay(batch))
         assert same(change, replay.alone(record))
@@ -91,7 +54,7 @@ def test_a_record_adds_itself_or_nothing_to_a_batch(case: Case, sampler: Any) ->
     replay = Replay(case, sampler)
     was_in = 0
     for _ in range(30):
-        batch = some_records(case, rng, int(rng.integers(0, 11)))
+        batch = case.some(rng, int(rng.integers(0, 11)))
         record = case.records(rng, 1)[0] + (case.name.startswith("lda"))
         change = difference(replay(np.vstack([batch, record])), replay(batch))
         alone = replay.alone(record)
@@ -108,9 +71,9 @@ def test_replacing_a_record_changes_its_own_part_alone(case: Case, sampler: Any)
     replay = Replay(case, sampler)
     declared = replay.release.mechanism.sensitivity("replace_one", swap_ratio(replay.release.blocks))
     for _ in range(30):
-        batch = some_records(case, rng, 12)
+        batch = case.some(rng, 12)
         place = int(rng.integers(0, 12))
-        record = some_records(case, rng, 1)[0]
+        record = case.some(rng, 1)[0]
         other = batch.copy()
         other[place] = record
         change = difference(replay(other), replay(batch))
@@ -134,7 +97,7 @@ def test_the_worst_neighbours_come_near_the_declared_distance(case: Case) -> Non
 def test_order_and_split_do_not_change_a_bit(case: Case) -> None:
     rng = np.random.default_rng(24)
     replay = Replay(case)
-    matrix = some_records(case, rng, 60)
+    matrix = case.some(rng, 60)
     whole, nothing = replay(matrix), replay.nothing()
     for _ in range(10):
         order = rng.permutation(60)
@@ -203,8 +166,8 @@ def test_a_person_adds_the_same_whatever_else_is_there(case: Case) -> None:
     replay = Replay(case)
     nothing = replay.nothing()
     for _ in range(40):
-        own = some_records(case, rng, int(rng.integers(1, 6)))
-        others = some_records(case, rng, int(rng.integers(0, 30)))
+        own = case.some(rng, int(rng.integers(1, 6)))
+        others = case.some(rng, int(rng.integers(0, 30)))
         ids = np.sort(rng.integers(0, 8, len(others)))
         ids = np.unique(ids, return_inverse=True)[1] if len(ids) else ids
         first = 0 if len(ids) == 0 else int(ids.max()) + 1
