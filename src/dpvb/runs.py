@@ -6,19 +6,21 @@ after a crash
 * a recorded release is read from the checkpoint, and the wall gives it out again: the data are not asked;
 * a step that may have begun, and left no record or no readable one, is done again. That costs nothing if it must give
   the very bits of the first time: the same run secret (so the same batch and, for the same sums, the same noise), the
-  same data by their keyed digest, the same programs; and, where there is a record, bits of the recorded digest. Otherwise
-  its charge is made again before it is done.
+  same data by their keyed digest, the same programs; and, where there is a record, bits of the recorded digest. If
+  not, it is charged again before it is done.
 
 A newer attempt fences off an older one: the ledger takes no record of a release from it, so nothing of it is read.
 """
 
 from __future__ import annotations
 
+import math
+import os
 import platform
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, final
@@ -27,7 +29,7 @@ from dpvb import __version__
 from dpvb.accounting.costs import Composition
 from dpvb.blocks import Floats
 from dpvb.checkpoint import Checkpoint, digest_of
-from dpvb.errors import CheckpointError, LedgerError, check_choice
+from dpvb.errors import CheckpointError, LedgerError, ParameterError, check_choice
 from dpvb.journal import Fingerprint
 from dpvb.ledger import Ledger, Receipt
 from dpvb.mechanism import Plan, Release
@@ -56,7 +58,7 @@ class Run:
 
     Attributes:
         noise: the run's source of randomness.
-        seed: of the public start.
+        seed: of the public start, where a checkpoint keeps one.
         num_recorded: releases that need not be made again.
 
     Raises:
@@ -78,6 +80,7 @@ class Run:
         self._ledger, self._dataset, self._plan = ledger, dataset, plan
         self._checkpoint, self._mode = checkpoint, resume
         self._attempt = 0
+        self.seed: int | None = None
         self._recorded: dict[int, Mapping[str, Floats]] = {}
         self._digests: dict[int, str] = {}
         self._begun, self._newest = 0, -1
@@ -93,10 +96,10 @@ class Run:
             self._continue_run(found, facts or {})
 
     def _begin_run(self, facts: Mapping[str, Any]) -> None:
-        self.seed = secrets.randbits(63)
         if self._checkpoint is None:
             self.noise, self._name = SecureNoise(), secrets.token_hex(16)
         else:
+            self.seed = secrets.randbits(63)
             with suppress(OSError):  # A secret without a manifest: a run that was killed before it was charged.
                 self._checkpoint.secret_path.unlink()
             kept = self._mode == "replay"
@@ -121,8 +124,8 @@ class Run:
         for what, value in own.items():
             if found.get(what) != value:
                 raise CheckpointError(
-                    f"{self._checkpoint.path}: holds a run with another {what}. Continue it with the parameters that it "
-                    "was begun with, or name a new folder as checkpoint."
+                    f"{self._checkpoint.path}: holds a run with another {what}. Continue it with the parameters that "
+                    "it was begun with, or name a new folder as checkpoint."
                 )
         self._manifest, self._name, self.seed = found, str(found["run"]), int(found["seed"])
         self._receipt = self._charge_plan()
@@ -218,8 +221,8 @@ class Run:
             self._ledger.append(self._name, attempt=self._attempt, state="abandoned")
             given_back = self._refund()
         error.add_note(
-            f"{note}; {given_back} of {len(self._plan)} releases had not started and were given back. With checkpoint= an "
-            f"interrupted fit can be continued. {self._remaining()}"
+            f"{note}; {given_back} of {len(self._plan)} releases had not started and were given back. With "
+            f"checkpoint= an interrupted fit can be continued. {self._remaining()}"
         )
 
     def _refund(self) -> int:
@@ -277,9 +280,91 @@ class Run:
         if own != known:
             raise CheckpointError(
                 f"{checkpoint.path}: these are not the data that the run began with. Give it the same data in the same "
-                f"order; or delete {checkpoint.secret_path}, to go on with these: interrupted steps are then charged again."
+                f"order; or delete {checkpoint.secret_path}, to go on with these: an interrupted step is then charged "
+                "again."
             )
         return True
+
+
+@contextmanager
+def counted(
+    plan: Plan,
+    *,
+    ledger: Ledger | str | os.PathLike[str] | None,
+    dataset: str | None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: str = "replay",
+    epsilon: float,
+    delta: float,
+    facts: Mapping[str, Any] | None = None,
+) -> Iterator[Run | None]:
+    """The run of a plan that is about to start; it ends with the block, or is interrupted in it.
+
+    Args:
+        plan: all releases.
+        ledger, dataset: what is charged; None: nothing is counted, which is said on standard error.
+        checkpoint, resume, facts: as in Run.
+        epsilon, delta: what is said to be spent if nobody counts it.
+    """
+    if ledger is None or dataset is None:
+        if checkpoint is not None:
+            raise ParameterError("checkpoint needs ledger: what an interruption costs must be counted somewhere.")
+        if epsilon < math.inf:
+            _say(
+                f"this fit spends epsilon = {epsilon:g}, delta = {delta:g} of each {plan.unit}'s privacy in these "
+                "data, and nobody keeps count: the epsilons of several fits add up. A ledger counts them (dpvb.Ledger)."
+            )
+        yield None
+        return
+    with opened(ledger) as found:
+        folder = None if checkpoint is None else Checkpoint(checkpoint)
+        facts = {**(facts or {}), "accountant": accountant("pld", ledger=found, dataset=dataset, checkpoint=checkpoint)}
+        run = Run(found, dataset, plan, checkpoint=folder, resume=resume, facts=facts)
+        if run.num_recorded:
+            _say(f"run {run.name} goes on at release {run.num_recorded + 1} of {len(plan)}.")
+        try:
+            yield run
+        except BaseException as error:
+            run.interrupted(error)
+            raise
+        run.finish()
+
+
+def accountant(
+    method: str,
+    *,
+    ledger: Ledger | str | os.PathLike[str] | None,
+    dataset: str | None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: str = "replay",
+) -> str:
+    """The method by which a plan's noise is calibrated: beyond a first plan a ledger grants what its filter counts.
+
+    Raises:
+        ParameterError: if one of ledger and dataset is missing.
+    """
+    if (ledger is None) != (dataset is None):
+        raise ParameterError("ledger and dataset belong together: who counts, and whose budget it is.")
+    if ledger is None or dataset is None or method != "pld":
+        return method
+    if checkpoint is not None and (found := Checkpoint(checkpoint).manifest()) is not None:
+        return str(found["facts"]["accountant"])
+    with opened(ledger) as opened_ledger:
+        return "renyi" if opened_ledger.charged(dataset) else "pld"
+
+
+@contextmanager
+def opened(ledger: Ledger | str | os.PathLike[str]) -> Iterator[Ledger]:
+    """A ledger, or the one at a path or URL for as long as the block runs."""
+    if isinstance(ledger, Ledger):
+        yield ledger
+        return
+    with Ledger(ledger) as own:
+        yield own
+
+
+def _say(message: str) -> None:
+    print(f"dpvb: {message}", file=sys.stderr)
 
 
 def _programs() -> dict[str, str]:

@@ -5,30 +5,23 @@ from __future__ import annotations
 import importlib
 import math
 import os
-import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dpvb import loop, storage
+from dpvb import loop, runs, storage
 from dpvb.blocks import Block
-from dpvb.checkpoint import Checkpoint
 from dpvb.errors import ModelFileError, ParameterError, PrivacyError, check_integer, check_number
 from dpvb.mechanism import SHARES, FixedSize, FullBatch, Plan, Poisson, Sampler, calibrated, check_budget, phased
 from dpvb.report import PrivacyStatement
 from dpvb.source import Source
 from dpvb.wall import Wall
-
-if TYPE_CHECKING:
-    from dpvb.ledger import Ledger
-    from dpvb.runs import Run
 
 #: Called with (step, number of steps, plan) after each release; all of it is public.
 Progress = Callable[[int, Plan], object]
@@ -85,7 +78,12 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             unit=unit,
         )
         if given is None:
-            return calibrated(relative, epsilon=self.epsilon, delta=self.delta, accountant=self._accountant())
+            return calibrated(
+                relative,
+                epsilon=self.epsilon,
+                delta=self.delta,
+                accountant=runs.accountant(self.accountant, **self._account),
+            )
         return check_budget(relative.scaled(given), epsilon=self.epsilon, delta=self.delta)
 
     def _fit(
@@ -102,12 +100,11 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Run the plan on private data; returns q and sets `privacy_`."""
         rng = generator("random_state", self.random_state)
         tell = (lambda t, q: None) if progress is None else (lambda t, q: progress(t, plan))
-        with self._journal(plan) as run:
-            if run is None:
-                wall = Wall(source, plan, num_examples=self.num_examples)
-            else:
-                wall = Wall(source, plan, noise=run.noise, num_examples=self.num_examples, journal=run)
-                rng = generator("random_state", run.seed) if self.checkpoint is not None else rng
+        facts = {"model": type(self).__name__, "params": _plain(self.get_params(deep=False))}
+        with runs.counted(plan, **self._account, epsilon=self.epsilon, delta=self.delta, facts=facts) as run:
+            noise, seed = (None, None) if run is None else (run.noise, run.seed)
+            wall = Wall(source, plan, noise=noise, num_examples=self.num_examples, journal=run)
+            rng = rng if seed is None else generator("random_state", seed)
             q, estimate = loop.fit(model, wall, plan, rho=rho, rng=rng, projection=projection, on_step=tell)
             assert estimate.receipt is not None  # A plan has at least one release.
             self.privacy_ = PrivacyStatement.from_plan(
@@ -121,41 +118,10 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             )
         return q
 
-    @contextmanager
-    def _journal(self, plan: Plan) -> Iterator[Run | None]:
-        """The plan's charge in the ledger, where there is one; the run ends with the block, or is interrupted in it."""
-        if self.ledger is None:
-            if self.checkpoint is not None:
-                raise ParameterError("checkpoint needs ledger: what an interruption costs must be counted somewhere.")
-            spends_uncounted(plan, self.epsilon, self.delta)
-            yield None
-            return
-        from dpvb.runs import Run
-
-        with opened(self.ledger) as ledger:
-            checkpoint = None if self.checkpoint is None else Checkpoint(self.checkpoint)
-            params = _plain(self.get_params(deep=False))
-            facts = {"model": type(self).__name__, "accountant": self._accountant(), "params": params}
-            run = Run(ledger, self.dataset, plan, checkpoint=checkpoint, resume=self.resume, facts=facts)
-            if run.num_recorded:
-                _say(f"run {run.name} goes on at release {run.num_recorded + 1} of {len(plan)}.")
-            try:
-                yield run
-            except BaseException as error:
-                run.interrupted(error)
-                raise
-            run.finish()
-
-    def _accountant(self) -> str:
-        """The method of calibration: beyond a first plan a ledger grants what its filter counts, which is Rényi's."""
-        if (self.ledger is None) != (self.dataset is None):
-            raise ParameterError("ledger and dataset belong together: the budget, and whose budget it is.")
-        if self.ledger is None or self.accountant != "pld":
-            return self.accountant
-        if self.checkpoint is not None and (found := Checkpoint(self.checkpoint).manifest()) is not None:
-            return str(found["facts"]["accountant"])
-        with opened(self.ledger) as ledger:
-            return "renyi" if ledger.charged(self.dataset) else "pld"
+    @property
+    def _account(self) -> dict[str, Any]:
+        """What is charged, and where a run is kept."""
+        return {name: getattr(self, name) for name in _OF_THE_RUN}
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Refused: a private plan is fixed before the data are read.
@@ -175,8 +141,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if public is not True:
             raise PrivacyError(
                 "a score of private rows is a leak, also through the model that it selects: cross_val_score and "
-                "GridSearchCV on private rows are refused. Choose among settings with dpvb.select, whose noisy scores are "
-                "charged; or score public held-out rows with score(X, y, public=True)."
+                "GridSearchCV on private rows are refused. Choose among settings with dpvb.select, whose noisy scores "
+                "are charged; or score public held-out rows with score(X, y, public=True)."
             )
 
     def _say_once(self, message: str) -> None:
@@ -207,31 +173,6 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         """Inverse of `_state`; may raise anything on a file that does not fit."""
-
-
-@contextmanager
-def opened(ledger: Ledger | str | os.PathLike[str]) -> Iterator[Ledger]:
-    """A ledger, or the one at a path or URL for as long as the block runs."""
-    from dpvb.ledger import Ledger
-
-    if isinstance(ledger, Ledger):
-        yield ledger
-        return
-    with Ledger(ledger) as own:
-        yield own
-
-
-def spends_uncounted(plan: Plan, epsilon: float, delta: float) -> None:
-    """Say where the budget of a fit without a ledger goes."""
-    if epsilon < math.inf:
-        _say(
-            f"this fit spends epsilon = {epsilon:g}, delta = {delta:g} of each {plan.unit}'s privacy in these data, and "
-            "nobody keeps count: epsilons of several fits add up. With ledger= and dataset= they are counted."
-        )
-
-
-def _say(message: str) -> None:
-    print(f"dpvb: {message}", file=sys.stderr)
 
 
 def generator(name: str, seed: Any) -> np.random.Generator:

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from dpvb import runs
 from dpvb.blocks import Block, Floats
 from dpvb.contributions import Contributions, SparseRows
 from dpvb.data.matrices import as_numbers, column
 from dpvb.data.units import LazyChunk, Units, Which
 from dpvb.errors import DataFormatError, check_choice, check_integer, check_number
+from dpvb.ledger import Ledger
 from dpvb.mechanism import FullBatch, Mechanism, Plan, Release, calibrated
 from dpvb.report import PrivacyStatement
 from dpvb.wall import Wall
@@ -56,6 +58,8 @@ def private_range(
     num_cells: int = 256,
     group: Iterable[object] | None = None,
     neighboring_relation: str = "add_or_remove_one",
+    ledger: Ledger | str | None = None,
+    dataset: str | None = None,
 ) -> PrivateRange:
     """Choose the range that holds the middle of a column's values, from noisy counts over a public grid.
 
@@ -74,9 +78,11 @@ def private_range(
         num_cells: number of cells.
         group: the person of each value; private. A person's values then count as one unit, clipped to norm 1.
         neighboring_relation: "add_or_remove_one" or "replace_one".
+        ledger, dataset: a dpvb.Ledger, its path or its URL, and the data set that is charged; None: nobody keeps count.
 
     Raises:
         ParameterError: a public argument outside its range.
+        BudgetError, LedgerError: if the data set cannot be charged; nothing was read.
         DataFormatError: values that are not one-dimensional or not numbers, or group of another length.
         WallError: if the computation failed behind the wall; the charge stands.
     """
@@ -89,16 +95,20 @@ def private_range(
     histogram = _Histogram(low, high, cells, "none" if transform is None else transform)
     release = Release(histogram.blocks, Mechanism(FullBatch(), 1.0))
     relative = Plan([release], neighboring_relation, source.unit)  # type: ignore[arg-type]
-    plan = calibrated(relative, epsilon=epsilon, delta=delta)
-    released = Wall(source, plan).release(histogram.e_step, plan.releases[0])
+    account: dict[str, Any] = {"ledger": ledger, "dataset": dataset}
+    plan = calibrated(relative, epsilon=epsilon, delta=delta, accountant=runs.accountant("pld", **account))
+    with runs.counted(plan, **account, epsilon=epsilon, delta=delta) as run:
+        wall = Wall(source, plan, noise=None if run is None else run.noise, journal=run)
+        released = wall.release(histogram.e_step, plan.releases[0])
     found = histogram.quantiles(released.total["counts"], released.noise_std["counts"], (1.0 - share) / 2)
     statement = PrivacyStatement.from_plan(
         plan,
         delta=delta,
         private=released.receipt.private,
-        run_id=released.receipt.run,
+        run_id=released.receipt.run if run is None else run.name,
         public=[f"a grid of {cells} cells from {low:g} to {high:g}, the share {share:g} that the range is to hold"],
         num_examples=None,
+        charge=None if run is None else run.charge,
     )
     return PrivateRange(*found, statement)
 
