@@ -17,6 +17,7 @@ RESULTS = FOLDER / "RESULTS.md"
 NAMES = [
     "noise_speed",
     "accounting_tables",
+    "planted_bugs",
     "e_step_speed",
     "exactness",
     "fixed_work",
