@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -91,7 +92,10 @@ class Composition:
 
 
 #: How the forms are read back, by the name that `to_dict` gives them.
-FORMS: dict[str, Callable[[Mapping[str, Any]], Cost]] = {"composition": Composition.from_dict}
+FORMS: dict[str, Callable[[Mapping[str, Any]], Cost]] = {
+    "composition": Composition.from_dict,
+    "selection": lambda facts: import_module("dpvb.accounting.selection").Selection.from_dict(facts),
+}
 
 
 def from_dict(facts: Mapping[str, Any]) -> Cost:
@@ -155,6 +159,15 @@ def from_renyi(curve: Callable[[Vector], Vector], delta: float) -> float:
     with np.errstate(invalid="ignore"):
         bound = curve(_FINE) - (math.log(delta) + np.log(_FINE)) / lam + np.log(lam / _FINE)
     return max(0.0, float(np.min(np.where(np.isnan(bound), np.inf, bound)))) * (1 + 1e-12)
+
+
+def num_steps(costs: Iterable[Cost]) -> Counter[Event]:
+    """Count the releases of each kind in compositions."""
+    counts: Counter[Event] = Counter()
+    for cost in costs:
+        if isinstance(cost, Composition):
+            counts.update(_steps(cost.events))
+    return counts
 
 
 def _steps(events: Sequence[Event]) -> dict[Event, int]:
