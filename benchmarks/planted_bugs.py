@@ -2,8 +2,8 @@
 
 Copies the package to a temporary directory, checks that the chosen tests pass on the clean copy, then plants each bug
 by a textual change that must match exactly once, and runs the few tests that ought to fail. One row a bug, sorted by
-the way to fail that it stands for; the last line is `caught N of M`. The exit status is 1 if a bug escapes, 2 if the clean copy fails or a bug no longer fits the
-source.
+the way to fail that it stands for; the last line is `caught N of M`. The exit status is 1 if a bug escapes, 2 if the
+clean copy fails or a bug no longer fits the source.
 
     python benchmarks/planted_bugs.py [part of a bug's name ...]
 """
