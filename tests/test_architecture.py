@@ -59,6 +59,7 @@ CHAIN = {
     "wall": {"blocks", "contributions", "mechanism", "noise", "source", "fingerprint", "journal"},
     "estimate": {"blocks", "wall"},
     "loop": {"blocks", "contributions", "mechanism", "wall", "estimate"},
+    "ledger": {"accounting", "mechanism"},
     "kernels": set(),
     "empirical_bayes": {"blocks"},
     "curvature": {"blocks"},

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from dpvb.estimators.ranges import private_range
     from dpvb.estimators.regression import BinomialRegression, LogisticRegression, NegativeBinomialRegression
     from dpvb.estimators.sbn import SigmoidBeliefNetwork
+    from dpvb.ledger import Ledger
 
 __version__ = "0.1.0"
 __all__ = [
     "LDA",
     "BinomialRegression",
+    "Ledger",
     "LogisticRegression",
     "NegativeBinomialRegression",
     "SigmoidBeliefNetwork",
@@ -38,6 +40,7 @@ _HOMES = {
     "BinomialRegression": "dpvb.estimators.regression",
     "LogisticRegression": "dpvb.estimators.regression",
     "NegativeBinomialRegression": "dpvb.estimators.regression",
+    "Ledger": "dpvb.ledger",
     "load": "dpvb.estimators.base",
     "private_range": "dpvb.estimators.ranges",
 }

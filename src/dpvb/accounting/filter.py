@@ -19,8 +19,8 @@ S_A + offset_A <= epsilon. The smallest delta at epsilon is
                                 <= sum_a c_a e^{-(a-1) offset_a} = sum_a w_a delta = delta,
 
 where c_a = (1 - 1/a)^{a-1}/a is the largest value of (1 - e^{-x}) e^{-(a-1) x} over x > 0 (Canonne, Kamath, Steinke
-2020, Proposition 12). The same holds with P and Q exchanged, as the costs bound both directions. A charge made ahead of its
-releases, or for releases that never ran, only makes S larger than it had to be.
+2020, Proposition 12). The same holds with P and Q exchanged, as the costs bound both directions. A charge made ahead of
+its releases, or for releases that never ran, only makes S larger than it had to be.
 
 Everything is counted in whole numbers of 1e-9: costs rounded up, offsets rounded up, caps rounded down. Offsets come
 from decimal arithmetic, whose logarithms are correctly rounded, so every machine decides alike. Nothing is decided in
@@ -30,13 +30,15 @@ floating point, and no sum drifts.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from functools import lru_cache
 
 import numpy as np
 
+from dpvb.accounting.calibration import _least_scale
 from dpvb.accounting.costs import Cost
+from dpvb.errors import ParameterError
 
 #: One unit of epsilon.
 UNIT = 1e-9
@@ -69,6 +71,7 @@ ORDERS: tuple[float, ...] = (
 
 # Relative error of a curve, which rounding must cover.
 _SAFETY = 1e-9
+_TIGHT_ENOUGH = 0.999
 _EXACT = Context(prec=40)
 _FAVOUR = Decimal("0.75")
 # Taken off every weight, so that rounding at the 40th digit leaves their sum below one.
@@ -141,6 +144,19 @@ def _offset(order: float, weight: Decimal, delta: float) -> int:
         a = Decimal(order)
         value = ((a - 1) / a).ln() - ((weight * Decimal(delta)).ln() + a.ln()) / (a - 1)
         return int((value * 10**9).to_integral_value(ROUND_CEILING))
+
+
+def least_scale(spent: Callable[[float], float], target: float) -> float:
+    """Return the least noise scale, to a thousandth, that spends at most a target; inf if none does.
+
+    Args:
+        spent: falls as the scale grows.
+        target: above 0.
+    """
+    try:
+        return _least_scale(spent, target, 1.0, _TIGHT_ENOUGH)[0]
+    except ParameterError:
+        return math.inf
 
 
 def _rounded_up(rho: float) -> int:

@@ -1,1 +1,731 @@
-"""A privacy budget that outlives the process."""
+"""A privacy budget that outlives the process: every fit is charged before it looks, and nobody can forget it.
+
+    ledger = dpvb.Ledger("budget.db")
+    ledger.register("notes", unit="document", neighboring_relation="add_or_remove_one", epsilon=3.0, delta=1e-6)
+    dpvb.LDA(20, epsilon=1.0, delta=1e-6, ledger=ledger, dataset="notes", vocabulary=words).fit(documents)
+    print(ledger.remaining("notes"))
+
+Rows are only ever appended; each carries the hash of the one before it (`chain`), the totals of its data set after it,
+in whole numbers (`accounting.filter`), and follows from the rows before it (`state`). Databases only keep them
+(`store`, `sqlite`, `postgresql`). Outside the rows the head (`head`) and the receipts in released models tell a ledger
+from an older copy of itself. No clock decides anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import uuid as uuids
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+from dpvb import accounting
+from dpvb.accounting import costs as prices
+from dpvb.accounting import filter as spending
+from dpvb.accounting.costs import Composition, Cost
+from dpvb.accounting.events import Event, NeighboringRelation
+from dpvb.errors import BudgetError, LedgerError, ParameterError, check_choice, check_integer, check_number
+from dpvb.ledger.chain import Entry, canonical
+from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name
+from dpvb.ledger.state import WAY_OUT, Price, State, Units, check_hash, check_registration, dataset_key
+from dpvb.ledger.store import Store, Transaction
+from dpvb.ledger.verify import check_end, verify_export, walk, write_export
+from dpvb.mechanism import Plan
+
+__all__ = ["Dataset", "Entry", "Ledger", "Quote", "Receipt", "Remaining", "verify_export"]
+
+_STATES = ("started", "released", "resumed", "finished", "abandoned")
+_ENDS = ("finished", "abandoned")
+
+
+class Ledger:
+    """A ledger in a file or in a PostgreSQL database.
+
+    Several processes and threads may use one ledger at a time. A pickle or a copy is another way into the same ledger,
+    and a forked process finds its own.
+
+    Args:
+        path_or_url: a file, made if it is missing, or "postgresql://...".
+        read_only: only look. It is also the way to export a ledger that fails a check.
+
+    Raises:
+        LedgerError: if it cannot be opened, or fails a check: it was changed, set back, lost, or has another format.
+    """
+
+    def __init__(self, path_or_url: str | os.PathLike[str], *, read_only: bool = False) -> None:
+        self._url = _address(path_or_url)
+        self._read_only = bool(read_only)
+        self._uuid = ""
+        self._begin()
+        with self._lock:
+            self._uuid = self._opened().uuid
+            if not read_only:
+                with self._transaction():
+                    pass
+
+    def _begin(self) -> None:
+        self._state: State | None = None
+        self._lock = RLock()
+        # In a list of its own, for a finalizer that must not hold on to the ledger.
+        self._stores: list[Store] = []
+        weakref.finalize(self, _close, self._stores)
+        _ALIVE.add(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_url": self._url, "_read_only": self._read_only, "_uuid": self._uuid}
+
+    def __setstate__(self, facts: dict[str, Any]) -> None:
+        self.__dict__.update(facts)
+        self._begin()
+
+    def __repr__(self) -> str:
+        return f"Ledger({self.shown!r})"
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def url(self) -> str:
+        """Path of the file, or the database's address with all that is in it."""
+        return self._url
+
+    @property
+    def shown(self) -> str:
+        """The same without a password."""
+        if not _is_address(self._url):
+            return self._url
+        from dpvb.ledger.postgresql import place
+
+        return place(self._url)
+
+    @property
+    def uuid(self) -> str:
+        """The ledger's own name."""
+        return self._uuid
+
+    def close(self) -> None:
+        """Let go of the database; the next use opens it again."""
+        with self._lock:
+            _close(self._stores)
+
+    def register(
+        self,
+        name: str,
+        *,
+        unit: str,
+        neighboring_relation: NeighboringRelation,
+        epsilon: float,
+        delta: float,
+        part_of: str | None = None,
+    ) -> None:
+        """Say what a data set may lose in all; for good. Saying the same again changes nothing.
+
+        Args:
+            name: a public name.
+            unit: whose presence is protected, in words: "document", "row", "person".
+            neighboring_relation: what neighbouring data sets differ in.
+            epsilon, delta: the cap: 0 <= epsilon <= 1e6, 0 < delta < 1.
+            part_of: a data set that this one is a part of, a group of units that no other part shares. Parts spend
+                side by side, each with what is charged to the whole, against the one cap. They are registered before
+                the whole is charged, with its facts.
+
+        Raises:
+            ParameterError: for a value outside its range.
+            LedgerError: if the name stands for other facts, or the part does not fit its whole.
+        """
+        facts = Dataset(name, unit, neighboring_relation, epsilon, delta, part_of)
+        with self._transaction(write=True) as (rows, state):
+            if state.datasets.get(facts.name) == facts:
+                return
+            check_registration(facts, state)
+            self._append(
+                rows,
+                state,
+                kind="dataset",
+                key=dataset_key(facts.name),
+                dataset=facts.name,
+                units=facts.cap,
+                body=facts.to_dict(),
+            )
+
+    def datasets(self) -> list[Dataset]:
+        """All data sets, in the order of their registration."""
+        with self._transaction() as (_, state):
+            return list(state.datasets.values())
+
+    def remaining(self, name: str) -> Remaining:
+        """What a data set has left; of a whole with parts, the worst part counts.
+
+        Raises:
+            LedgerError: if there is none of that name.
+        """
+        with self._transaction() as (rows, state):
+            facts = state.dataset(name)
+            charged = _charged(rows, state, name)
+            number = sum(count for one in _concerned(state, name) for _, count in rows.forms(one))
+        spent = _spent(state, name)
+        return Remaining(
+            epsilon=as_epsilon(_left(state, name)),
+            delta=facts.delta,
+            cap_epsilon=facts.epsilon,
+            spent_adaptive=spent,
+            spent_if_fixed=max(prices.total(group).epsilon(facts.delta) for group in charged),
+            num_charges=number,
+            sole=bool(state.sole(name)),
+        )
+
+    def quote(self, plan: Plan | Cost | Sequence[Event], *, dataset: str | None = None) -> Quote:
+        """What a plan would cost a data set, and the largest plan of this shape that fits; nothing is spent.
+
+        Args:
+            plan: a plan, a cost, or events.
+            dataset: whose; not needed if there is only one.
+
+        Raises:
+            LedgerError: if the data set is unknown, or has other neighbours than the plan.
+        """
+        with self._transaction() as (rows, state):
+            facts = _chosen(state, dataset)
+            charged = _charged(rows, state, facts.name)
+        cost = _as_cost(plan, facts)
+        price = state.price(facts.name, spending.cost_units(cost))
+        within = price.spent <= facts.cap
+        sole = not within and _is_sole(price, cost, facts)
+        alone = cost.epsilon(facts.delta)
+        scale = _scale(state, facts, cost, _left(state, facts.name))
+        return Quote(
+            dataset=facts.name,
+            epsilon=alone,
+            fits=within or sole,
+            total_adaptive=alone if sole else as_epsilon(price.spent),
+            total_if_fixed=max(_with(group, cost).epsilon(facts.delta) for group in charged),
+            largest=cost.scaled(scale).epsilon(facts.delta) if scale < math.inf else 0.0,
+            noise_scale=scale,
+            cap_epsilon=facts.epsilon,
+            delta=facts.delta,
+        )
+
+    def noise_scale(self, plan: Plan | Cost | Sequence[Event], *, epsilon: float, dataset: str | None = None) -> float:
+        """The least factor for a plan's noise with which it adds at most epsilon to what counts against the cap.
+
+        For a first plan that is its own epsilon; for a later one what the filter's total rises by.
+
+        Args:
+            plan: a plan, a cost, or events, with noise.
+            epsilon: positive and finite.
+            dataset: whose; not needed if there is only one.
+
+        Raises:
+            LedgerError: if the data set is unknown, or has other neighbours than the plan.
+            ParameterError: if no noise meets epsilon.
+        """
+        epsilon = check_number("epsilon", epsilon, low=0, high=math.inf, closed="neither")
+        with self._transaction() as (_, state):
+            facts = _chosen(state, dataset)
+        scale = _scale(state, facts, _as_cost(plan, facts), spending.cap_units(epsilon))
+        if scale == math.inf:
+            raise ParameterError(f"epsilon must be within reach of some noise; {epsilon:g} is not, with this plan.")
+        return scale
+
+    def charge(
+        self,
+        dataset: str,
+        cost: Cost,
+        *,
+        run: str,
+        plan_digest: str,
+        unit: str,
+        attempt: int = 0,
+        kind: str = "plan",
+        steps: Sequence[int] | None = None,
+        payload: Mapping[str, Any] | None = None,
+    ) -> Receipt:
+        """Charge a data set, before anything of it is looked at.
+
+        Charging again for the same run, attempt, kind and steps gives the same receipt and costs nothing.
+
+        Args:
+            dataset: whose.
+            cost: of what is to be released; it must have noise.
+            run: random public name of the run.
+            plan_digest: hash of the run's plan.
+            unit: what the run protects; it must be the data set's.
+            attempt: 0 for the first, more after a crash.
+            kind: what for, in a word: "plan" for a whole fit.
+            steps: which releases, if not all.
+            payload: other public facts to keep, as JSON can hold them.
+
+        Returns:
+            The receipt, once the charge is durable.
+
+        Raises:
+            BudgetError: if the cap would be exceeded; it says what is left and what would fit.
+            LedgerError: if the data set is unknown or has another unit or other neighbours; if the run has ended, was
+                taken over by a newer attempt, or was charged for another plan; if the ledger fails.
+            ParameterError: for a value outside its range.
+        """
+        part = None if steps is None else [check_integer("steps", step, low=0) for step in steps]
+        attempt = check_integer("attempt", attempt, low=0)
+        cost_units = spending.cost_units(cost)
+        if min(cost_units) >= spending.SATURATED:
+            raise ParameterError("cost must be finite at some order: a plan without noise has no place under a cap.")
+        body: dict[str, Any] = {
+            "kind": check_name("kind", kind),
+            "plan": check_name("plan_digest", plan_digest),
+            "steps": part,
+            "cost": cost.to_dict(),
+            "payload": dict(payload or {}),
+        }
+        key = canonical(["charge", check_name("run", run), attempt, kind, part])
+        form = _form(cost)
+        with self._transaction(write=True) as (rows, state):
+            facts = state.dataset(dataset)
+            _check_promise(facts, unit, cost)
+            if found := rows.keyed(key):
+                check_hash(found)
+                if (found.facts["plan"], found.form, found.dataset) != (plan_digest, form, dataset):
+                    raise LedgerError(f"run {run!r} was charged for another plan. Begin a new run for a new plan.")
+                return self._receipt(found)
+            _check_turn(rows, run, attempt, dataset=dataset)
+            price = state.price(dataset, cost_units)
+            sole = price.spent > facts.cap and _is_sole(price, cost, facts)
+            if sole or price.spent <= facts.cap:
+                if sole:
+                    body["epsilon"] = cost.epsilon(facts.delta, expected=facts.epsilon)
+                return self._append(
+                    rows,
+                    state,
+                    kind="sole" if sole else "charge",
+                    key=key,
+                    dataset=dataset,
+                    run=run,
+                    attempt=attempt,
+                    form=form,
+                    cost=cost_units,
+                    price=price,
+                    body=body,
+                )
+        raise _over(self.quote(cost, dataset=dataset), _left(state, dataset))
+
+    def append(
+        self, run: str, *, attempt: int, state: str, step: int | None = None, digest: str | None = None
+    ) -> Receipt:
+        """Put on record how far a run has come. Saying the same again gives the same receipt, "resumed" excepted.
+
+        Args:
+            run: a run that was charged.
+            attempt: which attempt speaks; a new one says "resumed" first, and from then on no older one may speak.
+            state: "started", "released", "resumed", "finished" or "abandoned".
+            step: which release.
+            digest: hash of what was released.
+
+        Raises:
+            LedgerError: if the run was never charged, has ended, or was taken over by a newer attempt; or if it said
+                something else about the same step.
+            ParameterError: for a value outside its range.
+        """
+        check_choice("state", state, _STATES)
+        attempt = check_integer("attempt", attempt, low=0)
+        body = {
+            "state": state,
+            "step": None if step is None else check_integer("step", step, low=0),
+            "digest": None if digest is None else check_name("digest", digest),
+        }
+        key = canonical(["event", check_name("run", run), attempt, state, body["step"]])
+        with self._transaction(write=True) as (rows, end):
+            found = rows.keyed(key)
+            if found and state != "resumed":
+                if check_hash(found).digest != digest:
+                    raise LedgerError(f"run {run!r} said something else about step {step} before.")
+                return self._receipt(found)
+            newest = _check_turn(rows, run, attempt, resumes=state == "resumed")
+            if newest is None:
+                raise LedgerError(f"run {run!r} was never charged.")
+            return self._append(
+                rows, end, kind="event", key=key, dataset=newest.dataset, run=run, attempt=attempt, body=body
+            )
+
+    def history(self, run: str) -> list[Entry]:
+        """The charges, refunds and events of a run, in order."""
+        with self._transaction() as (rows, _):
+            return [check_hash(entry) for entry in rows.of_run(check_name("run", run))]
+
+    def refund(self, run: str, *, unstarted: Cost) -> Receipt:
+        """Take back what was charged for releases that never started; the run is abandoned by that.
+
+        Only a charge within the filter can be taken back: there the total is a sum over what was done. The epsilon of
+        a first plan that was charged by itself is not.
+
+        Args:
+            run: whose.
+            unstarted: the cost of the releases that nobody ever began; never of more than the run was charged for.
+
+        Raises:
+            LedgerError: if the run was never charged, has finished, was charged as a data set's first plan beyond the
+                filter, or has had another refund; or if more is asked for than can have been left.
+        """
+        key, form = canonical(["refund", check_name("run", run)]), _form(unstarted)
+        back = spending.refund_units(unstarted)
+        with self._transaction(write=True) as (rows, state):
+            if found := rows.keyed(key):
+                if check_hash(found).form != form:
+                    raise LedgerError(f"run {run!r} has had a refund already, of something else.")
+                return self._receipt(found)
+            newest = _check_refund(run, [check_hash(entry) for entry in rows.of_run(run)], unstarted)
+            name, attempt = newest.dataset, newest.attempt
+            if newest.state != "abandoned":
+                event = canonical(["event", run, attempt, "abandoned", None])
+                body = {"state": "abandoned", "step": None, "digest": None}
+                self._append(rows, state, kind="event", key=event, dataset=name, run=run, attempt=attempt, body=body)
+            cost = tuple(
+                -part if total < spending.SATURATED else 0 for part, total in zip(back, state.totals(name), strict=True)
+            )
+            return self._append(
+                rows,
+                state,
+                kind="refund",
+                key=key,
+                dataset=name,
+                run=run,
+                attempt=attempt,
+                form=form,
+                cost=cost,
+                price=state.price(name, cost),
+                body={"cost": unstarted.to_dict()},
+            )
+
+    def verify(self, receipts: Sequence[Receipt] = ()) -> None:
+        """Check every row, the chain, the totals, the database below them and the head beside them.
+
+        Args:
+            receipts: of released models; each must be in the chain.
+
+        Raises:
+            LedgerError: naming the check that failed, and the row.
+        """
+        with self._lock:
+            store = self._opened()
+            if faults := store.check():
+                raise LedgerError(f"{self.shown}: {'; '.join(faults)}. {WAY_OUT}")
+            with store.transaction(write=False) as rows:
+                head = store.head()  # Before the rows: it is never ahead of them.
+                check_end(walk(store.uuid, rows.since(1), receipts), head)
+
+    def export(self, path: str | os.PathLike[str]) -> None:
+        """Write the whole chain as JSON lines, for `verify_export`; of a damaged ledger, what can be read.
+
+        Raises:
+            LedgerError: if the file cannot be written.
+        """
+        with self._lock:
+            store = self._opened()
+            with store.transaction(write=False) as rows:
+                write_export(path, store.uuid, rows.since(1))
+
+    @contextmanager
+    def _transaction(self, *, write: bool = False) -> Iterator[tuple[Transaction, State]]:
+        """Rows and state at one moment; a writer is alone, and returns once rows and head are durable."""
+        if write and self._read_only:
+            raise LedgerError(f"{self.shown} was opened with read_only=True; open it without to spend.")
+        with self._lock:
+            store = self._opened()
+            with store.transaction(write=write) as rows:
+                self._state = _caught_up(self._state, store, rows)
+                state = self._state.copy()
+                yield rows, state
+            self._state = state
+            if write:
+                store.settle(state.head())
+
+    def _opened(self) -> Store:
+        if not self._stores:
+            store = self._store()
+            self._stores.append(store)
+            if self._uuid not in ("", store.uuid):
+                raise LedgerError(f"{self.shown} holds another ledger now, {store.uuid} instead of {self._uuid}.")
+        return self._stores[0]
+
+    def _store(self) -> Store:
+        new, now = self._uuid or str(uuids.uuid4()), _now()
+        if _is_address(self._url):
+            from dpvb.ledger.postgresql import PostgreSQLStore
+
+            return PostgreSQLStore(self._url, uuid=new, created=now, read_only=self._read_only)
+        from dpvb.ledger.sqlite import SqliteStore
+
+        if self._uuid and not Path(self._url).exists():
+            raise LedgerError(f"{self._url}: this ledger is gone.")
+        return SqliteStore(Path(self._url), uuid=new, created=now, read_only=self._read_only)
+
+    def _append(
+        self,
+        rows: Transaction,
+        state: State,
+        *,
+        kind: str,
+        key: str,
+        dataset: str,
+        body: Mapping[str, Any],
+        run: str = "",
+        attempt: int = 0,
+        form: str = "",
+        cost: Units | None = None,
+        price: Price | None = None,
+        units: int = 0,
+    ) -> Receipt:
+        if price is not None:
+            body, units = {**body, "favoured": price.favoured}, price.spent
+        try:
+            text = canonical(body)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ParameterError(f"payload must be what JSON can hold, with finite numbers: {error}.") from error
+        entry = Entry(
+            seq=state.seq + 1,
+            kind=kind,
+            key=key,
+            dataset=dataset,
+            run=run,
+            attempt=attempt,
+            form=form,
+            cost="" if cost is None else canonical(cost),
+            totals="" if price is None else canonical(price.totals),
+            units=units,
+            body=text,
+            created=_now(),
+            prev=state.hash,
+        ).sealed()
+        state.follow(entry)
+        rows.append(entry, state.head())
+        return self._receipt(entry)
+
+    def _receipt(self, entry: Entry) -> Receipt:
+        return Receipt(self._uuid, entry.seq, entry.hash, entry.dataset)
+
+
+def _caught_up(state: State | None, store: Store, rows: Transaction) -> State:
+    """The state at the last row: from what this process has seen before, or else from the head."""
+    if state is None:
+        head = store.head()  # Before the rows: it is never ahead of them.
+        if head is None:
+            raise LedgerError(f"the head is gone; it tells a ledger from an older copy of it. {WAY_OUT}")
+        if head.uuid != store.uuid:
+            raise LedgerError(f"the head is that of another ledger. {WAY_OUT}")
+        state = State.at(head, rows.row)
+    state = state.copy()
+    entries = rows.since(max(state.seq, 1))
+    if state.seq > 0:
+        last = next(entries, None)
+        if last is None or last.seq != state.seq:
+            raise LedgerError(
+                f"row {state.seq} is missing: the ledger was set back to an older copy, or its -wal file was lost. "
+                f"Restore the newest copy. {WAY_OUT}"
+            )
+        if check_hash(last).hash != state.hash:
+            raise LedgerError(f"row {state.seq} is another one than it was: the ledger was replaced. {WAY_OUT}")
+    for entry in entries:
+        state.follow(entry)
+    return state
+
+
+def _chosen(state: State, name: str | None) -> Dataset:
+    if name is None and len(state.datasets) == 1:
+        return next(iter(state.datasets.values()))
+    return state.dataset(name)
+
+
+def _as_cost(plan: Plan | Cost | Sequence[Event], facts: Dataset) -> Cost:
+    if isinstance(plan, Plan):
+        _check_promise(facts, plan.unit, cost := Composition(plan.events(), plan.neighboring_relation))
+        return cost
+    if isinstance(plan, Cost):
+        _check_promise(facts, facts.unit, plan)
+        return plan
+    return Composition(plan, facts.neighboring_relation)
+
+
+def _check_promise(facts: Dataset, unit: str, cost: Cost) -> None:
+    """A charge must protect what the cap speaks of."""
+    for what, own, found in (
+        ("unit", facts.unit, unit),
+        ("neighboring_relation", facts.neighboring_relation, cost.neighboring_relation),
+    ):
+        if own != found:
+            raise LedgerError(f"{facts.name!r} is registered with {what} {own!r}, got a plan with {found!r}.")
+
+
+def _check_turn(
+    rows: Transaction, run: str, attempt: int, *, dataset: str | None = None, resumes: bool = False
+) -> Entry | None:
+    """The newest row of a run, if this attempt may write the next one."""
+    newest = rows.newest_of_run(run)
+    if newest is None:
+        return None
+    if check_hash(newest).state in _ENDS or newest.kind == "refund":
+        raise LedgerError(f"run {run!r} has ended; begin a new one.")
+    if dataset not in (None, newest.dataset):
+        raise LedgerError(f"run {run!r} was charged to {newest.dataset!r}, not to {dataset!r}.")
+    if attempt < newest.attempt or (resumes and attempt == newest.attempt):
+        raise LedgerError(f"run {run!r} was taken over by another process, as attempt {newest.attempt}.")
+    if attempt > newest.attempt + resumes:
+        raise LedgerError(f"run {run!r} is at attempt {newest.attempt}; say 'resumed' to begin the next one.")
+    return newest
+
+
+def _check_refund(run: str, entries: Sequence[Entry], unstarted: Cost) -> Entry:
+    """The newest row of a run, if so much of it may be taken back."""
+    charges = [entry for entry in entries if entry.kind in ("charge", "sole")]
+    if not charges:
+        raise LedgerError(f"run {run!r} was never charged.")
+    if entries[-1].state == "finished":
+        raise LedgerError(f"run {run!r} has finished: all its releases were made.")
+    if any(entry.kind == "sole" for entry in charges):
+        raise LedgerError(f"run {run!r} was charged by its own epsilon, as a first plan: nothing of it comes back.")
+    costs = [prices.from_dict(entry.facts["cost"]) for entry in charges]
+    if not isinstance(unstarted, Composition) or not all(isinstance(cost, Composition) for cost in costs):
+        raise LedgerError("only releases of a plan can be taken back, not those of a random number of trials.")
+    left = prices.num_steps(costs)
+    left.subtract(prices.num_steps([unstarted]))
+    begun = 1 + max((entry.step for entry in entries if entry.step is not None), default=-1)
+    if min(left.values()) < 0 or sum(left.values()) < begun:
+        raise LedgerError(f"run {run!r} has not so many releases left that never started.")
+    return entries[-1]
+
+
+def _is_sole(price: Price, cost: Cost, facts: Dataset) -> bool:
+    """Whether a plan beyond the filter may be charged by its own epsilon.
+
+    It is the first, so it was fixed before anything was seen; and that the filter's total is beyond the cap is known
+    before as well, so nothing can ever follow it.
+    """
+    return price.first and facts.epsilon > 0 and cost.epsilon(facts.delta, expected=facts.epsilon) <= facts.epsilon
+
+
+def _left(state: State, name: str) -> int:
+    """What may still be spent, in units."""
+    return 0 if state.sole(name) else max(0, state.datasets[name].cap - state.price(name).spent)
+
+
+def _spent(state: State, name: str) -> float:
+    """What counts against the cap."""
+    if found := state.sole(name):
+        return max(float(entry.facts["epsilon"]) for entry in found)
+    return as_epsilon(state.price(name).spent)
+
+
+def _scale(state: State, facts: Dataset, cost: Cost, target: int) -> float:
+    """The least factor for a cost's noise with which what counts rises by no more than the target; inf if none is."""
+    before = state.price(facts.name)
+    if target <= 0 or state.sole(facts.name):
+        return math.inf
+    epsilon = target * spending.UNIT
+    if not before.first:
+        return spending.least_scale(lambda scale: _rise(state, facts.name, cost.scaled(scale), before.spent), target)
+    if not isinstance(cost, Composition):
+        return spending.least_scale(lambda scale: cost.scaled(scale).epsilon(facts.delta), epsilon)
+    try:
+        return accounting.calibrate(
+            lambda scale: cost.scaled(scale).events,
+            epsilon=epsilon,
+            delta=facts.delta,
+            neighboring_relation=facts.neighboring_relation,
+        )
+    except ParameterError:
+        return math.inf
+
+
+def _rise(state: State, name: str, cost: Cost, before: int) -> int:
+    return state.price(name, spending.cost_units(cost)).spent - before
+
+
+def _over(quote: Quote, left: int) -> BudgetError:
+    return BudgetError(
+        f"{quote.dataset!r} has epsilon = {as_epsilon(left):.4g} of {quote.cap_epsilon:g} left at delta = "
+        f"{quote.delta:g}; with this plan (epsilon = {quote.epsilon:.4g} by itself) the total would be "
+        f"{quote.total_adaptive:.4g}. Nothing was spent. {quote.way_out}"
+    )
+
+
+def _concerned(state: State, name: str) -> list[str]:
+    """The data sets whose charges count for this one, each once."""
+    return list(dict.fromkeys(one for line in state.lines(name) for one in line))
+
+
+def _charged(rows: Transaction, state: State, name: str) -> list[dict[Cost, int]]:
+    """What was charged, for each group of data sets that add up; refunds count as less than none."""
+    found: dict[str, dict[Cost, int]] = {}
+    for one in _concerned(state, name):
+        counts = found.setdefault(one, {})
+        for seq, count in rows.forms(one):
+            entry = rows.row(seq)
+            if entry is None:
+                raise LedgerError(f"row {seq} is missing. {WAY_OUT}")
+            cost = prices.from_dict(check_hash(entry).facts["cost"])
+            counts[cost] = counts.get(cost, 0) + (-count if entry.kind == "refund" else count)
+    return [_sum(found[one] for one in line) for line in state.lines(name)]
+
+
+def _sum(parts: Iterable[Mapping[Cost, int]]) -> dict[Cost, int]:
+    counts: dict[Cost, int] = {}
+    for part in parts:
+        for cost, count in part.items():
+            counts[cost] = counts.get(cost, 0) + count
+    return counts
+
+
+def _with(charged: Mapping[Cost, int], cost: Cost) -> prices.Total:
+    return prices.total({**charged, cost: charged.get(cost, 0) + 1})
+
+
+def _form(cost: Cost) -> str:
+    return hashlib.sha256(canonical(cost.to_dict()).encode()).hexdigest()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _is_address(url: str) -> bool:
+    return url.startswith(("postgresql://", "postgres://"))
+
+
+def _address(path_or_url: object) -> str:
+    if isinstance(path_or_url, str) and _is_address(path_or_url):
+        return path_or_url
+    if isinstance(path_or_url, (str, os.PathLike)) and "://" not in (path := os.fspath(path_or_url)) and path:
+        return os.path.realpath(path)
+    raise ParameterError(f"path_or_url must be a path or begin with 'postgresql://', got {path_or_url!r}.")
+
+
+_ALIVE: weakref.WeakSet[Ledger] = weakref.WeakSet()
+_held: list[Ledger] = []
+
+
+def _close(stores: list[Store]) -> None:
+    while stores:
+        stores.pop().close()
+
+
+def _before_fork() -> None:
+    """No connection survives a fork: SQLite's locks and a server's conversation belong to one process."""
+    _held.extend(_ALIVE)
+    for ledger in _held:
+        ledger._lock.acquire()
+        with suppress(LedgerError):
+            _close(ledger._stores)
+
+
+def _after_fork() -> None:
+    while _held:
+        _held.pop()._lock.release()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

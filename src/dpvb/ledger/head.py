@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from dpvb.errors import LedgerError
-from dpvb.ledger.chain import FORMAT, canonical
+from dpvb.ledger.chain import FORMAT, canonical, genesis
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,15 @@ class Head:
         """As it is kept: canonical JSON with its own SHA-256."""
         body = canonical({"format": FORMAT, **asdict(self)})
         return canonical({"head": body, "sha256": hashlib.sha256(body.encode()).hexdigest()}) + "\n"
+
+    @staticmethod
+    def first(uuid: str) -> Head:
+        """The head of a ledger without rows."""
+        return Head(uuid, 0, genesis(uuid))
+
+    def of_file(self, digest: str) -> Head:
+        """The head with the SHA-256 of the database file."""
+        return replace(self, file=digest)
 
     @staticmethod
     def read(text: str) -> Head:

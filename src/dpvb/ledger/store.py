@@ -6,9 +6,9 @@ A database holds two tables:
     entry  (the columns of chain.COLUMNS)               seq is its primary key, key is unique
 
 Indices: entry (run, seq); entry (dataset, seq) and entry (dataset, form, kind) for rows with totals <> ''. Triggers
-refuse UPDATE and DELETE on both tables, and INSERT of a row with totals that are not those of the data set's newest such
-row plus its cost, each at most 2^62, or whose `units` exceed those of its data set's registration (its key is
-"dataset/NAME"), a "sole" charge excepted.
+refuse UPDATE and DELETE on both tables; INSERT of a row that does not follow the last one; of one with totals that are
+not those of the data set's newest such row plus its cost, each at most 2^62, or whose `units` exceed those of its data
+set's registration (its key is "dataset/NAME"), a "sole" charge excepted.
 """
 
 from __future__ import annotations

@@ -1,0 +1,174 @@
+"""What a ledger tells: data sets, receipts, what remains, quotes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dpvb.accounting.events import NeighboringRelation, check_relation
+from dpvb.accounting.filter import SATURATED, UNIT, cap_units
+from dpvb.errors import ParameterError, check_number
+
+# Beyond this a cap is none.
+_MAX_CAP = 1e6
+_MAX_NAME = 200
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A registered data set.
+
+    Attributes:
+        name: a public name.
+        unit: whose presence is protected, in words: "document", "row", "person".
+        neighboring_relation: what neighbouring data sets differ in.
+        epsilon, delta: the cap.
+        part_of: the data set of which this is a part; None for a whole one.
+
+    Raises:
+        ParameterError: for a value outside its range.
+    """
+
+    name: str
+    unit: str
+    neighboring_relation: NeighboringRelation
+    epsilon: float
+    delta: float
+    part_of: str | None = None
+
+    def __post_init__(self) -> None:
+        check_name("name", self.name)
+        check_name("unit", self.unit)
+        check_relation(self.neighboring_relation)
+        object.__setattr__(self, "epsilon", check_number("epsilon", self.epsilon, low=0, high=_MAX_CAP))
+        object.__setattr__(self, "delta", check_number("delta", self.delta, low=0, high=1, closed="neither"))
+        if self.part_of is not None:
+            check_name("part_of", self.part_of)
+            if self.neighboring_relation != "add_or_remove_one":
+                raise ParameterError(
+                    "part_of must be None with neighboring_relation 'replace_one', as a replaced unit could come from "
+                    f"one part and go to another, got {self.part_of!r}."
+                )
+
+    @property
+    def cap(self) -> int:
+        """The cap in units of 1e-9, rounded down."""
+        return cap_units(self.epsilon)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(facts: Mapping[str, Any]) -> Dataset:
+        """What `to_dict` wrote."""
+        return Dataset(**facts)
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Proof that a row was in a ledger; released models carry it, and `verify` refuses a ledger without that row.
+
+    Attributes:
+        ledger: uuid of the ledger.
+        seq, hash: of the row.
+        dataset: whose charge it was.
+    """
+
+    ledger: str
+    seq: int
+    hash: str
+    dataset: str
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """What a data set has left.
+
+    Attributes:
+        epsilon: the cap less what counts against it, at least 0.
+        delta: the cap's.
+        cap_epsilon: the cap.
+        spent_adaptive: what counts: it holds although later plans were chosen after seeing results.
+        spent_if_fixed: what the same plans would cost, had all been fixed beforehand.
+        num_charges: how many charges there are.
+        sole: whether a first plan was charged by its own epsilon, and nothing can follow.
+    """
+
+    epsilon: float
+    delta: float
+    cap_epsilon: float
+    spent_adaptive: float
+    spent_if_fixed: float
+    num_charges: int
+    sole: bool = False
+
+    def __str__(self) -> str:
+        if self.sole:
+            return (
+                f"epsilon = {self.spent_adaptive:.4g} of {self.cap_epsilon:g} is spent at delta = {self.delta:g} by "
+                "one plan, charged by its own epsilon as the first; nothing can follow it."
+            )
+        return (
+            f"epsilon = {self.epsilon:.4g} of {self.cap_epsilon:g} is left at delta = {self.delta:g}: "
+            f"{self.num_charges} charges have spent {self.spent_adaptive:.4g} (guaranteed under adaptive choice; "
+            f"{self.spent_if_fixed:.4g} if all plans had been fixed beforehand)."
+        )
+
+
+@dataclass(frozen=True)
+class Quote:
+    """What a plan would cost a data set; nothing is spent.
+
+    Attributes:
+        dataset: whose.
+        epsilon: of the plan by itself, at the data set's delta.
+        fits: whether the data set can be charged with it now.
+        total_adaptive: what would count against the cap after it.
+        total_if_fixed: what all plans together would cost, had they been fixed beforehand.
+        largest: epsilon of the largest plan of this shape that fits, by itself; 0 if none does.
+        noise_scale: what to multiply this plan's noise by for that; inf if none fits.
+        cap_epsilon, delta: the cap.
+    """
+
+    dataset: str
+    epsilon: float
+    fits: bool
+    total_adaptive: float
+    total_if_fixed: float
+    largest: float
+    noise_scale: float
+    cap_epsilon: float
+    delta: float
+
+    def __str__(self) -> str:
+        verdict = "fits" if self.fits else "does not fit"
+        return (
+            f"epsilon = {self.epsilon:.4g} by itself at delta = {self.delta:g}; it {verdict} into {self.dataset!r}: "
+            f"the total would be {self.total_adaptive:.4g} of {self.cap_epsilon:g} (guaranteed under adaptive choice; "
+            f"{self.total_if_fixed:.4g} if all plans had been fixed beforehand). {self.way_out}"
+        )
+
+    @property
+    def way_out(self) -> str:
+        """The largest plan that fits, in words."""
+        if not math.isfinite(self.noise_scale):
+            return "No plan of this shape fits, with whatever noise."
+        return (
+            f"The largest plan of this shape that fits has epsilon = {self.largest:.4g} by itself: this noise times "
+            f"{self.noise_scale:.4g}."
+        )
+
+
+def check_name(what: str, name: object) -> str:
+    """Return a public name if it is a printable text of 1 to 200 characters."""
+    if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME or not name.isprintable():
+        raise ParameterError(f"{what} must be a printable text of 1 to {_MAX_NAME} characters, got {name!r}.")
+    return name
+
+
+def as_epsilon(units: int) -> float:
+    """Units as epsilon, for reading."""
+    return math.inf if units >= SATURATED else round(units * UNIT, 9)

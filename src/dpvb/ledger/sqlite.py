@@ -1,0 +1,390 @@
+"""A ledger in one file: SQLite with a write-ahead log, and the head in a second file beside it.
+
+PATH         the database
+PATH.head    the head (see `head`), replaced as a whole after every commit, and signed with the database file's SHA-256
+             when the last writer closes it
+PATH-wal, PATH-shm   SQLite's own, while somebody has it open; they belong to PATH
+
+A commit is durable in the log before the head is written, and acknowledged after that. So after a crash the head may be
+behind the rows, which then follow from it one by one; a head ahead of the rows means that rows were lost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from dpvb.errors import LedgerError
+from dpvb.ledger.chain import COLUMNS, FORMAT, Entry
+from dpvb.ledger.head import Head
+
+_APPLICATION = 0x64707662  # "dpvb"
+_WAIT = 30.0
+_NAMES = ", ".join(COLUMNS)
+_TYPES = {int: "INTEGER", str: "TEXT"}
+_KEYS = {"seq": " PRIMARY KEY", "key": " UNIQUE"}
+# Where locks or memory maps are not what SQLite's log needs.
+_NETWORK = (
+    *("9p", "afs", "beegfs", "ceph", "cifs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2"),
+    *("smb2", "smb3", "smbfs", "fuse.ceph", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"),
+)
+_ADVICE = {
+    "SQLITE_BUSY": f"another process has held it for {_WAIT:g} s; try again",
+    "SQLITE_FULL": "the disk is full; make room and try again",
+    "SQLITE_READONLY": "it may not be written to; check the permissions of the file and its folder",
+    "SQLITE_CANTOPEN": "it cannot be opened; check that it exists, and the permissions of the file and its folder",
+    "SQLITE_IOERR": "the disk could not be read or written",
+    "SQLITE_NOTADB": "it is not a ledger",
+    "SQLITE_CORRUPT": "the file is damaged",
+    "SQLITE_CONSTRAINT": "the database refused a row",
+}
+
+_SCHEMA = {
+    "ledger": "CREATE TABLE ledger (uuid TEXT PRIMARY KEY, format INTEGER NOT NULL, created TEXT NOT NULL) STRICT",
+    "entry": "CREATE TABLE entry ("
+    + ", ".join(f"{name} {_TYPES[kind]}{_KEYS.get(name, '')} NOT NULL" for name, kind in COLUMNS.items())
+    + ") STRICT",
+    "entry_run": "CREATE INDEX entry_run ON entry (run, seq)",
+    "entry_dataset": "CREATE INDEX entry_dataset ON entry (dataset, seq) WHERE totals <> ''",
+    "entry_form": "CREATE INDEX entry_form ON entry (dataset, form, kind) WHERE totals <> ''",
+    **{
+        f"{table}_{verb}": f"CREATE TRIGGER {table}_{verb} BEFORE {verb.upper()} ON {table} "
+        "BEGIN SELECT RAISE(ABORT, 'rows of a ledger are only ever appended'); END"
+        for table in ("ledger", "entry")
+        for verb in ("update", "delete")
+    },
+    "entry_follows": """CREATE TRIGGER entry_follows BEFORE INSERT ON entry BEGIN
+    SELECT RAISE(ABORT, 'a row does not follow the last row')
+    FROM (SELECT max(seq) AS seq FROM entry) AS last
+    WHERE NEW.seq <> ifnull(last.seq, 0) + 1
+    OR NEW.prev <> ifnull((SELECT hash FROM entry WHERE seq = last.seq), NEW.prev);
+END""",
+    "charge_adds_up": """CREATE TRIGGER charge_adds_up BEFORE INSERT ON entry WHEN NEW.totals <> '' BEGIN
+    SELECT RAISE(ABORT, 'totals are not those before plus the cost')
+    FROM (SELECT (
+        SELECT totals FROM entry WHERE dataset = NEW.dataset AND totals <> '' ORDER BY seq DESC LIMIT 1
+    ) AS was)
+    WHERE json_array_length(NEW.totals) <> json_array_length(NEW.cost) OR EXISTS (
+        SELECT 1 FROM json_each(NEW.totals) AS total
+        WHERE total.value <> min(4611686018427387904,
+            ifnull(json_extract(was, total.fullkey), 0) + json_extract(NEW.cost, total.fullkey)));
+    SELECT RAISE(ABORT, 'over the cap')
+    WHERE NEW.kind <> 'sole' AND NEW.units > (SELECT units FROM entry WHERE key = 'dataset/' || NEW.dataset);
+END""",
+}
+
+
+class SqliteStore:
+    """A database file with its head.
+
+    Args:
+        path: the file; with uuid it is made if neither it nor its head is there.
+        uuid, created: of a new ledger.
+        read_only: never write, not even to make it.
+
+    Raises:
+        LedgerError: if it is missing, lost, foreign, of another format, on a network drive, or cannot be opened.
+    """
+
+    def __init__(self, path: Path, *, uuid: str, created: str, read_only: bool) -> None:
+        self._path, self._read_only = path, read_only
+        self._head_path = path.with_name(f"{path.name}.head")
+        self._wal_path = path.with_name(f"{path.name}-wal")
+        _check_drive(path)
+        with self._typed():
+            empty = not path.exists() or path.stat().st_size == 0
+            if empty and read_only:
+                raise LedgerError(f"{path}: there is no ledger here.")
+            if empty:
+                uuid = self._first_head(uuid)
+            self._connection = self._connected()
+            try:
+                if empty:
+                    self._make(uuid, created)
+                self.uuid = self._identify()
+            except BaseException:
+                self._connection.close()
+                raise
+
+    @contextmanager
+    def transaction(self, *, write: bool) -> Iterator[_Rows]:
+        """Begin; commit durably at the end, or roll back if an exception passes."""
+        with self._typed():
+            self._connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+            try:
+                yield _Rows(self._connection)
+                self._connection.execute("COMMIT")
+            finally:
+                if self._connection.in_transaction:
+                    with suppress(sqlite3.Error):
+                        self._connection.execute("ROLLBACK")
+
+    def head(self) -> Head | None:
+        """The head in the file beside."""
+        try:
+            return Head.read(self._head_path.read_text("ascii"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise LedgerError(f"{self._head_path}: cannot be read ({error}).") from error
+        except LedgerError as error:
+            raise LedgerError(f"{self._head_path}: {error}") from error
+
+    def settle(self, head: Head) -> None:
+        """Replace the head file, unless another writer has written a later one."""
+        if self._is_settled(head):
+            return
+        with self.transaction(write=True):  # The exclusive right to append is the right to write the head.
+            if not self._is_settled(head):
+                self._write_head(head)
+
+    def check(self) -> Sequence[str]:
+        """Look at pages, indices and triggers, and at every byte of a file that was closed in order."""
+        with self._typed():
+            found = [f"database: {row[0]}" for row in self._connection.execute("PRAGMA integrity_check(10)")]
+            found = [] if found == ["database: ok"] else found
+            head = self.head()
+            if head is not None and head.file and not self._log_size():
+                changed = _file_digest(self._path) != head.file
+                if changed and self.head() == head:  # Nobody has written meanwhile.
+                    found.append("the file is not the one that was closed: a byte of it was changed")
+        return found
+
+    def close(self) -> None:
+        """Let go of the file; the last writer to do so signs it."""
+        with suppress(sqlite3.Error, LedgerError, OSError):
+            if not self._read_only:
+                self._sign()
+        self._connection.close()
+
+    def _is_settled(self, head: Head) -> bool:
+        kept = self.head()
+        if kept is None:
+            raise LedgerError(f"{self._head_path} is gone; it tells a ledger from an older copy of it.")
+        return kept.seq >= head.seq
+
+    def _first_head(self, uuid: str) -> str:
+        """Write the head of a new ledger before the ledger; return the uuid that it has, if somebody was faster."""
+        kept = self.head()
+        if kept is None:
+            with suppress(FileExistsError):
+                self._write_head(Head.first(uuid), new=True)
+            kept = self.head()
+        if kept is None or kept.seq > 0:
+            raise LedgerError(
+                f"{self._path} was lost: {self._head_path} tells of {kept.seq if kept else 0} rows. Restore the newest "
+                "copy of it, with its -wal file if there was one."
+            )
+        return kept.uuid
+
+    def _write_head(self, head: Head, *, new: bool = False) -> None:
+        temporary = self._head_path.with_name(f".{self._head_path.name}.{secrets.token_hex(8)}")
+        try:
+            with open(temporary, "x", encoding="ascii") as file:
+                file.write(head.text())
+                file.flush()
+                os.fsync(file.fileno())
+            if new:
+                os.link(temporary, self._head_path)
+            else:
+                os.replace(temporary, self._head_path)
+            _sync(self._path.parent)
+        except FileExistsError:
+            raise
+        except OSError as error:
+            raise LedgerError(
+                f"{self._head_path}: cannot be written ({error.strerror}). What was charged is on record and stands; "
+                "the next charge writes it."
+            ) from error
+        finally:
+            with suppress(OSError):
+                temporary.unlink()
+
+    def _connected(self) -> sqlite3.Connection:
+        mode = "ro" if self._read_only else "rwc"
+        connection = self._connect(mode)
+        try:
+            if self._read_only:
+                connection.execute("PRAGMA query_only = ON")
+                try:
+                    connection.execute("SELECT count(*) FROM sqlite_schema")
+                except sqlite3.OperationalError:
+                    # In a folder that cannot be written to there is no place for SQLite's shared memory.
+                    if self._log_size() or os.access(self._path.parent, os.W_OK):
+                        raise
+                    connection.close()
+                    connection = self._connect("ro&immutable=1")
+            else:
+                connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA cell_size_check = ON")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        return sqlite3.connect(
+            f"{self._path.as_uri()}?mode={mode}", uri=True, timeout=_WAIT, isolation_level=None, check_same_thread=False
+        )
+
+    def _make(self, uuid: str, created: str) -> None:
+        """Make all tables in one transaction, unless somebody else did so a moment ago."""
+        self._patiently("PRAGMA journal_mode = WAL")
+        with self.transaction(write=True):
+            if self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
+                for statement in _SCHEMA.values():
+                    self._connection.execute(statement)
+                self._connection.execute("INSERT INTO ledger VALUES (?, ?, ?)", (uuid, FORMAT, created))
+                self._connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+                self._connection.execute(f"PRAGMA user_version = {FORMAT}")
+
+    def _patiently(self, statement: str) -> None:
+        """Execute what SQLite does not wait for by itself."""
+        deadline = time.monotonic() + _WAIT
+        while True:
+            try:
+                self._connection.execute(statement)
+                return
+            except sqlite3.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+
+    def _identify(self) -> str:
+        if self._pragma("application_id") != _APPLICATION:
+            raise LedgerError(f"{self._path}: this file is not a ledger; it was left as it is.")
+        if self._pragma("user_version") != FORMAT:
+            found = self._pragma("user_version")
+            raise LedgerError(f"{self._path}: this ledger has format {found}; this version of dpvb reads {FORMAT}.")
+        schema = dict(self._connection.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL"))
+        for name in sorted(_SCHEMA.keys() | schema.keys()):
+            if schema.get(name) != _SCHEMA.get(name):
+                raise LedgerError(f"{self._path}: its {name} is not as it was made.")
+        rows = self._connection.execute("SELECT uuid, format FROM ledger").fetchall()
+        if len(rows) != 1 or rows[0][1] != FORMAT:
+            raise LedgerError(f"{self._path}: its table `ledger` was changed.")
+        return str(rows[0][0])
+
+    def _pragma(self, name: str) -> int:
+        return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+    def _log_size(self) -> int:
+        try:
+            return self._wal_path.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def _sign(self) -> None:
+        """Bring the whole log into the file and put the file's hash into the head, unless others are at it."""
+        kept = self.head()
+        if kept is None or kept.file:
+            return
+        self._connection.execute("PRAGMA busy_timeout = 0")
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        with self.transaction(write=True) as rows:
+            kept = self.head()
+            if kept is not None and not self._log_size() and rows.last_seq() == kept.seq:
+                self._write_head(kept.of_file(_file_digest(self._path)))
+
+    @contextmanager
+    def _typed(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            name = getattr(error, "sqlite_errorname", "")
+            advice = next((text for start, text in _ADVICE.items() if name.startswith(start)), "it cannot be used")
+            raise LedgerError(f"{self._path}: {advice} ({error}).") from error
+        except OSError as error:
+            raise LedgerError(f"{self._path}: {error.strerror}.") from error
+
+
+class _Rows:
+    """The rows within a transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def since(self, seq: int) -> Iterator[Entry]:
+        """The rows with this number and all later ones, in order."""
+        return map(_entry, self._connection.execute(f"SELECT {_NAMES} FROM entry WHERE seq >= ? ORDER BY seq", (seq,)))
+
+    def row(self, seq: int) -> Entry | None:
+        """The row of this number."""
+        return self._one("seq = ?", seq)
+
+    def keyed(self, key: str) -> Entry | None:
+        """The row of this key."""
+        return self._one("key = ?", key)
+
+    def of_run(self, run: str) -> list[Entry]:
+        """The rows of a run, in order."""
+        return list(
+            map(_entry, self._connection.execute(f"SELECT {_NAMES} FROM entry WHERE run = ? ORDER BY seq", (run,)))
+        )
+
+    def newest_of_run(self, run: str) -> Entry | None:
+        """The last row of a run."""
+        return self._one("run = ? ORDER BY seq DESC LIMIT 1", run)
+
+    def forms(self, dataset: str) -> list[tuple[int, int]]:
+        """For each form and kind of charges of a data set: the number of one such row, and how many there are."""
+        question = "SELECT min(seq), count(*) FROM entry WHERE dataset = ? AND totals <> '' GROUP BY form, kind"
+        return [(int(seq), int(count)) for seq, count in self._connection.execute(question, (dataset,))]
+
+    def append(self, entry: Entry, head: Head) -> None:
+        """Insert a row; the head follows after the commit."""
+        marks = ", ".join("?" * len(COLUMNS))
+        values = [getattr(entry, name) for name in COLUMNS]
+        self._connection.execute(f"INSERT INTO entry ({_NAMES}) VALUES ({marks})", values)
+
+    def last_seq(self) -> int:
+        """The number of the last row."""
+        return int(self._connection.execute("SELECT ifnull(max(seq), 0) FROM entry").fetchone()[0])
+
+    def _one(self, condition: str, value: int | str) -> Entry | None:
+        found = self._connection.execute(f"SELECT {_NAMES} FROM entry WHERE {condition}", (value,)).fetchone()
+        return None if found is None else _entry(found)
+
+
+def _entry(values: Sequence[object]) -> Entry:
+    return Entry(*values)  # type: ignore[arg-type]
+
+
+def _file_digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _check_drive(path: Path) -> None:
+    with suppress(OSError):
+        kind = file_system(path, Path("/proc/mounts").read_text())
+        if kind in _NETWORK:
+            raise LedgerError(
+                f"{path}: this is a network drive ({kind}), where two writers can both believe that they are alone. "
+                "Use a local disk, or PostgreSQL: Ledger('postgresql://...')."
+            )
+
+
+def file_system(path: Path, mounts: str) -> str:
+    """The type of the file system that a path lies on, from the text of /proc/mounts."""
+    where, kind = -1, ""
+    for line in mounts.splitlines():
+        point, name = line.split()[1:3]
+        root = Path(point.encode().decode("unicode_escape"))
+        if path.is_relative_to(root) and len(root.parts) >= where:
+            where, kind = len(root.parts), name
+    return kind

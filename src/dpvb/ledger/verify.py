@@ -1,0 +1,110 @@
+"""Checks of a whole chain, in a database or in an exported file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TextIO
+
+from dpvb.errors import LedgerError
+from dpvb.ledger.chain import COLUMNS, FORMAT, Entry, canonical
+from dpvb.ledger.facts import Receipt
+from dpvb.ledger.head import Head
+from dpvb.ledger.state import WAY_OUT, State
+
+_MAX_LINE = 2**24
+
+
+def walk(uuid: str, entries: Iterable[Entry], receipts: Iterable[Receipt] = ()) -> State:
+    """Follow a chain from its first row to its last.
+
+    Raises:
+        LedgerError: naming the row and the check that failed, or a receipt that is not in the chain.
+    """
+    state, keys = State(uuid), set[str]()
+    wanted = {receipt.seq: receipt for receipt in receipts}
+    for receipt in receipts:
+        if receipt.ledger != uuid:
+            raise LedgerError(f"a receipt for {receipt.dataset!r} comes from another ledger, {receipt.ledger}.")
+    for entry in entries:
+        state.follow(entry)
+        if entry.key in keys:
+            raise LedgerError(f"row {entry.seq}: its key was used before. {WAY_OUT}")
+        keys.add(entry.key)
+        if entry.seq in wanted and wanted.pop(entry.seq).hash != entry.hash:
+            raise LedgerError(f"row {entry.seq}: a released model has a receipt with another hash. {WAY_OUT}")
+    if wanted:
+        raise LedgerError(
+            f"row {min(wanted)} is missing: a released model has a receipt for it. The ledger was set back to row "
+            f"{state.seq}. {WAY_OUT}"
+        )
+    return state
+
+
+def check_end(state: State, head: Head | None) -> None:
+    """Raise LedgerError unless a walked chain ends where the head says, or later."""
+    if head is None:
+        raise LedgerError(f"the head is gone; it tells a ledger from an older copy of it. {WAY_OUT}")
+    if head.uuid != state.uuid:
+        raise LedgerError(f"the head is that of another ledger. {WAY_OUT}")
+    if head.seq > state.seq:
+        raise LedgerError(
+            f"row {state.seq + 1} is missing: the head tells of {head.seq} rows. The ledger was set back. {WAY_OUT}"
+        )
+    if head.seq == state.seq and (head.hash, head.datasets) != (state.hash, state.head().datasets):
+        raise LedgerError(f"row {state.seq}: the head says otherwise. {WAY_OUT}")
+
+
+def write_export(path: str | os.PathLike[str], uuid: str, entries: Iterable[Entry]) -> None:
+    """Write a chain as JSON lines: format and uuid first, then row after row.
+
+    Raises:
+        LedgerError: if the file cannot be written.
+    """
+    try:
+        with open(path, "w", encoding="ascii") as file:
+            file.write(canonical({"format": FORMAT, "ledger": uuid}) + "\n")
+            for entry in entries:
+                file.write(canonical(asdict(entry)) + "\n")
+    except OSError as error:
+        raise LedgerError(f"{Path(path)}: cannot be written ({error.strerror}).") from error
+
+
+def verify_export(path: str | os.PathLike[str], receipts: Sequence[Receipt] = ()) -> None:
+    """Check an exported chain, without its ledger.
+
+    It cannot know whether rows were added to the ledger later; receipts say what it must hold at least.
+
+    Raises:
+        LedgerError: naming the row and the check that failed, or if the file is none that `export` wrote.
+    """
+    try:
+        with open(path, encoding="ascii") as file:
+            lines = _lines(file)
+            first = next(lines, {})
+            uuid = first.get("ledger")
+            if first.get("format") != FORMAT or not isinstance(uuid, str):
+                raise LedgerError(f"{Path(path)}: this is no export of a ledger of format {FORMAT}.")
+            walk(uuid, map(_entry, lines), receipts)
+    except (OSError, ValueError) as error:
+        raise LedgerError(f"{Path(path)}: cannot be read ({error}).") from error
+
+
+def _lines(file: TextIO) -> Iterator[dict[str, object]]:
+    while line := file.readline(_MAX_LINE):
+        try:
+            facts = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise LedgerError("a line is not JSON.") from error
+        if not isinstance(facts, dict):
+            raise LedgerError("a line is not a JSON object.")
+        yield facts
+
+
+def _entry(facts: dict[str, object]) -> Entry:
+    if set(facts) != set(COLUMNS) or any(type(facts[name]) is not kind for name, kind in COLUMNS.items()):
+        raise LedgerError("a line is not a row of a ledger.")
+    return Entry(**facts)  # type: ignore[arg-type]
