@@ -32,7 +32,7 @@ class Head:
     def text(self) -> str:
         """As it is kept: canonical JSON with its own SHA-256."""
         body = canonical({"format": FORMAT, **asdict(self)})
-        return canonical({"head": body, "sha256": hashlib.sha256(body.encode()).hexdigest()}) + "\n"
+        return canonical({"head": body, "sha256": hashlib.sha256(body.encode()).hexdigest()})
 
     @staticmethod
     def first(uuid: str) -> Head:
@@ -53,7 +53,7 @@ class Head:
         try:
             kept = json.loads(text)
             body, digest = str(kept["head"]), str(kept["sha256"])
-            if text != canonical(kept) + "\n" or hashlib.sha256(body.encode()).hexdigest() != digest:
+            if text != canonical(kept) or hashlib.sha256(body.encode()).hexdigest() != digest:
                 raise ValueError("hash")
             facts = json.loads(body)
             if facts.pop("format") != FORMAT:

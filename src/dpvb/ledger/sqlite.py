@@ -1,8 +1,8 @@
 """A ledger in one file: SQLite with a write-ahead log, and the head in a second file beside it.
 
 PATH         the database
-PATH.head    the head (see `head`), replaced as a whole after every commit, and signed with the database file's SHA-256
-             when the last writer closes it
+PATH.head    the head (see `head`) twice, in two places of equal size: after every commit the older one is overwritten,
+             so that a torn write leaves the other; signed with the database file's SHA-256 when the last writer closes
 PATH-wal, PATH-shm   SQLite's own, while somebody has it open; they belong to PATH
 
 A commit is durable in the log before the head is written, and acknowledged after that. So after a crash the head may be
@@ -23,9 +23,15 @@ from pathlib import Path
 from dpvb.errors import LedgerError
 from dpvb.ledger.chain import COLUMNS, FORMAT, Entry
 from dpvb.ledger.head import Head
+from dpvb.ledger.state import WAY_OUT
 
 _APPLICATION = 0x64707662  # "dpvb"
 _WAIT = 30.0
+_LOOKS = 5
+# Places of the head begin where disks begin to write.
+_PLACE = 4096
+# Overwriting in place changes no facts of a file that need to be durable.
+_SYNC = getattr(os, "fdatasync", os.fsync)
 _NAMES = ", ".join(COLUMNS)
 _TYPES = {int: "INTEGER", str: "TEXT"}
 _KEYS = {"seq": " PRIMARY KEY", "key": " UNIQUE"}
@@ -126,15 +132,17 @@ class SqliteStore:
                         self._connection.execute("ROLLBACK")
 
     def head(self) -> Head | None:
-        """The head in the file beside."""
+        """The newer one of the two in the file beside."""
         try:
-            return Head.read(self._head_path.read_text("ascii"))
+            for _ in range(_LOOKS):  # Another process may be writing one, and then the other.
+                heads = [head for head in _heads(self._head_path.read_bytes()) if head]
+                if heads:
+                    return max(heads, key=lambda head: head.seq)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
-            raise LedgerError(f"{self._head_path}: cannot be read ({error}).") from error
-        except LedgerError as error:
-            raise LedgerError(f"{self._head_path}: {error}") from error
+        except OSError as error:
+            raise LedgerError(f"{self._head_path}: cannot be read ({error.strerror}).") from error
+        raise LedgerError(f"{self._head_path}: it was changed, its own hash does not fit. {WAY_OUT}")
 
     def settle(self, head: Head) -> None:
         """Replace the head file, unless another writer has written a later one."""
@@ -154,6 +162,8 @@ class SqliteStore:
                 changed = _file_digest(self._path) != head.file
                 if changed and self.head() == head:  # Nobody has written meanwhile.
                     found.append("the file is not the one that was closed: a byte of it was changed")
+                if self.head() == head and self._head_path.read_bytes() != _doubled(head):
+                    found.append("the head was changed")
         return found
 
     def close(self) -> None:
@@ -174,7 +184,7 @@ class SqliteStore:
         kept = self.head()
         if kept is None:
             with suppress(FileExistsError):
-                self._write_head(Head.first(uuid), new=True)
+                self._replace_head(_doubled(Head.first(uuid)), new=True)
             kept = self.head()
         if kept is None or kept.seq > 0:
             raise LedgerError(
@@ -183,25 +193,38 @@ class SqliteStore:
             )
         return kept.uuid
 
-    def _write_head(self, head: Head, *, new: bool = False) -> None:
+    def _write_head(self, head: Head) -> None:
+        """Overwrite the older head in its place, or both with a new file; only for who has the right to append."""
+        place = head.text().encode()
+        try:
+            with open(self._head_path, "rb+") as file:
+                old = file.read()
+                if head.file or len(place) >= len(old) // 2:
+                    self._replace_head(_doubled(head))
+                    return
+                first, second = (kept.seq if kept else -1 for kept in _heads(old))
+                file.seek(0 if first <= second else len(old) // 2)
+                file.write(place.ljust(len(old) // 2 - 1) + b"\n")
+                file.flush()
+                _SYNC(file.fileno())
+        except OSError as error:
+            raise LedgerError(
+                f"{self._head_path}: cannot be written ({error.strerror}). What was charged is on record and stands; "
+                "the next charge writes it."
+            ) from error
+
+    def _replace_head(self, content: bytes, *, new: bool = False) -> None:
         temporary = self._head_path.with_name(f".{self._head_path.name}.{secrets.token_hex(8)}")
         try:
-            with open(temporary, "x", encoding="ascii") as file:
-                file.write(head.text())
+            with open(temporary, "xb") as file:
+                file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             if new:
                 os.link(temporary, self._head_path)
             else:
                 os.replace(temporary, self._head_path)
-            _sync(self._path.parent)
-        except FileExistsError:
-            raise
-        except OSError as error:
-            raise LedgerError(
-                f"{self._head_path}: cannot be written ({error.strerror}). What was charged is on record and stands; "
-                "the next charge writes it."
-            ) from error
+            _sync_folder(self._path.parent)
         finally:
             with suppress(OSError):
                 temporary.unlink()
@@ -361,7 +384,26 @@ def _file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _sync(folder: Path) -> None:
+def _heads(content: bytes) -> tuple[Head | None, Head | None]:
+    """The heads in both places; None where one is torn."""
+    half = len(content) // 2
+    return _readable(content[:half]), _readable(content[half:])
+
+
+def _readable(place: bytes) -> Head | None:
+    try:
+        return Head.read(place.decode("ascii").rstrip())
+    except (LedgerError, UnicodeDecodeError):
+        return None
+
+
+def _doubled(head: Head) -> bytes:
+    """A head file with a head in both places, and room to grow."""
+    text = head.text().encode()
+    return (text.ljust(_PLACE * (1 + 2 * len(text) // _PLACE) - 1) + b"\n") * 2
+
+
+def _sync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
