@@ -13,7 +13,7 @@ from scipy import stats
 from dpvb import accounting
 from dpvb.accounting import Event, costs
 from dpvb.accounting.costs import Composition
-from dpvb.accounting.selection import NumberOfRuns, Selection, best_of, calibrated_selection
+from dpvb.accounting.selection import NumberOfRuns, Selection, best_of, selection_scale
 from dpvb.errors import ParameterError
 
 LAWS = [NumberOfRuns.expecting(mean, eta) for eta in (-0.5, 0.0, 0.5, 1.0, 3.0) for mean in (1.5, 5.0, 50.0, 1000.0)]
@@ -203,13 +203,15 @@ def test_alternatives_cost_the_dearest_of_them() -> None:
 def test_calibration_lands_just_below_the_target(epsilon: float) -> None:
     plan = Composition([Event("poisson", 0.05, 1.0, 100), Event("full_batch", 1.0, 5.0)], "add_or_remove_one")
     law = NumberOfRuns.expecting(30.0, 1.0)
-    made = calibrated_selection(Selection([plan, gaussian(3.0)], law), epsilon=epsilon, delta=1e-6)
+    relative = Selection([plan, gaussian(3.0)], law)
+    made = relative.scaled(selection_scale(relative, epsilon=epsilon, delta=1e-6))
     assert 0.998 * epsilon <= made.epsilon(1e-6) <= epsilon
     assert max(part.epsilon(1e-6) for part in made.alternatives) < epsilon
 
 
 def test_no_noise_has_no_epsilon() -> None:
-    made = calibrated_selection(Selection([gaussian(3.0)], NumberOfRuns(1.0, 0.1)), epsilon=math.inf, delta=1e-6)
+    relative = Selection([gaussian(3.0)], NumberOfRuns(1.0, 0.1))
+    made = relative.scaled(selection_scale(relative, epsilon=math.inf, delta=1e-6))
     assert made.epsilon(1e-6) == math.inf
     assert np.isinf(made.renyi(ORDERS)).all()
 

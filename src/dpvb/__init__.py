@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dpvb.estimators.ranges import private_range
     from dpvb.estimators.regression import BinomialRegression, LogisticRegression, NegativeBinomialRegression
     from dpvb.estimators.sbn import SigmoidBeliefNetwork
+    from dpvb.estimators.selection import select
     from dpvb.ledger import Ledger
 
 __version__ = "0.1.0"
@@ -31,6 +32,7 @@ __all__ = [
     "data",
     "load",
     "private_range",
+    "select",
 ]
 
 # Names are imported on first use, so that `import dpvb` stays light.
@@ -43,6 +45,7 @@ _HOMES = {
     "Ledger": "dpvb.ledger",
     "load": "dpvb.estimators.base",
     "private_range": "dpvb.estimators.ranges",
+    "select": "dpvb.estimators.selection",
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from dpvb import accounting
 from dpvb.accounting.events import RELATIONS, Event
+from dpvb.accounting.selection import Selection
 from dpvb.errors import ModelFileError, ParameterError, PrivacyError, check_choice, check_integer, check_number
 from dpvb.mechanism import FixedSize, Plan, Release
 
@@ -41,6 +42,7 @@ _NOT_COVERED = (
 )
 _OTHERS = "several runs on the same data: their epsilons and deltas add up, and nobody keeps count here"
 _OTHERS_COUNTED = "other runs on the same data that the ledger was not told of: their epsilons and deltas add up"
+_CURVE_DELTAS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 _WIDTH = 110
 _LABEL = 15
 _MAX_LISTED = 6
@@ -115,6 +117,43 @@ class ChargeFacts:
 
 
 @dataclass(frozen=True)
+class SelectionFacts:
+    """A result that was chosen, as the best of a random number of runs.
+
+    Attributes:
+        cost: of all runs together.
+        num_candidates: number of settings that a run could have.
+        holdout: probability that a unit was scored, and not fitted.
+    """
+
+    cost: Selection
+    num_candidates: int
+    holdout: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {"cost": self.cost.to_dict(), "num_candidates": self.num_candidates, "holdout": self.holdout}
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
+        """Inverse of `to_dict`."""
+        holdout = check_number("holdout", facts["holdout"], low=0, high=1, closed="neither")
+        number = check_integer("num_candidates", facts["num_candidates"], low=1)
+        return cls(Selection.from_dict(facts["cost"]), number, holdout)
+
+    def words(self, unit: str) -> str:
+        """How the choice was made."""
+        law, m = self.cost.runs, self.num_candidates
+        settings = "1 candidate setting" if m == 1 else f"{m} candidate settings"
+        return (
+            f"The result is the best of K runs, each with a setting drawn from {settings}; of the others nothing left, "
+            f"nor how many there were. K is random, {law.mean:.4g} expected (truncated negative binomial, eta "
+            f"{law.eta:g}, gamma {law.gamma:.4g}). A run fits the {unit}s that a secret coin chooses, and scores the "
+            f"others, a share of {self.holdout:g}. The promise covers which setting won. The winner's own releases:"
+        )
+
+
+@dataclass(frozen=True)
 class PrivacyStatement:
     """What one run promises about the people behind its data; every fact in it is public.
 
@@ -131,6 +170,7 @@ class PrivacyStatement:
         run_id, plan_digest: public name of the run, and SHA-256 of its plan.
         second_opinion: what an accountant of other authors finds, in words; empty in files of older versions.
         charge: the run's newest entry in the ledger that counted it, where one did.
+        selection: how the result was chosen, where it was; `releases` are then the winner's own.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -151,6 +191,7 @@ class PrivacyStatement:
     plan_digest: str
     second_opinion: str = ""
     charge: ChargeFacts | None = None
+    selection: SelectionFacts | None = None
 
     def __post_init__(self) -> None:
         check_choice("neighboring_relation", self.neighboring_relation, RELATIONS)
@@ -222,6 +263,49 @@ class PrivacyStatement:
             charge=charge,
         )
 
+    @classmethod
+    def of_selection(
+        cls,
+        winner: Plan,
+        selection: SelectionFacts,
+        *,
+        delta: float,
+        private: bool,
+        run_id: str,
+        plan_digest: str,
+        public: Sequence[str],
+        num_examples: int | None = None,
+        charge: ChargeFacts | None = None,
+    ) -> Self:
+        """The statement of a result that was chosen.
+
+        Args:
+            winner: releases of the winner's run.
+            selection: what was chosen from, and what that cost.
+            plan_digest: SHA-256 of everything that the selection might release.
+            delta, private, run_id, public, num_examples, charge: as in `from_plan`.
+        """
+        cost = selection.cost
+        epsilon = cost.epsilon(delta)
+        counts = Counter(ReleaseFacts.of(release) for release in winner)
+        return cls(
+            unit=winner.unit,
+            neighboring_relation=cost.neighboring_relation,
+            epsilon=epsilon,
+            delta=delta,
+            curve=tuple((one, cost.epsilon(one)) for one in _CURVE_DELTAS),
+            releases=tuple(_repeated(facts, count) for facts, count in counts.items()),
+            method="renyi",
+            tool="renyi" if epsilon < math.inf else "no noise",
+            secret_noise=private,
+            public=tuple(public),
+            num_examples=num_examples,
+            run_id=run_id,
+            plan_digest=plan_digest,
+            charge=charge,
+            selection=selection,
+        )
+
     @property
     def private(self) -> bool:
         """Whether anything is promised: the noise was secret and epsilon is finite."""
@@ -264,12 +348,15 @@ class PrivacyStatement:
         Raises:
             PrivacyError: if they cost more than the statement says.
         """
-        epsilon = accounting.epsilon_of(
-            [release.event for release in self.releases],
-            delta=self.delta,
-            neighboring_relation=self.neighboring_relation,
-            method=self.method,
-        )
+        if self.selection is not None:
+            epsilon = self.selection.cost.epsilon(self.delta)
+        else:
+            epsilon = accounting.epsilon_of(
+                [release.event for release in self.releases],
+                delta=self.delta,
+                neighboring_relation=self.neighboring_relation,
+                method=self.method,
+            )
         if epsilon > self.epsilon * (1 + 1e-9):
             raise PrivacyError(
                 f"the statement says epsilon = {self.epsilon:.6g} at delta = {self.delta:g}, but its releases cost "
@@ -283,6 +370,7 @@ class PrivacyStatement:
             "epsilon": _json_number(self.epsilon),
             "curve": [[delta, _json_number(epsilon)] for delta, epsilon in self.curve],
             "public": list(self.public),
+            "selection": None if self.selection is None else self.selection.to_dict(),
         }
         facts["releases"] = [
             release | {"blocks": [block | {"shape": list(block["shape"])} for block in release["blocks"]]}
@@ -298,13 +386,15 @@ class PrivacyStatement:
             ModelFileError: if the facts are not those of a statement.
         """
         try:
-            given = {"second_opinion": "", "charge": None, **facts}
+            given = {"second_opinion": "", "charge": None, "selection": None, **facts}
             given = {name: given[name] for name in cls.__dataclass_fields__}
             given["epsilon"] = float(facts["epsilon"])
             given["curve"] = tuple((float(delta), float(epsilon)) for delta, epsilon in facts["curve"])
             given["public"] = tuple(facts["public"])
             given["releases"] = tuple(_release(release) for release in facts["releases"])
             given["charge"] = None if given["charge"] is None else ChargeFacts(**given["charge"])
+            chosen = given["selection"]
+            given["selection"] = None if chosen is None else SelectionFacts.from_dict(chosen)
             statement = cls(**given)
             str(statement)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -345,10 +435,12 @@ class PrivacyStatement:
         values = ", ".join(f"{_up(epsilon)} at {d:g}" for d, epsilon in self.curve)
         yield "Curve", [f"All of these hold at once, epsilon at delta: {values}."]
         yield "Mechanism", list(self._mechanism())
+        best_of = "all K runs and the choice (Papernot & Steinke 2022, Theorem 2)"
+        covered = "all releases above" if self.selection is None else best_of
         yield (
             "Accounting",
             [
-                f"Upper bound over all releases above; method {self.method!r}, tool: {_TOOLS[self.tool]}.",
+                f"Upper bound over {covered}; method {self.method!r}, tool: {_TOOLS[self.tool]}.",
                 *([f"Second accountant: {self.second_opinion}."] if self.second_opinion else []),
             ],
         )
@@ -394,6 +486,8 @@ class PrivacyStatement:
 
     def _mechanism(self) -> Iterator[str]:
         """The releases in words; a long schedule in short."""
+        if self.selection is not None:
+            yield self.selection.words(self.unit)
         total = sum(release.event.num_steps for release in self.releases)
         noise = [release.event.noise_multiplier for release in self.releases]
         spread = "" if min(noise) == max(noise) else f", noise multipliers from {min(noise):.6g} to {max(noise):.6g}"

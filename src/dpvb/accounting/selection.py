@@ -186,12 +186,12 @@ class Selection:
         return np.asarray(np.max([plan.renyi(orders) for plan in self.alternatives], axis=0))
 
 
-def calibrated_selection(selection: Selection, *, epsilon: float, delta: float) -> Selection:
-    """Scale all noise by one factor, so that the selection meets (ε, δ), within 0.1 %.
+def selection_scale(selection: Selection, *, epsilon: float, delta: float) -> float:
+    """Return the least noise scale with which the selection meets (ε, δ), within 0.1 %.
 
     Args:
         selection: its noise multipliers are relative.
-        epsilon: target in (0, inf]; infinity means no noise and no privacy.
+        epsilon: target in (0, inf]; inf gives 0.
         delta: in (0, 1).
 
     Raises:
@@ -200,6 +200,5 @@ def calibrated_selection(selection: Selection, *, epsilon: float, delta: float) 
     epsilon = check_number("epsilon", epsilon, low=0, high=math.inf, closed="right")
     check_delta(delta)
     if math.isinf(epsilon):
-        return selection.scaled(0.0)
-    scale, _ = _least_scale(lambda scale: selection.scaled(scale).epsilon(delta), epsilon, 1.0, _TIGHT_ENOUGH)
-    return selection.scaled(scale)
+        return 0.0
+    return _least_scale(lambda scale: selection.scaled(scale).epsilon(delta), epsilon, 1.0, _TIGHT_ENOUGH)[0]

@@ -1,0 +1,548 @@
+"""Settings chosen privately: random stopping, noisy scores, one charge (Liu & Talwar 2019; Papernot & Steinke 2022).
+
+A secret coin for each unit says, once for the whole selection, whether it is fitted or scored. Then K times, K drawn
+from a law that does not depend on the data: a candidate drawn at random is fitted privately, and its score on the other
+units released with noise. Only the best run leaves; of the others nothing does, not even how many there were.
+
+**Why a run costs the dearer of its two parts, not their sum.** Neighbouring data sets differ in one unit (more or
+less, or another in its place); couple their coins so that the others' are equal. Given all coins, that unit is fitted
+or it is scored. If it is fitted, the fit costs what the accountant says, and the score is computed from its result
+and from units that both data sets share: post-processing. If it is scored, both fits are the same, and the score
+release costs what it costs. The coins do not depend on what the unit holds, so the run is a mixture of the two cases
+with equal weights in both data sets, and Rényi divergence is quasi-convex: the larger cost bounds it. The same
+argument covers the candidates' draw, and all K runs, which share their coins. It holds under "replace_one" as well:
+the unit in another's place is given the other's coin.
+
+**Why a failure tells nothing more.** A run that fails counts as better than every other: it ends the selection with
+one error that is always the same, and the theorem allows any order of outcomes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import count
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+from scipy.special import gammaln
+
+from dpvb import loop, runs
+from dpvb.accounting.costs import Composition
+from dpvb.accounting.selection import NumberOfRuns, Selection, selection_scale
+from dpvb.blocks import Block, Bools, Floats
+from dpvb.contributions import Contributions, Rows
+from dpvb.data.design import SparseDesignRows
+from dpvb.errors import LedgerError, ParameterError, WallError, check_choice, check_number
+from dpvb.estimate import Estimate
+from dpvb.estimators.base import PrivateEstimator, generator
+from dpvb.estimators.lda import LDA
+from dpvb.estimators.regression import BinomialLikelihoodRegression
+from dpvb.estimators.sbn import SigmoidBeliefNetwork
+from dpvb.kernels import linear
+from dpvb.kernels import sbn as sbn_kernel
+from dpvb.mechanism import SHARES, FullBatch, Mechanism, Plan, Release, phased
+from dpvb.models.binomial import Likelihood
+from dpvb.noise import NoiseSource, SecureNoise
+from dpvb.report import ChargeFacts, PrivacyStatement, SelectionFacts
+from dpvb.source import Chunk, Source
+from dpvb.wall import Wall
+
+Units = TypeVar("Units")
+#: Scores of clean rows under a fitted model, each from its own row alone; NaN where there is nothing to score.
+Score = Callable[[Any], Floats]
+
+#: η of the laws of K that are offered.
+DISTRIBUTIONS: Mapping[str, float] = {"geometric": 1.0, "logarithmic": 0.0}
+# Runs for each candidate, as expected: a given one is left out with a probability of 1/4 (geometric).
+_RUNS_EACH = 3
+# What a selection decides for all candidates together.
+_OWN = ("epsilon", "delta", "noise_multiplier", "accountant", "neighboring_relation")
+_OF_THE_RUN = ("ledger", "dataset", "checkpoint", "resume")
+
+
+def select(
+    estimator: Any,
+    candidates: Sequence[Mapping[str, Any]],
+    X: Any,
+    y: Any = None,
+    *,
+    epsilon: float,
+    delta: float,
+    ledger: Any = None,
+    dataset: str | None = None,
+    expected_runs: float | None = None,
+    distribution: str = "geometric",
+    holdout: float = 0.25,
+    score_range: tuple[float, float] | None = None,
+    group: Iterable[object] | None = None,
+    trials: Any = None,
+) -> Any:
+    """Fit the best of several settings privately, all of it for one (epsilon, delta).
+
+    The result is fitted on the units that were not held out, with its noise scaled so that the whole selection meets
+    the budget. Which settings won is covered by the promise. How long the selection took tells how many runs there
+    were, and time is outside the promise.
+
+    Args:
+        estimator: LDA, a regression or SigmoidBeliefNetwork; it says what candidates leave out. Its own epsilon, delta
+            and accountant are not used.
+        candidates: settings, each a dict of the estimator's parameters; public.
+        X, y, group, trials: private rows, as in the estimator's fit.
+        epsilon, delta: the budget of the whole selection; epsilon = inf: no noise and no privacy.
+        ledger, dataset: where it is charged, once, before anything is read; the estimator's own by default.
+        expected_runs: expected number of runs E[K], at least 1; None: three times the number of candidates.
+        distribution: law of K. "logarithmic" is cheaper than "geometric", but often stops after one run.
+        holdout: probability, in (0, 1), that a unit is scored and not fitted.
+        score_range: public ends that a unit's score is clipped to, in nats; noise grows with their distance. A person's
+            score is the mean of the rows'. None, by the estimator: a document's bound per word (LDA), from 3/2 to 1/2
+            of -log V, the score of a uniform guess; a row's bound (belief networks), from that of a uniform guess to
+            0; a row's log-likelihood at the posterior mean (regression), from four times that of a uniform guess to 0.
+
+    Returns:
+        A fitted copy of the estimator with the winner's settings; its privacy_ states the selection.
+
+    Raises:
+        ParameterError, DataFormatError: for public faults, in any candidate, before anything is spent.
+        BudgetError, LedgerError: if it cannot be charged; nothing was read.
+        WallError: if a run failed; the whole selection stays charged.
+    """
+    if any(isinstance(given, Iterator) for given in (X, y, group, trials)):
+        raise ParameterError("X, y, group and trials must be readable more than once: iterators are not.")
+    data = _Data(X, y, {name: given for name, given in (("group", group), ("trials", trials)) if given is not None})
+    check_choice("distribution", distribution, tuple(DISTRIBUTIONS))
+    settings = _complete(estimator, candidates)
+    mean = float(_RUNS_EACH * len(settings)) if expected_runs is None else expected_runs
+    law = NumberOfRuns.expecting(mean, DISTRIBUTIONS[distribution])
+    choice = _fixed(type(estimator), settings, data, law, holdout, score_range, epsilon=epsilon, delta=delta)
+    book, name = (estimator.ledger, estimator.dataset) if ledger is None else (ledger, dataset)
+    return _charged(choice, data, SecureNoise, book, name)
+
+
+class _Data(NamedTuple):
+    """Private rows as an estimator's fit takes them."""
+
+    X: Any
+    y: Any
+    rows: Mapping[str, Any]
+
+
+class _Task(NamedTuple):
+    """What a fit would do: the model, its private data, its plan, and how it steps."""
+
+    model: loop.Model[Any, Any]
+    source: Source[Any]
+    plan: Plan
+    rho: loop.StepSize
+    projection: str
+    public: list[str]
+
+
+class _Ready(Exception):  # noqa: N818
+    """Carries a task out of a fit that was only rehearsed."""
+
+    def __init__(self, task: _Task) -> None:
+        super().__init__()
+        self.task = task
+
+
+class _Conducted(PrivateEstimator):
+    """An estimator whose plan is relative, and is run by whoever conducts its fit."""
+
+    _conduct: Callable[[_Task], Any]
+
+    def _plan(
+        self, blocks: Mapping[str, Block], schedule: Sequence[float], *, unit: str, shares: Mapping[str, float] = SHARES
+    ) -> Plan:
+        relation = self.neighboring_relation
+        return phased(blocks, self._sampler(), schedule, shares=shares, neighboring_relation=relation, unit=unit)
+
+    def _fit(self, model: Any, source: Any, plan: Plan, *, rho: Any, projection: str, public: Any, **_: Any) -> Any:
+        return self._conduct(_Task(model, source, plan, rho, projection, public))
+
+
+@cache
+def _conducted(kind: type) -> Any:
+    return type(kind)(kind.__name__, (_Conducted, kind), {})
+
+
+def _conduct(kind: type, params: Mapping[str, Any], data: _Data, conduct: Callable[[_Task], Any]) -> Any:
+    """An estimator after its fit, whose plan was run by `conduct`."""
+    trial = _conducted(kind)(**params)
+    trial._conduct = conduct
+    return trial.fit(data.X, data.y, **data.rows)
+
+
+def _rehearsed(kind: type, params: Mapping[str, Any], data: _Data) -> _Task:
+    """What the fit would do; nothing is released.
+
+    Raises:
+        ParameterError, DataFormatError: as the fit would.
+    """
+
+    def stop(task: _Task) -> None:
+        generator("random_state", params["random_state"])
+        Estimate.empty(task.model.blocks, task.projection)  # type: ignore[arg-type]
+        Wall(task.source, task.plan, num_examples=params["num_examples"])
+        raise _Ready(task)
+
+    try:
+        _conduct(kind, params, data, stop)
+    except _Ready as ready:
+        return ready.task
+    raise AssertionError("a fit runs its plan")
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """All that is public about a selection, fixed before anything is read.
+
+    Attributes:
+        kind: class of the estimator.
+        settings: its complete parameters for each candidate.
+        plans: the releases of a run of each candidate.
+        scoring: the release of a run's score.
+        cost: of everything.
+        score_range: ends of a unit's score.
+        holdout: probability that a unit is scored.
+        epsilon, delta: the budget.
+        run_epsilon: epsilon of one run by itself, by which candidates plan.
+    """
+
+    kind: type
+    settings: Sequence[Mapping[str, Any]]
+    plans: Sequence[Plan]
+    scoring: Plan
+    cost: Selection
+    score_range: tuple[float, float]
+    holdout: float
+    epsilon: float
+    delta: float
+    run_epsilon: float
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything that the selection may release."""
+        plans = [plan.digest.hex() for plan in (*self.plans, self.scoring)]
+        facts = {"plans": plans, "cost": self.cost.to_dict(), "holdout": self.holdout}
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    def params(self, c: int) -> dict[str, Any]:
+        """A candidate's parameters in a run."""
+        return _run_params(self.settings[c], self.holdout, self.run_epsilon, self.delta)
+
+    def winner(self, c: int) -> Any:
+        """An estimator with a candidate's settings, not fitted."""
+        return self.kind(**{**self.settings[c], "epsilon": self.epsilon, "delta": self.delta})
+
+
+def _complete(estimator: Any, candidates: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Complete parameters of each candidate.
+
+    Raises:
+        ParameterError: for an estimator of another kind, or a candidate that is not a dict of its parameters.
+    """
+    if not isinstance(estimator, (LDA, BinomialLikelihoodRegression, SigmoidBeliefNetwork)):
+        raise ParameterError(f"estimator must be one of this package's, got {type(estimator).__name__}.")
+    for name in ("noise_multiplier", "checkpoint"):
+        if getattr(estimator, name) is not None:
+            raise ParameterError(f"{name} must be None: a selection sets the noise itself, and is not resumed.")
+    if isinstance(candidates, (str, Mapping)) or not isinstance(candidates, Sequence) or not candidates:
+        raise ParameterError("candidates must be a list of dicts of the estimator's parameters, at least one.")
+    complete = []
+    for candidate in candidates:
+        own = estimator.get_params(deep=False)
+        if not isinstance(candidate, Mapping) or not set(candidate) <= set(own):
+            raise ParameterError(f"candidates must be dicts of parameters of {type(estimator).__name__}.")
+        if decided := sorted({*_OWN, *_OF_THE_RUN} & set(candidate)):
+            raise ParameterError(f"candidates must leave out {', '.join(decided)}: decided once for all of them.")
+        complete.append({**own, **candidate})
+    return complete
+
+
+def _run_params(setting: Mapping[str, Any], holdout: float, epsilon: float, delta: float) -> dict[str, Any]:
+    """A candidate's parameters for a fit to the units that are not held out."""
+    params = {**setting, "epsilon": epsilon, "delta": delta, "ledger": None, "dataset": None}
+    # A generator's state would count the runs.
+    params["random_state"] = deepcopy(params["random_state"])
+    if params["num_examples"] is not None:
+        number = check_number("num_examples", params["num_examples"], low=1, high=2.0**53)
+        params["num_examples"] = max(round((1.0 - holdout) * number), params["batch_size"] or 1)
+    return params
+
+
+def _fixed(
+    kind: type,
+    settings: Sequence[Mapping[str, Any]],
+    data: _Data,
+    law: NumberOfRuns,
+    holdout: float,
+    score_range: tuple[float, float] | None,
+    *,
+    epsilon: float,
+    delta: float,
+) -> _Choice:
+    """Rehearse every candidate, and scale all noise so that the selection meets (epsilon, delta)."""
+    check_number("holdout", holdout, low=0, high=1, closed="neither")
+    relation = settings[0]["neighboring_relation"]
+
+    def scaled(*plans: Plan) -> list[Plan]:
+        cost = Selection([Composition(plan.events(), relation) for plan in plans], law)
+        scale = selection_scale(cost, epsilon=epsilon, delta=delta)
+        return [plan.scaled(scale) for plan in plans]
+
+    # What a run may cost at most, spent on one release: candidates plan by its epsilon.
+    one = Plan([Release({"score": Block((1,), 1.0)}, Mechanism(FullBatch(), 1.0))], relation)
+    run_epsilon = scaled(one)[0].epsilon(delta)
+    tasks = [_rehearsed(kind, _run_params(setting, holdout, run_epsilon, delta), data) for setting in settings]
+    low, high = _checked_range(score_range, [_usual_range(kind, task.model) for task in tasks])
+    block = Block((1,), (high - low) / 2)
+    scoring = Plan([Release({"score": block}, Mechanism(FullBatch(), 1.0))], relation, tasks[0].plan.unit)
+    # Each may cost as much as a run may; then all of them a little less, as their curves differ.
+    *plans, scoring = scaled(*(scaled(plan)[0] for plan in (*(task.plan for task in tasks), scoring)))
+    cost = Selection([Composition(plan.events(), relation) for plan in (*plans, scoring)], law)
+    return _Choice(kind, settings, plans, scoring, cost, (low, high), holdout, epsilon, delta, run_epsilon)
+
+
+def _charged(
+    choice: _Choice, data: _Data, make_noise: Callable[[], NoiseSource], ledger: Any, dataset: str | None
+) -> Any:
+    """Charge the selection, then run it."""
+    if (ledger is None) != (dataset is None):
+        raise ParameterError("ledger and dataset belong together: who counts, and whose budget it is.")
+    noise = make_noise()
+    if ledger is None or dataset is None:
+        with runs.counted(
+            choice.scoring, ledger=None, dataset=None, epsilon=choice.epsilon, delta=choice.delta
+        ):  # which says that nobody counts
+            return _selected(choice, data, noise, make_noise, None)
+    with runs.opened(ledger) as book:
+        receipt = book.charge(
+            dataset,
+            choice.cost,
+            run=noise.run_id,
+            plan_digest=choice.digest,
+            unit=choice.scoring.unit,
+            payload={"candidates": len(choice.settings)},
+        )
+        charge = ChargeFacts(receipt.ledger, receipt.seq, receipt.hash, dataset)
+        try:
+            winner = _selected(choice, data, noise, make_noise, charge)
+        except BaseException:
+            with suppress(LedgerError):
+                book.append(noise.run_id, attempt=0, state="abandoned")
+            raise
+        book.append(noise.run_id, attempt=0, state="finished")
+        return winner
+
+
+def _selected(
+    choice: _Choice, data: _Data, noise: NoiseSource, make_noise: Callable[[], NoiseSource], charge: ChargeFacts | None
+) -> Any:
+    """The best of K runs, or one error that says nothing.
+
+    Ties go to the earlier run, which is as good as a coin: the order of runs is random.
+    """
+    word = _words(noise)
+    best: _Run | None = None
+    with _silence():
+        try:
+            for _ in range(choice.cost.runs.draw(word)):
+                run = _run(choice, _uniform(word, len(choice.plans)), data, noise, make_noise)
+                best = run if best is None or run.score > best.score else best
+        except Exception:  # Whichever run it was, and why, stays here.
+            best = None
+    if best is None:
+        raise WallError("a run of the selection failed; all of it stays charged, and the reason private.")
+    winner = choice.winner(best.candidate)
+    vars(winner).update(best.fitted)
+    m = len(choice.settings)
+    winner.privacy_ = PrivacyStatement.of_selection(
+        Plan([*choice.plans[best.candidate], *choice.scoring], choice.cost.neighboring_relation, choice.scoring.unit),
+        SelectionFacts(choice.cost, m, choice.holdout),
+        delta=choice.delta,
+        private=best.private and noise.private,
+        run_id=noise.run_id,
+        plan_digest=choice.digest,
+        public=[
+            *best.public,
+            f"the {m} candidate settings",
+            f"scores from {choice.score_range[0]:.4g} to {choice.score_range[1]:.4g} nats",
+        ],
+        num_examples=winner.num_examples,
+        charge=charge,
+    )
+    return winner
+
+
+class _Run(NamedTuple):
+    """One run: which candidate, its released score, what its fit left behind, and whether its noise was secret."""
+
+    candidate: int
+    score: float
+    fitted: dict[str, Any]
+    public: list[str]
+    private: bool
+
+
+def _run(choice: _Choice, c: int, data: _Data, noise: NoiseSource, make_noise: Callable[[], NoiseSource]) -> _Run:
+    """Fit a candidate, and release its score."""
+    params, plan = choice.params(c), choice.plans[c]
+    tasks: list[_Task] = []
+
+    def run(task: _Task) -> Any:
+        tasks.append(task)
+        fitted = _Part(task.source, noise, choice.holdout, scored=False)
+        wall = Wall(fitted, plan, noise=make_noise(), num_examples=params["num_examples"])
+        rng = generator("random_state", params["random_state"])
+        q, _ = loop.fit(task.model, wall, plan, rho=task.rho, rng=rng, projection=task.projection)
+        return q
+
+    trial = _conduct(choice.kind, params, data, run)
+    scored = _Part(tasks[0].source, noise, choice.holdout, scored=True)
+    wall = Wall(scored, choice.scoring, noise=make_noise(), num_examples=choice.settings[c]["num_examples"])
+    query = partial(_contributions, partial(_scores, trial), choice.score_range)
+    released = wall.release(query, choice.scoring.releases[0])
+    fitted = {name: value for name, value in vars(trial).items() if name not in params and name != "_conduct"}
+    return _Run(c, float(released.total["score"][0]), fitted, tasks[0].public, released.receipt.private)
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """No warning and no log may count the runs."""
+    level = logging.root.manager.disable
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        logging.disable(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logging.disable(level)
+
+
+def _words(noise: NoiseSource) -> Callable[[], int]:
+    """The next uniform 64-bit word of the selection's own stream."""
+    place = count()
+    return lambda: int(noise.uniform_bits(1, step=0, purpose="runs", start=next(place))[0])
+
+
+def _uniform(word: Callable[[], int], m: int) -> int:
+    """A number below m, each with the same probability."""
+    while (drawn := word()) >= 2**64 - 2**64 % m:
+        pass
+    return drawn % m
+
+
+class _Part(Generic[Units]):
+    """The units whose coin says that they are scored, or those that are fitted."""
+
+    def __init__(self, source: Source[Units], noise: NoiseSource, holdout: float, *, scored: bool) -> None:
+        self._source, self._noise, self._scored = source, noise, scored
+        self._threshold = np.uint64(math.floor(math.ldexp(holdout, 64)))
+
+    def count(self) -> int:
+        """Number of units in this part; private."""
+        return int(np.count_nonzero(self._chosen(0, self._source.count())))
+
+    def chunks(self) -> Iterator[Chunk[Any]]:
+        """Chunks of this part, in the source's order; scored ones with their persons in sight."""
+        start = 0
+        for chunk in self._source.chunks():
+            chosen = chunk.select(self._chosen(start, chunk.num_units))
+            start += chunk.num_units
+            yield _Whole(chosen) if self._scored else chosen
+
+    def _chosen(self, start: int, number: int) -> Bools:
+        bits = self._noise.uniform_bits(number, step=0, purpose="holdout", start=start)
+        return np.asarray((bits < self._threshold) == self._scored)
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """A chunk whose rows are itself, so that a person's rows can be averaged; each unit is one row."""
+
+    rows: Chunk[Any]
+    unit_of_row: None = None
+
+    @property
+    def num_units(self) -> int:
+        return self.rows.num_units
+
+    def select(self, units: Bools) -> _Whole:
+        return _Whole(self.rows.select(units))
+
+
+def _contributions(score: Score, score_range: tuple[float, float], chunk: Chunk[Any]) -> Contributions:
+    """Each unit's score, clipped, about the middle of its range; NaN, which the wall drops, for what has none.
+
+    The middle takes nothing from the comparison, as all candidates are scored on the same units, and halves the norm.
+    """
+    low, high = score_range
+    value_n = np.clip(score(chunk.rows), low, high) - (low + high) / 2
+    if chunk.unit_of_row is not None:
+        sound = np.isfinite(value_n)
+        unit, units = chunk.unit_of_row[sound], chunk.num_units
+        with np.errstate(invalid="ignore"):
+            total = np.bincount(unit, weights=value_n[sound], minlength=units)
+            value_n = total / np.bincount(unit, minlength=units)
+    return {"score": Rows(value_n[:, None])}
+
+
+def _usual_range(kind: type, model: Any) -> tuple[float, float]:
+    """Ends of a score, from that of a uniform guess."""
+    if issubclass(kind, LDA):
+        guess = math.log(max(model.n_terms, 2))
+        return -1.5 * guess, -0.5 * guess
+    if issubclass(kind, SigmoidBeliefNetwork):
+        return -model.n_visible * math.log(2.0), 0.0
+    return -4.0 * math.log1p(model.likelihood.max_y), 0.0
+
+
+def _checked_range(given: Any, usual: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """The given range, or one that holds those of all candidates."""
+    if given is None:
+        return min(low for low, _ in usual), max(high for _, high in usual)
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        raise ParameterError(f"score_range must be a pair (low, high), in nats, got {given!r}.")
+    low = check_number("score_range[0]", given[0], low=-1e100, high=1e100)
+    return low, check_number("score_range[1]", given[1], low=low, high=1e100, closed="right")
+
+
+def _scores(trial: Any, rows: Any) -> Floats:
+    """Scores of clean rows, each from its own row, bit for bit: what is added up elsewhere, or in BLAS, is not used."""
+    if isinstance(trial, LDA):
+        row_j = np.repeat(np.arange(rows.num_rows), np.diff(rows.indptr))
+        tokens_n = np.bincount(row_j, weights=rows.counts, minlength=rows.num_rows)
+        return np.asarray(trial._fitted_model.bound(trial._q, rows) / tokens_n)
+    if isinstance(trial, SigmoidBeliefNetwork):
+        q, pi_nk = trial._q, trial._local(rows)[0]
+        psi_nj = linear.product(pi_nk, q.w_kj) + q.c_j
+        second_nj = psi_nj**2 + linear.product(pi_nk * (1 - pi_nk), q.w_kj**2)
+        return sbn_kernel.example_bound(rows, pi_nk, psi_nj, second_nj, q.b_k, q.b_k**2)
+    mean_d, likelihood = trial._weights.mean_d, trial._likelihood
+    if isinstance(rows, SparseDesignRows):
+        row_j = np.repeat(np.arange(len(rows.y_n)), np.diff(rows.indptr))
+        weights = rows.values * mean_d[rows.indices]
+        psi_n: Floats = np.bincount(row_j, weights=weights, minlength=len(rows.y_n)).astype(np.float64)
+    else:
+        psi_n = linear.dot(rows.x_nd, mean_d)
+    return _log_probability(likelihood, psi_n, rows.y_n, rows.trials_n)
+
+
+def _log_probability(likelihood: Likelihood, psi_n: Floats, y_n: Floats, trials_n: Floats) -> Floats:
+    """Logarithm of p(y | ψ) of each row."""
+    b_n, r = likelihood.b(y_n, trials_n), likelihood.dispersion
+    rest_n = {
+        "logistic": np.zeros_like(y_n),
+        "binomial": gammaln(trials_n + 1) - gammaln(y_n + 1) - gammaln(trials_n - y_n + 1),
+        "negative_binomial": gammaln(y_n + r) - gammaln(y_n + 1) - gammaln(r),
+    }[likelihood.kind]
+    return np.asarray(y_n * psi_n - b_n * np.logaddexp(0.0, psi_n) + rest_n)
