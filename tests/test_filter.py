@@ -1,0 +1,299 @@
+"""Costs that add up and the filter: against closed forms, other accountants, and an adversary that plays its best."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpvb.accounting import Event, NeighboringRelation, costs
+from dpvb.accounting import filter as spending
+from dpvb.accounting.costs import Composition, Cost, Vector
+from dpvb.errors import ParameterError
+
+ADD: NeighboringRelation = "add_or_remove_one"
+ORDERS = np.array(spending.ORDERS)
+ZERO = (0,) * len(ORDERS)
+EVENTS = st.builds(
+    Event,
+    sampler=st.sampled_from(["poisson", "fixed_size"]),
+    sampling_prob=st.sampled_from([0.01, 0.05, 0.2]),
+    noise_multiplier=st.floats(0.6, 20.0),
+    num_steps=st.integers(1, 300),
+)
+
+
+def one(q: float, noise: float, num_steps: int = 1) -> Composition:
+    return Composition([Event("poisson" if q < 1 else "full_batch", q, noise, num_steps)], ADD)
+
+
+def spent(plans: Sequence[Cost], *, cap: float, delta: float) -> float:
+    """The filter's epsilon of plans, the first of which chooses the order that it favours."""
+    charged = [spending.cost_units(plan) for plan in plans]
+    favoured = spending.favoured_order(charged[0], epsilon=spending.cap_units(cap), delta=delta)
+    totals = ZERO
+    for units in charged:
+        totals = spending.add(totals, units)
+    return spending.spent_units(totals, spending.offset_units(delta, favoured)) * spending.UNIT
+
+
+# ---------------------------------------------------------------- the weights
+
+
+@pytest.mark.parametrize("delta", [0.3, 1e-5, 1e-12, 1e-100])
+@pytest.mark.parametrize("favoured", [0, 17, len(ORDERS) - 1])
+def test_the_offsets_spend_delta_and_no_more(delta: float, favoured: int) -> None:
+    """sum_a c_a e^{-(a-1) offset_a} <= delta, c_a = (1 - 1/a)^{a-1}/a, in 60 digits; and nearly all of it is used."""
+    with mpmath.workdps(60):
+        used = mpmath.mpf(0)
+        for order, offset in zip(spending.ORDERS, spending.offset_units(delta, favoured), strict=True):
+            a = mpmath.mpf(order)
+            used += (1 - 1 / a) ** (a - 1) / a * mpmath.exp(-(a - 1) * mpmath.mpf(offset) / 10**9)
+        assert used <= mpmath.mpf(delta)
+        assert used > 0.99 * mpmath.mpf(delta)
+
+
+def test_offsets_do_not_depend_on_the_decimal_context_of_the_caller() -> None:
+    import decimal
+
+    expected = spending.offset_units(1e-5, 7)
+    spending.offset_units.cache_clear()
+    spending._offset.cache_clear()
+    with decimal.localcontext(decimal.Context(prec=5, rounding=decimal.ROUND_UP)):
+        assert spending.offset_units(1e-5, 7) == expected
+        assert spending.cap_units(0.1234567891234567) == 123456789
+
+
+def test_conversion_constant() -> None:
+    """c_a is the largest value of (1 - e^{-x}) e^{-(a-1)x}."""
+    x = np.linspace(1e-6, 60, 400_001)
+    for a in (1.25, 2.0, 7.0, 64.0):
+        best = float(((1 - np.exp(-x)) * np.exp(-(a - 1) * x)).max())
+        assert best == pytest.approx((1 - 1 / a) ** (a - 1) / a, rel=1e-5)
+
+
+# ---------------------------------------------------------------- whole numbers
+
+
+def test_gaussian_costs_are_the_closed_form_rounded_up() -> None:
+    for noise, steps in ((0.7, 1), (3.0, 17), (250.0, 1000)):
+        units = spending.cost_units(one(1.0, noise, steps))
+        for order, found in zip(spending.ORDERS, units, strict=True):
+            exact = mpmath.mpf(order) * steps / (2 * mpmath.mpf(noise) ** 2) * 10**9
+            assert exact <= found <= exact * (1 + 3e-9) + 1
+
+
+def test_sampled_costs_agree_with_dp_accounting() -> None:
+    from dp_accounting.dp_event import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+    from dp_accounting.rdp import RdpAccountant
+
+    orders = [float(order) for order in ORDERS if 1.5 <= order <= 64]
+    for q, noise, steps in ((0.01, 1.0, 1000), (0.2, 2.0, 20), (0.001, 0.8, 10)):
+        accountant = RdpAccountant(orders)
+        accountant.compose(SelfComposedDpEvent(PoissonSampledDpEvent(q, GaussianDpEvent(noise)), steps))
+        other = np.asarray(accountant._rdp)
+        own = one(q, noise, steps).renyi(np.array(orders))
+        assert np.all(own <= other * (1 + 1e-6))
+        whole = np.array([order == int(order) for order in orders])
+        np.testing.assert_allclose(own[whole], other[whole], rtol=1e-6)
+
+
+def test_ten_thousand_charges_add_up_exactly() -> None:
+    units = spending.cost_units(one(0.01, 1.1))
+    totals = ZERO
+    for _ in range(10_000):
+        totals = spending.add(totals, units)
+    assert totals == tuple(10_000 * part for part in units)
+
+
+def test_what_is_infinite_stays_so() -> None:
+    units = spending.cost_units(one(1.0, 0.0))
+    assert set(units) == {spending.SATURATED}
+    assert spending.spent_units(units, spending.offset_units(1e-5, 3)) == spending.SATURATED
+    back = (-1,) * len(units)
+    assert spending.add(units, back) == units
+    assert spending.add(units, units) == units
+    assert spending.refund_units(one(1.0, 0.0)) == ZERO
+
+
+@given(st.lists(EVENTS, min_size=2, max_size=4), st.integers(0, 3))
+@settings(max_examples=25, deadline=None)
+def test_a_refund_never_returns_what_was_used(events: list[Event], index: int) -> None:
+    """Charged less refunded covers the steps that started, and wastes a millionth at most."""
+    gone, rest = events[: 1 + index % (len(events) - 1)], events[1 + index % (len(events) - 1) :]
+    charged = spending.cost_units(Composition(events, ADD))
+    back = spending.refund_units(Composition(rest, ADD))
+    used = Composition(gone, ADD).renyi(ORDERS)
+    for total, part, least in zip(charged, back, used, strict=True):
+        if total < spending.SATURATED:
+            assert total - part >= math.floor(least / spending.UNIT)
+    kept = np.array([total - part for total, part in zip(charged, back, strict=True)]) * spending.UNIT
+    near = ORDERS <= 8
+    assert np.all(kept[near] <= used[near] + 1e-8 * Composition(events, ADD).renyi(ORDERS)[near] + 3e-9)
+
+
+def test_caps_are_rounded_down() -> None:
+    assert spending.cap_units(1e-320) == 0
+    assert spending.cap_units(0.0) == 0
+    assert spending.cap_units(3.0) == 3 * 10**9
+    assert spending.cap_units(4.35) == 4_349_999_999  # the float 4.35 lies below 4.35
+    assert spending.cap_units(1e6) == 10**15
+
+
+# ---------------------------------------------------------------- against the tight accountant
+
+
+@given(st.lists(EVENTS, min_size=1, max_size=4), st.sampled_from(["add_or_remove_one", "replace_one"]))
+@settings(max_examples=15, deadline=None)
+def test_never_below_the_tight_accountant(events: list[Event], relation: NeighboringRelation) -> None:
+    plans = [Composition([event], relation) for event in events]
+    fixed = costs.total(plans).epsilon(1e-5)
+    assert spent(plans, cap=2.0, delta=1e-5) >= fixed * (1 - 1e-9)
+
+
+def test_price_of_adaptivity() -> None:
+    """Five runs of noise 1, sampling probability 0.01, 1000 steps: near the tight total, half of a naive sum."""
+    plans = [one(0.01, 1.0, 1000)] * 5
+    found = spent(plans, cap=4.6, delta=1e-5)
+    fixed = costs.total(plans).epsilon(1e-5)
+    assert fixed == pytest.approx(4.20, abs=0.01)
+    assert found <= 1.13 * fixed
+    assert found < 0.55 * 5 * plans[0].epsilon(1e-5)
+
+
+@given(EVENTS, st.floats(1.0, 4.0))
+@settings(max_examples=20, deadline=None)
+def test_more_noise_and_fewer_steps_never_cost_more(event: Event, scale: float) -> None:
+    plan = Composition([event], ADD)
+    units, less = spending.cost_units(plan), spending.cost_units(plan.scaled(scale))
+    # Where quadrature ends a coarser bound takes over: only there may order be lost.
+    smooth = [i for i, order in enumerate(ORDERS) if order / event.noise_multiplier * 2 < 300]
+    assert all(less[i] <= units[i] * (1 + 1e-7) + 1 for i in smooth)
+    more = Composition([event, event], ADD)
+    assert all(a <= b for a, b in zip(units, spending.cost_units(more), strict=True))
+
+
+@given(st.lists(st.integers(0, 10**10), min_size=len(ORDERS), max_size=len(ORDERS)), st.integers(0, len(ORDERS) - 1))
+@settings(max_examples=50, deadline=None)
+def test_spending_is_monotone(cost: list[int], favoured: int) -> None:
+    offsets = spending.offset_units(1e-6, favoured)
+    totals = spending.cost_units(one(0.05, 1.0, 20))
+    assert spending.spent_units(spending.add(totals, cost), offsets) >= spending.spent_units(totals, offsets)
+
+
+# ---------------------------------------------------------------- the best adversary
+
+
+@dataclass(frozen=True)
+class RandomizedResponse:
+    """Says a bit, and the truth with odds e^loss: its privacy loss is +loss or -loss."""
+
+    loss: float
+    neighboring_relation: NeighboringRelation = ADD
+
+    def renyi(self, orders: Vector) -> Vector:
+        truth, lie = -math.log1p(math.exp(-self.loss)), -math.log1p(math.exp(self.loss))
+        moment = np.logaddexp(orders * truth + (1 - orders) * lie, orders * lie + (1 - orders) * truth)
+        result: Vector = moment / (orders - 1)
+        return result
+
+    def epsilon(self, delta: float, expected: float | None = None) -> float:
+        return self.loss
+
+    def scaled(self, scale: float) -> RandomizedResponse:
+        return RandomizedResponse(self.loss / scale)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"form": "randomized_response", "loss": self.loss}
+
+
+STRENGTHS = (0.15, 0.35, 0.8)
+
+
+def best_delta(cap: float, delta: float, first: int, at: float | None = None) -> tuple[float, int]:
+    """The largest delta at the cap over all adaptive strategies that begin with one mechanism, and a game's length."""
+    units = [spending.cost_units(RandomizedResponse(loss)) for loss in STRENGTHS]
+    limit = spending.cap_units(cap)
+    offsets = spending.offset_units(delta, spending.favoured_order(units[first], epsilon=limit, delta=delta))
+
+    @cache
+    def allowed(counts: tuple[int, ...]) -> bool:
+        totals = tuple(sum(n * u[i] for n, u in zip(counts, units, strict=True)) for i in range(len(ORDERS)))
+        return spending.spent_units(totals, offsets) <= limit
+
+    @cache
+    def value(counts: tuple[int, ...], ups: tuple[int, ...]) -> float:
+        """E_P of (1 - e^{cap - L})_+ from here on, with the best choices."""
+        loss = sum(s * (2 * up - n) for s, n, up in zip(STRENGTHS, counts, ups, strict=True))
+        found = max(0.0, 1 - math.exp((cap if at is None else at) - loss))
+        for i, s in enumerate(STRENGTHS):
+            more = tuple(n + (j == i) for j, n in enumerate(counts))
+            if allowed(more) and (any(counts) or i == first):
+                up = tuple(n + (j == i) for j, n in enumerate(ups))
+                truth = 1 / (1 + math.exp(-s))
+                found = max(found, truth * value(more, up) + (1 - truth) * value(more, ups))
+        return found
+
+    return value((0, 0, 0), (0, 0, 0)), max(n for n in range(500) if allowed((n, 0, 0)))
+
+
+@pytest.mark.parametrize(("cap", "delta"), [(1.5, 0.05), (0.8, 0.1), (2.5, 0.01)])
+def test_no_adaptive_adversary_gets_more_than_delta(cap: float, delta: float) -> None:
+    """By dynamic programming over every strategy.
+
+    The adversary chooses each mechanism, of three strengths, after seeing every answer; it stops when it likes, and at
+    the latest when the filter says so. Each mechanism is the same in both directions, so one of them is enough.
+    """
+    found, lengths = zip(*(best_delta(cap, delta, first) for first in range(3)), strict=True)
+    assert 0 < max(found) <= delta
+    assert min(lengths) >= 5  # The filter lets long games through.
+
+
+def test_the_search_can_tell() -> None:
+    """Let through up to cap 3, the best strategy beats delta at cap 1.2: a filter so much too lax would be found."""
+    assert best_delta(3.0, 0.05, 2, at=1.2)[0] > 0.05
+
+
+# ---------------------------------------------------------------- costs as things
+
+
+def test_equal_plans_are_equal_costs() -> None:
+    events = [Event("poisson", 0.1, 1.0, 3), Event("full_batch", 1.0, 5.0), Event("poisson", 0.1, 1.0, 4)]
+    found = {Composition(list(order), ADD) for order in itertools.permutations(events)}
+    assert len(found) == 1
+    assert [event.num_steps for event in found.pop().events] == [1, 7]
+
+
+def test_costs_survive_json() -> None:
+    plan = Composition([Event("fixed_size", 0.1, 1.25, 3, 1.5), Event("full_batch", 1.0, 1 / 3)], "replace_one")
+    assert costs.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
+    with pytest.raises(ParameterError, match="composition"):
+        costs.from_dict({"form": "unheard of"})
+
+
+def test_totals() -> None:
+    plan = one(0.05, 1.0, 20)
+    assert costs.total([plan, plan]).epsilon(1e-5) == one(0.05, 1.0, 40).epsilon(1e-5)
+    assert costs.total({plan: 3, one(0.05, 1.0, 10): -2}).epsilon(1e-5) == one(0.05, 1.0, 40).epsilon(1e-5)
+    assert costs.total([]).epsilon(1e-5) == 0.0
+    with pytest.raises(ParameterError, match="neighboring_relation"):
+        costs.total([plan, Composition(plan.events, "replace_one")])
+
+
+def test_a_curve_alone_is_converted_soundly() -> None:
+    """A cost that has a curve only: above the tight epsilon, and near it for one Gaussian."""
+    plan = one(1.0, 2.0)
+    exact = plan.epsilon(1e-6)
+    assert exact <= costs.from_renyi(plan.renyi, 1e-6) <= 1.1 * exact
+    mixed = costs.total([plan, RandomizedResponse(0.5)])
+    assert mixed.epsilon(1e-6) >= exact
