@@ -1,1 +1,85 @@
-"""The audit."""
+"""The audit: looks for what breaks privacy in a model, in the samplers, in the noise and in the accountant.
+
+It runs on made-up records alone and measures what the package promises: what one record can change, exactly; what
+batches and noise look like; what other accountants find; and how well an attacker guesses in a real run.
+
+    print(dpvb.audit.audit("LDA"))                    # a model of this package; dpvb audit LDA
+    print(dpvb.audit.audit(Case("mine", ...)))        # a model of yours; see cases.Case
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from dpvb.audit import budget, draws, neighbours, one_run
+from dpvb.audit.cases import NAMES, Case, shipped
+from dpvb.audit.matrix import Matrix
+from dpvb.audit.report import Check, Report
+from dpvb.mechanism import FixedSize, FullBatch, Poisson
+
+__all__ = ["NAMES", "Case", "Check", "Matrix", "Report", "audit", "shipped"]
+
+#: Called with what is looked at next.
+Progress = Callable[[str], object]
+
+
+def audit(*subjects: str | Case, workers: int = 1, progress: Progress = lambda subject: None) -> Report:
+    """Audit models, and with them the samplers, the noise and the accountant that they rest on.
+
+    Args:
+        subjects: names of this package's models (NAMES) or cases of others; none: every model of this package.
+        workers: number of processes that share the names; cases of others run in this one.
+        progress: called with the name of what is looked at next.
+
+    Raises:
+        ParameterError: for an unknown name.
+    """
+    chosen = subjects or NAMES
+    cases = [(s, n) for s in chosen if isinstance(s, str) for n in range(len(shipped(s)))]
+    own = [s for s in chosen if isinstance(s, Case)]
+    progress("samplers, noise, accountant")
+    reports = [Report(tuple(_foundations()))]
+    if workers > 1 and len(cases) > 1:
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            for (name, _), report in zip(cases, pool.map(_of_shipped, cases), strict=True):
+                progress(name)
+                reports.append(report)
+    else:
+        for name, place in cases:
+            progress(name)
+            reports.append(_of_shipped((name, place)))
+    for case in own:
+        progress(case.name)
+        reports.append(Report(tuple(_model(case))))
+    return Report.of(reports)
+
+
+def _of_shipped(which: tuple[str, int]) -> Report:
+    """Checks of one solver or form of one of this package's models."""
+    name, place = which
+    return Report(tuple(_model(shipped(name)[place])))
+
+
+def _foundations() -> Iterator[Check]:
+    """What all models share."""
+    for sampler in (FullBatch(), Poisson(0.05), FixedSize(25, 500)):
+        yield from draws.check_sampler(sampler)
+    yield from draws.check_source()
+    yield from budget.check_grid()
+
+
+def _model(case: Case) -> Iterator[Check]:
+    """All checks of one model."""
+    checks: Sequence[Callable[[Case], Iterator[Check]]] = (
+        neighbours.check_records,
+        neighbours.check_runs,
+        neighbours.check_estimator,
+        draws.check_noise,
+        budget.check_plans,
+        one_run.check_one_run,
+    )
+    for check in checks:
+        yield from check(case)

@@ -9,6 +9,7 @@ in one row. The cases of this package's models are here; the author of another m
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -75,7 +76,7 @@ class Case:
     @property
     def width(self) -> int:
         """Number of columns of a record."""
-        return self.hostile.shape[1]
+        return int(self.hostile.shape[1])
 
     @property
     def phases(self) -> list[str]:
@@ -107,7 +108,7 @@ class Case:
     @property
     def modest(self) -> Floats:
         """The second hostile record, brought from a norm of 1000 to 1."""
-        return np.where(np.arange(self.width) < self.responses, 1.0, 1e-3) * self.hostile[1]
+        return np.asarray(np.where(np.arange(self.width) < self.responses, 1.0, 1e-3) * self.hostile[1])
 
     def start(self, seed: int = 1) -> Any:
         """A public q from a seed."""
@@ -159,7 +160,7 @@ def bags(matrix: Floats, group: Any = None) -> BagOfWords:
 
 def documents(rng: np.random.Generator, n: int) -> Floats:
     """Ordinary documents, some with counts that are no whole numbers."""
-    return rng.poisson(1.0, (n, TERMS)) * rng.choice([1.0, 0.37, 40.0], (n, 1))
+    return np.asarray(rng.poisson(1.0, (n, TERMS)) * rng.choice([1.0, 0.37, 40.0], (n, 1)))
 
 
 HOSTILE_DOCUMENTS = np.vstack(
@@ -257,7 +258,7 @@ def _with_ends(kind: str, rows: Floats) -> Floats:
     return np.vstack([np.hstack([np.tile(np.asarray(end, dtype=float), (len(rows), 1)), rows]) for end in ends])
 
 
-def regression(name: str, model: Any) -> Case:
+def regression(name: str, model: Any, rows: Floats = HOSTILE_ROWS) -> Case:
     """The case of a regression: q comes from a short noisy run and is moved to where scores are largest."""
     kind = model.likelihood.kind
     diagonal = isinstance(model, FirstOrderDiagonal)
@@ -274,7 +275,7 @@ def regression(name: str, model: Any) -> Case:
         q, _ = loop.fit(model, wall, plan, rho=loop.robbins_monro(0.0, 1.0), rng=rng)
         return moved(q)
 
-    return Case(name, model, source, records, _with_ends(kind, HOSTILE_ROWS), begin=begin, responses=_FIRST[kind])
+    return Case(name, model, source, records, _with_ends(kind, rows), begin=begin, responses=_FIRST[kind])
 
 
 def _regression(name: str, solver: str, covariance: str) -> Case:
@@ -299,7 +300,9 @@ def _regression(name: str, solver: str, covariance: str) -> Case:
     source = designs(kind, 0.0, sparse_rows=covariance == "diagonal")
     wide = Case(f"{name}, wide", model(_WIDE, 0.0), source, lambda rng, n: axes[rng.integers(0, _WIDE, n)], axes)
     form = "first_order, diagonal" if covariance == "diagonal" else solver
-    return replace(regression(f"{name}, {form}", model(D + 1, 0.4)), wide=wide, fit=fit)
+    corners = 1e3 * np.array(list(itertools.product([-1.0, 1.0], repeat=D)))
+    own = regression(f"{name}, {form}", model(D + 1, 0.4), np.vstack([HOSTILE_ROWS, corners]))
+    return replace(own, wide=wide, fit=fit)
 
 
 def _far(point: Floats) -> Floats:

@@ -110,16 +110,20 @@ def show(model: options.Model, as_json: options.Json = False) -> None:
     """Print the privacy statement of a saved model.
 
     What is promised, to whom, by which releases, what is taken as public and what is not covered. The epsilon is
-    accounted for anew from the releases that the file lists.
+    accounted for anew from the releases that the file lists. Where `dpvb audit --attach` has left its report, one line
+    sums it up.
 
         dpvb show notes.dpvb
     """
-    statement = files.load_model(model).privacy_
+    fitted = files.load_model(model)
+    statement, report = fitted.privacy_, getattr(fitted, "audit_", None)
     statement.verify()
     if as_json:
-        print_json(statement.to_dict())
+        print_json(statement.to_dict() | ({} if report is None else {"audit": report.to_dict()}))
     else:
         typer.echo(str(statement))
+        if report is not None:
+            typer.echo(f"{'Audit':<15}{report.summary}")
 
 
 @app.command()

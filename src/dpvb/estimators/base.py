@@ -161,6 +161,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self._check_fitted()
         arrays, facts = self._state()
         facts = {**facts, "privacy": self.privacy_.to_dict(), "params": _plain(self.get_params(deep=False))}
+        if hasattr(self, "audit_"):
+            facts["audit"] = self.audit_.to_dict()
         storage.save(path, kind=type(self).__name__, arrays=arrays, facts=facts)
 
     def _check_fitted(self) -> None:
@@ -230,6 +232,8 @@ def load(path: str | os.PathLike[str]) -> Any:
         estimator: Any = estimator_class(**params)
         estimator.privacy_ = PrivacyStatement.from_dict(stored.facts["privacy"])
         estimator._restore(stored.arrays, stored.facts)
+        if "audit" in stored.facts:
+            estimator.audit_ = importlib.import_module("dpvb.audit.report").Report.from_dict(stored.facts["audit"])
     except (KeyError, TypeError, ValueError, AttributeError):
         estimator = None
     if estimator is None:

@@ -1,0 +1,37 @@
+"""Everything that code says on the side: prints, log lines, warnings."""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+
+
+class _Kept(logging.Handler):
+    def __init__(self, said: list[str]) -> None:
+        super().__init__()
+        self._said = said
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._said.append(record.getMessage())
+
+
+@contextmanager
+def heard() -> Iterator[list[str]]:
+    """A list that holds, afterwards, all that was said meanwhile, and nothing of it anywhere else."""
+    said: list[str] = []
+    out, root, handler = io.StringIO(), logging.getLogger(), _Kept(said)
+    level, others = root.level, root.handlers[:]
+    root.handlers = [handler]
+    root.setLevel(logging.INFO)
+    try:
+        with warnings.catch_warnings(record=True) as caught, redirect_stdout(out), redirect_stderr(out):
+            warnings.simplefilter("always")
+            yield said
+        said += [str(warning.message) for warning in caught]
+        said += out.getvalue().splitlines()
+    finally:
+        root.handlers = others
+        root.setLevel(level)

@@ -1,0 +1,313 @@
+"""What one record can do: record-replay on neighbours that strain a model most, and the purity law, in integers.
+
+A run is recorded on a data set, then replayed on a neighbour with every q frozen and the same repeatable noise. The
+difference of two releases is then exactly what the record did. It must be within the sensitivity that is accounted for,
+and everything else that comes out must be equal.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpvb import storage
+from dpvb.accounting.events import RELATIONS
+from dpvb.audit.cases import Case
+from dpvb.audit.integers import difference, in_steps, is_zero, relative_norm, same
+from dpvb.audit.listening import heard
+from dpvb.audit.replay import Replay
+from dpvb.audit.report import Check
+from dpvb.blocks import Floats, Ints
+from dpvb.errors import WallError
+from dpvb.estimate import Estimate
+from dpvb.mechanism import FixedSize, FullBatch, Plan, Poisson, Release, Sampler
+from dpvb.noise import InsecureNoise
+from dpvb.wall import Released, Wall
+
+#: Records in the data set of a replayed run, and the samplers it is replayed with.
+_UNITS = 10
+_SAMPLERS: Sequence[Sampler] = (FullBatch(), Poisson(0.5), FixedSize(6, 12))
+_VALUES = (np.nan, np.inf, -np.inf, 1e308, -1e308, -1.0, -0.0, 7.5, 5e-324, 2.0**63)
+_COPIES = (1, 2, 100)
+_WORDS: Mapping[str, str] = {"add_or_remove_one": "add or remove", "replace_one": "replace"}
+
+
+def strains(case: Case) -> Floats:
+    """The hostile records, and records of malformed and extreme numbers, whole or in one column."""
+    whole = [np.full(case.width, value) for value in _VALUES]
+    ordinary = case.records(np.random.default_rng(3), len(_VALUES))
+    places = np.arange(len(_VALUES)) % case.width
+    single = np.where(np.arange(case.width) == places[:, None], np.array(_VALUES)[:, None], ordinary)
+    return np.vstack([case.hostile, whole, single])
+
+
+def accounted(release: Release, relation: str) -> float:
+    """Sensitivity over C that the accountant takes a release to have."""
+    event = release.event()
+    return event.swap_ratio if relation == "replace_one" or event.sampler == "fixed_size" else 1.0
+
+
+def check_records(case: Case, *, pairs: int = 40) -> Iterator[Check]:
+    """Every release of a model, by itself: sensitivity, purity, order, persons.
+
+    Args:
+        case: its phases are looked at one at a time.
+        pairs: number of ordinary neighbours, besides the hostile ones.
+    """
+    for part in [case] if case.phase is not None else case.parts():
+        look = _Look(part, pairs)
+        yield look.adding()
+        yield look.replacing()
+        yield look.ordering()
+        yield look.persons()
+
+
+class _Look:
+    """The checks of one release."""
+
+    def __init__(self, case: Case, pairs: int) -> None:
+        self.case, self.pairs, self.rng = case, pairs, np.random.default_rng(21)
+        self.replay = Replay(case)
+        self.records = np.vstack([strains(case), case.some(self.rng, pairs)])
+        self.faults: list[str] = []
+        self.largest = 0.0
+
+    def adding(self) -> Check:
+        """T(B + x) - T(B) = clip(s(x)), in any batch, and no longer than the bound."""
+        for record in self.records:
+            batch = self.case.some(self.rng, int(self.rng.integers(0, 12)))
+            place = int(self.rng.integers(0, len(batch) + 1))
+            change = self._change(np.insert(batch, place, record, axis=0), batch)
+            alone = self._change(record[None], batch[:0])
+            if change is not None and alone is not None:
+                self._measure(change)
+                if not same(change, alone):
+                    self.faults.append("a record adds something else in another batch")
+        return self._check(
+            "one record more",
+            f"{len(self.records)} pairs: largest change {self.largest:.6f} C, each the same beside any others",
+            1.0,
+        )
+
+    def replacing(self) -> Check:
+        """One record for another: the difference of the two, no longer than the swap ratio."""
+        limit = accounted(self.replay.release, "replace_one")
+        batch, others = self.case.records(self.rng, 4), self.rng.permutation(self.records)
+        for one, other in zip(self.records, others, strict=True):
+            change = self._change(np.vstack([batch, one]), np.vstack([batch, other]))
+            if change is not None:
+                self._measure(change)
+        alone = [self._change(record[None], batch[:0]) for record in self.case.hostile]
+        couples = [(a, b) for n, a in enumerate(alone) for b in alone[:n] if a is not None and b is not None]
+        for a, b in couples:
+            self._measure(difference(a, b))
+        pairs = len(others) + len(couples)
+        return self._check("one record replaced", f"{pairs} pairs: largest change {self.largest:.6f} C", limit)
+
+    def ordering(self) -> Check:
+        """A batch in any order and in any two pieces gives the same integers."""
+        batch, trials = self.case.some(self.rng, 40), 10
+        for _ in range(trials):
+            order, cut = self.rng.permutation(40), int(self.rng.integers(0, 41))
+            if (shuffled := self._change(batch[order], batch)) is not None and not is_zero(shuffled):
+                self.faults.append("another order of the rows gives another sum")
+            whole, head, tail = (self._change(rows, batch[:0]) for rows in (batch, batch[:cut], batch[cut:]))
+            if whole is not None and head is not None and tail is not None:
+                parts = {name: head[name] + tail[name] for name in head}
+                if not same(whole, parts):
+                    self.faults.append("two halves do not add up to the whole")
+        return self._check("order and size of a batch", f"{trials} orders and cuts, equal bit for bit", None)
+
+    def persons(self) -> Check:
+        """A person with many rows, malformed ones among them, counts once."""
+        others, ids = self.case.records(self.rng, 5), np.arange(5)
+        hostile = self.records[self.rng.permutation(len(self.records))[:8]]
+        for copies in _COPIES:
+            for record in (self.case.modest, *hostile):
+                own = np.tile(record, (copies, 1))
+                own[copies // 2 :] = self.case.records(self.rng, copies - copies // 2)
+                own[0] = record
+                with_person = np.concatenate([ids, np.full(copies, 5)])
+                change = self._change(np.vstack([others, own]), others, with_person, ids)
+                if change is not None:
+                    self._measure(change)
+        measured = f"{' and '.join(map(str, _COPIES))} rows: largest change {self.largest:.6f} C"
+        return self._check("a person's many rows", measured, 1.0)
+
+    def _change(
+        self, one: Floats, other: Floats, persons: Any = None, other_persons: Any = None
+    ) -> dict[str, Ints] | None:
+        """Difference of the releases on two data sets, if both could be made and nothing else differed."""
+        results, said = [], []
+        for matrix, group in ((one, persons), (other, other_persons)):
+            with heard() as words:
+                try:
+                    results.append(self.replay(matrix, group))
+                except WallError:
+                    self.faults.append("a record makes the computation fail")
+                except ValueError:
+                    self.faults.append("a release is off its grid")
+            said.append(sorted(set(words)))
+        if said[0] != said[1]:
+            self.faults.append("a record shows in what is printed, logged or warned of")
+        return difference(*results) if len(results) == 2 else None
+
+    def _measure(self, change: Mapping[str, Ints]) -> None:
+        self.largest = max(self.largest, relative_norm(change, self.replay.release)[1])
+
+    def _check(self, name: str, measured: str, limit: float | None) -> Check:
+        """The check, with what has been gathered since the last one."""
+        if limit is not None and self.largest > limit:
+            self.faults.insert(0, f"a change of {self.largest:.6f} C")
+        threshold = "exactly" if limit is None else f"at most {limit:.6f} C"
+        found = "; ".join(dict.fromkeys(self.faults))
+        check = Check(self.case.name, name, not self.faults, found or measured, threshold)
+        self.faults, self.largest = [], 0.0
+        return check
+
+
+def check_runs(case: Case) -> Iterator[Check]:
+    """Whole runs under both relations: recorded, then replayed on neighbours with every q frozen."""
+    rng = np.random.default_rng(22)
+    matrix = case.records(rng, _UNITS)
+    for relation in RELATIONS:
+        # The last row: the draws of the others stay as they are.
+        neighbours = [np.vstack([matrix, record]) for record in strains(case)] + [matrix[:-1]]
+        if relation == "replace_one":
+            neighbours = [np.vstack([matrix[:4], record, matrix[5:]]) for record in strains(case)]
+        faults: list[str] = []
+        share, number = 0.0, 0
+        for sampler in _SAMPLERS:
+            plan = case.whole(sampler, [2.0, 1.0], neighboring_relation=relation)
+            recorded = _Recorded(case, plan, matrix)
+            faults += recorded.faults
+            for neighbour in neighbours if not recorded.faults else []:
+                found, largest = recorded.replay(neighbour)
+                faults, share, number = faults + found, max(share, largest), number + 1
+        if share > 1:
+            faults.insert(0, f"a change of {share:.6f} times the sensitivity")
+        measured = (
+            f"{number} runs: largest change {share:.6f} of the sensitivity, all else equal (shapes, dtypes, receipts, "
+            "number of releases, words)"
+        )
+        found_text = "; ".join(dict.fromkeys(faults))
+        name = f"replayed runs, {_WORDS[relation]}"
+        yield Check(case.name, name, not faults, found_text or measured, "at most 1, and no other difference")
+
+
+class _Recorded:
+    """A run with repeatable noise: its releases, and the q of each."""
+
+    def __init__(self, case: Case, plan: Plan, matrix: Floats) -> None:
+        self.case, self.plan, self.faults = case, plan, list[str]()
+        self.qs: list[Any] = []
+        self.released: list[Released] = []
+        with heard() as self.said:
+            try:
+                self._record(matrix)
+            except WallError:
+                self.faults.append("the computation fails on ordinary records")
+
+    def _record(self, matrix: Floats) -> None:
+        model = self.case.model
+        wall = self._wall(matrix)
+        q, s = model.init(np.random.default_rng(1)), Estimate.empty(model.blocks)
+        for t, release in enumerate(self.plan, start=1):
+            self.qs.append(q)
+            self.released.append(wall.release(partial(model.e_step, q, blocks=release.blocks), release))
+            s = s.update(self.released[-1], 1.0 / t)
+            q = model.m_step(s, q)
+
+    def _wall(self, matrix: Floats) -> Wall[Any]:
+        return Wall(self.case.source(matrix, None), self.plan, noise=InsecureNoise(5))
+
+    def replay(self, matrix: Floats) -> tuple[list[str], float]:
+        """Faults on a neighbour, and the largest change over its sensitivity."""
+        faults, largest = [], 0.0
+        with heard() as said:
+            try:
+                wall = self._wall(matrix)
+                model = self.case.model
+                replayed = [
+                    wall.release(partial(model.e_step, q, blocks=release.blocks), release)
+                    for q, release in zip(self.qs, self.plan, strict=True)
+                ]
+            except WallError:
+                return ["a record makes the computation fail"], 0.0
+        if sorted(set(said)) != sorted(set(self.said)):
+            faults.append("a record shows in what is printed, logged or warned of")
+        for one, other, release in zip(replayed, self.released, self.plan, strict=True):
+            if _face(one) != _face(other):
+                faults.append("a record shows in more than the sums")
+                continue
+            try:
+                change = difference(in_steps(one, release), in_steps(other, release))
+            except ValueError:
+                faults.append("a release is off its grid")
+                continue
+            limit = accounted(release, self.plan.neighboring_relation)
+            largest = max(largest, relative_norm(change, release)[1] / limit)
+        return faults, largest
+
+
+def _face(released: Released) -> Any:
+    """All of a release but its numbers."""
+    forms = {name: (total.shape, total.dtype.str) for name, total in released.total.items()}
+    return forms, dict(released.noise_std), released.sampling_prob, released.receipt
+
+
+def check_estimator(case: Case) -> Iterator[Check]:
+    """Fits of the estimator under both relations: all that is public of them is equal on neighbouring data."""
+    if case.fit is None:
+        return
+    matrix = case.records(np.random.default_rng(23), _UNITS)
+    for relation in RELATIONS:
+        options = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 2, "random_state": 0, "neighboring_relation": relation}
+        fit = partial(case.fit, **options)
+        _public(fit, matrix)  # What is said once, is said here.
+        one, other = _public(fit, matrix), _public(fit, matrix)
+        # Whatever differs on the same data is random: names of runs, released numbers.
+        stable = {place for place in one if one[place] == other.get(place)}
+        ends = [np.full(case.width, value) for value in (np.nan, np.inf, 1e308, 7.5)]
+        faults: list[str] = []
+        for record in [*ends, *case.hostile[:3]]:
+            start = matrix if relation == "add_or_remove_one" else matrix[1:]
+            found = _public(fit, np.vstack([start, record]))
+            if set(found) != set(one):
+                faults += sorted(map(str, set(found) ^ set(one)))
+            faults += [place for place in sorted(stable & set(found)) if found[place] != one[place]]
+        measured = f"{len(stable)} public facts equal on {len(ends) + 3} neighbours"
+        if faults:
+            measured = f"differ: {', '.join(dict.fromkeys(faults))}"
+        yield Check(case.name, f"public facts of a fit, {_WORDS[relation]}", not faults, measured, "equal")
+
+
+def _public(fit: Any, matrix: Floats) -> dict[str, Any]:
+    """Everything public about a fit, by place: the statement, the facts and forms in its file, what was said."""
+    with heard() as said, tempfile.TemporaryDirectory() as folder:
+        try:
+            fitted = fit(matrix)
+        except Exception as error:  # Whatever it is, it must not depend on the data.
+            return {"error": f"{type(error).__name__}: {error}"}
+        path = Path(folder) / "model.dpvb"
+        fitted.save(path)
+        stored = storage.load(path)
+    found: dict[str, Any] = {f"array {name}": (array.shape, array.dtype.str) for name, array in stored.arrays.items()}
+    found |= {f"words {n}": text for n, text in enumerate(said)}
+    return found | dict(_flat("facts", stored.facts))
+
+
+def _flat(place: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The leaves of nested JSON values, by their path; of a released number only that it is one."""
+    if isinstance(value, (Mapping, list)):
+        items = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, inner in items:
+            yield from _flat(f"{place}.{key}", inner)
+    else:
+        promised = place.startswith(("facts.privacy.", "facts.params."))
+        yield place, value if promised or not isinstance(value, float) else "a number"
