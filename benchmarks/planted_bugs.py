@@ -375,7 +375,7 @@ BUGS = [
     Bug(
         "choices among settings that nobody counts",
         "private rows scored because nobody said that they were",
-        (("estimators/base.py", "if public is not True:", "if public is False:"),),
+        (("estimators/base.py", "if public is not True:", "if public is None:"),),
         "test_sklearn.py::test_a_search_over_private_rows_never_sees_a_score",
     ),
     Bug(
@@ -457,6 +457,61 @@ BUGS = [
             ),
         ),
         "test_accounting_properties.py::test_calibration_lands_below_and_near_the_target",
+    ),
+    Bug(
+        "choices among settings that nobody counts",
+        "fits of the same plan share one charge",
+        (("runs.py", "SecureNoise(), secrets.token_hex(16)", "SecureNoise(), self._plan.digest.hex()"),),
+        "test_runs.py::test_every_copy_of_an_estimator_is_charged_once_a_fit",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "an interrupted step done again for nothing",
+        (
+            (
+                "runs.py",
+                "if step < self._begun and not self._free:",
+                "if step < self._begun and self._free is None:",
+            ),
+        ),
+        "test_runs.py::test_where_bits_cannot_be_the_same_a_step_is_charged_again[another secret]",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "a release told before it is on record",
+        (
+            (
+                "runs.py",
+                "self._checkpoint.prepare(step, total)\n",
+                "self._checkpoint.prepare(step, total)\n        self._checkpoint.publish(step)\n",
+            ),
+        ),
+        "test_runs.py::test_an_older_attempt_is_fenced_off",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "a plan beyond the cap granted",
+        (
+            ("ledger/__init__.py", "if sole or price.spent <= facts.cap:", "if sole or price.spent > 0:"),
+            (
+                "ledger/state.py",
+                'if entry.kind != "sole" and price.spent > self.datasets[entry.dataset].cap:',
+                "if False:",
+            ),
+        ),
+        "test_runs.py::test_budget_beyond_the_cap_is_refused_before_the_data_are_read",
+    ),
+    Bug(
+        "leaks by text, logs and files",
+        "the secret of a run left beside its releases",
+        (
+            (
+                "runs.py",
+                "        self._ended = True\n        if self._checkpoint is not None:",
+                "        self._ended = True\n        if self._checkpoint is None:",
+            ),
+        ),
+        "test_runs.py::test_a_fit_killed_anywhere_goes_on[before the end-replay]",
     ),
 ]
 
