@@ -1,10 +1,9 @@
-"""A private fit in a process of its own, which may be killed at a named point; run by the tests of runs."""
+"""A private fit for a process of its own, which is killed at a named point."""
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -68,7 +67,3 @@ def main(ledger: str, checkpoint: str, resume: str, point: str, count: int) -> N
     if point:
         die(*POINTS[point], count)
     model(ledger, checkpoint, resume).fit(*data())
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:5], int(sys.argv[5]))

@@ -128,6 +128,7 @@ class Run:
                     "it was begun with, or name a new folder as checkpoint."
                 )
         self._manifest, self._name, self.seed = found, str(found["run"]), int(found["seed"])
+        charged = bool(self._ledger.history(self._name))
         self._receipt = self._charge_plan()
         history = self._ledger.history(self._name)
         self._digests = {entry.step: entry.digest for entry in history if entry.state == "released"}
@@ -142,7 +143,7 @@ class Run:
             if total is None:
                 break
             self._recorded[step] = total
-        self._begun = 1 + max(self._digests, default=-1) + 1
+        self._begun = 1 + max(self._digests, default=-1) + charged
         kept = SecureNoise.reopened(self._checkpoint.secret_path) if self._mode == "replay" else None
         same = kept is not None and kept.run_id == self._name and found["programs"] == _programs()
         self._free = None if same else False

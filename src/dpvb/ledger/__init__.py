@@ -359,6 +359,21 @@ class Ledger:
         with self._transaction() as (rows, _):
             return [check_hash(entry) for entry in rows.of_run(check_name("run", run))]
 
+    def charged(self, name: str) -> bool:
+        """Whether a data set, its whole or a part of it has been charged; only before may a plan be the first.
+
+        Raises:
+            LedgerError: if there is none of that name.
+        """
+        with self._transaction() as (_, state):
+            state.dataset(name)
+            return any(one in state.charges for one in state.family(name))
+
+    def entries(self) -> list[Entry]:
+        """All rows, in order."""
+        with self._transaction() as (rows, _):
+            return [check_hash(entry) for entry in rows.since(1)]
+
     def refund(self, run: str, *, unstarted: Cost) -> Receipt:
         """Take back what was charged for releases that never started; the run is abandoned by that.
 
