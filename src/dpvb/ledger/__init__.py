@@ -33,7 +33,7 @@ from dpvb.accounting.events import Event, NeighboringRelation
 from dpvb.errors import BudgetError, LedgerError, ParameterError, check_choice, check_integer, check_number
 from dpvb.ledger.chain import Entry, canonical
 from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name
-from dpvb.ledger.state import WAY_OUT, Price, State, Units, check_hash, check_registration, dataset_key
+from dpvb.ledger.state import WAY_OUT, Price, State, Units, check_hash, check_registration, dataset_key, set_back
 from dpvb.ledger.store import Store, Transaction
 from dpvb.ledger.verify import check_end, verify_export, walk, write_export
 from dpvb.mechanism import Plan
@@ -540,10 +540,7 @@ def _caught_up(state: State | None, store: Store, rows: Transaction) -> State:
     if state.seq > 0:
         last = next(entries, None)
         if last is None or last.seq != state.seq:
-            raise LedgerError(
-                f"row {state.seq} is missing: the ledger was set back to an older copy, or its -wal file was lost. "
-                f"Restore the newest copy. {WAY_OUT}"
-            )
+            raise set_back(state.seq)
         if check_hash(last).hash != state.hash:
             raise LedgerError(f"row {state.seq} is another one than it was: the ledger was replaced. {WAY_OUT}")
     for entry in entries:

@@ -90,8 +90,8 @@ class SqliteStore:
     """A database file with its head.
 
     Args:
-        path: the file; with uuid it is made if neither it nor its head is there.
-        uuid, created: of a new ledger.
+        path: the file; made if neither it nor its head is there.
+        uuid, created: of a new ledger, if one is made.
         read_only: never write, not even to make it.
 
     Raises:
@@ -104,15 +104,12 @@ class SqliteStore:
         self._wal_path = path.with_name(f"{path.name}-wal")
         _check_drive(path)
         with self._typed():
-            empty = not path.exists() or path.stat().st_size == 0
-            if empty and read_only:
-                raise LedgerError(f"{path}: there is no ledger here.")
-            if empty:
-                uuid = self._first_head(uuid)
+            if not path.exists() or path.stat().st_size == 0:
+                self._begin_head(uuid)
             self._connection = self._connected()
             try:
-                if empty:
-                    self._make(uuid, created)
+                if self._is_blank():
+                    self._make(created)
                 self.uuid = self._identify()
             except BaseException:
                 self._connection.close()
@@ -179,19 +176,25 @@ class SqliteStore:
             raise LedgerError(f"{self._head_path} is gone; it tells a ledger from an older copy of it.")
         return kept.seq >= head.seq
 
-    def _first_head(self, uuid: str) -> str:
-        """Write the head of a new ledger before the ledger; return the uuid that it has, if somebody was faster."""
+    def _begin_head(self, uuid: str) -> None:
+        """Write the head of a new ledger, before the ledger: so a file that is gone is never taken for a new one."""
+        if self._read_only:
+            raise LedgerError(f"{self._path}: there is no ledger here.")
+        if self.head() is None:
+            with suppress(FileExistsError):  # Somebody was faster; this one's ledger is made.
+                self._replace_head(_doubled(Head.first(uuid)), new=True)
+        self._first_head()
+
+    def _first_head(self) -> Head:
         kept = self.head()
         if kept is None:
-            with suppress(FileExistsError):
-                self._replace_head(_doubled(Head.first(uuid)), new=True)
-            kept = self.head()
-        if kept is None or kept.seq > 0:
+            raise LedgerError(f"{self._path}: this file is not a ledger; it was left as it is.")
+        if kept.seq > 0:
             raise LedgerError(
-                f"{self._path} was lost: {self._head_path} tells of {kept.seq if kept else 0} rows. Restore the newest "
-                "copy of it, with its -wal file if there was one."
+                f"{self._path} was lost: {self._head_path} tells of {kept.seq} rows, and none is here. Restore the "
+                "newest copy of it, with its -wal file if there was one."
             )
-        return kept.uuid
+        return kept
 
     def _write_head(self, head: Head) -> None:
         """Overwrite the older head in its place, or both with a new file; only for who has the right to append."""
@@ -239,7 +242,7 @@ class SqliteStore:
                     connection.execute("SELECT count(*) FROM sqlite_schema")
                 except sqlite3.OperationalError:
                     # In a folder that cannot be written to there is no place for SQLite's shared memory.
-                    if self._log_size() or os.access(self._path.parent, os.W_OK):
+                    if self._log_size():
                         raise
                     connection.close()
                     connection = self._connect("ro&immutable=1")
@@ -256,14 +259,19 @@ class SqliteStore:
             f"{self._path.as_uri()}?mode={mode}", uri=True, timeout=_WAIT, isolation_level=None, check_same_thread=False
         )
 
-    def _make(self, uuid: str, created: str) -> None:
+    def _is_blank(self) -> bool:
+        tables = self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+        return not tables and self._pragma("application_id") == 0
+
+    def _make(self, created: str) -> None:
         """Make all tables in one transaction, unless somebody else did so a moment ago."""
+        head = self._first_head()
         self._patiently("PRAGMA journal_mode = WAL")
         with self.transaction(write=True):
-            if self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
+            if self._is_blank():
                 for statement in _SCHEMA.values():
                     self._connection.execute(statement)
-                self._connection.execute("INSERT INTO ledger VALUES (?, ?, ?)", (uuid, FORMAT, created))
+                self._connection.execute("INSERT INTO ledger VALUES (?, ?, ?)", (head.uuid, FORMAT, created))
                 self._connection.execute(f"PRAGMA application_id = {_APPLICATION}")
                 self._connection.execute(f"PRAGMA user_version = {FORMAT}")
 

@@ -229,10 +229,18 @@ def check_hash(entry: Entry) -> Entry:
 def _named(entry: Entry | None, seq: int, name: str, kinds: tuple[str, ...]) -> Entry:
     """The row that a head names."""
     if entry is None:
-        raise LedgerError(f"row {seq} is missing, which the head names. {WAY_OUT}")
+        raise set_back(seq)
     if (check_hash(entry).seq, entry.dataset) != (seq, name) or entry.kind not in kinds:
         raise _refused(entry, "it is not what the head says")
     return entry
+
+
+def set_back(seq: int) -> LedgerError:
+    """What to say of a ledger that lacks a row it had."""
+    return LedgerError(
+        f"row {seq} is missing: the ledger was set back to an older copy, or its -wal file was lost. Restore the newest "
+        f"copy. {WAY_OUT}"
+    )
 
 
 def dataset_key(name: str) -> str:

@@ -13,7 +13,7 @@ from dpvb.errors import LedgerError
 from dpvb.ledger.chain import COLUMNS, FORMAT, Entry, canonical
 from dpvb.ledger.facts import Receipt
 from dpvb.ledger.head import Head
-from dpvb.ledger.state import WAY_OUT, State
+from dpvb.ledger.state import WAY_OUT, State, set_back
 
 _MAX_LINE = 2**24
 
@@ -51,9 +51,7 @@ def check_end(state: State, head: Head | None) -> None:
     if head.uuid != state.uuid:
         raise LedgerError(f"the head is that of another ledger. {WAY_OUT}")
     if head.seq > state.seq:
-        raise LedgerError(
-            f"row {state.seq + 1} is missing: the head tells of {head.seq} rows. The ledger was set back. {WAY_OUT}"
-        )
+        raise set_back(state.seq + 1)
     if head.seq == state.seq and (head.hash, head.datasets) != (state.hash, state.head().datasets):
         raise LedgerError(f"row {state.seq}: the head says otherwise. {WAY_OUT}")
 
