@@ -238,8 +238,8 @@ def _named(entry: Entry | None, seq: int, name: str, kinds: tuple[str, ...]) -> 
 def set_back(seq: int) -> LedgerError:
     """What to say of a ledger that lacks a row it had."""
     return LedgerError(
-        f"row {seq} is missing: the ledger was set back to an older copy, or its -wal file was lost. Restore the newest "
-        f"copy. {WAY_OUT}"
+        f"row {seq} is missing: the ledger was set back to an older copy, or its -wal file was lost. Restore the "
+        f"newest copy. {WAY_OUT}"
     )
 
 
