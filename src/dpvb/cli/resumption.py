@@ -18,7 +18,7 @@ _CALL = "command.json"
 
 
 def remember(folder: Path, command: str, given: Mapping[str, Any]) -> None:
-    """Leave a fit's call in its checkpoint: names of files and public parameters; a call that is there stays.
+    """Leave a fit's call in its checkpoint, names of files and public parameters; that of a run that began stays.
 
     Raises:
         CheckpointError: if the folder cannot be written.
@@ -26,12 +26,11 @@ def remember(folder: Path, command: str, given: Mapping[str, Any]) -> None:
     plain = {name: str(value.absolute()) if isinstance(value, Path) else value for name, value in given.items()}
     if plain["ledger"] is not None:
         plain["ledger"] = _without_password(plain["ledger"])
+    if (folder / "run.json").exists():
+        return
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        with open(folder / _CALL, "x", encoding="utf-8") as file:
-            json.dump({"command": command, "given": plain}, file, indent=1)
-    except FileExistsError:
-        return
+        (folder / _CALL).write_text(json.dumps({"command": command, "given": plain}, indent=1), encoding="utf-8")
     except OSError as error:
         raise CheckpointError(f"{folder}: cannot hold a checkpoint ({error.strerror}).") from error
 

@@ -15,11 +15,11 @@ from dpvb.errors import DpvbError
 
 #: Parameters of the library that are options here, and those whose option has another name.
 _PARAMETERS = (
-    *("batch_size", "classes", "clip", "covariance", "delta", "dispersion", "document_length", "epsilon"),
-    *("file_format", "form", "group", "group_column", "hidden", "intercept_value", "level", "max_count", "max_trials"),
-    *("n_components", "neighboring_relation", "noise_multiplier", "num_examples", "num_steps", "random_state"),
-    *("row_norm", "sampling_prob", "solver", "swap_ratio", "text_column", "threshold", "token_pattern"),
-    *("vocabulary", "width"),
+    *("batch_size", "checkpoint", "classes", "clip", "covariance", "dataset", "delta", "dispersion"),
+    *("document_length", "epsilon", "file_format", "form", "group", "group_column", "hidden"),
+    *("intercept_value", "ledger", "level", "max_count", "max_trials", "n_components", "neighboring_relation"),
+    *("noise_multiplier", "num_examples", "num_steps", "random_state", "resume", "row_norm", "sampling_prob"),
+    *("solver", "swap_ratio", "text_column", "threshold", "token_pattern", "vocabulary", "width"),
 )
 _RENAMED = {"n_components": "topics", "file_format": "format", "random_state": "seed"}
 
