@@ -20,7 +20,6 @@ written before, together with the other writers who wait. Nothing is acknowledge
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import ModuleType
@@ -28,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from dpvb.errors import LedgerError
-from dpvb.ledger.chain import COLUMNS, FORMAT, Entry, genesis
+from dpvb.ledger.chain import COLUMNS, FORMAT, Entry
 from dpvb.ledger.head import Head
 
 if TYPE_CHECKING:
@@ -134,8 +133,6 @@ _APPEND = (
     " UPDATE dpvb.head SET seq = %s, text = %s"
 )
 _ONE_MAKER = "SELECT pg_advisory_xact_lock(hashtext('dpvb.ledger'))"
-# Connections that a forked process inherited: to close them would end those of its parent.
-_INHERITED: list[object] = []
 
 
 def place(url: str) -> str:
@@ -160,22 +157,20 @@ class PostgreSQLStore:
 
     def __init__(self, url: str, *, uuid: str, created: str, read_only: bool) -> None:
         """Connect; where there is no ledger, make one with this uuid."""
-        self._url, self._owner = url, os.getpid()
+        self._url = url
         self._connection: psycopg.Connection[Any] | None = None
-        with self._typed():
-            if not self._exists():
-                if read_only:
-                    raise LedgerError(f"{place(url)} holds no ledger; `dpvb ledger init` makes one.")
-                self._make(uuid, created)
-            if "off" in (self._one("SHOW fsync"), self._one("SHOW full_page_writes")):
-                raise LedgerError(
-                    f"{place(url)} runs with fsync or full_page_writes off and may lose charges; turn both on."
-                )
-            kept = self._run("SELECT uuid, format FROM dpvb.ledger").fetchall()
-        if len(kept) != 1 or kept[0][1] != FORMAT:
-            found = ", ".join(str(row[1]) for row in kept) or "no known one"
-            raise LedgerError(f"{place(url)} holds a ledger of format {found}; this version of dpvb reads {FORMAT}.")
-        self.uuid = str(kept[0][0])
+        if url.partition("?")[0].count("@") > 1:
+            raise LedgerError("the address has a second @ before its ?; write one that belongs to a password as %40.")
+        try:
+            with self._typed():
+                if not self._exists():
+                    if read_only:
+                        raise LedgerError(f"{place(url)} holds no ledger; `dpvb ledger init` makes one.")
+                    self._make(uuid, created)
+                self.uuid = self._identify()
+        except BaseException:
+            self.close()
+            raise
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[_Transaction]:
@@ -227,20 +222,29 @@ class PostgreSQLStore:
 
     def close(self) -> None:
         """Let go of the database; calling it again does nothing."""
-        connection, self._connection = self._connection, None
-        if connection is None:
-            return
-        if self._owner == os.getpid():
-            connection.close()
-        else:
-            _INHERITED.append(connection)
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def _exists(self) -> bool:
-        return self._one("SELECT to_regclass('dpvb.ledger')") is not None
+        return bool(self._one("SELECT count(*) FROM pg_tables WHERE schemaname = 'dpvb' AND tablename = 'ledger'"))
+
+    def _identify(self) -> str:
+        if "off" in (self._one("SHOW fsync"), self._one("SHOW full_page_writes")):
+            raise LedgerError(
+                f"{place(self._url)} runs with fsync or full_page_writes off and may lose charges; turn both on."
+            )
+        kept = self._run("SELECT uuid, format FROM dpvb.ledger").fetchall()
+        if len(kept) != 1 or kept[0][1] != FORMAT:
+            found = ", ".join(str(row[1]) for row in kept) or "no known one"
+            raise LedgerError(
+                f"{place(self._url)} holds a ledger of format {found}; this version of dpvb reads {FORMAT}."
+            )
+        return str(kept[0][0])
 
     def _make(self, uuid: str, created: str) -> None:
         """Make all tables, unless somebody else did so a moment ago."""
-        head = Head(uuid, 0, genesis(uuid))
+        head = Head.first(uuid)
         with self._open().transaction():
             self._run(_ONE_MAKER)
             if not self._exists():

@@ -1,0 +1,328 @@
+"""A ledger in a real PostgreSQL server: what the database itself refuses, and what it may not tell."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postgresql_server import Server, running
+
+from dpvb.accounting.costs import Composition
+from dpvb.accounting.events import Event
+from dpvb.errors import BudgetError, LedgerError
+from dpvb.ledger import Ledger
+from dpvb.ledger.chain import Entry, canonical
+from dpvb.ledger.head import Head
+from dpvb.ledger.postgresql import PostgreSQLStore, place
+
+psycopg = pytest.importorskip("psycopg")
+
+GRANTS = (
+    "GRANT USAGE ON SCHEMA dpvb TO analyst",
+    "GRANT SELECT ON dpvb.ledger, dpvb.entry, dpvb.head TO analyst",
+    "GRANT INSERT ON dpvb.entry TO analyst",
+    "GRANT UPDATE ON dpvb.head TO analyst",
+)
+PEOPLE = {"unit": "row", "neighboring_relation": "add_or_remove_one", "epsilon": 2.0, "delta": 1e-5}
+
+
+def cost(noise_multiplier: float = 20.0) -> Composition:
+    return Composition([Event("full_batch", 1.0, noise_multiplier)], "add_or_remove_one")
+
+
+def charge(ledger: Ledger, run: str, noise_multiplier: float = 20.0, digest: str = "plan") -> int:
+    return ledger.charge("people", cost(noise_multiplier), run=run, plan_digest=digest, unit="row").seq
+
+
+@pytest.fixture
+def url(postgresql: Server) -> str:
+    """Address of a database without a ledger."""
+    return postgresql.new_database()
+
+
+@pytest.fixture
+def ledger(url: str) -> Iterator[Ledger]:
+    """A ledger with one data set and two charges."""
+    with Ledger(url) as made:
+        made.register("people", **PEOPLE)
+        charge(made, "a")
+        charge(made, "b")
+        yield made
+
+
+def rows(ledger: Ledger) -> list[Entry]:
+    """All rows, as they are."""
+    store = PostgreSQLStore(ledger.url, uuid="", created="", read_only=True)
+    with store.transaction(write=False) as transaction:
+        found = list(transaction.since(1))
+    store.close()
+    return found
+
+
+def database(url: str) -> str:
+    return url.split("/")[3].split("?")[0]
+
+
+# The database itself
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE dpvb.entry SET units = 0",
+        "UPDATE dpvb.entry SET units = 0 WHERE false",
+        "DELETE FROM dpvb.entry",
+        "TRUNCATE dpvb.entry",
+        "UPDATE dpvb.ledger SET format = 2",
+        "DELETE FROM dpvb.ledger",
+        "TRUNCATE dpvb.ledger",
+        "DELETE FROM dpvb.head",
+        "TRUNCATE dpvb.head",
+        "UPDATE dpvb.head SET seq = 1",
+        "UPDATE dpvb.head SET seq = 4",
+    ],
+)
+def test_nothing_is_changed_or_removed(ledger: Ledger, postgresql: Server, statement: str) -> None:
+    with pytest.raises(psycopg.errors.RaiseException, match=r"only ever appended|not the last row"):
+        postgresql.execute(statement, database=database(ledger.url))
+    ledger.verify()
+
+
+def next_row(ledger: Ledger, **changes: object) -> Entry:
+    """The row that would follow, if it were well made, with some changes."""
+    last = rows(ledger)[-1]
+    return replace(last, **{"seq": last.seq + 1, "key": "next", "prev": last.hash, **changes})
+
+
+def raised(numbers: str, by: int) -> str:
+    return canonical([number + by for number in json.loads(numbers)])
+
+
+def test_the_database_refuses_what_dpvb_would_never_write(ledger: Ledger, url: str) -> None:
+    store = PostgreSQLStore(url, uuid="", created="", read_only=False)
+    last = rows(ledger)[-1]
+    zero = canonical([0] * len(json.loads(last.cost)))
+    forged = {
+        "does not follow": [{"seq": last.seq + 2}, {"seq": last.seq}, {"prev": "0" * 64}],
+        "totals": [
+            {},
+            {"totals": raised(last.totals, 1)},
+            {"totals": "[]", "cost": "[]"},
+            {"totals": canonical(json.loads(last.totals)[1:])},
+            {"dataset": "nobody", "cost": zero},
+        ],
+        "cap": [{"units": 2 * 10**9 + 1, "cost": zero}, {"dataset": "nobody", "cost": zero, "totals": zero}],
+    }
+    for match, cases in forged.items():
+        for changes in cases:
+            with pytest.raises(LedgerError, match=match), store.transaction(write=True) as transaction:
+                transaction.append(next_row(ledger, **changes).sealed(), Head(ledger.uuid, last.seq + 1, "x"))
+    store.close()
+    ledger.verify()
+    assert rows(ledger)[-1] == last
+
+
+def test_a_role_can_append_and_nothing_else(ledger: Ledger, postgresql: Server) -> None:
+    name = database(ledger.url)
+    grants = [
+        line.strip(" ;") for line in sys.modules[PostgreSQLStore.__module__].__doc__.splitlines() if "GRANT" in line
+    ]
+    assert tuple(grants) == GRANTS
+    if not postgresql.execute("SELECT 1 FROM pg_roles WHERE rolname = 'analyst'"):
+        postgresql.execute("CREATE ROLE analyst LOGIN PASSWORD 'analyst'")
+    postgresql.execute(*GRANTS, database=name)
+    theirs = postgresql.url(name, "analyst", "analyst")
+    with Ledger(theirs) as found:
+        charge(found, "c")
+        assert found.remaining("people").num_charges == 3
+        with pytest.raises(BudgetError):
+            charge(found, "d", 0.5)
+        found.verify()
+    with psycopg.connect(theirs, autocommit=True) as connection:
+        for statement in (
+            "UPDATE dpvb.entry SET units = 0",
+            "DELETE FROM dpvb.entry",
+            "TRUNCATE dpvb.entry",
+            "ALTER TABLE dpvb.entry DISABLE TRIGGER ALL",
+            "DROP TRIGGER entry_stays ON dpvb.entry",
+            "CREATE OR REPLACE FUNCTION dpvb.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+            "SET session_replication_role = replica",
+            "DELETE FROM dpvb.head",
+            "INSERT INTO dpvb.ledger VALUES ('x', 1, '')",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement)
+    ledger.verify()
+
+
+@pytest.mark.parametrize(
+    ("statement", "match"),
+    [
+        ("ALTER TABLE dpvb.entry DISABLE TRIGGER entry_stays", "entry_stays"),
+        ("DROP TRIGGER entry_follows ON dpvb.entry", "entry_follows"),
+        (
+            "CREATE OR REPLACE FUNCTION dpvb.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+            "refuse",
+        ),
+        ("DROP INDEX dpvb.entry_run", "entry_run"),
+        ("DELETE FROM dpvb.entry WHERE seq = 3", "row 3 is missing"),
+        ("DELETE FROM dpvb.entry WHERE seq = 2", "row 2 is missing"),
+        ("UPDATE dpvb.entry SET units = units - 1 WHERE seq = 2", "row 2: .*hash"),
+        ("UPDATE dpvb.entry SET seq = 5 - seq WHERE seq IN (2, 3)", "row 2: .*"),
+        ("UPDATE dpvb.head SET text = replace(text, '3', '2')", "head"),
+        ("DELETE FROM dpvb.head", "head"),
+        ("DELETE FROM dpvb.ledger", "format"),
+        ("UPDATE dpvb.ledger SET format = 2", "format 2"),
+    ],
+)
+def test_verify_finds_what_a_superuser_did(ledger: Ledger, postgresql: Server, statement: str, match: str) -> None:
+    if "seq = 5 - seq" in statement:  # Unique keys are checked row by row.
+        statement = "UPDATE dpvb.entry SET seq = -seq WHERE seq > 1; UPDATE dpvb.entry SET seq = 5 + seq WHERE seq < 0"
+    commands = [statement] if "FUNCTION" in statement else statement.split("; ")
+    behind = "SET session_replication_role = replica"  # No trigger fires.
+    postgresql.execute(behind, *commands, database=database(ledger.url))
+    with pytest.raises(LedgerError, match=match), Ledger(ledger.url, read_only=True) as found:
+        found.verify()
+
+
+def test_a_server_that_may_lose_charges_is_refused() -> None:
+    with running(fsync="off") as server, pytest.raises(LedgerError, match="fsync"):
+        Ledger(server.new_database())
+
+
+# Several at once
+
+
+def race(url: str, number: int, start: Any) -> None:
+    with Ledger(url) as found:
+        start.wait(60)
+        for turn in range(100):
+            try:
+                charge(found, f"{number}-{turn}", 5.0)
+            except BudgetError:
+                return
+        raise AssertionError("never refused")
+
+
+def test_writers_stop_exactly_at_the_cap(postgresql: Server) -> None:
+    """As many charges as one writer alone gets, however many write at once."""
+    counts = []
+    for writers in (1, 8):
+        with Ledger(postgresql.new_database()) as found:
+            found.register("people", **PEOPLE)
+            context = multiprocessing.get_context("fork")
+            start = context.Barrier(writers)
+            racers = [context.Process(target=race, args=(found.url, number, start)) for number in range(writers)]
+            for racer in racers:
+                racer.start()
+            for racer in racers:
+                racer.join()
+                assert racer.exitcode == 0
+            found.verify()
+            counts.append(found.remaining("people").num_charges)
+    assert counts[0] == counts[1] > 3
+
+
+def test_several_make_one_ledger(url: str) -> None:
+    """Ledgers made at the same time are one."""
+    context = multiprocessing.get_context("fork")
+    start, ends = context.Barrier(4), context.SimpleQueue()
+
+    def make() -> None:
+        start.wait(60)
+        try:
+            with Ledger(url) as made:
+                ends.put(made.uuid)
+        except LedgerError as error:
+            ends.put(str(error))
+
+    makers = [context.Process(target=make) for _ in range(4)]
+    for maker in makers:
+        maker.start()
+    assert len({ends.get() for _ in makers}) == 1
+    for maker in makers:
+        maker.join()
+        assert maker.exitcode == 0
+
+
+def test_a_lost_connection_is_made_again(ledger: Ledger, postgresql: Server) -> None:
+    before = ledger.remaining("people").num_charges
+    postgresql.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname IS NOT NULL"
+    )
+    charge(ledger, "c")
+    assert ledger.remaining("people").num_charges == before + 1
+
+
+def test_a_forked_process_has_a_connection_of_its_own(ledger: Ledger) -> None:
+    child = os.fork()
+    if child == 0:
+        try:
+            charge(ledger, "child")
+            ledger.close()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    charge(ledger, "parent")
+    assert ledger.remaining("people").num_charges == 4
+    ledger.verify()
+
+
+# What may not be told
+
+
+def test_passwords_stay_out_of_messages(postgresql: Server, url: str) -> None:
+    secret = "s3cr3t"
+    wrong = [
+        postgresql.url(database(url), "admin", secret),
+        postgresql.url("no_such_database", "nobody", secret),
+        f"postgresql://admin:{secret}@/x?host=/no/such/folder",
+        f"postgresql://admin:{secret}%ret@server/x",
+        f"postgresql://admin:{secret}/x@server/x",
+        f"postgresql://admin:{secret}@server:port/x",
+        f"postgresql://admin@/x?host=/no/such/folder&password={secret}",
+        f"postgresql://[admin:{secret}@server/x",
+        f"postgresql://admin:x@{secret}@127.0.0.1:1/x",
+    ]
+    for address in wrong:
+        with pytest.raises(LedgerError) as caught:
+            Ledger(address)
+        shown = [str(caught.value), repr(caught.value), str(caught.value.__cause__), place(address)]
+        assert caught.value.__cause__ is None
+        assert not any(secret in text for text in shown), shown
+    assert place("postgresql://keeper:x@server:5433/budgets?sslmode=require") == "postgresql://server/budgets"
+
+
+def test_without_psycopg_the_error_says_what_to_install() -> None:
+    program = """
+import sys
+sys.modules["psycopg"] = None
+from dpvb import Ledger
+from dpvb.errors import LedgerError
+try:
+    Ledger("postgresql://keeper@/x")
+except LedgerError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "pip install 'dpvb[postgresql]'" in done.stdout
+
+
+def test_an_export_is_checked_without_a_server(ledger: Ledger, tmp_path: Path) -> None:
+    from dpvb.ledger import verify_export
+
+    out = tmp_path / "chain.jsonl"
+    ledger.export(out)
+    verify_export(out)
+    out.write_text(out.read_text().replace('"run":"a"', '"run":"x"'))
+    with pytest.raises(LedgerError, match="row 2"):
+        verify_export(out)
