@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from dpvb.accounting.answers import check_delta
 from dpvb.accounting.calibration import _least_scale
-from dpvb.accounting.costs import Composition, from_renyi
+from dpvb.accounting.costs import Composition
 from dpvb.accounting.events import NeighboringRelation
 from dpvb.errors import ParameterError, check_number
 
@@ -32,8 +32,9 @@ Vector = npt.NDArray[np.float64]
 #: ε(a) of a mechanism at orders a ≥ 1, (A,) to (A,).
 Curve = Callable[[Vector], Vector]
 
-# Orders â that are tried: any will do. At order 1 the divergence has no weight.
-_HATS = 1.0 + np.geomspace(1e-3, 1e5, 200)
+# Orders minus one that are tried, and how many around the best one, twice more: any order gives a bound.
+_LAMBDAS = np.geomspace(1e-3, 1e5, 25)
+_FINER = 9
 # Digits of the law of K where it is drawn from: the words of a draw are what limits its accuracy, to 2⁻¹²⁸.
 _DIGITS = 60
 _MOST_RUNS = 1e6
@@ -122,10 +123,21 @@ class NumberOfRuns:
 
 def best_of(base: Curve, law: NumberOfRuns) -> Curve:
     """Rényi curve of the best of K runs of a mechanism with this curve."""
-    rest = -math.log(law.gamma)  # log 1/γ
-    price = np.append((1.0 - 1.0 / _HATS) * base(_HATS) + rest / _HATS, rest)
-    choice = (1.0 + law.eta) * float(price.min())
+    rest = -math.log(law.gamma)  # log 1/γ: the price at order 1, where the divergence has no weight
+    price = _least(lambda hat: (1.0 - 1.0 / hat) * base(hat) + rest / hat)
+    choice = (1.0 + law.eta) * min(price, rest)
     return lambda orders: base(orders) + choice + math.log(law.mean) / (orders - 1.0)
+
+
+def _least(bound: Curve) -> float:
+    """Least value of a bound over orders above 1."""
+    lam, least = _LAMBDAS, math.inf
+    for _ in range(3):
+        found = bound(1.0 + lam)
+        i = int(np.argmin(np.where(np.isnan(found), np.inf, found)))
+        least = min(least, float(found[i]))
+        lam = np.geomspace(lam[max(i - 1, 0)], lam[min(i + 1, len(lam) - 1)], _FINER)
+    return least
 
 
 @dataclass(frozen=True)
@@ -159,8 +171,10 @@ class Selection:
         return best_of(self._base, self.runs)(np.asarray(orders, dtype=np.float64))
 
     def epsilon(self, delta: float, expected: float | None = None) -> float:
-        """Upper bound on ε at δ, from the Rényi curve; `expected` is not needed."""
-        return from_renyi(self.renyi, check_delta(delta))
+        """Upper bound on ε at δ (Canonne, Kamath & Steinke 2020, Proposition 12); `expected` is not needed."""
+        curve, target = best_of(self._base, self.runs), math.log(check_delta(delta))
+        least = _least(lambda a: curve(a) - (target + np.log(a)) / (a - 1.0) + np.log1p(-1.0 / a))
+        return max(0.0, least) * (1 + 1e-12)
 
     def scaled(self, scale: float) -> Selection:
         """The same with all noise multiplied."""

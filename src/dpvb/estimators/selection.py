@@ -115,14 +115,18 @@ def select(
         BudgetError, LedgerError: if it cannot be charged; nothing was read.
         WallError: if a run failed; the whole selection stays charged.
     """
-    if any(isinstance(given, Iterator) for given in (X, y, group, trials)):
-        raise ParameterError("X, y, group and trials must be readable more than once: iterators are not.")
     data = _Data(X, y, {name: given for name, given in (("group", group), ("trials", trials)) if given is not None})
-    check_choice("distribution", distribution, tuple(DISTRIBUTIONS))
-    settings = _complete(estimator, candidates)
-    mean = float(_RUNS_EACH * len(settings)) if expected_runs is None else expected_runs
-    law = NumberOfRuns.expecting(mean, DISTRIBUTIONS[distribution])
-    choice = _fixed(type(estimator), settings, data, law, holdout, score_range, epsilon=epsilon, delta=delta)
+    choice = _fixed(
+        estimator,
+        candidates,
+        data,
+        epsilon=epsilon,
+        delta=delta,
+        holdout=holdout,
+        distribution=distribution,
+        expected_runs=expected_runs,
+        score_range=score_range,
+    )
     book, name = (estimator.ledger, estimator.dataset) if ledger is None else (ledger, dataset)
     return _charged(choice, data, SecureNoise, book, name)
 
@@ -280,18 +284,25 @@ def _run_params(setting: Mapping[str, Any], holdout: float, epsilon: float, delt
 
 
 def _fixed(
-    kind: type,
-    settings: Sequence[Mapping[str, Any]],
+    estimator: Any,
+    candidates: Sequence[Mapping[str, Any]],
     data: _Data,
-    law: NumberOfRuns,
-    holdout: float,
-    score_range: tuple[float, float] | None,
     *,
     epsilon: float,
     delta: float,
+    holdout: float = 0.25,
+    distribution: str = "geometric",
+    expected_runs: float | None = None,
+    score_range: tuple[float, float] | None = None,
 ) -> _Choice:
     """Rehearse every candidate, and scale all noise so that the selection meets (epsilon, delta)."""
+    kind, settings = type(estimator), _complete(estimator, candidates)
+    if any(isinstance(given, Iterator) for given in (data.X, data.y, *data.rows.values())):
+        raise ParameterError("X, y, group and trials must be readable more than once: iterators are not.")
+    check_choice("distribution", distribution, tuple(DISTRIBUTIONS))
     check_number("holdout", holdout, low=0, high=1, closed="neither")
+    mean = float(_RUNS_EACH * len(settings)) if expected_runs is None else expected_runs
+    law = NumberOfRuns.expecting(mean, DISTRIBUTIONS[distribution])
     relation = settings[0]["neighboring_relation"]
 
     def scaled(*plans: Plan) -> list[Plan]:
