@@ -52,15 +52,17 @@ class Server:
 
 
 @contextmanager
-def running(**settings: str) -> Iterator[Server]:
+def running(*, on_disk: bool = False, **settings: str) -> Iterator[Server]:
     """Start a server with these settings; stop it and remove its folder in the end.
 
-    It runs as this user, or, since PostgreSQL refuses to run as root, as the user `postgres` (`nobody` where there is
-    none).
+    Its files lie in memory where that is possible and nobody asks for the disk. It runs as this user, or, since
+    PostgreSQL refuses to run as root, as the user `postgres` (`nobody` where there is none).
     """
     found = programs()
     assert found is not None, "no PostgreSQL server is installed: setup/debian.sh"
-    with tempfile.TemporaryDirectory(prefix="dpvb-postgresql-") as name:
+    memory = Path("/dev/shm")
+    place = memory if memory.is_dir() and os.access(memory, os.W_OK) and not on_disk else None
+    with tempfile.TemporaryDirectory(prefix="dpvb-postgresql-", dir=place) as name:
         folder, server = Path(name), Server(Path(name), secrets.token_hex(16) + "/@: %")
         owner = _owner() if os.geteuid() == 0 else None
         data, password = folder / "data", folder / "password"
