@@ -287,6 +287,18 @@ def test_the_better_setting_wins() -> None:
     assert found.score(fresh, labels, public=True) > 0.75
 
 
+def test_the_better_setting_wins_on_handwritten_digits() -> None:
+    """Odd digits from even ones, 1,797 scans: a norm that drowns them against one that keeps them."""
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    X, y = digits.data / 16, digits.target % 2
+    for distribution in ("geometric", "logarithmic"):
+        found = chosen(LOGISTIC, SETTINGS, X, y, distribution=distribution, expected_runs=8)
+        assert found.row_norm == 1.0
+        assert found.score(X, y, public=True) > 0.8
+
+
 def test_all_estimators_can_be_selected() -> None:
     rng = np.random.default_rng(3)
     X, y = binary(200)
@@ -338,7 +350,7 @@ def test_runs_of_every_sampler_cost_what_was_asked_for(relation: str) -> None:
     settings = [{"sampling_prob": 0.1, "num_steps": 8}, {"batch_size": 60, "num_steps": 8}, {"num_steps": 4}, {}]
     choice = selection._fixed(estimator, settings, selection._Data(X, y, {}), **BUDGET)
     by_hand = [Composition(plan.events(), relation) for plan in (*choice.plans, choice.scoring)]  # type: ignore[arg-type]
-    law = NumberOfRuns.expecting(12.0, 1.0)
+    law = NumberOfRuns.expecting(20.0, 1.0)
     assert 0.998 * 2 <= Selection(by_hand, law).epsilon(1e-5) == choice.cost.epsilon(1e-5) <= 2
     assert {release.event().sampler for plan in choice.plans for release in plan} > {"poisson", "fixed_size"}
     # The batch is a share of those that are fitted.

@@ -62,8 +62,8 @@ Score = Callable[[Any], Floats]
 
 #: η of the laws of K that are offered.
 DISTRIBUTIONS: Mapping[str, float] = {"geometric": 1.0, "logarithmic": 0.0}
-# Runs for each candidate, as expected: a given one is left out with a probability of 1/4 (geometric).
-_RUNS_EACH = 3
+# Expected runs for each candidate: a given one is never drawn with a probability of about 1/6 (geometric).
+_RUNS_EACH = 5
 # What a selection decides for all candidates together.
 _OWN = ("epsilon", "delta", "noise_multiplier", "accountant", "neighboring_relation")
 _OF_THE_RUN = ("ledger", "dataset", "checkpoint", "resume")
@@ -99,7 +99,8 @@ def select(
         X, y, group, trials: private rows, as in the estimator's fit.
         epsilon, delta: the budget of the whole selection; epsilon = inf: no noise and no privacy.
         ledger, dataset: where it is charged, once, before anything is read; the estimator's own by default.
-        expected_runs: expected number of runs E[K], at least 1; None: three times the number of candidates.
+        expected_runs: expected number of runs E[K], at least 1; None: five for each candidate,
+            which leaves a given one out with a probability of about 1/6 (geometric).
         distribution: law of K. "logarithmic" is cheaper than "geometric", but often stops after one run.
         holdout: probability, in (0, 1), that a unit is scored and not fitted.
         score_range: public ends that a unit's score is clipped to, in nats; noise grows with their distance. A person's
