@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from dpvb import accounting
-from dpvb.accounting import Event, NeighboringRelation
+from dpvb.accounting import Event
 from dpvb.accounting.events import RELATIONS
 from dpvb.audit.cases import Case
 from dpvb.audit.listening import heard
@@ -47,7 +47,7 @@ def check_grid(epsilon_of: EpsilonOf = accounting.epsilon_of) -> Iterator[Check]
                 ("fixed_size", 0.02, 1.0, 300),
                 ("fixed_size", 0.3, 6.0, 40),
             )
-            for ratio in (math.sqrt(2.0), 2.0)
+            for ratio in ((math.sqrt(2.0), 2.0) if relation == "replace_one" or sampler == "fixed_size" else (2.0,))
         ]
         yield compare("accountant", f"grid of plans, {relation}", plans, relation, epsilon_of)
 
@@ -56,7 +56,7 @@ def compare(
     subject: str,
     name: str,
     plans: Sequence[Sequence[Event]],
-    relation: NeighboringRelation,
+    relation: str,
     epsilon_of: EpsilonOf = accounting.epsilon_of,
 ) -> Check:
     """Whether no plan's epsilon is below what dp-accounting finds it to be at least."""
@@ -88,7 +88,7 @@ def at_least(events: Sequence[Event], claimed: float, relation: str) -> float:
     return accounting.second_opinion(events, epsilon=claimed, delta=_DELTA, neighboring_relation=relation).lower
 
 
-def _default(case: Case, relation: NeighboringRelation) -> list[Event]:
+def _default(case: Case, relation: str) -> list[Event]:
     """The releases that the estimator makes if nothing but the budget is named, as its statement lists them."""
     if case.fit is None:
         return case.whole(FullBatch(), [3.0] * 10, neighboring_relation=relation).events()

@@ -21,7 +21,7 @@ from dpvb import loop
 from dpvb.blocks import Floats
 from dpvb.data import BagOfWords
 from dpvb.data.design import BinaryMatrix, Design, Response
-from dpvb.errors import check_choice
+from dpvb.errors import ParameterError, check_choice
 from dpvb.mechanism import SHARES, FullBatch, Mechanism, Plan, Release, Sampler, phased
 from dpvb.models.binomial import Likelihood
 from dpvb.models.first_order import FirstOrder
@@ -39,7 +39,7 @@ NAMES = ("LDA", "LogisticRegression", "BinomialRegression", "NegativeBinomialReg
 #: Features of the regressions, columns of documents, visible units.
 D, TERMS, VISIBLE = 3, 12, 6
 # Of the wide models, whose every column is a canary's own.
-_WIDE, _WIDE_TERMS, _WIDE_VISIBLE = 256, 600, 256
+_WIDE, _WIDE_TERMS, _WIDE_VISIBLE = 256, 400, 256
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,9 @@ class Case:
         wide: a larger model of the same kind, each of whose hostile records is a canary of the one-run audit; None:
             the case itself.
         fit: fits the estimator that users meet to a matrix, with its parameters as keywords; None: there is none.
+
+    Raises:
+        ParameterError: if the hostile records are no matrix.
     """
 
     name: str
@@ -72,6 +75,12 @@ class Case:
     responses: int = 0
     wide: Case | None = None
     fit: Callable[..., Any] | None = None
+
+    def __post_init__(self) -> None:
+        if np.ndim(self.hostile) != 2 or not len(self.hostile):
+            raise ParameterError(
+                f"hostile must be a matrix of records, got an array of shape {np.shape(self.hostile)}."
+            )
 
     @property
     def width(self) -> int:
