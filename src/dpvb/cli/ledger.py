@@ -1,0 +1,291 @@
+"""`dpvb ledger`: a budget that outlives the process: keep it, look at it, prove that nobody changed it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dpvb.cli import files, options
+from dpvb.cli.root import app
+from dpvb.errors import ParameterError
+from dpvb.terminal import new_console, print_json, print_table, working
+
+ledger = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="""Keep a privacy budget over many fits, people and years.
+
+    A ledger is one file, or a PostgreSQL database for a team. It says what each data set may lose in all, and every
+    fit that names it is charged before it looks at the data:
+
+        dpvb ledger init budget.db
+
+        dpvb ledger register budget.db notes --unit document --epsilon 3 --delta 1e-6
+
+        dpvb ledger show budget.db""",
+)
+app.add_typer(ledger, name="ledger")
+
+Place = Annotated[
+    str,
+    typer.Argument(metavar="LEDGER", help="A ledger file, or the address postgresql://... of one.", show_default=False),
+]
+Name = Annotated[str, typer.Argument(help="Name of the data set.", show_default=False)]
+Unit = Annotated[str, typer.Option(help="Whose presence is protected: document, row, person.", show_default=False)]
+CapEpsilon = Annotated[float, typer.Option(help="What all fits together may spend.", show_default=False)]
+CapDelta = Annotated[
+    float, typer.Option(help="Well below one over the number of units; of all fits together.", show_default=False)
+]
+
+
+@ledger.command()
+def init(path: Place) -> None:
+    """Make a new, empty ledger.
+
+    Beside a file there is a second one, its name with `.head`, which tells it from an older copy of itself: keep both
+    together. What is already there is left as it is and refused.
+
+        dpvb ledger init budget.db
+
+        dpvb ledger init postgresql://keeper@server/budgets
+    """
+    from dpvb import Ledger
+
+    if _is_file(path):
+        raise ParameterError(f"{path!r} is already there. Look at it with: dpvb ledger show {path}")
+    with Ledger(path) as made:
+        if known := made.datasets():
+            raise ParameterError(
+                f"{made.shown!r} is a ledger already, with {len(known)} data sets. Look at it with: dpvb ledger show"
+            )
+        typer.echo(f"ledger {made.uuid}: no data sets yet. Say what one may lose with: dpvb ledger register")
+
+
+@ledger.command()
+def register(
+    path: Place,
+    name: Name,
+    unit: Unit,
+    epsilon: CapEpsilon,
+    delta: CapDelta,
+    neighboring_relation: options.Relation = options.ADD_OR_REMOVE,
+    part_of: Annotated[
+        str | None,
+        typer.Option(
+            help="A data set of which this one is a part: a group of units, fixed beforehand, that no other part "
+            "shares. Parts spend side by side.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Say what a data set may lose in all: its unit, its neighbours and the cap (epsilon, delta).
+
+    These facts stay for good. Registering the same facts again changes nothing; other facts are refused.
+
+        dpvb ledger register budget.db notes --unit document --epsilon 3 --delta 1e-6
+
+        dpvb ledger register budget.db north --part-of people --unit person --epsilon 3 --delta 1e-6
+    """
+    from dpvb import Ledger
+
+    if not _is_file(path) and not _is_address(path):
+        raise ParameterError(f"there is no ledger {path!r}. Make it first: dpvb ledger init {path}")
+    with Ledger(path) as found:
+        found.register(
+            name,
+            unit=unit,
+            neighboring_relation=neighboring_relation,  # type: ignore[arg-type]
+            epsilon=epsilon,
+            delta=delta,
+            part_of=part_of,
+        )
+        typer.echo(f"{name}: {found.remaining(name)}")
+
+
+@ledger.command()
+def show(
+    path: Place,
+    name: Annotated[
+        str | None, typer.Argument(help="One data set; all of them if not given.", show_default=False)
+    ] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Print what each data set has spent, and what remains.
+
+    Two totals stand side by side. The first counts for the cap: it holds although later plans were chosen after
+    seeing earlier results. The second is what the same plans would cost, had all of them been fixed beforehand.
+
+        dpvb ledger show budget.db
+    """
+    from dpvb import Ledger
+
+    with working("accounting"), Ledger(path, read_only=True) as found:
+        names = [one.name for one in found.datasets()] if name is None else [name]
+        left = {one: found.remaining(one) for one in names}  # Of an unknown name it says which there are.
+        facts = [one.to_dict() | vars(left[one.name]) for one in found.datasets() if one.name in left]
+    if as_json:
+        print_json(facts)
+        return
+    print_table(
+        "What is spent, at each data set's delta",
+        ["data set", "unit", "delta", "cap", "spent", "if fixed", "left", "charges"],
+        [
+            [
+                one["name"] if one["part_of"] is None else f"{one['name']} (of {one['part_of']})",
+                one["unit"],
+                f"{one['delta']:g}",
+                *(f"{one[key]:.5g}" for key in ("cap_epsilon", "spent_adaptive", "spent_if_fixed", "epsilon")),
+                str(one["num_charges"]),
+            ]
+            for one in facts
+        ],
+        numbers=(2, 3, 4, 5, 6, 7),
+    )
+    out = new_console()
+    out.print("spent: whatever made people choose the later plans; if fixed: had all plans been fixed beforehand.")
+    for one in facts:
+        if one["sole"]:
+            out.print(f"{one['name']}: one plan, charged by its own epsilon as the first; nothing can follow it.")
+
+
+@ledger.command()
+def quote(
+    path: Place,
+    name: Name,
+    epsilon: Annotated[
+        float | None, typer.Option(help="The budget of the fit; its noise is calibrated to it.", show_default=False)
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="Where epsilon is meant; the data set's delta if not given.", show_default=False),
+    ] = None,
+    noise_multiplier: Annotated[
+        float | None, typer.Option(help="Noise std over the clip norm, instead of epsilon.", show_default=False)
+    ] = None,
+    num_steps: Annotated[int, typer.Option(help="Number J of noisy releases.")] = 20,
+    sampling_prob: options.SamplingProb = None,
+    swap_ratio: Annotated[
+        float,
+        typer.Option(
+            help="Largest distance of two units' statistics over the clip norm: sqrt(2) for topic models, 2 in "
+            "general. It matters for replace_one only.",
+            rich_help_panel=options.PLAN,
+        ),
+    ] = 2.0,
+    as_json: options.Json = False,
+) -> None:
+    """Ask whether a plan fits into what remains; nothing is spent.
+
+    Prints what the plan costs by itself, both totals after it, and the largest plan of this shape that fits.
+
+        dpvb ledger quote budget.db notes --epsilon 1 --num-steps 20
+    """
+    from dpvb import Ledger, accounting
+
+    if (epsilon is None) == (noise_multiplier is None):
+        raise ParameterError("give --epsilon, to calibrate the noise, or --noise-multiplier, to ask for its epsilon.")
+    with working("accounting"), Ledger(path, read_only=True) as found:
+        facts = next((one for one in found.datasets() if one.name == name), None)
+        shape: dict[str, Any] = {
+            "sampler": "full_batch" if sampling_prob is None else "poisson",
+            "sampling_prob": 1.0 if sampling_prob is None else sampling_prob,
+            "num_steps": num_steps,
+            "swap_ratio": swap_ratio,
+        }
+        if epsilon is not None and facts is not None:
+            noise_multiplier = accounting.noise_multiplier(
+                epsilon=epsilon,
+                delta=facts.delta if delta is None else delta,
+                neighboring_relation=facts.neighboring_relation,
+                **shape,
+            )
+        answer = found.quote([accounting.Event(noise_multiplier=noise_multiplier or 0.0, **shape)], dataset=name)
+    if as_json:
+        print_json({**vars(answer), "noise_multiplier": noise_multiplier, "noise_scale": _finite(answer.noise_scale)})
+    else:
+        typer.echo(f"noise multiplier {noise_multiplier:.6g}: {answer}")
+
+
+@ledger.command()
+def verify(
+    path: Place,
+    receipt: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A model that was fitted with this ledger; its receipt must be there. May be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Check every row of a ledger: its hash, its place in the chain, its totals, and the head beside them.
+
+    Works on a ledger, or offline on the chain that `dpvb ledger export` wrote. A model knows what the ledger held when
+    it was released: with --receipt, a ledger that was set back to before that is found out. If a check fails, one line
+    names it and the row, and the exit code is 2.
+
+        dpvb ledger verify budget.db --receipt notes.dpvb
+
+        dpvb ledger verify chain.jsonl
+    """
+    from dpvb import Ledger
+    from dpvb.ledger import verify_export
+
+    receipts = [_receipt(model) for model in receipt or ()]
+    if _is_file(path) and not _is_database(path):
+        verify_export(path, receipts)
+        shown = path
+    else:
+        with Ledger(path, read_only=True) as found:
+            found.verify(receipts)
+            shown = found.shown
+    known = f", and {len(receipts)} of them have a model's receipt" if receipts else ""
+    typer.echo(f"{shown}: all rows are as they were written{known}.")
+
+
+@ledger.command()
+def export(
+    path: Place,
+    out: Annotated[Path, typer.Argument(help="The file to write: JSON lines.", show_default=False)],
+    overwrite: options.Overwrite = False,
+) -> None:
+    """Write the whole chain as JSON lines, to be checked anywhere, without the ledger.
+
+    Works for a damaged ledger too, from which nothing can be spent any more.
+
+        dpvb ledger export budget.db chain.jsonl
+    """
+    from dpvb import Ledger
+
+    files.check_target(out, overwrite)
+    with Ledger(path, read_only=True) as found, files.replacing(out) as temporary:
+        found.export(temporary)
+
+
+def _receipt(model: Path) -> Any:
+    """What a model carries of its charge."""
+    from dpvb.ledger import Receipt
+
+    charge = files.load_model(model).privacy_.charge
+    if charge is None:
+        raise ParameterError(f"--receipt: {str(model)!r} was fitted without a ledger.")
+    return Receipt(**vars(charge))
+
+
+def _is_address(path: str) -> bool:
+    return path.startswith(("postgresql://", "postgres://"))
+
+
+def _is_file(path: str) -> bool:
+    return not _is_address(path) and Path(path).is_file()
+
+
+def _is_database(path: str) -> bool:
+    with open(path, "rb") as file:
+        return not file.read(1).startswith(b"{")
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

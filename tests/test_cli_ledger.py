@@ -1,0 +1,165 @@
+"""`dpvb ledger`: from an empty file to a proof that nobody changed it, and every way to be refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from postgresql_server import Server
+from typer.testing import CliRunner
+
+import dpvb
+from dpvb import accounting, cli
+from dpvb.accounting.costs import Composition
+from dpvb.ledger import Ledger
+
+PEOPLE = ("--unit", "row", "--epsilon", "3", "--delta", "1e-6")
+
+
+def run(*args: object, code: int = 0) -> Any:
+    result = CliRunner().invoke(cli.app, ["ledger", *(str(a) for a in args)])
+    assert result.exit_code == code, (result.stdout, result.stderr, result.exception)
+    if code:
+        assert result.stderr.startswith("error: ")
+        assert len(result.stderr.splitlines()) == 1
+    return result
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A ledger with a data set and two charges."""
+    path = tmp_path / "budget.db"
+    run("init", path)
+    run("register", path, "people", *PEOPLE)
+    with Ledger(path) as found:
+        for name in ("a", "b"):
+            cost = Composition([accounting.Event("full_batch", 1.0, 20.0)], "add_or_remove_one")
+            found.charge("people", cost, run=name, plan_digest=name, unit="row")
+    return path
+
+
+def test_both_totals_and_what_is_left(path: Path) -> None:
+    (facts,) = json.loads(run("show", path, "--json").stdout)
+    with Ledger(path) as found:
+        left = found.remaining("people")
+    assert facts["num_charges"] == 2
+    assert facts["epsilon"] == left.epsilon == pytest.approx(3.0 - facts["spent_adaptive"])
+    fixed = accounting.epsilon(noise_multiplier=20.0, sampling_prob=1.0, num_steps=2, delta=1e-6)
+    assert facts["spent_if_fixed"] == pytest.approx(fixed, rel=1e-3)
+    assert facts["spent_if_fixed"] < facts["spent_adaptive"] < 3.0
+    shown = run("show", path).stdout
+    for key in ("spent_adaptive", "spent_if_fixed", "epsilon"):
+        assert f"{facts[key]:.5g}" in shown
+    assert run("show", path, "people").stdout == shown
+
+
+def test_a_quote_spends_nothing_and_agrees_with_the_accountant(path: Path) -> None:
+    before = path.read_bytes()
+    shape = {"sampling_prob": 0.1, "num_steps": 5}
+    options = ("--sampling-prob", 0.1, "--num-steps", 5)
+    facts = json.loads(run("quote", path, "people", "--epsilon", 0.5, *options, "--json").stdout)
+    assert facts["fits"] is True
+    assert facts["epsilon"] == pytest.approx(0.5, rel=5e-3)
+    assert facts["noise_multiplier"] == pytest.approx(accounting.noise_multiplier(epsilon=0.5, delta=1e-6, **shape))
+    same = json.loads(
+        run("quote", path, "people", "--noise-multiplier", facts["noise_multiplier"], *options, "--json").stdout
+    )
+    assert same == facts
+    large = json.loads(run("quote", path, "people", "--epsilon", 10, *options, "--json").stdout)
+    assert large["fits"] is False
+    fitting = large["noise_multiplier"] * large["noise_scale"]
+    assert json.loads(run("quote", path, "people", "--noise-multiplier", fitting, *options, "--json").stdout)["fits"]
+    assert "does not fit" in run("quote", path, "people", "--epsilon", 10).stdout
+    assert path.read_bytes() == before
+
+
+def test_verify_and_export_of_a_ledger_and_of_its_chain(path: Path, tmp_path: Path) -> None:
+    assert "as they were written" in run("verify", path).stdout
+    chain = tmp_path / "chain.jsonl"
+    run("export", path, chain)
+    assert len(chain.read_text().splitlines()) == 4
+    assert "as they were written" in run("verify", chain).stdout
+    assert "--overwrite" in run("export", path, chain, code=2).stderr
+    lines = chain.read_text().splitlines(keepends=True)
+    for broken, found in (
+        ([*lines[:2], lines[3]], "row 2 is missing"),
+        ([*lines[:2], lines[2].replace("full_batch", "full-batch"), lines[3]], "row 2: its hash"),
+        (lines[1:], "no export"),
+        (["{"], "JSON"),
+    ):
+        chain.write_text("".join(broken))
+        assert found in run("verify", chain, code=2).stderr
+
+
+def test_a_changed_ledger_names_the_row_and_can_be_exported(path: Path, tmp_path: Path) -> None:
+    content = path.read_bytes()
+    at = content.index(b'"b"')
+    path.write_bytes(content[: at + 1] + b"x" + content[at + 2 :])
+    assert "changed" in run("verify", path, code=2).stderr
+    run("export", path, tmp_path / "chain.jsonl")
+    assert "row 3" in run("verify", tmp_path / "chain.jsonl", code=2).stderr
+
+
+def test_a_model_knows_a_ledger_that_was_set_back(path: Path, tmp_path: Path) -> None:
+    files = (path, path.with_name("budget.db.head"))
+    backup = [file.read_bytes() for file in files]
+    rng = np.random.default_rng(0)
+    x_nd = rng.uniform(-0.5, 0.5, (50, 2))
+    with Ledger(path) as found:
+        model = dpvb.LogisticRegression(epsilon=0.5, delta=1e-6, num_steps=2, ledger=found, dataset="people")
+        model.fit(x_nd, (x_nd[:, 0] > 0).astype(int))
+    model.save(tmp_path / "model.dpvb")
+    assert "1 of them" in run("verify", path, "--receipt", tmp_path / "model.dpvb").stdout
+    chain = tmp_path / "chain.jsonl"
+    run("export", path, chain)
+    assert "1 of them" in run("verify", chain, "--receipt", tmp_path / "model.dpvb").stdout
+    for file, content in zip(files, backup, strict=True):
+        file.write_bytes(content)
+    run("verify", path)
+    assert "set back" in run("verify", path, "--receipt", tmp_path / "model.dpvb", code=2).stderr
+    alone = dpvb.LogisticRegression(epsilon=0.5, delta=1e-6, num_steps=2).fit(x_nd, (x_nd[:, 0] > 0).astype(int))
+    alone.save(tmp_path / "alone.dpvb")
+    assert "without a ledger" in run("verify", path, "--receipt", tmp_path / "alone.dpvb", code=2).stderr
+
+
+def test_what_is_refused(path: Path, tmp_path: Path) -> None:
+    assert "already there" in run("init", path, code=2).stderr
+    assert "dpvb ledger init" in run("register", tmp_path / "none.db", "people", *PEOPLE, code=2).stderr
+    assert not (tmp_path / "none.db").exists()
+    for place in (tmp_path / "none.db", tmp_path):
+        for command in ("show", "verify"):
+            run(command, place, code=2)
+    assert "'people'" in run("show", path, "nobody", code=2).stderr
+    assert "'people'" in run("quote", path, "nobody", "--epsilon", 1, code=2).stderr
+    assert "--noise-multiplier" in run("quote", path, "people", code=2).stderr
+    assert "other facts" in run("register", path, "people", *PEOPLE[:-1], "1e-5", code=2).stderr
+    for cap in ("nan", "inf", "-1"):
+        assert (
+            "--epsilon" in run("register", path, "x", "--unit", "row", "--epsilon", cap, "--delta", 0.1, code=2).stderr
+        )
+    run("register", path, "people", *PEOPLE)
+
+
+def test_a_part(path: Path) -> None:
+    run("register", path, "all", *PEOPLE)
+    run("register", path, "north", *PEOPLE, "--part-of", "all")
+    assert "north (of all)" in run("show", path).stdout
+
+
+def test_a_ledger_of_a_team(postgresql: Server) -> None:
+    url = postgresql.new_database()
+    assert "no ledger" in run("show", url, code=2).stderr
+    run("init", url)
+    run("register", url, "people", *PEOPLE)
+    assert json.loads(run("show", url, "--json").stdout)[0]["name"] == "people"
+    result = run("verify", url)
+    assert postgresql.password[:8] not in result.stdout
+    assert "is a ledger already" in run("init", url, code=2).stderr
+
+
+@pytest.mark.parametrize("command", ["init", "register", "show", "quote", "verify", "export"])
+def test_help_has_an_example(command: str) -> None:
+    assert f"dpvb ledger {command} budget.db" in run(command, "--help").stdout
