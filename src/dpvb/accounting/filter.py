@@ -71,7 +71,7 @@ ORDERS: tuple[float, ...] = (
 
 # Relative error of a curve, which rounding must cover.
 _SAFETY = 1e-9
-_TIGHT_ENOUGH = 0.999
+_TIGHT_ENOUGH = 0.998
 _EXACT = Context(prec=40)
 _FAVOUR = Decimal("0.75")
 # Taken off every weight, so that rounding at the 40th digit leaves their sum below one.
@@ -147,7 +147,7 @@ def _offset(order: float, weight: Decimal, delta: float) -> int:
 
 
 def least_scale(spent: Callable[[float], float], target: float) -> float:
-    """Return the least noise scale, to a thousandth, that spends at most a target; inf if none does.
+    """Return the least noise scale, to two thousandths, that spends at most a target; inf if none does.
 
     Args:
         spent: falls as the scale grows.

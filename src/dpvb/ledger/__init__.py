@@ -32,7 +32,7 @@ from dpvb.accounting.costs import Composition, Cost
 from dpvb.accounting.events import Event, NeighboringRelation
 from dpvb.errors import BudgetError, LedgerError, ParameterError, check_choice, check_integer, check_number
 from dpvb.ledger.chain import Entry, canonical
-from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name
+from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name, way_out
 from dpvb.ledger.state import WAY_OUT, Price, State, Units, check_hash, check_registration, dataset_key, set_back
 from dpvb.ledger.store import Store, Transaction
 from dpvb.ledger.verify import check_end, verify_export, walk, write_export
@@ -201,14 +201,14 @@ class Ledger:
         within = price.spent <= facts.cap
         sole = not within and _is_sole(price, cost, facts)
         alone = cost.epsilon(facts.delta)
-        scale = _scale(state, facts, cost, _left(state, facts.name))
+        scale, largest = _largest(state, facts, cost)
         return Quote(
             dataset=facts.name,
             epsilon=alone,
             fits=within or sole,
             total_adaptive=alone if sole else as_epsilon(price.spent),
             total_if_fixed=max(_with(group, cost).epsilon(facts.delta) for group in charged),
-            largest=cost.scaled(scale).epsilon(facts.delta) if scale < math.inf else 0.0,
+            largest=largest,
             noise_scale=scale,
             cap_epsilon=facts.epsilon,
             delta=facts.delta,
@@ -314,7 +314,7 @@ class Ledger:
                     price=price,
                     body=body,
                 )
-        raise _over(self.quote(cost, dataset=dataset), _left(state, dataset))
+        raise _over(state, facts, cost, price)
 
     def append(
         self, run: str, *, attempt: int, state: str, step: int | None = None, digest: str | None = None
@@ -658,11 +658,19 @@ def _rise(state: State, name: str, cost: Cost, before: int) -> int:
     return state.price(name, spending.cost_units(cost)).spent - before
 
 
-def _over(quote: Quote, left: int) -> BudgetError:
+def _largest(state: State, facts: Dataset, cost: Cost) -> tuple[float, float]:
+    """The least noise scale that fits into what is left, and that plan's own epsilon; inf and 0 if none does."""
+    left = _left(state, facts.name)
+    scale = _scale(state, facts, cost, left)
+    return scale, cost.scaled(scale).epsilon(facts.delta, as_epsilon(left)) if scale < math.inf else 0.0
+
+
+def _over(state: State, facts: Dataset, cost: Cost, price: Price) -> BudgetError:
+    scale, largest = _largest(state, facts, cost)
     return BudgetError(
-        f"{quote.dataset!r} has epsilon = {as_epsilon(left):.4g} of {quote.cap_epsilon:g} left at delta = "
-        f"{quote.delta:g}; with this plan (epsilon = {quote.epsilon:.4g} by itself) the total would be "
-        f"{quote.total_adaptive:.4g}. Nothing was spent. {quote.way_out}"
+        f"{facts.name!r} has epsilon = {as_epsilon(_left(state, facts.name)):.4g} of {facts.epsilon:g} left at delta = "
+        f"{facts.delta:g}; with this plan (epsilon = {cost.epsilon(facts.delta):.4g} by itself) the total would be "
+        f"{as_epsilon(price.spent):.4g}. Nothing was spent. {way_out(largest, scale)}"
     )
 
 

@@ -144,22 +144,22 @@ class Quote:
     delta: float
 
     def __str__(self) -> str:
-        verdict = "fits" if self.fits else "does not fit"
+        verdict, rest = "fits" if self.fits else "does not fit", way_out(self.largest, self.noise_scale)
         return (
             f"epsilon = {self.epsilon:.4g} by itself at delta = {self.delta:g}; it {verdict} into {self.dataset!r}: "
             f"the total would be {self.total_adaptive:.4g} of {self.cap_epsilon:g} (guaranteed under adaptive choice; "
-            f"{self.total_if_fixed:.4g} if all plans had been fixed beforehand). {self.way_out}"
+            f"{self.total_if_fixed:.4g} if all plans had been fixed beforehand). {rest}"
         )
 
-    @property
-    def way_out(self) -> str:
-        """The largest plan that fits, in words."""
-        if not math.isfinite(self.noise_scale):
-            return "No plan of this shape fits, with whatever noise."
-        return (
-            f"The largest plan of this shape that fits has epsilon = {self.largest:.4g} by itself: this noise times "
-            f"{self.noise_scale:.4g}."
-        )
+
+def way_out(largest: float, noise_scale: float) -> str:
+    """The largest plan that fits, in words."""
+    if not math.isfinite(noise_scale):
+        return "No plan of this shape fits, with whatever noise."
+    return (
+        f"The largest plan of this shape that fits has epsilon = {largest:.4g} by itself: this noise times "
+        f"{noise_scale:.4g}."
+    )
 
 
 def check_name(what: str, name: object) -> str:

@@ -25,16 +25,17 @@ def walk(uuid: str, entries: Iterable[Entry], receipts: Iterable[Receipt] = ()) 
         LedgerError: naming the row and the check that failed, or a receipt that is not in the chain.
     """
     state, keys = State(uuid), set[str]()
-    wanted = {receipt.seq: receipt for receipt in receipts}
+    wanted: dict[int, set[str]] = {}
     for receipt in receipts:
         if receipt.ledger != uuid:
             raise LedgerError(f"a receipt for {receipt.dataset!r} comes from another ledger, {receipt.ledger}.")
+        wanted.setdefault(receipt.seq, set()).add(receipt.hash)
     for entry in entries:
         state.follow(entry)
         if entry.key in keys:
             raise LedgerError(f"row {entry.seq}: its key was used before. {WAY_OUT}")
         keys.add(entry.key)
-        if entry.seq in wanted and wanted.pop(entry.seq).hash != entry.hash:
+        if wanted.pop(entry.seq, {entry.hash}) != {entry.hash}:
             raise LedgerError(f"row {entry.seq}: a released model has a receipt with another hash. {WAY_OUT}")
     if wanted:
         raise LedgerError(
