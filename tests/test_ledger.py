@@ -699,6 +699,28 @@ def test_flipped_bits(original: Path, tmp_path: Path) -> None:
     flip_bits(original, tmp_path, 48, seed=1)
 
 
+def test_an_index_that_leads_astray(original: Path, tmp_path: Path) -> None:
+    """A flipped bit makes the charge of "plan" answer to "plao": what is asked for is never what was not charged."""
+    content = taken(original, tmp_path).read_bytes()
+    key = b'["charge","run 0",0,"plan",null]'
+    places = [at for at in range(len(content)) if content.startswith(key, at)]
+    assert len(places) == 2  # in the row, and in the index
+    refused = 0
+    for at in places:
+        for kind in ("plan", "plao"):
+            path = taken(original, tmp_path)
+            path.write_bytes(content[:at] + key.replace(b"plan", b"plao") + content[at + len(key) :])
+            with pytest.raises(LedgerError):
+                verified(path)
+            try:
+                with Ledger(path) as found:
+                    receipt = charge(found, "run 0", plan(2.0), kind=kind)
+                    assert receipt.seq > 17 or kind == "plan"
+            except LedgerError:
+                refused += 1
+    assert refused >= 1
+
+
 @pytest.mark.slow
 def test_many_flipped_bits(original: Path, tmp_path: Path) -> None:
     flip_bits(original, tmp_path, 3000, seed=2)

@@ -290,8 +290,7 @@ class Ledger:
         with self._transaction(write=True) as (rows, state):
             facts = state.dataset(dataset)
             _check_promise(facts, unit, cost)
-            if found := rows.keyed(key):
-                check_hash(found)
+            if found := _keyed(rows, key):
                 if (found.facts["plan"], found.form, found.dataset) != (plan_digest, form, dataset):
                     raise LedgerError(f"run {run!r} was charged for another plan. Begin a new run for a new plan.")
                 return self._receipt(found)
@@ -342,9 +341,9 @@ class Ledger:
         }
         key = canonical(["event", check_name("run", run), attempt, state, body["step"]])
         with self._transaction(write=True) as (rows, end):
-            found = rows.keyed(key)
+            found = _keyed(rows, key)
             if found and state != "resumed":
-                if check_hash(found).digest != digest:
+                if found.digest != digest:
                     raise LedgerError(f"run {run!r} said something else about step {step} before.")
                 return self._receipt(found)
             newest = _check_turn(rows, run, attempt, resumes=state == "resumed")
@@ -357,7 +356,7 @@ class Ledger:
     def history(self, run: str) -> list[Entry]:
         """The charges, refunds and events of a run, in order."""
         with self._transaction() as (rows, _):
-            return [check_hash(entry) for entry in rows.of_run(check_name("run", run))]
+            return _of_run(rows, check_name("run", run))
 
     def charged(self, name: str) -> bool:
         """Whether a data set, its whole or a part of it has been charged; only before may a plan be the first.
@@ -388,14 +387,14 @@ class Ledger:
             LedgerError: if the run was never charged, has finished, was charged as a data set's first plan beyond the
                 filter, or has had another refund; or if more is asked for than can have been left.
         """
-        key, form = canonical(["refund", check_name("run", run)]), _form(unstarted)
+        key, form = _refund_key(check_name("run", run)), _form(unstarted)
         back = spending.refund_units(unstarted)
         with self._transaction(write=True) as (rows, state):
-            if found := rows.keyed(key):
-                if check_hash(found).form != form:
+            if found := _keyed(rows, key):
+                if found.form != form:
                     raise LedgerError(f"run {run!r} has had a refund already, of something else.")
                 return self._receipt(found)
-            newest = _check_refund(run, [check_hash(entry) for entry in rows.of_run(run)], unstarted)
+            newest = _check_refund(run, _of_run(rows, run), unstarted)
             name, attempt = newest.dataset, newest.attempt
             if newest.state != "abandoned":
                 event = canonical(["event", run, attempt, "abandoned", None])
@@ -581,7 +580,8 @@ def _check_turn(
     newest = rows.newest_of_run(run)
     if newest is None:
         return None
-    if check_hash(newest).state in _ENDS or newest.kind == "refund":
+    _check_found(newest, newest.run == run)
+    if newest.state in _ENDS or _keyed(rows, _refund_key(run)):
         raise LedgerError(f"run {run!r} has ended; begin a new one.")
     if dataset not in (None, newest.dataset):
         raise LedgerError(f"run {run!r} was charged to {newest.dataset!r}, not to {dataset!r}.")
@@ -590,6 +590,26 @@ def _check_turn(
     if attempt > newest.attempt + resumes:
         raise LedgerError(f"run {run!r} is at attempt {newest.attempt}; say 'resumed' to begin the next one.")
     return newest
+
+
+def _keyed(rows: Transaction, key: str) -> Entry | None:
+    found = rows.keyed(key)
+    return found and _check_found(found, found.key == key)
+
+
+def _of_run(rows: Transaction, run: str) -> list[Entry]:
+    return [_check_found(entry, entry.run == run) for entry in rows.of_run(run)]
+
+
+def _check_found(entry: Entry, wanted: bool) -> Entry:
+    """A row that an index led to, which a flipped bit may have bent."""
+    if not wanted:
+        raise LedgerError(f"row {entry.seq}: an index leads to it wrongly. {WAY_OUT}")
+    return check_hash(entry)
+
+
+def _refund_key(run: str) -> str:
+    return canonical(["refund", run])
 
 
 def _check_refund(run: str, entries: Sequence[Entry], unstarted: Cost) -> Entry:

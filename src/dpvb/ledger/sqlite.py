@@ -331,6 +331,8 @@ class SqliteStore:
             name = getattr(error, "sqlite_errorname", "")
             advice = next((text for start, text in _ADVICE.items() if name.startswith(start)), "it cannot be used")
             raise LedgerError(f"{self._path}: {advice} ({error}).") from error
+        except UnicodeError as error:  # Names in a damaged file, in SQLite's own words about it.
+            raise LedgerError(f"{self._path}: {_ADVICE['SQLITE_CORRUPT']}.") from error
         except OSError as error:
             raise LedgerError(f"{self._path}: {error.strerror}.") from error
 
