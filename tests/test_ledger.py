@@ -1032,6 +1032,22 @@ def test_a_damaged_ledger_can_still_be_exported(original: Path, tmp_path: Path) 
         verify_export(tmp_path / "chain.jsonl")
 
 
+def test_an_export_goes_as_far_as_the_rows_can_be_read(original: Path, tmp_path: Path) -> None:
+    path = taken(original, tmp_path)
+    content = bytearray(path.read_bytes())
+    page = content.rindex(b'"state":"released"') // 4096  # a leaf of the table of rows
+    content[4096 * page : 4096 * page + 8] = b"\xff" * 8
+    path.write_bytes(content)
+    with Ledger(path, read_only=True) as found:
+        found.export(tmp_path / "chain.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "chain.jsonl").read_text().splitlines()]
+    assert [line["seq"] for line in lines[1:-1]] == list(range(1, len(lines) - 1))
+    assert 1 < len(lines) < 18
+    assert "unreadable" in lines[-1]
+    with pytest.raises(LedgerError, match="damaged"):
+        verify_export(tmp_path / "chain.jsonl")
+
+
 # ---------------------------------------------------------------- any sequence
 
 

@@ -441,9 +441,7 @@ class Ledger:
             LedgerError: if the file cannot be written.
         """
         with self._lock:
-            store = self._opened()
-            with store.transaction(write=False) as rows:
-                write_export(path, store.uuid, rows.since(1))
+            write_export(path, self._opened())
 
     @contextmanager
     def _transaction(self, *, write: bool = False) -> Iterator[tuple[Transaction, State]]:

@@ -165,7 +165,7 @@ class SqliteStore:
 
     def close(self) -> None:
         """Let go of the file; the last writer to do so signs it."""
-        with suppress(sqlite3.Error, LedgerError, OSError):
+        with suppress(sqlite3.Error, LedgerError, OSError, UnicodeError):
             if not self._read_only:
                 self._sign()
         self._connection.close()

@@ -14,8 +14,10 @@ from dpvb.ledger.chain import COLUMNS, FORMAT, Entry, canonical
 from dpvb.ledger.facts import Receipt
 from dpvb.ledger.head import Head
 from dpvb.ledger.state import WAY_OUT, State, set_back
+from dpvb.ledger.store import Store
 
 _MAX_LINE = 2**24
+_UNREADABLE = "unreadable"
 
 
 def walk(uuid: str, entries: Iterable[Entry], receipts: Iterable[Receipt] = ()) -> State:
@@ -57,17 +59,23 @@ def check_end(state: State, head: Head | None) -> None:
         raise LedgerError(f"row {state.seq}: the head says otherwise. {WAY_OUT}")
 
 
-def write_export(path: str | os.PathLike[str], uuid: str, entries: Iterable[Entry]) -> None:
+def write_export(path: str | os.PathLike[str], store: Store) -> None:
     """Write a chain as JSON lines: format and uuid first, then row after row.
+
+    Where a damaged database cannot be read on, a last line says so.
 
     Raises:
         LedgerError: if the file cannot be written.
     """
     try:
         with open(path, "w", encoding="ascii") as file:
-            file.write(canonical({"format": FORMAT, "ledger": uuid}) + "\n")
-            for entry in entries:
-                file.write(canonical(asdict(entry)) + "\n")
+            file.write(canonical({"format": FORMAT, "ledger": store.uuid}) + "\n")
+            try:
+                with store.transaction(write=False) as rows:
+                    for entry in rows.since(1):
+                        file.write(canonical(asdict(entry)) + "\n")
+            except LedgerError as error:
+                file.write(canonical({_UNREADABLE: str(error)}) + "\n")
     except OSError as error:
         raise LedgerError(f"{Path(path)}: cannot be written ({error.strerror}).") from error
 
@@ -104,6 +112,8 @@ def _lines(file: TextIO) -> Iterator[dict[str, object]]:
 
 
 def _entry(facts: dict[str, object]) -> Entry:
+    if _UNREADABLE in facts:
+        raise LedgerError(f"the ledger could not be read on when it was exported: {facts[_UNREADABLE]}")
     if set(facts) != set(COLUMNS) or any(type(facts[name]) is not kind for name, kind in COLUMNS.items()):
         raise LedgerError("a line is not a row of a ledger.")
     return Entry(**facts)  # type: ignore[arg-type]
