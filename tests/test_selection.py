@@ -412,7 +412,17 @@ def test_neighbours_make_the_same_choices_until_a_release_differs() -> None:
             chosen(LOGISTIC, SETTINGS, X[:n], y[:n])
         asked.append(words)
     assert asked[0] == asked[1]
-    assert len(asked[0]) >= 3
+    runs = NumberOfRuns.expecting(10.0, 1.0).draw(selection._words(InsecureNoise(1000)))
+    assert [place for place, _ in asked[0]] == list(range(2 + runs))  # two words for K, one for each candidate
+
+
+def test_candidates_are_drawn_alike() -> None:
+    """Chi-square over 6,000 words of a stream, false-alarm rate 1e-7; words that would favour some are drawn again."""
+    word = selection._words(InsecureNoise(0))
+    seen = np.bincount([selection._uniform(word, 3) for _ in range(6000)], minlength=3)
+    assert ((seen - 2000) ** 2 / 2000).sum() < stats.chi2.isf(1e-7, 2)
+    assert selection._uniform(iter([2**64 - 1, 5]).__next__, 3) == 2
+    assert selection._uniform(iter([2**64 - 1]).__next__, 4) == 3
 
 
 # --- scores ---------------------------------------------------------------------------------------------------------
