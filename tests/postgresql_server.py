@@ -8,8 +8,8 @@ import secrets
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,20 @@ def programs() -> Path | None:
 
 @dataclass(frozen=True)
 class Server:
-    """Answers on a socket in a folder; the administrator `admin` has a password."""
+    """Answers on a socket in a folder; the administrator `admin` has a password.
+
+    `stop` does so without a farewell: what is not on the disk by then is lost. `start` recovers.
+    """
 
     folder: Path
     password: str
+    start: Callable[[], None]
+    stop: Callable[[], None]
+
+    @property
+    def pid(self) -> int:
+        """The process that starts all others of the server."""
+        return int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
 
     def url(self, database: str, user: str = "admin", password: str | None = None) -> str:
         """Address of one of its databases."""
@@ -63,10 +73,10 @@ def running(*, on_disk: bool = False, **settings: str) -> Iterator[Server]:
     memory = Path("/dev/shm")
     place = memory if memory.is_dir() and os.access(memory, os.W_OK) and not on_disk else None
     with tempfile.TemporaryDirectory(prefix="dpvb-postgresql-", dir=place) as name:
-        folder, server = Path(name), Server(Path(name), secrets.token_hex(16) + "/@: %")
+        folder, secret = Path(name), secrets.token_hex(16) + "/@: %"
         owner = _owner() if os.geteuid() == 0 else None
         data, password = folder / "data", folder / "password"
-        password.write_text(server.password)
+        password.write_text(secret)
         if owner is not None:
             os.chown(folder, owner.pw_uid, owner.pw_gid)
             os.chown(password, owner.pw_uid, owner.pw_gid)
@@ -81,16 +91,23 @@ def running(*, on_disk: bool = False, **settings: str) -> Iterator[Server]:
 
         run(
             *(found / "initdb", "-D", data, "-U", "admin", "--auth=scram-sha-256", f"--pwfile={password}"),
-            *("-E", "UTF8", "--no-locale", "--no-sync"),
+            *("-E", "UTF8", "--no-locale", "--no-sync", "--data-checksums", "--wal-segsize=1"),
         )
         options = {"listen_addresses": "", "unix_socket_directories": name, "max_connections": "100", **settings}
         chosen = " ".join(f"-c {key}='{value}'" for key, value in options.items())
         control = (found / "pg_ctl", "-D", data, "-w", "-s")
-        run(*control, "-l", folder / "log", "-o", chosen, "start")
+        server = Server(
+            folder,
+            secret,
+            start=lambda: run(*control, "-l", folder / "log", "-o", chosen, "start"),
+            stop=lambda: run(*control, "-m", "immediate", "stop"),
+        )
+        server.start()
         try:
             yield server
         finally:
-            run(*control, "-m", "immediate", "stop")
+            with suppress(AssertionError):  # It may lie down already.
+                server.stop()
 
 
 def _owner() -> pwd.struct_passwd:

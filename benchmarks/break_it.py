@@ -1,0 +1,826 @@
+"""Try to break the ledger in every way that we know of, in a file and in PostgreSQL: `python -m benchmarks.break_it`.
+
+One line an attack; the last line is `survived N of M`. An attack is survived if nothing of this happened: a release
+that nothing was charged for, a data set above its cap, a change that `verify` did not find (or one that opening did not
+find and that raised what may be spent), a charge that was acknowledged and is gone, an error of another type than
+dpvb's. The exit status is 1 if an attack was not survived.
+
+    python -m benchmarks.break_it [part of an attack's name ...]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import math
+import os
+import pickle
+import random
+import resource
+import shutil
+import signal
+import sqlite3
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+import joblib
+import killed_fit
+import numpy as np
+import test_ledger as in_file
+from postgresql_server import Server, running
+from sklearn.base import clone
+
+from dpvb.accounting import Event
+from dpvb.accounting.costs import Composition
+from dpvb.errors import BudgetError, DpvbError, LedgerError, ParameterError
+from dpvb.ledger import Ledger, chain, verify_export
+
+PEOPLE: dict[str, Any] = {"unit": "row", "neighboring_relation": "add_or_remove_one", "epsilon": 4.0, "delta": 1e-5}
+#: Full size of each attack that has one.
+NAMED, RANDOM, FLIPS = 20, 100, 300
+
+
+@dataclass
+class Tally:
+    """What an attack did."""
+
+    trials: int = 0
+    unpaid: int = 0
+    overspent: int = 0
+    undetected: int = 0
+    lost: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def survived(self) -> bool:
+        return self.trials > 0 and not (self.unpaid or self.overspent or self.undetected or self.lost or self.faults)
+
+
+@dataclass
+class Place:
+    """Where ledgers are made: one after another in a folder, or each in a database of its own."""
+
+    folder: Path
+    server: Server | None
+    made: int = 0
+
+    @property
+    def name(self) -> str:
+        return "SQLite" if self.server is None else "PostgreSQL"
+
+    def empty(self) -> str:
+        """Address of no ledger yet."""
+        self.made += 1
+        if self.server is not None:
+            return self.server.new_database()
+        folder = self.folder / str(self.made)
+        folder.mkdir()
+        return str(folder / "budget.db")
+
+    def new(self, **facts: Any) -> str:
+        """Address of a ledger with the data set "people"."""
+        address = self.empty()
+        with Ledger(address) as made:
+            made.register("people", **{**PEOPLE, **facts})
+        return address
+
+    def copied(self, address: str) -> str:
+        """Address of a copy of a closed ledger."""
+        if self.server is None:
+            target = self.empty()
+            for file in Path(address).parent.glob("budget.db*"):
+                shutil.copy(file, Path(target).parent)
+            return target
+        name = f"copy_{self.made}"
+        self.made += 1
+        self.server.execute(f"CREATE DATABASE {name} TEMPLATE {database(address)}")
+        return self.server.url(name)
+
+    def behind(self, address: str, *statements: str) -> None:
+        """Change rows as somebody who can take the triggers away, and sign the file anew."""
+        if self.server is None:
+            in_file.edited(Path(address), *(statement.replace("dpvb.", "") for statement in statements))
+        else:
+            self.server.execute("SET session_replication_role = replica", *statements, database=database(address))
+
+
+def database(address: str) -> str:
+    return address.split("/")[3].split("?")[0]
+
+
+def cost(noise: float = 20.0, steps: int = 1) -> Composition:
+    return Composition([Event("full_batch", 1.0, noise, steps)], "add_or_remove_one")
+
+
+def charge(ledger: Ledger, run: str, noise: float = 20.0, digest: str = "plan", dataset: str = "people") -> Any:
+    return ledger.charge(dataset, cost(noise), run=run, plan_digest=digest, unit="row")
+
+
+def spend_all(ledger: Ledger, name: str, noise: float = 6.0) -> int:
+    """How many charges are taken before one is refused."""
+    number = 0
+    while True:
+        try:
+            charge(ledger, f"{name} {number}", noise)
+        except BudgetError:
+            return number
+        number += 1
+
+
+def judge(address: str, tally: Tally, acknowledged: set[str] = frozenset(), folder: Path | None = None) -> list[Any]:  # type: ignore[assignment]
+    """Add what is wrong with a ledger after an attack; its rows, none if it cannot be read."""
+    with Ledger(address) as ledger:
+        ledger.verify()
+        entries = ledger.entries()
+        caps = {one.name: one.cap for one in ledger.datasets()}
+    paid: dict[str, int] = {}
+    on_record = set()
+    for entry in entries:
+        if entry.kind in ("charge", "sole"):
+            paid.setdefault(entry.run, entry.seq)
+        if entry.kind == "charge":
+            tally.overspent += entry.units > caps[entry.dataset]
+        if entry.state == "released":
+            on_record.add(entry.step)
+            tally.unpaid += entry.run not in paid
+    tally.lost += len(acknowledged - set(paid))
+    if folder is not None:
+        published = {int(file.stem.split("-")[1]) for file in folder.glob("release-*.dpvb")}
+        tally.unpaid += len(published - on_record)
+    return entries
+
+
+def forked(work: Callable[[Callable[[str], None]], object], seconds: float | None = None) -> tuple[set[str], int]:
+    """Do something in a forked process, killed after so many seconds; what it acknowledged, and its exit status."""
+    inlet, outlet = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(inlet)
+        status = 1
+        try:
+            with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
+                work(lambda name: os.write(outlet, f"{name}\n".encode()) and None)
+            status = 0
+        except DpvbError:
+            status = 3
+        finally:
+            os._exit(status)
+    os.close(outlet)
+    if seconds is not None:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+    with os.fdopen(inlet) as pipe:
+        names = {line.strip() for line in pipe}
+    return names, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+# Crashes
+
+
+def fit(address: str, folder: Path, resume: str, acknowledge: Callable[[str], None]) -> None:
+    """A private fit that says when its charge was acknowledged."""
+    plain = Ledger.charge
+
+    def charge_and_say(self: Ledger, *given: Any, **more: Any) -> Any:
+        receipt = plain(self, *given, **more)
+        acknowledge(more["run"])
+        return receipt
+
+    Ledger.charge = charge_and_say  # type: ignore[method-assign]
+    try:
+        killed_fit.model(address, folder, resume).fit(*killed_fit.data())
+    finally:
+        Ledger.charge = plain  # type: ignore[method-assign]
+
+
+def goes_on(place: Place, tally: Tally, work: Callable[..., None], resume: str, seconds: float | None = None) -> None:
+    """Kill a fit, look, let it go on, and look again: one plan is charged, and at most one step of it twice."""
+    address, folder = place.new(), place.folder / f"run-{tally.trials}-{place.name}"
+    names, _ = forked(lambda acknowledge: work(address, folder, resume, acknowledge), seconds)
+    before = judge(address, tally, names, folder)
+    ended = any(entry.state == "finished" for entry in before)
+    _, status = forked(lambda acknowledge: fit(address, folder, "read" if ended else resume, acknowledge))
+    entries = judge(address, tally, names, folder)
+    charges = [entry for entry in entries if entry.kind in ("charge", "sole")]
+    steps = [entry.step for entry in entries if entry.state == "released"]
+    if status or not any(entry.state == "finished" for entry in entries):
+        tally.faults.append(f"the fit did not go on ({status})")
+    if len({entry.run for entry in charges}) != 1 or len(charges) > 1 + (resume == "recharge"):
+        tally.overspent += 1
+    if sorted(set(steps)) != list(range(len(set(steps)))):
+        tally.faults.append("a release is missing")
+    shutil.rmtree(folder, ignore_errors=True)
+    tally.trials += 1
+
+
+def killed_at_named_points(place: Place, tally: Tally, size: int = NAMED) -> None:
+    for point in killed_fit.POINTS:
+        for k in range(size):
+            count = 1 if "secret" in point or "charge" in point else 1 + k % killed_fit.STEPS
+            resume = "recharge" if k % 2 and "secret" not in point else "replay"
+
+            def work(*given: Any, point: str = point, count: int = count) -> None:
+                killed_fit.die(*killed_fit.POINTS[point], count)
+                fit(*given)
+
+            goes_on(place, tally, work, resume)
+
+
+def killed_at_random_times(place: Place, tally: Tally, size: int = RANDOM) -> None:
+    draw = random.Random(1)
+    for k in range(size):
+        goes_on(place, tally, fit, ("replay", "recharge")[k % 2], draw.uniform(0, 0.4))
+
+
+def killed_while_it_is_made(place: Place, tally: Tally, size: int = 30) -> None:
+    draw = random.Random(2)
+    for _ in range(size):
+        address = place.empty()
+
+        def work(acknowledge: Callable[[str], None], address: str = address) -> None:
+            Ledger(address).register("people", **PEOPLE)
+            acknowledge("registered")
+
+        names, _ = forked(work, draw.uniform(0, 0.05))
+        with Ledger(address) as found:
+            found.verify()
+            tally.lost += bool(names) and not found.datasets()
+            found.register("people", **PEOPLE)
+            charge(found, "run")
+        tally.trials += 1
+
+
+def server_stopped_at_random_times(place: Place, tally: Tally, size: int = 5) -> None:
+    """The server goes down without a farewell while four processes are charging."""
+    assert place.server is not None
+    draw = random.Random(3)
+    for _ in range(size):
+        address = place.new()
+        inlet, outlet = os.pipe()
+        children = []
+        for number in range(4):
+            child = os.fork()
+            if child == 0:
+                with contextlib.suppress(BaseException), Ledger(address) as ledger:
+                    for k in range(10_000):
+                        charge(ledger, f"{number}-{k}", 1e4)
+                        os.write(outlet, f"{number}-{k}\n".encode())
+                os._exit(0)
+            children.append(child)
+        os.close(outlet)
+        time.sleep(draw.uniform(0.3, 1.0))
+        place.server.stop()
+        with os.fdopen(inlet) as pipe:
+            names = {line.strip() for line in pipe}
+        for child in children:
+            os.waitpid(child, 0)
+        place.server.start()
+        judge(address, tally, names)
+        tally.trials += 1
+
+
+# Several at once
+
+
+def raced(place: Place, tally: Tally, sizes: tuple[int, ...] = (2, 8, 32)) -> None:
+    """Processes race at the cap, all with a fork of one open ledger."""
+    with Ledger(place.new()) as alone:
+        most = spend_all(alone, "alone")
+    for number in sizes:
+        address = place.new()
+        with Ledger(address) as ledger:
+            inlet, outlet = os.pipe()
+            children = []
+            for k in range(number):
+                child = os.fork()
+                if child == 0:
+                    status = 1
+                    try:
+                        os.write(outlet, f"{spend_all(ledger, f'process {k}')}\n".encode())
+                        status = 0
+                    finally:
+                        os._exit(status)
+                children.append(child)
+            os.close(outlet)
+            with os.fdopen(inlet) as pipe:
+                counts = [int(line) for line in pipe]
+            if any(os.waitpid(child, 0)[1] for child in children):
+                tally.faults.append("a process failed")
+            got = ledger.remaining("people").num_charges
+        judge(address, tally)
+        tally.overspent += got > most
+        tally.lost += sum(counts) != got
+        if got != most:
+            tally.faults.append(f"{number} processes got {got} charges, one alone gets {most}")
+        tally.trials += 1
+
+
+def threads_and_forks(place: Place, tally: Tally) -> None:
+    """Two threads on one ledger, and a fork while a thread is charging."""
+    with Ledger(place.new()) as alone:
+        most = spend_all(alone, "alone")
+    address = place.new()
+    with Ledger(address) as ledger:
+        counts: list[int] = []
+        threads = [threading.Thread(target=lambda k=k: counts.append(spend_all(ledger, f"t{k}"))) for k in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        tally.overspent += sum(counts) > most
+        tally.lost += ledger.remaining("people").num_charges != sum(counts)
+        in_another = f"{address}"
+    judge(in_another, tally)
+    with Ledger(place.new()) as ledger:
+        ledger.register("notes", **in_file.FACTS)
+        in_file.test_a_fork_while_another_thread_is_charging(ledger)
+    tally.trials += 2
+
+
+# Disks
+
+
+def disk_full(place: Place, tally: Tally, step: int = 1024) -> None:
+    """No file may grow beyond a limit, which is moved up little by little."""
+    if place.server is not None:
+        return server_disk_full(place, tally)
+    for room in [*range(0, 80 * 1024, step), *range(80 * 1024, 400 * 1024, 16 * step)]:
+        address = place.new()
+        limit = max(0, Path(address).stat().st_size - 8192) + room
+
+        def work(acknowledge: Callable[[str], None], address: str = address, limit: int = limit) -> None:
+            ledger = Ledger(address)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+            for k in range(2000):
+                charge(ledger, f"run-{k}", 1e5)
+                acknowledge(f"run-{k}")
+
+        names, status = forked(work)
+        if status != 3:
+            tally.faults.append(f"with {room} bytes of room the process ended with {status}")
+        judge(address, tally, names)
+        with Ledger(address) as found:
+            charge(found, "afterwards", 1e5)
+        tally.trials += 1
+    return None
+
+
+def server_disk_full(place: Place, tally: Tally) -> None:
+    assert place.server is not None
+    for limit in (2**20 + 2**14, 2**20 + 2**17, 2**20, 2**19, 2**13):
+        address = place.new()
+        resource.prlimit(place.server.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+
+        def work(acknowledge: Callable[[str], None], address: str = address) -> None:
+            with Ledger(address) as ledger:
+                for k in range(5000):
+                    charge(ledger, f"run-{k}", 1e5)
+                    acknowledge(f"run-{k}")
+
+        names, status = forked(work)
+        with contextlib.suppress(AssertionError):  # It may have given up.
+            place.server.stop()
+        place.server.start()
+        if status != 3:
+            tally.faults.append(f"with files of at most {limit} bytes the process ended with {status}")
+        judge(address, tally, names)
+        with Ledger(address) as found:
+            charge(found, "afterwards", 1e5)
+        tally.trials += 1
+
+
+def no_permission(place: Place, tally: Tally) -> None:
+    """A folder that may not be written to, and one that may not be read; nothing is spent, and reading goes on."""
+    in_file.test_a_folder_that_cannot_be_written_to()
+    tally.trials += 4
+
+
+def network_drives(place: Place, tally: Tally) -> None:
+    in_file.test_network_drives()
+    tally.trials += 4
+
+
+# Changes
+
+
+def original(place: Place) -> str:
+    """A ledger closed in order, with registrations, charges, events and a refund."""
+    address = place.new()
+    with Ledger(address) as made:
+        made.register("all", **PEOPLE)
+        made.register("north", **PEOPLE, part_of="all")
+        for k in range(6):
+            charge(made, f"run {k}", 10.0 + k, dataset=("people", "all", "north")[k % 3])
+            made.append(f"run {k}", attempt=0, state="released", step=0, digest="ab" * 32)
+    return address
+
+
+def left(address: str) -> dict[str, float]:
+    with Ledger(address) as found:
+        return {one.name: found.remaining(one.name).epsilon for one in found.datasets()}
+
+
+def found_out(address: str, before: dict[str, float], tally: Tally) -> None:
+    """`verify` must find a change; where opening does not, no more may be left than before."""
+    tally.trials += 1
+    try:
+        with Ledger(address, read_only=True) as found:
+            found.verify()
+        tally.undetected += 1
+    except LedgerError:
+        pass
+    with contextlib.suppress(LedgerError):
+        after = left(address)
+        tally.overspent += any(after.get(name, 0.0) > before[name] for name in before)
+
+
+def flipped_bits(place: Place, tally: Tally, size: int = FLIPS) -> None:
+    address = original(place)
+    before, draw = left(address), random.Random(4)
+    if place.server is None:
+        for k in range(size):
+            path = Path(place.copied(address))
+            flip(path if k % 8 else path.with_name("budget.db.head"), draw)
+            found_out(str(path), before, tally)
+            shutil.rmtree(path.parent)
+        return
+    with Ledger(address) as found:
+        rows = len(found.entries())
+    for _ in range(size):
+        target = place.copied(address)
+        seq, (name, kind) = draw.randint(1, rows), draw.choice(COLUMNS)
+        if kind is int:
+            place.behind(target, f"UPDATE dpvb.entry SET {name} = {name} # {1 << draw.randrange(62)} WHERE seq = {seq}")
+        else:
+            place.behind(target, flipped_text(name, seq, draw))
+        found_out(target, before, tally)
+        place.server.execute(f"DROP DATABASE {database(target)} WITH (FORCE)")
+
+
+COLUMNS = list(chain.COLUMNS.items())
+
+
+def flipped_text(name: str, seq: int, draw: random.Random) -> str:
+    """A statement that flips one of the low bits of one character, or makes a character where there is none."""
+    at, bit = draw.random(), 1 << draw.randrange(6)
+    place = f"(1 + floor({at} * length({name})))::int"
+    changed = f"overlay({name} placing chr(greatest(ascii(substr({name}, {place}, 1)) # {bit}, 1)) from {place})"
+    return f"UPDATE dpvb.entry SET {name} = CASE WHEN {name} = '' THEN 'x' ELSE {changed} END WHERE seq = {seq}"
+
+
+def flip(file: Path, draw: random.Random) -> None:
+    content = bytearray(file.read_bytes())
+    content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+    file.write_bytes(content)
+
+
+def server_files(place: Place, tally: Tally, size: int = 24) -> None:
+    """Bits flipped in the server's own file of rows, and the file truncated at each page, while the server is down."""
+    assert place.server is not None
+    address = original(place)
+    before, draw = left(address), random.Random(5)
+    name = database(address)
+    place.server.execute("CHECKPOINT", database=name)
+    [(relative,)] = place.server.execute("SELECT pg_relation_filepath('dpvb.entry')", database=name)
+    file = place.server.folder / "data" / relative
+    whole = file.read_bytes()
+    for k in range(size + len(whole) // 8192):
+        place.server.stop()
+        if k < size:
+            flip(file, draw)
+        else:
+            os.truncate(file, 8192 * (k - size))
+        place.server.start()
+        found_out(address, before, tally)
+        place.server.stop()
+        file.write_bytes(whole)
+        place.server.start()
+    judge(address, tally)
+
+
+def truncated(place: Place, tally: Tally) -> None:
+    """The file at each page, the head at each tenth byte, and the log of a process that was killed at each page."""
+    address = original(place)
+    before = left(address)
+    for name, stride in (("budget.db", 4096), ("budget.db.head", 10)):
+        for end in range(0, Path(address).with_name(name).stat().st_size, stride):
+            path = Path(place.copied(address))
+            os.truncate(path.with_name(name), end)
+            found_out(str(path), before, tally)
+    crashed = killed_writer(place)
+    with Ledger(place.copied(crashed)) as found:
+        before = {"people": found.remaining("people").epsilon}
+    log = Path(crashed).with_name("budget.db-wal")
+    for end in range(0, log.stat().st_size, 4096 + 24):
+        path = Path(place.copied(crashed))
+        os.truncate(path.with_name(log.name), end)
+        found_out(str(path), before, tally)
+
+
+def killed_writer(place: Place) -> str:
+    """A ledger whose writer was killed: its rows are in the log."""
+    address = place.new()
+
+    def work(acknowledge: Callable[[str], None]) -> None:
+        ledger = Ledger(address)
+        for k in range(6):
+            charge(ledger, f"run {k}")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    forked(work)
+    return address
+
+
+def lost_files(place: Place, tally: Tally) -> None:
+    """The log, the head or the file gone: found out. The shared memory gone: nothing lost."""
+    crashed = killed_writer(place)
+    judge(place.copied(crashed), tally, {f"run {k}" for k in range(6)})
+    for lost, harmless in (("-wal", False), (".head", False), ("", False), ("-shm", True)):
+        path = Path(place.copied(crashed))
+        path.with_name(f"budget.db{lost}").unlink(missing_ok=harmless)
+        if harmless:
+            judge(str(path), tally, {f"run {k}" for k in range(6)})
+            tally.trials += 1
+        else:
+            found_out(str(path), {"people": 0.0}, tally)
+
+
+def changed_rows(place: Place, tally: Tally) -> None:
+    """By somebody who can take triggers away and sign the file: swapped, removed, edited rows; another format."""
+    address = original(place)
+    before = left(address)
+    for statements in (
+        [f"UPDATE dpvb.entry SET seq = {a} WHERE seq = {b}" for a, b in ((99, 4), (4, 5), (5, 99))],
+        [f"UPDATE dpvb.entry SET seq = {a} WHERE seq = {b}" for a, b in ((99, 14), (14, 15), (15, 99))],
+        ["DELETE FROM dpvb.entry WHERE seq = 7"],
+        ["DELETE FROM dpvb.entry WHERE seq > 14"],
+        ["DELETE FROM dpvb.entry WHERE seq > 4"],
+        ["DELETE FROM dpvb.entry"],
+        ["UPDATE dpvb.entry SET units = 0 WHERE kind = 'charge'"],
+        ["UPDATE dpvb.entry SET units = 9000000000 WHERE kind = 'dataset'"],
+        ["UPDATE dpvb.entry SET kind = 'refund' WHERE seq = 4"],
+        ["UPDATE dpvb.entry SET dataset = 'north' WHERE dataset = 'people'"],
+        ["UPDATE dpvb.ledger SET uuid = 'x'"],
+        ["UPDATE dpvb.ledger SET format = 0"],
+        ["UPDATE dpvb.ledger SET format = 2"],
+        ["DELETE FROM dpvb.ledger"],
+        ["DROP INDEX dpvb.entry_run"],
+        ["DROP TABLE dpvb.entry"],
+    ):
+        target = place.copied(address)
+        try:
+            place.behind(target, *statements)
+        except sqlite3.OperationalError:  # A trigger of a table that is gone.
+            assert "DROP TABLE" in statements[0]
+        found_out(target, before, tally)
+    if place.server is None:
+        for version in (0, 2, 99):
+            target = place.copied(address)
+            with sqlite3.connect(target) as connection:
+                connection.execute(f"PRAGMA user_version = {version}")
+            connection.close()
+            found_out(target, before, tally)
+    else:
+        for statement in ("DELETE FROM dpvb.head", "UPDATE dpvb.head SET seq = 3, text = 'x'"):
+            target = place.copied(address)
+            place.behind(target, statement)
+            found_out(target, before, tally)
+
+
+def restored_backup(place: Place, tally: Tally) -> None:
+    """An older copy of everything: only the receipt of a released model knows, whatever is charged on top."""
+    address = place.new()
+    with Ledger(address) as ledger:
+        charge(ledger, "early")
+    backup = place.copied(address)
+    with Ledger(address) as ledger:
+        receipts = [charge(ledger, f"late {k}") for k in range(3)]
+    out = place.folder / f"chain-{place.made}.jsonl"
+    for extra in range(4):
+        with Ledger(backup) as ledger:
+            if extra:
+                charge(ledger, f"other {extra}")
+            ledger.export(out)
+            for receipt in receipts:
+                tally.trials += 2
+                with contextlib.suppress(LedgerError):
+                    ledger.verify([receipt])
+                    tally.undetected += 1
+                with contextlib.suppress(LedgerError):
+                    verify_export(out, [receipt])
+                    tally.undetected += 1
+
+
+def clocks(place: Place, tally: Tally) -> None:
+    """Ten years back, and forward: nothing changes."""
+    import pytest
+
+    with Ledger(place.new()) as ledger, pytest.MonkeyPatch.context() as patch:
+        ledger.register("notes", **in_file.FACTS)
+        in_file.test_the_clock_decides_nothing(ledger, patch)
+    tally.trials += 3
+
+
+# Arguments
+
+
+def odd_caps_and_costs(place: Place, tally: Tally) -> None:
+    with Ledger(place.new()) as ledger:
+        for cap in (math.nan, math.inf, -math.inf, -1.0, -5e-324, "1", None):
+            tally.trials += 1
+            with contextlib.suppress(ParameterError):
+                ledger.register("odd", **{**PEOPLE, "epsilon": cap})
+                tally.faults.append(f"a cap of {cap!r} was taken")
+        for k, cap in enumerate((0.0, 1e-320)):
+            tally.trials += 1
+            ledger.register(f"nothing {k}", **{**PEOPLE, "epsilon": cap})
+            with contextlib.suppress(BudgetError):
+                charge(ledger, f"nothing {k}", 1e12, dataset=f"nothing {k}")
+                tally.overspent += 1
+        before = ledger.remaining("people").epsilon
+        for k, noise in enumerate((math.nan, -1.0, 0.0, 1e-320, 1e-9, 0.01)):
+            tally.trials += 1
+            with contextlib.suppress(ParameterError, LedgerError):
+                charge(ledger, f"noise {k}", noise)
+                tally.overspent += 1
+        for k, renyi in enumerate((math.nan, math.inf, 1e308)):
+            tally.trials += 1
+            with contextlib.suppress(ParameterError, LedgerError):
+                ledger.charge("people", Odd(renyi), run=f"odd {k}", plan_digest="x", unit="row")  # type: ignore[arg-type]
+                tally.overspent += 1
+        for k, renyi in enumerate((-1.0, 0.0)):
+            tally.trials += 1
+            with contextlib.suppress(ParameterError, LedgerError):
+                ledger.charge("people", Odd(renyi), run=f"zero {k}", plan_digest="x", unit="row")  # type: ignore[arg-type]
+        tally.overspent += ledger.remaining("people").epsilon > before
+        ledger.verify()
+
+
+class Odd(Composition):
+    """A cost whose divergences are all one number."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__([Event("full_batch", 1.0, 20.0)], "add_or_remove_one")
+        object.__setattr__(self, "value", value)
+
+    def renyi(self, orders: Any) -> Any:
+        return np.full(len(orders), self.value)  # type: ignore[attr-defined]
+
+
+def same_release_again(place: Place, tally: Tally, size: int = 1000) -> None:
+    """A thousand times the same, from two ways in: one charge. The same with another plan: refused."""
+    address = place.new()
+    with Ledger(address) as ledger, copy.copy(ledger) as other:
+        receipts = {charge((ledger, other)[k % 2], "run") for k in range(size)}
+        tally.trials += size
+        tally.overspent += len(receipts) != 1 or ledger.remaining("people").num_charges != 1
+        for change in ({"digest": "other"}, {"noise": 19.0}):
+            tally.trials += 1
+            with contextlib.suppress(LedgerError):
+                charge(ledger, "run", **change)  # type: ignore[arg-type]
+                tally.overspent += 1
+    judge(address, tally, {"run"})
+
+
+def copies_of_estimators(place: Place, tally: Tally) -> None:
+    """Pickled, copied, cloned, in joblib's processes: as many fits, as many charges."""
+    address = place.new()
+    with Ledger(address) as ledger:
+        one = killed_fit.model(ledger, None, "replay", epsilon=0.1)
+        copies = [one, clone(one), copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))]
+        for estimator in copies:
+            estimator.fit(*killed_fit.data())
+        joblib.Parallel(n_jobs=2)(joblib.delayed(fitted)(clone(one)) for _ in range(4))
+    entries = judge(address, tally)
+    spent = [entry.run for entry in entries if entry.kind in ("charge", "sole")]
+    tally.trials += len(copies) + 4
+    tally.unpaid += len(set(spent)) < len(copies) + 4
+    tally.overspent += len(spent) > len(copies) + 4
+
+
+def fitted(estimator: Any) -> float:
+    return float(estimator.fit(*killed_fit.data()).coef_[0, 0])
+
+
+def interrupted(place: Place, tally: Tally) -> None:
+    """An exception in the caller's own code between two releases: what was started stays charged."""
+    for error in (KeyboardInterrupt, MemoryError, RuntimeError, SystemExit):
+        for after in (1, 2, 4):
+            address = place.new()
+
+            def progress(step: int, plan: Any, error: type = error, after: int = after) -> None:
+                if step == after:
+                    raise error
+
+            with contextlib.suppress(error):
+                killed_fit.model(address, None, "replay", epsilon=0.5).fit(*killed_fit.data(), progress=progress)
+            entries = judge(address, tally)
+            tally.lost += not any(entry.kind in ("charge", "sole") for entry in entries)
+            if entries[-1].state != "abandoned" and entries[-1].kind != "refund":
+                tally.faults.append("the run was not abandoned")
+            tally.trials += 1
+
+
+def another_reader(place: Place, tally: Tally) -> None:
+    """Rules written down a second time, from their description alone, agree with `verify`."""
+    address = original(place)
+    out = place.folder / f"again-{place.made}.jsonl"
+    with Ledger(address) as found:
+        rows = len(found.entries())
+        found.export(out)
+    if in_file.checked_by_hand(out) != rows:
+        tally.faults.append("the two readers disagree")
+    tally.trials += rows
+
+
+BOTH: list[Callable[[Place, Tally], None]] = [
+    killed_at_named_points,
+    killed_at_random_times,
+    killed_while_it_is_made,
+    raced,
+    threads_and_forks,
+    disk_full,
+    flipped_bits,
+    changed_rows,
+    restored_backup,
+    clocks,
+    odd_caps_and_costs,
+    same_release_again,
+    copies_of_estimators,
+    interrupted,
+    another_reader,
+]
+ONLY_FILES: list[Callable[[Place, Tally], None]] = [truncated, lost_files, no_permission, network_drives]
+ONLY_SERVERS: list[Callable[[Place, Tally], None]] = [server_stopped_at_random_times, server_files]
+
+
+def attacked(attack: Callable[[Place, Tally], None], place: Place) -> Tally:
+    """Run one attack; an error that comes through counts against it."""
+    tally = Tally()
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            attack(place, tally)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        tally.faults.append("".join(traceback.format_exception(error)))
+    return tally
+
+
+@contextlib.contextmanager
+def places() -> Iterator[list[Place]]:
+    """A folder, and a server."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as name, running() as server:
+        folders = [Path(name) / "files", Path(name) / "server"]
+        for folder in folders:
+            folder.mkdir()
+        yield [Place(folders[0], None), Place(folders[1], server)]
+
+
+def main(wanted: list[str]) -> int:
+    """Run all attacks, or those whose names contain one of the given words."""
+    survived, total = 0, 0
+    sums = Tally()
+    start = time.perf_counter()
+    with places() as (files, servers):
+        chosen = [(attack, place) for attack in BOTH for place in (files, servers)]
+        chosen += [(attack, files) for attack in ONLY_FILES] + [(attack, servers) for attack in ONLY_SERVERS]
+        for attack, place in chosen:
+            name = f"{attack.__name__.replace('_', ' ')}, {place.name}"
+            if wanted and not any(word in name for word in wanted):
+                continue
+            before = time.perf_counter()
+            tally = attacked(attack, place)
+            total += 1
+            survived += tally.survived
+            for key in ("trials", "unpaid", "overspent", "undetected", "lost"):
+                setattr(sums, key, getattr(sums, key) + getattr(tally, key))
+            took = time.perf_counter() - before
+            print(
+                f"{'survived' if tally.survived else 'BROKEN  '}  {name}: {tally.trials} trials, {took:.0f} s",
+                flush=True,
+            )
+            if not tally.survived:
+                print(f"    {tally.unpaid} unpaid, {tally.overspent} overspent, {tally.undetected} undetected, "
+                      f"{tally.lost} lost", *tally.faults[:3], sep="\n    ", flush=True)  # fmt: skip
+    print(
+        f"{sums.trials} trials in {time.perf_counter() - start:.0f} s: {sums.unpaid} releases without a charge, "
+        f"{sums.overspent} overspends, {sums.undetected} changes undetected, {sums.lost} acknowledged charges lost"
+    )
+    print(f"survived {survived} of {total}")
+    return 0 if survived == total else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
