@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -124,6 +125,41 @@ def test_what_is_infinite_stays_so() -> None:
     assert spending.add(units, back) == units
     assert spending.add(units, units) == units
     assert spending.refund_units(one(1.0, 0.0)) == ZERO
+
+
+@dataclass(frozen=True)
+class Strange:
+    """A cost that says the same number at every order."""
+
+    rho: float
+    neighboring_relation: NeighboringRelation = ADD
+
+    def renyi(self, orders: Vector) -> Vector:
+        return np.full(len(orders), self.rho)
+
+    def epsilon(self, delta: float, expected: float | None = None) -> float:
+        return self.rho
+
+    def scaled(self, scale: float) -> Strange:
+        return Strange(self.rho / scale)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"form": "strange"}
+
+
+@pytest.mark.parametrize("rho", [math.nan, math.inf, -1e-300, -1.0, 1e308, 1e10])
+def test_what_is_no_cost_counts_as_infinite(rho: float) -> None:
+    assert set(spending.cost_units(Strange(rho))) == {spending.SATURATED}
+    assert set(spending.refund_units(Strange(rho))) == {0}
+
+
+@given(st.floats(1e-300, 4e9))
+def test_a_cost_is_rounded_up_and_a_refund_down(rho: float) -> None:
+    exact = Fraction(rho) * 10**9
+    up, down = spending.cost_units(Strange(rho))[0], spending.refund_units(Strange(rho))[0]
+    assert down <= exact <= up
+    assert up - exact <= 1 + exact / 10**8
+    assert exact - down <= 1 + exact / 10**8
 
 
 @given(st.lists(EVENTS, min_size=2, max_size=4), st.integers(0, 3))

@@ -723,7 +723,7 @@ def test_an_index_that_leads_astray(original: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_many_flipped_bits(original: Path, tmp_path: Path) -> None:
-    flip_bits(original, tmp_path, 3000, seed=2)
+    flip_bits(original, tmp_path, 1000, seed=2)
 
 
 def test_truncated_at_each_page(original: Path, tmp_path: Path) -> None:

@@ -80,14 +80,14 @@ _LESS = Decimal("1e-20")
 
 def cost_units(cost: Cost) -> tuple[int, ...]:
     """A cost at each order, rounded up; SATURATED where it is infinite."""
-    return tuple(_rounded_up(rho) for rho in cost.renyi(np.array(ORDERS)))
+    return tuple(_rounded_up(rho) for rho in cost.renyi(np.array(ORDERS)).tolist())
 
 
 def refund_units(cost: Cost) -> tuple[int, ...]:
     """What may be taken back at each order for releases that never ran, rounded down; 0 where it is infinite."""
     return tuple(
         math.floor(rho / UNIT * (1 - _SAFETY)) if 0 <= rho < SATURATED * UNIT else 0
-        for rho in cost.renyi(np.array(ORDERS))
+        for rho in cost.renyi(np.array(ORDERS)).tolist()
     )
 
 

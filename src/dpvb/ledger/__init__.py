@@ -276,8 +276,8 @@ class Ledger:
         part = None if steps is None else [check_integer("steps", step, low=0) for step in steps]
         attempt = check_integer("attempt", attempt, low=0)
         cost_units = spending.cost_units(cost)
-        if min(cost_units) >= spending.SATURATED:
-            raise ParameterError("cost must be finite at some order: a plan without noise has no place under a cap.")
+        if min(cost_units) >= spending.SATURATED or not any(cost_units):
+            raise ParameterError("cost must be positive and finite: a plan without noise has no place under a cap.")
         body: dict[str, Any] = {
             "kind": check_name("kind", kind),
             "plan": check_name("plan_digest", plan_digest),

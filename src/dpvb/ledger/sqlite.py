@@ -386,6 +386,8 @@ class _Rows:
 
 
 def _entry(values: Sequence[object]) -> Entry:
+    if any(type(value) is not kind for value, kind in zip(values, COLUMNS.values(), strict=True)):
+        raise LedgerError(f"a row is damaged: a column has another type than it was written with. {WAY_OUT}")
     return Entry(*values)  # type: ignore[arg-type]
 
 
