@@ -87,7 +87,7 @@ def test_conversion_constant() -> None:
 
 
 def test_gaussian_costs_are_the_closed_form_rounded_up() -> None:
-    for noise, steps in ((0.7, 1), (3.0, 17), (250.0, 1000)):
+    for noise, steps in ((0.7, 1), (3.0, 17), (250.0, 1000), (1e6, 1)):
         units = spending.cost_units(one(1.0, noise, steps))
         for order, found in zip(spending.ORDERS, units, strict=True):
             exact = mpmath.mpf(order) * steps / (2 * mpmath.mpf(noise) ** 2) * 10**9
