@@ -23,7 +23,7 @@ from dpvb.accounting.costs import Composition
 from dpvb.accounting.selection import NumberOfRuns, Selection, best_of, selection_scale
 from dpvb.data import BagOfWords, BinaryMatrix, Design
 from dpvb.errors import DpvbError, ModelFileError, ParameterError, PrivacyError, WallError
-from dpvb.estimators import selection
+from dpvb.estimators import scores, selection
 from dpvb.models.binomial import Likelihood
 from dpvb.noise import InsecureNoise
 from dpvb.report import PrivacyStatement
@@ -387,7 +387,7 @@ def test_each_unit_is_either_fitted_or_scored() -> None:
 def test_a_share_of_the_units_is_scored() -> None:
     """40,000 coins at 1/4: five standard deviations, false-alarm rate 6e-7 (and repeatable, from a seed)."""
     source = Design(np.zeros((40_000, 1)), np.zeros(40_000))
-    parts = [selection._Part(source, InsecureNoise(0), 0.25, scored=scored) for scored in (True, False)]
+    parts = [scores.Part(source, InsecureNoise(0), 0.25, scored=scored) for scored in (True, False)]
     sizes = [part.count() for part in parts]
     assert sum(sizes) == 40_000
     assert abs(sizes[0] - 10_000) < 5 * math.sqrt(40_000 * 0.25 * 0.75)
@@ -429,9 +429,9 @@ def test_candidates_are_drawn_alike() -> None:
 
 
 def scored(trial: Any, chunk: Any) -> Any:
-    low, high = selection._usual_range(type(trial), trial._fitted_model) if hasattr(trial, "_fitted_model") else (-3, 0)
+    low, high = scores.usual_range(type(trial), trial._fitted_model) if hasattr(trial, "_fitted_model") else (-3, 0)
     with np.errstate(all="ignore"):  # as behind the wall
-        return selection._contributions(partial(selection._scores, trial), (low, high), chunk)["score"].values[:, 0]
+        return scores.contributions(partial(scores.scores, trial), (low, high), chunk)["score"].values[:, 0]
 
 
 def fitted_cases() -> list[tuple[Any, Any]]:
@@ -468,20 +468,20 @@ def test_scores_are_those_that_the_public_may_ask_for() -> None:
     (lda, words), (network, pixels), (full, design), (diagonal, entries) = fitted_cases()
     rows = next(iter(words.chunks())).rows
     tokens = np.diff(rows.indptr) > 0
-    per_word = selection._scores(lda, rows)[tokens]
+    per_word = scores.scores(lda, rows)[tokens]
     total = per_word @ np.add.reduceat(rows.counts, rows.indptr[:-1][tokens])
     assert total == pytest.approx(lda.score(rows.csr(), public=True), rel=1e-9)
     rows = next(iter(pixels.chunks())).rows
     sound = np.isfinite(rows).all(axis=1)
     public = network.score_samples(rows[sound], public=True)
-    np.testing.assert_allclose(selection._scores(network, rows)[sound], public, rtol=1e-6)
+    np.testing.assert_allclose(scores.scores(network, rows)[sound], public, rtol=1e-6)
     for trial, source in ((full, design), (diagonal, entries)):
         rows = next(iter(source.chunks())).rows
         X, y = binary(90)
         sound = np.isfinite(rows.y_n)
         sign = 2 * y[sound] - 1
         np.testing.assert_allclose(
-            selection._scores(trial, rows)[sound],
+            scores.scores(trial, rows)[sound],
             special.log_expit(sign * trial.decision_function(X[sound])),
             rtol=1e-6,
         )
@@ -496,7 +496,7 @@ def test_log_probabilities_are_those_of_scipy() -> None:
         (Likelihood("negative_binomial", dispersion=2.5), y, stats.nbinom.logpmf(y, 2.5, 1 - p)),
     )
     for likelihood, given, expected in cases:
-        np.testing.assert_allclose(selection._log_probability(likelihood, psi, given, n), expected, rtol=1e-10)
+        np.testing.assert_allclose(scores.log_probability(likelihood, psi, given, n), expected, rtol=1e-10)
 
 
 def test_a_person_is_scored_by_the_mean_of_the_rows() -> None:
@@ -529,6 +529,7 @@ def test_public_faults_are_typed_and_charge_nothing(tmp_path: Any) -> None:
         ({"candidates": [{"random_state": "seed"}]}, "random_state"),
         ({"candidates": [{"num_examples": 2**60}]}, "num_examples"),
         ({"candidates": [{"num_examples": "many"}]}, "num_examples"),
+        ({"candidates": [{"num_examples": 50, "batch_size": "few"}]}, "batch_size"),
         ({"epsilon": 0.0}, "epsilon"),
         ({"epsilon": math.nan}, "epsilon"),
         ({"epsilon": math.inf}, "noise"),
@@ -581,14 +582,15 @@ def test_a_failure_is_one_error_and_stays_charged(tmp_path: Any) -> None:
 
 
 def test_nothing_counts_the_runs(capfd: Any, caplog: Any) -> None:
-    X, y = binary(80)
+    """Neither what is written, logged or warned, nor the state of a generator that every run starts from."""
+    pixels = np.random.default_rng(1).integers(0, 2, (80, 6))
     generator = np.random.default_rng(0)
     state = generator.bit_generator.state
     caplog.set_level(logging.DEBUG)
-    estimator = dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, random_state=generator)
+    estimator = dpvb.SigmoidBeliefNetwork(2, epsilon=1.0, delta=1e-5, num_steps=2, random_state=generator)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = dpvb.select(estimator, SETTINGS, X, y, **BUDGET)
+        found = dpvb.select(estimator, [{"sweeps": 1}, {"sweeps": 2}], pixels, **BUDGET)
     written = capfd.readouterr()
     assert written.out == ""
     assert written.err.count("\n") == 1  # that nobody keeps count

@@ -22,7 +22,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -30,35 +29,26 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import count
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
 
 from dpvb import loop, runs
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.selection import NumberOfRuns, Selection, selection_scale
-from dpvb.blocks import Block, Bools, Floats
-from dpvb.contributions import Contributions, Rows
-from dpvb.data.design import SparseDesignRows
-from dpvb.errors import LedgerError, ParameterError, WallError, check_choice, check_number
+from dpvb.blocks import Block
+from dpvb.errors import LedgerError, ParameterError, WallError, check_choice, check_integer, check_number
 from dpvb.estimate import Estimate
 from dpvb.estimators.base import PrivateEstimator, generator
 from dpvb.estimators.lda import LDA
 from dpvb.estimators.regression import BinomialLikelihoodRegression
 from dpvb.estimators.sbn import SigmoidBeliefNetwork
-from dpvb.kernels import linear
-from dpvb.kernels import sbn as sbn_kernel
+from dpvb.estimators.scores import Part, contributions, scores, usual_range
 from dpvb.mechanism import SHARES, FullBatch, Mechanism, Plan, Release, phased
-from dpvb.models.binomial import Likelihood
 from dpvb.noise import NoiseSource, SecureNoise
 from dpvb.report import ChargeFacts, PrivacyStatement, SelectionFacts
-from dpvb.source import Chunk, Source
+from dpvb.source import Source
 from dpvb.wall import Wall
-
-Units = TypeVar("Units")
-#: Scores of clean rows under a fitted model, each from its own row alone; NaN where there is nothing to score.
-Score = Callable[[Any], Floats]
 
 #: η of the laws of K that are offered.
 DISTRIBUTIONS: Mapping[str, float] = {"geometric": 1.0, "logarithmic": 0.0}
@@ -186,8 +176,8 @@ def _conduct(kind: type, params: Mapping[str, Any], data: _Data, conduct: Callab
     return trial.fit(data.X, data.y, **data.rows)
 
 
-def _rehearsed(kind: type, params: Mapping[str, Any], data: _Data) -> _Task:
-    """What the fit would do; nothing is released.
+def _rehearsed(kind: type, params: Mapping[str, Any], data: _Data) -> tuple[loop.Model[Any, Any], Plan]:
+    """Model and relative plan of a fit that goes no further.
 
     Raises:
         ParameterError, DataFormatError: as the fit would.
@@ -202,7 +192,7 @@ def _rehearsed(kind: type, params: Mapping[str, Any], data: _Data) -> _Task:
     try:
         _conduct(kind, params, data, stop)
     except _Ready as ready:
-        return ready.task
+        return ready.task.model, ready.task.plan
     raise AssertionError("a fit runs its plan")
 
 
@@ -279,8 +269,9 @@ def _run_params(setting: Mapping[str, Any], holdout: float, epsilon: float, delt
     # A generator's state would count the runs.
     params["random_state"] = deepcopy(params["random_state"])
     if params["num_examples"] is not None:
-        number = check_number("num_examples", params["num_examples"], low=1, high=2.0**53)
-        params["num_examples"] = max(round((1.0 - holdout) * number), params["batch_size"] or 1)
+        number = check_integer("num_examples", params["num_examples"], low=1)
+        batch = 1 if params["batch_size"] is None else check_integer("batch_size", params["batch_size"], low=1)
+        params["num_examples"] = max(round((1.0 - holdout) * number), batch)
     return params
 
 
@@ -314,12 +305,12 @@ def _fixed(
     # What a run may cost at most, spent on one release: candidates plan by its epsilon.
     one = Plan([Release({"score": Block((1,), 1.0)}, Mechanism(FullBatch(), 1.0))], relation)
     run_epsilon = scaled(one)[0].epsilon(delta)
-    tasks = [_rehearsed(kind, _run_params(setting, holdout, run_epsilon, delta), data) for setting in settings]
-    low, high = _checked_range(score_range, [_usual_range(kind, task.model) for task in tasks])
+    found = [_rehearsed(kind, _run_params(setting, holdout, run_epsilon, delta), data) for setting in settings]
+    low, high = _checked_range(score_range, [usual_range(kind, model) for model, _ in found])
     block = Block((1,), (high - low) / 2)
-    scoring = Plan([Release({"score": block}, Mechanism(FullBatch(), 1.0))], relation, tasks[0].plan.unit)
+    scoring = Plan([Release({"score": block}, Mechanism(FullBatch(), 1.0))], relation, found[0][1].unit)
     # Each may cost as much as a run may; then all of them a little less, as their curves differ.
-    *plans, scoring = scaled(*(scaled(plan)[0] for plan in (*(task.plan for task in tasks), scoring)))
+    *plans, scoring = scaled(*(scaled(plan)[0] for plan in (*(plan for _, plan in found), scoring)))
     cost = Selection([Composition(plan.events(), relation) for plan in (*plans, scoring)], law)
     return _Choice(kind, settings, plans, scoring, cost, (low, high), holdout, epsilon, delta, run_epsilon)
 
@@ -332,9 +323,8 @@ def _charged(
         raise ParameterError("ledger and dataset belong together: who counts, and whose budget it is.")
     noise = make_noise()
     if ledger is None or dataset is None:
-        with runs.counted(
-            choice.scoring, ledger=None, dataset=None, epsilon=choice.epsilon, delta=choice.delta
-        ):  # which says that nobody counts
+        # This says that nobody counts.
+        with runs.counted(choice.scoring, ledger=None, dataset=None, epsilon=choice.epsilon, delta=choice.delta):
             return _selected(choice, data, noise, make_noise, None)
     with runs.opened(ledger) as book:
         receipt = book.charge(
@@ -412,16 +402,16 @@ def _run(choice: _Choice, c: int, data: _Data, noise: NoiseSource, make_noise: C
 
     def run(task: _Task) -> Any:
         tasks.append(task)
-        fitted = _Part(task.source, noise, choice.holdout, scored=False)
+        fitted = Part(task.source, noise, choice.holdout, scored=False)
         wall = Wall(fitted, plan, noise=make_noise(), num_examples=params["num_examples"])
         rng = generator("random_state", params["random_state"])
         q, _ = loop.fit(task.model, wall, plan, rho=task.rho, rng=rng, projection=task.projection)
         return q
 
     trial = _conduct(choice.kind, params, data, run)
-    scored = _Part(tasks[0].source, noise, choice.holdout, scored=True)
+    scored = Part(tasks[0].source, noise, choice.holdout, scored=True)
     wall = Wall(scored, choice.scoring, noise=make_noise(), num_examples=choice.settings[c]["num_examples"])
-    query = partial(_contributions, partial(_scores, trial), choice.score_range)
+    query = partial(contributions, partial(scores, trial), choice.score_range)
     released = wall.release(query, choice.scoring.releases[0])
     fitted = {name: value for name, value in vars(trial).items() if name not in params and name != "_conduct"}
     return _Run(c, float(released.total["score"][0]), fitted, tasks[0].public, released.receipt.private)
@@ -453,71 +443,6 @@ def _uniform(word: Callable[[], int], m: int) -> int:
     return drawn % m
 
 
-class _Part(Generic[Units]):
-    """The units whose coin says that they are scored, or those that are fitted."""
-
-    def __init__(self, source: Source[Units], noise: NoiseSource, holdout: float, *, scored: bool) -> None:
-        self._source, self._noise, self._scored = source, noise, scored
-        self._threshold = np.uint64(math.floor(math.ldexp(holdout, 64)))
-
-    def count(self) -> int:
-        """Number of units in this part; private."""
-        return int(np.count_nonzero(self._chosen(0, self._source.count())))
-
-    def chunks(self) -> Iterator[Chunk[Any]]:
-        """Chunks of this part, in the source's order; scored ones with their persons in sight."""
-        start = 0
-        for chunk in self._source.chunks():
-            chosen = chunk.select(self._chosen(start, chunk.num_units))
-            start += chunk.num_units
-            yield _Whole(chosen) if self._scored else chosen
-
-    def _chosen(self, start: int, number: int) -> Bools:
-        bits = self._noise.uniform_bits(number, step=0, purpose="holdout", start=start)
-        return np.asarray((bits < self._threshold) == self._scored)
-
-
-@dataclass(frozen=True)
-class _Whole:
-    """A chunk whose rows are itself, so that a person's rows can be averaged; each unit is one row."""
-
-    rows: Chunk[Any]
-    unit_of_row: None = None
-
-    @property
-    def num_units(self) -> int:
-        return self.rows.num_units
-
-    def select(self, units: Bools) -> _Whole:
-        return _Whole(self.rows.select(units))
-
-
-def _contributions(score: Score, score_range: tuple[float, float], chunk: Chunk[Any]) -> Contributions:
-    """Each unit's score, clipped, about the middle of its range; NaN, which the wall drops, for what has none.
-
-    The middle takes nothing from the comparison, as all candidates are scored on the same units, and halves the norm.
-    """
-    low, high = score_range
-    value_n = np.clip(score(chunk.rows), low, high) - (low + high) / 2
-    if chunk.unit_of_row is not None:
-        sound = np.isfinite(value_n)
-        unit, units = chunk.unit_of_row[sound], chunk.num_units
-        with np.errstate(invalid="ignore"):
-            total = np.bincount(unit, weights=value_n[sound], minlength=units)
-            value_n = total / np.bincount(unit, minlength=units)
-    return {"score": Rows(value_n[:, None])}
-
-
-def _usual_range(kind: type, model: Any) -> tuple[float, float]:
-    """Ends of a score, from that of a uniform guess."""
-    if issubclass(kind, LDA):
-        guess = math.log(max(model.n_terms, 2))
-        return -1.5 * guess, -0.5 * guess
-    if issubclass(kind, SigmoidBeliefNetwork):
-        return -model.n_visible * math.log(2.0), 0.0
-    return -4.0 * math.log1p(model.likelihood.max_y), 0.0
-
-
 def _checked_range(given: Any, usual: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """The given range, or one that holds those of all candidates."""
     if given is None:
@@ -526,35 +451,3 @@ def _checked_range(given: Any, usual: Sequence[tuple[float, float]]) -> tuple[fl
         raise ParameterError(f"score_range must be a pair (low, high), in nats, got {given!r}.")
     low = check_number("score_range[0]", given[0], low=-1e100, high=1e100)
     return low, check_number("score_range[1]", given[1], low=low, high=1e100, closed="right")
-
-
-def _scores(trial: Any, rows: Any) -> Floats:
-    """Scores of clean rows, each from its own row, bit for bit: what is added up elsewhere, or in BLAS, is not used."""
-    if isinstance(trial, LDA):
-        row_j = np.repeat(np.arange(rows.num_rows), np.diff(rows.indptr))
-        tokens_n = np.bincount(row_j, weights=rows.counts, minlength=rows.num_rows)
-        return np.asarray(trial._fitted_model.bound(trial._q, rows) / tokens_n)
-    if isinstance(trial, SigmoidBeliefNetwork):
-        q, pi_nk = trial._q, trial._local(rows)[0]
-        psi_nj = linear.product(pi_nk, q.w_kj) + q.c_j
-        second_nj = psi_nj**2 + linear.product(pi_nk * (1 - pi_nk), q.w_kj**2)
-        return sbn_kernel.example_bound(rows, pi_nk, psi_nj, second_nj, q.b_k, q.b_k**2)
-    mean_d, likelihood = trial._weights.mean_d, trial._likelihood
-    if isinstance(rows, SparseDesignRows):
-        row_j = np.repeat(np.arange(len(rows.y_n)), np.diff(rows.indptr))
-        weights = rows.values * mean_d[rows.indices]
-        psi_n: Floats = np.bincount(row_j, weights=weights, minlength=len(rows.y_n)).astype(np.float64)
-    else:
-        psi_n = linear.dot(rows.x_nd, mean_d)
-    return _log_probability(likelihood, psi_n, rows.y_n, rows.trials_n)
-
-
-def _log_probability(likelihood: Likelihood, psi_n: Floats, y_n: Floats, trials_n: Floats) -> Floats:
-    """Logarithm of p(y | ψ) of each row."""
-    b_n, r = likelihood.b(y_n, trials_n), likelihood.dispersion
-    rest_n = {
-        "logistic": np.zeros_like(y_n),
-        "binomial": gammaln(trials_n + 1) - gammaln(y_n + 1) - gammaln(trials_n - y_n + 1),
-        "negative_binomial": gammaln(y_n + r) - gammaln(y_n + 1) - gammaln(r),
-    }[likelihood.kind]
-    return np.asarray(y_n * psi_n - b_n * np.logaddexp(0.0, psi_n) + rest_n)
