@@ -13,26 +13,25 @@ from an older copy of itself. No clock decides anything.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import uuid as uuids
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from dpvb import accounting
 from dpvb.accounting import costs as prices
 from dpvb.accounting import filter as spending
-from dpvb.accounting.costs import Composition, Cost
+from dpvb.accounting.costs import Cost
 from dpvb.accounting.events import Event, NeighboringRelation
-from dpvb.errors import BudgetError, LedgerError, ParameterError, check_choice, check_integer, check_number
+from dpvb.errors import LedgerError, ParameterError, check_choice, check_integer, check_number
+from dpvb.ledger import pricing, turns
 from dpvb.ledger.chain import Entry, canonical
-from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name, way_out
+from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name
 from dpvb.ledger.state import WAY_OUT, Price, State, Units, check_hash, check_registration, dataset_key, set_back
 from dpvb.ledger.store import Store, Transaction
 from dpvb.ledger.verify import check_end, verify_export, walk, write_export
@@ -41,7 +40,6 @@ from dpvb.mechanism import Plan
 __all__ = ["Dataset", "Entry", "Ledger", "Quote", "Receipt", "Remaining", "verify_export"]
 
 _STATES = ("started", "released", "resumed", "finished", "abandoned")
-_ENDS = ("finished", "abandoned")
 
 
 class Ledger:
@@ -170,11 +168,11 @@ class Ledger:
         """
         with self._transaction() as (rows, state):
             facts = state.dataset(name)
-            charged = _charged(rows, state, name)
-            number = sum(count for one in _concerned(state, name) for _, count in rows.forms(one))
-        spent = _spent(state, name)
+            charged = pricing.charged(rows, state, name)
+            number = sum(count for one in pricing.concerned(state, name) for _, count in rows.forms(one))
+        spent = pricing.spent(state, name)
         return Remaining(
-            epsilon=as_epsilon(_left(state, name)),
+            epsilon=as_epsilon(pricing.left(state, name)),
             delta=facts.delta,
             cap_epsilon=facts.epsilon,
             spent_adaptive=spent,
@@ -194,20 +192,20 @@ class Ledger:
             LedgerError: if the data set is unknown, or has other neighbours than the plan.
         """
         with self._transaction() as (rows, state):
-            facts = _chosen(state, dataset)
-            charged = _charged(rows, state, facts.name)
-        cost = _as_cost(plan, facts)
+            facts = pricing.chosen(state, dataset)
+            charged = pricing.charged(rows, state, facts.name)
+        cost = pricing.as_cost(plan, facts)
         price = state.price(facts.name, spending.cost_units(cost))
         within = price.spent <= facts.cap
-        sole = not within and _is_sole(price, cost, facts)
+        sole = not within and pricing.is_sole(price, cost, facts)
         alone = cost.epsilon(facts.delta)
-        scale, largest = _largest(state, facts, cost)
+        scale, largest = pricing.largest(state, facts, cost)
         return Quote(
             dataset=facts.name,
             epsilon=alone,
             fits=within or sole,
             total_adaptive=alone if sole else as_epsilon(price.spent),
-            total_if_fixed=max(_with(group, cost).epsilon(facts.delta) for group in charged),
+            total_if_fixed=max(pricing.together(group, cost).epsilon(facts.delta) for group in charged),
             largest=largest,
             noise_scale=scale,
             cap_epsilon=facts.epsilon,
@@ -230,8 +228,8 @@ class Ledger:
         """
         epsilon = check_number("epsilon", epsilon, low=0, high=math.inf, closed="neither")
         with self._transaction() as (_, state):
-            facts = _chosen(state, dataset)
-        scale = _scale(state, facts, _as_cost(plan, facts), spending.cap_units(epsilon))
+            facts = pricing.chosen(state, dataset)
+        scale = pricing.noise_scale(state, facts, pricing.as_cost(plan, facts), spending.cap_units(epsilon))
         if scale == math.inf:
             raise ParameterError(f"epsilon must be within reach of some noise; {epsilon:g} is not, with this plan.")
         return scale
@@ -286,17 +284,17 @@ class Ledger:
             "payload": dict(payload or {}),
         }
         key = canonical(["charge", check_name("run", run), attempt, kind, part])
-        form = _form(cost)
+        form = pricing.form(cost)
         with self._transaction(write=True) as (rows, state):
             facts = state.dataset(dataset)
-            _check_promise(facts, unit, cost)
-            if found := _keyed(rows, key):
+            pricing.check_promise(facts, unit, cost)
+            if found := turns.keyed(rows, key):
                 if (found.facts["plan"], found.form, found.dataset) != (plan_digest, form, dataset):
                     raise LedgerError(f"run {run!r} was charged for another plan. Begin a new run for a new plan.")
                 return self._receipt(found)
-            _check_turn(rows, run, attempt, dataset=dataset)
+            turns.check_turn(rows, run, attempt, dataset=dataset)
             price = state.price(dataset, cost_units)
-            sole = price.spent > facts.cap and _is_sole(price, cost, facts)
+            sole = price.spent > facts.cap and pricing.is_sole(price, cost, facts)
             if sole or price.spent <= facts.cap:
                 if sole:
                     body["epsilon"] = cost.epsilon(facts.delta, expected=facts.epsilon)
@@ -313,7 +311,7 @@ class Ledger:
                     price=price,
                     body=body,
                 )
-        raise _over(state, facts, cost, price)
+        raise pricing.over(state, facts, cost, price)
 
     def append(
         self, run: str, *, attempt: int, state: str, step: int | None = None, digest: str | None = None
@@ -341,12 +339,12 @@ class Ledger:
         }
         key = canonical(["event", check_name("run", run), attempt, state, body["step"]])
         with self._transaction(write=True) as (rows, end):
-            found = _keyed(rows, key)
+            found = turns.keyed(rows, key)
             if found and state != "resumed":
                 if found.digest != digest:
                     raise LedgerError(f"run {run!r} said something else about step {step} before.")
                 return self._receipt(found)
-            newest = _check_turn(rows, run, attempt, resumes=state == "resumed")
+            newest = turns.check_turn(rows, run, attempt, resumes=state == "resumed")
             if newest is None:
                 raise LedgerError(f"run {run!r} was never charged.")
             return self._append(
@@ -356,7 +354,7 @@ class Ledger:
     def history(self, run: str) -> list[Entry]:
         """The charges, refunds and events of a run, in order."""
         with self._transaction() as (rows, _):
-            return _of_run(rows, check_name("run", run))
+            return turns.of_run(rows, check_name("run", run))
 
     def charged(self, name: str) -> bool:
         """Whether a data set, its whole or a part of it has been charged; only before may a plan be the first.
@@ -387,15 +385,17 @@ class Ledger:
             LedgerError: if the run was never charged, has finished, was charged as a data set's first plan beyond the
                 filter, or has had another refund; or if more is asked for than can have been left.
         """
-        key, form = _refund_key(check_name("run", run)), _form(unstarted)
+        key, form = turns.refund_key(check_name("run", run)), pricing.form(unstarted)
         back = spending.refund_units(unstarted)
         with self._transaction(write=True) as (rows, state):
-            if found := _keyed(rows, key):
+            if found := turns.keyed(rows, key):
                 if found.form != form:
                     raise LedgerError(f"run {run!r} has had a refund already, of something else.")
                 return self._receipt(found)
-            newest = _check_refund(run, _of_run(rows, run), unstarted)
+            newest = turns.check_refund(run, turns.of_run(rows, run), unstarted)
             name, attempt = newest.dataset, newest.attempt
+            facts = state.dataset(name)
+            pricing.check_promise(facts, facts.unit, unstarted)
             if newest.state != "abandoned":
                 event = canonical(["event", run, attempt, "abandoned", None])
                 body = {"state": "abandoned", "step": None, "digest": None}
@@ -461,9 +461,10 @@ class Ledger:
     def _opened(self) -> Store:
         if not self._stores:
             store = self._store()
-            self._stores.append(store)
             if self._uuid not in ("", store.uuid):
+                store.close()
                 raise LedgerError(f"{self.shown} holds another ledger now, {store.uuid} instead of {self._uuid}.")
+            self._stores.append(store)
         return self._stores[0]
 
     def _store(self) -> Store:
@@ -543,188 +544,6 @@ def _caught_up(state: State | None, store: Store, rows: Transaction) -> State:
     for entry in entries:
         state.follow(entry)
     return state
-
-
-def _chosen(state: State, name: str | None) -> Dataset:
-    if name is None and len(state.datasets) == 1:
-        return next(iter(state.datasets.values()))
-    return state.dataset(name)
-
-
-def _as_cost(plan: Plan | Cost | Sequence[Event], facts: Dataset) -> Cost:
-    if isinstance(plan, Plan):
-        _check_promise(facts, plan.unit, cost := Composition(plan.events(), plan.neighboring_relation))
-        return cost
-    if isinstance(plan, Cost):
-        _check_promise(facts, facts.unit, plan)
-        return plan
-    return Composition(plan, facts.neighboring_relation)
-
-
-def _check_promise(facts: Dataset, unit: str, cost: Cost) -> None:
-    """A charge must protect what the cap speaks of."""
-    for what, own, found in (
-        ("unit", facts.unit, unit),
-        ("neighboring_relation", facts.neighboring_relation, cost.neighboring_relation),
-    ):
-        if own != found:
-            raise LedgerError(f"{facts.name!r} is registered with {what} {own!r}, got a plan with {found!r}.")
-
-
-def _check_turn(
-    rows: Transaction, run: str, attempt: int, *, dataset: str | None = None, resumes: bool = False
-) -> Entry | None:
-    """The newest row of a run, if this attempt may write the next one."""
-    newest = rows.newest_of_run(run)
-    if newest is None:
-        return None
-    _check_found(newest, newest.run == run)
-    if newest.state in _ENDS or _keyed(rows, _refund_key(run)):
-        raise LedgerError(f"run {run!r} has ended; begin a new one.")
-    if dataset not in (None, newest.dataset):
-        raise LedgerError(f"run {run!r} was charged to {newest.dataset!r}, not to {dataset!r}.")
-    if attempt < newest.attempt or (resumes and attempt == newest.attempt):
-        raise LedgerError(f"run {run!r} was taken over by another process, as attempt {newest.attempt}.")
-    if attempt > newest.attempt + resumes:
-        raise LedgerError(f"run {run!r} is at attempt {newest.attempt}; say 'resumed' to begin the next one.")
-    return newest
-
-
-def _keyed(rows: Transaction, key: str) -> Entry | None:
-    found = rows.keyed(key)
-    return found and _check_found(found, found.key == key)
-
-
-def _of_run(rows: Transaction, run: str) -> list[Entry]:
-    return [_check_found(entry, entry.run == run) for entry in rows.of_run(run)]
-
-
-def _check_found(entry: Entry, wanted: bool) -> Entry:
-    """A row that an index led to, which a flipped bit may have bent."""
-    if not wanted:
-        raise LedgerError(f"row {entry.seq}: an index leads to it wrongly. {WAY_OUT}")
-    return check_hash(entry)
-
-
-def _refund_key(run: str) -> str:
-    return canonical(["refund", run])
-
-
-def _check_refund(run: str, entries: Sequence[Entry], unstarted: Cost) -> Entry:
-    """The newest row of a run, if so much of it may be taken back."""
-    charges = [entry for entry in entries if entry.kind in ("charge", "sole")]
-    if not charges:
-        raise LedgerError(f"run {run!r} was never charged.")
-    if entries[-1].state == "finished":
-        raise LedgerError(f"run {run!r} has finished: all its releases were made.")
-    if any(entry.kind == "sole" for entry in charges):
-        raise LedgerError(f"run {run!r} was charged by its own epsilon, as a first plan: nothing of it comes back.")
-    costs = [prices.from_dict(entry.facts["cost"]) for entry in charges]
-    if not isinstance(unstarted, Composition) or not all(isinstance(cost, Composition) for cost in costs):
-        raise LedgerError("only releases of a plan can be taken back, not those of a random number of trials.")
-    left = prices.num_steps(costs)
-    left.subtract(prices.num_steps([unstarted]))
-    begun = 1 + max((entry.step for entry in entries if entry.step is not None), default=-1)
-    if min(left.values()) < 0 or sum(left.values()) < begun:
-        raise LedgerError(f"run {run!r} has not so many releases left that never started.")
-    return entries[-1]
-
-
-def _is_sole(price: Price, cost: Cost, facts: Dataset) -> bool:
-    """Whether a plan beyond the filter may be charged by its own epsilon.
-
-    It is the first, so it was fixed before anything was seen; and that the filter's total is beyond the cap is known
-    before as well, so nothing can ever follow it.
-    """
-    return price.first and facts.epsilon > 0 and cost.epsilon(facts.delta, expected=facts.epsilon) <= facts.epsilon
-
-
-def _left(state: State, name: str) -> int:
-    """What may still be spent, in units."""
-    return 0 if state.sole(name) else max(0, state.datasets[name].cap - state.price(name).spent)
-
-
-def _spent(state: State, name: str) -> float:
-    """What counts against the cap."""
-    if found := state.sole(name):
-        return max(float(entry.facts["epsilon"]) for entry in found)
-    return as_epsilon(state.price(name).spent)
-
-
-def _scale(state: State, facts: Dataset, cost: Cost, target: int) -> float:
-    """The least factor for a cost's noise with which what counts rises by no more than the target; inf if none is."""
-    before = state.price(facts.name)
-    if target <= 0 or state.sole(facts.name):
-        return math.inf
-    epsilon = target * spending.UNIT
-    if not before.first:
-        return spending.least_scale(lambda scale: _rise(state, facts.name, cost.scaled(scale), before.spent), target)
-    if not isinstance(cost, Composition):
-        return spending.least_scale(lambda scale: cost.scaled(scale).epsilon(facts.delta), epsilon)
-    try:
-        return accounting.calibrate(
-            lambda scale: cost.scaled(scale).events,
-            epsilon=epsilon,
-            delta=facts.delta,
-            neighboring_relation=facts.neighboring_relation,
-        )
-    except ParameterError:
-        return math.inf
-
-
-def _rise(state: State, name: str, cost: Cost, before: int) -> int:
-    return state.price(name, spending.cost_units(cost)).spent - before
-
-
-def _largest(state: State, facts: Dataset, cost: Cost) -> tuple[float, float]:
-    """The least noise scale that fits into what is left, and that plan's own epsilon; inf and 0 if none does."""
-    left = _left(state, facts.name)
-    scale = _scale(state, facts, cost, left)
-    return scale, cost.scaled(scale).epsilon(facts.delta, as_epsilon(left)) if scale < math.inf else 0.0
-
-
-def _over(state: State, facts: Dataset, cost: Cost, price: Price) -> BudgetError:
-    scale, largest = _largest(state, facts, cost)
-    return BudgetError(
-        f"{facts.name!r} has epsilon = {as_epsilon(_left(state, facts.name)):.4g} of {facts.epsilon:g} left at delta = "
-        f"{facts.delta:g}; with this plan (epsilon = {cost.epsilon(facts.delta):.4g} by itself) the total would be "
-        f"{as_epsilon(price.spent):.4g}. Nothing was spent. {way_out(largest, scale)}"
-    )
-
-
-def _concerned(state: State, name: str) -> list[str]:
-    """The data sets whose charges count for this one, each once."""
-    return list(dict.fromkeys(one for line in state.lines(name) for one in line))
-
-
-def _charged(rows: Transaction, state: State, name: str) -> list[dict[Cost, int]]:
-    """What was charged, for each group of data sets that add up; refunds count as less than none."""
-    found: dict[str, dict[Cost, int]] = {}
-    for one in _concerned(state, name):
-        counts = found.setdefault(one, {})
-        for seq, count in rows.forms(one):
-            entry = rows.row(seq)
-            if entry is None:
-                raise LedgerError(f"row {seq} is missing. {WAY_OUT}")
-            cost = prices.from_dict(check_hash(entry).facts["cost"])
-            counts[cost] = counts.get(cost, 0) + (-count if entry.kind == "refund" else count)
-    return [_sum(found[one] for one in line) for line in state.lines(name)]
-
-
-def _sum(parts: Iterable[Mapping[Cost, int]]) -> dict[Cost, int]:
-    counts: dict[Cost, int] = {}
-    for part in parts:
-        for cost, count in part.items():
-            counts[cost] = counts.get(cost, 0) + count
-    return counts
-
-
-def _with(charged: Mapping[Cost, int], cost: Cost) -> prices.Total:
-    return prices.total({**charged, cost: charged.get(cost, 0) + 1})
-
-
-def _form(cost: Cost) -> str:
-    return hashlib.sha256(canonical(cost.to_dict()).encode()).hexdigest()
 
 
 def _now() -> str:

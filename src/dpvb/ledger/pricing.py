@@ -1,0 +1,147 @@
+"""What plans cost a data set, alone and with what it was charged before, and how large one may be."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from dpvb import accounting
+from dpvb.accounting import costs as prices
+from dpvb.accounting import filter as spending
+from dpvb.accounting.costs import Composition, Cost
+from dpvb.accounting.events import Event
+from dpvb.errors import BudgetError, LedgerError, ParameterError
+from dpvb.ledger.chain import canonical
+from dpvb.ledger.facts import Dataset, as_epsilon, way_out
+from dpvb.ledger.state import WAY_OUT, Price, State, check_hash
+from dpvb.ledger.store import Transaction
+from dpvb.mechanism import Plan
+
+
+def chosen(state: State, name: str | None) -> Dataset:
+    """The data set of this name, or the only one."""
+    if name is None and len(state.datasets) == 1:
+        return next(iter(state.datasets.values()))
+    return state.dataset(name)
+
+
+def as_cost(plan: Plan | Cost | Sequence[Event], facts: Dataset) -> Cost:
+    """What a plan in any form costs, if it protects what the data set's cap speaks of."""
+    if isinstance(plan, Plan):
+        check_promise(facts, plan.unit, cost := Composition(plan.events(), plan.neighboring_relation))
+        return cost
+    if isinstance(plan, Cost):
+        check_promise(facts, facts.unit, plan)
+        return plan
+    return Composition(plan, facts.neighboring_relation)
+
+
+def check_promise(facts: Dataset, unit: str, cost: Cost) -> None:
+    """Raise LedgerError unless a charge protects what the cap speaks of."""
+    for what, own, found in (
+        ("unit", facts.unit, unit),
+        ("neighboring_relation", facts.neighboring_relation, cost.neighboring_relation),
+    ):
+        if own != found:
+            raise LedgerError(f"{facts.name!r} is registered with {what} {own!r}, got a plan with {found!r}.")
+
+
+def is_sole(price: Price, cost: Cost, facts: Dataset) -> bool:
+    """Whether a plan beyond the filter may be charged by its own epsilon.
+
+    It is the first, so it was fixed before anything was seen; and that the filter's total is beyond the cap is known
+    before as well, so nothing can ever follow it.
+    """
+    return price.first and facts.epsilon > 0 and cost.epsilon(facts.delta, expected=facts.epsilon) <= facts.epsilon
+
+
+def left(state: State, name: str) -> int:
+    """What may still be spent, in units."""
+    return 0 if state.sole(name) else max(0, state.datasets[name].cap - state.price(name).spent)
+
+
+def spent(state: State, name: str) -> float:
+    """What counts against the cap."""
+    if found := state.sole(name):
+        return max(float(entry.facts["epsilon"]) for entry in found)
+    return as_epsilon(state.price(name).spent)
+
+
+def noise_scale(state: State, facts: Dataset, cost: Cost, target: int) -> float:
+    """The least factor for a cost's noise with which what counts rises by no more than the target; inf if none is."""
+    before = state.price(facts.name)
+    if target <= 0 or state.sole(facts.name):
+        return math.inf
+    epsilon = target * spending.UNIT
+    if not before.first:
+        return spending.least_scale(lambda scale: _rise(state, facts.name, cost.scaled(scale), before.spent), target)
+    if not isinstance(cost, Composition):
+        return spending.least_scale(lambda scale: cost.scaled(scale).epsilon(facts.delta), epsilon)
+    try:
+        return accounting.calibrate(
+            lambda scale: cost.scaled(scale).events,
+            epsilon=epsilon,
+            delta=facts.delta,
+            neighboring_relation=facts.neighboring_relation,
+        )
+    except ParameterError:
+        return math.inf
+
+
+def _rise(state: State, name: str, cost: Cost, before: int) -> int:
+    return state.price(name, spending.cost_units(cost)).spent - before
+
+
+def largest(state: State, facts: Dataset, cost: Cost) -> tuple[float, float]:
+    """The least noise scale that fits into what is left, and that plan's own epsilon; inf and 0 if none does."""
+    room = left(state, facts.name)
+    scale = noise_scale(state, facts, cost, room)
+    return scale, cost.scaled(scale).epsilon(facts.delta, as_epsilon(room)) if scale < math.inf else 0.0
+
+
+def over(state: State, facts: Dataset, cost: Cost, price: Price) -> BudgetError:
+    """The refusal, with what is left and what would fit."""
+    scale, most = largest(state, facts, cost)
+    return BudgetError(
+        f"{facts.name!r} has epsilon = {as_epsilon(left(state, facts.name)):.4g} of {facts.epsilon:g} left at delta = "
+        f"{facts.delta:g}; with this plan (epsilon = {cost.epsilon(facts.delta):.4g} by itself) the total would be "
+        f"{as_epsilon(price.spent):.4g}. Nothing was spent. {way_out(most, scale)}"
+    )
+
+
+def concerned(state: State, name: str) -> list[str]:
+    """The data sets whose charges count for this one, each once."""
+    return list(dict.fromkeys(one for line in state.lines(name) for one in line))
+
+
+def charged(rows: Transaction, state: State, name: str) -> list[dict[Cost, int]]:
+    """What was charged, for each group of data sets that add up; refunds count as less than none."""
+    found: dict[str, dict[Cost, int]] = {}
+    for one in concerned(state, name):
+        counts = found.setdefault(one, {})
+        for seq, count in rows.forms(one):
+            entry = rows.row(seq)
+            if entry is None:
+                raise LedgerError(f"row {seq} is missing. {WAY_OUT}")
+            cost = prices.from_dict(check_hash(entry).facts["cost"])
+            counts[cost] = counts.get(cost, 0) + (-count if entry.kind == "refund" else count)
+    return [_sum(found[one] for one in line) for line in state.lines(name)]
+
+
+def _sum(parts: Iterable[Mapping[Cost, int]]) -> dict[Cost, int]:
+    counts: dict[Cost, int] = {}
+    for part in parts:
+        for cost, count in part.items():
+            counts[cost] = counts.get(cost, 0) + count
+    return counts
+
+
+def together(charged: Mapping[Cost, int], cost: Cost) -> prices.Total:
+    """What was charged with one plan more."""
+    return prices.total({**charged, cost: charged.get(cost, 0) + 1})
+
+
+def form(cost: Cost) -> str:
+    """Digest that equal costs share."""
+    return hashlib.sha256(canonical(cost.to_dict()).encode()).hexdigest()
