@@ -105,7 +105,7 @@ def test_the_audit_looks_from_outside() -> None:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dpvb.estimators"):
                 assert not any(alias.name.startswith("_") for alias in node.names), path
     for path in FILES:
-        if module(path) not in ("audit", "cli", "estimators"):  # estimators carry a report with a model
+        if module(path) not in ("audit", "cli", "estimators", "__init__"):  # estimators carry a report with a model
             assert "audit" not in imports(path), path
 
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpvb import accounting, data
+    from dpvb import accounting, audit, data
     from dpvb.estimators.base import load
     from dpvb.estimators.lda import LDA
     from dpvb.estimators.ranges import private_range
@@ -29,6 +29,7 @@ __all__ = [
     "NegativeBinomialRegression",
     "SigmoidBeliefNetwork",
     "accounting",
+    "audit",
     "data",
     "load",
     "private_range",
