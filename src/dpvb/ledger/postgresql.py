@@ -128,10 +128,10 @@ _COMMIT = (
     "COMMIT; BEGIN; SET LOCAL synchronous_commit = on;"
     " SELECT pg_catalog.pg_logical_emit_message(true, 'dpvb', ''); COMMIT"
 )
-_APPEND = (
-    f"INSERT INTO dpvb.entry ({_NAMES}) VALUES ({', '.join(['%s'] * len(COLUMNS))});"
-    " UPDATE dpvb.head SET seq = %s, text = %s"
-)
+_INSERT = f"INSERT INTO dpvb.entry ({_NAMES}) VALUES ({', '.join(['%s'] * len(COLUMNS))})"
+_MOVE = "UPDATE dpvb.head SET seq = %s, text = %s"
+_LATER = "seq >= %s ORDER BY seq LIMIT %s"
+_SINCE = f"SELECT {_NAMES} FROM dpvb.entry WHERE {_LATER}"
 _ONE_MAKER = "SELECT pg_advisory_xact_lock(hashtext('dpvb.ledger'))"
 
 
@@ -158,6 +158,8 @@ class PostgreSQLStore:
     def __init__(self, url: str, *, uuid: str, created: str, read_only: bool) -> None:
         """Connect; where there is no ledger, make one with this uuid."""
         self._url = url
+        # The last row that this store has seen; from there on rows are asked for together with the beginning.
+        self._seen = 2**62
         self._connection: psycopg.Connection[Any] | None = None
         if url.partition("?")[0].count("@") > 1:
             raise LedgerError("the address has a second @ before its ?; write one that belongs to a password as %40.")
@@ -177,9 +179,13 @@ class PostgreSQLStore:
         """Begin; commit durably at the end, or roll back if an exception passes."""
         with self._typed():
             try:
-                self._begin(_LOCK if write else _LOOK)
-                yield _Transaction(self._open())
-                self._run(_COMMIT if write else "COMMIT")
+                seen, cursor = self._seen, self._begin(_LOCK if write else _LOOK)
+                while cursor.nextset():
+                    pass
+                transaction = _Transaction(self._open(), seen, cursor.fetchall())
+                yield transaction
+                transaction.send(_COMMIT if write else "COMMIT")
+                self._seen = transaction.last
             except BaseException:
                 with suppress(Exception):  # A lost connection has rolled back by itself.
                     self._run("ROLLBACK")
@@ -253,13 +259,12 @@ class PostgreSQLStore:
                 self._run("INSERT INTO dpvb.ledger VALUES (%s, %s, %s)", (uuid, FORMAT, created))
                 self._run("INSERT INTO dpvb.head VALUES (true, 0, %s)", (head.text(),))
 
-    def _begin(self, statement: str) -> None:
+    def _begin(self, statement: str) -> psycopg.Cursor[Any]:
         """Begin, and again where nothing was done yet: after a lost connection, a deadlock, a failed serialization."""
         psycopg = _driver()
         for left in reversed(range(_ATTEMPTS)):
             try:
-                self._run(statement)
-                return
+                return self._run(f"{statement}; {_SINCE}", (self._seen, _BATCH))
             except psycopg.Error as error:
                 if self._open().broken:
                     self._connection = None
@@ -269,6 +274,7 @@ class PostgreSQLStore:
                     raise
                 if not left:
                     raise
+        raise AssertionError
 
     def _count(self, without: Sequence[str]) -> int:
         """Number of rows, found without some of the ways to find them."""
@@ -339,16 +345,20 @@ def _driver() -> ModuleType:
 class _Transaction:
     """One consistent look at the rows, or the exclusive right to append."""
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], seen: int, rows: list[Any]) -> None:
         self._connection = connection
+        self._seen, self._known = seen, rows
+        self._unsent: list[tuple[Entry, Head]] = []
+        self.last = rows[-1][0] if rows else seen
 
     def since(self, seq: int) -> Iterator[Entry]:
         """The rows with this number and all later ones, in order."""
-        while rows := self._rows("seq >= %s ORDER BY seq LIMIT %s", seq, _BATCH):
+        rows = self._known if seq == self._seen and not self._unsent else self._rows(_LATER, seq, _BATCH)
+        while rows:
             yield from (Entry(*row) for row in rows)
             if len(rows) < _BATCH:
                 return
-            seq = rows[-1][0] + 1
+            rows = self._rows(_LATER, rows[-1][0] + 1, _BATCH)
 
     def row(self, seq: int) -> Entry | None:
         """The row of this number."""
@@ -368,18 +378,30 @@ class _Transaction:
 
     def forms(self, dataset: str) -> list[tuple[int, int]]:
         """For each form and kind of charges of a data set: the number of one such row, and how many there are."""
-        return self._connection.execute(
-            "SELECT min(seq), count(*) FROM dpvb.entry WHERE dataset = %s AND totals <> '' GROUP BY form, kind",
-            (dataset,),
-        ).fetchall()
+        query = "SELECT min(seq), count(*) FROM dpvb.entry WHERE dataset = %s AND totals <> '' GROUP BY form, kind"
+        return self.send(query, (dataset,)).fetchall()
 
     def append(self, entry: Entry, head: Head) -> None:
-        """Insert a row, and move the head to it."""
-        self._connection.execute(_APPEND, (*(getattr(entry, name) for name in COLUMNS), head.seq, head.text()))
+        """Insert a row, and move the head to it: at once before the next question, or else with the end."""
+        self._unsent.append((entry, head))
+        self.last = entry.seq
+
+    def send(self, statement: str, values: Sequence[object] = ()) -> psycopg.Cursor[Any]:
+        """Run a statement, after what was appended, in one round trip."""
+        unsent, self._unsent = self._unsent, []
+        before = [(_INSERT, tuple(getattr(entry, name) for name in COLUMNS)) for entry, _ in unsent]
+        if unsent:
+            head = unsent[-1][1]
+            before.append((_MOVE, (head.seq, head.text())))
+        texts = [text for text, _ in before]
+        bound = [value for _, part in before for value in part]
+        cursor = self._connection.execute("; ".join([*texts, statement]), [*bound, *values])
+        while cursor.nextset():
+            pass
+        return cursor
 
     def _rows(self, condition: str, *values: object) -> list[Any]:
-        query = f"SELECT {_NAMES} FROM dpvb.entry WHERE {condition}"
-        return self._connection.execute(query, values).fetchall()
+        return self.send(f"SELECT {_NAMES} FROM dpvb.entry WHERE {condition}", values).fetchall()
 
     def _entry(self, condition: str, *values: object) -> Entry | None:
         rows = self._rows(condition, *values)
