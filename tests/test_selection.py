@@ -437,11 +437,11 @@ def scored(trial: Any, chunk: Any) -> Any:
 def fitted_cases() -> list[tuple[Any, Any]]:
     rng = np.random.default_rng(5)
     X, y = binary(90)
-    counts, pixels = rng.poisson(0.5, (90, 9)), rng.integers(0, 2, (90, 11))
+    counts, pixels = rng.poisson(0.5, (90, 9)), rng.integers(0, 2, (90, 70))
     X[7], counts[3], pixels[5] = np.nan, 0, 2
     given = {"epsilon": np.inf, "delta": 1e-5, "num_steps": 2, "random_state": 0}
     lda = dpvb.LDA(3, **given).fit(counts)
-    network = dpvb.SigmoidBeliefNetwork(3, **given).fit(pixels)
+    network = dpvb.SigmoidBeliefNetwork(40, **given).fit(pixels)
     full = dpvb.LogisticRegression(**given).fit(X, y)
     diagonal = dpvb.LogisticRegression(covariance="diagonal", **given).fit(X, y)
     return [
@@ -497,6 +497,13 @@ def test_log_probabilities_are_those_of_scipy() -> None:
     )
     for likelihood, given, expected in cases:
         np.testing.assert_allclose(scores.log_probability(likelihood, psi, given, n), expected, rtol=1e-10)
+
+
+def test_scores_are_clipped_to_their_range_and_counted_from_its_middle() -> None:
+    (chunk,) = Design(np.zeros((5, 1)), np.zeros(5), group=[0, 0, 1, 2, 2]).chunks()
+    given = np.array([-1e9, -0.5, 3.0, np.nan, -1.0])
+    made = scores.contributions(lambda rows: given, (-2.0, 0.0), chunk)["score"].values[:, 0]
+    np.testing.assert_array_equal(made, [-0.25, 1.0, 0.0])
 
 
 def test_a_person_is_scored_by_the_mean_of_the_rows() -> None:
