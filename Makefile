@@ -35,6 +35,19 @@ peers: $(VENV)/dev $(PEERS:%=.venv-peers-%/ready)
 planted-bugs: $(VENV)/dev
 	$(PY) benchmarks/planted_bugs.py
 
+# Takes a while: about fifteen minutes on two quiet cores.
+break-it: $(VENV)/dev
+	$(PY) -m benchmarks.break_it
+
+# Atheris has an environment of its own.
+fuzz: .venv-fuzz/ready
+	.venv-fuzz/bin/python -m benchmarks.fuzz 10
+
+.venv-fuzz/ready: pyproject.toml
+	python3 -m venv .venv-fuzz
+	.venv-fuzz/bin/python -m pip install -q --disable-pip-version-check -e '.[fuzz]'
+	touch $@
+
 lint: $(VENV)/dev
 	$(VENV)/bin/ruff format --check -q .
 	$(VENV)/bin/ruff check -q .
@@ -53,4 +66,4 @@ $(VENV)/dev: $(PY) pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-fuzz build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

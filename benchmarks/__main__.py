@@ -16,6 +16,7 @@ RESULTS = FOLDER / "RESULTS.md"
 #: In the order of RESULTS.md, cheap ones first.
 NAMES = [
     "noise_speed",
+    "ledger_speed",
     "accounting_tables",
     "planted_bugs",
     "e_step_speed",

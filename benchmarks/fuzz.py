@@ -2,14 +2,15 @@
 
 Atheris (libFuzzer) changes real files, guided by which lines of dpvb they reach. A reader may return or raise an
 error of dpvb; anything else is a finding, and so is an attempt to run code, to start a program, to open a connection
-or to write outside its folder (an audit hook sees them), a second of time, or 100 MB of memory more than before the call (a
-limit on the address space). Half of the files get right hashes, as a forger would make them, so that the
+or to write outside its folder (an audit hook sees them), a second of time, or 100 MB of memory more than before the
+call (a limit on the address space). Half of the files get right hashes, as a forger would make them, so that the
 parsers behind the hashes are reached too. Each reader runs in a process of its own and gets an equal share of the time.
 One line a reader; the last line is `survived N of M`. The exit status is 1 if there is a finding, whose file is kept.
 """
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import io
 import json
@@ -23,8 +24,9 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +50,12 @@ class Reader:
     Attributes:
         seeds: the files to start from, made once, in a process whose code atheris does not change.
         read: given changed bytes and an empty folder, write a file and read it.
+        here: whether the files to start from must be made in the reading process after all, as others go with them.
     """
 
     seeds: Callable[[], list[bytes]]
     read: Callable[[bytes, Path], object]
+    here: bool = False
 
 
 # Model files
@@ -126,9 +130,121 @@ def read_manifest(content: bytes, folder: Path) -> object:
     return dpvb.load(folder / "model")
 
 
+# Ledgers
+
+
+def small_ledger(folder: Path) -> Path:
+    """A ledger that was closed, with two data sets, charges, an event and a refund."""
+    from dpvb import Ledger
+    from dpvb.accounting import Event
+    from dpvb.accounting.costs import Composition
+
+    cost = Composition([Event("poisson", 0.05, 4.0, 20)], "add_or_remove_one")
+    with Ledger(folder / "budget.db") as ledger:
+        for name in ("notes", "letters"):
+            facts: dict[str, Any] = {"unit": "document", "neighboring_relation": "add_or_remove_one"}
+            ledger.register(name, epsilon=3.0, delta=1e-5, **facts)
+            ledger.charge(name, cost, run=name, plan_digest="plan", unit="document")
+            ledger.append(name, attempt=0, state="released", step=0, digest="ab")
+        ledger.refund("notes", unstarted=Composition([Event("poisson", 0.05, 4.0, 3)], "add_or_remove_one"))
+    return folder / "budget.db"
+
+
+def exports() -> list[bytes]:
+    from dpvb import Ledger
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        with Ledger(small_ledger(path)) as ledger:
+            ledger.export(path / "chain")
+        return [(path / "chain").read_bytes()]
+
+
+@cache
+def kept_ledger() -> dict[str, bytes]:
+    """The files of one ledger."""
+    with tempfile.TemporaryDirectory() as folder:
+        return {file.name: file.read_bytes() for file in small_ledger(Path(folder)).parent.iterdir()}
+
+
+def read_ledger(changed: dict[str, bytes], folder: Path, odd: bool) -> None:
+    """Look at a ledger and check it; on every second file, open it to spend as well."""
+    from dpvb import Ledger
+    from dpvb.errors import LedgerError
+
+    for name, content in {**kept_ledger(), **changed}.items():
+        (folder / name).write_bytes(content)
+    refusal = None
+    for read_only in (True, False)[: 1 + odd]:
+        try:
+            with Ledger(folder / "budget.db", read_only=read_only) as ledger:
+                ledger.datasets()
+                ledger.verify()
+        except LedgerError as error:
+            refusal = error
+    if refusal is not None:
+        raise refusal
+
+
+def read_database(content: bytes, folder: Path) -> None:
+    """A changed database file; half of them signed, as somebody would who can."""
+    changed = {"budget.db": content}
+    if len(content) % 2:
+        from dpvb.ledger import sqlite
+        from dpvb.ledger.head import Head
+
+        head = kept_ledger()["budget.db.head"]
+        kept = Head.read(head[: len(head) // 2].decode().rstrip())
+        changed["budget.db.head"] = sqlite._doubled(kept.of_file(hashlib.sha256(content).hexdigest()))
+    read_ledger(changed, folder, len(content) % 4 > 1)
+
+
+def read_head(content: bytes, folder: Path) -> None:
+    """A changed head; half of them a body with its right hash."""
+    if len(content) % 2:
+        body = content.decode("ascii", "replace").rstrip()
+        line = {"head": body, "sha256": hashlib.sha256(body.encode()).hexdigest()}
+        text = (json.dumps(line, sort_keys=True, separators=(",", ":")) + "\n").encode()
+        half = len(kept_ledger()["budget.db.head"]) // 2
+        content = 2 * text.ljust(max(half, len(text)))
+    read_ledger({"budget.db.head": content}, folder, True)
+
+
+def read_export(content: bytes, folder: Path) -> None:
+    """A changed chain; half of them with right hashes throughout, as a forger would make it."""
+    from dpvb.ledger import verify_export
+
+    if len(content) % 2:
+        content = chained(content)
+    (folder / "chain").write_bytes(content)
+    verify_export(folder / "chain")
+
+
+def chained(content: bytes) -> bytes:
+    """JSON lines with every `prev` and `hash` made anew."""
+    lines = content.split(b"\n")
+    try:
+        first = json.loads(lines[0])
+        end = hashlib.sha256(f"dpvb ledger 1 {first['ledger']}".encode()).hexdigest()
+        for at, line in enumerate(lines[1:], 1):
+            if line:
+                row = json.loads(line)
+                row["prev"] = end
+                row.pop("hash", None)
+                text = json.dumps(row, sort_keys=True, separators=(",", ":"))
+                end = row["hash"] = hashlib.sha256(text.encode()).hexdigest()
+                lines[at] = json.dumps(row).encode()
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        pass
+    return b"\n".join(lines)
+
+
 READERS = {
     "model file": Reader(model_files, read_model),
     "model manifest": Reader(model_manifests, read_manifest),
+    "ledger file": Reader(lambda: [kept_ledger()["budget.db"]], read_database, here=True),
+    "ledger head": Reader(lambda: [kept_ledger()["budget.db.head"]], read_head, here=True),
+    "exported chain": Reader(exports, read_export),
 }
 
 
@@ -192,10 +308,14 @@ def fuzz(name: str, corpus: Path, arguments: list[str]) -> None:
     import atheris
 
     reader = READERS[name]
+    if reader.here:
+        write_seeds(reader, corpus)
     seeds = [path.read_bytes() for path in sorted(corpus.glob("seed-*"))]
     with atheris.instrument_imports(include=["dpvb"]):
         folder = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None, prefix="dpvb-fuzz-"))
-        # What readers import late, they import now.
+        # What readers import late, they import now; so do decoders of text.
+        for coding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "unicode_escape"):
+            codecs.lookup(coding)
         for content in seeds:
             reader.read(content, folder)
             for damaged in (content[:-1], content[: len(content) // 2], b"{}", b""):
@@ -239,6 +359,12 @@ def fuzz(name: str, corpus: Path, arguments: list[str]) -> None:
     atheris.Fuzz()
 
 
+def write_seeds(reader: Reader, corpus: Path) -> None:
+    """Write the files to start from."""
+    for number, content in enumerate(reader.seeds()):
+        (corpus / f"seed-{number}").write_bytes(content)
+
+
 def refuses(reader: Reader, content: bytes, folder: Path) -> bool:
     """Whether the reader raised an error of its own; any other error comes through."""
     from dpvb.errors import DpvbError
@@ -266,8 +392,14 @@ def main(minutes: float, part: str) -> int:
     for name in names:
         corpus = kept / name.replace(" ", "-")
         corpus.mkdir()
-        subprocess.run([*PROGRAM, "--seeds", name, str(corpus)], check=True)
-        options = [f"-max_total_time={seconds}", "-timeout=20", "-rss_limit_mb=0", f"-artifact_prefix={corpus}/finding-"]
+        if not READERS[name].here:
+            subprocess.run([*PROGRAM, "--seeds", name, str(corpus)], check=True, stderr=subprocess.DEVNULL)
+        options = [
+            f"-max_total_time={seconds}",
+            "-timeout=20",
+            "-rss_limit_mb=0",
+            f"-artifact_prefix={corpus}/finding-",
+        ]
         command = [*PROGRAM, "--reader", name, str(corpus), *options, "-max_len=60000", "-verbosity=1"]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace")
         log = done.stdout + done.stderr
@@ -285,8 +417,7 @@ def main(minutes: float, part: str) -> int:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--seeds"]:
-        for number, content in enumerate(READERS[sys.argv[2]].seeds()):
-            Path(sys.argv[3], f"seed-{number}").write_bytes(content)
+        write_seeds(READERS[sys.argv[2]], Path(sys.argv[3]))
         sys.exit()
     if sys.argv[1:2] == ["--reader"]:
         fuzz(sys.argv[2], Path(sys.argv[3]), sys.argv[4:])
