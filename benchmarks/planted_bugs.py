@@ -541,6 +541,12 @@ BUGS = [
         (("accounting/filter.py", "return math.ceil(units)", "return math.floor(units)"),),
         "test_filter.py::test_gaussian_costs_are_the_closed_form_rounded_up",
     ),
+    Bug(
+        "choices among settings that nobody counts",
+        "the best of several runs at the price of one",
+        (("accounting/selection.py", "choice = (1.0 + law.eta) * min(price, rest)", "choice = 0.0"),),
+        "test_selection.py::test_the_best_of_a_random_number_of_runs_costs_no_more_than_its_bound",
+    ),
 ]
 
 
