@@ -21,7 +21,7 @@ from dpvb.mechanism import FullBatch, Mechanism, Plan, Release, phased
 from dpvb.models.documents import to_length
 from dpvb.models.lda import LDA, Topics
 from dpvb.noise import InsecureNoise
-from dpvb.wall import Wall, _grids
+from dpvb.wall import Wall, grids_of
 
 TIGHT: dict[str, Any] = {"tol": 1e-8, "max_iter": 2000}
 
@@ -215,8 +215,8 @@ def test_no_document_passes_the_bound(seed: int, clip: float) -> None:
     document = rng.poisson(0.5, 15) * 10.0 ** rng.uniform(-3, 3)
     total = released(model, document[None], model.init(rng))
     release = Release(model.blocks, Mechanism(FullBatch(), 0.0))
-    steps = np.rint(total / _grids(release, None)["counts"].step).astype(np.int64)
-    limit = model.blocks["counts"].bound / _grids(release, None)["counts"].step
+    steps = np.rint(total / grids_of(release, None)["counts"].step).astype(np.int64)
+    limit = model.blocks["counts"].bound / grids_of(release, None)["counts"].step
     assert squared(steps, model.blocks["counts"]) <= limit**2
     assert (steps >= 0).all()
 

@@ -111,7 +111,7 @@ class Wall(Generic[Rows]):
         self.__noise = SecureNoise() if noise is None else noise
         self.__plan = plan
         self.__step = 0
-        self.__grids = [_grids(release, num_examples) for release in plan]
+        self.__grids = [grids_of(release, num_examples) for release in plan]
 
     def __repr__(self) -> str:
         return f"Wall(step {self.__step} of {len(self.__plan)})"
@@ -216,7 +216,7 @@ class Wall(Generic[Rows]):
         return released.astype(np.float64) * grid.step
 
 
-def _grids(release: Release, num_examples: int | None) -> dict[str, Grid]:
+def grids_of(release: Release, num_examples: int | None) -> dict[str, Grid]:
     """The public grid of each block: fine against the noise, with room for the sum."""
     capacity = _CAPACITY if num_examples is None else max(_LEAST_CAPACITY, 4 * num_examples)
     if capacity > _LARGEST_CAPACITY:

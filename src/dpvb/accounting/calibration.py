@@ -75,20 +75,20 @@ def calibrate(
             raise
 
     if method != "pld":
-        return _least_scale(achieved, epsilon, 1.0, _CHEAP_TIGHT_ENOUGH)[0]
+        return least_scale_and_slope(achieved, epsilon, 1.0, _CHEAP_TIGHT_ENOUGH)[0]
     enough, slope = _TIGHT_ENOUGH, -1.0
     if len(first) <= _FEW:
         # Renyi's scale is an upper end, at a small part of the price.
-        start, _ = _least_scale(lambda scale: achieved(scale, "renyi"), epsilon, 1.0, 0.97)
+        start, _ = least_scale_and_slope(lambda scale: achieved(scale, "renyi"), epsilon, 1.0, 0.97)
     else:
         near = partial(near_epsilon, delta=delta, neighboring_relation=neighboring_relation, expected=epsilon)
-        start, _ = _least_scale(lambda scale: near(make_events(scale), method="renyi"), epsilon, 1.0, 0.9)
-        start, slope = _least_scale(lambda scale: near(make_events(scale)), epsilon, start, 0.99)
+        start, _ = least_scale_and_slope(lambda scale: near(make_events(scale), method="renyi"), epsilon, 1.0, 0.9)
+        start, slope = least_scale_and_slope(lambda scale: near(make_events(scale)), epsilon, start, 0.99)
         enough = _TIGHT_ENOUGH_FOR_MANY
-    return _least_scale(achieved, epsilon, start, enough, slope)[0]
+    return least_scale_and_slope(achieved, epsilon, start, enough, slope)[0]
 
 
-def _least_scale(
+def least_scale_and_slope(
     achieved: Callable[[float], float], target: float, start: float, enough: float, slope: float = -1.0
 ) -> tuple[float, float]:
     """Solve achieved(scale) = target for a falling function from the safe side, interpolating the logs.

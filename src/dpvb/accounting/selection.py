@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpvb.accounting.answers import check_delta
-from dpvb.accounting.calibration import _least_scale
+from dpvb.accounting.calibration import least_scale_and_slope
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.events import NeighboringRelation
 from dpvb.errors import ParameterError, check_number
@@ -215,4 +215,4 @@ def selection_scale(selection: Selection, *, epsilon: float, delta: float) -> fl
     check_delta(delta)
     if math.isinf(epsilon):
         return 0.0
-    return _least_scale(lambda scale: selection.scaled(scale).epsilon(delta), epsilon, 1.0, _TIGHT_ENOUGH)[0]
+    return least_scale_and_slope(lambda scale: selection.scaled(scale).epsilon(delta), epsilon, 1.0, _TIGHT_ENOUGH)[0]

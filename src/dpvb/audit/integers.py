@@ -9,7 +9,7 @@ import numpy as np
 
 from dpvb.blocks import Block, Ints
 from dpvb.mechanism import Release
-from dpvb.wall import Released, _grids
+from dpvb.wall import Released, grids_of
 
 Steps = Mapping[str, Ints]
 
@@ -24,7 +24,7 @@ def in_steps(released: Released, release: Release, num_examples: int | None = No
         ValueError: if a number is no exact multiple of the public grid's step.
     """
     result = {}
-    for name, grid in _grids(release, num_examples).items():
+    for name, grid in grids_of(release, num_examples).items():
         steps = released.total[name] / grid.step
         if not np.array_equal(steps, np.rint(steps)) or np.abs(steps).max(initial=0.0) >= _EXACT:
             raise ValueError(f"block {name!r} holds numbers that are off its grid.")
@@ -57,7 +57,7 @@ def squared(steps: Ints, block: Block) -> int:
 
 def relative_norm(change: Steps, release: Release, num_examples: int | None = None) -> tuple[dict[str, float], float]:
     """Norm of each block over its bound, and of the scaled concatenation."""
-    grids = _grids(release, num_examples)
+    grids = grids_of(release, num_examples)
     own = {
         name: squared(change[name], block) * (grids[name].step / block.bound) ** 2
         for name, block in release.blocks.items()
