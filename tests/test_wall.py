@@ -24,7 +24,7 @@ from dpvb.errors import ParameterError, PrivacyError, WallError
 from dpvb.estimate import Estimate
 from dpvb.mechanism import FixedSize, FullBatch, Mechanism, Plan, Poisson, Release
 from dpvb.noise import InsecureNoise, SecureNoise
-from dpvb.wall import Receipt, Released, Wall, _grids
+from dpvb.wall import Receipt, Released, Wall, grids_of
 
 FALSE_ALARM = 1e-6
 EVERY_MODEL = pytest.mark.parametrize("case", CASES, ids=NAMES)
@@ -151,7 +151,7 @@ def test_an_empty_corpus_is_pure_noise(case: Case, clip: str) -> None:
     plan = dataclasses.replace(case, clip=clip).plan(noise=2.0, steps=2)
     releases = case.run(np.zeros((0, case.width)), plan)
     for step, (released, release) in enumerate(zip(releases, plan, strict=True)):
-        grids = _grids(release, None)
+        grids = grids_of(release, None)
         for name, block in release.blocks.items():
             expected = np.empty(block.packed_shape, dtype=np.int64)
             for part, ratio in block.noise_parts():
@@ -252,7 +252,7 @@ def test_a_release_is_an_exact_multiple_of_its_grid(case: Case, noise: float) ->
     matrix = case.records(np.random.default_rng(1), 20)
     plan = case.plan(noise=noise)
     [released] = case.run(matrix, plan)
-    grids = _grids(plan.releases[0], None)
+    grids = grids_of(plan.releases[0], None)
     for name, total in released.total.items():
         assert math.frexp(grids[name].step)[0] == 0.5  # a power of two, so that the division is exact
         assert total.dtype == np.float64
@@ -283,7 +283,7 @@ def test_a_sum_beyond_its_room_wraps_as_a_function_of_the_noisy_sum() -> None:
     """(x + z) mod 2⁶⁴ is the same for all x that differ by 2⁶⁴: post-processing, whatever the order of the adding."""
     plan = plain(noise=1.0)
     release = plan.releases[0]
-    grid = _grids(release, None)["a"]
+    grid = grids_of(release, None)["a"]
     empty: Wall[Any] = Wall(Table(np.zeros((0, 1))), plan, noise=InsecureNoise(1))
     noise = in_steps(empty.release(lambda rows: {}, release), release)
 
@@ -323,7 +323,7 @@ def test_too_many_units_for_the_integers_are_refused_before_the_run() -> None:
 def test_the_grid_leaves_room_and_resolution(noise: float, bound: float, num_examples: int | None) -> None:
     """Sums of the public number of units, four times over, plus the largest noise stay below 2⁶³."""
     release = plain(bound=bound, noise=noise).releases[0]
-    grid = _grids(release, num_examples)["a"]
+    grid = grids_of(release, num_examples)["a"]
     units = 4 * num_examples if num_examples else 2**24
     assert units * Fraction(bound) / Fraction(grid.step) <= 2**62 * (1 + Fraction(1, 2**40))
     assert release.noise_std("a") / grid.step <= 2**34 * (1 + 1e-9)
@@ -361,7 +361,7 @@ def test_one_record_moves_a_release_by_at_most_the_bound(case: Case) -> None:
         if case.clip == "block":
             assert max(own.values()) <= 1.0
             for name, block in release.blocks.items():
-                limit = Fraction(block.bound) / Fraction(_grids(release, None)[name].step)
+                limit = Fraction(block.bound) / Fraction(grids_of(release, None)[name].step)
                 assert squared(change[name], block) <= limit**2
     assert attained > case.reach
 

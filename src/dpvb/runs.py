@@ -131,7 +131,7 @@ class Run:
         charged = bool(self._ledger.history(self._name))
         self._receipt = self._charge_plan()
         history = self._ledger.history(self._name)
-        self._digests = {entry.step: entry.digest for entry in history if entry.state == "released"}
+        self._digests = {entry.step: entry.digest for entry in history if entry.step is not None and entry.digest}
         self._ended = any(entry.state in ("finished", "abandoned") for entry in history)
         if self._ended and self._mode != "read":
             raise CheckpointError(

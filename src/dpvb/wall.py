@@ -1,9 +1,9 @@
 """The wall: private data behind one public method, and the only things that come out of it.
 
 To check the promise, read this file. `Wall.release` charges the plan, draws a batch, asks the model for its
-contributions, clips them, sums them in integers, adds integer noise, has the result put on record, and seals it. Nothing
-else leaves: no error, no warning, no size, no norm. `Released` is made only here. A model's M-step takes an `Estimate`,
-which is made of `Released` alone, so it cannot be handed anything that was not noised.
+contributions, clips them, sums them in integers, adds integer noise, has the result put on record, and seals
+it. Nothing else leaves: no error, no warning, no size, no norm. `Released` is made only here. A model's M-step
+takes an `Estimate`, which is made of `Released` alone, so it cannot be handed anything that was not noised.
 """
 
 from __future__ import annotations

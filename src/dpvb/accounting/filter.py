@@ -36,7 +36,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpvb.accounting.calibration import _least_scale
+from dpvb.accounting.calibration import least_scale_and_slope
 from dpvb.accounting.costs import Cost
 from dpvb.errors import ParameterError
 
@@ -154,7 +154,7 @@ def least_scale(spent: Callable[[float], float], target: float) -> float:
         target: above 0.
     """
     try:
-        return _least_scale(spent, target, 1.0, _TIGHT_ENOUGH)[0]
+        return least_scale_and_slope(spent, target, 1.0, _TIGHT_ENOUGH)[0]
     except ParameterError:
         return math.inf
 
