@@ -32,8 +32,9 @@ def _feed(digest: hmac.HMAC, value: Any) -> None:
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         digest.update(f"array {value.dtype.str} {value.shape} ".encode())
         digest.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
-    elif isinstance(value, (sparse.sparray, sparse.spmatrix)):
-        rows: Any = value.tocsr()
+    elif sparse.issparse(value):
+        plain: Any = value
+        rows = plain.tocsr()
         _feed(digest, (rows.shape, rows.indptr, rows.indices, rows.data))
     elif is_dataclass(value):
         _feed(digest, tuple(getattr(value, field.name) for field in fields(value)))
