@@ -64,8 +64,9 @@ class Ledger:
         with self._lock:
             self._uuid = self._opened().uuid
             if not read_only:
-                with self._transaction():
+                with self._transaction() as (_, state):
                     pass
+                self._opened().settle(state.head())  # Where a crash came between a commit and its head.
 
     def _begin(self) -> None:
         self._state: State | None = None

@@ -155,7 +155,8 @@ class SqliteStore:
             found = [f"database: {row[0]}" for row in self._connection.execute("PRAGMA integrity_check(10)")]
             found = [] if found == ["database: ok"] else found
             head = self.head()
-            if head is not None and head.file and not self._log_size():
+            last = _Rows(self._connection).last_seq()
+            if head is not None and head.file and head.seq == last and not self._log_size():
                 changed = _file_digest(self._path) != head.file
                 if changed and self.head() == head:  # Nobody has written meanwhile.
                     found.append("the file is not the one that was closed: a byte of it was changed")
