@@ -18,9 +18,11 @@ import os
 import pickle
 import random
 import resource
+import secrets
 import shutil
 import signal
 import sqlite3
+import subprocess
 import sys
 import tempfile
 import threading
@@ -36,6 +38,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 import joblib
 import killed_fit
 import numpy as np
+import psycopg
 import test_ledger as in_file
 from postgresql_server import Server, running
 from sklearn.base import clone
@@ -101,8 +104,7 @@ class Place:
             for file in Path(address).parent.glob("budget.db*"):
                 shutil.copy(file, Path(target).parent)
             return target
-        name = f"copy_{self.made}"
-        self.made += 1
+        name = f"copy_{secrets.token_hex(6)}"
         self.server.execute(f"CREATE DATABASE {name} TEMPLATE {database(address)}")
         return self.server.url(name)
 
@@ -379,7 +381,11 @@ def server_disk_full(place: Place, tally: Tally) -> None:
     assert place.server is not None
     for limit in (2**20 + 2**14, 2**20 + 2**17, 2**20, 2**19, 2**13):
         address = place.new()
-        resource.prlimit(place.server.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        # Only its owner may limit it; the processes that it starts inherit the limit.
+        command = ["prlimit", f"--pid={place.server.pid}", f"--fsize={limit}:"]
+        owner = place.server.folder.stat()
+        as_owner: dict[str, Any] = {"user": owner.st_uid, "group": owner.st_gid, "extra_groups": []}
+        subprocess.run(command, check=True, **(as_owner if os.geteuid() == 0 else {}))
 
         def work(acknowledge: Callable[[str], None], address: str = address) -> None:
             with Ledger(address) as ledger:
@@ -459,23 +465,24 @@ def flipped_bits(place: Place, tally: Tally, size: int = FLIPS) -> None:
     for _ in range(size):
         target = place.copied(address)
         seq, (name, kind) = draw.randint(1, rows), draw.choice(COLUMNS)
-        if kind is int:
-            place.behind(target, f"UPDATE dpvb.entry SET {name} = {name} # {1 << draw.randrange(62)} WHERE seq = {seq}")
-        else:
-            place.behind(target, flipped_text(name, seq, draw))
-        found_out(target, before, tally)
+        flipped = f"{name} # {1 << draw.randrange(62)}" if kind is int else flipped_text(name, draw)
+        try:
+            place.behind(target, f"UPDATE dpvb.entry SET {name} = {flipped} WHERE seq = {seq}")
+            found_out(target, before, tally)
+        except psycopg.errors.UniqueViolation:  # The database itself keeps numbers and keys apart.
+            tally.trials += 1
         place.server.execute(f"DROP DATABASE {database(target)} WITH (FORCE)")
 
 
 COLUMNS = list(chain.COLUMNS.items())
 
 
-def flipped_text(name: str, seq: int, draw: random.Random) -> str:
-    """A statement that flips one of the low bits of one character, or makes a character where there is none."""
+def flipped_text(name: str, draw: random.Random) -> str:
+    """The text with one of the low bits of one character flipped, or with a character where there is none."""
     at, bit = draw.random(), 1 << draw.randrange(6)
     place = f"(1 + floor({at} * length({name})))::int"
     changed = f"overlay({name} placing chr(greatest(ascii(substr({name}, {place}, 1)) # {bit}, 1)) from {place})"
-    return f"UPDATE dpvb.entry SET {name} = CASE WHEN {name} = '' THEN 'x' ELSE {changed} END WHERE seq = {seq}"
+    return f"CASE WHEN {name} = '' THEN 'x' ELSE {changed} END"
 
 
 def flip(file: Path, draw: random.Random) -> None:
@@ -645,7 +652,7 @@ def odd_caps_and_costs(place: Place, tally: Tally) -> None:
             tally.trials += 1
             ledger.register(f"nothing {k}", **{**PEOPLE, "epsilon": cap})
             with contextlib.suppress(BudgetError):
-                charge(ledger, f"nothing {k}", 1e12, dataset=f"nothing {k}")
+                charge(ledger, f"nothing {k}", dataset=f"nothing {k}")
                 tally.overspent += 1
         before = ledger.remaining("people").epsilon
         for k, noise in enumerate((math.nan, -1.0, 0.0, 1e-320, 1e-9, 0.01)):

@@ -1,0 +1,37 @@
+"""A small part of `make break-it`: what the tests of ledgers and runs do to a file, done to a server."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from postgresql_server import Server
+
+from benchmarks import break_it
+
+pytest.importorskip("psycopg")
+
+
+@pytest.fixture
+def place(postgresql: Server, tmp_path: Path) -> break_it.Place:
+    return break_it.Place(tmp_path, postgresql)
+
+
+ATTACKS = {
+    "killed at named points": partial(break_it.killed_at_named_points, size=1),
+    "killed at random times": partial(break_it.killed_at_random_times, size=4),
+    "flipped bits": partial(break_it.flipped_bits, size=24),
+    "same release again": partial(break_it.same_release_again, size=20),
+    "raced": partial(break_it.raced, sizes=(8,)),
+    "changed rows": break_it.changed_rows,
+    "restored backup": break_it.restored_backup,
+    "odd caps and costs": break_it.odd_caps_and_costs,
+    "another reader": break_it.another_reader,
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_survived(name: str, place: break_it.Place) -> None:
+    tally = break_it.attacked(ATTACKS[name], place)
+    assert tally.survived, tally
