@@ -1,6 +1,7 @@
 """Time of charging and opening with 1,000,000 rows in the ledger, and of eight writers on PostgreSQL."""
 
 import os
+import secrets
 import statistics
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from dpvb.accounting.filter import cost_units
 from dpvb.ledger import Ledger
 
 ROWS, CHARGES, WRITERS, SECONDS = 1_000_000, 200, 8, 10.0
-DATASETS = 10
+DATASETS, RELEASES = 10, 20
 SMALL = Composition([Event("poisson", 0.001, 1e4)], "add_or_remove_one")
 
 
@@ -27,7 +28,7 @@ def charge(ledger: Ledger, run: str, dataset: str = "people 0") -> None:
 
 
 def filled(address: str, rows: int) -> None:
-    """Register data sets and charge them, row by row as a charge does, many of them in one transaction."""
+    """Runs of a charge and 20 releases each, row by row as fits write them, many of them in one transaction."""
     units = cost_units(SMALL)
     with Ledger(address) as ledger:
         for k in range(DATASETS):
@@ -35,24 +36,29 @@ def filled(address: str, rows: int) -> None:
             ledger.register(name, unit="row", neighboring_relation="add_or_remove_one", epsilon=1e6, delta=1e-6)
             charge(ledger, name, name)
         first = ledger.entries()[-1]
+        body = {name: value for name, value in first.facts.items() if name != "favoured"}
         written = 2 * DATASETS
         while written < rows:
             with ledger._transaction(write=True) as (transaction, state):
-                for _ in range(min(10_000, rows - written)):
-                    name = f"people {written % DATASETS}"
+                for _ in range(500):
+                    run, name = secrets.token_hex(16), f"people {written % DATASETS}"
+                    whose = {"dataset": name, "run": run}
+                    price = state.price(name, units)
                     ledger._append(
                         transaction,
                         state,
                         kind="charge",
-                        key=f"filled {written}",
-                        dataset=name,
-                        run=f"filled {written}",
+                        key=f"charge {run}",
                         form=first.form,
                         cost=units,
-                        price=state.price(name, units),
-                        body={name: value for name, value in first.facts.items() if name != "favoured"},
+                        price=price,
+                        body=body,
+                        **whose,
                     )
-                    written += 1
+                    for step in range(RELEASES):
+                        released = {"state": "released", "step": step, "digest": secrets.token_hex(32)}
+                        ledger._append(transaction, state, kind="event", key=f"{run} {step}", body=released, **whose)
+                    written += 1 + RELEASES
 
 
 def median_of(work: Callable[[int], object], times: int) -> float:
@@ -103,7 +109,7 @@ def written_by(address: str, writers: int) -> float:
 
 def main() -> None:
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else ROWS
-    print(f"## Ledger\n\n{rows:,} charges of {DATASETS} data sets; durable on this machine's disk.\n")
+    print(f"## Ledger\n\n{rows:,} rows, a charge and {RELEASES} releases a fit; durable on this machine's disk.\n")
     print("| | charge, median ms | asked | opening, median ms | asked | whole `verify`, s |")
     print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder, running(on_disk=True) as server:
