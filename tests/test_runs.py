@@ -306,6 +306,18 @@ def test_what_an_interrupted_fit_never_started_is_given_back(
     assert min(slack) < 100  # and at some order hardly more.
 
 
+def test_a_first_plan_that_takes_the_whole_cap_is_not_given_back(path: Path) -> None:
+    def progress(step: int, plan: Plan) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        model(path, None, "replay", epsilon=4.0).fit(*data(), progress=progress)
+    assert any("nothing is given back" in note for note in caught.value.__notes__)
+    assert [entry.kind for entry in rows(path)] == ["sole", "event"]
+    with pytest.raises(BudgetError, match="0 of 4 left"):
+        model(path, None, "replay", epsilon=0.1).fit(*data())
+
+
 def test_a_ledger_is_asked_before_the_data_and_the_result_is_recorded_before_it_is_told() -> None:
     order: list[str] = []
     units = table(np.ones((5, 3)))

@@ -217,21 +217,20 @@ class Run:
         if self._checkpoint is not None:
             error.add_note(f"{note}. Continue with the same call, or `dpvb resume {self._checkpoint.path}`.")
             return
-        given_back = 0
-        with suppress(LedgerError):
-            self._ledger.append(self._name, attempt=self._attempt, state="abandoned")
-            given_back = self._refund()
         error.add_note(
-            f"{note}; {given_back} of {len(self._plan)} releases had not started and were given back. With "
-            f"checkpoint= an interrupted fit can be continued. {self._remaining()}"
+            f"{note}; {self._given_back()} With checkpoint= an interrupted fit can be continued. {self._remaining()}"
         )
 
-    def _refund(self) -> int:
-        """Give back the releases behind the newest mark."""
+    def _given_back(self) -> str:
+        """Give back the releases behind the newest mark, and say so."""
         unstarted = self._plan.releases[(self._newest // self._mark + 1) * self._mark :]
-        if unstarted:
-            self._ledger.refund(self._name, unstarted=self._cost(unstarted))
-        return len(unstarted)
+        try:
+            self._ledger.append(self._name, attempt=self._attempt, state="abandoned")
+            if unstarted:
+                self._ledger.refund(self._name, unstarted=self._cost(unstarted))
+        except LedgerError as error:
+            return f"nothing is given back: {error}"
+        return f"{len(unstarted)} of {len(self._plan)} releases had not started and were given back."
 
     def _remaining(self) -> str:
         try:
