@@ -308,10 +308,10 @@ def fuzz(name: str, corpus: Path, arguments: list[str]) -> None:
     import atheris
 
     reader = READERS[name]
-    if reader.here:
-        write_seeds(reader, corpus)
-    seeds = [path.read_bytes() for path in sorted(corpus.glob("seed-*"))]
     with atheris.instrument_imports(include=["dpvb"]):
+        if reader.here:
+            write_seeds(reader, corpus)
+        seeds = [path.read_bytes() for path in sorted(corpus.glob("seed-*"))]
         folder = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None, prefix="dpvb-fuzz-"))
         # What readers import late, they import now; so do decoders of text.
         for coding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "unicode_escape"):
