@@ -54,3 +54,13 @@ def test_changed_rows_with_right_hashes(seed: int, number: int) -> None:
         at = draw.randrange(1, len(lines))
         lines[at] = fuzz.with_another_leaf(lines[at], draw)
     refused("exported chain", fuzz.chained(b"\n".join(json.dumps(line).encode() for line in lines)))
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 2**32))
+def test_changed_heads_with_right_hashes(seed: int) -> None:
+    draw = random.Random(seed)
+    half = SEEDS["ledger head"][: len(SEEDS["ledger head"]) // 2]
+    body = fuzz.with_another_leaf(json.loads(json.loads(half)["head"]), draw)
+    text = json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+    refused("ledger head", text + b" " * (1 - len(text) % 2))

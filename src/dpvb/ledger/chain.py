@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -67,7 +67,7 @@ class Entry:
     @property
     def digest_of_row(self) -> str:
         """What `hash` must be."""
-        fields = {name: value for name, value in asdict(self).items() if name != "hash"}
+        fields = {name: getattr(self, name) for name in COLUMNS if name != "hash"}
         return hashlib.sha256(canonical(fields).encode()).hexdigest()
 
     def sealed(self) -> Entry:

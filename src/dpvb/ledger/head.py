@@ -58,7 +58,12 @@ class Head:
             facts = json.loads(body)
             if facts.pop("format") != FORMAT:
                 raise LedgerError(f"the head has a format other than {FORMAT}, which this version of dpvb reads.")
-            facts["datasets"] = {name: (int(row), int(charge)) for name, (row, charge) in facts["datasets"].items()}
-            return Head(**facts)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            facts["datasets"] = {name: (row, charge) for name, (row, charge) in facts["datasets"].items()}
+            head = Head(**facts)
+            numbers = [head.seq, *(number for pair in head.datasets.values() for number in pair)]
+            texts = [head.uuid, head.hash, head.file]
+            if any(type(n) is not int or not 0 <= n < 2**63 for n in numbers) or any(type(t) is not str for t in texts):
+                raise TypeError("not the fields of a head")
+            return head
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise LedgerError("the head was changed: its own hash does not fit.") from error
