@@ -30,6 +30,7 @@ floating point, and no sum drifts.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from functools import lru_cache
@@ -98,6 +99,8 @@ def cap_units(epsilon: float) -> int:
 
 def add(totals: Sequence[int], cost: Sequence[int]) -> tuple[int, ...]:
     """Totals after a charge or a refund; a saturated one stays so."""
+    if max(totals) < SATURATED and max(totals) + max(cost) < SATURATED:
+        return tuple(map(operator.add, totals, cost))
     return tuple(
         SATURATED if total >= SATURATED else min(total + part, SATURATED)
         for total, part in zip(totals, cost, strict=True)

@@ -79,6 +79,11 @@ class Entry:
         """The other facts."""
         return dict(json.loads(self.body))
 
+    @cached_property
+    def total_units(self) -> tuple[int, ...]:
+        """Of a charge: its totals."""
+        return tuple(json.loads(self.totals))
+
     @property
     def state(self) -> str | None:
         """Of an event: "started", "released", "resumed", "finished" or "abandoned"."""

@@ -114,7 +114,7 @@ class State:
 
     def totals(self, name: str) -> Units:
         """What a data set itself has been charged with."""
-        return tuple(json.loads(self.charges[name].totals)) if name in self.charges else _ZERO
+        return self.charges[name].total_units if name in self.charges else _ZERO
 
     def price(self, name: str, cost: Units = _ZERO) -> Price:
         """What charging a data set with a cost would come to."""
