@@ -154,7 +154,9 @@ def show(
 @ledger.command()
 def quote(
     path: Place,
-    name: Name,
+    name: Annotated[
+        str | None, typer.Argument(help="Name of the data set; not needed if there is only one.", show_default=False)
+    ] = None,
     epsilon: Annotated[
         float | None, typer.Option(help="The budget of the fit; its noise is calibrated to it.", show_default=False)
     ] = None,
@@ -188,7 +190,8 @@ def quote(
     if (epsilon is None) == (noise_multiplier is None):
         raise ParameterError("give --epsilon, to calibrate the noise, or --noise-multiplier, to ask for its epsilon.")
     with working("accounting"), Ledger(path, read_only=True) as found:
-        facts = next((one for one in found.datasets() if one.name == name), None)
+        known = found.datasets()
+        facts = next((one for one in known if one.name == name or (name is None and len(known) == 1)), None)
         shape: dict[str, Any] = {
             "sampler": "full_batch" if sampling_prob is None else "poisson",
             "sampling_prob": 1.0 if sampling_prob is None else sampling_prob,
@@ -200,6 +203,7 @@ def quote(
                 epsilon=epsilon,
                 delta=facts.delta if delta is None else delta,
                 neighboring_relation=facts.neighboring_relation,
+                method="renyi" if found.charged(facts.name) else "pld",  # As a fit would.
                 **shape,
             )
         answer = found.quote([accounting.Event(noise_multiplier=noise_multiplier or 0.0, **shape)], dataset=name)
