@@ -82,7 +82,7 @@ class Checkpoint:
         Raises:
             CheckpointError: if it cannot be written; if `new`, also if there is one.
         """
-        temporary = self.path / f".{secrets.token_hex(8)}.tmp"
+        temporary = self.path / f".run-{secrets.token_hex(8)}.tmp"
         try:
             with open(temporary, "x", encoding="ascii") as file:
                 json.dump({"format": FORMAT, **facts}, file, allow_nan=False, indent=1)
@@ -122,6 +122,20 @@ class Checkpoint:
                 if digest_of(total) == digest:
                     return total
         return None
+
+    def prepared(self, step: int) -> Mapping[str, Floats] | None:
+        """A release that was written whole and not published, if there is one."""
+        with suppress(ModelFileError):
+            return storage.load(self._file(step, "part"), kind="Release").arrays
+        return None
+
+    def discard_torn(self) -> bool:
+        """Remove what was being written when a process died; return whether a release was among it."""
+        torn = [path for path in self.path.glob(".*.tmp") if path.is_file()]
+        for path in torn:
+            with suppress(OSError):
+                path.unlink()
+        return any(not path.name.startswith(".run-") for path in torn)
 
     def _file(self, step: int, ending: str = "dpvb") -> Path:
         return self.path / f"release-{step:05d}.{ending}"

@@ -3,11 +3,12 @@
 What may be observed of a step is its release; it is put on record by its digest before it is written or returned. So
 after a crash
 
-* a recorded release is read from the checkpoint, and the wall gives it out again: the data are not asked;
+* a release that was recorded, or written whole, is read from the checkpoint, and the wall gives it out again: the data
+  are not asked;
 * a step that may have begun, and left no record or no readable one, is done again. That costs nothing if it must give
   the very bits of the first time: the same run secret (so the same batch and, for the same sums, the same noise), the
   same data by their keyed digest, the same programs; and, where there is a record, bits of the recorded digest. If
-  not, it is charged again before it is done.
+  not, or if it was being written when the process died, it is charged again before it is done.
 
 A newer attempt fences off an older one: the ledger takes no record of a release from it, so nothing of it is read.
 """
@@ -144,13 +145,29 @@ class Run:
                 break
             self._recorded[step] = total
         self._begun = 1 + max(self._digests, default=-1) + charged
+        whole = not self._checkpoint.discard_torn()
         kept = SecureNoise.reopened(self._checkpoint.secret_path) if self._mode == "replay" else None
-        same = kept is not None and kept.run_id == self._name and found["programs"] == _programs()
+        same = whole and kept is not None and kept.run_id == self._name and found["programs"] == _programs()
         self._free = None if same else False
         self.noise = kept if same and kept is not None else SecureNoise()
         if self._mode != "read":
             self._attempt = 1 + max(entry.attempt for entry in history)
             self._ledger.append(self._name, attempt=self._attempt, state="resumed")
+            self._adopt(self._checkpoint)
+
+    def _adopt(self, checkpoint: Checkpoint) -> None:
+        """Put on record what was written whole just before the interruption: it may have been seen, and can be used."""
+        step = len(self._recorded)
+        total = None if step in self._digests else checkpoint.prepared(step)
+        if total is not None:
+            self._put_on_record(checkpoint, step, total)
+            self._recorded[step] = total
+
+    def _put_on_record(self, checkpoint: Checkpoint, step: int, total: Mapping[str, Floats]) -> None:
+        self._receipt = self._ledger.append(
+            self._name, attempt=self._attempt, state="released", step=step, digest=digest_of(total)
+        )
+        checkpoint.publish(step)
 
     @property
     def name(self) -> str:
@@ -190,14 +207,10 @@ class Run:
         """Put a release on record before it can be read."""
         if self._checkpoint is None:
             return
-        digest = digest_of(total)
-        if step in self._digests and self._digests[step] != digest and self._free:
+        if step in self._digests and self._digests[step] != digest_of(total) and self._free:
             self._charge_again(step)
         self._checkpoint.prepare(step, total)
-        self._receipt = self._ledger.append(
-            self._name, attempt=self._attempt, state="released", step=step, digest=digest
-        )
-        self._checkpoint.publish(step)
+        self._put_on_record(self._checkpoint, step, total)
 
     def finish(self) -> None:
         """Say that the run has ended, and delete its secret."""
