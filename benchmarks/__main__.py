@@ -17,6 +17,9 @@ RESULTS = FOLDER / "RESULTS.md"
 NAMES = [
     "noise_speed",
     "ledger_speed",
+    "break_it",
+    "fuzz",
+    "audit",
     "accounting_tables",
     "planted_bugs",
     "e_step_speed",
@@ -33,6 +36,11 @@ NAMES = [
     "wikipedia",
     "mnist",
 ]
+#: Those that do not print Markdown: title and command.
+PLAIN = {
+    "break_it": ("Attacks on the ledger", [sys.executable, "-m", "benchmarks.break_it"]),
+    "fuzz": ("Hostile files", [".venv-fuzz/bin/python", "-m", "benchmarks.fuzz", "10"]),
+}
 PACKAGES = ["numpy", "scipy", "numba", "scikit-learn", "dp-accounting", "cryptography"]
 
 
@@ -53,14 +61,15 @@ def main() -> None:
     if unknown:
         sys.exit(f"unknown benchmark {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
     for name in chosen:
-        command = [sys.executable, "-m", f"benchmarks.{name}"]
+        title, command = PLAIN.get(name, ("", [sys.executable, "-m", f"benchmarks.{name}"]))
         run = subprocess.run(command, cwd=FOLDER.parent, stdout=subprocess.PIPE, text=True, check=False)
         if run.returncode:
             sys.exit(f"benchmark {name} failed; RESULTS.md keeps its earlier section")
         # Read anew: another benchmark may have written its section meanwhile.
         text = RESULTS.read_text() if RESULTS.exists() else ""
         sections = dict(re.findall(r"<!-- begin (\w+) -->\n(.*?)<!-- end \1 -->", text, re.DOTALL))
-        sections[name] = f"{run.stdout.strip()}\n\n*`python -m benchmarks {name}`: {machine()}*\n"
+        printed = f"## {title}\n\n```\n{run.stdout.strip()}\n```" if title else run.stdout.strip()
+        sections[name] = f"{printed}\n\n*`python -m benchmarks {name}`: {machine()}*\n"
         body = "\n".join(f"<!-- begin {n} -->\n{sections[n]}<!-- end {n} -->\n" for n in NAMES if n in sections)
         RESULTS.write_text(f"# Results\n\nEvery number here was printed by the command under its table.\n\n{body}")
         print(f"{name}: written to {RESULTS}", flush=True)
