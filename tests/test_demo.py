@@ -98,7 +98,7 @@ README = Path(__file__).parents[1] / "README.md"
 def test_command_lines_of_the_readme_use_options_that_exist() -> None:
     text = README.read_text(encoding="utf-8").replace("\\\n", "")
     lines = re.findall(r"^    dpvb (.*?)(?: {2,}#.*)?$", text, re.MULTILINE)
-    assert len(lines) == 15
+    assert len(lines) == 16
     for line in lines:
         words = line.split()
         command = words[: 2 if words[0] in ("fit", "ledger") else 1]

@@ -371,6 +371,7 @@ def test_public_faults_cost_nothing(path: Path, tmp_path: Path) -> None:
         ({"ledger": None}, ParameterError),
         ({"ledger": None, "dataset": None, "checkpoint": tmp_path / "run"}, ParameterError),
         ({"dataset": "unknown"}, LedgerError),
+        ({"ledger": tmp_path / "none.db"}, LedgerError),
         ({"neighboring_relation": "replace_one"}, LedgerError),
         ({"resume": "again"}, ParameterError),
         ({"checkpoint": tmp_path / "full"}, CheckpointError),
@@ -383,6 +384,7 @@ def test_public_faults_cost_nothing(path: Path, tmp_path: Path) -> None:
             estimator.fit(*data())
     with pytest.raises(LedgerError):
         model(path, None, "replay").fit(*data(), group=np.arange(60))  # The unit is a person then.
+    assert not (tmp_path / "none.db").exists()
     with Ledger(path) as found:
         assert not [entry for entry in found.entries() if entry.kind != "dataset"]
 

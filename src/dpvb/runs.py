@@ -372,6 +372,9 @@ def opened(ledger: Ledger | str | os.PathLike[str]) -> Iterator[Ledger]:
     if isinstance(ledger, Ledger):
         yield ledger
         return
+    place = os.fspath(ledger)
+    if "://" not in place and not os.path.exists(place):
+        raise LedgerError(f"there is no ledger {place!r}. Make it first: dpvb.Ledger(path) or `dpvb ledger init`.")
     with Ledger(ledger) as own:
         yield own
 
