@@ -17,7 +17,7 @@ from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression as Reference
 
 import dpvb
-from dpvb import metrics
+from dpvb import metrics, storage
 from dpvb.data.schema import Binary, Categorical, Numeric, Schema, Target
 from dpvb.data.table import Table
 from dpvb.errors import DataFormatError, DpvbError, ModelFileError, ParameterError, PrivacyError
@@ -634,3 +634,13 @@ def test_faults_of_form_are_typed() -> None:
             fitted.credible_interval(level)
     with pytest.raises(ParameterError, match="rng"):
         fitted.sample_posterior(1, rng="seed")
+
+
+@pytest.mark.parametrize("width", [2e300, 10**12, -1, 4])
+def test_a_file_that_claims_another_width_is_refused_before_anything_is_made_of_it(width: Any, tmp_path: Any) -> None:
+    X = rows(40)
+    logistic(solver="first_order").fit(X, labels(X)).save(tmp_path / "model")
+    stored = storage.load(tmp_path / "model")
+    storage.save(tmp_path / "model", kind=stored.kind, arrays=stored.arrays, facts={**stored.facts, "width": width})
+    with pytest.raises(ModelFileError, match="do not fit together"):
+        dpvb.load(tmp_path / "model")

@@ -328,19 +328,18 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         return arrays, facts
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        names, schema = facts["features"], facts["schema"]
-        names = None if names is None else tuple(map(str, names))
-        self._set_columns(names, int(facts["width"]), None if schema is None else Schema.from_json(schema))
-        self.n_iter_ = int(facts["steps"])
+        self.n_iter_, width = int(facts["steps"]), int(facts["width"])
         constant = check_number("constant", facts["constant"], low=0, high=1, closed="left")
         row_norm = check_number("row_norm", facts["row_norm"], low=0, closed="neither")
         weights = Weights(*(arrays[name] for name in ("mean_d", "covariance", "naive_covariance")))
-        d = self.n_features_in_ + (constant > 0)
-        shape = weights.covariance.shape
-        fits = weights.mean_d.shape == (d,) and shape == weights.naive_covariance.shape and shape in ((d,), (d, d))
-        fits &= len(self.feature_names_) == len(self._unit_d) == self.n_features_in_
-        if not fits:
+        d, shape = width + (constant > 0), weights.covariance.shape
+        if weights.mean_d.shape != (d,) or shape != weights.naive_covariance.shape or shape not in ((d,), (d, d)):
             raise ValueError("a posterior of another shape")
+        names, schema = facts["features"], facts["schema"]
+        names = None if names is None else tuple(map(str, names))
+        self._set_columns(names, width, None if schema is None else Schema.from_json(schema))
+        if not len(self.feature_names_) == len(self._unit_d) == width:
+            raise ValueError("features of another number")
         self._set_posterior(weights, constant, row_norm)
 
 
