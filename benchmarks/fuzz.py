@@ -119,7 +119,8 @@ def read_manifest(content: bytes, folder: Path) -> object:
     try:
         manifest = json.loads(content)
         for name, entry in manifest["arrays"].items():
-            array = np.ones([min(int(n), 50) for n in entry["shape"]][:4], entry["dtype"])
+            dtype = entry["dtype"] if entry["dtype"] in storage._DTYPES else "<f8"  # NumPy reads others as programs.
+            array = np.ones([min(int(n), 50) for n in entry["shape"]][:4], dtype)
             entry["sha256"] = hashlib.sha256(storage._bytes(array)).hexdigest()
             members[f"{name}.npy"] = [storage._npy_header(array.dtype.str, array.shape), storage._bytes(array)]
         content = json.dumps(manifest).encode()
