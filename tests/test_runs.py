@@ -368,6 +368,7 @@ def test_public_faults_cost_nothing(path: Path, tmp_path: Path) -> None:
     (tmp_path / "full" / "thesis.txt").write_text("mine")
     bad: list[tuple[dict[str, Any], type[Exception]]] = [
         ({"dataset": None}, ParameterError),
+        ({"dataset": None, "noise_multiplier": 50.0}, ParameterError),
         ({"ledger": None}, ParameterError),
         ({"ledger": None, "dataset": None, "checkpoint": tmp_path / "run"}, ParameterError),
         ({"dataset": "unknown"}, LedgerError),

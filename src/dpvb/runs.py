@@ -32,7 +32,7 @@ from dpvb.blocks import Floats
 from dpvb.checkpoint import Checkpoint, digest_of
 from dpvb.errors import CheckpointError, LedgerError, ParameterError, check_choice
 from dpvb.journal import Fingerprint
-from dpvb.ledger import Ledger, Receipt
+from dpvb.ledger import Ledger, Receipt, is_address
 from dpvb.mechanism import Plan, Release
 from dpvb.noise import SecureNoise
 from dpvb.report import ChargeFacts
@@ -318,7 +318,11 @@ def counted(
         ledger, dataset: what is charged; None: nothing is counted, which is said on standard error.
         checkpoint, resume, facts: as in Run.
         epsilon, delta: what is said to be spent if nobody counts it.
+
+    Raises:
+        ParameterError: if one of ledger and dataset is missing, or a checkpoint has no ledger.
     """
+    check_account(ledger, dataset)
     if ledger is None or dataset is None:
         if checkpoint is not None:
             raise ParameterError("checkpoint needs ledger: what an interruption costs must be counted somewhere.")
@@ -356,14 +360,19 @@ def accountant(
     Raises:
         ParameterError: if one of ledger and dataset is missing.
     """
-    if (ledger is None) != (dataset is None):
-        raise ParameterError("ledger and dataset belong together: who counts, and whose budget it is.")
+    check_account(ledger, dataset)
     if ledger is None or dataset is None or method != "pld":
         return method
     if checkpoint is not None and (found := Checkpoint(checkpoint).manifest()) is not None:
         return str(found["facts"]["accountant"])
     with opened(ledger) as opened_ledger:
         return "renyi" if opened_ledger.charged(dataset) else "pld"
+
+
+def check_account(ledger: object, dataset: str | None) -> None:
+    """Raise ParameterError if one of ledger and dataset is missing: such a fit would be counted nowhere."""
+    if (ledger is None) != (dataset is None):
+        raise ParameterError("ledger and dataset belong together: who counts, and whose budget it is.")
 
 
 @contextmanager
@@ -373,7 +382,7 @@ def opened(ledger: Ledger | str | os.PathLike[str]) -> Iterator[Ledger]:
         yield ledger
         return
     place = os.fspath(ledger)
-    if "://" not in place and not os.path.exists(place):
+    if not is_address(place) and not os.path.exists(place):
         raise LedgerError(f"there is no ledger {place!r}. Make it first: dpvb.Ledger(path) or `dpvb ledger init`.")
     with Ledger(ledger) as own:
         yield own

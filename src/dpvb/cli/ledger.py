@@ -90,8 +90,9 @@ def register(
         dpvb ledger register budget.db north --part-of people --unit person --epsilon 3 --delta 1e-6
     """
     from dpvb import Ledger
+    from dpvb.ledger import is_address
 
-    if not _is_file(path) and not _is_address(path):
+    if not _is_file(path) and not is_address(path):
         raise ParameterError(f"there is no ledger {path!r}. Make it first: dpvb ledger init {path}")
     with Ledger(path) as found:
         found.register(
@@ -278,12 +279,10 @@ def _receipt(model: Path) -> Any:
     return Receipt(**vars(charge))
 
 
-def _is_address(path: str) -> bool:
-    return path.startswith(("postgresql://", "postgres://"))
-
-
 def _is_file(path: str) -> bool:
-    return not _is_address(path) and Path(path).is_file()
+    from dpvb.ledger import is_address
+
+    return not is_address(path) and Path(path).is_file()
 
 
 def _is_database(path: str) -> bool:

@@ -319,8 +319,7 @@ def _charged(
     choice: _Choice, data: _Data, make_noise: Callable[[], NoiseSource], ledger: Any, dataset: str | None
 ) -> Any:
     """Charge the selection, then run it."""
-    if (ledger is None) != (dataset is None):
-        raise ParameterError("ledger and dataset belong together: who counts, and whose budget it is.")
+    runs.check_account(ledger, dataset)
     noise = make_noise()
     if ledger is None or dataset is None:
         # This says that nobody counts.

@@ -37,7 +37,7 @@ from dpvb.ledger.store import Store, Transaction
 from dpvb.ledger.verify import check_end, verify_export, walk, write_export
 from dpvb.mechanism import Plan
 
-__all__ = ["Dataset", "Entry", "Ledger", "Quote", "Receipt", "Remaining", "verify_export"]
+__all__ = ["Dataset", "Entry", "Ledger", "Quote", "Receipt", "Remaining", "is_address", "verify_export"]
 
 _STATES = ("started", "released", "resumed", "finished", "abandoned")
 
@@ -100,7 +100,7 @@ class Ledger:
     @property
     def shown(self) -> str:
         """The same without a password."""
-        if not _is_address(self._url):
+        if not is_address(self._url):
             return self._url
         from dpvb.ledger.postgresql import place
 
@@ -470,7 +470,7 @@ class Ledger:
 
     def _store(self) -> Store:
         new, now = self._uuid or str(uuids.uuid4()), _now()
-        if _is_address(self._url):
+        if is_address(self._url):
             from dpvb.ledger.postgresql import PostgreSQLStore
 
             return PostgreSQLStore(self._url, uuid=new, created=now, read_only=self._read_only)
@@ -551,12 +551,13 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _is_address(url: str) -> bool:
+def is_address(url: str) -> bool:
+    """Whether a ledger's place is the address of a database, and not the path of a file."""
     return url.startswith(("postgresql://", "postgres://"))
 
 
 def _address(path_or_url: object) -> str:
-    if isinstance(path_or_url, str) and _is_address(path_or_url):
+    if isinstance(path_or_url, str) and is_address(path_or_url):
         return path_or_url
     if isinstance(path_or_url, (str, os.PathLike)) and "://" not in (path := os.fspath(path_or_url)) and path:
         return os.path.realpath(path)
