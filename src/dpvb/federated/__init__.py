@@ -1,0 +1,1 @@
+"""Data that cannot move: many owners, one posterior."""

@@ -1,0 +1,116 @@
+"""How bytes get from a server to its clients and back: a small interface, and the one that stays in the process."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from dpvb.errors import ParameterError
+
+
+class Reply(NamedTuple):
+    """What came of one message.
+
+    Attributes:
+        ticket: the number that `send` gave.
+        client: to whom it went.
+        data: the answer, opaque; None: the client could not be reached.
+    """
+
+    ticket: int
+    client: str
+    data: bytes | None
+
+
+class Transport(Protocol):
+    """Carries opaque bytes to named clients and their answers back; it knows nothing of what they mean.
+
+    A transport may lose, repeat and reorder messages, and an attacker may own it: who spoke, and whether a message was
+    there before, is settled above it.
+    """
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """Names of the clients that can be spoken to."""
+        ...
+
+    def send(self, client: str, data: bytes) -> int:
+        """Send bytes to one client; return the ticket of the answer.
+
+        Raises:
+            ParameterError: if there is no such client.
+        """
+        ...
+
+    def broadcast(self, data: bytes) -> tuple[int, ...]:
+        """Send the same bytes to all clients; return the tickets in the order of `clients`."""
+        ...
+
+    def poll(self, timeout: float) -> list[Reply]:
+        """Return the answers that have come since, waiting up to `timeout` seconds for the first; maybe none."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything; outstanding answers are lost."""
+        ...
+
+
+class InProcess:
+    """Clients in this process: an answer is computed when it is polled, one a poll."""
+
+    def __init__(
+        self, handlers: Mapping[str, Callable[[bytes], bytes]], order: np.random.Generator | None = None
+    ) -> None:
+        """Take the clients.
+
+        Args:
+            handlers: what each client answers. One that raises ConnectionError cannot be reached; what else it raises
+                goes through `poll`.
+            order: public; picks whose oldest outstanding message is answered next. None: in the order sent.
+        """
+        self._handlers = dict(handlers)
+        self._order = order
+        self._outstanding: deque[tuple[int, str, bytes]] = deque()
+        self._tickets = 0
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """Names of the clients, in the order given."""
+        return tuple(self._handlers)
+
+    def send(self, client: str, data: bytes) -> int:
+        """Keep bytes for one client until it is polled; return the ticket."""
+        if client not in self._handlers:
+            raise ParameterError(f"client must be one of {', '.join(map(repr, self._handlers))}, got {client!r}.")
+        self._tickets += 1
+        self._outstanding.append((self._tickets, client, data))
+        return self._tickets
+
+    def broadcast(self, data: bytes) -> tuple[int, ...]:
+        """Send the same bytes to all clients."""
+        return tuple(self.send(client, data) for client in self._handlers)
+
+    def poll(self, timeout: float) -> list[Reply]:
+        """Compute the next answer; no answer if nothing is outstanding. Never waits."""
+        if not self._outstanding:
+            return []
+        ticket, client, data = message = self._next()
+        self._outstanding.remove(message)
+        try:
+            return [Reply(ticket, client, self._handlers[client](data))]
+        except ConnectionError:
+            return [Reply(ticket, client, None)]
+
+    def close(self) -> None:
+        """Forget what is outstanding."""
+        self._outstanding.clear()
+
+    def _next(self) -> tuple[int, str, bytes]:
+        if self._order is None:
+            return self._outstanding[0]
+        waiting = list(dict.fromkeys(client for _, client, _ in self._outstanding))
+        chosen = waiting[int(self._order.integers(len(waiting)))]
+        return next(message for message in self._outstanding if message[1] == chosen)
