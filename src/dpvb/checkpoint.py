@@ -18,18 +18,20 @@ from typing import Any, final
 import numpy as np
 
 from dpvb import storage
-from dpvb.blocks import Floats
 from dpvb.errors import CheckpointError, ModelFileError
+from dpvb.journal import Sums
 
 #: Version of the folder's form; a reader refuses another one.
 FORMAT = 1
 
 
-def digest_of(total: Mapping[str, Floats]) -> str:
+def digest_of(total: Sums) -> str:
     """SHA-256 of released sums, as hexadecimal text: equal for equal bits alone."""
     sha = hashlib.sha256()
     for name, values in sorted(total.items()):
-        sha.update(f"{name} {values.shape} ".encode() + np.ascontiguousarray(values, "<f8").tobytes())
+        plain = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+        kind = "" if plain.dtype == np.float64 else f"{plain.dtype.str} "
+        sha.update(f"{name} {values.shape} {kind}".encode() + plain.tobytes())
     return sha.hexdigest()
 
 
@@ -100,7 +102,7 @@ class Checkpoint:
             with suppress(OSError):
                 temporary.unlink()
 
-    def prepare(self, step: int, total: Mapping[str, Floats]) -> None:
+    def prepare(self, step: int, total: Sums) -> None:
         """Write a release to the disk; it counts only once it is published."""
         try:
             storage.save(self._file(step, "part"), kind="Release", arrays=total, facts={"step": step})
@@ -114,7 +116,7 @@ class Checkpoint:
         except OSError as error:
             raise CheckpointError(f"{self.path}: cannot be written ({error.strerror}).") from error
 
-    def release(self, step: int, digest: str) -> Mapping[str, Floats] | None:
+    def release(self, step: int, digest: str) -> Sums | None:
         """The release of a step, if a file with this digest is there, published or only prepared."""
         for path in (self._file(step), self._file(step, "part")):
             with suppress(ModelFileError):
@@ -123,7 +125,7 @@ class Checkpoint:
                     return total
         return None
 
-    def prepared(self, step: int) -> Mapping[str, Floats] | None:
+    def prepared(self, step: int) -> Sums | None:
         """A release that was written whole and not published, if there is one."""
         with suppress(ModelFileError):
             return storage.load(self._file(step, "part"), kind="Release").arrays

@@ -44,6 +44,10 @@ class Grid:
     step: float
     bound: float
 
+    def units(self, total: Ints) -> Floats:
+        """An integer sum in the block's units."""
+        return total.astype(np.float64) * self.step
+
 
 class Contribution(Protocol):
     """What the wall reads of one block of a batch."""

@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol, final
 
-from dpvb.blocks import Floats
+import numpy as np
+from numpy.typing import NDArray
 
 #: Digest of the private data under the run's secret, or None where it could not be made.
 Fingerprint = Callable[[], str | None]
+#: What leaves a wall: noised sums in their units, or a party's integers.
+Sums = Mapping[str, NDArray[np.float64] | NDArray[np.int64]]
 
 
 class Journal(Protocol):
     """What a wall tells of its run, and what it asks; nothing private passes, but for a keyed digest of the data."""
 
-    def recorded(self, step: int) -> Mapping[str, Floats] | None:
+    def recorded(self, step: int) -> Sums | None:
         """The sums that this run released at a step before it was interrupted: the wall gives them out again."""
 
     def begin(self, step: int, fingerprint: Fingerprint) -> None:
         """Called before anything is read for a step; raises unless its charge is durable."""
 
-    def record(self, step: int, total: Mapping[str, Floats]) -> None:
+    def record(self, step: int, total: Sums) -> None:
         """Called with noised sums before anybody can read them; raises unless they are on record."""
 
 
@@ -34,5 +37,5 @@ class Unrecorded:
     def begin(self, step: int, fingerprint: Fingerprint) -> None:
         """Nothing is written."""
 
-    def record(self, step: int, total: Mapping[str, Floats]) -> None:
+    def record(self, step: int, total: Sums) -> None:
         """Nothing is written."""

@@ -28,10 +28,9 @@ from typing import Any, final
 
 from dpvb import __version__
 from dpvb.accounting.costs import Composition
-from dpvb.blocks import Floats
 from dpvb.checkpoint import Checkpoint, digest_of
 from dpvb.errors import CheckpointError, LedgerError, ParameterError, check_choice
-from dpvb.journal import Fingerprint
+from dpvb.journal import Fingerprint, Sums
 from dpvb.ledger import Ledger, Receipt, is_address
 from dpvb.mechanism import Plan, Release
 from dpvb.noise import SecureNoise
@@ -82,7 +81,7 @@ class Run:
         self._checkpoint, self._mode = checkpoint, resume
         self._attempt = 0
         self.seed: int | None = None
-        self._recorded: dict[int, Mapping[str, Floats]] = {}
+        self._recorded: dict[int, Sums] = {}
         self._digests: dict[int, str] = {}
         self._begun, self._newest = 0, -1
         self._mark = max(1, len(plan) // _MARKS)
@@ -163,7 +162,7 @@ class Run:
             self._put_on_record(checkpoint, step, total)
             self._recorded[step] = total
 
-    def _put_on_record(self, checkpoint: Checkpoint, step: int, total: Mapping[str, Floats]) -> None:
+    def _put_on_record(self, checkpoint: Checkpoint, step: int, total: Sums) -> None:
         self._receipt = self._ledger.append(
             self._name, attempt=self._attempt, state="released", step=step, digest=digest_of(total)
         )
@@ -185,7 +184,7 @@ class Run:
         newest = self._receipt
         return ChargeFacts(newest.ledger, newest.seq, newest.hash, self._dataset)
 
-    def recorded(self, step: int) -> Mapping[str, Floats] | None:
+    def recorded(self, step: int) -> Sums | None:
         """The release of a step before the interruption, read from the checkpoint."""
         return self._recorded.get(step)
 
@@ -203,7 +202,7 @@ class Run:
         if self._checkpoint is None and step > 0 and step % self._mark == 0:
             self._ledger.append(self._name, attempt=self._attempt, state="started", step=step)
 
-    def record(self, step: int, total: Mapping[str, Floats]) -> None:
+    def record(self, step: int, total: Sums) -> None:
         """Put a release on record before it can be read."""
         if self._checkpoint is None:
             return

@@ -1,25 +1,27 @@
-"""The wall: private data behind one public method, and the only things that come out of it.
+"""The wall: private data behind two doors, and the only things that come out of them.
 
 To check the promise, read this file. `Wall.release` charges the plan, draws a batch, asks the model for its
 contributions, clips them, sums them in integers, adds integer noise, has the result put on record, and seals
-it. Nothing else leaves: no error, no warning, no size, no norm. `Released` is made only here. A model's M-step
-takes an `Estimate`, which is made of `Released` alone, so it cannot be handed anything that was not noised.
+it. `Wall.share` does the same for one of several parties: its integers carry the party's part of the noise, and
+what conceals them until they are added; `gathered` adds and seals them. Nothing else leaves: no error, no warning,
+no size, no norm. `Released` is made only here. A model's M-step takes an `Estimate`, which is made of `Released`
+alone, so it cannot be handed anything that was not noised.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass
-from typing import Generic, TypeVar, final
+from typing import Any, Generic, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.blocks import Floats, Ints
 from dpvb.contributions import Contributions, Grid, grouped
-from dpvb.errors import ParameterError, PrivacyError, WallError
+from dpvb.errors import ParameterError, PrivacyError, WallError, check_integer, check_number
 from dpvb.fingerprint import fingerprint
 from dpvb.journal import Journal, Unrecorded
 from dpvb.mechanism import Plan, Release
@@ -37,6 +39,11 @@ _LEAST_CAPACITY = 2**16
 _NOISE_STEPS = 2.0**34
 # With more room than this a bound would have fewer than 2¹⁶ steps.
 _LARGEST_CAPACITY = 2**46
+# A share of the noise has at least this std in grid steps: see federated.trust for what that is good for.
+_LEAST_SHARE = 2.0**20
+
+#: What makes a party's integers of a block fit to leave it: (block's name, integers) -> integers, modulo 2⁶⁴.
+Conceal = Callable[[str, Ints], Ints]
 
 _SEAL = object()
 
@@ -83,8 +90,32 @@ class Released:
 
 
 @final
+@dataclass(frozen=True)
+class Party:
+    """The place of a wall among several whose sums are added; public.
+
+    Attributes:
+        num_parties: their number: the common grid has room for all.
+        noise_share: the noise std that each adds, as a share of the release's; 0: who gathers the sums adds the noise,
+            and may see them without.
+    """
+
+    num_parties: int
+    noise_share: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_integer("num_parties", self.num_parties, low=1, high=2**20)
+        check_number("noise_share", self.noise_share, low=0, high=1)
+
+    @property
+    def gathers_noise(self) -> bool:
+        """Whether the parties send sums without noise."""
+        return self.noise_share == 0
+
+
+@final
 class Wall(Generic[Rows]):
-    """Keeps private data; `release` is its only public method.
+    """Keeps private data; `release`, or for a party `share`, is all that it gives out.
 
     Args:
         source: private data.
@@ -92,9 +123,10 @@ class Wall(Generic[Rows]):
         noise: source of all secret randomness; only tests and resumed runs pass one.
         num_examples: public number of units, if there is one; it sizes the integer sums.
         journal: where releases are charged and recorded durably, if anywhere.
+        party: for one of several walls whose sums are added.
 
     Raises:
-        ParameterError: if a block's integer sum would have no room for so many units.
+        ParameterError: if a block's integer sum would have no room for so many units, or for a share of noise.
     """
 
     def __init__(
@@ -105,13 +137,15 @@ class Wall(Generic[Rows]):
         noise: NoiseSource | None = None,
         num_examples: int | None = None,
         journal: Journal | None = None,
+        party: Party | None = None,
     ) -> None:
         self.__source = source
         self.__journal = Unrecorded() if journal is None else journal
         self.__noise = SecureNoise() if noise is None else noise
         self.__plan = plan
         self.__step = 0
-        self.__grids = [grids_of(release, num_examples) for release in plan]
+        self.__party = party
+        self.__grids = [grids_of(release, num_examples, party) for release in plan]
 
     def __repr__(self) -> str:
         return f"Wall(step {self.__step} of {len(self.__plan)})"
@@ -127,23 +161,60 @@ class Wall(Generic[Rows]):
             release: the plan's next release.
 
         Raises:
-            PrivacyError: if this is not the plan's next release; nothing is read.
+            PrivacyError: if this is not the plan's next release, or the wall is a party's; nothing is read.
             LedgerError: if the journal could not charge it (nothing is read) or record it (nothing is released).
             WallError: if the computation failed; the charge stands, the reason is not told.
         """
-        step = self._charge(release)
-        total = self.__journal.recorded(step)
-        if total is None:
-            self.__journal.begin(step, self._fingerprint)
-            sums = self._sums(query, release, step)
-            if sums is None:
-                raise WallError("a computation behind the wall failed; its charge stands and its reason stays private.")
-            total = {name: self._noised(name, sums[name], release, step) for name in release.blocks}
-            self.__journal.record(step, total)
+        if self.__party is not None:
+            raise PrivacyError("this wall is one of several parties: its noise may be a part only. Use share.")
+        step, total = self._made(query, release, lambda step, name, noised: self.__grids[step][name].units(noised))
         noise_std = {name: release.noise_std(name) for name in release.blocks}
         digest = self.__plan.digest.hex()
         receipt = Receipt(self.__noise.run_id, step, digest, self.__noise.private)
         return Released(total, noise_std, release.mechanism.sampler.sampling_prob, receipt, _SEAL)
+
+    def share(
+        self, query: Callable[[Rows], Contributions], release: Release, conceal: Conceal
+    ) -> tuple[Mapping[str, Ints], bool]:
+        """Return this party's integers, which `gathered` adds to the others', and whether their noise is secret.
+
+        Args:
+            query, release: as in `release`.
+            conceal: what is added to the integers, modulo 2⁶⁴, and cancels in the sum over all parties.
+
+        Raises:
+            PrivacyError, LedgerError, WallError: as in `release`.
+        """
+        if self.__party is None:
+            raise PrivacyError("this wall is alone: use release.")
+        _, made = self._made(query, release, lambda step, name, noised: conceal(name, noised))
+        return made, self.__noise.private
+
+    def forgo(self, release: Release) -> None:
+        """Pass over the plan's next release: nothing is read, and what was charged stays charged.
+
+        Raises:
+            PrivacyError: if this is not the plan's next release.
+        """
+        self._charge(release)
+
+    def _made(
+        self,
+        query: Callable[[Rows], Contributions],
+        release: Release,
+        leave: Callable[[int, str, Ints], NDArray[Any]],
+    ) -> tuple[int, Mapping[str, NDArray[Any]]]:
+        """Position of a release, and what leaves the wall, by then on record."""
+        step = self._charge(release)
+        made = self.__journal.recorded(step)
+        if made is None:
+            self.__journal.begin(step, self._fingerprint)
+            sums = self._sums(query, release, step)
+            if sums is None:
+                raise WallError("a computation behind the wall failed; its charge stands and its reason stays private.")
+            made = {name: leave(step, name, self._noised(name, sums[name], release, step)) for name in release.blocks}
+            self.__journal.record(step, made)
+        return step, made
 
     def _charge(self, release: Release) -> int:
         """Spend the plan's next step before anything is read."""
@@ -197,38 +268,94 @@ class Wall(Generic[Rows]):
             if selected.num_units:
                 yield selected
 
-    def _noised(self, name: str, total: Ints, release: Release, step: int) -> Floats:
-        """Integer sum plus integer noise, in the block's units.
+    def _noised(self, name: str, total: Ints, release: Release, step: int) -> Ints:
+        """Integer sum plus this wall's integer noise.
 
         Adding wraps modulo 2⁶⁴. For an integer x, (x + round(z)) mod 2⁶⁴ is a function of x + z, so that even
         a sum beyond its room would be post-processing of the Gaussian mechanism and leak nothing.
         """
-        grid = self.__grids[step][name]
-        released = np.empty(total.shape, dtype=np.int64)
-        for part, ratio in release.blocks[name].noise_parts():
-            released[part] = total[part] + self.__noise.gaussian(
-                release.noise_std(name) / grid.step * ratio,
-                total[part],
-                step=step,
-                block=f"{name}/{ratio:g}",
-                plan_digest=self.__plan.digest,
-            )
-        return released.astype(np.float64) * grid.step
+        share = 1.0 if self.__party is None else self.__party.noise_share
+        return _with_noise(self.__noise, total, name, release, step, self.__grids[step][name], share, self.__plan)
 
 
-def grids_of(release: Release, num_examples: int | None) -> dict[str, Grid]:
+def gathered(
+    shares: Sequence[Mapping[str, Ints]],
+    release: Release,
+    *,
+    plan: Plan,
+    step: int,
+    party: Party,
+    num_examples: int | None = None,
+    run: str,
+    private: bool,
+    noise: NoiseSource | None = None,
+) -> Released:
+    """Add what all parties shared, and the noise if it is not in there.
+
+    Args:
+        shares: of the parties that the noise was planned for, or the one whose noise is whole.
+        release, plan, step: which release of which plan.
+        party, num_examples: as the parties' walls have them.
+        run: public name of the run.
+        private: whether the noise of every share is secret.
+        noise: of the one who gathers, where the parties add none; the noise of a `party` whose shares have theirs is
+            complete.
+
+    Raises:
+        PrivacyError: if noise is missing, or given where it is not.
+    """
+    if party.gathers_noise != (noise is not None):
+        raise PrivacyError("who gathers sums without noise must add it, and nobody else may.")
+    grids, total, noise_std = grids_of(release, num_examples, party), {}, {}
+    for name in release.blocks:
+        part = np.zeros(release.blocks[name].packed_shape, dtype=np.int64)
+        for share in shares:
+            part += share[name]  # Modulo 2⁶⁴: masks cancel.
+        noise_std[name] = release.noise_std(name) * math.sqrt(len(shares)) * party.noise_share
+        if noise is not None:
+            part = _with_noise(noise, part, name, release, step, grids[name], 1.0, plan)
+            noise_std[name], private = release.noise_std(name), noise.private
+        total[name] = grids[name].units(part)
+    receipt = Receipt(run, step, plan.digest.hex(), private)
+    return Released(total, noise_std, release.mechanism.sampler.sampling_prob, receipt, _SEAL)
+
+
+def _with_noise(
+    noise: NoiseSource, total: Ints, name: str, release: Release, step: int, grid: Grid, share: float, plan: Plan
+) -> Ints:
+    """Integer sum plus a share of the release's integer noise."""
+    noised = np.empty(total.shape, dtype=np.int64)
+    for part, ratio in release.blocks[name].noise_parts():
+        noised[part] = total[part] + noise.gaussian(
+            share * release.noise_std(name) / grid.step * ratio,
+            total[part],
+            step=step,
+            block=f"{name}/{ratio:g}",
+            plan_digest=plan.digest,
+        )
+    return noised
+
+
+def grids_of(release: Release, num_examples: int | None, party: Party | None = None) -> dict[str, Grid]:
     """The public grid of each block: fine against the noise, with room for the sum."""
     capacity = _CAPACITY if num_examples is None else max(_LEAST_CAPACITY, 4 * num_examples)
-    if capacity > _LARGEST_CAPACITY:
+    parties = 1 if party is None else party.num_parties
+    if capacity * parties > _LARGEST_CAPACITY:
         raise ParameterError(
-            f"num_examples must be at most {_LARGEST_CAPACITY // 4}, got {num_examples}: the 64-bit sums have no room "
-            "for more units. Split the data, or lower num_examples to a bound that holds."
+            f"num_examples must be at most {_LARGEST_CAPACITY // 4 // parties}, got {num_examples}: the 64-bit sums "
+            "have no room for more units. Split the data, or lower num_examples to a bound that holds."
         )
     grids = {}
     for name, block in release.blocks.items():
         bound = block.bound / release.weights[name] if release.clip == "joint" else block.bound
-        finest = max(release.noise_std(name) / _NOISE_STEPS, bound * capacity / 2.0**62)
+        std = release.noise_std(name)
+        finest = max(std / _NOISE_STEPS, bound * capacity * parties / 2.0**62)
         step = 2.0 ** math.ceil(math.log2(finest))
+        if party is not None and 0 < party.noise_share * std < _LEAST_SHARE * step:
+            raise ParameterError(
+                f"noise_multiplier = {release.mechanism.noise_multiplier:g} shared by {parties} parties is too little "
+                "to be added in integers: take a smaller epsilon, fewer parties, or a public num_examples."
+            )
         grids[name] = Grid(step, bound)
     return grids
 
