@@ -270,7 +270,7 @@ BUDGET = {"epsilon": 2.0, "delta": 1e-5}
 def chosen(estimator: Any, settings: Any, X: Any, y: Any = None, seed: int = 1, **options: Any) -> Any:
     """A selection with noise from a seed."""
     rows = {name: options.pop(name) for name in ("group", "trials") if name in options}
-    data = selection._Data(X, y, rows)
+    data = selection.Data(X, y, rows)
     choice = selection._fixed(estimator, settings, data, **{**BUDGET, **options})
     return selection._charged(choice, data, Sources(seed), None, None)
 
@@ -348,7 +348,7 @@ def test_runs_of_every_sampler_cost_what_was_asked_for(relation: str) -> None:
     X, y = binary(300)
     estimator = dpvb.LogisticRegression(epsilon=1, delta=1e-5, num_examples=300, neighboring_relation=relation)
     settings = [{"sampling_prob": 0.1, "num_steps": 8}, {"batch_size": 60, "num_steps": 8}, {"num_steps": 4}, {}]
-    choice = selection._fixed(estimator, settings, selection._Data(X, y, {}), **BUDGET)
+    choice = selection._fixed(estimator, settings, selection.Data(X, y, {}), **BUDGET)
     by_hand = [Composition(plan.events(), relation) for plan in (*choice.plans, choice.scoring)]  # type: ignore[arg-type]
     law = NumberOfRuns.expecting(20.0, 1.0)
     assert 0.998 * 2 <= Selection(by_hand, law).epsilon(1e-5) == choice.cost.epsilon(1e-5) <= 2
@@ -363,14 +363,14 @@ def test_runs_of_every_sampler_cost_what_was_asked_for(relation: str) -> None:
 def test_each_unit_is_either_fitted_or_scored() -> None:
     """One more row, same secrets: if its coin says so the fit keeps its bits and the score moves by that row's."""
     X, y = binary(60)
-    data = selection._Data(X[:-1], y[:-1], {})
+    data = selection.Data(X[:-1], y[:-1], {})
     seen = set()
     for seed in range(12):
         choice = selection._fixed(LOGISTIC, SETTINGS, data, **BUDGET)
         runs = []
         for n in (59, 60):
             sources = Sources(seed)
-            runs.append(selection._run(choice, 1, selection._Data(X[:n], y[:n], {}), sources(), sources))
+            runs.append(selection._run(choice, 1, selection.Data(X[:n], y[:n], {}), sources(), sources))
         before, after = runs
         same_fit = np.array_equal(before.fitted["coef_"], after.fitted["coef_"])
         moved = abs(after.score - before.score)
@@ -616,7 +616,7 @@ def test_the_ledger_adds_up(tmp_path: Any) -> None:
     first = dpvb.select(LOGISTIC, SETTINGS, X, y, **BUDGET, **counted)
     dpvb.select(LOGISTIC, [{}], X, y, epsilon=1.0, delta=1e-5, distribution="logarithmic", **counted)
     dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, **counted).fit(X, y)
-    data = selection._Data(X, y, {})
+    data = selection.Data(X, y, {})
     charges = [
         selection._fixed(LOGISTIC, SETTINGS, data, **BUDGET).cost,
         selection._fixed(LOGISTIC, [{}], data, epsilon=1.0, delta=1e-5, distribution="logarithmic").cost,

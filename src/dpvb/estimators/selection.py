@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -39,15 +39,15 @@ from dpvb.accounting.selection import NumberOfRuns, Selection, selection_scale
 from dpvb.blocks import Block
 from dpvb.errors import LedgerError, ParameterError, WallError, check_choice, check_integer, check_number
 from dpvb.estimate import Estimate
-from dpvb.estimators.base import PrivateEstimator, generator
+from dpvb.estimators.base import generator
+from dpvb.estimators.conducted import Data, Task, conduct, fitted, rehearsed
 from dpvb.estimators.lda import LDA
 from dpvb.estimators.regression import BinomialLikelihoodRegression
 from dpvb.estimators.sbn import SigmoidBeliefNetwork
 from dpvb.estimators.scores import Part, contributions, scores, usual_range
-from dpvb.mechanism import SHARES, FullBatch, Mechanism, Plan, Release, phased
+from dpvb.mechanism import FullBatch, Mechanism, Plan, Release
 from dpvb.noise import NoiseSource, SecureNoise
 from dpvb.report import ChargeFacts, PrivacyStatement, SelectionFacts
-from dpvb.source import Source
 from dpvb.wall import Wall
 
 #: η of the laws of K that are offered.
@@ -106,7 +106,7 @@ def select(
         BudgetError, LedgerError: if it cannot be charged; nothing was read.
         WallError: if a run failed; the whole selection stays charged.
     """
-    data = _Data(X, y, {name: given for name, given in (("group", group), ("trials", trials)) if given is not None})
+    data = Data(X, y, {name: given for name, given in (("group", group), ("trials", trials)) if given is not None})
     choice = _fixed(
         estimator,
         candidates,
@@ -122,78 +122,17 @@ def select(
     return _charged(choice, data, SecureNoise, book, name)
 
 
-class _Data(NamedTuple):
-    """Private rows as an estimator's fit takes them."""
-
-    X: Any
-    y: Any
-    rows: Mapping[str, Any]
-
-
-class _Task(NamedTuple):
-    """What a fit would do: the model, its private data, its plan, and how it steps."""
-
-    model: loop.Model[Any, Any]
-    source: Source[Any]
-    plan: Plan
-    rho: loop.StepSize
-    projection: str
-    public: list[str]
-
-
-class _Ready(Exception):  # noqa: N818
-    """Carries a task out of a fit that was only rehearsed."""
-
-    def __init__(self, task: _Task) -> None:
-        super().__init__()
-        self.task = task
-
-
-class _Conducted(PrivateEstimator):
-    """An estimator whose plan is relative, and is run by whoever conducts its fit."""
-
-    _conduct: Callable[[_Task], Any]
-
-    def _plan(
-        self, blocks: Mapping[str, Block], schedule: Sequence[float], *, unit: str, shares: Mapping[str, float] = SHARES
-    ) -> Plan:
-        relation = self.neighboring_relation
-        return phased(blocks, self._sampler(), schedule, shares=shares, neighboring_relation=relation, unit=unit)
-
-    def _fit(self, model: Any, source: Any, plan: Plan, *, rho: Any, projection: str, public: Any, **_: Any) -> Any:
-        return self._conduct(_Task(model, source, plan, rho, projection, public))
-
-
-@cache
-def _conducted(kind: type) -> Any:
-    return type(kind)(kind.__name__, (_Conducted, kind), {})
-
-
-def _conduct(kind: type, params: Mapping[str, Any], data: _Data, conduct: Callable[[_Task], Any]) -> Any:
-    """An estimator after its fit, whose plan was run by `conduct`."""
-    trial = _conducted(kind)(**params)
-    trial._conduct = conduct
-    return trial.fit(data.X, data.y, **data.rows)
-
-
-def _rehearsed(kind: type, params: Mapping[str, Any], data: _Data) -> tuple[loop.Model[Any, Any], Plan]:
+def _rehearsed(kind: type, params: Mapping[str, Any], data: Data) -> tuple[loop.Model[Any, Any], Plan]:
     """Model and relative plan of a fit that goes no further.
 
     Raises:
         ParameterError, DataFormatError: as the fit would.
     """
-
-    def stop(task: _Task) -> None:
-        generator("random_state", params["random_state"])
-        Estimate.empty(task.model.blocks, task.projection)  # type: ignore[arg-type]
-        Wall(task.source, task.plan, num_examples=params["num_examples"])
-        raise _Ready(task)
-
-    try:
-        _conduct(kind, params, data, stop)
-    except _Ready as ready:
-        return ready.task.model, ready.task.plan
-    raise AssertionError("a fit runs its plan")
+    task = rehearsed(kind, params, data)
+    generator("random_state", params["random_state"])
+    Estimate.empty(task.model.blocks, task.projection)
+    Wall(task.source, task.plan, num_examples=params["num_examples"])
+    return task.model, task.plan
 
 
 @dataclass(frozen=True)
@@ -278,7 +217,7 @@ def _run_params(setting: Mapping[str, Any], holdout: float, epsilon: float, delt
 def _fixed(
     estimator: Any,
     candidates: Sequence[Mapping[str, Any]],
-    data: _Data,
+    data: Data,
     *,
     epsilon: float,
     delta: float,
@@ -316,7 +255,7 @@ def _fixed(
 
 
 def _charged(
-    choice: _Choice, data: _Data, make_noise: Callable[[], NoiseSource], ledger: Any, dataset: str | None
+    choice: _Choice, data: Data, make_noise: Callable[[], NoiseSource], ledger: Any, dataset: str | None
 ) -> Any:
     """Charge the selection, then run it."""
     runs.check_account(ledger, dataset)
@@ -346,7 +285,7 @@ def _charged(
 
 
 def _selected(
-    choice: _Choice, data: _Data, noise: NoiseSource, make_noise: Callable[[], NoiseSource], charge: ChargeFacts | None
+    choice: _Choice, data: Data, noise: NoiseSource, make_noise: Callable[[], NoiseSource], charge: ChargeFacts | None
 ) -> Any:
     """The best of K runs, or one error that says nothing.
 
@@ -394,26 +333,25 @@ class _Run(NamedTuple):
     private: bool
 
 
-def _run(choice: _Choice, c: int, data: _Data, noise: NoiseSource, make_noise: Callable[[], NoiseSource]) -> _Run:
+def _run(choice: _Choice, c: int, data: Data, noise: NoiseSource, make_noise: Callable[[], NoiseSource]) -> _Run:
     """Fit a candidate, and release its score."""
     params, plan = choice.params(c), choice.plans[c]
-    tasks: list[_Task] = []
+    tasks: list[Task] = []
 
-    def run(task: _Task) -> Any:
+    def run(task: Task) -> Any:
         tasks.append(task)
-        fitted = Part(task.source, noise, choice.holdout, scored=False)
-        wall = Wall(fitted, plan, noise=make_noise(), num_examples=params["num_examples"])
+        kept = Part(task.source, noise, choice.holdout, scored=False)
+        wall = Wall(kept, plan, noise=make_noise(), num_examples=params["num_examples"])
         rng = generator("random_state", params["random_state"])
         q, _ = loop.fit(task.model, wall, plan, rho=task.rho, rng=rng, projection=task.projection)
         return q
 
-    trial = _conduct(choice.kind, params, data, run)
+    trial = conduct(choice.kind, params, data, run)
     scored = Part(tasks[0].source, noise, choice.holdout, scored=True)
     wall = Wall(scored, choice.scoring, noise=make_noise(), num_examples=choice.settings[c]["num_examples"])
     query = partial(contributions, partial(scores, trial), choice.score_range)
     released = wall.release(query, choice.scoring.releases[0])
-    fitted = {name: value for name, value in vars(trial).items() if name not in params and name != "_conduct"}
-    return _Run(c, float(released.total["score"][0]), fitted, tasks[0].public, released.receipt.private)
+    return _Run(c, float(released.total["score"][0]), fitted(trial), tasks[0].public, released.receipt.private)
 
 
 @contextmanager
