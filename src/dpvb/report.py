@@ -171,6 +171,7 @@ class PrivacyStatement:
         second_opinion: what an accountant of other authors finds, in words; empty in files of older versions.
         charge: the run's newest entry in the ledger that counted it, where one did.
         selection: how the result was chosen, where it was; `releases` are then the winner's own.
+        against: in a federated run, against whom the promise holds; empty: against everybody.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -192,6 +193,7 @@ class PrivacyStatement:
     second_opinion: str = ""
     charge: ChargeFacts | None = None
     selection: SelectionFacts | None = None
+    against: str = ""
 
     def __post_init__(self) -> None:
         check_choice("neighboring_relation", self.neighboring_relation, RELATIONS)
@@ -208,7 +210,10 @@ class PrivacyStatement:
         charge = [] if self.charge is None else [self.charge.ledger, self.charge.hash, self.charge.dataset]
         if self.charge is not None:
             check_integer("seq", self.charge.seq, low=1)
-        for text in [self.unit, self.run_id, self.plan_digest, self.second_opinion, *self.public, *names, *charge]:
+        for text in [
+            *(self.unit, self.run_id, self.plan_digest, self.second_opinion, self.against),
+            *(*self.public, *names, *charge),
+        ]:
             if not isinstance(text, str) or not text.isprintable():
                 raise ParameterError(f"a privacy statement is made of printable text, got {text!r}.")
 
@@ -224,6 +229,7 @@ class PrivacyStatement:
         num_examples: int | None = None,
         epsilon_method: str = "pld",
         charge: ChargeFacts | None = None,
+        against: str = "",
     ) -> Self:
         """The statement of a run that followed a plan.
 
@@ -236,6 +242,7 @@ class PrivacyStatement:
             num_examples: public number of units, if there is one.
             epsilon_method: a sound method of the accountant, "pld" or "renyi".
             charge: the run's entry in a ledger, if one counted it.
+            against: against whom it holds, if not everybody.
 
         Raises:
             ParameterError: for an argument outside its range.
@@ -261,6 +268,7 @@ class PrivacyStatement:
             plan_digest=plan.digest.hex(),
             second_opinion=str(opinion),
             charge=charge,
+            against=against,
         )
 
     @classmethod
@@ -386,7 +394,7 @@ class PrivacyStatement:
             ModelFileError: if the facts are not those of a statement.
         """
         try:
-            given = {"second_opinion": "", "charge": None, "selection": None, **facts}
+            given = {"second_opinion": "", "charge": None, "selection": None, "against": "", **facts}
             given = {name: given[name] for name in cls.__dataclass_fields__}
             given["epsilon"] = float(facts["epsilon"])
             given["curve"] = tuple((float(delta), float(epsilon)) for delta, epsilon in facts["curve"])
@@ -431,6 +439,8 @@ class PrivacyStatement:
             "(replace_one).",
         }
         yield "Protected", [relations[self.neighboring_relation]]
+        if self.against:
+            yield "Holds against", [self.against]
         yield "Plain meaning", self._meaning()
         values = ", ".join(f"{_up(epsilon)} at {d:g}" for d, epsilon in self.curve)
         yield "Curve", [f"All of these hold at once, epsilon at delta: {values}."]

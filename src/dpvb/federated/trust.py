@@ -1,0 +1,176 @@
+"""Who may see what in a federated run: how much noise each client adds, what it costs, and what it is told.
+
+===================  =======================  ==================================  ===================
+trust                the server sees          noise of each client                noise of the sum
+===================  =======================  ==================================  ===================
+none                 every noisy sum          σ                                   √M σ
+secure_aggregation   the sum over clients     (1 + s) σ/√(M - c)                  from σ to √(M/(M-c)) σ
+trusted_server       every sum, un-noised     none; the server adds σ             σ
+===================  =======================  ==================================  ===================
+
+M clients, of which c may fail, or tell the server what conceals their part: both take away a share of the noise.
+
+**Why integer shares add up.** A share is an exactly rounded normal number R of deviation τ, at least 2²⁰ grid steps.
+Let D be the discrete normal of the same τ, P(D = k) ∝ exp(-k²/2τ²) =: φ(k). By P(R = k) ∝ ∫ exp(-(k+t)²/2τ²) dt over
+|t| ≤ 1/2, which is φ(k) ∫ cosh(kt/τ²) exp(-t²/2τ²) dt, the ratio P(R = k)/φ(k) lies between exp(-1/8τ²) and
+cosh(k/2τ²) ≤ exp(k²/8τ⁴), and no draw has |k| > 39 τ + 1: so log P(R = k) and log P(D = k) differ by at most 191/τ².
+(Σ φ(k) is √(2π) τ up to a factor 1 ± 3 exp(-2π²τ²); what is cut off has a probability below 10⁻³³⁰.) Over M clients and
+d numbers the joint laws differ by a factor exp(±A), A = 191 M d/τ². A sum of discrete normals is as private as a normal
+of the same variance, up to a term below exp(-π²τ²) (Kairouz, Liu & Steinke 2021, Theorem 1). With Rényi divergence
+ρ a at order a for noise σ, the release therefore has at most
+
+    ρ a/(1 + s)² + A (2a - 1)/(a - 1)  ≤  ρ a   at every order a ≥ 1.001,   if A ≤ 0.001 s ρ,
+
+since (2a - 1)/(a - 1) ≤ 1002 a there, and 1 - (1 + s)⁻² ≥ 1.99 s for s = 0.001. So the thousandth that is added to
+the noise pays for the integers, and what the accountant finds at its Rényi orders for σ itself holds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from dpvb import accounting
+from dpvb.blocks import swap_ratio
+from dpvb.errors import ParameterError, PrivacyError, check_choice, check_integer, check_number
+from dpvb.mechanism import Plan, calibrated, check_budget
+from dpvb.wall import Party, grids_of
+
+TRUST = ("none", "secure_aggregation", "trusted_server")
+# s: what is added to the noise for its being whole numbers. Largest |log P(R = k)/P(D = k)| τ².
+_MORE = 1e-3
+_RATIO = 191.0
+
+
+@dataclass(frozen=True)
+class Trust:
+    """A trust model with its public numbers.
+
+    Attributes:
+        name: one of TRUST.
+        num_clients: M.
+        tolerated: c, clients that may fail or collude with the server (secure aggregation); their noise is not counted.
+
+    Raises:
+        ParameterError: for a value outside its range.
+    """
+
+    name: str
+    num_clients: int
+    tolerated: int = 0
+
+    def __post_init__(self) -> None:
+        check_choice("trust", self.name, TRUST)
+        check_integer("num_clients", self.num_clients, low=1, high=10**5)
+        check_integer("tolerated", self.tolerated, low=0, high=self.num_clients - 1)
+        if self.tolerated and self.name != "secure_aggregation":
+            raise ParameterError(
+                f"tolerated belongs to trust='secure_aggregation'; trust={self.name!r} needs no share."
+            )
+        if self.secure and self.num_clients < 2:
+            raise ParameterError(
+                "num_clients must be at least 2 for secure aggregation: one client's sum hides nothing."
+            )
+
+    @property
+    def secure(self) -> bool:
+        """Whether the server sees the sum over clients alone."""
+        return self.name == "secure_aggregation"
+
+    @property
+    def party(self) -> Party:
+        """The place of a client's wall."""
+        if self.secure:
+            return Party(self.num_clients, (1.0 + _MORE) / math.sqrt(self.num_clients - self.tolerated))
+        return Party(1) if self.name == "none" else Party(self.num_clients, 0.0)
+
+    @property
+    def method(self) -> str:
+        """The accountant's method that this trust allows."""
+        return "renyi" if self.secure else "pld"
+
+    def planned(self, plan: Plan, *, epsilon: float, delta: float, method: str = "pld") -> Plan:
+        """Calibrate a plan with relative noise, such that each client meets (epsilon, delta).
+
+        Args:
+            plan: of one client.
+            epsilon, delta: the budget of each client; infinite epsilon: no noise.
+            method: of the accountant, unless the trust model prescribes it.
+
+        Raises:
+            ParameterError: for a sampled plan under secure aggregation, or noise that is too fine for integers.
+        """
+        self._check_sampler(plan)
+        found = calibrated(plan, epsilon=epsilon, delta=delta, accountant="renyi" if self.secure else method)
+        return self._checked(found)
+
+    def adopted(self, plan: Plan, multipliers: list[float], *, epsilon: float, delta: float) -> Plan:
+        """The plan with noise multipliers that somebody else proposes, one for each release.
+
+        Raises:
+            ParameterError: if they do not fit the plan.
+            PrivacyError: if they break the budget.
+        """
+        self._check_sampler(plan)
+        if len(multipliers) != len(plan):
+            raise ParameterError(f"the plan has {len(plan)} releases, but {len(multipliers)} noise multipliers came.")
+        for multiplier in multipliers:
+            check_number("noise_multiplier", multiplier, low=0, high=1e12)
+        made = {
+            (id(release), multiplier): replace(
+                release, mechanism=replace(release.mechanism, noise_multiplier=multiplier)
+            )
+            for release, multiplier in zip(plan, multipliers, strict=True)
+        }
+        own = [made[id(release), multiplier] for release, multiplier in zip(plan, multipliers, strict=True)]
+        found = self._checked(replace(plan, releases=own))
+        if not self.secure:
+            return check_budget(found, epsilon=epsilon, delta=delta)
+        check_number("epsilon", epsilon, low=0, closed="right")
+        relation = found.neighboring_relation
+        spent = accounting.epsilon_of(found.events(), delta=delta, neighboring_relation=relation, method="renyi")
+        if spent > epsilon * (1 + 1e-9):
+            raise PrivacyError(
+                f"epsilon = {epsilon:g} is not met: the noise that is proposed gives {spent:.4g} at delta = {delta:g}."
+            )
+        return found
+
+    def against(self) -> str:
+        """Against whom a client's promise holds, in words."""
+        if self.name == "none":
+            return "everybody, the server and the other clients included: this client adds all of its noise itself."
+        if not self.secure:
+            return (
+                "everybody but the server, which sees this client's sums without noise and adds the noise for all "
+                f"{self.num_clients} clients."
+            )
+        others = f", as long as at most {self.tolerated} of them fail or collude with it" if self.tolerated else ""
+        return (
+            "everybody, the server included, which sees nothing but sums over all clients: each adds a part of the "
+            f"noise, std 1/sqrt({self.num_clients - self.tolerated}) of the whole, and the {self.num_clients} clients' "
+            f"masks cancel in the sum alone. It needs that the clients keep their keys to themselves{others}."
+        )
+
+    def _check_sampler(self, plan: Plan) -> None:
+        if self.secure and any(release.mechanism.sampler.name != "full_batch" for release in plan):
+            raise ParameterError(
+                "sampling_prob and batch_size must be None under secure aggregation: no amplification by sampling is "
+                "proven for sums of integer noise."
+            )
+
+    def _checked(self, plan: Plan) -> Plan:
+        """The plan, if integer shares are fine enough for it."""
+        for release in plan:
+            noise = release.mechanism.noise_multiplier
+            if not self.secure or noise == 0:
+                continue
+            grids = grids_of(release, None, self.party)
+            numbers = sum(math.prod(block.packed_shape) for block in release.blocks.values())
+            fine = min(self.party.noise_share * release.noise_std(name) / grids[name].step for name in grids) ** 2 / 2
+            ratio = swap_ratio(release.blocks) if plan.neighboring_relation == "replace_one" else 1.0
+            if _RATIO * self.num_clients * numbers / fine > 1e-3 * _MORE * ratio**2 / (2 * noise**2):
+                raise ParameterError(
+                    f"{self.num_clients} clients and {numbers} numbers a release are too many for integer noise at "
+                    f"noise multiplier {noise:g}: take a larger epsilon, fewer clients, or a smaller model."
+                )
+        return plan
