@@ -22,7 +22,8 @@ of the same variance, up to a term below exp(-π²τ²) (Kairouz, Liu & Steinke 
     ρ a/(1 + s)² + A (2a - 1)/(a - 1)  ≤  ρ a   at every order a ≥ 1.001,   if A ≤ 0.001 s ρ,
 
 since (2a - 1)/(a - 1) ≤ 1002 a there, and 1 - (1 + s)⁻² ≥ 1.99 s for s = 0.001. So the thousandth that is added to
-the noise pays for the integers, and what the accountant finds at its Rényi orders for σ itself holds.
+the noise pays for the integers, and what the accountant finds at its Rényi orders for σ itself holds: they are near
+√(log(1/δ)/ρ) + 1, above 1.001 for a ρ up to 10⁶ and a δ up to 0.1, and no more is granted.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ TRUST = ("none", "secure_aggregation", "trusted_server")
 # s: what is added to the noise for its being whole numbers. Largest |log P(R = k)/P(D = k)| τ².
 _MORE = 1e-3
 _RATIO = 191.0
+# Largest total ρ, and largest delta, under secure aggregation.
+_MOST_COST, _MOST_DELTA = 1e6, 0.1
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ class Trust:
         Raises:
             ParameterError: for a sampled plan under secure aggregation, or noise that is too fine for integers.
         """
-        self._check_sampler(plan)
+        self._check_plan(plan, delta)
         found = calibrated(plan, epsilon=epsilon, delta=delta, accountant="renyi" if self.secure else method)
         return self._checked(found)
 
@@ -111,7 +114,7 @@ class Trust:
             ParameterError: if they do not fit the plan.
             PrivacyError: if they break the budget.
         """
-        self._check_sampler(plan)
+        self._check_plan(plan, delta)
         if len(multipliers) != len(plan):
             raise ParameterError(f"the plan has {len(plan)} releases, but {len(multipliers)} noise multipliers came.")
         for multiplier in multipliers:
@@ -151,7 +154,9 @@ class Trust:
             f"masks cancel in the sum alone. It needs that the clients keep their keys to themselves{others}."
         )
 
-    def _check_sampler(self, plan: Plan) -> None:
+    def _check_plan(self, plan: Plan, delta: float) -> None:
+        if self.secure:
+            check_number("delta", delta, low=0, high=_MOST_DELTA, closed="right")
         if self.secure and any(release.mechanism.sampler.name != "full_batch" for release in plan):
             raise ParameterError(
                 "sampling_prob and batch_size must be None under secure aggregation: no amplification by sampling is "
@@ -160,6 +165,7 @@ class Trust:
 
     def _checked(self, plan: Plan) -> Plan:
         """The plan, if integer shares are fine enough for it."""
+        total = 0.0
         for release in plan:
             noise = release.mechanism.noise_multiplier
             if not self.secure or noise == 0:
@@ -168,9 +174,13 @@ class Trust:
             numbers = sum(math.prod(block.packed_shape) for block in release.blocks.values())
             fine = min(self.party.noise_share * release.noise_std(name) / grids[name].step for name in grids) ** 2 / 2
             ratio = swap_ratio(release.blocks) if plan.neighboring_relation == "replace_one" else 1.0
-            if _RATIO * self.num_clients * numbers / fine > 1e-3 * _MORE * ratio**2 / (2 * noise**2):
+            cost = ratio**2 / (2 * noise**2)
+            total += cost
+            if _RATIO * self.num_clients * numbers / fine > 1e-3 * _MORE * cost:
                 raise ParameterError(
                     f"{self.num_clients} clients and {numbers} numbers a release are too many for integer noise at "
                     f"noise multiplier {noise:g}: take a larger epsilon, fewer clients, or a smaller model."
                 )
+        if total > _MOST_COST:
+            raise ParameterError("epsilon must be smaller under secure aggregation, or infinite: this is hardly noise.")
         return plan
