@@ -42,6 +42,10 @@ class BudgetError(LedgerError):
     """A data set has not enough budget left for a plan; nothing was spent."""
 
 
+class FederationError(DpvbError, RuntimeError):
+    """A message, a peer or a round of a federated run was refused; nothing was spent beyond what is on record."""
+
+
 def check_number(
     name: str,
     value: object,
