@@ -94,9 +94,36 @@ class NoiseSource(Protocol):
         """Return uniform 64-bit words."""
         ...
 
+    def words(self, *, step: int, purpose: str) -> Words:
+        """Return the same words for a process that the source's secret does not reach."""
+        ...
+
     def key(self, purpose: str) -> bytes:
         """Return a key for another use of the secret."""
         ...
+
+
+@final
+class Words:
+    """The uniform words of one step and purpose, to be drawn by another process: the key of that stream alone."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def __call__(self, count: int, start: int = 0) -> NDArray[np.uint64]:
+        """Return `count` uniform 64-bit words from word `start` on, shape (count,); private.
+
+        Raises:
+            ParameterError: count or start negative or not whole.
+        """
+        count = check_integer("count", count, low=0)
+        start = check_integer("start", start, low=0)
+        words = _Keystream(self._key, 0, start)
+        bits = np.empty(count, dtype=np.uint64)
+        for first in range(0, count, _BLOCK):
+            piece = bits[first : first + _BLOCK]
+            piece[:] = words.next(piece.size)
+        return bits
 
 
 class _KeyedNoise:
@@ -156,14 +183,11 @@ class _KeyedNoise:
         Raises:
             ParameterError: count, start or step negative or not whole.
         """
-        count = check_integer("count", count, low=0)
-        start = check_integer("start", start, low=0)
-        words = _Keystream(self._key("uniform", step, purpose), 0, start)
-        bits = np.empty(count, dtype=np.uint64)
-        for first in range(0, count, _BLOCK):
-            piece = bits[first : first + _BLOCK]
-            piece[:] = words.next(piece.size)
-        return bits
+        return self.words(step=step, purpose=purpose)(count, start)
+
+    def words(self, *, step: int, purpose: str) -> Words:
+        """Return the stream of `uniform_bits` for a process that the secret does not reach; private."""
+        return Words(self._key("uniform", step, purpose))
 
     def key(self, purpose: str) -> bytes:
         """Return a key of 256 bits for another use of the secret, independent of all draws."""

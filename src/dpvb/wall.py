@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar, final
 
 import numpy as np
@@ -24,7 +26,7 @@ from dpvb.contributions import Contributions, Grid, grouped
 from dpvb.errors import ParameterError, PrivacyError, WallError, check_integer, check_number
 from dpvb.fingerprint import fingerprint
 from dpvb.journal import Journal, Unrecorded
-from dpvb.mechanism import Plan, Release
+from dpvb.mechanism import Draw, Plan, Release
 from dpvb.noise import NoiseSource, SecureNoise
 from dpvb.source import Chunk, Source
 
@@ -111,6 +113,73 @@ class Party:
     def gathers_noise(self) -> bool:
         """Whether the parties send sums without noise."""
         return self.noise_share == 0
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Work(Generic[Rows]):
+    """What one release does with private data; it may travel to other processes that hold some of them.
+
+    Attributes:
+        query: the model's e_step at the current q.
+        release: which blocks, by which mechanism.
+        grids: the public grid of each block.
+        words: uniform words of this step, (count, start); whoever knows them knows who is in the batch.
+    """
+
+    query: Callable[[Rows], Contributions]
+    release: Release
+    grids: Mapping[str, Grid]
+    words: Callable[..., NDArray[np.uint64]]
+
+    def draw(self, count: Callable[[], int], start: int = 0) -> Draw:
+        """Start the batch at unit number `start`: word n decides on unit n, in whatever process that is."""
+        position = start
+
+        def bits(count: int) -> NDArray[np.uint64]:
+            nonlocal position
+            position += count
+            return self.words(count, start=position - count)
+
+        return self.release.mechanism.sampler.draw(bits, count)
+
+    def sums(self, chunks: Iterable[Chunk[Rows]], draw: Draw) -> dict[str, Ints]:
+        """Exact integer sums of the clipped contributions of the units that are drawn.
+
+        A function of the arguments alone. Sums of parts add up to the sums of the whole, bit for bit.
+        """
+        release = self.release
+        sums = {name: np.zeros(block.packed_shape, dtype=np.int64) for name, block in release.blocks.items()}
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            for chunk in chunks:
+                batch = chunk.select(draw(chunk.num_units))
+                if not batch.num_units:
+                    continue
+                contributions = self.query(batch.rows)
+                if batch.unit_of_row is not None:
+                    contributions = {
+                        name: grouped(contribution, batch.unit_of_row, batch.num_units)
+                        for name, contribution in contributions.items()
+                    }
+                _add_clipped(contributions, batch.num_units, release, self.grids, sums)
+        return sums
+
+
+class Spread(ABC, Generic[Rows]):
+    """Private data of which several processes hold parts; all of them are behind the wall."""
+
+    @abstractmethod
+    def chunks(self) -> Iterator[Chunk[Rows]]:
+        """All units, in a fixed order."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """Number of units; private under add/remove."""
+
+    @abstractmethod
+    def sums(self, work: Work[Rows], step: int) -> Mapping[str, Ints]:
+        """What `work.sums` gives for all units; raises if any part is missing."""
 
 
 @final
@@ -235,38 +304,16 @@ class Wall(Generic[Rows]):
         except Exception:  # As for sums: what failed may speak of private data.
             return None
 
-    def _sums(self, query: Callable[[Rows], Contributions], release: Release, step: int) -> dict[str, Ints] | None:
+    def _sums(self, query: Callable[[Rows], Contributions], release: Release, step: int) -> Mapping[str, Ints] | None:
         """Exact integer sums of the clipped contributions, or None if anything failed."""
-        sums = {name: np.zeros(block.packed_shape, dtype=np.int64) for name, block in release.blocks.items()}
+        source, noise, grids = self.__source, self.__noise, self.__grids[step]
         try:
-            with warnings.catch_warnings(), np.errstate(all="ignore"):
-                warnings.simplefilter("ignore")
-                for chunk in self._batch(release, step):
-                    contributions = query(chunk.rows)
-                    if chunk.unit_of_row is not None:
-                        contributions = {
-                            name: grouped(contribution, chunk.unit_of_row, chunk.num_units)
-                            for name, contribution in contributions.items()
-                        }
-                    _add_clipped(contributions, chunk.num_units, release, self.__grids[step], sums)
+            if isinstance(source, Spread):
+                return source.sums(Work(query, release, grids, noise.words(step=step, purpose="sampling")), step)
+            work = Work(query, release, grids, partial(noise.uniform_bits, step=step, purpose="sampling"))
+            return work.sums(source.chunks(), work.draw(source.count))
         except Exception:  # Whatever it was, it may speak of private data: it ends here.
             return None
-        return sums
-
-    def _batch(self, release: Release, step: int) -> Iterator[Chunk[Rows]]:
-        """The chunks of a fresh batch."""
-        position = 0
-
-        def bits(count: int) -> NDArray[np.uint64]:
-            nonlocal position
-            position += count
-            return self.__noise.uniform_bits(count, step=step, purpose="sampling", start=position - count)
-
-        draw = release.mechanism.sampler.draw(bits, self.__source.count)
-        for chunk in self.__source.chunks():
-            selected = chunk.select(draw(chunk.num_units))
-            if selected.num_units:
-                yield selected
 
     def _noised(self, name: str, total: Ints, release: Release, step: int) -> Ints:
         """Integer sum plus this wall's integer noise.

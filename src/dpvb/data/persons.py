@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable, Iterable
+from contextlib import suppress
+from numbers import Number
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,3 +51,20 @@ def _key(one: object, nobody: object) -> object:
     except Exception:  # pandas' NA, and tuples that hold a list: a missing id must not show
         usable = False
     return one if usable else nobody
+
+
+def digests(group: Iterable[object], key: bytes) -> set[bytes]:
+    """Digest of each person under a key, by which persons of several files are compared; ids missing are one person.
+
+    Equal ids of one column have equal digests, also where one file holds them as whole numbers and another as floats.
+    """
+    nobody = object()
+    return {_digest(_key(one, nobody), nobody, key) for one in group}
+
+
+def _digest(one: object, nobody: object, key: bytes) -> bytes:
+    if isinstance(one, Number) and not isinstance(one, complex):
+        with suppress(OverflowError, ValueError):
+            one = int(one) if one == int(one) else one  # type: ignore[call-overload]
+    text = "" if one is nobody else f"{'bytes' if isinstance(one, bytes) else 'id'} {one!r}"
+    return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), key=key, digest_size=16).digest()
