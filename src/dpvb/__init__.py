@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpvb import accounting, audit, data
+    from dpvb import accounting, audit, data, federated
     from dpvb.estimators.base import load
     from dpvb.estimators.lda import LDA
     from dpvb.estimators.ranges import private_range
@@ -31,6 +31,7 @@ __all__ = [
     "accounting",
     "audit",
     "data",
+    "federated",
     "load",
     "private_range",
     "select",

@@ -1,0 +1,369 @@
+"""The server of a federated run: it asks clients for their statistics, and has nothing but what they let go.
+
+The schedules, as in partitioned variational inference:
+
+synchronous     all clients at the same q, one M-step from all their factors
+sequential      one client after the other, each at the newest q
+asynchronous    whenever an answer lands, a new q; that client is asked again, the others are not waited for
+
+M-steps of the last two start from the q with which the sweep began, a sweep being over when every client has answered
+once more. So a model's own counters and averages see one fresh statistic of each client a step, as in the ordinary fit.
+Blocks that are released once, first or last, are waited for in every schedule.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from dpvb import __version__
+from dpvb.errors import DpvbError, FederationError, ParameterError, check_choice, check_integer, check_number
+from dpvb.estimators.conducted import Task
+from dpvb.federated import messages
+from dpvb.federated.agreement import Federation
+from dpvb.federated.factors import Factors
+from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share
+from dpvb.federated.transport import Transport
+from dpvb.mechanism import Plan, Release
+from dpvb.noise import SecureNoise
+from dpvb.report import PrivacyStatement
+from dpvb.wall import Released, gathered
+
+SCHEDULES = ("synchronous", "sequential", "asynchronous")
+# The only client where the sum alone is seen.
+_ALL = "all"
+_POLL_SECONDS = 1.0
+
+
+class Server:
+    """Runs the schedule.
+
+    Args:
+        task: model, relative plan and step sizes; its source holds no rows that are read.
+        federation: what was agreed on.
+        transport: how bytes get to the clients.
+        schedule: one of SCHEDULES.
+        timeout: seconds after which a client that has not answered counts as missing.
+        max_attempts: how often a step is tried under secure aggregation: each attempt is a release of its own.
+
+    Raises:
+        ParameterError: for parameters that do not go together.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        federation: Federation,
+        transport: Transport,
+        *,
+        schedule: str = "synchronous",
+        timeout: float = 600.0,
+        max_attempts: int = 3,
+    ) -> None:
+        check_choice("schedule", schedule, SCHEDULES)
+        self._timeout = check_number("timeout", timeout, low=0, closed="neither")
+        self._max_attempts = check_integer("max_attempts", max_attempts, low=1, high=100)
+        trust = federation.trust
+        if schedule != "synchronous" and trust.name != "none":
+            raise ParameterError(
+                f"schedule must be 'synchronous' with trust={trust.name!r}, got {schedule!r}: asked one at a time, "
+                "each client's statistic shows by itself. trust='none' protects it there."
+            )
+        self._task, self._federation, self._transport, self._schedule = task, federation, transport, schedule
+        self._plan = trust.planned(task.plan, epsilon=federation.epsilon, delta=federation.delta)
+        self._noise = SecureNoise() if trust.party.gathers_noise else None
+        self._run = secrets.token_hex(16) if self._noise is None else self._noise.run_id
+        self._plans: dict[str, Plan] = {}
+        self._clients = sorted(federation.participants)
+        self._factors = Factors(task.model, task.projection)
+        self._reasons: dict[str, str] = {}
+        self._private = True
+        self._offer = ""
+
+    def run(self, rng: np.random.Generator, on_step: Callable[[int, Plan], object] = lambda t, plan: None) -> Any:
+        """Ask until the plan is done; return q.
+
+        Args:
+            rng: public randomness of the start.
+            on_step: called with (step, plan) after each M-step that ends a sweep.
+
+        Raises:
+            FederationError: if fewer clients take part than the plan tolerates; what was charged stays charged.
+        """
+        try:
+            self._propose()
+            q = self._task.model.init(rng)
+            t = 0
+            while t < len(self._plan):
+                block = self._asynchronous_steps(t) if self._schedule == "asynchronous" else 1
+                if block > 1:
+                    q = self._asynchronous(t, block, q, on_step)
+                else:
+                    q = self._sequential(t, q) if self._schedule == "sequential" else self._synchronous(t, q)
+                    on_step(t + 1, self._plan)
+                t += block
+        except BaseException:
+            self._leave("the run was broken off")
+            raise
+        self._leave("the run is complete")
+        return q
+
+    @property
+    def name(self) -> str:
+        """Public name of the run."""
+        return self._run
+
+    def statement(self, public: list[str]) -> PrivacyStatement:
+        """What the run promises about each client's people: that of the client with the least noise."""
+        federation = self._federation
+        plans = list(self._plans.values()) or [self._plan]
+        noisiest = {tuple(release.mechanism.noise_multiplier for release in plan): plan for plan in plans}
+        weakest = max(noisiest.values(), key=lambda plan: plan.epsilon(federation.delta))
+        return PrivacyStatement.from_plan(
+            weakest,
+            delta=federation.delta,
+            private=self._private,
+            run_id=self._run,
+            public=public,
+            num_examples=federation.num_examples,
+            epsilon_method=federation.trust.method,
+            against=federation.trust.against(),
+        )
+
+    def _propose(self) -> None:
+        """Make the offer, and see who takes part."""
+        federation, trust = self._federation, self._federation.trust
+        offer = messages.encode(
+            Offer(
+                version=__version__,
+                run=self._run,
+                kind=federation.kind,
+                model=repr(self._task.model),
+                columns=federation.columns,
+                multipliers=tuple(release.mechanism.noise_multiplier for release in self._plan),
+                trust=trust.name,
+                participants=dict(federation.participants),
+                tolerated=trust.tolerated,
+                unit=self._plan.unit,
+                neighboring_relation=self._plan.neighboring_relation,
+            )
+        )
+        self._offer = messages.digest(offer)
+        for name, answer in self._ask(self._clients, offer).items():
+            if isinstance(answer, Accepted) and answer.offer == self._offer and answer.client == name:
+                self._plans[name] = self._plan if trust.name != "none" else self._own_plan(name, answer)
+            else:
+                self._reasons.setdefault(name, "it answered with something else")
+        self._clients = self._present(self._plans)
+
+    def _own_plan(self, name: str, answer: Accepted) -> Plan:
+        """The plan of a client with a budget of its own."""
+        multipliers = answer.facts.get("multipliers")
+        if not isinstance(multipliers, tuple) or not all(type(multiplier) is float for multiplier in multipliers):
+            raise FederationError(f"the client {name!r} accepted without saying how much noise it adds.")
+        return self._federation.trust.adopted(
+            self._task.plan, list(multipliers), epsilon=np.inf, delta=self._federation.delta
+        )
+
+    def _present(self, answered: Mapping[str, object]) -> list[str]:
+        """Names of those who answered, if they are enough.
+
+        Raises:
+            FederationError: if not.
+        """
+        trust = self._federation.trust
+        if len(answered) < trust.num_clients - trust.tolerated:
+            missing = [name for name in sorted(self._federation.participants) if name not in answered]
+            told = "; ".join(f"{name}: {self._reasons.get(name, 'no answer')}" for name in missing)
+            raise FederationError(
+                f"{len(answered)} of {trust.num_clients} clients take part, and the plan tolerates {trust.tolerated} "
+                f"missing. {told}. Nothing is released; every client keeps what it was charged."
+            )
+        return sorted(answered)
+
+    def _synchronous(self, t: int, q: Any) -> Any:
+        """All clients at one q."""
+        rho, release = self._task.rho(t + 1), self._plan.releases[t]
+        if self._federation.trust.name == "none":
+            shares = self._shares(self._clients, t, 0, q)
+            self._clients = self._present({name: 1 for name in self._clients if name in shares or self._known(name)})
+            for name, share in shares.items():
+                self._take(name, t, share, rho, q)
+        else:
+            self._factors.take(_ALL, self._sum(t, release, q), rho, q)
+        return self._task.model.m_step(self._factors.total(q), q)
+
+    def _sum(self, t: int, release: Release, q: Any) -> Released:
+        """The sum over all clients, in as many attempts as it takes."""
+        trust, present = self._federation.trust, self._clients
+        for attempt in range(self._max_attempts):
+            shares = self._shares(present, t, attempt, q)
+            if len(shares) == len(present) or not trust.secure:
+                self._clients = self._present(shares)
+                return self._gathered(list(shares.values()), t, release, self._plan)
+            present = self._present(shares)
+        raise FederationError(f"step {t + 1} failed in {self._max_attempts} attempts: in each a client was lost.")
+
+    def _sequential(self, t: int, q: Any) -> Any:
+        """One client after the other."""
+        start = q
+        for name in list(self._clients):
+            share = self._shares([name], t, 0, q).get(name)
+            if share is not None:
+                self._take(name, t, share, self._task.rho(t + 1), q)
+            elif not self._known(name):
+                self._clients.remove(name)
+                self._present(dict.fromkeys(self._clients))
+            q = self._preview(t, start, q)
+        return q
+
+    def _asynchronous_steps(self, t: int) -> int:
+        """Number of equal releases from step t on, which need no waiting; blocks released once are waited for."""
+        blocks = self._plan.releases[t].blocks
+        steps = 0
+        while t + steps < len(self._plan) and self._plan.releases[t + steps].blocks.keys() == blocks.keys():
+            steps += 1
+        return steps
+
+    def _asynchronous(self, first: int, steps: int, q: Any, on_step: Callable[[int, Plan], object]) -> Any:
+        """Every client at its own pace, through `steps` releases from `first` on."""
+        done = dict.fromkeys(self._clients, first)
+        start, swept = q, first
+        asked: dict[int, tuple[str, bytes, Any]] = {}
+
+        def ask(name: str) -> None:
+            data = self._request(done[name], 0, (name,), q)
+            asked[self._transport.send(name, data)] = (name, data, q)
+
+        for name in self._clients:
+            ask(name)
+        deadline = time.monotonic() + self._timeout
+        while asked and swept < first + steps:
+            landed = self._transport.poll(_POLL_SECONDS)
+            if not landed and (time.monotonic() > deadline):
+                for name in sorted({name for name, _, _ in asked.values()}):
+                    self._lose(name, done)
+                asked.clear()
+            for ticket, name, answer in landed:
+                if ticket not in asked:
+                    continue
+                deadline = time.monotonic() + self._timeout
+                _, data, at = asked.pop(ticket)
+                share = self._share_of(name, done[name], data, answer)
+                if share is None:
+                    self._lose(name, done)
+                else:
+                    self._take(name, done[name], share, self._task.rho(done[name] + 1), at)
+                    done[name] += 1
+                q = self._preview(min(swept, first + steps - 1), start, q)
+                while done and min(done.values()) > swept:
+                    start, swept = q, swept + 1
+                    on_step(swept, self._plan)
+                if share is not None and done[name] < first + steps:
+                    ask(name)
+        return q
+
+    def _lose(self, name: str, done: dict[str, int]) -> None:
+        """Go on without a client; its factor stays as it is."""
+        done.pop(name, None)
+        self._clients = [other for other in self._clients if other != name]
+        self._present(dict.fromkeys(self._clients))
+
+    def _preview(self, t: int, start: Any, q: Any) -> Any:
+        """The newest q, once every client has spoken on everything that a step reads."""
+        if not self._factors.complete(frozenset(self._clients), frozenset(self._plan.releases[t].blocks)):
+            return q
+        return self._task.model.m_step(self._factors.total(start), start)
+
+    def _known(self, name: str) -> bool:
+        """Whether a client that does not answer has a factor that stays."""
+        return self._factors.complete(frozenset([name]), frozenset())
+
+    def _take(self, name: str, t: int, share: Share, rho: float, q: Any) -> None:
+        plan = self._plans[name]
+        self._factors.take(name, self._gathered([share], t, plan.releases[t], plan), rho, q)
+
+    def _gathered(self, shares: list[Share], t: int, release: Release, plan: Plan) -> Released:
+        """Shares as one release; whether all noise is secret is kept."""
+        released = gathered(
+            [share.arrays for share in shares],
+            release,
+            plan=plan,
+            step=t,
+            party=self._federation.trust.party,
+            num_examples=self._federation.num_examples,
+            run=self._run,
+            private=all(share.private for share in shares),
+            noise=self._noise,
+        )
+        self._private = self._private and released.receipt.private
+        return released
+
+    def _request(self, t: int, attempt: int, participants: tuple[str, ...], q: Any) -> bytes:
+        return messages.encode(Request(self._offer, t, attempt, participants, q))
+
+    def _shares(self, names: list[str], t: int, attempt: int, q: Any) -> dict[str, Share]:
+        """Ask clients at once for their shares of one release; who does not give one is left out."""
+        data = self._request(t, attempt, tuple(sorted(names)), q)
+        tickets = {self._transport.send(name, data): name for name in names}
+        shares: dict[str, Share] = {}
+        deadline = time.monotonic() + self._timeout
+        while tickets and time.monotonic() < deadline:
+            for ticket, _, answer in self._transport.poll(_POLL_SECONDS):
+                name = tickets.pop(ticket, None)
+                if name is not None and (share := self._share_of(name, t, data, answer)) is not None:
+                    shares[name] = share
+        for name in tickets.values():
+            self._reasons[name] = f"no answer within {self._timeout:g} seconds"
+        return {name: shares[name] for name in names if name in shares}
+
+    def _share_of(self, name: str, t: int, request: bytes, answer: bytes | None) -> Share | None:
+        """A client's share of this very request, of the right form; None for anything else."""
+        found = self._read(name, answer)
+        if not isinstance(found, Share) or found.request != messages.digest(request):
+            if not isinstance(found, Refusal) and found is not None:
+                self._reasons[name] = "it answered something else"
+            return None
+        shapes = {block: array.shape for block, array in found.arrays.items()}
+        if shapes != {block: declared.packed_shape for block, declared in self._plan.releases[t].blocks.items()}:
+            self._reasons[name] = "its share has another form"
+            return None
+        return found
+
+    def _ask(self, names: list[str], data: bytes) -> dict[str, Any]:
+        """Answers to one message, of those who could be reached in time."""
+        tickets = {self._transport.send(name, data): name for name in names}
+        answers: dict[str, Any] = {}
+        deadline = time.monotonic() + self._timeout
+        while tickets and time.monotonic() < deadline:
+            for ticket, _, answer in self._transport.poll(_POLL_SECONDS):
+                name = tickets.pop(ticket, None)
+                if name is not None and (found := self._read(name, answer)) is not None:
+                    answers[name] = found
+        return answers
+
+    def _read(self, name: str, answer: bytes | None) -> Any:
+        """What a client says, or None; a reason for None is kept."""
+        if answer is None:
+            self._reasons[name] = "it could not be reached"
+            return None
+        try:
+            found = messages.decode(answer)
+        except DpvbError as error:
+            self._reasons[name] = str(error)
+            return None
+        if isinstance(found, Refusal):
+            self._reasons[name] = found.reason
+        return found
+
+    def _leave(self, reason: str) -> None:
+        """Tell those who took part that it is over; whether they hear it does not matter."""
+        if self._plans:
+            names = sorted(self._plans)
+            timeout, self._timeout = self._timeout, min(self._timeout, 10.0)
+            self._ask(names, messages.encode(Farewell(self._offer, reason)))
+            self._timeout = timeout

@@ -1,0 +1,187 @@
+"""All parties of a federated run in one process: the same clients, server, messages and keys as in a real one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dpvb.errors import ParameterError, check_choice, check_integer
+from dpvb.estimators.base import PrivateEstimator, generator
+from dpvb.estimators.conducted import Data, Task, conduct, fitted, rehearsed
+from dpvb.federated.agreement import Federation
+from dpvb.federated.client import Client
+from dpvb.federated.keys import Identity
+from dpvb.federated.server import SCHEDULES, Server
+from dpvb.federated.transport import InProcess
+from dpvb.federated.trust import Trust
+from dpvb.mechanism import Plan
+
+UNITS = ("example", "client")
+# What a federated run decides itself.
+_OF_THE_RUN = ("ledger", "dataset", "checkpoint")
+
+
+def simulate(
+    estimator: Any,
+    shards: Sequence[Any],
+    *,
+    schedule: str = "synchronous",
+    trust: str = "none",
+    num_rounds: int | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    tolerated: int = 0,
+    unit: str = "example",
+    accounts: Sequence[tuple[Any, str]] | None = None,
+    progress: Callable[[int, Plan], object] | None = None,
+) -> Any:
+    """Fit an estimator over several owners' data, all in this process, and return it.
+
+    Every client has its own wall and its own noise, and each client's data are protected by (epsilon, delta): data sets
+    of different people compose in parallel.
+
+    Args:
+        estimator: any of this package's; its parameters are public and the same for all clients. It is fitted in place.
+        shards: private data of each client: X, a tuple (X, y), or a dict of what the estimator's fit takes.
+        schedule: "synchronous", "sequential" or "asynchronous" (clients answer in an order drawn at random).
+        trust: "none" (each client adds all of its noise), "secure_aggregation" (the server sees sums over clients
+            alone, each of which adds a part of the noise) or "trusted_server" (it sees all sums and adds the noise).
+        num_rounds: communications with each client, first and last releases included; None: as the estimator plans.
+        epsilon, delta: the budget of each client; None: the estimator's.
+        tolerated: clients that may fail; under secure aggregation their noise is not counted on.
+        unit: what is protected: "example", one example (or person, with group=) at one client; "client", all that a
+            client has.
+        accounts: (ledger, data set) of each client, which it charges before it looks; None: nobody keeps count.
+        progress: called with (step, plan) after each round.
+
+    Returns:
+        The estimator; `privacy_` says what holds for every client, `client_statements_` what each client has promised.
+
+    Raises:
+        ParameterError, DataFormatError: for public faults, before anything is spent.
+        FederationError: if clients refuse or fail, more than are tolerated.
+    """
+    if not isinstance(estimator, PrivateEstimator):
+        raise ParameterError(f"estimator must be one of this package's, got {type(estimator).__name__}.")
+    check_choice("schedule", schedule, SCHEDULES)
+    check_choice("unit", unit, UNITS)
+    for name in (*_OF_THE_RUN, "noise_multiplier"):
+        if getattr(estimator, name) is not None:
+            raise ParameterError(
+                f"{name} must be None: each client counts for itself; see accounts, epsilon and delta."
+            )
+    given = {"epsilon": epsilon, "delta": delta}
+    estimator.set_params(**{name: value for name, value in given.items() if value is not None})
+    owned = [_data(shard, unit) for shard in _listed("shards", shards)]
+    model_of_trust = Trust(trust, len(owned), tolerated)
+    kind, params = type(estimator), {**estimator.get_params(deep=False), **dict.fromkeys(_OF_THE_RUN)}
+    params["num_steps"] = steps_of(kind, params, owned[0], num_rounds)
+    tasks = [of_unit(rehearsed(kind, params, data), unit) for data in owned]
+    columns = [columns_of(data, task) for data, task in zip(owned, tasks, strict=True)]
+    for m, task in enumerate(tasks):
+        if repr(task.model) != repr(tasks[0].model) or columns[m] != columns[0]:
+            raise ParameterError(f"shards must have the same columns, but those of shard {m} differ from shard 0's.")
+    names = [f"client-{m:0{len(str(len(owned)))}d}" for m in range(len(owned))]
+    identities = {name: Identity.generate(name) for name in names} if model_of_trust.secure else {}
+    federation = Federation(
+        kind=kind.__name__,
+        columns=columns[0],
+        trust=model_of_trust,
+        epsilon=estimator.epsilon,
+        delta=estimator.delta,
+        participants={name: identities[name].public if identities else b"" for name in names},
+        num_examples=estimator.num_examples,
+    )
+    booked = [(None, None)] * len(owned) if accounts is None else _listed("accounts", accounts)
+    if len(booked) != len(owned):
+        raise ParameterError(f"accounts must name a ledger and a data set for each of {len(owned)} shards.")
+    if accounts is None and federation.epsilon < math.inf:
+        _say(
+            f"these fits spend epsilon = {federation.epsilon:g}, delta = {federation.delta:g} of the privacy of every "
+            f"{tasks[0].plan.unit} of {len(owned)} clients, and nobody keeps count: accounts= names ledgers."
+        )
+    clients = {
+        name: Client(name, task, federation, identity=identities.get(name), ledger=ledger, dataset=dataset)
+        for name, task, (ledger, dataset) in zip(names, tasks, booked, strict=True)
+    }
+    rng = generator("random_state", estimator.random_state)
+    order = np.random.default_rng(rng.integers(2**63)) if schedule == "asynchronous" else None
+    transport = InProcess({name: client.answer for name, client in clients.items()}, order)
+
+    def conductor(task: Task) -> Any:
+        server = Server(of_unit(task, unit), federation, transport, schedule=schedule)
+        q = server.run(rng, (lambda t, plan: None) if progress is None else progress)
+        estimator.privacy_ = server.statement(task.public)
+        return q
+
+    trial = conduct(kind, params, owned[0], conductor)
+    vars(estimator).update(fitted(trial))
+    estimator.client_statements_ = tuple(client.statement for client in clients.values())
+    for client in clients.values():
+        client.close()
+    return estimator
+
+
+def steps_of(kind: type, params: Mapping[str, Any], data: Data, num_rounds: int | None) -> Any:
+    """The parameter num_steps for which a plan has so many releases.
+
+    Raises:
+        ParameterError: if there are too few rounds for the releases that happen once.
+    """
+    if num_rounds is None:
+        return params["num_steps"]
+    check_integer("num_rounds", num_rounds, low=1, high=10**6)
+    once = len(rehearsed(kind, {**params, "num_steps": 2}, data).plan) - 2
+    if num_rounds <= once:
+        raise ParameterError(f"num_rounds must be at least {once + 1}: {once} releases happen once; got {num_rounds}.")
+    return num_rounds - once
+
+
+def of_unit(task: Task, unit: str) -> Task:
+    """The task with the name of its privacy unit."""
+    return task if unit == "example" else task._replace(plan=replace(task.plan, unit="client"))
+
+
+def columns_of(data: Data, task: Task) -> str:
+    """SHA-256 of what is public about columns: their names, schema or vocabulary, and number."""
+    schema = getattr(data.X, "schema", None)
+    names = getattr(data.X, "columns", None)
+    vocabulary = getattr(task.source, "vocabulary", None)
+    facts = {
+        "width": getattr(task.source, "width", None),
+        "schema": None if schema is None else schema.to_json(),
+        "names": None if names is None or schema is not None else [str(name) for name in names],
+        "vocabulary": None if vocabulary is None else list(vocabulary),
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _data(shard: Any, unit: str) -> Data:
+    """A client's rows as the estimator's fit takes them."""
+    rows = dict(shard) if isinstance(shard, Mapping) and "X" in shard else {}
+    if not rows:
+        X, y = shard if isinstance(shard, tuple) and len(shard) == 2 else (shard, None)
+        rows = {"X": X, "y": y}
+    X, y = rows.pop("X"), rows.pop("y", None)
+    if unit == "client":
+        if rows.get("group") is not None:
+            raise ParameterError("group must be None with unit='client': all that a client has is one unit.")
+        rows["group"] = np.zeros(X.shape[0] if hasattr(X, "shape") else len(X), dtype=np.int64)
+    return Data(X, y, rows)
+
+
+def _listed(name: str, given: Any) -> list[Any]:
+    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Sequence) or not given:
+        raise ParameterError(f"{name} must be a list with an entry for each client, at least one.")
+    return list(given)
+
+
+def _say(message: str) -> None:
+    print(f"dpvb: {message}", file=sys.stderr)
