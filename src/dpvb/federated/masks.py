@@ -1,0 +1,148 @@
+"""Secure aggregation: masks that hide every participant's sum and cancel in the sum over all of them.
+
+For every pair of participants and every block of a request there is one string of uniform 64-bit words. The one of the
+two with the smaller public key adds it, the other subtracts it, modulo 2⁶⁴; so the sum of all participants' masked
+arrays is, modulo 2⁶⁴, the sum of the arrays, and a proper part of them is uniform but for its own sum (Bonawitz et al.
+2017, without recovery: when one is missing the round is lost, not its secret).
+
+With many participants, pairs of neighbours are enough (Bell et al. 2020). Participants stand in a ring in the order of
+their public keys, and each has masks with the k/2 before and the k/2 after it. To split this graph (a Harary graph) one
+must take away k participants; so the server with any k - 1 of them learns nothing but the sum of all others. If
+everybody is everybody's neighbour, no number of them learns more.
+
+**No word of keystream hides two things.** A pair has a secret of its own for masks (see `keys`), from which HKDF-Expand
+(RFC 5869) makes two keys: one of ChaCha20, one of nonces. The 96-bit nonce of a block is HKDF-Expand under the second
+key of the SHA-256 of all that names the block, each field with its length: participants with their public keys, number
+of neighbours, digest of the request, step, name, shape. Within a nonce, word j of the stream goes to entry j; a block
+has at most 2³⁵ words, where the 32-bit counter ends. For another block to meet the same words the nonces must collide.
+Nonces are pseudorandom to everyone outside the pair, and a server can only have one made by a request that is answered
+and charged: after n blocks a collision has probability below n²·2⁻⁹⁷, 2⁻⁵⁷ after a million. The same block with other
+contents is refused here; across processes the client sees to it, for it stores an answer before it sends it.
+
+Keeping a pair's cipher and moving its nonce takes a third of the time of making a cipher for every block.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, final
+
+import numpy as np
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from cryptography.hazmat.primitives.hmac import HMAC
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+from numpy.typing import NDArray
+
+from dpvb.blocks import Ints
+from dpvb.errors import FederationError, ParameterError, check_integer
+from dpvb.federated.keys import Identity, check_name, check_public, fields
+
+_WORDS: Final = 2**12  # words that are taken of all streams at a time
+_ZEROS: Final = bytes(8 * _WORDS)
+_MAX_WORDS: Final = 2**35
+
+
+@final
+class Masks:
+    """The masks of one participant.
+
+    Args:
+        identity: whose they are.
+        participants: public keys of all participants by name, one's own among them; as configured, never as received.
+        neighbors: k, even and above the number of colluders to withstand; None: all others. The same for everybody.
+
+    Raises:
+        ParameterError: for an odd number of neighbors or one below 2.
+        FederationError: if there are fewer than two, if one's own key is missing or another, or if two keys are equal.
+    """
+
+    def __init__(self, identity: Identity, participants: Mapping[str, bytes], neighbors: int | None = None) -> None:
+        every = {check_name(name): check_public(name, public) for name, public in sorted(participants.items())}
+        if every.get(identity.name) != identity.public:
+            raise FederationError(f"{identity.name!r} is not among the participants under its own public key.")
+        if len(every) < 2:
+            raise FederationError("masks need two participants at least: the sum of one would be its own.")
+        if len(set(every.values())) < len(every):
+            raise FederationError("two participants have the same public key; give every party a key of its own.")
+        near = _neighbors(identity.public, sorted(every.values()), neighbors)
+        names = b"".join(fields(name.encode("ascii"), public) for name, public in every.items())
+        self._participants = fields(names, str(len(near)).encode())
+        secrets = {public: identity.secret_with(public, "masks") for public in near}
+        self._added = [_Stream(secret) for public, secret in secrets.items() if identity.public < public]
+        self._subtracted = [_Stream(secret) for public, secret in secrets.items() if identity.public > public]
+        self._hidden: dict[bytes, bytes] = {}
+        self._turn = threading.Lock()
+
+    def conceal(self, request_digest: bytes) -> Callable[[int, str, Ints], Ints]:
+        """Return what masks the blocks of a request, given its digest: (step, name, array) to the masked array.
+
+        Arrays are int64, of any shape; private before, uniform to whoever lacks another participant's array after. The
+        digest, step, name and shape are public, and the same for all participants. The same call gives the same bits.
+
+        Raises:
+            FederationError: (on masking) if other contents were masked under the same names before.
+        """
+
+        def masked(step: int, name: str, ints: Ints) -> Ints:
+            return self._masked(request_digest, step, name, ints)
+
+        return masked
+
+    def _masked(self, request_digest: bytes, step: int, name: str, ints: Ints) -> Ints:
+        if ints.dtype != np.int64 or ints.size > _MAX_WORDS:
+            raise FederationError(f"only int64 arrays of at most {_MAX_WORDS} entries are masked, got {ints.dtype}.")
+        names = (self._participants, request_digest, str(step).encode(), name.encode(), repr(ints.shape).encode())
+        info = hashlib.sha256(fields(b"dpvb masks 1", *names)).digest()
+        total = np.array(ints, dtype=np.int64, order="C").reshape(-1).view(np.uint64)
+        with self._turn:
+            contents = hashlib.sha256(total.astype("<u8", copy=False).data).digest()
+            if self._hidden.setdefault(info, contents) != contents:
+                raise FederationError(
+                    f"block {name!r} of step {step} was masked before with other contents, whose difference would "
+                    "show. Begin a new attempt at this step."
+                )
+            for stream in (*self._added, *self._subtracted):
+                stream.begin(info)
+            for first in range(0, total.size, _WORDS):
+                part = total[first : first + _WORDS]
+                part += _sum_of_next(self._added, part.size)
+                part -= _sum_of_next(self._subtracted, part.size)
+        return total.view(np.int64).reshape(ints.shape)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise FederationError("Masks cannot be pickled or copied: two copies could hide two sums under the same masks.")
+
+
+def _neighbors(own: bytes, ring: list[bytes], count: int | None) -> list[bytes]:
+    """The public keys that stand next to one's own."""
+    if count is not None and check_integer("neighbors", count, low=2) % 2:
+        raise ParameterError(f"neighbors must be even, got {count}: as many before a participant as after it.")
+    place = ring.index(own)
+    after = ring[place + 1 :] + ring[:place]
+    return after if count is None or count >= len(after) else after[: count // 2] + after[-(count // 2) :]
+
+
+class _Stream:
+    """The keystream of one pair."""
+
+    def __init__(self, secret: bytes) -> None:
+        keys = HKDFExpand(algorithm=hashes.SHA256(), length=64, info=b"dpvb masks: stream and nonces 1").derive(secret)
+        self._cipher = Cipher(algorithms.ChaCha20(keys[:32], bytes(16)), mode=None).encryptor()
+        self._nonces = HMAC(keys[32:], hashes.SHA256())
+        self.next = self._cipher.update
+
+    def begin(self, info: bytes) -> None:
+        """Go to the beginning of a block: the nonce is the first 12 bytes of HKDF-Expand, the counter is 0."""
+        nonces = self._nonces.copy()
+        nonces.update(info + b"\x01")
+        self._cipher.reset_nonce(b"\0\0\0\0" + nonces.finalize()[:12])
+
+
+def _sum_of_next(streams: Sequence[_Stream], count: int) -> NDArray[np.uint64]:
+    """The sum modulo 2⁶⁴ of the next words of all streams, (count,)."""
+    zeros = _ZEROS[: 8 * count]
+    words = np.frombuffer(b"".join([stream.next(zeros) for stream in streams]), dtype="<u8")
+    return np.asarray(words.reshape(len(streams), count).sum(axis=0, dtype=np.uint64))
