@@ -14,6 +14,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import InitVar, dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar, final
@@ -150,19 +151,17 @@ class Work(Generic[Rows]):
         """
         release = self.release
         sums = {name: np.zeros(block.packed_shape, dtype=np.int64) for name, block in release.blocks.items()}
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            for chunk in chunks:
-                batch = chunk.select(draw(chunk.num_units))
-                if not batch.num_units:
-                    continue
-                contributions = self.query(batch.rows)
-                if batch.unit_of_row is not None:
-                    contributions = {
-                        name: grouped(contribution, batch.unit_of_row, batch.num_units)
-                        for name, contribution in contributions.items()
-                    }
-                _add_clipped(contributions, batch.num_units, release, self.grids, sums)
+        for chunk in chunks:
+            batch = chunk.select(draw(chunk.num_units))
+            if not batch.num_units:
+                continue
+            contributions = self.query(batch.rows)
+            if batch.unit_of_row is not None:
+                contributions = {
+                    name: grouped(contribution, batch.unit_of_row, batch.num_units)
+                    for name, contribution in contributions.items()
+                }
+            _add_clipped(contributions, batch.num_units, release, self.grids, sums)
         return sums
 
 
@@ -298,8 +297,7 @@ class Wall(Generic[Rows]):
     def _fingerprint(self) -> str | None:
         """Digest of all private data under the run's secret, or None if it cannot be made."""
         try:
-            with warnings.catch_warnings(), np.errstate(all="ignore"):
-                warnings.simplefilter("ignore")
+            with silence():
                 return fingerprint(self.__noise.key("fingerprint"), self.__source.chunks())
         except Exception:  # As for sums: what failed may speak of private data.
             return None
@@ -308,10 +306,11 @@ class Wall(Generic[Rows]):
         """Exact integer sums of the clipped contributions, or None if anything failed."""
         source, noise, grids = self.__source, self.__noise, self.__grids[step]
         try:
-            if isinstance(source, Spread):
-                return source.sums(Work(query, release, grids, noise.words(step=step, purpose="sampling")), step)
-            work = Work(query, release, grids, partial(noise.uniform_bits, step=step, purpose="sampling"))
-            return work.sums(source.chunks(), work.draw(source.count))
+            with silence():
+                if isinstance(source, Spread):
+                    return source.sums(Work(query, release, grids, noise.words(step=step, purpose="sampling")), step)
+                work = Work(query, release, grids, partial(noise.uniform_bits, step=step, purpose="sampling"))
+                return work.sums(source.chunks(), work.draw(source.count))
         except Exception:  # Whatever it was, it may speak of private data: it ends here.
             return None
 
@@ -381,6 +380,14 @@ def _with_noise(
             plan_digest=plan.digest,
         )
     return noised
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Let no warning out of a computation on private data."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
 
 
 def grids_of(release: Release, num_examples: int | None, party: Party | None = None) -> dict[str, Grid]:
