@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from typing import Any, Literal
 
 import numpy as np
@@ -24,6 +25,7 @@ from dpvb.data.rows import (
     slab_of_triples,
     spans,
 )
+from dpvb.data.units import cuts
 from dpvb.data.vocabulary import MISSING_VOCABULARY, TOKEN_PATTERN, Tokenizer, Vocabulary, check_vocabulary
 from dpvb.errors import DataFormatError, ParameterError, check_integer
 
@@ -135,6 +137,21 @@ class BagOfWords:
                 first, last = int(self._unit_start[start]), int(self._unit_start[stop])
                 yield Chunk(self._rows.span(first, last), self._unit_of_row[first:last] - start, stop - start)
 
+    def parts(self, number: int) -> list[BagOfWords]:
+        """The same units in order, in at most so many sources of their own; nothing is copied."""
+        return [self._part(start, stop) for start, stop in cuts(self.count(), number)]
+
+    def _part(self, start: int, stop: int) -> BagOfWords:
+        part = copy(self)
+        if self._unit_of_row is None or self._unit_start is None:
+            part._rows = self._rows.span(start, stop)
+            return part
+        first, last = int(self._unit_start[start]), int(self._unit_start[stop])
+        part._rows = self._rows.span(first, last)
+        part._unit_of_row = self._unit_of_row[first:last] - start
+        part._unit_start = self._unit_start[start : stop + 1] - first
+        return part
+
 
 class Stream:
     """Documents that a function produces afresh at each pass, so that no more than one piece is in memory."""
@@ -200,6 +217,10 @@ class Stream:
         """Yield all documents once."""
         for rows in clean_slabs(self._slabs(), self._width):
             yield Chunk(rows, None, rows.num_rows)
+
+    def parts(self, number: int) -> list[BagOfWords]:
+        """The same documents in order, read once and held, in at most so many sources of their own."""
+        return in_memory(self).parts(number)
 
     def _slabs(self) -> Iterator[Slab]:
         for piece in self._factory():

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -29,7 +30,7 @@ from numpy.typing import NDArray
 
 from dpvb.data.matrices import LENGTH_UNIT, Entries, Floats, as_matrix, as_numbers, column
 from dpvb.data.rows import running_total
-from dpvb.data.units import Integers, LazyChunk, Units, Which
+from dpvb.data.units import Integers, LazyChunk, Units, Which, cuts
 from dpvb.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 
 KINDS = ("logistic", "binomial", "negative_binomial")
@@ -250,6 +251,17 @@ class Design:
         """Yield all units once."""
         return self._units.chunks(self._sparse_rows) if self._sparse else self._units.chunks(self._dense_rows)
 
+    def parts(self, number: int) -> list[Design]:
+        """The same units in order, in at most so many designs of their own."""
+        return [self._part(start, stop) for start, stop in cuts(self.count(), number)]
+
+    def _part(self, start: int, stop: int) -> Design:
+        part = copy(self)
+        which, part._units = self._units.part(start, stop)
+        part._matrix = self._matrix.take(which)
+        part._scale_n, part._y_n, part._trials_n = (v[which] for v in (self._scale_n, self._y_n, self._trials_n))
+        return part
+
     def _dense_rows(self, which: Which) -> DesignRows:
         scale_n = self._scale_n[which]
         first = int(self._intercept > 0)
@@ -320,6 +332,16 @@ class BinaryMatrix:
     def chunks(self) -> Iterator[LazyChunk[NDArray[np.float32]]]:
         """Yield all units once."""
         return self._units.chunks(self._rows)
+
+    def parts(self, number: int) -> list[BinaryMatrix]:
+        """The same units in order, in at most so many sources of their own."""
+        return [self._part(start, stop) for start, stop in cuts(self.count(), number)]
+
+    def _part(self, start: int, stop: int) -> BinaryMatrix:
+        part = copy(self)
+        which, part._units = self._units.part(start, stop)
+        part._matrix = self._matrix.take(which)
+        return part
 
     def _rows(self, which: Which) -> NDArray[np.float32]:
         x_nj = self._matrix.dense(which)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from dpvb.data.bag_of_words import BagOfWords, Stream, in_memory
 from dpvb.data.matrix_files import OpenedFile, open_docword, open_lda_c, open_matrix_market, open_npz
-from dpvb.data.rows import Slab, Source, clean_slabs, concatenate
+from dpvb.data.rows import CountRows, Slab, Source, clean_slabs, concatenate
+from dpvb.data.shards import Shard, Sharded, paths_of
 from dpvb.data.storage import check_readable
 from dpvb.data.text_files import (
     Record,
@@ -51,11 +54,21 @@ _FORMAT_OF_SUFFIX = {
     ".parquet": "parquet",
     ".txt": "txt",
 }
+_GROUPED = ("jsonl", "csv", "parquet")
 FORMATS = (*_MATRIX_FORMATS, *_TEXT_FORMATS)
 
 
+class ShardedDocuments(Sharded[CountRows]):
+    """Documents in several files with one vocabulary."""
+
+    def __init__(self, shards: list[Shard], width: int, vocabulary: tuple[str, ...] | None, **facts: Any) -> None:
+        """Take files of one width; see `Sharded`."""
+        super().__init__(shards, **facts)
+        self.width, self.vocabulary = width, vocabulary
+
+
 def open_documents(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     vocabulary: Vocabulary | None = None,
     width: int | None = None,
@@ -65,7 +78,7 @@ def open_documents(
     token_pattern: str = TOKEN_PATTERN,
     stream: bool | None = None,
 ) -> Source:
-    """Open a file or folder of documents; the file's name and header are public, its body private.
+    """Open files or a folder of documents; a file's name and header are public, its body private.
 
     =============================  ==========  ==================================================
     name                           format      holds
@@ -79,13 +92,16 @@ def open_documents(
     .parquet                       "parquet"   strings in `text_column` (pip install dpvb[arrow])
     .txt                           "txt"       a document on each line
     a folder                       "folder"    a document in each .txt file below it
+    a folder of .npz or .parquet               as the list of these files
+    a list of names                            all documents, file after file
     =============================  ==========  ==================================================
 
     All but .npz, .parquet and folders may be gzipped (also with .gz after the name). Text is UTF-8; a text of
-    more than 16 MiB is an empty document.
+    more than 16 MiB is an empty document. Several files are read one after another, anew at each pass; or side by
+    side, each by one process of a cluster (see dpvb.cluster), which holds it.
 
     Args:
-        path: the file or folder; public.
+        path: the file, folder or files; public.
         vocabulary: public words, as `check_vocabulary` takes them. Text needs it; of counts it names the columns.
         width: public number of terms, for an lda-c file without a vocabulary.
         file_format: one of the formats above. None: told by the name.
@@ -98,12 +114,25 @@ def open_documents(
 
     Raises:
         DataFormatError: a file that cannot be opened, a faulty header, a missing column, text without a
-            vocabulary, or a vocabulary of another width.
+            vocabulary, a vocabulary of another width, files of different widths, or a person in two of them.
         ParameterError: an unknown format, or an option that the format does not have.
     """
+    options: dict[str, Any] = {
+        "vocabulary": vocabulary,
+        "width": width,
+        "file_format": file_format,
+        "text_column": text_column,
+        "group_column": group_column,
+        "token_pattern": token_pattern,
+    }
+    several = None if file_format == "folder" else paths_of(path)
+    if several is not None:
+        return _open_shards(several, {**options, "stream": stream})
+    if not isinstance(path, (str, os.PathLike)):
+        raise DataFormatError(f"path must be a file, a folder or a list of files, got {type(path).__name__}.")
     location = Path(path)
     name = check_choice("file_format", file_format or _format_of(location), FORMATS)
-    if group_column is not None and name not in ("jsonl", "csv", "parquet"):
+    if group_column is not None and name not in _GROUPED:
         raise ParameterError(f"group_column needs a jsonl, csv or parquet file, got format {name!r}.")
     if name in _MATRIX_FORMATS:
         source = _open_counts(location, name, vocabulary, width)
@@ -121,6 +150,32 @@ def open_documents(
         source = Stream(slabs, len(words), vocabulary=words)
     hold = _size(location) <= HELD_BYTES if stream is None else not stream
     return in_memory(source) if hold else source
+
+
+def _open_shards(paths: Sequence[Path], options: dict[str, Any]) -> ShardedDocuments:
+    """Check the header of every file; open none."""
+    if options["vocabulary"] is not None:
+        options["vocabulary"] = check_vocabulary(options["vocabulary"], width=options["width"])
+    if (column := options["group_column"]) is None:
+        opened = [open_documents(path, **{**options, "stream": True}) for path in paths]
+        widths, persons = {source.width for source in opened}, None
+        if len(widths) > 1:
+            raise DataFormatError(f"The files declare different numbers of columns: {sorted(widths)}.")
+    else:
+        names = {path: options["file_format"] or _format_of(path) for path in paths}
+        words = check_vocabulary(options["vocabulary"], width=options["width"])
+        widths = {len(words)}
+        for path, name in names.items():
+            if name not in _GROUPED:
+                raise ParameterError(f"group_column needs jsonl, csv or parquet files, got format {name!r}.")
+            _check_text(path, name, (options["text_column"], column))
+
+        def persons(path: Path) -> Iterator[object]:
+            return (record[0] for record in _TEXT_FORMATS[names[path]](path, (column,)))
+
+    shards = [Shard(path, partial(open_documents, path, **options)) for path in paths]
+    unit = "document" if column is None else "person"
+    return ShardedDocuments(shards, widths.pop(), options["vocabulary"], unit=unit, persons=persons)
 
 
 def _format_of(path: Path) -> str:

@@ -60,6 +60,9 @@ class Matrix(Protocol):
     def entry_start(self) -> Integers:
         """Number of stored entries before each row, and of all, (num_rows + 1,)."""
 
+    def take(self, rows: Which) -> Matrix:
+        """The chosen rows, as they are kept; a range of rows is not copied."""
+
     def lengths(self, rows: Which) -> Floats:
         """Euclidean norms of the chosen rows in units of LENGTH_UNIT, (n,); NaN where an entry is NaN or infinite."""
 
@@ -86,6 +89,10 @@ class DenseMatrix:
     def entry_start(self) -> Integers:
         """Every row holds `width` entries."""
         return np.arange(0, (self.num_rows + 1) * self.width, self.width, dtype=np.int64)
+
+    def take(self, rows: Which) -> DenseMatrix:
+        """The chosen rows in their own number type."""
+        return DenseMatrix(self._array[rows])
 
     def lengths(self, rows: Which) -> Floats:
         """Norms that neither overflow nor underflow: each row is first scaled by a power of two of its own."""
@@ -148,6 +155,11 @@ class SparseMatrix:
     def entry_start(self) -> Integers:
         """The boundaries of the rows."""
         return self._slab.indptr
+
+    def take(self, rows: Which) -> SparseMatrix:
+        """The chosen rows with whatever ids and values they have."""
+        indptr, place = self._places(rows)
+        return SparseMatrix(Slab(indptr, self._slab.indices[place], self._slab.values[place]), self.width)
 
     def lengths(self, rows: Which) -> Floats:
         """Norms that neither overflow nor underflow; squares are added in the row's own order."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from dpvb.data.design import LOGISTIC, Design, DesignRows, Response, SparseDesig
 from dpvb.data.matrices import Floats, SparseMatrix, column
 from dpvb.data.rows import MAX_ROWS, Slab
 from dpvb.data.schema import Cells, Schema, cells_as_numbers
+from dpvb.data.shards import Shard, Sharded, paths_of
 from dpvb.data.storage import check_readable
 from dpvb.data.text_files import check_csv, csv_records, import_arrow, parquet_schema, times_in_header
 from dpvb.data.units import LazyChunk
@@ -72,15 +73,18 @@ class Table:
 
         Args:
             data: a pandas DataFrame; an Arrow table (or what exports one); a mapping of names to 1-D columns; a
-                structured NumPy array; or the path of a .csv (also .csv.gz) or .parquet file. Names and types of
-                columns are public, everything else private. Columns that the schema does not name are not read.
+                structured NumPy array; the path of a .csv (also .csv.gz) or .parquet file, a list of such paths, or a
+                folder of .parquet files. Names and types of columns are public, everything else private. Columns that
+                the schema does not name are not read. Several files are read one after another, anew at each pass; or
+                side by side, each by one process of a cluster (see dpvb.cluster), which holds it.
             schema: public.
             file_format: "csv" or "parquet"; None: told by the name of the file.
             stream: True reads a file anew at each pass, in bounded memory; False holds its rows as numbers. None: holds
                 files up to 64 MiB, and all with a group column.
 
         Raises:
-            DataFormatError: none of these forms, a column of the schema that is missing or of a wrong type.
+            DataFormatError: none of these forms, a column of the schema that is missing or of a wrong type, or a person
+                in two files.
             ParameterError: schema is no Schema, or stream=True with data in memory or with a group column.
         """
         if not isinstance(schema, Schema):
@@ -88,6 +92,13 @@ class Table:
                 f"schema must be a Schema, got {type(schema).__name__}; read one with Schema.load(path)."
             )
         self._schema = schema
+        self._held: _Encoded | None = None
+        self._count: int | None = None
+        self._files = paths_of(data)
+        self._options: dict[str, Any] = {"file_format": file_format, "stream": stream}
+        if self._files is not None:
+            self._reader = _files_reader(self._files, schema, file_format)
+            return
         is_file = isinstance(data, (str, os.PathLike))
         self._reader = _file_reader(Path(data), schema, file_format) if is_file else _memory_reader(data, schema)  # type: ignore[arg-type]
         if stream and (not is_file or schema.group is not None):
@@ -97,8 +108,9 @@ class Table:
         hold = not stream
         if is_file and stream is None and schema.group is None:
             hold = Path(data).stat().st_size <= HELD_BYTES  # type: ignore[arg-type]
-        self._held = _joined([*self._encoded()], schema) if hold else None
-        self._count: int | None = None if self._held is None else self._held.matrix.num_rows
+        if hold:
+            self._held = _joined([*self._encoded()], schema)
+            self._count = self._held.matrix.num_rows
 
     def __repr__(self) -> str:
         return f"Table(width={self._schema.width}, columns={len(self._schema.columns)})"
@@ -122,7 +134,7 @@ class Table:
         fit_intercept: bool = True,
         sparse_rows: bool = False,
         group: Iterable[object] | None = None,
-    ) -> Design | StreamedDesign:
+    ) -> AnyDesign:
         """The rows of a regression: features over R, the intercept 1/R before them, and responses.
 
         Args:
@@ -134,8 +146,20 @@ class Table:
 
         Raises:
             DataFormatError: no y and no target, or y, trials or group of another length.
-            ParameterError: a response that contradicts the schema's target, or a group for data that are streamed.
+            ParameterError: a response that contradicts the schema's target, a group for data that are streamed, or y,
+                trials or group for several files, which must have them.
         """
+        if self._files is not None:
+            if not (y is None and trials is None and group is None):
+                raise ParameterError(
+                    "of several files the response is the schema's target and the person its group: leave y, trials "
+                    "and group out."
+                )
+            response = self._target_response(response)
+            options = {"response": response, "fit_intercept": fit_intercept, "sparse_rows": sparse_rows}
+            shards = [Shard(path, partial(_design, path, self._schema, self._options, options)) for path in self._files]
+            like = self._maker(fit_intercept, sparse_rows)(self._nothing())
+            return ShardedDesign(shards, like, self._persons if self._schema.group is not None else None)
         make = self._maker(fit_intercept, sparse_rows)
         if y is None:
             if trials is not None:
@@ -155,6 +179,12 @@ class Table:
             raise ParameterError("group needs data that are held, to bring persons together: open with stream=False.")
         make = partial(make, response=response)
         return StreamedDesign(lambda: self._designs(y, trials, make), self._num_rows, make(self._nothing()))
+
+    def _persons(self, path: Path) -> Iterator[object]:
+        """The person of each row of a file."""
+        assert self._schema.group is not None
+        pieces = _file_reader(path, self._schema, self._options["file_format"]).pieces()
+        return (one for piece in pieces for one in piece.cells[self._schema.group])
 
     def features(self, *, fit_intercept: bool = True, sparse_rows: bool = False) -> Design | StreamedDesign:
         """The same rows without responses (zeros in their place) and in the order of the data, for prediction."""
@@ -235,6 +265,29 @@ class StreamedDesign:
         """Yield all rows once."""
         for design in self._designs():
             yield from design.chunks()
+
+    def parts(self, number: int) -> list[Design]:
+        """The same rows in order, read once and held, as the pieces in which they are read."""
+        return list(self._designs())
+
+
+class ShardedDesign(Sharded[DesignRows | SparseDesignRows]):
+    """Rows of a regression in several files."""
+
+    def __init__(
+        self, shards: Sequence[Shard], like: Design, persons: Callable[[Path], Iterable[object]] | None
+    ) -> None:
+        """Take files, a design with the same columns, and where persons have rows, what tells whose."""
+        super().__init__(shards, unit="row" if persons is None else "person", persons=persons)
+        self.width, self.intercept, self.row_norm = like.width, like.intercept, like.row_norm
+
+
+AnyDesign: TypeAlias = "Design | StreamedDesign | ShardedDesign"
+
+
+def _design(path: Path, schema: Schema, own: Mapping[str, Any], options: Mapping[str, Any]) -> AnyDesign:
+    """One of several files as a design."""
+    return Table(path, schema, **own).design(**options)
 
 
 def _encode(piece: _Piece, schema: Schema) -> _Encoded:
@@ -335,6 +388,19 @@ def _file_reader(path: Path, schema: Schema, file_format: str | None) -> _Reader
     check_choice(f"the format of {path.name!r}", file_format, _FORMATS, hint=hint)
     check_readable(path)
     return _csv_reader(path, schema) if file_format == "csv" else _parquet_reader(path, schema)
+
+
+def _files_reader(paths: Sequence[Path], schema: Schema, file_format: str | None) -> _Reader:
+    """Several files with the same columns, one after another."""
+    readers = [_file_reader(path, schema, file_format) for path in paths]
+    names = readers[0].names
+    for path, reader in zip(paths, readers, strict=True):
+        if set(reader.names) != set(names):
+            missing = sorted(set(names) ^ set(reader.names))
+            raise DataFormatError(
+                f"The files must have the same columns, but {str(path)!r} and {str(paths[0])!r} differ in {missing}."
+            )
+    return _Reader(names, lambda: (piece for reader in readers for piece in reader.pieces()))
 
 
 def _csv_reader(path: Path, schema: Schema) -> _Reader:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -85,6 +86,20 @@ class Units:
         """Return the number of privacy units; private under add/remove."""
         return len(self._entry_start) - 1 if self._persons is None else max(len(self._persons[2]) - 1, 0)
 
+    def part(self, start: int, stop: int) -> tuple[Which, Units]:
+        """The units start..stop-1 alone: the numbers of their rows, and units of just those rows, in that order."""
+        part = Units.__new__(Units)
+        part._persons = None
+        if self._persons is None:
+            part._entry_start = self._entry_start[start : stop + 1] - self._entry_start[start]
+            return slice(start, stop), part
+        order, unit_of_row, first = self._persons
+        rows = slice(int(first[start]), int(first[stop]))
+        part._entry_start = self._entry_start[rows.start : rows.stop + 1] - self._entry_start[rows.start]
+        number = np.arange(rows.stop - rows.start, dtype=np.int64)
+        part._persons = number, unit_of_row[rows] - start, first[start : stop + 1] - first[start]
+        return order[rows], part
+
     def chunks(self, read: Callable[[Which], Rows]) -> Iterator[LazyChunk[Rows]]:
         """Yield all units once; `read` gives the rows with some numbers."""
         unit_start = None if self._persons is None else self._persons[2]
@@ -95,3 +110,10 @@ class Units:
                 order, unit_of_row, first = self._persons
                 rows = slice(int(first[start]), int(first[stop]))
                 yield LazyChunk(order[rows], unit_of_row[rows] - start, stop - start, read)
+
+
+def cuts(count: int, number: int) -> list[tuple[int, int]]:
+    """Cut so many units into at most `number` consecutive ranges of about one length; at least one."""
+    number = max(1, min(number, count))
+    ends = [count * place // number for place in range(number + 1)]
+    return list(pairwise(ends))

@@ -1,0 +1,119 @@
+"""Private data in several files, each of which is a part of its own: what many processes read side by side."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from dpvb.data.persons import digests
+from dpvb.errors import DataFormatError
+
+#: Files of these formats may be given as a folder, too.
+FOLDER_FORMATS = (".npz", ".parquet")
+
+Rows = TypeVar("Rows", covariant=True)
+
+
+class Opened(Protocol[Rows]):
+    """The private data of one file."""
+
+    def chunks(self) -> Iterator[Any]:
+        """All units, in a fixed order."""
+
+    def count(self) -> int:
+        """Number of units; private under add/remove."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One file, which travels as its name and is opened where it is read.
+
+    Attributes:
+        path: public.
+        open: reads the file; made of public things alone.
+    """
+
+    path: Path
+    open: Callable[[], Opened[Any]]
+
+
+class Sharded(Generic[Rows]):
+    """Units of several files in the order of the files, of which one at a time is open.
+
+    Args:
+        shards: the files.
+        unit: what one privacy unit is; public.
+        persons: the person of each row of a shard, where the person is the unit: no person may be in two shards.
+
+    Raises:
+        DataFormatError: if a person has rows in two files; it does not say who, nor which.
+    """
+
+    def __init__(
+        self, shards: Sequence[Shard], *, unit: str, persons: Callable[[Path], Iterable[object]] | None = None
+    ) -> None:
+        self._shards, self.unit = tuple(shards), unit
+        if persons is not None:
+            _check_persons([shard.path for shard in shards], persons)
+        self._count: int | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self._shards)} files, unit={self.unit!r})"
+
+    def parts(self, number: int) -> list[Shard]:
+        """The files, however many parts are asked for."""
+        return list(self._shards)
+
+    def count(self) -> int:
+        """Return the number of units, by one pass at the first call; private under add/remove."""
+        if self._count is None:
+            self._count = sum(shard.open().count() for shard in self._shards)
+        return self._count
+
+    def chunks(self) -> Iterator[Any]:
+        """Yield all units once, file after file."""
+        for shard in self._shards:
+            yield from shard.open().chunks()
+
+
+def paths_of(data: object) -> list[Path] | None:
+    """The files that a list of paths, or a folder of shards, stands for; None for anything else.
+
+    Raises:
+        DataFormatError: an empty list, or a file that is named twice.
+    """
+    if isinstance(data, (str, os.PathLike)):
+        folder = Path(data)
+        if not folder.is_dir():
+            return None
+        paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in FOLDER_FORMATS)
+        return paths or None
+    if not isinstance(data, (list, tuple)) or not all(isinstance(one, (str, os.PathLike)) for one in data):
+        return None
+    paths = [Path(one) for one in data]
+    if not paths:
+        raise DataFormatError("A list of files must name at least one.")
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise DataFormatError("A list of files names one of them twice; its rows would count twice.")
+    return paths
+
+
+def _check_persons(paths: Sequence[Path], persons: Callable[[Path], Iterable[object]]) -> None:
+    """Compare the persons of all files by digests under a key that is forgotten.
+
+    Raises:
+        DataFormatError: if one has rows in two files.
+    """
+    key, seen = secrets.token_bytes(32), set[bytes]()
+    for path in paths:
+        found = digests(persons(path), key)
+        if not seen.isdisjoint(found):
+            raise DataFormatError(
+                "A person has rows in two files (rows without an id belong to one person): what a person changes "
+                "would not be bounded. Write all rows of a person to one file."
+            )
+        seen |= found
