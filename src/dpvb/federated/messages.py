@@ -115,8 +115,8 @@ class Offer:
         if not isinstance(self.participants, Mapping):
             raise ParameterError("participants must be public keys by name.")
         for name, public in self.participants.items():
-            if public != b"":
-                check_public(check_name(name), public)
+            if check_name(name) and public != b"":
+                check_public(name, public)
         check_integer("tolerated", self.tolerated, low=0, high=len(self.participants))
         check_choice("neighboring_relation", self.neighboring_relation, ("add_or_remove_one", "replace_one"))
 
