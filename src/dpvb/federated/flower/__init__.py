@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -94,13 +93,7 @@ def unpacked(message: Any) -> bytes:
     Raises:
         FederationError: for any other message.
     """
-    with _understood():
-        return bytes(message.content[_RECORD][_RECORD].data)
-
-
-@contextlib.contextmanager
-def _understood() -> Iterator[None]:
     try:
-        yield
+        return bytes(message.content[_RECORD][_RECORD].data)
     except Exception as error:  # Whatever Flower makes of what a stranger sent.
-        raise FederationError(f"a message of Flower could not be read ({type(error).__name__}).") from error
+        raise FederationError("a message of Flower that holds no bytes for us.") from error

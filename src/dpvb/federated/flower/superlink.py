@@ -16,11 +16,18 @@ from typing import Any, NamedTuple, Self
 
 import uvicorn
 from flwr.app import Message
+from flwr.app.message import remove_content_from_message
 from flwr.common.constant import NOOP_FLWR_AID, SUPERLINK_NODE_ID, SubStatus
 from flwr.supercore.constant import NOOP_FEDERATION_ID, TaskType
 from flwr.supercore.heartbeat import HeartbeatSender
+from flwr.supercore.inflatable.inflatable_object import (
+    get_all_nested_objects,
+    get_object_tree,
+    iterate_object_tree,
+    no_object_id_recompute,
+)
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.task_identity import TaskIdentity
-from flwr.superlink.grid import HttpGrid
 from flwr.superlink.main import create_app
 
 from dpvb.errors import FederationError, ParameterError
@@ -31,6 +38,7 @@ from dpvb.federated.transport import Reply
 _PAUSE = 0.05  # seconds
 _STARTING = 60.0  # seconds
 _MAX_BODY = 2**23  # Flower cuts what it sends into pieces of 5 MiB.
+_MAX_PIECES = 8  # of the answer to a greeting: it is short, and anybody can give one
 
 
 class _Sent(NamedTuple):
@@ -92,17 +100,14 @@ class SuperLink:
         self._tickets = 0
         for name in ("flwr", "httpx", "httpcore", "uvicorn"):
             logging.getLogger(name).setLevel(logging.ERROR)
+        self._arriving: dict[str, tuple[_Sent, Message]] = {}  # Answers whose pieces may be still on their way.
         with contextlib.ExitStack() as stack:
             app = create_app()
             self._state: Any = app.state.linkstate_factory.state()
-            self._run, token = self._started(stack)
-            outside, inside = _Serving(_for_nodes(app), address, tls), _Serving(app, Address("127.0.0.1", 0), None)
-            stack.callback(outside.close)
-            stack.callback(inside.close)
-            self.address = outside.address
-            self._grid = HttpGrid(str(inside.address), insecure=True, token=token)
-            stack.callback(self._grid.close)
-            self._grid.set_run(self._run)
+            self._run = self._started(stack)
+            serving = _Serving(_for_nodes(app), address, tls)
+            stack.callback(serving.close)
+            self.address = serving.address
             self._opened = stack.pop_all()
 
     def __enter__(self) -> Self:
@@ -153,45 +158,63 @@ class SuperLink:
         """Close the door; open messages are lost."""
         self._opened.close()
 
-    def _started(self, stack: contextlib.ExitStack) -> tuple[Any, str]:
-        """A run of Flower, which is ours, and the token that says so."""
+    def _started(self, stack: contextlib.ExitStack) -> int:
+        """A run of Flower, and this process as what carries it out."""
         state = self._state
-        run_id = state.create_run(None, None, None, {}, NOOP_FEDERATION_ID, None, NOOP_FLWR_AID, TaskType.SERVER_APP)
-        [run] = state.get_run_info(run_ids=[run_id])
-        task = run.primary_task_id
-        token = state.claim_task(task)
-        if not token or not state.activate_task(task):
+        run = int(state.create_run(None, None, None, {}, NOOP_FEDERATION_ID, None, NOOP_FLWR_AID, TaskType.SERVER_APP))
+        task = state.get_run_info(run_ids=[run])[0].primary_task_id
+        if not state.claim_task(task) or not state.activate_task(task):
             raise FederationError("Flower's SuperLink did not start a run.")
         stack.callback(state.finish_task, task, SubStatus.COMPLETED, "")
         alive = HeartbeatSender(lambda: bool(state.acknowledge_task_heartbeat(task)))
         alive.start()
         stack.callback(alive.stop)
-        TaskIdentity.run_id, TaskIdentity.task_id, TaskIdentity.node_id = run_id, task, SUPERLINK_NODE_ID
-        return run, token
+        TaskIdentity.run_id, TaskIdentity.task_id, TaskIdentity.node_id = run, task, SUPERLINK_NODE_ID
+        return run
 
     def _receive(self) -> list[Reply]:
         """Greet who is new; take what has come."""
-        online = set(self._grid.get_node_ids())
+        online = set(self._state.get_nodes(self._run))
         for node in online - self._known:
             nonce = secrets.token_bytes(32)
             self._push(node, GREET, nonce, nonce)
         self._known = online
         replies: list[Reply] = []
-        for message in self._grid.pull_messages(list(self._sent)) if self._sent else ():
-            sent = self._sent.pop(message.metadata.reply_to_message_id, None)
-            if sent is not None and isinstance(sent.what, bytes):
+        for sent, message in self._pulled():
+            if isinstance(sent.what, bytes):
                 self._meet(sent.node, sent.what, message)
-            elif sent is not None and sent.what in self._open:
+            elif sent.what in self._open:
                 replies += self._answer(sent.node, sent.what, message)
         return replies
 
+    def _pulled(self) -> list[tuple[_Sent, Any]]:
+        """Answers that are there as a whole; nobody is waited for whose answer comes slowly, or never."""
+        for head in self._state.get_message_res(set(self._sent), self._run) if self._sent else ():
+            if sent := self._sent.pop(head.metadata.reply_to_message_id, None):
+                self._arriving[head.metadata.message_id] = sent, head
+        whole = []
+        for name, (sent, head) in list(self._arriving.items()):
+            try:
+                pieces = [one.object_id for one in iterate_object_tree(self._state.object_store.get_object_tree(name))]
+                if isinstance(sent.what, bytes) and len(pieces) > _MAX_PIECES:
+                    raise ValueError("too long for a greeting")
+                contents = {piece: self._state.get_object(self._run, piece) for piece in pieces}
+                if b"" in contents.values():
+                    continue
+                message: Any = inflate_object_from_contents(name, contents)
+            except Exception:  # Lost, or no message: whatever Flower makes of what a stranger sent.
+                message = None
+            del self._arriving[name]
+            self._state.object_store.delete(name)
+            self._state.delete_messages({head.metadata.reply_to_message_id})
+            whole.append((sent, message))
+        return whole
+
     def _meet(self, node: int, nonce: bytes, message: Any) -> None:
         """Believe a node that it is a client, or send it away."""
-        if message.has_error() and message.error.code != REFUSED:  # It left before it answered.
+        if _was_lost(message):  # It left before it answered.
             return
         try:
-            if message.has_error():
-                raise FederationError("it gave no name.")
             client, data = self._channel.open(unpacked(message))
             if data != GREETING + nonce or client not in self.clients:
                 raise FederationError(f"{client!r} does not take part, or repeats an old greeting.")
@@ -208,13 +231,11 @@ class SuperLink:
     def _answer(self, node: int, ticket: int, message: Any) -> list[Reply]:
         """The reply to a ticket; none yet if it was lost on the way."""
         client = self._open[ticket].client
-        if message.has_error() and message.error.code != REFUSED:
+        if _was_lost(message):
             if node == self._nodes.get(client) and node in self._known:
                 self._ask(ticket)
             return []
         try:
-            if message.has_error():
-                raise FederationError("it could not open the server's message; compare its keys with the server's.")
             sender, data = self._channel.open(unpacked(message))
             if sender != client:
                 raise FederationError(f"its answer is signed by {sender!r}.")
@@ -231,10 +252,26 @@ class SuperLink:
 
     def _push(self, node: int, kind: str, data: bytes, what: bytes | int | None = None) -> None:
         """Hand a message to Flower; it does not take it if the node has gone."""
+        state = self._state
         message = Message(packed(data), dst_node_id=node, message_type=kind, ttl=self._patience + _STARTING)
-        [sent] = self._grid.push_messages([message]) or [""]
-        if sent and what is not None:
-            self._sent[sent] = _Sent(node, what)
+        with no_object_id_recompute():
+            name = message.metadata.__dict__["_message_id"] = message.object_id
+            session = state.start_session(self._run)
+            taken, missing = state.store_message_and_object_tree(
+                remove_content_from_message(message), get_object_tree(message), session
+            )
+            if not taken:
+                return
+            pieces = get_all_nested_objects(message)
+            for piece in missing:
+                state.store_object(self._run, session, piece, pieces[piece].deflate())
+        if what is not None:
+            self._sent[name] = _Sent(node, what)
+
+
+def _was_lost(message: Any) -> bool:
+    """Whether an answer is Flower's, which says that none will come."""
+    return message is not None and message.has_error() and message.error.code != REFUSED
 
 
 class _Serving:
