@@ -514,3 +514,59 @@ _READERS: Final[Mapping[str, Callable[[_Reader, list[Any], int], Any]]] = {
     "s": _Reader.read_scalar,
     "o": _Reader.read_object,
 }
+
+
+# --- distributions from others ----------------------------------------------------------------------------------
+
+
+def check_form(q: Any, start: Any) -> None:
+    """Refuse a received q whose form is not that of the model's own start (`model.init`), before anything is charged.
+
+    A statistic must depend on its row alone. An array with an axis as long as a batch would be broadcast against the
+    rows, and make it depend on the row's place: one record more would move all others. So every array must have the
+    dtype and shape that it has at the start. Where the start has None and q has more, the letters that end a field's
+    name give its axes (`mean_d`, `root_dd`), and arrays of the start give the letters' lengths. Values are free.
+
+    Raises:
+        FederationError: naming the field.
+    """
+    _compare("q", q, start, _lengths(start, {}))
+
+
+def _parts(content: Any) -> list[tuple[str, Any]]:
+    """What a dataclass, named tuple, dict, list or tuple holds, with names."""
+    own = _fields(type(content))
+    if own is not None:
+        return [(name, getattr(content, name)) for name in own]
+    if isinstance(content, (list, tuple)):
+        return [(str(place), part) for place, part in enumerate(content)]
+    return sorted(content.items()) if isinstance(content, dict) else []
+
+
+def _axes(name: str) -> str:
+    """The letters after the last underscore."""
+    return name.rpartition("_")[2] if "_" in name else ""
+
+
+def _lengths(start: Any, found: dict[str, int]) -> dict[str, int]:
+    for name, part in _parts(start):
+        if isinstance(part, np.ndarray) and len(_axes(name)) == part.ndim:
+            found.update(zip(_axes(name), part.shape, strict=True))
+        _lengths(part, found)
+    return found
+
+
+def _compare(name: str, found: Any, start: Any, lengths: Mapping[str, int]) -> None:
+    fits = type(found) is type(start)
+    if isinstance(found, np.ndarray):
+        form = tuple(lengths.get(letter) for letter in _axes(name)) if start is None else getattr(start, "shape", None)
+        fits = form == found.shape and found.dtype == (np.float64 if start is None else start.dtype)
+    elif isinstance(found, (bool, int, float, np.generic)):
+        fits = start is None or isinstance(start, (bool, int, float, np.generic))
+    elif start is None:
+        fits = found is None or _fields(type(found)) is not None
+    own = dict(_parts(start))
+    if not fits or (start is not None and own.keys() != dict(_parts(found)).keys()):
+        raise FederationError(f"{name} of a request is not of the form that this model's q has; nothing was charged.")
+    for part, value in _parts(found):
+        _compare(part, value, own.get(part), lengths)
