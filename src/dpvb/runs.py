@@ -55,6 +55,8 @@ class Run:
             writes it, and an interrupted step is charged again; "read" makes no release, and reads those of a run that
             has ended.
         facts: public facts that the fit must share with the run that it continues.
+        begun: where a run may pass over releases, the steps that were begun so far, as its owner has put them on
+            record; None: they are begun in order.
 
     Attributes:
         noise: the run's source of randomness.
@@ -75,6 +77,7 @@ class Run:
         checkpoint: Checkpoint | None = None,
         resume: str = "replay",
         facts: Mapping[str, Any] | None = None,
+        begun: Sequence[int] | None = None,
     ) -> None:
         check_choice("resume", resume, MODES)
         self._ledger, self._dataset, self._plan = ledger, dataset, plan
@@ -93,7 +96,7 @@ class Run:
                 raise CheckpointError("resume='read' reads a run that has ended: name its folder as checkpoint.")
             self._begin_run(facts or {})
         else:
-            self._continue_run(found, facts or {})
+            self._continue_run(found, facts or {}, begun)
 
     def _begin_run(self, facts: Mapping[str, Any]) -> None:
         if self._checkpoint is None:
@@ -118,7 +121,7 @@ class Run:
             self._checkpoint.write_manifest(self._manifest, new=True)
         self._receipt = self._charge_plan()
 
-    def _continue_run(self, found: dict[str, Any], facts: Mapping[str, Any]) -> None:
+    def _continue_run(self, found: dict[str, Any], facts: Mapping[str, Any], begun: Sequence[int] | None) -> None:
         assert self._checkpoint is not None
         own = {"ledger": self._ledger.uuid, "dataset": self._dataset, "plan": self._plan.digest.hex(), "facts": facts}
         for what, value in own.items():
@@ -138,12 +141,14 @@ class Run:
                 f"{self._checkpoint.path}: its run has ended. resume='read' reads its result again and spends nothing; "
                 "for a new run name a new folder as checkpoint."
             )
-        for step in range(len(self._plan)):
+        for step in range(len(self._plan)) if begun is None else begun:
             total = self._checkpoint.release(step, self._digests[step]) if step in self._digests else None
-            if total is None:
+            if total is not None:
+                self._recorded[step] = total
+            elif begun is None:
                 break
-            self._recorded[step] = total
-        self._begun = 1 + max(self._digests, default=-1) + charged
+        newest = max(self._digests, default=-1)
+        self._begun = 1 + newest + charged if begun is None else 1 + max(newest, *begun, -1)
         whole = not self._checkpoint.discard_torn()
         kept = SecureNoise.reopened(self._checkpoint.secret_path) if self._mode == "replay" else None
         same = whole and kept is not None and kept.run_id == self._name and found["programs"] == _programs()
@@ -152,11 +157,10 @@ class Run:
         if self._mode != "read":
             self._attempt = 1 + max(entry.attempt for entry in history)
             self._ledger.append(self._name, attempt=self._attempt, state="resumed")
-            self._adopt(self._checkpoint)
+            self._adopt(self._checkpoint, len(self._recorded) if begun is None else max(begun, default=0))
 
-    def _adopt(self, checkpoint: Checkpoint) -> None:
+    def _adopt(self, checkpoint: Checkpoint, step: int) -> None:
         """Put on record what was written whole just before the interruption: it may have been seen, and can be used."""
-        step = len(self._recorded)
         total = None if step in self._digests else checkpoint.prepared(step)
         if total is not None:
             self._put_on_record(checkpoint, step, total)
@@ -325,11 +329,7 @@ def counted(
     if ledger is None or dataset is None:
         if checkpoint is not None:
             raise ParameterError("checkpoint needs ledger: what an interruption costs must be counted somewhere.")
-        if epsilon < math.inf:
-            _say(
-                f"this fit spends epsilon = {epsilon:g}, delta = {delta:g} of each {plan.unit}'s privacy in these "
-                "data, and nobody keeps count: the epsilons of several fits add up. A ledger counts them (dpvb.Ledger)."
-            )
+        uncounted(plan, epsilon=epsilon, delta=delta)
         yield None
         return
     with opened(ledger) as found:
@@ -344,6 +344,15 @@ def counted(
             run.interrupted(error)
             raise
         run.finish()
+
+
+def uncounted(plan: Plan, *, epsilon: float, delta: float) -> None:
+    """Say on standard error what is spent without a ledger."""
+    if epsilon < math.inf:
+        _say(
+            f"this fit spends epsilon = {epsilon:g}, delta = {delta:g} of each {plan.unit}'s privacy in these "
+            "data, and nobody keeps count: the epsilons of several fits add up. A ledger counts them (dpvb.Ledger)."
+        )
 
 
 def accountant(

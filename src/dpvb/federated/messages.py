@@ -88,6 +88,7 @@ class Offer:
         tolerated: number of participants whose share of the noise may be missing.
         unit: what is protected, in words.
         neighboring_relation: "add_or_remove_one" or "replace_one".
+        num_examples: public number of units of each client, where there is one.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -105,6 +106,7 @@ class Offer:
     tolerated: int
     unit: str
     neighboring_relation: str
+    num_examples: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("version", "run", "kind", "unit"):
@@ -119,6 +121,8 @@ class Offer:
                 check_public(name, public)
         check_integer("tolerated", self.tolerated, low=0, high=len(self.participants))
         check_choice("neighboring_relation", self.neighboring_relation, ("add_or_remove_one", "replace_one"))
+        if self.num_examples is not None:
+            check_integer("num_examples", self.num_examples, low=1)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,214 @@
+"""What a client must not forget: which offers it accepted, which request got which release, and what it answered.
+
+With a folder all of it outlasts the process: every entry is whole on the disk before anything follows from it.
+
+    lock                                one client at a time
+    replies/DIGEST                      answer to the message with this SHA-256
+    runs/DIGEST/offer                   an accepted offer, by the SHA-256 of its bytes
+    runs/DIGEST/STEP-ATTEMPT.request    SHA-256 of the request that an attempt at a release was begun for
+    runs/DIGEST/ended                   the run is over
+    runs/DIGEST/released                checkpoint of the run (see `checkpoint`); its secret is beside it
+    runs/DIGEST/again-STEP-ATTEMPT      checkpoint of a repeated release
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Final, final
+
+from dpvb.errors import CheckpointError, FederationError
+
+# Without a folder, so many bytes of answers are kept, the newest and the small ones first.
+_MOST_KEPT, _SMALL = 2**26, 2**12
+_REQUEST: Final = re.compile(r"(\d+)-(\d+)\.request")
+
+#: Digests of the requests that attempts at releases were begun for: {step: {attempt: digest}}.
+Begun = dict[int, dict[int, str]]
+
+
+@final
+class Memory:
+    """A client's memory.
+
+    Args:
+        folder: where it lies; made if it is missing, its parent must exist. None: it ends with the process.
+
+    Raises:
+        CheckpointError: if the folder cannot be used.
+        FederationError: if another client uses it.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None) -> None:
+        self._replies: dict[str, bytes] = {}
+        self._offers: dict[str, bytes] = {}
+        self._begun: dict[str, Begun] = {}
+        self._ended: set[str] = set()
+        self._lock: IO[bytes] | None = None
+        self._path: Path | None = None
+        if folder is not None:
+            self._path = Path(folder).absolute()
+            try:
+                self._path.mkdir(mode=0o700, exist_ok=True)
+                self._lock = _locked(self._path / "lock")
+                for name in ("replies", "runs"):
+                    (self._path / name).mkdir(mode=0o700, exist_ok=True)
+                    for torn in (self._path / name).glob("**/.*.tmp"):
+                        torn.unlink()
+                _settle(self._path)
+                self._read(self._path / "runs")
+            except OSError as error:
+                self.close()
+                raise CheckpointError(f"{self._path}: cannot hold a client's memory ({error.strerror}).") from error
+
+    def close(self) -> None:
+        """Let another client use the folder."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    @property
+    def lasting(self) -> bool:
+        """Whether it outlasts the process."""
+        return self._path is not None
+
+    def offers(self) -> dict[str, bytes]:
+        """Accepted offers, by their digests."""
+        return dict(self._offers)
+
+    def ended(self, offer: str) -> bool:
+        """Whether the run of an offer is over."""
+        return offer in self._ended
+
+    def begun(self, offer: str) -> Begun:
+        """What was begun in a run."""
+        return self._begun.setdefault(offer, {})
+
+    def accept(self, offer: str, data: bytes) -> None:
+        """Remember an accepted offer."""
+        if self._path is not None:
+            self._room(offer)
+            self._write(self._path / "runs" / offer / "offer", data)
+        self._offers[offer] = data
+
+    def begin(self, offer: str, step: int, attempt: int, request: str) -> None:
+        """Remember for which request an attempt at a release is begun; it serves no other."""
+        if self._path is not None:
+            self._write(self._path / "runs" / offer / f"{step}-{attempt}.request", request.encode("ascii"))
+        self.begun(offer).setdefault(step, {})[attempt] = request
+
+    def end(self, offer: str) -> None:
+        """Remember that a run is over."""
+        if self._path is not None:
+            self._write(self._path / "runs" / offer / "ended", b"")
+        self._ended.add(offer)
+
+    def reply(self, digest: str) -> bytes | None:
+        """The answer that a message got, if it is known."""
+        if self._path is None:
+            return self._replies.get(digest)
+        try:
+            return (self._path / "replies" / digest).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise CheckpointError(f"{self._path}: cannot be read ({error.strerror}).") from error
+
+    def keep(self, digest: str, reply: bytes) -> None:
+        """Keep an answer, before it is given."""
+        if self._path is not None:
+            self._write(self._path / "replies" / digest, reply)
+            return
+        excess = sum(map(len, self._replies.values())) + len(reply) - _MOST_KEPT
+        for old, data in list(self._replies.items()):
+            if excess > 0 and len(data) > _SMALL:
+                excess -= len(self._replies.pop(old))
+        self._replies[digest] = reply
+
+    def checkpoint(self, offer: str, name: str) -> Path | None:
+        """The place of a checkpoint of a run; None: it has none."""
+        return None if self._path is None else self._room(offer) / name
+
+    def has_secrets(self, offer: str) -> bool:
+        """Whether secrets of a run are still there."""
+        return self._path is not None and any((self._path / "runs" / offer).glob("*.secret"))
+
+    def forget_secrets(self, offer: str) -> None:
+        """Delete the secrets of a run that is over."""
+        if self._path is not None:
+            with suppress(OSError):
+                for path in (self._path / "runs" / offer).glob("*.secret"):
+                    path.unlink()
+
+    def _room(self, offer: str) -> Path:
+        assert self._path is not None
+        room = self._path / "runs" / offer
+        try:
+            if not room.exists():
+                room.mkdir(mode=0o700)
+                _settle(room.parent)
+        except OSError as error:
+            raise CheckpointError(f"{self._path}: cannot be written ({error.strerror}).") from error
+        return room
+
+    def _read(self, runs: Path) -> None:
+        for room in runs.iterdir():
+            if not (room / "offer").exists():  # Killed before it was accepted.
+                continue
+            self._offers[room.name] = (room / "offer").read_bytes()
+            for path in room.glob("*.request"):
+                if found := _REQUEST.fullmatch(path.name):
+                    attempts = self.begun(room.name).setdefault(int(found[1]), {})
+                    attempts[int(found[2])] = path.read_text("ascii")
+            if (room / "ended").exists():
+                self._ended.add(room.name)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        """Write a file whole or not at all, and be sure of it."""
+        temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+        try:
+            with open(temporary, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            _settle(path.parent)
+        except OSError as error:
+            raise CheckpointError(f"{self._path}: cannot be written ({error.strerror}).") from error
+        finally:
+            with suppress(OSError):
+                temporary.unlink()
+
+
+def _settle(folder: Path) -> None:
+    """Make the names in a folder durable, where the system has a way."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _locked(path: Path) -> IO[bytes]:
+    """A file that this process alone holds until it closes it, or dies."""
+    file = open(path, "ab")  # noqa: SIM115
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise FederationError(
+            f"{path.parent}: another client uses this folder. Wait for it, or give each client a folder of its own."
+        ) from error
+    return file
