@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpvb import loop, runs, storage
 from dpvb.blocks import Block
+from dpvb.cluster import spread
 from dpvb.errors import ModelFileError, ParameterError, PrivacyError, check_integer, check_number
 from dpvb.mechanism import SHARES, FixedSize, FullBatch, Plan, Poisson, Sampler, calibrated, check_budget, phased
 from dpvb.report import PrivacyStatement
@@ -96,8 +97,24 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         projection: str,
         public: list[str],
         progress: Progress | None,
+        cluster: Any = None,
     ) -> Any:
-        """Run the plan on private data; returns q and sets `privacy_`."""
+        """Run the plan on private data, here or on a cluster; returns q and sets `privacy_`."""
+        with spread(source, model, cluster) as held:
+            return self._run(model, held, plan, rho=rho, projection=projection, public=public, progress=progress)
+
+    def _run(
+        self,
+        model: loop.Model[Any, Any],
+        source: Source[Any],
+        plan: Plan,
+        *,
+        rho: loop.StepSize,
+        projection: str,
+        public: list[str],
+        progress: Progress | None,
+    ) -> Any:
+        """Run the plan on private data, which lie here or are spread."""
         rng = generator("random_state", self.random_state)
         tell = (lambda t, q: None) if progress is None else (lambda t, q: progress(t, plan))
         facts = {"model": type(self).__name__, "params": _plain(self.get_params(deep=False))}

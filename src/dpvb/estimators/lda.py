@@ -130,6 +130,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         *,
         group: Iterable[object] | None = None,
         progress: Progress | None = None,
+        cluster: Any = None,
     ) -> Self:
         """Fit topics privately.
 
@@ -138,6 +139,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             y: ignored.
             group: private person of each row; a person's rows are then protected, drawn and clipped together.
             progress: called with (step, plan) after each release.
+            cluster: None, "local:N" for N processes of this machine, a dpvb.cluster.LocalPool, or a Dask client; the
+                released values do not depend on it.
 
         Raises:
             ParameterError, DataFormatError: for public faults, before anything is spent.
@@ -154,7 +157,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             f"document length {model.length:g} ({model.length_rule}), count power {model.count_power:g}",
             "the plan, the random start and all other parameters",
         ]
-        q = self._fit(model, source, plan, rho=rho, projection=self.projection, public=public, progress=progress)
+        q = self._fit(
+            model, source, plan, rho=rho, projection=self.projection, public=public, progress=progress, cluster=cluster
+        )
         self._set_vocabulary(source)
         self.n_iter_ = num_steps
         self._set_topics(model, q)

@@ -17,7 +17,7 @@ from dpvb import loop, metrics
 from dpvb.blocks import Floats
 from dpvb.data.design import Design, Response, SparseDesignRows
 from dpvb.data.schema import INDICATOR, Schema
-from dpvb.data.table import StreamedDesign, Table
+from dpvb.data.table import AnyDesign, Table
 from dpvb.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.estimators.base import PrivateEstimator, Progress, generator
 from dpvb.models.binomial import Likelihood, Weights, predictive
@@ -140,7 +140,9 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             return draws_nd[:, 1:] * self._unit_d / self._row_norm, draws_nd[:, 0] * self._constant
         return draws_nd * self._unit_d / self._row_norm, np.zeros(n)
 
-    def _fit_rows(self, X: Any, y: Any, trials: Any, group: Iterable[object] | None, progress: Progress | None) -> Self:
+    def _fit_rows(
+        self, X: Any, y: Any, trials: Any, group: Iterable[object] | None, progress: Progress | None, cluster: Any
+    ) -> Self:
         """Fit private rows."""
         check_choice("solver", self.solver, SOLVERS)
         check_choice("covariance", self.covariance, COVARIANCES)
@@ -158,13 +160,15 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             f"solver {self.solver!r}, covariance {self.covariance!r}, the plan and all other parameters",
         ]
         rho = model.step_size if isinstance(model, PolyaGamma) else loop.constant(1.0)
-        q = self._fit(model, design, plan, rho=rho, projection="read", public=public, progress=progress)
+        q = self._fit(
+            model, design, plan, rho=rho, projection="read", public=public, progress=progress, cluster=cluster
+        )
         self.n_iter_ = len(schedule)
         self._set_columns(_names_of(X), design.width - (design.intercept > 0), schema)
         self._set_posterior(model.weights(q), design.intercept, design.row_norm)
         return self
 
-    def _private(self, X: Any, y: Any, trials: Any, group: Iterable[object] | None) -> Design | StreamedDesign:
+    def _private(self, X: Any, y: Any, trials: Any, group: Iterable[object] | None) -> AnyDesign:
         """Private rows in the form that the solver reads."""
         constant = self._intercept
         rows: dict[str, Any] = {"sparse_rows": self.covariance == "diagonal", "group": group}
@@ -185,7 +189,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             raise ParameterError(f"fit_intercept must be True or False, got {self.fit_intercept!r}.")
         return constant if self.fit_intercept else 0.0
 
-    def _model(self, design: Design | StreamedDesign, schema: Schema | None) -> Any:
+    def _model(self, design: AnyDesign, schema: Schema | None) -> Any:
         """The model that the parameters name; its own defaults stand for None."""
         width = design.width
         given: dict[str, Any] = {"likelihood": self._likelihood, "intercept": design.intercept, "alpha": self.alpha}
@@ -253,7 +257,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
                 raise DataFormatError("X has rows that hold NaN or infinity, for which nothing can be predicted.")
             yield _matrix(rows, len(self._weights.mean_d))
 
-    def _chunks(self, design: Design | StreamedDesign) -> Iterator[Any]:
+    def _chunks(self, design: AnyDesign) -> Iterator[Any]:
         """Chunks of rows of the fitted width."""
         width = design.width - (self._constant > 0)
         if width != self.n_features_in_:
@@ -285,7 +289,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         mean_n, variance_n, y_n, trials_n = map(np.concatenate, zip(*parts, strict=True))
         return mean_n, variance_n, y_n, trials_n
 
-    def _visible(self, X: Any) -> Design | StreamedDesign:
+    def _visible(self, X: Any) -> AnyDesign:
         """Rows that the caller may see, brought to the public norm as private ones are."""
         if self.schema_ is not None:
             features = replace(self.schema_, target=None, group=None)
@@ -398,7 +402,13 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
         return Response("logistic", classes=self.classes)
 
     def fit(
-        self, X: Any, y: Any = None, *, group: Iterable[object] | None = None, progress: Progress | None = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        group: Iterable[object] | None = None,
+        progress: Progress | None = None,
+        cluster: Any = None,
     ) -> Self:
         """Fit privately.
 
@@ -407,13 +417,15 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
             y: private labels, (rows,); not needed where a table brings them.
             group: private person of each row; a person's rows are then protected, drawn and clipped together.
             progress: called with (step, plan) after each release.
+            cluster: None, "local:N" for N processes of this machine, a dpvb.cluster.LocalPool, or a Dask client; the
+                released values do not depend on it.
 
         Raises:
             ParameterError, DataFormatError: for public faults, before anything is spent.
             WallError: if the computation failed behind the wall; the charge stands.
         """
         target = X.schema.target if isinstance(X, Table) and y is None else None
-        self._fit_rows(X, y, None, group, progress)
+        self._fit_rows(X, y, None, group, progress, cluster)
         self.classes_ = np.asarray(self.classes if target is None else target.classes)
         return self
 
@@ -522,9 +534,10 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
         *,
         group: Iterable[object] | None = None,
         progress: Progress | None = None,
+        cluster: Any = None,
     ) -> Self:
         """Fit privately: y successes out of trials in each row; see `LogisticRegression.fit`."""
-        return self._fit_rows(X, y, trials, group, progress)
+        return self._fit_rows(X, y, trials, group, progress, cluster)
 
     def predict_proba(self, X: Any) -> Floats:
         """Posterior predictive probabilities of failure and success in a trial, (rows, 2); as private as X."""
@@ -581,10 +594,16 @@ class NegativeBinomialRegression(RegressorMixin, BinomialLikelihoodRegression): 
         return Response("negative_binomial", max_count=self.max_count)
 
     def fit(
-        self, X: Any, y: Any = None, *, group: Iterable[object] | None = None, progress: Progress | None = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        group: Iterable[object] | None = None,
+        progress: Progress | None = None,
+        cluster: Any = None,
     ) -> Self:
         """Fit privately: counts y; see `LogisticRegression.fit`."""
-        return self._fit_rows(X, y, None, group, progress)
+        return self._fit_rows(X, y, None, group, progress, cluster)
 
     def predict(self, X: Any) -> Floats:
         """Expected count of each row at the posterior mean of the weights, (rows,), at most max_count."""
@@ -619,7 +638,7 @@ def _units(schema: Schema) -> Floats:
     return np.repeat(units, [column.width for column in schema.columns])
 
 
-def _column_bound(bound: Any, design: Design | StreamedDesign) -> Floats:
+def _column_bound(bound: Any, design: AnyDesign) -> Floats:
     """Bounds on the columns of clean rows, the intercept's first.
 
     Raises:

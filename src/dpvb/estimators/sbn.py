@@ -107,7 +107,13 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
     resume: str = "replay"
 
     def fit(
-        self, X: Any, y: None = None, *, group: Iterable[object] | None = None, progress: Progress | None = None
+        self,
+        X: Any,
+        y: None = None,
+        *,
+        group: Iterable[object] | None = None,
+        progress: Progress | None = None,
+        cluster: Any = None,
     ) -> Self:
         """Fit privately.
 
@@ -117,6 +123,8 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
             y: ignored.
             group: private person of each row; a person's rows are then protected, drawn and clipped together.
             progress: called with (step, plan) after each release.
+            cluster: None, "local:N" for N processes of this machine, a dpvb.cluster.LocalPool, or a Dask client; the
+                released values do not depend on it.
 
         Raises:
             ParameterError, DataFormatError: for public faults, before anything is spent.
@@ -142,6 +150,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
             projection="step" if self.form == "paper" else "read",
             public=public,
             progress=progress,
+            cluster=cluster,
         )
         self.n_iter_, self.n_features_in_ = num_steps, rows.width
         self._set_network(model, q)

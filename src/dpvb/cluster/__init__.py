@@ -1,0 +1,71 @@
+"""One owner, many processes: the batch pass of a fit, spread over this machine or over a cluster of Dask.
+
+`fit(X, cluster="local:4")` uses four processes of this machine, `fit(X, cluster=client)` the workers of a
+`distributed.Client`. The released values are the same, bit for bit, on one process and on any number, also where a
+worker was killed on the way. Noise is added once, here, after the sum; a part that is missing ends the fit.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from dpvb.cluster.dask import DaskEngine
+from dpvb.cluster.engine import Engine
+from dpvb.cluster.local import LocalPool
+from dpvb.cluster.spread import SpreadSource
+from dpvb.errors import ParameterError
+from dpvb.source import Source
+
+__all__ = ["LocalPool", "spread"]
+
+
+@contextmanager
+def spread(source: Source[Any], model: object, cluster: object) -> Iterator[Source[Any]]:
+    """The source as the wall is to have it: itself without a cluster, spread over its processes with one.
+
+    Args:
+        source: private data.
+        model: what will be asked of them.
+        cluster: None, "local:N" for N processes of this machine, a LocalPool, or a `distributed.Client`.
+
+    Raises:
+        ParameterError: for another cluster, or data or a model that cannot go there.
+        DataFormatError: if a process cannot read its part of the data.
+    """
+    if cluster is None:
+        yield source
+    elif isinstance(cluster, str):
+        with _pool(cluster) as pool:
+            yield SpreadSource(source, model, pool)
+    else:
+        engine = _engine(cluster)
+        try:
+            yield SpreadSource(source, model, engine)
+        finally:
+            engine.close()
+
+
+def _pool(name: str) -> LocalPool:
+    found = re.fullmatch(r"local:([0-9]{1,4})", name)
+    if found is None or not 1 <= int(found[1]) <= 1024:
+        raise ParameterError(
+            f"cluster must be None, 'local:N' with N from 1 to 1024 processes (as in 'local:2'), a LocalPool, or a "
+            f"distributed.Client, got {name!r}."
+        )
+    return LocalPool(int(found[1]))
+
+
+def _engine(cluster: object) -> Engine:
+    if isinstance(cluster, LocalPool):
+        return cluster
+    distributed = sys.modules.get("distributed")  # Whoever has a client has imported it.
+    if distributed is None or not isinstance(cluster, distributed.Client):
+        raise ParameterError(
+            f"cluster must be None, 'local:N' (as in 'local:2'), a LocalPool, or a distributed.Client, got "
+            f"{type(cluster).__name__}."
+        )
+    return DaskEngine(cluster)

@@ -1,0 +1,102 @@
+"""Dask.distributed as the engine: every part, step and answer has a key of its own, by which it is made again."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, final
+
+from dpvb.cluster.engine import Answered, Task, answered, opened, packed, shared_out
+from dpvb.errors import ParameterError
+
+# The data of a fit are larger than what Dask thinks wise to send; saying so would tell how large.
+_SETTINGS = {"distributed.admin.large-graph-warning-threshold": "1 PB"}
+
+
+@final
+class Parcel:
+    """Something private on its way; it shows nothing of itself in a log."""
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+
+    def __repr__(self) -> str:
+        return "Parcel()"
+
+
+@final
+class DaskEngine:
+    """The workers of a Dask client, which is the caller's; a worker has one task in a step.
+
+    Parts that are sent lie with the scheduler too, from where a worker that takes over gets them; files are read by
+    the workers alone. The whole cluster is inside the wall: what crosses it are sums without noise. It must be one
+    owner's, with TLS (`distributed.Security`) where there is a network, and `dashboard_address=None`.
+
+    Raises:
+        ParameterError: for a client that is closed, asynchronous, or without workers.
+    """
+
+    def __init__(self, client: Any) -> None:
+        if client.status != "running" or client.asynchronous:
+            raise ParameterError("cluster must be a Dask client that is connected, and not asynchronous.")
+        self._client = client
+        self._addresses = sorted(client.nthreads())
+        if not self._addresses:
+            raise ParameterError("the Dask client of cluster has no workers; start some, or use cluster='local:2'.")
+        self._dealt: list[tuple[int, ...]] = []
+        self._parts: dict[int, Any] = {}
+
+    @property
+    def num_workers(self) -> int:
+        """Number of workers."""
+        return len(self._addresses)
+
+    def hold(self, parts: Sequence[Any]) -> None:
+        """Bring each part to its worker."""
+        name = secrets.token_hex(8)
+        self._dealt = shared_out(len(parts), self.num_workers)
+        self._parts = {}
+        for address, dealt in zip(self._addresses, self._dealt, strict=False):
+            for part in dealt:
+                parcel = Parcel(packed(parts[part]))
+                self._parts[part] = self._submit(_held, parcel, key=f"dpvb-{name}-part-{part}", worker=address)
+
+    def run(self, task: Task, told: bytes, own: Sequence[Any], key: str) -> Iterable[Answered]:
+        """Have every worker do a task on its parts."""
+        common = self._submit(_same, Parcel(told), key=f"dpvb-{key}")
+        futures = []
+        for address, dealt in zip(self._addresses, self._dealt, strict=False):
+            private = Parcel({part: own[part] for part in dealt})
+            sources = [self._parts[part] for part in dealt]
+            name = f"dpvb-{key}-parts-" + "-".join(map(str, dealt))
+            futures.append(self._submit(_done, task, common, private, *sources, key=name, worker=address))
+        with suppress(Exception):  # A worker that kept dying, a scheduler that is gone: the parts are missing.
+            return [parcel.content for parcel in self._client.gather(futures, errors="skip")]
+        return []
+
+    def close(self) -> None:
+        """Let go of all parts."""
+        self._parts = {}
+
+    def _submit(self, function: Any, *arguments: Any, key: str, worker: str | None = None) -> Any:
+        import dask
+
+        where = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
+        with dask.config.set(_SETTINGS):
+            return self._client.submit(function, *arguments, key=key, pure=False, retries=0, **where)
+
+
+def _held(part: Parcel) -> Parcel:
+    return Parcel(opened(part.content))
+
+
+def _same(told: Parcel) -> Parcel:
+    return told
+
+
+def _done(task: Task, told: Parcel, own: Parcel, *sources: Parcel) -> Parcel:
+    """What `answered` says, of sources in the order of their numbers."""
+    places: Mapping[int, Any] = own.content
+    parts = {part: source.content for part, source in zip(places, sources, strict=True)}
+    return Parcel(answered(task, told.content, places, parts))

@@ -1,0 +1,121 @@
+"""What goes over parts of private data in several processes, and how their answers become one.
+
+A task is a pure function of some parts, of what all of them are told, and of what each part is told. Its answer is
+known by the parts that it speaks of, so a task that was lost and done again replaces its answer, and adds nothing to
+it. A process that fails says that it failed, and nothing else: whatever the error was, it may speak of private data.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dpvb.errors import ParameterError
+from dpvb.wall import silence
+
+#: What is done with the parts of one process: the parts by number, what all are told, and what each is told.
+Task = Callable[[Mapping[int, Any], Any, Mapping[int, Any]], Any]
+
+
+class PartMissing(Exception):  # noqa: N818
+    """Some parts gave no answer; it says nothing more."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The answer of one process, by the numbers of its parts; None: it failed."""
+
+    parts: tuple[int, ...]
+    answer: Any
+
+    def __repr__(self) -> str:
+        return "Answered()"
+
+
+class Engine(Protocol):
+    """Processes that hold parts of private data."""
+
+    @property
+    def num_workers(self) -> int:
+        """Number of processes."""
+
+    def hold(self, parts: Sequence[Any]) -> None:
+        """Bring each part to the process that is to hold it; parts held before are forgotten."""
+
+    def run(self, task: Task, told: bytes, own: Sequence[Any], key: str) -> Iterable[Answered]:
+        """Have every process do a task on its parts.
+
+        Args:
+            task: a pure function in this package.
+            told: what every process is told, packed.
+            own: what each part's process is told of it.
+            key: public name of the step, different at each call.
+        """
+
+    def close(self) -> None:
+        """Let go of all parts."""
+
+
+def map_reduce(task: Task, num_parts: int, told: object, own: Sequence[Any], key: str, *, engine: Engine) -> list[Any]:
+    """The answers of all processes, each part counted exactly once.
+
+    Args:
+        task, own, key: as in `Engine.run`.
+        num_parts: number of parts that the engine holds.
+        told: what every process is told; it is packed once.
+
+    Raises:
+        PartMissing: if a process failed, or a part is missing or answered for twice.
+    """
+    answered = list(engine.run(task, packed(told), own, key))
+    parts = sorted(part for one in answered for part in one.parts)
+    if parts != list(range(num_parts)) or any(one.answer is None for one in answered):
+        raise PartMissing
+    return [one.answer for one in answered]
+
+
+def shared_out(num_parts: int, num_workers: int) -> list[tuple[int, ...]]:
+    """Which parts each process holds: dealt in turn, so that no process has only the long documents at the end."""
+    dealt = [tuple(range(worker, num_parts, num_workers)) for worker in range(num_workers)]
+    return [parts for parts in dealt if parts]
+
+
+def answered(task: Task, told: bytes, own: Mapping[int, Any], parts: Mapping[int, Any]) -> Answered:
+    """Do a task where the parts are held; nothing is raised, printed or warned."""
+    answer = None
+    with suppress(Exception), silence():
+        answer = task(parts, pickle.loads(told), own)
+    return Answered(tuple(parts), answer)
+
+
+def opened(part: bytes) -> Any:
+    """A part that has arrived: a source, or where it is a shard, its file opened here. None if that failed."""
+    with suppress(Exception), silence():
+        found = pickle.loads(part)
+        opener = getattr(found, "open", None)
+        return found if opener is None else opener()
+    return None
+
+
+def packed(thing: object) -> bytes:
+    """Pickle; functions that no module has need cloudpickle, which comes with dpvb[cluster].
+
+    Raises:
+        ParameterError: if it cannot be.
+    """
+    try:
+        from cloudpickle import dumps
+    except ImportError:
+        from pickle import dumps
+    data: bytes | None = None
+    with suppress(Exception):
+        data = dumps(thing, protocol=5)
+    if data is None:
+        raise ParameterError(
+            "the model or the data cannot be sent to other processes, because they cannot be pickled. A function "
+            "goes if it is defined at the top of a module, or with pip install dpvb[cluster]; or fit without cluster."
+        )
+    return data

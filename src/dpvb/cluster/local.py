@@ -1,0 +1,146 @@
+"""Processes on this machine, each with its own interpreter; one that dies is replaced, and does its task again."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, Self, final
+
+from dpvb.cluster.engine import Answered, Task, packed, shared_out
+from dpvb.cluster.process import receive, send
+from dpvb.errors import ParameterError, check_integer
+
+# How often one task is tried: its process may be killed by something that has nothing to do with it.
+_ATTEMPTS = 4
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+@final
+class LocalPool:
+    """A pool of processes for `fit(X, cluster=pool)`; `with` ends them.
+
+    They read private data and are inside the wall: they talk to this process alone, through pipes, write nothing, and
+    end with it. The machine's cores are shared out among them.
+
+    Args:
+        num_workers: number of processes, at least 1; public.
+
+    Raises:
+        ParameterError: for another number.
+    """
+
+    def __init__(self, num_workers: int = 2) -> None:
+        self._num_workers = check_integer("num_workers", num_workers, low=1, high=1024)
+        self._dealt: list[tuple[int, ...]] = []
+        self._parts: Sequence[Any] = ()
+        self._interrupted = False
+        self._processes = [self._started() for _ in range(self._num_workers)]
+
+    def __repr__(self) -> str:
+        return f"LocalPool({self._num_workers})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for process in self._processes:
+            _end(process)
+        self._processes = []
+
+    @property
+    def num_workers(self) -> int:
+        """Number of processes."""
+        return self._num_workers
+
+    @property
+    def process_ids(self) -> list[int]:
+        """The processes that are at work now; public."""
+        return [process.pid for process in self._processes]
+
+    def hold(self, parts: Sequence[Any]) -> None:
+        """Bring each part to its process."""
+        if not self._processes or self._interrupted:
+            raise ParameterError(
+                "this pool has ended: its `with` block is over, or it was interrupted. Make a new one."
+            )
+        self._parts, self._dealt = parts, shared_out(len(parts), self._num_workers)
+        self._ask_all([pickle.dumps((None, self._held(worker), None)) for worker in range(self._num_workers)])
+
+    def run(self, task: Task, told: bytes, own: Sequence[Any], key: str) -> Iterable[Answered]:
+        """Have every process do a task on its parts."""
+        requests = [pickle.dumps((task, told, {part: own[part] for part in dealt})) for dealt in self._dealt]
+        return [answer for answer in self._ask_all(requests) if isinstance(answer, Answered)]
+
+    def close(self) -> None:
+        """Let go of all parts; the processes stay."""
+        if self._dealt and self._processes and not self._interrupted:
+            self.hold(())
+
+    def _held(self, worker: int) -> Mapping[int, bytes]:
+        return {part: packed(self._parts[part]) for part in self._dealt[worker]} if worker < len(self._dealt) else {}
+
+    def _ask_all(self, requests: Sequence[bytes]) -> list[Any]:
+        """Ask as many processes at once as there are requests."""
+        with ThreadPoolExecutor(self._num_workers) as threads:
+            try:
+                return list(threads.map(self._ask, range(len(requests)), requests))
+            except BaseException:  # Interrupted: nobody may go on with what nobody waits for.
+                self._interrupted = True
+                for process in self._processes:
+                    process.kill()
+                raise
+
+    def _ask(self, worker: int, request: bytes) -> Any:
+        """The answer of one process, or of the one that had to take its place; None if they kept dying."""
+        for _ in range(_ATTEMPTS):
+            process = self._processes[worker]
+            try:
+                assert process.stdin is not None
+                assert process.stdout is not None
+                send(process.stdin, request)
+                return pickle.loads(receive(process.stdout))
+            except (OSError, EOFError):
+                _end(process)
+            if self._interrupted:
+                break
+            with suppress(OSError, EOFError):
+                self._processes[worker] = new = self._started()
+                assert new.stdin is not None
+                assert new.stdout is not None
+                send(new.stdin, pickle.dumps((None, self._held(worker), None)))
+                receive(new.stdout)
+        return None
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        """A fresh process: it knows nothing of this one's memory, and its own session is spared this one's signals."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        share = max(1, cores // self._num_workers)
+        threads = {name: str(min(share, _whole(os.environ.get(name), share))) for name in _THREADS}
+        path = os.pathsep.join(place or os.getcwd() for place in sys.path)
+        return subprocess.Popen(
+            [sys.executable, "-m", "dpvb.cluster.process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **threads, "PYTHONPATH": path},
+            start_new_session=True,
+        )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and give back what it had."""
+    process.kill()
+    for pipe in (process.stdin, process.stdout):
+        with suppress(OSError):
+            if pipe is not None:
+                pipe.close()
+    process.wait()
+
+
+def _whole(text: str | None, default: int) -> int:
+    return int(text) if text is not None and text.isdigit() and int(text) > 0 else default

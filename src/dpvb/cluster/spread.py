@@ -1,0 +1,154 @@
+"""Private data spread over processes: the batch pass of a release as one map and one exact sum."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, Generic, NamedTuple, TypeVar, final
+
+import numpy as np
+
+from dpvb import __version__
+from dpvb.blocks import Bools, Ints
+from dpvb.cluster.engine import Engine, PartMissing, map_reduce
+from dpvb.errors import DataFormatError, ParameterError
+from dpvb.mechanism import Draw
+from dpvb.source import Chunk, Source
+from dpvb.wall import Spread, Work
+
+Rows = TypeVar("Rows")
+
+# Parts a process: enough that what one leaves when it dies is spread evenly.
+_PARTS_EACH = 4
+
+
+class Place(NamedTuple):
+    """Where a part's units stand among all, and who of them is in the batch where the driver has drawn it."""
+
+    start: int
+    num_units: int
+    chosen: Bools | None
+
+
+@final
+class SpreadSource(Spread[Rows], Generic[Rows]):
+    """A source whose units are held by the processes of an engine, part by part.
+
+    Whoever is in a batch, and what the sums are, does not depend on the number of parts or processes: unit n is drawn
+    by word n of the step's stream, wherever it is, and integers are added.
+
+    Args:
+        source: the private data; it stays at hand for the digest by which a run knows its data.
+        model: what will be asked of them.
+        engine: the processes.
+
+    Raises:
+        ParameterError: for a source without parts, or a model that the processes cannot load.
+        DataFormatError: if a process cannot read its part.
+    """
+
+    def __init__(self, source: Source[Rows], model: object, engine: Engine) -> None:
+        self._source, self._engine, self._name = source, engine, secrets.token_hex(8)
+        cut: Callable[[int], Sequence[Any]] | None = getattr(source, "parts", None)
+        if cut is None:
+            raise ParameterError(
+                f"cluster needs data that can be cut into parts, and {type(source).__name__} cannot: give a matrix, "
+                "texts, a Table or files, or fit without cluster."
+            )
+        parts = cut(_PARTS_EACH * engine.num_workers)
+        self._num_parts = len(parts)
+        engine.hold(parts)
+        self._check_versions(model)
+        counts = self._gather(_counts, None, [None] * self._num_parts, "count")
+        if counts is None:
+            raise DataFormatError(
+                "a worker process cannot read its part of the data; nothing was spent. Files must be readable under "
+                "the same names in every process."
+            )
+        numbers = {part: number for one in counts for part, number in one.items()}
+        self._counts = [numbers[part] for part in range(self._num_parts)]
+        self._starts = [0, *accumulate(self._counts)][:-1]
+
+    def chunks(self) -> Iterator[Chunk[Rows]]:
+        """All units, read in this process."""
+        return self._source.chunks()
+
+    def count(self) -> int:
+        """Number of units; private under add/remove."""
+        return sum(self._counts)
+
+    def sums(self, work: Work[Rows], step: int) -> Mapping[str, Ints]:
+        """Exact integer sums over all parts, each counted once.
+
+        Raises:
+            PartMissing: if any part is missing; a sum without it would be another mechanism's.
+        """
+        places = [Place(start, number, None) for start, number in zip(self._starts, self._counts, strict=True)]
+        if work.release.mechanism.sampler.name == "fixed_size":  # One draw over all units, which no part can do alone.
+            draw = work.draw(self.count)
+            places = [place._replace(chosen=draw(place.num_units)) for place in places]
+        answers = map_reduce(_sums, self._num_parts, work, places, f"{self._name}-step-{step}", engine=self._engine)
+        shapes = {name: block.packed_shape for name, block in work.release.blocks.items()}
+        if any({n: s.shape for n, s in sums.items() if s.dtype == np.int64} != shapes for sums in answers):
+            raise PartMissing
+        total = {name: np.zeros(shape, dtype=np.int64) for name, shape in shapes.items()}
+        for sums in answers:
+            _add(total, sums)
+        return total
+
+    def _check_versions(self, model: object) -> None:
+        versions = self._gather(_version, model, [None] * self._num_parts, "start")
+        if versions is None or set(versions) - {__version__}:
+            raise ParameterError(
+                f"the processes of the cluster cannot load the model: each needs dpvb {__version__}, and whatever "
+                "modules the model is made of."
+            )
+
+    def _gather(self, task: Any, told: object, own: Sequence[Any], what: str) -> list[Any] | None:
+        try:
+            return map_reduce(task, self._num_parts, told, own, f"{self._name}-{what}", engine=self._engine)
+        except PartMissing:
+            return None
+
+
+def _version(parts: Mapping[int, Any], model: object, own: Mapping[int, Any]) -> str:
+    """The version that the process has, once it could unpack the model."""
+    return __version__
+
+
+def _counts(parts: Mapping[int, Source[Any]], told: None, own: Mapping[int, Any]) -> dict[int, int]:
+    """Number of units of each part."""
+    return {part: source.count() for part, source in parts.items()}
+
+
+def _sums(parts: Mapping[int, Source[Any]], work: Work[Any], own: Mapping[int, Place]) -> dict[str, Ints]:
+    """Sums over the parts of one process: a pure function of its arguments."""
+    total: dict[str, Ints] = {}
+    for part, source in parts.items():
+        place = own[part]
+        if source.count() != place.num_units:
+            raise PartMissing  # A file has changed, and the words of the batch would meet other units.
+        draw = work.draw(source.count, place.start) if place.chosen is None else _drawn(place.chosen)
+        _add(total, work.sums(source.chunks(), draw))
+    return total
+
+
+def _drawn(chosen: Bools) -> Draw:
+    """A draw that was made elsewhere."""
+    position = 0
+
+    def draw(number: int) -> Bools:
+        nonlocal position
+        position += number
+        return chosen[position - number : position]
+
+    return draw
+
+
+def _add(total: dict[str, Ints], sums: Mapping[str, Ints]) -> None:
+    for name, value in sums.items():
+        if name in total:
+            total[name] += value
+        else:
+            total[name] = value
