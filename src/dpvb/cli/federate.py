@@ -1,0 +1,352 @@
+"""`dpvb federate`: one model from data that stay where they are: a server, its clients, and their keys."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dpvb.cli import files, options
+from dpvb.cli.root import app
+from dpvb.errors import FederationError, ParameterError
+from dpvb.terminal import progress_bar, remark, spent
+
+if TYPE_CHECKING:
+    from dpvb.estimators.conducted import Data
+    from dpvb.federated.agreement import Federation
+    from dpvb.federated.client import Client
+    from dpvb.federated.config import Agreement, ClientConfig
+
+federate = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="""Learn one model from the data of several owners, who keep them (needs `pip install dpvb[flower]`).
+
+    Every party makes a key and tells the others its public half; all write the same agreement; then each starts its
+    own side, in any order:
+
+        dpvb federate keys north --out north.key
+
+        dpvb federate server --config server.toml
+
+        dpvb federate client --config north.toml
+
+    The guide docs/federated.md has the files in full.""",
+)
+app.add_typer(federate, name="federate")
+
+Config = Annotated[Path, typer.Option(help="This party's own file, TOML; see docs/federated.md.", show_default=False)]
+
+
+@federate.command()
+def keys(
+    name: Annotated[str, typer.Argument(help="Name of the party, as the agreement has it.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The file for the secret key; a new one.", show_default=False)],
+) -> None:
+    """Make the key of a party; print the line that goes into the agreement.
+
+    The file is for this party alone. The line is public, but it must reach the others by a way that nobody can change
+    it on: read it out on the telephone, or sign it.
+
+        dpvb federate keys north --out north.key
+    """
+    from dpvb.federated.keys import Identity
+
+    made = Identity.generate(name)
+    made.save(out)
+    typer.echo(f'{name} = "{made.public.hex()}"')
+    remark(f"{out}: the secret key. Keep it to yourself; give the others the line above.")
+
+
+@federate.command()
+def server(config: Config, overwrite: options.Overwrite = False, quiet: options.Quiet = False) -> None:
+    """Run the server: wait for the clients, run the schedule, write the model.
+
+    The server has no data. What it learns about a client's people is bounded by that client's own noise, or, with
+    trust = "trusted_server", by its own promise.
+
+        dpvb federate server --config server.toml
+    """
+    from dpvb.estimators.base import generator
+    from dpvb.estimators.conducted import conduct, fitted
+    from dpvb.federated.channel import Channel
+    from dpvb.federated.config import ServerConfig
+    from dpvb.federated.server import Server
+
+    settings = ServerConfig.load(config)
+    agreement = settings.agreement
+    files.check_target(settings.out, overwrite)
+    data = _no_rows(agreement)
+    params, federation = _agreed(agreement, data)
+    model, patience = agreement.estimator(), settings.answer_seconds
+    with (
+        _stopping(),
+        _flower("superlink").SuperLink(
+            Channel(settings.identity, agreement.clients),
+            agreement.clients,
+            address=settings.address,
+            tls=settings.tls,
+            patience=patience,
+            tell=remark,
+        ) as link,
+        progress_bar(agreement.epsilon, agreement.delta, quiet=quiet, label="federation") as tell,
+    ):
+        remark(f"waiting for {len(agreement.clients)} clients at {link.address}.")
+
+        def conductor(task: Any) -> Any:
+            run = Server(_named(task, agreement), federation, link, schedule=agreement.schedule, timeout=patience)
+            if missing := link.wait(settings.join_seconds):
+                remark(f"{', '.join(missing)} did not come within {settings.join_seconds:g} s.")
+            q = run.run(generator("random_state", model.random_state), tell)
+            model.privacy_ = run.statement(task.public)
+            return q
+
+        trial = conduct(type(model), params, data, conductor)
+    vars(model).update(fitted(trial))
+    model.save(settings.out)
+    typer.echo(str(model.privacy_))
+    remark(f"{settings.out}: {agreement.kind}, {spent(model)} for each client. Next: dpvb show {settings.out}")
+
+
+@federate.command()
+def client(
+    config: Config,
+    leave: Annotated[
+        bool,
+        typer.Option("--leave", help="Give up a run that was broken off, for a new one; what was charged stays."),
+    ] = False,
+) -> None:
+    """Run a client: answer the server until the run has ended, and print what was promised.
+
+    The data stay here. Everything that the server asks is held against this party's own files first. A client that was
+    killed goes on when it is started again, by the same command.
+
+        dpvb federate client --config north.toml
+    """
+    from dpvb.estimators.conducted import rehearsed
+    from dpvb.federated.channel import Channel
+    from dpvb.federated.client import Client
+    from dpvb.federated.config import ClientConfig
+
+    settings = ClientConfig.load(config)
+    agreement = settings.agreement
+    data = _rows(settings)
+    params, federation = _agreed(agreement, data)
+    task = _named(rehearsed(type(agreement.estimator()), params, data), agreement)
+    with (
+        _stopping(),
+        Client(
+            settings.identity.name,
+            task,
+            federation,
+            identity=settings.identity,
+            ledger=settings.ledger,
+            dataset=settings.dataset,
+            folder=settings.folder,
+        ) as owner,
+    ):
+        if leave:
+            owner.leave()
+        talk = _Talk(owner)
+        _flower("supernode").serve(
+            Channel(settings.identity, {agreement.server: agreement.server_key}),
+            agreement.server,
+            talk.answer,
+            address=settings.address,
+            certificate=settings.certificate,
+            patience=settings.server_seconds,
+            ended=lambda: talk.ended,
+            tell=remark,
+        )
+        if talk.refusal:
+            raise FederationError(f"this client does not take part: {talk.refusal}")
+        typer.echo(str(owner.statement))
+
+
+class _Talk:
+    """A client's answers, in words for its owner."""
+
+    def __init__(self, owner: Client) -> None:
+        self._owner = owner
+        self.ended = False
+        self.refusal = ""
+
+    def answer(self, data: bytes) -> bytes:
+        """The client's answer; a farewell ends the talk, and so does an offer that is refused."""
+        from dpvb.federated import messages
+
+        reply = self._owner.answer(data)
+        match messages.decode(reply):
+            case messages.Accepted():
+                remark("the server's offer is accepted: it is what this client's own files say.")
+            case messages.Farewell():
+                self.ended = True
+                remark(f"the run is over: {getattr(messages.decode(data), 'reason', '')}.")
+            case messages.Refusal(reason=reason):
+                remark(f"refused: {reason}")
+                if _is_offer(data):
+                    self.ended, self.refusal = True, reason
+        return reply
+
+
+def _is_offer(data: bytes) -> bool:
+    from dpvb.federated import messages
+
+    try:
+        return isinstance(messages.decode(data), messages.Offer)
+    except FederationError:
+        return False
+
+
+def _agreed(agreement: Agreement, data: Data) -> tuple[dict[str, Any], Federation]:
+    """Parameters of the estimator, and what all parties must find the same, by one's own data and files."""
+    from dpvb.estimators.conducted import rehearsed
+    from dpvb.federated.agreement import Federation
+    from dpvb.federated.simulation import columns_of, steps_of
+
+    model = agreement.estimator()
+    params = model.get_params(deep=False)
+    params["num_steps"] = steps_of(type(model), params, data, agreement.num_rounds)
+    task = _named(rehearsed(type(model), params, data), agreement)
+    return params, Federation(
+        kind=agreement.kind,
+        columns=columns_of(data, task),
+        trust=agreement.trust,
+        epsilon=agreement.epsilon,
+        delta=agreement.delta,
+        participants=agreement.clients,
+        num_examples=model.num_examples,
+    )
+
+
+def _named(task: Any, agreement: Agreement) -> Any:
+    """The task with the name of what it protects."""
+    from dpvb.federated.simulation import of_unit
+
+    return of_unit(task, "client" if agreement.unit == "client" else "example")
+
+
+def _no_rows(agreement: Agreement) -> Data:
+    """Data without rows, in the columns of the agreement: what a server has."""
+    import numpy as np
+    from scipy import sparse
+
+    from dpvb.data import BagOfWords, Table, check_vocabulary
+    from dpvb.estimators.conducted import Data
+
+    rows: dict[str, Any] = {} if agreement.unit == "example" else {"group": np.empty(0, dtype=np.int64)}
+    if agreement.schema is not None:
+        schema = _schema(agreement)
+        target = schema.target
+        names = [column.name for column in schema.columns]
+        names += [] if target is None else [target.name, *([] if target.trials is None else [target.trials])]
+        names += [] if schema.group is None else [schema.group]
+        return Data(Table({name: np.empty(0) for name in names}, schema), None, {} if schema.group else rows)
+    words = None if agreement.vocabulary is None else check_vocabulary(agreement.vocabulary)
+    x_nd: Any = sparse.csr_array(np.empty((0, agreement.width or 0 if words is None else len(words))))
+    if agreement.kind == "LDA":
+        return Data(BagOfWords(x_nd, vocabulary=words), None, rows)
+    if agreement.kind == "SigmoidBeliefNetwork":
+        return Data(x_nd, None, rows)
+    return Data(x_nd, np.empty(0), rows | ({"trials": np.empty(0)} if agreement.kind == "BinomialRegression" else {}))
+
+
+def _rows(settings: ClientConfig) -> Data:
+    """A client's private rows."""
+    import numpy as np
+
+    from dpvb.estimators.conducted import Data, rehearsed
+
+    agreement, own = settings.agreement, settings.data
+    if agreement.kind == "LDA":
+        found = Data(_documents(settings), None, {})
+    elif agreement.schema is not None:
+        _schema(agreement)
+        found = Data(files.read_rows(own.file, agreement.schema, own.target, group=own.group).x, None, {})
+    else:
+        found = _matrix(settings)
+    if agreement.unit == "client":
+        model = agreement.estimator()
+        rows = rehearsed(type(model), model.get_params(deep=False), found).source.count()
+        return found._replace(rows={**found.rows, "group": np.zeros(rows, dtype=np.int64)})
+    return found
+
+
+def _documents(settings: ClientConfig) -> Any:
+    from dpvb.data import open_documents
+
+    agreement, own = settings.agreement, settings.data
+    if (own.group_column is not None) != (agreement.unit == "person"):
+        raise ParameterError('[data] group_column belongs to unit = "person": it names the person of a document.')
+    return open_documents(
+        own.file,
+        vocabulary=agreement.vocabulary,
+        width=agreement.width,
+        file_format=own.file_format,
+        text_column=own.text_column,
+        group_column=own.group_column,
+        token_pattern=own.token_pattern,
+    )
+
+
+def _matrix(settings: ClientConfig) -> Data:
+    from dpvb.estimators.conducted import Data
+
+    agreement, own = settings.agreement, settings.data
+    if (own.target is None) != (agreement.kind == "SigmoidBeliefNetwork"):
+        raise ParameterError("[data] target must name a .npy file with the response of each row, for a regression.")
+    if (own.trials is None) == (agreement.kind == "BinomialRegression"):
+        raise ParameterError("[data] trials must name a .npy file with the trials of each row, for binomial responses.")
+    if (own.group is not None) != (agreement.unit == "person"):
+        raise ParameterError('[data] group belongs to unit = "person": a .npy file with the person of each row.')
+    x_nd = files.read_matrix(own.file)
+    y, trials, group = (
+        None if path is None else files.read_matrix(path) for path in (own.target, own.trials, own.group)
+    )
+    if x_nd.ndim != 2 or x_nd.shape[1] != agreement.width:
+        raise ParameterError(f"[data] file must be a matrix with the {agreement.width} columns of the agreement.")
+    rows = {"trials": trials, "group": group}
+    return Data(x_nd, y, {name: value for name, value in rows.items() if value is not None})
+
+
+def _schema(agreement: Agreement) -> Any:
+    """The schema, which must have a group column if, and only if, persons are protected."""
+    from dpvb.data import Schema
+
+    assert agreement.schema is not None
+    schema = Schema.load(agreement.schema)
+    if (schema.group is not None) != (agreement.unit == "person"):
+        raise ParameterError('unit must be "person" with a schema that has a group column, and with no other.')
+    return schema
+
+
+def _flower(end: str) -> Any:
+    """The module of one end of Flower."""
+    from importlib import import_module
+
+    try:
+        return import_module(f"dpvb.federated.flower.{end}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("dpvb"):
+            raise
+        raise ParameterError("a federated run needs Flower: pip install 'dpvb[flower]'.") from error
+
+
+@contextmanager
+def _stopping() -> Iterator[None]:
+    """Let SIGTERM and Ctrl-C end the program in order: no door stays open, and the others are told."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

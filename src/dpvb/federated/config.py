@@ -1,0 +1,370 @@
+"""The files of a federated run: one agreement that all parties hold, and one file of each party's own.
+
+All are TOML. Every key is checked: an unknown or missing one, and a value of another type, are refused by name. Paths
+are relative to the file in which they stand.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import dpvb
+from dpvb.errors import FederationError, ParameterError, check_choice, check_integer, check_number
+from dpvb.federated.flower import Address, parse_address
+from dpvb.federated.keys import Identity, check_name, check_public
+from dpvb.federated.trust import TRUST, Trust
+
+#: Estimators by what their columns may be declared as.
+COLUMNS: Final = {
+    "LogisticRegression": ("schema", "width"),
+    "BinomialRegression": ("schema", "width"),
+    "NegativeBinomialRegression": ("schema", "width"),
+    "LDA": ("vocabulary", "width"),
+    "SigmoidBeliefNetwork": ("width",),
+}
+SCHEDULES: Final = ("synchronous", "sequential", "asynchronous")
+UNITS: Final = ("example", "person", "client")
+# Parameters of estimators that are no keys of [model], and where else they come from.
+_ELSEWHERE: Final = {
+    "epsilon": "it stands outside [model]",
+    "delta": "it stands outside [model]",
+    "vocabulary": "it stands outside [model], as the path of a list of words",
+    "num_steps": "num_rounds says it",
+    "noise_multiplier": "epsilon and num_rounds say it",
+    "accountant": "trust says it",
+    "ledger": "each client's own file says it",
+    "dataset": "each client's own file says it",
+    "checkpoint": "folder in each client's own file says it",
+    "resume": "a client goes on by itself",
+}
+_TYPES: Final = {str: "text", int: "a whole number", float: "a number", bool: "true or false", dict: "a table"}
+_MAX_BYTES: Final = 2**24
+_NEEDED: Final = object()
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What all parties agree on; public, and the same file for all.
+
+    Attributes:
+        kind: name of the estimator.
+        params: its parameters, as far as they are given.
+        epsilon, delta: the budget of each client.
+        num_rounds: communications with each client; None: as the estimator plans.
+        schedule: as in `dpvb.federated.simulate`.
+        unit: what is protected: an "example" (row or document) at one client, all of a "person" there, or all of a
+            "client".
+        trust: with the number of clients, and of those that may fail.
+        schema, vocabulary, width: what is public about columns: the path of a schema, that of a list of words, or the
+            number of columns.
+        server, server_key: name and public key.
+        clients: public key by name.
+    """
+
+    kind: str
+    params: Mapping[str, Any]
+    epsilon: float
+    delta: float
+    num_rounds: int | None
+    schedule: str
+    unit: str
+    trust: Trust
+    schema: Path | None
+    vocabulary: Path | None
+    width: int | None
+    server: str
+    server_key: bytes
+    clients: Mapping[str, bytes]
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Agreement:
+        """Read an agreement.
+
+        Raises:
+            ParameterError: naming the key that is unknown, missing or wrong.
+            FederationError: for a public key that is none.
+        """
+        file = _Table.read(path)
+        kind = check_choice("kind", file.take("kind", str), tuple(COLUMNS))
+        rounds, width = file.take("num_rounds", int, None), file.take("width", int, None)
+        clients = {name: _public(file, name, key) for name, key in file.take("clients", dict).items()}
+        server = file.inner("server")
+        name = check_name(server.take("name", str, "server"))
+        made = cls(
+            kind=kind,
+            params=_params(kind, file),
+            epsilon=check_number("epsilon", file.take("epsilon", float), low=0, closed="right"),
+            delta=check_number("delta", file.take("delta", float), low=0, high=1, closed="neither"),
+            num_rounds=None if rounds is None else check_integer("num_rounds", rounds, low=1, high=10**6),
+            schedule=check_choice("schedule", file.take("schedule", str, SCHEDULES[0]), SCHEDULES),
+            unit=check_choice("unit", file.take("unit", str, UNITS[0]), UNITS),
+            trust=Trust(
+                check_choice("trust", file.take("trust", str), TRUST), len(clients), file.take("tolerated", int, 0)
+            ),
+            schema=file.path("schema", None),
+            vocabulary=file.path("vocabulary", None),
+            width=None if width is None else check_integer("width", width, low=1),
+            server=name,
+            server_key=_public(server, name, server.take("key", str)),
+            clients=clients,
+        )
+        server.end()
+        file.end()
+        given = tuple(key for key in ("schema", "vocabulary", "width") if getattr(made, key) is not None)
+        if len(given) != 1 or given[0] not in COLUMNS[kind]:
+            raise ParameterError(
+                f"{path}: {kind} needs {' or '.join(COLUMNS[kind])}, the public columns of everybody's data; "
+                f"got {' and '.join(given) or 'neither'}."
+            )
+        keys = [made.server_key, *clients.values()]
+        if name in clients or len(set(keys)) < len(keys):
+            raise ParameterError(f"{path}: every party needs a name and a key of its own: dpvb federate keys NAME.")
+        return made
+
+    def estimator(self) -> Any:
+        """The estimator, not fitted.
+
+        Raises:
+            ParameterError: for parameters that it does not take.
+        """
+        return getattr(dpvb, self.kind)(epsilon=self.epsilon, delta=self.delta, **self.params)
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """The server's own file.
+
+    Attributes:
+        agreement: what all agreed on.
+        identity: the server's secret key.
+        address: where it listens.
+        tls: paths of certificate and private key, or None.
+        out: the model file to write.
+        join_seconds: how long clients are waited for at the start.
+        answer_seconds: how long an answer is waited for.
+    """
+
+    agreement: Agreement
+    identity: Identity
+    address: Address
+    tls: tuple[Path, Path] | None
+    out: Path
+    join_seconds: float
+    answer_seconds: float
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> ServerConfig:
+        """Read a server's file, its agreement and its key.
+
+        Raises:
+            ParameterError: naming the key that is unknown, missing or wrong.
+            FederationError: for an identity that cannot be read.
+        """
+        file = _Table.read(path)
+        agreement = Agreement.load(file.path("agreement"))
+        certificate, private = file.path("certificate", None), file.path("private_key", None)
+        made = cls(
+            agreement=agreement,
+            identity=_own(file, {agreement.server: agreement.server_key}),
+            address=parse_address(file.take("address", str)),
+            tls=None if certificate is None or private is None else (certificate, private),
+            out=file.path("out"),
+            join_seconds=_seconds(file, "join_seconds", 3600.0),
+            answer_seconds=_seconds(file, "answer_seconds", 600.0),
+        )
+        file.end()
+        if (certificate is None) != (private is None):
+            raise ParameterError(f"{path}: certificate and private_key belong together; give both, or neither.")
+        return made
+
+
+@dataclass(frozen=True)
+class DataFiles:
+    """Where a client's private rows lie, and how they are read: the options of `dpvb fit`.
+
+    Attributes:
+        file: table, matrix or documents.
+        target, trials, group: files beside a matrix.
+        text_column, group_column, file_format, token_pattern: of documents.
+    """
+
+    file: Path
+    target: Path | None
+    trials: Path | None
+    group: Path | None
+    text_column: str
+    group_column: str | None
+    file_format: str | None
+    token_pattern: str
+
+
+@dataclass(frozen=True)
+class ClientConfig:
+    """A client's own file.
+
+    Attributes:
+        agreement: what all agreed on.
+        identity: the client's secret key.
+        address: where the server is reached.
+        certificate: path of the authority of the server's certificate, or None.
+        folder: where the client keeps what it must not forget.
+        ledger, dataset: what is charged before the client looks; None: nobody keeps count.
+        server_seconds: how long a server that is out of reach is waited for.
+        data: private rows.
+    """
+
+    agreement: Agreement
+    identity: Identity
+    address: Address
+    certificate: Path | None
+    folder: Path
+    ledger: str | None
+    dataset: str | None
+    server_seconds: float
+    data: DataFiles
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> ClientConfig:
+        """Read a client's file, its agreement and its key; not its data.
+
+        Raises:
+            ParameterError: naming the key that is unknown, missing or wrong.
+            FederationError: for an identity that cannot be read.
+        """
+        from dpvb.ledger import is_address
+
+        file = _Table.read(path)
+        agreement, data = Agreement.load(file.path("agreement")), file.inner("data")
+        ledger = file.take("ledger", str, None)
+        made = cls(
+            agreement=agreement,
+            identity=_own(file, agreement.clients),
+            address=parse_address(file.take("address", str)),
+            certificate=file.path("certificate", None),
+            folder=file.path("folder"),
+            ledger=ledger if ledger is None or is_address(ledger) else str(file.folder / ledger),
+            dataset=file.take("dataset", str, None),
+            server_seconds=_seconds(file, "server_seconds", 3600.0),
+            data=DataFiles(
+                file=data.path("file"),
+                target=data.path("target", None),
+                trials=data.path("trials", None),
+                group=data.path("group", None),
+                text_column=data.take("text_column", str, "text"),
+                group_column=data.take("group_column", str, None),
+                file_format=data.take("format", str, None),
+                token_pattern=data.take("token_pattern", str, "[a-z]+"),
+            ),
+        )
+        data.end()
+        file.end()
+        return made
+
+
+class _Table:
+    """A table of a TOML file, whose keys are taken out one by one."""
+
+    def __init__(self, content: dict[str, Any], path: Path, name: str = "") -> None:
+        self._left, self._path, self._name = dict(content), path, name
+        self._known: list[str] = []
+        self.folder = path.parent
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> _Table:
+        """The whole of a file."""
+        path = Path(path).absolute()
+        try:
+            with open(path, "rb") as file:
+                content = file.read(_MAX_BYTES + 1)
+            if len(content) > _MAX_BYTES:
+                raise ParameterError(f"{path}: is too large for a configuration.")
+            return cls(tomllib.loads(content.decode("utf-8")), path)
+        except OSError as error:
+            raise ParameterError(f"{path}: cannot be read ({error.strerror}).") from error
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+            raise ParameterError(f"{path}: is no TOML file: {error}.") from error
+
+    def take(self, key: str, kind: type, default: Any = _NEEDED) -> Any:
+        """The value of a key; the default, where there is one, if it is not there."""
+        self._known.append(key)
+        if key not in self._left:
+            if default is _NEEDED:
+                raise ParameterError(f"{self.where(key)} is missing; it must be {_TYPES[kind]}.")
+            return default
+        value = self._left.pop(key)
+        if kind is not object and type(value) is not kind and not (kind is float and type(value) is int):
+            raise ParameterError(f"{self.where(key)} must be {_TYPES[kind]}, got {value!r}.")
+        return value
+
+    def path(self, key: str, default: Any = _NEEDED) -> Any:
+        """A path, made absolute."""
+        value = self.take(key, str, default)
+        return default if value is default else self.folder / Path(value).expanduser()
+
+    def inner(self, key: str, default: Any = _NEEDED) -> _Table:
+        """A table inside this one."""
+        return _Table(self.take(key, dict, default), self._path, f"[{key}] ")
+
+    def end(self) -> None:
+        """Refuse what nobody took."""
+        for key in self._left:
+            close = difflib.get_close_matches(key, self._known, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(self._known)}."
+            raise ParameterError(f"{self.where(key)} is no key of this file; {hint}")
+
+    def where(self, key: str) -> str:
+        """A key for an error message."""
+        return f"{self._path}: {self._name}{key}"
+
+
+def _params(kind: str, file: _Table) -> dict[str, Any]:
+    """Parameters of the estimator, all of them known to it."""
+    given = file.inner("model", {})
+    known = [name for name in inspect.signature(getattr(dpvb, kind)).parameters if name not in _ELSEWHERE]
+    for name, instead in _ELSEWHERE.items():
+        if given.take(name, object, None) is not None:
+            raise ParameterError(f"{given.where(name)} is no key of this table; {instead}.")
+    params = {name: given.take(name, object, None) for name in known}
+    given.end()
+    return {
+        name: tuple(value) if isinstance(value, list) else value for name, value in params.items() if value is not None
+    }
+
+
+def _public(file: _Table, name: str, key: object) -> bytes:
+    """A public key in hexadecimal."""
+    try:
+        return check_public(check_name(name), bytes.fromhex(key) if isinstance(key, str) else b"")
+    except ValueError as error:
+        if isinstance(error, ParameterError):
+            raise
+        raise FederationError(
+            f"{file.where(name)}: the public key is 64 hexadecimal digits, as `dpvb federate keys` prints it."
+        ) from error
+
+
+def _own(file: _Table, allowed: Mapping[str, bytes]) -> Identity:
+    """One's own identity, which the agreement must know."""
+    identity = Identity.load(file.path("identity"))
+    if identity.name not in allowed:
+        raise ParameterError(
+            f"{file.where('identity')} is of {identity.name!r}, but the agreement has {', '.join(map(repr, allowed))} "
+            "in this place."
+        )
+    if identity.public != allowed[identity.name]:
+        raise ParameterError(
+            f"{file.where('identity')} of {identity.name!r} has another public key than the agreement: "
+            f"{identity.public.hex()}. All parties must hold the same agreement."
+        )
+    return identity
+
+
+def _seconds(file: _Table, key: str, default: float) -> float:
+    return check_number(key, file.take(key, float, default), low=0, high=1e9, closed="right")
