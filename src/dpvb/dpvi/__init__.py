@@ -1,0 +1,1 @@
+"""Variational inference by private gradients, for log-densities written in JAX or NumPyro."""
