@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import accumulate
 from typing import Any, Generic, NamedTuple, TypeVar, final
 
 import numpy as np
@@ -68,7 +67,7 @@ class SpreadSource(Spread[Rows], Generic[Rows]):
             )
         numbers = {part: number for one in counts for part, number in one.items()}
         self._counts = [numbers[part] for part in range(self._num_parts)]
-        self._starts = [0, *accumulate(self._counts)][:-1]
+        self._starts = [sum(self._counts[:part]) for part in range(self._num_parts)]
 
     def chunks(self) -> Iterator[Chunk[Rows]]:
         """All units, read in this process."""
