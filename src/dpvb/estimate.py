@@ -45,18 +45,11 @@ class Estimate:
         return cls(blocks, seal=_SEAL, projection=projection)
 
     @classmethod
-    def total(cls, parts: Sequence[Estimate], moved: Mapping[str, Floats] | None = None) -> Estimate:
-        """The estimate of the sums over several data sets, from that of each.
-
-        Args:
-            parts: with the same blocks.
-            moved: what is added to a score that was taken at another q; a function of public things.
-        """
+    def total(cls, parts: Sequence[Estimate]) -> Estimate:
+        """The estimate of the sums over several data sets, from that of each."""
         last = parts[-1]
         names = frozenset[str].intersection(*(part.names for part in parts))
         mean = {name: np.add.reduce([part._mean[name] / part._mass[name] for part in parts]) for name in names}
-        for name, change in (moved or {}).items():
-            mean[name] = mean[name] + change
         variance = {name: math.fsum(part._variance[name] / part._mass[name] ** 2 for part in parts) for name in names}
         mass = dict.fromkeys(names, 1.0)
         return cls(last._blocks, mean, variance, mass, _SEAL, last.rho, last.projection, last.receipt)

@@ -4,7 +4,8 @@ The schedules, as in partitioned variational inference:
 
 synchronous     all clients at the same q, one M-step from all their factors
 sequential      one client after the other, each at the newest q
-asynchronous    whenever an answer lands, a new q; that client is asked again, the others are not waited for
+asynchronous    whenever an answer lands, a new q; that client is asked again without waiting for the others, until it
+                is two steps ahead of the last: its budget is kept for a q that the others, too, have worked on
 
 M-steps of the last two start from the q with which the sweep began, a sweep being over when every client has answered
 once more. So a model's own counters and averages see one fresh statistic of each client a step, as in the ordinary fit.
@@ -37,6 +38,8 @@ SCHEDULES = ("synchronous", "sequential", "asynchronous")
 # The only client where the sum alone is seen.
 _ALL = "all"
 _POLL_SECONDS = 1.0
+# Steps that a client may be ahead of the last one (asynchronous).
+_LEAD = 2
 
 
 class Server:
@@ -150,6 +153,7 @@ class Server:
                 tolerated=trust.tolerated,
                 unit=self._plan.unit,
                 neighboring_relation=self._plan.neighboring_relation,
+                num_examples=federation.num_examples,
             )
         )
         self._offer = messages.digest(offer)
@@ -192,10 +196,10 @@ class Server:
             shares = self._shares(self._clients, t, 0, q)
             self._clients = self._present({name: 1 for name in self._clients if name in shares or self._known(name)})
             for name, share in shares.items():
-                self._take(name, t, share, rho, q)
+                self._take(name, t, share, rho)
         else:
-            self._factors.take(_ALL, self._sum(t, release, q), rho, q)
-        return self._task.model.m_step(self._factors.total(q), q)
+            self._factors.take(_ALL, self._sum(t, release, q), rho)
+        return self._task.model.m_step(self._factors.total(), q)
 
     def _sum(self, t: int, release: Release, q: Any) -> Released:
         """The sum over all clients, in as many attempts as it takes."""
@@ -214,7 +218,7 @@ class Server:
         for name in list(self._clients):
             share = self._shares([name], t, 0, q).get(name)
             if share is not None:
-                self._take(name, t, share, self._task.rho(t + 1), q)
+                self._take(name, t, share, self._task.rho(t + 1))
             elif not self._known(name):
                 self._clients.remove(name)
                 self._present(dict.fromkeys(self._clients))
@@ -233,38 +237,34 @@ class Server:
         """Every client at its own pace, through `steps` releases from `first` on."""
         done = dict.fromkeys(self._clients, first)
         start, swept = q, first
-        asked: dict[int, tuple[str, bytes, Any]] = {}
-
-        def ask(name: str) -> None:
-            data = self._request(done[name], 0, (name,), q)
-            asked[self._transport.send(name, data)] = (name, data, q)
-
-        for name in self._clients:
-            ask(name)
+        asked: dict[int, tuple[str, bytes]] = {}
         deadline = time.monotonic() + self._timeout
-        while asked and swept < first + steps:
+        while done and swept < first + steps:
+            busy = {name for name, _ in asked.values()}
+            for name, step in done.items():
+                if name not in busy and step < min(first + steps, swept + _LEAD):
+                    data = self._request(step, 0, (name,), q)
+                    asked[self._transport.send(name, data)] = (name, data)
             landed = self._transport.poll(_POLL_SECONDS)
-            if not landed and (time.monotonic() > deadline):
-                for name in sorted({name for name, _, _ in asked.values()}):
+            if not landed and time.monotonic() > deadline:
+                for name in busy:
                     self._lose(name, done)
                 asked.clear()
             for ticket, name, answer in landed:
                 if ticket not in asked:
                     continue
                 deadline = time.monotonic() + self._timeout
-                _, data, at = asked.pop(ticket)
+                _, data = asked.pop(ticket)
                 share = self._share_of(name, done[name], data, answer)
                 if share is None:
                     self._lose(name, done)
                 else:
-                    self._take(name, done[name], share, self._task.rho(done[name] + 1), at)
+                    self._take(name, done[name], share, self._task.rho(done[name] + 1))
                     done[name] += 1
-                q = self._preview(min(swept, first + steps - 1), start, q)
-                while done and min(done.values()) > swept:
-                    start, swept = q, swept + 1
-                    on_step(swept, self._plan)
-                if share is not None and done[name] < first + steps:
-                    ask(name)
+                q = self._preview(swept, start, q)
+            while done and min(done.values()) > swept:
+                start, swept = q, swept + 1
+                on_step(swept, self._plan)
         return q
 
     def _lose(self, name: str, done: dict[str, int]) -> None:
@@ -277,15 +277,15 @@ class Server:
         """The newest q, once every client has spoken on everything that a step reads."""
         if not self._factors.complete(frozenset(self._clients), frozenset(self._plan.releases[t].blocks)):
             return q
-        return self._task.model.m_step(self._factors.total(start), start)
+        return self._task.model.m_step(self._factors.total(), start)
 
     def _known(self, name: str) -> bool:
         """Whether a client that does not answer has a factor that stays."""
         return self._factors.complete(frozenset([name]), frozenset())
 
-    def _take(self, name: str, t: int, share: Share, rho: float, q: Any) -> None:
+    def _take(self, name: str, t: int, share: Share, rho: float) -> None:
         plan = self._plans[name]
-        self._factors.take(name, self._gathered([share], t, plan.releases[t], plan), rho, q)
+        self._factors.take(name, self._gathered([share], t, plan.releases[t], plan), rho)
 
     def _gathered(self, shares: list[Share], t: int, release: Release, plan: Plan) -> Released:
         """Shares as one release; whether all noise is secret is kept."""
