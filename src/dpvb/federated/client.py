@@ -35,7 +35,6 @@ import numpy as np
 from dpvb import __version__, runs
 from dpvb.blocks import Ints
 from dpvb.checkpoint import Checkpoint
-from dpvb.contributions import Grid
 from dpvb.errors import (
     BudgetError,
     CheckpointError,
@@ -149,7 +148,7 @@ class Client:
 
         A refusal tells public things alone.
         """
-        digest = messages.digest(data)
+        digest = _digest(data := bytes(data))
         with self._turn:
             try:
                 known = self._memory.reply(digest)
@@ -198,7 +197,7 @@ class Client:
             )
 
     def _answered(self, digest: str, data: bytes) -> bytes:
-        message = messages.decode(data)
+        message = _decoded(data)
         if isinstance(message, Offer):
             return self._accepted(digest, data, message)
         if isinstance(message, Request):
@@ -335,7 +334,7 @@ class Client:
         self._check_request(current, request)
         again = self._is_again(current, digest, request)
         release = current.plan.releases[request.step]
-        self._check_q(release, request.q)
+        self._check_q(digest, release, request.q)
         query = partial(self._task.model.e_step, request.q, blocks=release.blocks)
         conceal = self._conceal(digest, request)
         try:
@@ -388,17 +387,15 @@ class Client:
             raise FederationError(f"release {step} was given {len(attempts)} times; this client gives it no more.")
         return True
 
-    def _check_q(self, release: Release, q: Any) -> None:
+    def _check_q(self, digest: str, release: Release, q: Any) -> None:
         """Refuse a q that is not of the model's form, before anything private meets it.
 
         The form settles that a row's statistic depends on no other row: an array that is one row of q for each row of
         data, or is shorter than indices reach, would break that.
         """
-        model, plan, federation = self._task.model, self._task.plan, self._federation
-        forms = _forms(_Model(f"{type(model)} {model!r} {plan.digest.hex()}", model, plan))
-        if not any(_fits(_form(q), form) for form in forms) or not _tried(
-            model, q, release, self._empty_batch(), grids_of(release, federation.num_examples, federation.trust.party)
-        ):
+        task = self._task
+        model = _Model(f"{type(task.model)} {task.model!r} {task.plan.digest.hex()}", task.model, task.plan)
+        if not _sound(_Question(digest, model, release, q, self._empty_batch())):
             raise FederationError("q is not one of this model's; the request is refused, and nothing is spent on it.")
 
     def _empty_batch(self) -> list[Any]:
@@ -647,17 +644,38 @@ def _fits(form: Any, wanted: Any) -> bool:
     return len(form) == len(wanted) and form[0] is wanted[0] and all(map(_fits, form[1:], wanted[1:]))
 
 
-def _tried(model: Any, q: Any, release: Release, batches: list[Any], grids: Mapping[str, Grid]) -> bool:
-    """Whether a model answers at q, for a batch of no rows."""
+@dataclass(frozen=True)
+class _Question:
+    """A request's q for a release of a model, with batches of no rows to try it on."""
+
+    digest: str
+    model: _Model
+    release: Release = field(compare=False)
+    q: Any = field(compare=False)
+    batches: list[Any] = field(compare=False)
+
+
+@lru_cache(maxsize=2)
+def _sound(asked: _Question) -> bool:
+    """Whether q has a form of the model's, and the model answers at it for no rows."""
+    model, release = asked.model.model, asked.release
+    if not any(_fits(_form(asked.q), form) for form in _forms(asked.model)):
+        return False
+    grids = grids_of(release, None)
     try:
         with _silence():
-            for rows in batches:
-                made = model.e_step(q, rows, release.blocks)
+            for rows in asked.batches:
+                made = model.e_step(asked.q, rows, release.blocks)
                 for name, block in release.blocks.items():
                     made[name].accumulate(made[name].norms(), grids[name], np.zeros(block.packed_shape, np.int64))
     except Exception:  # A q of strangers' making may raise anything.
         return False
     return True
+
+
+# In one process many clients get the very same bytes.
+_decoded = lru_cache(maxsize=2)(messages.decode)
+_digest = lru_cache(maxsize=2)(messages.digest)
 
 
 @contextmanager
