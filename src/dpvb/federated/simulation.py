@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -77,6 +76,8 @@ def simulate(
             raise ParameterError(
                 f"{name} must be None: each client counts for itself; see accounts, epsilon and delta."
             )
+    if estimator.batch_size is not None:
+        raise ParameterError("batch_size must be None: clients differ in size. Use sampling_prob, or the full batch.")
     given = {"epsilon": epsilon, "delta": delta}
     estimator.set_params(**{name: value for name, value in given.items() if value is not None})
     owned = [_data(shard, unit) for shard in _listed("shards", shards)]
@@ -102,30 +103,25 @@ def simulate(
     booked = [(None, None)] * len(owned) if accounts is None else _listed("accounts", accounts)
     if len(booked) != len(owned):
         raise ParameterError(f"accounts must name a ledger and a data set for each of {len(owned)} shards.")
-    if accounts is None and federation.epsilon < math.inf:
-        _say(
-            f"these fits spend epsilon = {federation.epsilon:g}, delta = {federation.delta:g} of the privacy of every "
-            f"{tasks[0].plan.unit} of {len(owned)} clients, and nobody keeps count: accounts= names ledgers."
-        )
-    clients = {
-        name: Client(name, task, federation, identity=identities.get(name), ledger=ledger, dataset=dataset)
-        for name, task, (ledger, dataset) in zip(names, tasks, booked, strict=True)
-    }
     rng = generator("random_state", estimator.random_state)
     order = np.random.default_rng(rng.integers(2**63)) if schedule == "asynchronous" else None
-    transport = InProcess({name: client.answer for name, client in clients.items()}, order)
+    with ExitStack() as held:
+        clients = {
+            name: held.enter_context(
+                Client(name, task, federation, identity=identities.get(name), ledger=ledger, dataset=dataset)
+            )
+            for name, task, (ledger, dataset) in zip(names, tasks, booked, strict=True)
+        }
+        transport = InProcess({name: client.answer for name, client in clients.items()}, order)
 
-    def conductor(task: Task) -> Any:
-        server = Server(of_unit(task, unit), federation, transport, schedule=schedule)
-        q = server.run(rng, (lambda t, plan: None) if progress is None else progress)
-        estimator.privacy_ = server.statement(task.public)
-        return q
+        def conductor(task: Task) -> Any:
+            server = Server(of_unit(task, unit), federation, transport, schedule=schedule)
+            q = server.run(rng, (lambda t, plan: None) if progress is None else progress)
+            estimator.privacy_ = server.statement(task.public)
+            return q
 
-    trial = conduct(kind, params, owned[0], conductor)
-    vars(estimator).update(fitted(trial))
-    estimator.client_statements_ = tuple(client.statement for client in clients.values())
-    for client in clients.values():
-        client.close()
+        estimator.__dict__.update(fitted(conduct(kind, params, owned[0], conductor)))
+        estimator.client_statements_ = tuple(client.statement for client in clients.values())
     return estimator
 
 
@@ -181,7 +177,3 @@ def _listed(name: str, given: Any) -> list[Any]:
     if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Sequence) or not given:
         raise ParameterError(f"{name} must be a list with an entry for each client, at least one.")
     return list(given)
-
-
-def _say(message: str) -> None:
-    print(f"dpvb: {message}", file=sys.stderr)
