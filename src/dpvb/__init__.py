@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dpvb import accounting, audit, data, federated
     from dpvb.estimators.base import load
+    from dpvb.estimators.dpvi import DPVI
     from dpvb.estimators.lda import LDA
     from dpvb.estimators.ranges import private_range
     from dpvb.estimators.regression import BinomialRegression, LogisticRegression, NegativeBinomialRegression
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "DPVI",
     "LDA",
     "BinomialRegression",
     "Ledger",
@@ -39,6 +41,7 @@ __all__ = [
 
 # Names are imported on first use, so that `import dpvb` stays light.
 _HOMES = {
+    "DPVI": "dpvb.estimators.dpvi",
     "LDA": "dpvb.estimators.lda",
     "SigmoidBeliefNetwork": "dpvb.estimators.sbn",
     "BinomialRegression": "dpvb.estimators.regression",

@@ -226,6 +226,7 @@ def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
 _OF_THE_RUN = ("ledger", "dataset", "checkpoint", "resume")
 #: Model kinds that `load` knows, by class name.
 _HOMES = {
+    "DPVI": "dpvb.estimators.dpvi",
     "LDA": "dpvb.estimators.lda",
     "SigmoidBeliefNetwork": "dpvb.estimators.sbn",
     "LogisticRegression": "dpvb.estimators.regression",

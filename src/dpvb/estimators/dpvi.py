@@ -1,0 +1,288 @@
+"""Private variational inference for log-densities that users write, for scikit-learn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpvb import loop
+from dpvb.blocks import Floats
+from dpvb.data.numbers import Numbers
+from dpvb.dpvi import model as variational
+from dpvb.dpvi.density import Density
+from dpvb.dpvi.extra import optional
+from dpvb.dpvi.numpyro_model import NumPyro
+from dpvb.errors import DataFormatError, ParameterError, check_integer
+from dpvb.estimators.base import PrivateEstimator, Progress, generator
+
+# Steps of a fit, at least, and passes over the data where batches are smaller.
+_STEPS, _PASSES = 200, 20
+# Numbers of a chunk's gradients: wide ones come in chunks of few rows.
+_GRADIENTS_OF_CHUNK = 4
+# Draws of the posterior by which rows are scored, and rows that are scored at a time.
+_DRAWS, _SCORED = 64, 4096
+
+
+# Written as a dataclass, so that each parameter is named once; scikit-learn reads the signature it gets.
+@dataclass(eq=False, repr=False)
+class DPVI(PrivateEstimator):
+    """A Gaussian posterior for any log-density in JAX or NumPyro, under (ε, δ)-differential privacy.
+
+    Gradients of each row are clipped, summed and noised at each step; see dpvi.model. Needs `pip install dpvb[jax]`.
+    All parameters are public. `None` means: planned from public facts.
+
+    Args:
+        log_density: log p(row | θ), a scalar, written with jax.numpy: a function of (θ, x), or of (θ, x, y) where fit
+            is given y; x is (features,), y a scalar or (responses,), in float32.
+        numpyro_model: instead of log_density, a NumPyro model of (x) or (x, y), rows first, that draws its latent
+            variables once for all rows and observes in a plate over x.shape[0].
+        parameters: θ: its length P, or an example in any pytree of arrays, whose values are the start; with
+            log_density alone.
+        log_prior: log p(θ), a scalar; None: standard normal. It is neither clipped nor noised.
+        epsilon, delta: the privacy budget of one fit; epsilon = inf is the noiseless fit on the same path.
+        guide: the posterior: "mean_field", "full_rank" (P up to 2000), or "point" (private gradient descent).
+        clip: bound on the norm of a row's gradient in θ.
+        num_steps: number of gradients; None: 200, or 20 passes where batches are smaller and that is more.
+        learning_rate: first rate of Adam, in units of θ; None: 40/num_steps, at most 1/2.
+        start_scale: standard deviation of the guide at the start.
+        row_by_row: True computes gradients one row after the other; None does so only where rows computed together are
+            found to depend on their places.
+        sampling_prob: Poisson sampling rate q of a step; None with no batch_size: full batch.
+        batch_size: size S of a fixed-size batch; needs num_examples.
+        num_examples: a public number of units; nothing here needs it.
+        noise_multiplier: given noise, instead of noise calibrated to epsilon.
+        accountant: method of the calibration, one of dpvb.accounting's.
+        neighboring_relation: "add_or_remove_one" or "replace_one".
+        random_state: seeds the public draws alone; the private randomness takes no seed.
+        ledger, dataset: a dpvb.Ledger, its path or its URL, and the registered data set that is charged before a fit
+            looks; without them nobody keeps count.
+        checkpoint: a folder that keeps the releases of a fit, so that the same call goes on where it was killed.
+        resume: "replay" or "recharge", what to do then with an interrupted step; "read" reads an ended run (see
+            runs.Run).
+
+    Attributes:
+        loc_: posterior mean (or the point), (P,), of θ flattened; of unconstrained values with a NumPyro model.
+        scale_: posterior standard deviations, (P,); they include what the private noise leaves open.
+        scale_tril_: Cholesky factor of the covariance, (P, P), of a full-rank guide alone.
+        privacy_: the privacy statement of the fit.
+        n_iter_, n_features_in_: number of steps, and of features.
+    """
+
+    log_density: Callable[..., Any] | None = None
+    _: KW_ONLY
+    epsilon: float
+    delta: float
+    numpyro_model: Callable[..., Any] | None = None
+    parameters: Any = None
+    log_prior: Callable[[Any], Any] | None = None
+    guide: str = "mean_field"
+    clip: float = 1.0
+    num_steps: int | None = None
+    learning_rate: float | None = None
+    start_scale: float = 0.1
+    row_by_row: bool | None = None
+    sampling_prob: float | None = None
+    batch_size: int | None = None
+    num_examples: int | None = None
+    noise_multiplier: float | None = None
+    accountant: str = "pld"
+    neighboring_relation: str = "add_or_remove_one"
+    random_state: Any = None
+    ledger: Any = None
+    dataset: str | None = None
+    checkpoint: Any = None
+    resume: str = "replay"
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        group: Iterable[object] | None = None,
+        progress: Progress | None = None,
+        cluster: Any = None,
+    ) -> Self:
+        """Fit privately.
+
+        Args:
+            X: private rows, (rows, features): NumPy, SciPy sparse or a DataFrame of numbers. A row that holds NaN,
+                infinity or no number counts as no row, silently.
+            y: private responses, (rows,) or (rows, responses), numbers; None: log_density takes x alone.
+            group: private person of each row; a person's rows are then protected, drawn and clipped together.
+            progress: called with (step, plan) after each release.
+            cluster: None, "local:N" for N processes of this machine, a dpvb.cluster.LocalPool, or a Dask client; the
+                released values do not depend on it.
+
+        Raises:
+            ParameterError, DataFormatError: for public faults, before anything is spent; log_density is tried first, on
+                public rows.
+            WallError: if the computation failed behind the wall; the charge stands.
+        """
+        given = Numbers(X, y, group=group)
+        model = self._model(given.features, given.responses)
+        rows = given.cut(_GRADIENTS_OF_CHUNK * model.density.num_parameters)
+        shares = {"first": variational.LAST, "last": variational.LAST}
+        plan = self._plan(model.blocks, [1.0] * model.num_steps, unit=rows.unit, shares=shares)
+        model.gradients  # noqa: B018 - compiled and tried before anything is spent
+        responses = "" if rows.responses is None else f" and {max(rows.responses, 1)} responses"
+        public = [
+            f"{rows.features} features{responses}, {model.density.num_parameters} parameters, guide {self.guide!r}",
+            "the density and its prior, as functions",
+            *([f"number of examples {self.num_examples}"] if self.num_examples else []),
+            "the plan, the draws from the guide and all other parameters",
+        ]
+        q = self._fit(
+            model,
+            rows,
+            plan,
+            rho=loop.constant(1.0),
+            projection="read",
+            public=public,
+            progress=progress,
+            cluster=cluster,
+        )
+        self.n_iter_, self.n_features_in_ = model.num_steps, rows.features
+        self._responses = rows.responses
+        self._set_posterior(q.average_p, q.covariance)
+        return self
+
+    def sample_posterior(self, n: int = 1, rng: Any = None) -> Any:
+        """Draw n θ from the posterior: (n, P), or the pytree of `parameters` with n first in every array.
+
+        With a NumPyro model: {site: values}, constrained. They tell no more about the data than the posterior does.
+
+        Args:
+            n: number of draws.
+            rng: a seed, a NumPy generator or None.
+        """
+        self._check_fitted()
+        return self._formed(self._draws(check_integer("n", n, low=0, high=10**9), rng))
+
+    @property
+    def theta_(self) -> Any:
+        """θ at the posterior mean, in the form that `sample_posterior` draws it."""
+        self._check_fitted()
+        formed = self._formed(self.loc_[None])
+        return formed[0] if isinstance(formed, np.ndarray) else optional("jax").tree.map(lambda leaf: leaf[0], formed)
+
+    def score_samples(self, X: Any, y: Any = None, *, public: bool = False) -> Floats:
+        """Log of the posterior predictive density of each public row, (rows,), in nats, by 64 draws of θ.
+
+        Raises:
+            PrivacyError: unless public=True says that X is not private.
+            DataFormatError: for rows of another width, or with NaN.
+        """
+        self._check_public(public)
+        self._check_fitted()
+        rows = Numbers(X, y)
+        if (rows.features, rows.responses) != (self.n_features_in_, self._responses):
+            raise DataFormatError(
+                f"X has {rows.features} features, but DPVI is expecting {self.n_features_in_} features "
+                "as input, and y in the form that it was fitted with."
+            )
+        jax = optional("jax")
+        density = self._density(rows.features, rows.responses)
+        number = 1 if self.guide == "point" else _DRAWS
+        theta_np = self._draws(number, 0).astype(np.float32)
+
+        def of_row(row: Any) -> Any:
+            log_p = jax.vmap(lambda theta_p: density.likelihood(theta_p, row))(theta_np)
+            return jax.scipy.special.logsumexp(log_p) - math.log(number)
+
+        compiled = jax.jit(jax.vmap(of_row))
+        parts = [np.empty(0)]
+        for chunk in rows.chunks():
+            values = chunk.rows
+            if np.isnan(values).any():
+                raise DataFormatError("X or y has rows with NaN, infinity or no number, which have no density.")
+            parts += [np.asarray(compiled(values[i : i + _SCORED])) for i in range(0, len(values), _SCORED)]
+        return np.concatenate(parts)
+
+    def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
+        """Mean of `score_samples`: log predictive density of a public row, in nats; higher is better.
+
+        Raises:
+            PrivacyError: unless public=True says that X is not private.
+        """
+        found = self.score_samples(X, y, public=public)
+        return float(found.mean()) if len(found) else 0.0
+
+    def _density(self, features: int, responses: int | None) -> Density:
+        """The density that the parameters name, tried on public rows."""
+        if (self.log_density is None) == (self.numpyro_model is None):
+            raise ParameterError("give log_density or numpyro_model: one of the two, and not both.")
+        if self.log_density is not None:
+            if self.parameters is None:
+                raise ParameterError("parameters must be the number of parameters, or an example of θ, got None.")
+            return Density(self.log_density, self.parameters, features, responses, self.log_prior)
+        if self.parameters is not None or self.log_prior is not None:
+            raise ParameterError("parameters and log_prior must be None: a NumPyro model has its own.")
+        assert self.numpyro_model is not None
+        return NumPyro(self.numpyro_model, features, responses).density()
+
+    def _model(self, features: int, responses: int | None) -> variational.Variational:
+        """The model that the parameters name."""
+        num_steps, sampling_prob = self.num_steps, self._sampler().sampling_prob
+        if num_steps is None:
+            num_steps = _STEPS if sampling_prob == 1 else max(_STEPS, math.ceil(_PASSES / sampling_prob))
+        given = {"clip": self.clip, "learning_rate": self.learning_rate, "start_scale": self.start_scale}
+        density = self._density(features, responses)
+        return variational.Variational(density, self.guide, num_steps, row_by_row=self.row_by_row, **given)  # type: ignore[arg-type]
+
+    def _draws(self, n: int, rng: Any) -> Floats:
+        """Flat draws from the posterior, (n, P)."""
+        draw_np = generator("rng", rng).standard_normal((n, len(self.loc_)))
+        spread_np = draw_np @ self.scale_tril_.T if self.guide == "full_rank" else draw_np * self.scale_
+        return np.asarray(self.loc_ + spread_np)
+
+    def _formed(self, theta_np: Floats) -> Any:
+        """Flat θ, (n, P), in the form of `parameters`, or of a NumPyro model's latent variables."""
+        if self.numpyro_model is None and (self.parameters is None or isinstance(self.parameters, (int, np.integer))):
+            return theta_np
+        jax = optional("jax")
+        density = self._density(self.n_features_in_, self._responses)
+        form = density.tree
+        if self.numpyro_model is not None:
+            model = NumPyro(self.numpyro_model, self.n_features_in_, self._responses)
+
+            def form(theta_p: Any) -> Any:
+                return model.constrained(density.tree(theta_p))
+
+        return jax.tree.map(np.asarray, jax.vmap(form)(theta_np.astype(np.float32)))
+
+    def _set_posterior(self, loc_p: Floats, covariance: Floats) -> None:
+        self.loc_ = loc_p
+        if self.guide == "full_rank":
+            self.scale_tril_ = np.linalg.cholesky(covariance)
+            self.scale_ = np.sqrt(np.diagonal(covariance))
+        else:
+            self.scale_ = np.sqrt(covariance)
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        arrays = {"loc": self.loc_, "scale": self.scale_}
+        if self.guide == "full_rank":
+            arrays["scale_tril"] = self.scale_tril_
+        return arrays, {"features": self.n_features_in_, "responses": self._responses, "steps": self.n_iter_}
+
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
+        """The posterior; functions are not kept, and `set_params` gives them back for what needs them."""
+        self.n_iter_, self.n_features_in_ = int(facts["steps"]), int(facts["features"])
+        self._responses = None if facts["responses"] is None else int(facts["responses"])
+        self.loc_, self.scale_ = arrays["loc"], arrays["scale"]
+        shapes = [self.loc_.shape == self.scale_.shape, self.loc_.ndim == 1]
+        if self.guide == "full_rank":
+            self.scale_tril_ = arrays["scale_tril"]
+            shapes.append(self.scale_tril_.shape == 2 * self.loc_.shape)
+        if not all(shapes):
+            raise ValueError("a posterior of another shape")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.non_deterministic = True
+        return tags
