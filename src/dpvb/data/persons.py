@@ -28,7 +28,8 @@ def by_person(group: Iterable[object], num_rows: int) -> tuple[_Integers, _Integ
     person = _number_persons(group, num_rows)
     order = np.argsort(person, kind="stable")
     unit_of_row = person[order]
-    return order, unit_of_row, np.flatnonzero(np.diff(unit_of_row, prepend=-1, append=-1))
+    first = np.flatnonzero(np.diff(unit_of_row, prepend=-1, append=-1)) if num_rows else np.zeros(1, dtype=np.int64)
+    return order, unit_of_row, first
 
 
 def _number_persons(group: Iterable[object], num_rows: int) -> _Integers:

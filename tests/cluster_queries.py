@@ -1,0 +1,86 @@
+"""Queries and models that worker processes import: one that waits to be killed, and some that fail."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SECRET = "4711-private-4711"
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A model whose E-step, the first time that it is asked in one of several processes, waits for its end.
+
+    It leaves its process number in a file, by which whoever is to kill it finds it.
+    """
+
+    model: Any
+    flag: Path
+    driver: int
+
+    @property
+    def blocks(self) -> Any:
+        return self.model.blocks
+
+    def init(self, rng: Any) -> Any:
+        return self.model.init(rng)
+
+    def m_step(self, s: Any, q: Any) -> Any:
+        return self.model.m_step(s, q)
+
+    def e_step(self, q: Any, batch: Any, blocks: Mapping[str, Any]) -> Any:
+        statistics = self.model.e_step(q, batch, blocks)
+        if os.getpid() != self.driver:
+            with suppress(FileExistsError):
+                descriptor = os.open(self.flag, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+                os.write(descriptor, f"{os.getpid()}\n".encode())
+                os.close(descriptor)
+                time.sleep(60)
+        return statistics
+
+
+@dataclass(frozen=True)
+class Failing:
+    """A query that fails in every way, with a secret in all that it says."""
+
+    how: str
+
+    def __call__(self, rows: Any) -> Any:
+        warnings.warn(SECRET, stacklevel=1)
+        if self.how == "chained":
+            try:
+                raise ValueError(SECRET)
+            except ValueError as error:
+                raise RuntimeError(f"{SECRET} {rows!r}") from error
+        if self.how == "exit":
+            os._exit(3)
+        if self.how == "shape":
+            return {}
+        raise MemoryError(SECRET)
+
+
+class Unpackable:
+    """Something that arrives, but cannot be unpacked: its reason holds a secret."""
+
+    blocks: Mapping[str, Any] = {}
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, ...]]:
+        return unpack, (SECRET,)
+
+
+def unpack(text: str) -> None:
+    raise ValueError(text)
+
+
+class Unpicklable:
+    """Something that cannot be sent at all."""
+
+    def __reduce__(self) -> Any:
+        raise ValueError(SECRET)
