@@ -74,6 +74,11 @@ class Trust:
             raise ParameterError(
                 "num_clients must be at least 2 for secure aggregation: one client's sum hides nothing."
             )
+        if self.secure and self.tolerated > self.num_clients - 2:
+            raise ParameterError(
+                f"tolerated must be at most {self.num_clients - 2} of {self.num_clients} clients under secure "
+                f"aggregation, got {self.tolerated}: a single client's sum hides nothing. trust='none' needs no others."
+            )
 
     @property
     def secure(self) -> bool:
