@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dtrmm
 from scipy.linalg.lapack import dlauum, dpotrf, dtrtri
 
+from dpvb.errors import ParameterError
 from dpvb.kernels.linear import powers
 
 Floats = NDArray[np.float64]
@@ -22,6 +23,8 @@ Floats = NDArray[np.float64]
 # Rows multiplied at a time, and entries in a part of them: what is done to a part happens in the cache.
 _ROWS = 1024
 _ENTRIES = 2**16
+# Norm of a row of A before it is rounded, at most.
+_LONGEST = 2.0**26
 
 
 @dataclass(frozen=True)
@@ -32,11 +35,19 @@ class SecondMoment:
         root_dd: scaled A, lower triangular, integers in Fortran order.
         mean_d: μ.
         scale: what A was multiplied by, a power of two.
+
+    Raises:
+        ParameterError: if the entries are no integers, or rows too long: products with them would not be exact.
     """
 
     root_dd: Floats
     mean_d: Floats
     scale: float
+
+    def __post_init__(self) -> None:
+        longest = float(np.einsum("ij,ij->i", self.root_dd, self.root_dd).max(initial=0.0))
+        if not (np.rint(self.root_dd) == self.root_dd).all() or not longest <= (_LONGEST + len(self.root_dd)) ** 2:
+            raise ParameterError("root_dd must be a matrix of whole numbers, with rows of norm 2^26 at most.")
 
     @classmethod
     def of(cls, root_dd: Floats, mean_d: Floats) -> SecondMoment:
