@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from dpvb.contributions import Rows
+
 SECRET = "4711-private-4711"
 
 
@@ -64,6 +68,22 @@ class Failing:
         if self.how == "shape":
             return {}
         raise MemoryError(SECRET)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A statistic that names its unit: one at the place of its first feature among all."""
+
+    x_n: Any
+
+    def __call__(self, rows: Any) -> Any:
+        x_n = np.where(np.isnan(self.x_n), np.inf, self.x_n)
+        return {"one": Rows((rows.x_nd[:, :1] == x_n[None, :]).astype(np.float64))}
+
+
+def ones(rows: Any) -> Any:
+    """One for each row."""
+    return {"a": Rows(np.ones((rows.num_rows, 1)))}
 
 
 class Unpackable:

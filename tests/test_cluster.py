@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cluster_queries import SECRET, Failing, Unpackable, Unpicklable, Waiting
+from cluster_queries import SECRET, Failing, Named, Unpackable, Unpicklable, Waiting, ones
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
@@ -235,8 +235,21 @@ def kill_at_work(flag: Path) -> threading.Thread:
     return thread
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
-@pytest.mark.parametrize("make", [lda, logistic])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("make", "sampler"),
+    [
+        (lda, "poisson"),
+        (logistic, "full"),
+        (logistic, "fixed"),
+        pytest.param(lda, "full", marks=SLOW),
+        pytest.param(lda, "fixed", marks=SLOW),
+        pytest.param(partial(lda, group=PERSON), "poisson", marks=SLOW),
+        pytest.param(logistic, "poisson", marks=SLOW),
+    ],
+)
 def test_a_process_killed_in_mid_step_costs_time_alone(
     make: Any, sampler: str, four: LocalPool, tmp_path: Path
 ) -> None:
@@ -250,7 +263,7 @@ def test_a_process_killed_in_mid_step_costs_time_alone(
     assert_same_bits(released(task), found)
 
 
-@pytest.mark.parametrize("make", [lda, logistic])
+@pytest.mark.parametrize("make", [pytest.param(lda, marks=SLOW), logistic])
 def test_a_worker_of_dask_killed_in_mid_step_costs_time_alone(make: Any, client: Any, tmp_path: Path) -> None:
     task = make("poisson")
     killer = kill_at_work(tmp_path / "flag")
@@ -280,7 +293,7 @@ def test_a_task_done_again_draws_the_same_batch(two: LocalPool) -> None:
     release = Release({"one": Block((NUMBER,), 1.0)}, Mechanism(Poisson(0.3), 1.0))
     noise = InsecureNoise(5)
     expected = noise.uniform_bits(NUMBER, step=2, purpose="sampling") < np.uint64(int(0.3 * 2**64))
-    work: Work[Any] = Work(_number, release, grids_of(release, None), noise.words(step=2, purpose="sampling"))
+    work: Work[Any] = Work(Named(X[:, 0]), release, grids_of(release, None), noise.words(step=2, purpose="sampling"))
     for _ in range(2):
         with spread(Design(X, Y), None, two) as source:
             assert isinstance(source, SpreadSource)
@@ -289,24 +302,16 @@ def test_a_task_done_again_draws_the_same_batch(two: LocalPool) -> None:
                 assert np.array_equal(chosen, expected & np.isfinite(X[:, 0]))
 
 
-def _number(rows: Any) -> Any:
-    """A statistic that names its unit: one at the place of its first feature among all."""
-    one_nn = (rows.x_nd[:, :1] == np.where(np.isnan(X[:, 0]), np.inf, X[:, 0])[None, :]).astype(np.float64)
-    return {"one": Rows(one_nn)}
-
-
 # --- failures -----------------------------------------------------------------------------------------------
 
 PLAN = Plan([Release({"a": Block((1,), 1.0)}, Mechanism(FullBatch(), 1.0))])
 
 
-@pytest.mark.parametrize("how", ["chained", "memory", "shape", "exit"])
+@pytest.mark.parametrize("how", ["chained", "memory", "shape", pytest.param("exit", marks=SLOW)])
 @pytest.mark.parametrize("engine", ["two", "client"])
 def test_a_part_that_fails_ends_the_release_and_says_nothing(
     how: str, engine: str, request: Any, capfd: Any, caplog: Any
 ) -> None:
-    if engine == "client" and how == "exit":
-        pytest.skip("Dask lets a worker die four times, at its own pace; see the slow tests")
     journal = Recorded()
     with spread(Design(X, Y), None, request.getfixturevalue(engine)) as source, caplog.at_level(logging.DEBUG):
         wall: Wall[Any] = Wall(source, PLAN, noise=InsecureNoise(1), journal=journal)
@@ -316,6 +321,8 @@ def test_a_part_that_fails_ends_the_release_and_says_nothing(
     assert caught.value.__context__ is None
     assert journal.begun == [0]  # The charge stands,
     assert journal.totals == []  # and nothing is released.
+    if engine == "client":
+        request.getfixturevalue("client").wait_for_workers(2)
     assert_silent(capfd, caplog, request, engine)
 
 
@@ -328,14 +335,6 @@ def assert_silent(capfd: Any, caplog: Any, request: Any, engine: str) -> None:
     for text in told:
         for private in (SECRET, repr(X[0, 0]), "CountRows", "x_nd"):
             assert private not in text
-
-
-@pytest.mark.slow
-def test_a_worker_of_dask_that_always_dies_ends_the_release(client: Any, capfd: Any, caplog: Any, request: Any) -> None:
-    with spread(Design(X, Y), None, client) as source, pytest.raises(WallError):
-        Wall(source, PLAN, noise=InsecureNoise(1)).release(Failing("exit"), PLAN.releases[0])
-    assert_silent(capfd, caplog, request, "client")
-    client.wait_for_workers(2)
 
 
 def test_the_pool_goes_on_after_a_failure(two: LocalPool) -> None:
@@ -372,9 +371,9 @@ class Answers:
 )
 def test_every_part_counts_exactly_once(answered: list[Answered]) -> None:
     with pytest.raises(PartMissing):
-        map_reduce(_number, 3, None, [None] * 3, "key", engine=Answers(*answered))
+        map_reduce(ones, 3, None, [None] * 3, "key", engine=Answers(*answered))
     sound = [Answered((0, 2), 1.0), Answered((1,), 2.0)]
-    assert map_reduce(_number, 3, None, [None] * 3, "key", engine=Answers(*sound)) == [1.0, 2.0]
+    assert map_reduce(ones, 3, None, [None] * 3, "key", engine=Answers(*sound)) == [1.0, 2.0]
 
 
 @given(parts=st.integers(0, 50), workers=st.integers(1, 12))
@@ -588,11 +587,7 @@ def test_a_file_that_changed_does_not_meet_the_words_of_others(two: LocalPool, t
         sparse.save_npz(paths[0], COUNTS[:50].tocsr())
         os.kill(two.process_ids[0], signal.SIGKILL)
         with pytest.raises(WallError):
-            Wall(source, PLAN, noise=InsecureNoise(1)).release(_ones, PLAN.releases[0])
-
-
-def _ones(rows: Any) -> Any:
-    return {"a": Rows(np.ones((rows.num_rows, 1)))}
+            Wall(source, PLAN, noise=InsecureNoise(1)).release(ones, PLAN.releases[0])
 
 
 # --- runs ---------------------------------------------------------------------------------------------------
@@ -643,7 +638,7 @@ def test_fixed_size_batches_have_their_size_on_a_cluster(two: LocalPool) -> None
     plan = Plan([release] * 5)
     with spread(BagOfWords(COUNTS), None, two) as source:
         wall: Wall[Any] = Wall(source, plan, noise=InsecureNoise(2), num_examples=NUMBER)
-        sizes = [float(wall.release(_ones, release).total["a"][0]) for _ in plan]
+        sizes = [float(wall.release(ones, release).total["a"][0]) for _ in plan]
     assert np.allclose(sizes, 17, rtol=1e-4)
 
 

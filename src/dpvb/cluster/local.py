@@ -123,7 +123,7 @@ class LocalPool:
         threads = {name: str(min(share, _whole(os.environ.get(name), share))) for name in _THREADS}
         path = os.pathsep.join(place or os.getcwd() for place in sys.path)
         return subprocess.Popen(
-            [sys.executable, "-m", "dpvb.cluster.process"],
+            [sys.executable, "-c", "from dpvb.cluster.process import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

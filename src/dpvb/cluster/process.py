@@ -1,4 +1,4 @@
-"""The other end of a LocalPool's pipes: `python -m dpvb.cluster.process`."""
+"""The other end of a LocalPool's pipes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,3 @@ def main() -> None:
         os.dup2(nowhere, number)
     with requests, answers:
         serve(requests, answers)
-
-
-if __name__ == "__main__":
-    main()
