@@ -197,9 +197,19 @@ def test_plans_for_which_integers_are_too_coarse_are_refused() -> None:
     with pytest.raises(ParameterError, match="2000 clients and 20000 numbers a release are too many"):
         Trust("secure_aggregation", 2000).planned(wide, epsilon=0.1, delta=DELTA)
     Trust("secure_aggregation", 5).planned(wide, epsilon=0.1, delta=DELTA)
-    Trust("secure_aggregation", 2000).planned(narrow, epsilon=0.5, delta=DELTA)
+    Trust("secure_aggregation", 300).planned(narrow, epsilon=0.5, delta=DELTA)
     for name in ("none", "trusted_server"):
         Trust(name, 2000).planned(wide, epsilon=0.1, delta=DELTA)
+
+
+def test_the_grids_of_so_many_public_units_are_the_ones_that_count() -> None:
+    """A larger public number of units makes the grid coarser: what was fine enough is not any more."""
+    trust, plan = Trust("secure_aggregation", 20), plan_of(size=2000, steps=1)
+    noise = [10.0]
+    trust.adopted(plan, noise, epsilon=1.0, delta=DELTA)
+    trust.adopted(plan, noise, epsilon=1.0, delta=DELTA, num_examples=10**6)
+    with pytest.raises(ParameterError, match="too many for integer noise"):
+        trust.adopted(plan, noise, epsilon=1.0, delta=DELTA, num_examples=2**31)
 
 
 @pytest.mark.parametrize("delta", [0.0, 0.2, 1.0, math.nan, -1e-5, "1e-5"])

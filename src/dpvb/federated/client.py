@@ -269,7 +269,11 @@ class Client:
     def _run_of(self, digest: str, offer: Offer) -> _Run:
         """The run of an offer, with the noise that this client adds in it."""
         federation, trust = self._federation, self._federation.trust
-        budget = {"epsilon": federation.epsilon, "delta": federation.delta}
+        budget = {
+            "epsilon": federation.epsilon,
+            "delta": federation.delta,
+            "num_examples": federation.num_examples,
+        }
         place = self._memory.checkpoint(digest, "released")
         relative = _Same(self._task.plan.digest, self._task.plan)
         method = runs.accountant(trust.method, ledger=self._ledger, dataset=self._dataset, checkpoint=place)
@@ -550,13 +554,13 @@ class _Same:
 
 
 @lru_cache(maxsize=64)
-def _planned(relative: _Same, trust: Trust, *, epsilon: float, delta: float, method: str) -> Plan:
-    return trust.planned(relative.plan, epsilon=epsilon, delta=delta, method=method)
+def _planned(relative: _Same, trust: Trust, *, method: str, **budget: Any) -> Plan:
+    return trust.planned(relative.plan, method=method, **budget)
 
 
 @lru_cache(maxsize=64)
-def _adopted(relative: _Same, trust: Trust, multipliers: tuple[float, ...], *, epsilon: float, delta: float) -> Plan:
-    return trust.adopted(relative.plan, list(multipliers), epsilon=epsilon, delta=delta)
+def _adopted(relative: _Same, trust: Trust, multipliers: tuple[float, ...], **budget: Any) -> Plan:
+    return trust.adopted(relative.plan, list(multipliers), **budget)
 
 
 @lru_cache(maxsize=64)

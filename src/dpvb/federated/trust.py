@@ -97,12 +97,15 @@ class Trust:
         """The accountant's method that this trust allows."""
         return "renyi" if self.secure else "pld"
 
-    def planned(self, plan: Plan, *, epsilon: float, delta: float, method: str = "pld") -> Plan:
+    def planned(
+        self, plan: Plan, *, epsilon: float, delta: float, num_examples: int | None = None, method: str = "pld"
+    ) -> Plan:
         """Calibrate a plan with relative noise, such that each client meets (epsilon, delta).
 
         Args:
             plan: of one client.
             epsilon, delta: the budget of each client; infinite epsilon: no noise.
+            num_examples: public number of units of each client, if there is one.
             method: of the accountant, unless the trust model prescribes it.
 
         Raises:
@@ -110,9 +113,11 @@ class Trust:
         """
         self._check_plan(plan, delta)
         found = calibrated(plan, epsilon=epsilon, delta=delta, accountant="renyi" if self.secure else method)
-        return self._checked(found)
+        return self._checked(found, num_examples)
 
-    def adopted(self, plan: Plan, multipliers: list[float], *, epsilon: float, delta: float) -> Plan:
+    def adopted(
+        self, plan: Plan, multipliers: list[float], *, epsilon: float, delta: float, num_examples: int | None = None
+    ) -> Plan:
         """The plan with noise multipliers that somebody else proposes, one for each release.
 
         Raises:
@@ -131,7 +136,7 @@ class Trust:
             for release, multiplier in zip(plan, multipliers, strict=True)
         }
         own = [made[id(release), multiplier] for release, multiplier in zip(plan, multipliers, strict=True)]
-        found = self._checked(replace(plan, releases=own))
+        found = self._checked(replace(plan, releases=own), num_examples)
         if not self.secure:
             return check_budget(found, epsilon=epsilon, delta=delta)
         check_number("epsilon", epsilon, low=0, closed="right")
@@ -168,14 +173,14 @@ class Trust:
                 "proven for sums of integer noise."
             )
 
-    def _checked(self, plan: Plan) -> Plan:
-        """The plan, if integer shares are fine enough for it."""
+    def _checked(self, plan: Plan, num_examples: int | None) -> Plan:
+        """The plan, if integer shares are fine enough for it on the grids that it will have."""
         total = 0.0
         for release in plan:
             noise = release.mechanism.noise_multiplier
             if not self.secure or noise == 0:
                 continue
-            grids = grids_of(release, None, self.party)
+            grids = grids_of(release, num_examples, self.party)
             numbers = sum(math.prod(block.packed_shape) for block in release.blocks.values())
             fine = min(self.party.noise_share * release.noise_std(name) / grids[name].step for name in grids) ** 2 / 2
             ratio = swap_ratio(release.blocks) if plan.neighboring_relation == "replace_one" else 1.0
