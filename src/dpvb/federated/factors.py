@@ -8,6 +8,7 @@ post-processing of what clients have released.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from dpvb.estimate import Estimate
@@ -31,9 +32,14 @@ class Factors:
         """Take in what a client released, with its step size."""
         self._own[client] = self._own.get(client, self._empty).update(released, rho)
 
-    def complete(self, clients: frozenset[str], blocks: frozenset[str]) -> bool:
+    def drop(self, client: str) -> None:
+        """Forget a client's factor."""
+        self._own.pop(client, None)
+
+    def complete(self, clients: Iterable[str], blocks: Iterable[str]) -> bool:
         """Whether each client has released each of the blocks: before that, no q is read from them."""
-        return all(client in self._own and blocks <= self._own[client].names for client in clients)
+        needed = frozenset(blocks)
+        return all(client in self._own and needed <= self._own[client].names for client in clients)
 
     def total(self) -> Estimate:
         """The sum of all factors."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,8 @@ _ALL = "all"
 _POLL_SECONDS = 1.0
 # Steps that a client may be ahead of the last one (asynchronous).
 _LEAD = 2
+# How often bytes are sent again whose answer was lost or damaged: the same bytes cost a client nothing.
+_RETRIES = 2
 
 
 class Server:
@@ -173,7 +175,7 @@ class Server:
             self._task.plan, list(multipliers), epsilon=np.inf, delta=self._federation.delta
         )
 
-    def _present(self, answered: Mapping[str, object]) -> list[str]:
+    def _present(self, answered: Collection[str]) -> list[str]:
         """Names of those who answered, if they are enough.
 
         Raises:
@@ -194,9 +196,11 @@ class Server:
         rho, release = self._task.rho(t + 1), self._plan.releases[t]
         if self._federation.trust.name == "none":
             shares = self._shares(self._clients, t, 0, q)
-            self._clients = self._present({name: 1 for name in self._clients if name in shares or self._known(name)})
+            self._present(shares)
             for name, share in shares.items():
                 self._take(name, t, share, rho)
+            for name in [name for name in self._clients if not self._known(name, t)]:
+                self._lose(name, {}, t)
         else:
             self._factors.take(_ALL, self._sum(t, release, q), rho)
         return self._task.model.m_step(self._factors.total(), q)
@@ -214,14 +218,16 @@ class Server:
 
     def _sequential(self, t: int, q: Any) -> Any:
         """One client after the other."""
-        start = q
-        for name in list(self._clients):
+        start, answered = q, list(self._clients)
+        for name in self._clients[:]:
             share = self._shares([name], t, 0, q).get(name)
             if share is not None:
                 self._take(name, t, share, self._task.rho(t + 1))
-            elif not self._known(name):
-                self._clients.remove(name)
-                self._present(dict.fromkeys(self._clients))
+            else:
+                answered.remove(name)
+                self._present(answered)
+                if not self._known(name, t):
+                    self._lose(name, {}, t)
             q = self._preview(t, start, q)
         return q
 
@@ -237,27 +243,32 @@ class Server:
         """Every client at its own pace, through `steps` releases from `first` on."""
         done = dict.fromkeys(self._clients, first)
         start, swept = q, first
-        asked: dict[int, tuple[str, bytes]] = {}
+        asked: dict[int, tuple[str, bytes, int]] = {}
         deadline = time.monotonic() + self._timeout
         while done and swept < first + steps:
-            busy = {name for name, _ in asked.values()}
+            busy = {name for name, *_ in asked.values()}
             for name, step in done.items():
                 if name not in busy and step < min(first + steps, swept + _LEAD):
                     data = self._request(step, 0, (name,), q)
-                    asked[self._transport.send(name, data)] = (name, data)
+                    asked[self._transport.send(name, data)] = (name, data, _RETRIES)
             landed = self._transport.poll(_POLL_SECONDS)
             if not landed and time.monotonic() > deadline:
                 for name in busy:
-                    self._lose(name, done)
+                    self._reasons[name] = f"no answer within {self._timeout:g} seconds"
+                    self._lose(name, done, first)
                 asked.clear()
-            for ticket, name, answer in landed:
+            for ticket, _, answer in landed:
                 if ticket not in asked:
                     continue
                 deadline = time.monotonic() + self._timeout
-                _, data = asked.pop(ticket)
-                share = self._share_of(name, done[name], data, answer)
+                name, data, again = asked.pop(ticket)
+                found = self._read(name, answer)
+                if found is None and again:
+                    asked[self._transport.send(name, data)] = (name, data, again - 1)
+                    continue
+                share = self._share_of(name, done[name], data, found) if found is not None else None
                 if share is None:
-                    self._lose(name, done)
+                    self._lose(name, done, first)
                 else:
                     self._take(name, done[name], share, self._task.rho(done[name] + 1))
                     done[name] += 1
@@ -267,21 +278,22 @@ class Server:
                 on_step(swept, self._plan)
         return q
 
-    def _lose(self, name: str, done: dict[str, int]) -> None:
-        """Go on without a client; its factor stays as it is."""
+    def _lose(self, name: str, done: dict[str, int], t: int) -> None:
+        """Go on without a client, if those who stay are enough."""
         done.pop(name, None)
-        self._clients = [other for other in self._clients if other != name]
-        self._present(dict.fromkeys(self._clients))
+        if not self._known(name, t):
+            self._factors.drop(name)
+        self._clients = self._present([other for other in self._clients if other != name])
 
     def _preview(self, t: int, start: Any, q: Any) -> Any:
         """The newest q, once every client has spoken on everything that a step reads."""
-        if not self._factors.complete(frozenset(self._clients), frozenset(self._plan.releases[t].blocks)):
+        if not self._factors.complete(self._clients, self._plan.releases[t].blocks):
             return q
         return self._task.model.m_step(self._factors.total(), start)
 
-    def _known(self, name: str) -> bool:
-        """Whether a client that does not answer has a factor that stays."""
-        return self._factors.complete(frozenset([name]), frozenset())
+    def _known(self, name: str, t: int) -> bool:
+        """Whether a client has released before what a step reads: its factor then stays, though it does not answer."""
+        return self._factors.complete([name], self._plan.releases[t].blocks)
 
     def _take(self, name: str, t: int, share: Share, rho: float) -> None:
         plan = self._plans[name]
@@ -309,41 +321,41 @@ class Server:
     def _shares(self, names: list[str], t: int, attempt: int, q: Any) -> dict[str, Share]:
         """Ask clients at once for their shares of one release; who does not give one is left out."""
         data = self._request(t, attempt, tuple(sorted(names)), q)
-        tickets = {self._transport.send(name, data): name for name in names}
-        shares: dict[str, Share] = {}
-        deadline = time.monotonic() + self._timeout
-        while tickets and time.monotonic() < deadline:
-            for ticket, _, answer in self._transport.poll(_POLL_SECONDS):
-                name = tickets.pop(ticket, None)
-                if name is not None and (share := self._share_of(name, t, data, answer)) is not None:
-                    shares[name] = share
-        for name in tickets.values():
-            self._reasons[name] = f"no answer within {self._timeout:g} seconds"
-        return {name: shares[name] for name in names if name in shares}
+        answers = self._ask(names, data)
+        shares = {name: self._share_of(name, t, data, answers[name]) for name in names if name in answers}
+        return {name: share for name, share in shares.items() if share is not None}
 
-    def _share_of(self, name: str, t: int, request: bytes, answer: bytes | None) -> Share | None:
+    def _share_of(self, name: str, t: int, request: bytes, answer: Any) -> Share | None:
         """A client's share of this very request, of the right form; None for anything else."""
-        found = self._read(name, answer)
-        if not isinstance(found, Share) or found.request != messages.digest(request):
-            if not isinstance(found, Refusal) and found is not None:
+        if not isinstance(answer, Share) or answer.request != messages.digest(request):
+            if not isinstance(answer, Refusal):
                 self._reasons[name] = "it answered something else"
             return None
-        shapes = {block: array.shape for block, array in found.arrays.items()}
+        shapes = {block: array.shape for block, array in answer.arrays.items()}
         if shapes != {block: declared.packed_shape for block, declared in self._plan.releases[t].blocks.items()}:
             self._reasons[name] = "its share has another form"
             return None
-        return found
+        return answer
 
     def _ask(self, names: list[str], data: bytes) -> dict[str, Any]:
         """Answers to one message, of those who could be reached in time."""
         tickets = {self._transport.send(name, data): name for name in names}
+        again = dict.fromkeys(names, _RETRIES)
         answers: dict[str, Any] = {}
         deadline = time.monotonic() + self._timeout
         while tickets and time.monotonic() < deadline:
             for ticket, _, answer in self._transport.poll(_POLL_SECONDS):
                 name = tickets.pop(ticket, None)
-                if name is not None and (found := self._read(name, answer)) is not None:
+                if name is None:
+                    continue
+                found = self._read(name, answer)
+                if found is not None:
                     answers[name] = found
+                elif again[name]:
+                    again[name] -= 1
+                    tickets[self._transport.send(name, data)] = name
+        for name in tickets.values():
+            self._reasons[name] = f"no answer within {self._timeout:g} seconds"
         return answers
 
     def _read(self, name: str, answer: bytes | None) -> Any:
