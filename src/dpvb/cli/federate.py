@@ -211,8 +211,11 @@ def _agreed(agreement: Agreement, data: Data) -> tuple[dict[str, Any], Federatio
 
     model = agreement.estimator()
     params = model.get_params(deep=False)
-    params["num_steps"] = steps_of(type(model), params, data, agreement.num_rounds)
-    task = _named(rehearsed(type(model), params, data), agreement)
+    try:
+        params["num_steps"] = steps_of(type(model), params, data, agreement.num_rounds)
+        task = _named(rehearsed(type(model), params, data), agreement)
+    except ParameterError as error:
+        raise ParameterError(f"the agreement does not hold together: {error}") from error
     return params, Federation(
         kind=agreement.kind,
         columns=columns_of(data, task),

@@ -303,6 +303,10 @@ class _Table:
             raise ParameterError(f"{self.where(key)} must be {_TYPES[kind]}, got {value!r}.")
         return value
 
+    def has(self, key: str) -> bool:
+        """Whether a key is there, and not taken yet."""
+        return key in self._left
+
     def path(self, key: str, default: Any = _NEEDED) -> Any:
         """A path, made absolute."""
         value = self.take(key, str, default)
@@ -329,7 +333,7 @@ def _params(kind: str, file: _Table) -> dict[str, Any]:
     given = file.inner("model", {})
     known = [name for name in inspect.signature(getattr(dpvb, kind)).parameters if name not in _ELSEWHERE]
     for name, instead in _ELSEWHERE.items():
-        if given.take(name, object, None) is not None:
+        if given.has(name):
             raise ParameterError(f"{given.where(name)} is no key of this table; {instead}.")
     params = {name: given.take(name, object, None) for name in known}
     given.end()

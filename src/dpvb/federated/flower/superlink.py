@@ -294,14 +294,14 @@ class _Serving:
         except OSError as error:
             raise FederationError(f"address {address} cannot be used ({error.strerror}).") from error
         self.address = Address(address.host, self._socket.getsockname()[1])
-        self._server = uvicorn.Server(
-            uvicorn.Config(app, lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=2, **files)  # type: ignore[arg-type]
-        )
+        config: dict[str, Any] = {"lifespan": "off", "ws": "none", "log_config": None, "access_log": False, **files}
+        self._server = uvicorn.Server(uvicorn.Config(app, timeout_graceful_shutdown=2, **config))
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
         self._thread.start()
         deadline = time.monotonic() + _STARTING
         while not self._server.started:
             if not self._thread.is_alive() or time.monotonic() > deadline:
+                self.close()
                 raise FederationError(f"no server could be started at {self.address}.")
             time.sleep(0.01)
 
