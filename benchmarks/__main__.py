@@ -30,10 +30,14 @@ NAMES = [
     "regression_exactness",
     "negative_binomial",
     "sbn_speed",
+    "federated_exactness",
     "logistic",
+    "federated",
+    "dpvi",
     "coverage",
     "coverage_diagonal",
     "wikipedia",
+    "federated_topics",
     "mnist",
 ]
 #: Those that do not print Markdown: title and command.
