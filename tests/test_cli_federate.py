@@ -24,18 +24,18 @@ from dpvb.federated.transport import InProcess
 NAMES = ("north", "south")
 
 
-def write_files(folder: Path, top: str, model: str, data: dict[str, str]) -> None:
-    """The files of a server and two clients, as a deployment has them."""
+def write_files(folder: Path, top: str, model: str, data: dict[str, str], names: tuple[str, ...] = NAMES) -> None:
+    """The files of a server and its clients, as a deployment has them."""
     keys = {}
-    for name in ("server", *NAMES):
+    for name in ("server", *names):
         identity = Identity.generate(name)
         identity.save(folder / f"{name}.key")
         keys[name] = identity.public.hex()
-    clients = "\n".join(f'{name} = "{keys[name]}"' for name in NAMES)
+    clients = "\n".join(f'{name} = "{keys[name]}"' for name in names)
     (folder / "agreement.toml").write_text(
         f'{top}\n[model]\n{model}\n[server]\nkey = "{keys["server"]}"\n[clients]\n{clients}\n'
     )
-    for name in ("server", *NAMES):
+    for name in ("server", *names):
         lines = ['agreement = "agreement.toml"', f'identity = "{name}.key"', 'address = "127.0.0.1:9092"']
         lines += ['out = "model.dpvb"'] if name == "server" else [f'folder = "{name}.state"', "[data]"]
         lines += [] if name == "server" else [f'{key} = "{value.format(name=name)}"' for key, value in data.items()]

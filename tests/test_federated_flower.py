@@ -1,10 +1,12 @@
-"""Flower as transport, with real processes on loopback: a SuperLink here, SuperNodes that are killed and come back."""
+"""Flower as transport, with real processes on loopback: SuperLinks, SuperNodes, whole runs, and what kills do."""
 
 from __future__ import annotations
 
 import datetime
 import http.client
 import ipaddress
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -12,16 +14,20 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
+import test_cli_federate
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+import dpvb
 from dpvb.errors import FederationError, ParameterError
 from dpvb.federated.channel import Channel
 from dpvb.federated.flower import Address, parse_address
 from dpvb.federated.keys import Identity
 from dpvb.federated.transport import Reply
+from dpvb.ledger import Ledger
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # What Flower's own imports warn of is not ours.
 
@@ -99,81 +105,6 @@ def test_an_address() -> None:
             parse_address(text)
 
 
-def test_bytes_travel_whoever_starts_first_and_whoever_is_killed(tmp_path: Path) -> None:
-    with federation(tmp_path, "a", "b") as (link, clients, told):
-        assert link.clients == ("a", "b")
-        early = link.send("a", b"before anybody is here")
-        for client in clients.values():
-            client.start(link.address)
-        assert link.wait(40.0) == ()
-        assert polled(link, 1) == [(early, "a", b"BEFORE ANYBODY IS HERE")]
-        assert link.poll(0.0) == []
-
-        large = bytes(range(97, 123)) * 400_000  # 10.4 MB: Flower cuts it into three pieces.
-        tickets = link.broadcast(large)
-        replies = polled(link, 2)
-        assert sorted(replies) == sorted(zip(tickets, link.clients, [large.upper()] * 2, strict=True))
-
-        # The slower one is not waited for.
-        slow, quick = link.send("a", b"sleep"), link.send("b", b"quick")
-        assert polled(link, 2) == [(quick, "b", b"QUICK"), (slow, "a", b"SLEEP")]
-
-        # Killed while it answers; the same bytes reach it when it is back, and the answer comes.
-        ticket = link.send("b", b"die")
-        assert clients["b"].process.wait(20) == -9
-        assert link.poll(0.5) == []
-        clients["b"].start(link.address)
-        assert polled(link, 1) == [(ticket, "b", b"DIE")]
-        assert clients["b"].diary.read_bytes().splitlines()[-2:] == [b"die", b"die"]
-        assert [line.split(",")[0] for line in told if line.startswith("b ")] == ["b is here", "b is back"]
-
-        start = time.monotonic()
-        for _ in range(10):
-            link.broadcast(b"x" * 10_000)
-            assert len(polled(link, 2)) == 2
-        assert time.monotonic() - start < 30  # Seconds; a process for each message would take minutes.
-
-        link.broadcast(b"bye")
-        assert sorted(reply.data for reply in polled(link, 2)) == [b"BYE", b"BYE"]
-        for client in clients.values():
-            code, said = client.end()
-            assert (code, said) == (0, f"connected to {link.address}.\n")
-        with pytest.raises(ParameterError, match="'a', 'b', got 'c'"):
-            link.send("c", b"")
-
-
-def test_a_stranger_is_sent_away_and_nothing_is_sent_to_it(tmp_path: Path) -> None:
-    with federation(tmp_path, "a", patience=12.0) as (link, clients, told):
-        (tmp_path / "elsewhere").mkdir()
-        stranger = Client(tmp_path / "elsewhere", Identity.generate("a"))  # The name, but not the key.
-        misled = Client(tmp_path, clients["a"].identity)  # The key, but it expects another server.
-        ticket = link.send("a", b"for a alone")
-        stranger.start(link.address)
-        misled.start(link.address, server_key=Identity.generate("other").public)
-        found = polled(link, 1)
-        assert found == [(ticket, "a", None)]  # The patience is over.
-        for client in (stranger, misled):
-            code, said = client.end()
-            assert code == 1
-            assert "sends 'a' away: no client of this name and key is known here" in said
-            assert not client.diary.exists()
-        assert len(told) == 2
-        assert all("was not sealed with its key" in line for line in told)
-
-        # What the outside can call is what nodes call.
-        for path, status in (("/v1/control/list-runs", 404), ("/v1/runtime/acquire-task", 404), ("/docs", 404)):
-            asked = http.client.HTTPConnection(link.address.host, link.address.port)
-            asked.request("POST", path, b"")
-            assert asked.getresponse().status == status
-            asked.close()
-        asked = http.client.HTTPConnection(link.address.host, link.address.port)
-        asked.putrequest("POST", "/v1/fleet/register-node")
-        asked.putheader("Content-Length", str(2**30))
-        asked.endheaders()
-        assert asked.getresponse().status == 413
-        asked.close()
-
-
 def certificate(folder: Path, name: str) -> tuple[Path, Path]:
     """A certificate for 127.0.0.1 that signs itself, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
@@ -199,22 +130,96 @@ def certificate(folder: Path, name: str) -> tuple[Path, Path]:
     return paths
 
 
-def test_tls(tmp_path: Path) -> None:
+def test_bytes_travel_whoever_starts_first_and_whoever_is_killed(tmp_path: Path) -> None:
+    own, key = certificate(tmp_path, "own")
+    with federation(tmp_path, "a", "b", tls=(own, key)) as (link, clients, told):
+        assert link.clients == ("a", "b")
+        early = link.send("a", b"before anybody is here")
+        for client in clients.values():
+            client.start(link.address, certificate=str(own))
+        assert link.wait(40.0) == ()
+        assert polled(link, 1) == [(early, "a", b"BEFORE ANYBODY IS HERE")]
+        assert link.poll(0.0) == []
+
+        large = bytes(range(97, 123)) * 250_000  # 6.5 MB: Flower cuts it into two pieces.
+        tickets = link.broadcast(large)
+        replies = polled(link, 2)
+        assert sorted(replies) == sorted(zip(tickets, link.clients, [large.upper()] * 2, strict=True))
+
+        # The slower one is not waited for.
+        slow, quick = link.send("a", b"sleep"), link.send("b", b"quick")
+        assert polled(link, 2) == [(quick, "b", b"QUICK"), (slow, "a", b"SLEEP")]
+
+        # Killed while it answers; the same bytes reach it when it is back, and the answer comes.
+        ticket = link.send("b", b"die")
+        assert clients["b"].process.wait(20) == -9
+        assert link.poll(0.5) == []
+        clients["b"].start(link.address, certificate=str(own))
+        assert polled(link, 1) == [(ticket, "b", b"DIE")]
+        assert clients["b"].diary.read_bytes().splitlines()[-2:] == [b"die", b"die"]
+        assert [line.split(",")[0] for line in told if line.startswith("b ")] == ["b is here", "b is back"]
+
+        start = time.monotonic()
+        for _ in range(10):
+            link.broadcast(b"x" * 10_000)
+            assert len(polled(link, 2)) == 2
+        assert time.monotonic() - start < 30  # Seconds; a process for each message would take minutes.
+
+        link.broadcast(b"bye")
+        assert sorted(reply.data for reply in polled(link, 2)) == [b"BYE", b"BYE"]
+        for client in clients.values():
+            code, said = client.end()
+            assert (code, said) == (0, f"connected to {link.address}.\n")
+        with pytest.raises(ParameterError, match="'a', 'b', got 'c'"):
+            link.send("c", b"")
+
+
+def test_a_stranger_is_sent_away_and_nothing_is_sent_to_it(tmp_path: Path) -> None:
+    with federation(tmp_path, "a", patience=3.0) as (link, clients, told):
+        (tmp_path / "elsewhere").mkdir()
+        stranger = Client(tmp_path / "elsewhere", Identity.generate("a"))  # The name, but not the key.
+        misled = Client(tmp_path, clients["a"].identity)  # The key, but it expects another server.
+        ticket = link.send("a", b"for a alone")
+        stranger.start(link.address)
+        misled.start(link.address, server_key=Identity.generate("other").public)
+        assert polled(link, 1) == [(ticket, "a", None)]  # The patience is over.
+        deadline = time.monotonic() + 60
+        while None in (stranger.process.poll(), misled.process.poll()) and time.monotonic() < deadline:
+            assert link.poll(0.2) == []
+        for client in (stranger, misled):
+            code, said = client.end()
+            assert code == 1
+            assert "sends 'a' away: no client of this name and key is known here" in said
+            assert not client.diary.exists()
+        assert len(told) == 2
+        assert all("was not sealed with its key" in line for line in told)
+
+        # What the outside can call is what nodes call.
+        for path, status in (("/v1/control/list-runs", 404), ("/v1/runtime/acquire-task", 404), ("/docs", 404)):
+            asked = http.client.HTTPConnection(link.address.host, link.address.port)
+            asked.request("POST", path, b"")
+            assert asked.getresponse().status == status
+            asked.close()
+        asked = http.client.HTTPConnection(link.address.host, link.address.port)
+        asked.putrequest("POST", "/v1/fleet/register-node")
+        asked.putheader("Content-Length", str(2**30))
+        asked.endheaders()
+        assert asked.getresponse().status == 413
+        asked.close()
+
+
+@pytest.mark.slow
+def test_a_client_that_does_not_trust_the_servers_certificate_says_so(tmp_path: Path) -> None:
     own, key = certificate(tmp_path, "own")
     other, _ = certificate(tmp_path, "other")
-    with federation(tmp_path, "a", tls=(own, key)) as (link, clients, _):
-        clients["a"].start(link.address, certificate=str(own))
-        (tmp_path / "elsewhere").mkdir()
-        distrusting = Client(tmp_path / "elsewhere", Identity.generate("a"))
-        distrusting.start(link.address, certificate=str(other), patience=1.0)
-        assert link.wait(40.0) == ()
-        ticket = link.send("a", b"bye")
-        assert polled(link, 1) == [(ticket, "a", b"BYE")]
-        assert clients["a"].end()[0] == 0
-        code, said = distrusting.end()
+    with federation(tmp_path, "a", tls=(own, key)) as (link, clients, told):
+        clients["a"].start(link.address, certificate=str(other), patience=1.0)
+        assert link.wait(3.0) == ("a",)
+        code, said = clients["a"].end()
         assert code == 1
         assert "out of reach" in said
         assert "CERTIFICATE_VERIFY_FAILED" in said
+        assert told == []
 
 
 def test_faults_are_found_at_the_start(tmp_path: Path) -> None:
@@ -234,3 +239,216 @@ def test_faults_are_found_at_the_start(tmp_path: Path) -> None:
         SuperLink(channel, (), address=link.address)
     with pytest.raises(FederationError, match=r"out of reach for 0 s"):  # Nobody is there any more.
         serve(channel, "server", bytes.upper, address=link.address, patience=0.0, ended=lambda: False)
+
+
+class Party:
+    """A `dpvb federate` command in a process of its own."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.name, self._folder = name, folder
+        self.process: subprocess.Popen[bytes] | None = None
+        self._starts = 0
+
+    def start(self, *more: str) -> None:
+        self._starts += 1
+        side = "server" if self.name == "server" else "client"
+        call = [sys.executable, "-c", "from dpvb.cli import app; app()", "federate", side, "--config"]
+        with open(self._log("out"), "wb") as out, open(self._log("err"), "wb") as err:
+            self.process = subprocess.Popen(
+                [*call, str(self._folder / f"{self.name}.toml"), *more], stdout=out, stderr=err
+            )
+
+    def _log(self, kind: str) -> Path:
+        return self._folder / f"{self.name}.{self._starts}.{kind}"
+
+    def said(self) -> str:
+        return self._log("err").read_text()
+
+    def out(self) -> str:
+        return self._log("out").read_text()
+
+    def wait_for(self, word: str, timeout: float = 60.0) -> str:
+        """Wait until it has said a word."""
+        deadline = time.monotonic() + timeout
+        while word not in self.said():
+            assert self.process is not None
+            assert self.process.poll() is None, self.said()
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(0.02)
+        return self.said()
+
+    def children(self) -> list[str]:
+        assert self.process is not None
+        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        return [child for task in tasks for child in task.read_text().split()]
+
+    def end(self, code: int = 0, timeout: float = 90.0) -> None:
+        assert self.process is not None
+        assert self.process.wait(timeout) == code, self.said()
+
+    def kill(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+        if self.process is not None:
+            self.process.wait()
+
+
+@contextmanager
+def parties(folder: Path, names: tuple[str, ...], top: str, model: str = "") -> Iterator[dict[str, Party]]:
+    """A server that listens on a free port, and clients with rows and a ledger each; none is started yet."""
+    rng = np.random.default_rng(3)
+    for name in names:
+        x_nd = rng.uniform(-1, 1, (400, 3))
+        np.save(folder / f"{name}.x.npy", x_nd)
+        np.save(folder / f"{name}.y.npy", (rng.random(400) < 1 / (1 + np.exp(-3 * x_nd[:, 0]))).astype(int))
+        with Ledger(folder / f"{name}.db") as made:
+            made.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=3.0, delta=1e-5)
+    data = {"file": "{name}.x.npy", "target": "{name}.y.npy"}
+    test_cli_federate.write_files(folder, top, model, data, names)
+    found = {name: Party(folder, name) for name in ("server", *names)}
+    edit(folder / "server.toml", "127.0.0.1:9092", "127.0.0.1:0")
+    try:
+        yield found
+    finally:
+        for party in found.values():
+            party.kill()
+
+
+def edit(path: Path, before: str, after: str) -> None:
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after))
+
+
+def connect(folder: Path, found: dict[str, Party], *, ledger: bool = True) -> None:
+    """Start the server, and tell the clients where it is."""
+    found["server"].start()
+    address = re.search(r"clients at (\S+)\.\n", found["server"].wait_for("waiting for"))
+    assert address is not None
+    for name in found:
+        if name != "server":
+            edit(folder / f"{name}.toml", '"127.0.0.1:9092"', f'"{address[1]}"')
+            if ledger:
+                edit(folder / f"{name}.toml", "[data]", f'ledger = "{name}.db"\ndataset = "people"\n[data]')
+
+
+def charges(path: Path) -> int:
+    with Ledger(path) as ledger:
+        ledger.verify()
+        return sum(entry.kind in ("charge", "sole") for entry in ledger.entries())
+
+
+TOP = (
+    'kind = "LogisticRegression"\nepsilon = {epsilon}\ndelta = 1e-5\nnum_rounds = {rounds}\ntrust = "{trust}"\n'
+    "width = 3"
+)
+
+
+def test_a_run_from_the_command_line_in_which_a_client_is_killed(tmp_path: Path) -> None:
+    names = ("north", "south")
+    with parties(tmp_path, names, TOP.format(epsilon=1, rounds=3, trust="secure_aggregation")) as found:
+        connect(tmp_path, found)
+        for name in names:
+            found[name].start()
+        found["north"].wait_for("offer is accepted")
+        found["north"].process.kill()
+        found["north"].end(-signal.SIGKILL)
+        assert [found["server"].children(), found["south"].children()] == [[], []]
+        found["north"].start()
+        for party in found.values():
+            party.end()
+        said = found["server"].said()
+        assert "north is back" in said
+        for name in names:
+            assert "the run is over: the run is complete." in found[name].said()
+            assert charges(tmp_path / f"{name}.db") == 1
+            assert "sees nothing but sums over all clients" in found[name].out().replace("\n               ", " ")
+        model = dpvb.load(tmp_path / "model.dpvb")
+        assert model.privacy_.epsilon <= 1.0
+        assert model.coef_.shape == (1, 3)
+        assert "PRIVACY STATEMENT" in found["server"].out()
+
+
+def test_a_server_that_is_told_to_stop_stops(tmp_path: Path) -> None:
+    with parties(tmp_path, ("north", "south"), TOP.format(epsilon=1, rounds=3, trust="none")) as found:
+        connect(tmp_path, found)
+        assert found["server"].children() == []
+        found["server"].process.terminate()
+        found["server"].end(128 + signal.SIGTERM, timeout=20)
+        assert not (tmp_path / "model.dpvb").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trust", ["none", "secure_aggregation", "trusted_server"])
+def test_processes_reach_the_very_numbers_of_a_simulation(trust: str, tmp_path: Path) -> None:
+    names = ("north", "south", "west")
+    model = "random_state = 7"
+    with parties(tmp_path, names, TOP.format(epsilon="inf", rounds=5, trust=trust), model) as found:
+        connect(tmp_path, found, ledger=False)
+        for name in names:
+            found[name].start()
+        for party in found.values():
+            party.end()
+        shards = [(np.load(tmp_path / f"{name}.x.npy"), np.load(tmp_path / f"{name}.y.npy")) for name in names]
+        simulated = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, random_state=7)
+        dpvb.federated.simulate(simulated, shards, trust=trust, num_rounds=5)
+        np.testing.assert_array_equal(dpvb.load(tmp_path / "model.dpvb").coef_, simulated.coef_)
+
+
+@pytest.mark.slow
+def test_a_run_that_a_server_breaks_off_and_what_its_clients_do_then(tmp_path: Path) -> None:
+    names = ("north", "south")
+    with parties(tmp_path, names, TOP.format(epsilon=1, rounds=50, trust="none")) as found:
+        connect(tmp_path, found)
+        for name in names:
+            found[name].start()
+            found[name].wait_for("offer is accepted")
+        found["server"].process.terminate()
+        found["server"].end(128 + signal.SIGTERM)
+        for name in names:
+            found[name].end()
+            assert "the run is over: the run was broken off." in found[name].said()
+            assert charges(tmp_path / f"{name}.db") == 1
+
+
+@pytest.mark.slow
+def test_a_client_that_agrees_to_something_else_is_named_on_both_sides(tmp_path: Path) -> None:
+    names = ("north", "south")
+    with parties(tmp_path, names, TOP.format(epsilon=1, rounds=3, trust="none")) as found:
+        connect(tmp_path, found)
+        (tmp_path / "other.toml").write_text((tmp_path / "agreement.toml").read_text().replace("3\ntrust", "4\ntrust"))
+        edit(tmp_path / "south.toml", "agreement.toml", "other.toml")
+        for name in names:
+            found[name].start()
+        found["server"].end(2)
+        found["south"].end(2)
+        found["north"].end(0)
+        assert "number of releases differs" in found["server"].said()
+        assert "'south'" in found["server"].said()
+        assert "error: this client does not take part: the number of releases differs" in found["south"].said()
+        assert [charges(tmp_path / f"{name}.db") for name in names] == [1, 0]
+
+
+@pytest.mark.slow
+def test_eight_clients_that_are_killed_all_the_time_give_exactly_what_is_charged(tmp_path: Path) -> None:
+    names = tuple(f"site-{m}" for m in range(8))
+    rng = np.random.default_rng(11)
+    with parties(tmp_path, names, TOP.format(epsilon=1, rounds=6, trust="secure_aggregation")) as found:
+        connect(tmp_path, found)
+        for name in names:
+            found[name].start()
+            time.sleep(0.5)
+        kills, deadline = 0, time.monotonic() + 400
+        while found["server"].process.poll() is None and time.monotonic() < deadline:
+            time.sleep(rng.uniform(1, 4))
+            victim = found[names[rng.integers(len(names))]]
+            if "the run is over" not in victim.said() and "accepted" in found[names[0]].said() and kills < 12:
+                victim.kill()
+                victim.start()
+                kills += 1
+        for party in found.values():
+            party.end()
+        assert kills >= 3
+        # One charge of the plan each: what was interrupted is done again with the same noise, at no cost.
+        assert [charges(tmp_path / f"{name}.db") for name in names] == [1] * 8
+        assert dpvb.load(tmp_path / "model.dpvb").privacy_.epsilon <= 1.0
