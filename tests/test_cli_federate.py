@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -225,3 +226,32 @@ def test_faults_end_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "model.dpvb").touch()
     refused("--overwrite", "server", "--config", server)
     assert not (tmp_path / "north.state").exists()
+
+
+def test_the_guides_files_are_read(tmp_path: Path) -> None:
+    guide = (Path(__file__).parent.parent / "docs" / "federated.md").read_text()
+    blocks = {text.split(" ")[1].split("\n")[0]: text for text in re.findall(r"```toml\n(.*?)```", guide, re.S)}
+    assert set(blocks) == {"agreement.toml", "server.toml", "north.toml"}
+    agreement = blocks["agreement.toml"]
+    for name in ("server", "north"):
+        identity = Identity.generate(name)
+        identity.save(tmp_path / f"{name}.key")
+        key = "key" if name == "server" else name
+        agreement, count = re.subn(rf'^{key} = "\w+"', f'{key} = "{identity.public.hex()}"', agreement, flags=re.M)
+        assert count == 1
+    blocks["agreement.toml"] = agreement
+    for name, text in blocks.items():
+        (tmp_path / name).write_text(text)
+    server, client = ServerConfig.load(tmp_path / "server.toml"), ClientConfig.load(tmp_path / "north.toml")
+    assert server.agreement == client.agreement
+    assert server.agreement.trust.tolerated == 1
+    assert server.agreement.estimator().random_state == 1
+    assert (server.tls, client.ledger) == (
+        (tmp_path / "server.pem", tmp_path / "server.pem.key"),
+        str(tmp_path / "budget.db"),
+    )
+    commands = set(re.findall(r"^    (dpvb [\w ]+)", guide, re.M))
+    for command in commands:
+        words = command.split()[1:3]
+        run(*words, "--help")
+    assert {"dpvb federate server ", "dpvb federate client ", "dpvb federate keys north "} <= commands

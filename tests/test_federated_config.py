@@ -14,7 +14,7 @@ from dpvb.federated.keys import Identity
 from dpvb.federated.server import SCHEDULES as SERVERS_SCHEDULES
 from dpvb.federated.trust import Trust
 
-PARTIES = {name: Identity.generate(name) for name in ("server", "north", "south")}
+PARTIES = {name: Identity.generate(name) for name in ("server", "north", "south", "east")}
 TOP = {"kind": '"LogisticRegression"', "epsilon": "1", "delta": "1e-5", "trust": '"none"', "width": "3"}
 OWN = {"agreement": '"agreement.toml"', "address": '"127.0.0.1:9092"'}
 SERVER = {**OWN, "identity": '"server.key"', "out": '"model.dpvb"'}
@@ -59,9 +59,10 @@ def test_an_agreement(tmp_path: Path) -> None:
     assert found.clients == {name: PARTIES[name].public for name in ("north", "south")}
     more = {"num_rounds": "20", "trust": '"secure_aggregation"', "tolerated": "1", "epsilon": "inf", "unit": '"client"'}
     model = 'row_norm = 2\nclasses = ["no", "yes"]\nfit_intercept = false\nnum_examples = 100'
-    found = Agreement.load(agreement(tmp_path, model=model, width=None, schema='"people.json"', **more))
+    names = ("north", "south", "east")
+    found = Agreement.load(agreement(tmp_path, model=model, clients=names, width=None, schema='"people.json"', **more))
     assert (found.num_rounds, found.epsilon, found.unit) == (20, math.inf, "client")
-    assert found.trust == Trust("secure_aggregation", 2, 1)
+    assert found.trust == Trust("secure_aggregation", 3, 1)
     assert found.schema == tmp_path / "people.json"
     estimator = found.estimator()
     assert isinstance(estimator, dpvb.LogisticRegression)
