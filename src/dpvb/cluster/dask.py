@@ -50,17 +50,19 @@ class DaskEngine:
             raise ParameterError("the Dask client of cluster has no workers; start some, or use cluster='local:2'.")
         self._dealt: list[tuple[int, ...]] = []
         self._parts: dict[int, Any] = {}
+        self._model: Any = None
 
     @property
     def num_workers(self) -> int:
         """Number of workers."""
         return len(self._addresses)
 
-    def hold(self, parts: Sequence[Any]) -> None:
-        """Bring each part to its worker."""
+    def hold(self, parts: Sequence[Any], model: object) -> None:
+        """Bring each part to its worker, and the model to one; the others fetch it, and keep it."""
         name = secrets.token_hex(8)
         self._dealt = shared_out(len(parts), self.num_workers)
         self._parts = {}
+        self._model = self._submit(_held, Parcel(packed(model)), key=f"dpvb-{name}-model")
         for address, dealt in zip(self._addresses, self._dealt, strict=False):
             for part in dealt:
                 parcel = Parcel(packed(parts[part]))
@@ -74,7 +76,7 @@ class DaskEngine:
             private = Parcel({part: own[part] for part in dealt})
             sources = [self._parts[part] for part in dealt]
             name = f"dpvb-{key}-parts-" + "-".join(map(str, dealt))
-            futures.append(self._submit(_done, task, common, private, *sources, key=name, worker=address))
+            futures.append(self._submit(_done, task, common, private, self._model, *sources, key=name, worker=address))
         with suppress(Exception):  # A worker that kept dying, a scheduler that is gone: the parts are missing.
             found = self._client.gather(futures, errors="skip", direct=self._direct)
             return [parcel.content for parcel in found]
@@ -82,7 +84,7 @@ class DaskEngine:
 
     def close(self) -> None:
         """Let go of all parts."""
-        self._parts = {}
+        self._parts, self._model = {}, None
 
     def _submit(self, function: Any, *arguments: Any, key: str, worker: str | None = None) -> Any:
         import dask
@@ -100,8 +102,8 @@ def _same(told: Parcel) -> Parcel:
     return told
 
 
-def _done(task: Task, told: Parcel, own: Parcel, *sources: Parcel) -> Parcel:
+def _done(task: Task, told: Parcel, own: Parcel, model: Parcel, *sources: Parcel) -> Parcel:
     """What `answered` says, of sources in the order of their numbers."""
     places: Mapping[int, Any] = own.content
     parts = {part: source.content for part, source in zip(places, sources, strict=True)}
-    return Parcel(answered(task, told.content, places, parts))
+    return Parcel(answered(task, told.content, places, parts, model.content))

@@ -7,17 +7,21 @@ it. A process that fails says that it failed, and nothing else: whatever the err
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from dpvb.errors import ParameterError
 from dpvb.wall import silence
 
 #: What is done with the parts of one process: the parts by number, what all are told, and what each is told.
 Task = Callable[[Mapping[int, Any], Any, Mapping[int, Any]], Any]
+
+
+_HELD = "held"
 
 
 class PartMissing(Exception):  # noqa: N818
@@ -42,15 +46,18 @@ class Engine(Protocol):
     def num_workers(self) -> int:
         """Number of processes."""
 
-    def hold(self, parts: Sequence[Any]) -> None:
-        """Bring each part to the process that is to hold it; parts held before are forgotten."""
+    def hold(self, parts: Sequence[Any], model: object) -> None:
+        """Bring each part to the process that is to hold it, and the model to all; what was held before is forgotten.
+
+        A process keeps its model, and with it what it has compiled.
+        """
 
     def run(self, task: Task, told: bytes, own: Sequence[Any], key: str) -> Iterable[Answered]:
         """Have every process do a task on its parts.
 
         Args:
             task: a pure function in this package.
-            told: what every process is told, packed.
+            told: what every process is told, packed, with the model that is held left out.
             own: what each part's process is told of it.
             key: public name of the step, different at each call.
         """
@@ -59,18 +66,21 @@ class Engine(Protocol):
         """Let go of all parts."""
 
 
-def map_reduce(task: Task, num_parts: int, told: object, own: Sequence[Any], key: str, *, engine: Engine) -> list[Any]:
+def map_reduce(
+    task: Task, num_parts: int, told: object, own: Sequence[Any], key: str, *, engine: Engine, model: object = None
+) -> list[Any]:
     """The answers of all processes, each part counted exactly once.
 
     Args:
         task, own, key: as in `Engine.run`.
         num_parts: number of parts that the engine holds.
         told: what every process is told; it is packed once.
+        model: which of it the processes hold already.
 
     Raises:
         PartMissing: if a process failed, or a part is missing or answered for twice.
     """
-    answered = list(engine.run(task, packed(told), own, key))
+    answered = list(engine.run(task, packed(told, held=model), own, key))
     parts = sorted(part for one in answered for part in one.parts)
     if parts != list(range(num_parts)) or any(one.answer is None for one in answered):
         raise PartMissing
@@ -83,11 +93,11 @@ def shared_out(num_parts: int, num_workers: int) -> list[tuple[int, ...]]:
     return [parts for parts in dealt if parts]
 
 
-def answered(task: Task, told: bytes, own: Mapping[int, Any], parts: Mapping[int, Any]) -> Answered:
+def answered(task: Task, told: bytes, own: Mapping[int, Any], parts: Mapping[int, Any], model: object) -> Answered:
     """Do a task where the parts are held; nothing is raised, printed or warned."""
     answer = None
     with suppress(Exception), silence():
-        answer = task(parts, pickle.loads(told), own)
+        answer = task(parts, _Unpacker(io.BytesIO(told), model).load(), own)
     return Answered(tuple(parts), answer)
 
 
@@ -95,27 +105,49 @@ def opened(part: bytes) -> Any:
     """A part that has arrived: a source, or where it is a shard, its file opened here. None if that failed."""
     with suppress(Exception), silence():
         found = pickle.loads(part)
-        opener = getattr(found, "open", None)
-        return found if opener is None else opener()
+        return found.open() if isinstance(found, Closed) else found
     return None
 
 
-def packed(thing: object) -> bytes:
-    """Pickle; functions that no module has need cloudpickle, which comes with dpvb[cluster].
+@runtime_checkable
+class Closed(Protocol):
+    """A part that is opened where it is held."""
+
+    def open(self) -> Any:
+        """Its private data."""
+
+
+def packed(thing: object, *, held: object = None) -> bytes:
+    """Pickle, leaving out what the other side holds; functions that no module has need cloudpickle (dpvb[cluster]).
 
     Raises:
         ParameterError: if it cannot be.
     """
     try:
-        from cloudpickle import dumps
+        from cloudpickle import Pickler
     except ImportError:
-        from pickle import dumps
-    data: bytes | None = None
+        from pickle import Pickler
+
+    class Packer(Pickler):  # type: ignore[misc]
+        def persistent_id(self, one: object) -> str | None:
+            return _HELD if held is not None and one is held else None
+
+    data, file = None, io.BytesIO()
     with suppress(Exception):
-        data = dumps(thing, protocol=5)
+        Packer(file, protocol=5).dump(thing)
+        data = file.getvalue()
     if data is None:
         raise ParameterError(
             "the model or the data cannot be sent to other processes, because they cannot be pickled. A function "
             "goes if it is defined at the top of a module, or with pip install dpvb[cluster]; or fit without cluster."
         )
     return data
+
+
+class _Unpacker(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, held: object) -> None:
+        super().__init__(file)
+        self._held = held
+
+    def persistent_load(self, name: str) -> object:
+        return self._held

@@ -6,7 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Self, final
@@ -38,6 +38,7 @@ class LocalPool:
         self._num_workers = check_integer("num_workers", num_workers, low=1, high=1024)
         self._dealt: list[tuple[int, ...]] = []
         self._parts: Sequence[Any] = ()
+        self._model = packed(None)
         self._interrupted = False
         self._processes = [self._started() for _ in range(self._num_workers)]
 
@@ -62,14 +63,15 @@ class LocalPool:
         """The processes that are at work now; public."""
         return [process.pid for process in self._processes]
 
-    def hold(self, parts: Sequence[Any]) -> None:
-        """Bring each part to its process."""
+    def hold(self, parts: Sequence[Any], model: object) -> None:
+        """Bring each part to its process, and the model to all."""
         if not self._processes or self._interrupted:
             raise ParameterError(
                 "this pool has ended: its `with` block is over, or it was interrupted. Make a new one."
             )
         self._parts, self._dealt = parts, shared_out(len(parts), self._num_workers)
-        self._ask_all([pickle.dumps((None, self._held(worker), None)) for worker in range(self._num_workers)])
+        self._model = packed(model)
+        self._ask_all([self._held(worker) for worker in range(self._num_workers)])
 
     def run(self, task: Task, told: bytes, own: Sequence[Any], key: str) -> Iterable[Answered]:
         """Have every process do a task on its parts."""
@@ -79,10 +81,12 @@ class LocalPool:
     def close(self) -> None:
         """Let go of all parts; the processes stay."""
         if self._dealt and self._processes and not self._interrupted:
-            self.hold(())
+            self.hold((), None)
 
-    def _held(self, worker: int) -> Mapping[int, bytes]:
-        return {part: packed(self._parts[part]) for part in self._dealt[worker]} if worker < len(self._dealt) else {}
+    def _held(self, worker: int) -> bytes:
+        """The request to hold what a process is to hold."""
+        dealt = self._dealt[worker] if worker < len(self._dealt) else ()
+        return pickle.dumps((None, self._model, {part: packed(self._parts[part]) for part in dealt}))
 
     def _ask_all(self, requests: Sequence[bytes]) -> list[Any]:
         """Ask as many processes at once as there are requests."""
@@ -112,7 +116,7 @@ class LocalPool:
                 self._processes[worker] = new = self._started()
                 assert new.stdin is not None
                 assert new.stdout is not None
-                send(new.stdin, pickle.dumps((None, self._held(worker), None)))
+                send(new.stdin, self._held(worker))
                 receive(new.stdout)
         return None
 

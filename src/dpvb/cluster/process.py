@@ -36,19 +36,20 @@ def receive(pipe: Any) -> bytes:
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Hold parts and answer for them until the pipe ends."""
+    """Hold a model and parts, and answer for them until the pipe ends."""
     parts: dict[int, Any] = {}
+    model: Any = None
     while True:
         try:
             task, told, own = pickle.loads(receive(requests))
         except EOFError:
             return
         if task is None:
-            parts = {}
-            parts = {part: opened(data) for part, data in told.items()}
+            parts, model = {}, opened(told)
+            parts = {part: opened(data) for part, data in own.items()}
             send(answers, pickle.dumps(True))
         else:
-            send(answers, pickle.dumps(answered(task, told, own, parts), protocol=5))
+            send(answers, pickle.dumps(answered(task, told, own, parts, model), protocol=5))
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpvb import __version__
 from dpvb.blocks import Bools, Ints
-from dpvb.cluster.engine import Engine, PartMissing, map_reduce
+from dpvb.cluster.engine import Engine, PartMissing, Task, map_reduce
 from dpvb.errors import DataFormatError, ParameterError
 from dpvb.mechanism import Draw
 from dpvb.source import Chunk, Source
@@ -57,9 +57,10 @@ class SpreadSource(Spread[Rows], Generic[Rows]):
             )
         parts = cut(_PARTS_EACH * engine.num_workers)
         self._num_parts = len(parts)
-        engine.hold(parts)
-        self._check_versions(model)
-        counts = self._gather(_counts, None, [None] * self._num_parts, "count")
+        engine.hold(parts, model)
+        self._model = model
+        self._check_versions()
+        counts = self._gather(_counts, None, "count")
         if counts is None:
             raise DataFormatError(
                 "a worker process cannot read its part of the data; nothing was spent. Files must be readable under "
@@ -87,7 +88,7 @@ class SpreadSource(Spread[Rows], Generic[Rows]):
         if work.release.mechanism.sampler.name == "fixed_size":  # One draw over all units, which no part can do alone.
             draw = work.draw(self.count)
             places = [place._replace(chosen=draw(place.num_units)) for place in places]
-        answers = map_reduce(_sums, self._num_parts, work, places, f"{self._name}-step-{step}", engine=self._engine)
+        answers = self._map(_sums, work, places, f"step-{step}")
         shapes = {name: block.packed_shape for name, block in work.release.blocks.items()}
         if any({n: s.shape for n, s in sums.items() if s.dtype == np.int64} != shapes for sums in answers):
             raise PartMissing
@@ -96,23 +97,30 @@ class SpreadSource(Spread[Rows], Generic[Rows]):
             _add(total, sums)
         return total
 
-    def _check_versions(self, model: object) -> None:
-        versions = self._gather(_version, model, [None] * self._num_parts, "start")
+    def _check_versions(self) -> None:
+        versions = self._gather(_version, (self._model, self._model is not None), "start")
         if versions is None or set(versions) - {__version__}:
             raise ParameterError(
                 f"the processes of the cluster cannot load the model: each needs dpvb {__version__}, and whatever "
                 "modules the model is made of."
             )
 
-    def _gather(self, task: Any, told: object, own: Sequence[Any], what: str) -> list[Any] | None:
+    def _map(self, task: Task, told: object, own: Sequence[Any], what: str) -> list[Any]:
+        key = f"{self._name}-{what}"
+        return map_reduce(task, self._num_parts, told, own, key, engine=self._engine, model=self._model)
+
+    def _gather(self, task: Task, told: object, what: str) -> list[Any] | None:
         try:
-            return map_reduce(task, self._num_parts, told, own, f"{self._name}-{what}", engine=self._engine)
+            return self._map(task, told, [None] * self._num_parts, what)
         except PartMissing:
             return None
 
 
-def _version(parts: Mapping[int, Any], model: object, own: Mapping[int, Any]) -> str:
-    """The version that the process has, once it could unpack the model."""
+def _version(parts: Mapping[int, Any], told: tuple[object, bool], own: Mapping[int, Any]) -> str:
+    """The version of a process that could load the model."""
+    model, expected = told
+    if model is None and expected:
+        raise PartMissing
     return __version__
 
 
