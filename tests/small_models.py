@@ -124,6 +124,11 @@ CASES = [
     ),
     *by_phase(cases.regression("trials", PolyaGamma(D, KINDS["binomial"][0])), {"first": 0.9999, "step": 0.9}),
     *by_phase(cases.network("network", SBN(3, VISIBLE, clip=0.05, start_std=1.0)), {"first": 0.5, "step": 0.5}),
+    *(
+        by_phase(cases.gradients("gradients", "mean_field"), {"step": 0.9999, "last": 0.9999})
+        if "DPVI" in cases.NAMES
+        else []
+    ),
     *by_phase(cases.network("network_blocks", SBNBlocks(3, VISIBLE, start_std=1.0)), {"step": 0.5}),
 ]
 NAMES = [case.name for case in CASES]

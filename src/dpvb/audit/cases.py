@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,9 @@ from dpvb import loop
 from dpvb.blocks import Floats
 from dpvb.data import BagOfWords
 from dpvb.data.design import BinaryMatrix, Design, Response
+from dpvb.data.numbers import Numbers
+from dpvb.dpvi.density import Density
+from dpvb.dpvi.model import GUIDES, Variational
 from dpvb.errors import ParameterError, check_choice
 from dpvb.mechanism import SHARES, FullBatch, Mechanism, Plan, Release, Sampler, phased
 from dpvb.models.binomial import Likelihood
@@ -33,8 +37,11 @@ from dpvb.models.sbn_blocks import SBNBlocks
 from dpvb.noise import InsecureNoise, NoiseSource
 from dpvb.wall import Released, Wall
 
-#: Classes of this package that can be audited.
-NAMES = ("LDA", "LogisticRegression", "BinomialRegression", "NegativeBinomialRegression", "SigmoidBeliefNetwork")
+#: Classes of this package that can be audited; DPVI where JAX is installed.
+NAMES: tuple[str, ...] = (
+    *("LDA", "LogisticRegression", "BinomialRegression", "NegativeBinomialRegression", "SigmoidBeliefNetwork"),
+    *(("DPVI",) if find_spec("jax") else ()),
+)
 
 #: Features of the regressions, columns of documents, visible units.
 D, TERMS, VISIBLE = 3, 12, 6
@@ -154,6 +161,8 @@ def shipped(name: str) -> list[Case]:
     check_choice("model class", name, NAMES)
     if name == "LDA":
         return [_topics()]
+    if name == "DPVI":
+        return [_gradients(guide) for guide in GUIDES]
     if name == "SigmoidBeliefNetwork":
         return [_network(form) for form in ("first_order", "six_blocks", "paper")]
     return [_regression(name, *solver) for solver in _SOLVERS]
@@ -369,3 +378,39 @@ def _network(form: str) -> Case:
     name = f"SigmoidBeliefNetwork, {form}"
     wide = replace(network(f"{name}, wide", model(_WIDE_VISIBLE, 1.0)), hostile=np.eye(_WIDE_VISIBLE))
     return replace(network(name, model(VISIBLE, 0.05)), wide=wide, fit=fit)
+
+
+# --- private gradients --------------------------------------------------------------------------------------
+
+
+def numbers(matrix: Floats, group: Any = None) -> Numbers:
+    """Rows of plain numbers."""
+    return Numbers(matrix, group=group)
+
+
+def location(theta: Any, x: Any) -> Any:
+    """Log-density of a Gaussian with mean θ, whose gradient x - θ is as long as the row is."""
+    return -0.5 * ((x - theta) ** 2).sum()
+
+
+def gradients(name: str, guide: str, width: int = D) -> Case:
+    """The case of private gradients for a Gaussian's mean."""
+    model = Variational(Density(location, width, width), guide)
+    hostile = HOSTILE_ROWS if width == D else np.eye(width) * 1e3
+
+    def records(rng: np.random.Generator, n: int) -> Floats:
+        return rng.standard_normal((n, width)) * 10.0 ** rng.uniform(-3, 2, (n, 1))
+
+    return Case(name, model, numbers, records, hostile)
+
+
+def _gradients(guide: str) -> Case:
+    """Private gradients, as users fit them."""
+
+    def fit(matrix: Floats, **options: Any) -> Any:
+        from dpvb.estimators.dpvi import DPVI
+
+        return DPVI(location, parameters=matrix.shape[1], guide=guide, **options).fit(matrix)
+
+    name = f"DPVI, {guide}"
+    return replace(gradients(name, guide), wide=gradients(f"{name}, wide", guide, _WIDE), fit=fit)

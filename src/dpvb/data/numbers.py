@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.data.matrices import DenseMatrix, as_matrix, as_numbers, column
-from dpvb.data.units import LazyChunk, Units, Which, cuts
+from dpvb.data.units import CHUNK_ENTRIES, LazyChunk, Units, Which, cuts
 from dpvb.errors import DataFormatError
 
 Singles = NDArray[np.float32]
@@ -57,10 +57,10 @@ class Numbers:
         self._group = group
         self._units = self._units_of(self.width)
 
-    def cut(self, numbers_of_row: int) -> Numbers:
-        """The same rows in chunks that suit a model which makes so many numbers of a row; public."""
+    def cut(self, rows_of_chunk: int) -> Numbers:
+        """The same rows in chunks of so many where units are rows; public."""
         other = copy(self)
-        other._units = self._units_of(max(self.width, numbers_of_row))
+        other._units = self._units_of(max(CHUNK_ENTRIES // rows_of_chunk, 1))
         return other
 
     def _units_of(self, length: int) -> Units:

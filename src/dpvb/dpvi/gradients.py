@@ -19,7 +19,7 @@ from dpvb.dpvi.extra import optional
 
 Singles = NDArray[np.float32]
 # Numbers of a batch's gradients, which stay in the cache, and rows of a batch at most and at least.
-_NUMBERS, _MOST, _LEAST = 2**18, 1024, 32
+_NUMBERS, _MOST, _LEAST = 2**18, 2048, 32
 # Kinds of rows that are tried at all places, and mixtures of them.
 _SCALES = (0.0, 1.0, 1e-3, 1e3, 1e-30)
 _MIXTURES = 4
@@ -27,8 +27,6 @@ _MIXTURES = 4
 
 class Gradients:
     """∇_θ of a function of θ (P,) and a row (width,), for all rows (n, width) -> (n, P); float32, on the CPU.
-
-    A row that holds NaN or infinity has a gradient of NaN, whatever the function makes of it.
 
     Args:
         function: (θ, row) -> scalar in JAX; pure.
@@ -40,36 +38,37 @@ class Gradients:
         self, function: Callable[..., Any], num_parameters: int, width: int, *, row_by_row: bool | None = None
     ) -> None:
         jax = optional("jax")
-        jnp = jax.numpy
-        gradient = jax.grad(function)
-
-        def of_row(theta_p: Any, row: Any) -> Any:
-            return jnp.where(jnp.isfinite(row).all(), gradient(theta_p, row), jnp.nan).astype(jnp.float32)
-
         self._device = jax.devices("cpu")[0]
         self._default_device = jax.default_device
         self._shape = (_batch_size(num_parameters), width)
         self._num_parameters = num_parameters
-        self._compiled = jax.jit(jax.vmap(of_row, in_axes=(None, 0)))
+        gradient = jax.grad(function)
+        self._compiled = jax.jit(jax.vmap(gradient, in_axes=(None, 0)))
         self.row_by_row = not self._is_even() if row_by_row is None else row_by_row
         if self.row_by_row:
-            self._compiled = jax.jit(lambda theta_p, rows: jax.lax.map(lambda row: of_row(theta_p, row), rows))
+            self._compiled = jax.jit(lambda theta_p, rows: jax.lax.map(lambda row: gradient(theta_p, row), rows))
+
+    @property
+    def batch_size(self) -> int:
+        """Rows that are computed together; public. Batches of this size cost nothing beside."""
+        return self._shape[0]
 
     def __call__(self, theta_p: NDArray[Any], rows: NDArray[Any]) -> Singles:
         """Gradients at θ of rows, (n, width)."""
-        size = self._shape[0]
-        out = np.empty((len(rows), self._num_parameters), dtype=np.float32)
+        size = self.batch_size
         with np.errstate(over="ignore"), self._default_device(self._device):
-            theta = np.asarray(theta_p, dtype=np.float32)
-            for start in range(0, len(rows), size):
-                part = np.asarray(rows[start : start + size], dtype=np.float32)
-                if len(part) < size:
-                    padded = np.zeros(self._shape, dtype=np.float32)
-                    padded[: len(part)] = part
-                    part = padded
-                own = out[start : start + size]
-                own[...] = np.asarray(self._compiled(theta, part))[: len(own)]
-        return out
+            theta, rows = np.asarray(theta_p, dtype=np.float32), np.asarray(rows, dtype=np.float32)
+            parts = [self._part(theta, rows[start : start + size]) for start in range(0, len(rows), size)]
+        if len(parts) == 1:
+            return parts[0]
+        return np.concatenate([np.empty((0, self._num_parameters), dtype=np.float32), *parts])
+
+    def _part(self, theta: Singles, part: Singles) -> Singles:
+        padded = part
+        if len(part) < self.batch_size:
+            padded = np.zeros(self._shape, dtype=np.float32)
+            padded[: len(part)] = part
+        return np.asarray(self._compiled(theta, padded), dtype=np.float32)[: len(part)]
 
     def _is_even(self) -> bool:
         """Whether all places of a batch give the same bits for the same row, on public rows."""

@@ -42,8 +42,8 @@ from dpvb.errors import check_choice, check_integer, check_number
 from dpvb.estimate import Estimate
 
 GUIDES = ("mean_field", "full_rank", "point")
-# Adam's rate falls by this factor; with no rate given, its sum over the steps is about _REACH.
-_FALL, _REACH, _FASTEST = 3.0, 40.0, 0.5
+# Adam's rate falls by this factor; where none is given it starts at _REACH over the number of steps, at most _FASTEST.
+_FALL, _REACH, _FASTEST = 10.0, 40.0, 0.5
 # Averages start after this part of the steps.
 _START = 0.5
 # Share of the budget of Σ g², bound on a row's g² over the squared clip, doubt of it as a curvature, relatively.
@@ -77,7 +77,7 @@ class Variational:
         guide: "mean_field", "full_rank" or "point" (no covariance).
         num_steps: T, number of gradients.
         clip: bound on the norm of a row's gradient.
-        learning_rate: Adam's first rate; it falls threefold. None: 40/T, at most 1/2.
+        learning_rate: Adam's first rate; it falls tenfold. None: 40/T, at most 1/2.
         start_scale: standard deviation of the guide at the start.
         row_by_row: see `Gradients`.
 
@@ -134,12 +134,13 @@ class Variational:
         return self._drawn(Path(start_p, precision, start_p, start_p, start_p, covariance, adam, regression, seed))
 
     def e_step(self, q: Path, batch: NDArray[Any], blocks: Mapping[str, Block]) -> Contributions:
-        """Gradient of every row, or its squares."""
-        gradient_np = self.gradients(q.point_p, batch)
-        if "squares" in blocks:
-            with np.errstate(over="ignore", under="ignore"):
-                return {"squares": SingleRows(np.square(gradient_np))}
-        return {"gradient": SingleRows(gradient_np)}
+        """Gradient of every row, or its squares; none of a row of NaN, whatever the density makes of it."""
+        with np.errstate(over="ignore", under="ignore"):
+            rows = np.asarray(batch, dtype=np.float32)
+            gradient_np, faulty_n = self.gradients(q.point_p, rows), ~np.isfinite(rows[:, 0])
+            if "squares" in blocks:
+                return {"squares": SingleRows(np.square(gradient_np), faulty_n=faulty_n)}
+        return {"gradient": SingleRows(gradient_np, faulty_n=faulty_n)}
 
     def m_step(self, s: Estimate, q: Path) -> Path:
         """A step of Adam after a gradient; the covariance after the squares."""

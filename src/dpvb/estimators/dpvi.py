@@ -22,8 +22,6 @@ from dpvb.estimators.base import PrivateEstimator, Progress, generator
 
 # Steps of a fit, at least, and passes over the data where batches are smaller.
 _STEPS, _PASSES = 200, 20
-# Numbers of a chunk's gradients: wide ones come in chunks of few rows.
-_GRADIENTS_OF_CHUNK = 4
 # Draws of the posterior by which rows are scored, and rows that are scored at a time.
 _DRAWS, _SCORED = 64, 4096
 
@@ -125,10 +123,11 @@ class DPVI(PrivateEstimator):
         """
         given = Numbers(X, y, group=group)
         model = self._model(given.features, given.responses)
-        rows = given.cut(_GRADIENTS_OF_CHUNK * model.density.num_parameters)
+        # Of a chunk about as many rows are in a batch as are computed together. They are tried here, before any cost.
+        sampling_prob = self._sampler().sampling_prob
+        rows = given.cut(math.floor(model.gradients.batch_size * (0.9 / sampling_prob if sampling_prob < 1 else 1)))
         shares = {"first": variational.LAST, "last": variational.LAST}
         plan = self._plan(model.blocks, [1.0] * model.num_steps, unit=rows.unit, shares=shares)
-        model.gradients  # noqa: B018 - compiled and tried before anything is spent
         responses = "" if rows.responses is None else f" and {max(rows.responses, 1)} responses"
         public = [
             f"{rows.features} features{responses}, {model.density.num_parameters} parameters, guide {self.guide!r}",

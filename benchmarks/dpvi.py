@@ -1,0 +1,180 @@
+"""Private gradients for a log-density that the user writes: logistic regression beside d3p's, and what a step costs.
+
+Needs DPVB_DATA, the folder that holds regression/, and d3p's results (benchmarks/peers). Fits are kept in
+build/dpvi.jsonl under a digest of the code, so that an interrupted run goes on where it stopped.
+"""
+
+import argparse
+import hashlib
+import math
+import time
+from collections import defaultdict
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import dpvb
+from benchmarks.logistic import Cells, short
+from benchmarks.peers import protocol
+from dpvb.data.numbers import Numbers
+from dpvb.dpvi.density import Density
+from dpvb.dpvi.model import Variational
+from dpvb.estimate import Estimate
+from dpvb.mechanism import FullBatch, phased
+from dpvb.wall import Wall
+
+ROOT = Path(__file__).parents[1]
+CACHE = ROOT / "build" / "dpvi.jsonl"
+#: Data set → fits with fresh noise of each split.
+SETS = {"adult": 1, "stroke": 2}
+PEER = "d3p DPVI"
+STEPS = 15
+
+
+def log_density(theta, x, y):
+    """Logistic regression."""
+    psi = x @ theta
+    return y * psi - jnp.logaddexp(0.0, psi)
+
+
+def code() -> str:
+    """Digest of the files that the fits' numbers depend on."""
+    digest = hashlib.sha256()
+    for name in ("model", "optimizer", "regression", "forms"):
+        digest.update((ROOT / "src" / "dpvb" / "dpvi" / f"{name}.py").read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def fit(X, y, seed: int, epsilon: float, **params) -> dict:
+    """One private fit, scored on the held-out fifth."""
+    train, test = protocol.split(len(y), seed)
+    begun = time.process_time()
+    model = dpvb.DPVI(log_density, parameters=X.shape[1], epsilon=epsilon, delta=protocol.DELTA, **params)
+    model.fit(X[train], y[train])
+    seconds = time.process_time() - begun
+    predicted = np.exp(model.score_samples(X[test], np.ones(len(test)), public=True))
+    at_mean = protocol.scores(y[test], X[test] @ model.loc_)
+    scores = protocol.scores(y[test], X[test] @ model.loc_, predicted)
+    return {**scores, "at_mean": at_mean["log_likelihood"], "seconds": seconds}
+
+
+def run() -> list[dict]:
+    """Every fit, computed where the cache lacks it."""
+    CACHE.parent.mkdir(exist_ok=True)
+    version = code()
+    results = [r for r in protocol.read(CACHE) if r["code"] == version]
+    done = {(r["data"], r["split"], r["epsilon"], r["repeat"]) for r in results}
+    for data, repeats in SETS.items():
+        sparse_X, y = protocol.load(data)
+        X = sparse_X.toarray()
+        for repeat in range(repeats):
+            for seed in protocol.SPLITS:
+                for epsilon in protocol.EPSILONS:
+                    if (data, seed, epsilon, repeat) in done:
+                        continue
+                    cell = {"method": "DPVI", "data": data, "split": seed, "epsilon": epsilon, "repeat": repeat}
+                    result = cell | {"code": version} | fit(X, y, seed, epsilon)
+                    protocol.append(result, CACHE)
+                    results.append(result)
+    return results
+
+
+def accuracy(results: list[dict]) -> None:
+    peers = Cells([r for r in protocol.read() if r.get("method") == PEER])
+    ours, means, seconds = defaultdict(list), defaultdict(list), defaultdict(list)
+    for r in results:
+        ours[r["data"], r["epsilon"], r["split"]].append(r["log_likelihood"])
+        means[r["data"], r["epsilon"], r["split"]].append(r["at_mean"])
+        seconds[r["data"]].append(r["seconds"])
+    print("| data | log-likelihood | " + " | ".join(f"ε = {epsilon:g}" for epsilon in protocol.EPSILONS) + " |")
+    print("|---|---|---|---|---|---|---|")
+    reached = []
+    for data, repeats in SETS.items():
+        rows = defaultdict(list)
+        for epsilon in protocol.EPSILONS:
+            theirs = peers.at(PEER, data, epsilon)
+            own = np.array([np.mean(ours[data, epsilon, split]) for split in theirs])
+            at_mean = np.array([np.mean(means[data, epsilon, split]) for split in theirs])
+            level = np.array([scores[1] for scores in theirs.values()])
+            rows["DPVI, predictive"].append(short(own.mean()))
+            rows["DPVI, at the posterior mean"].append(short(at_mean.mean()))
+            rows[PEER].append(short(level.mean()))
+            ahead = own - level
+            error = np.std(ahead, ddof=1) / math.sqrt(len(ahead))
+            reached.append(ahead.mean() >= 0)
+            text = f"{1e4 * ahead.mean():+.0f} ± {1e4 * error:.0f}"
+            rows["predictive minus d3p, 1e-4"].append(text if reached[-1] else f"**{text}**")
+            rows["at the mean minus d3p, 1e-4"].append(f"{1e4 * (at_mean - level).mean():+.0f}")
+        for name, cells in rows.items():
+            fits = (
+                f" ({5 * repeats} fits at one ε, {np.mean(seconds[data]):.0f} CPU-s)"
+                if name.endswith("predictive")
+                else ""
+            )
+            print(f"| {data} | {name}{fits} | " + " | ".join(cells) + " |")
+    print(f"\nLevels reached: {sum(reached)} of {len(reached)}.\n")
+
+
+def best(times: list[float]) -> float:
+    return float(np.median(times)) * 1e3
+
+
+def cost(guide: str, data: str) -> None:
+    """Times of private steps and of bare gradients of the same rows, taken in turns."""
+    sparse_X, y = protocol.load(data)
+    X = sparse_X.toarray()
+    source = Numbers(X, y)
+    model = Variational(Density(log_density, X.shape[1], X.shape[1], 0), guide, num_steps=STEPS)
+    source = source.cut(model.gradients.batch_size)
+    plan = phased(model.blocks, FullBatch(), [3.0] * STEPS)
+    wall, q, s = Wall(source, plan), model.init(np.random.default_rng(0)), Estimate.empty(model.blocks)
+    gradient = jax.jit(jax.vmap(jax.grad(log_density), in_axes=(None, 0, 0)))
+    x_nd, y_n = X.astype(np.float32), y.astype(np.float32)
+    private, bare, summed = [], [], []
+    for release in plan.releases[:STEPS]:
+        begun = time.process_time()
+        gradients = np.asarray(gradient(q.point_p.astype(np.float32), x_nd, y_n))
+        bare.append(time.process_time() - begun)
+        gradients.sum(axis=0)
+        summed.append(time.process_time() - begun)
+        begun = time.process_time()
+        s = s.update(wall.release(partial(model.e_step, q, blocks=release.blocks), release), 1.0)
+        q = model.m_step(s, q)
+        private.append(time.process_time() - begun)
+    a, b, c = best(private[2:]), best(bare[2:]), best(summed[2:])
+    times = " | ".join(f"{value:.1f}" for value in (b, c, a))
+    print(f"| {data}, {len(y):,} rows, P = {X.shape[1]} | {guide} | {times} | {a / b:.2f} | {a / c:.2f} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cost", action="store_true", help="time steps alone")
+    if parser.parse_args().cost:
+        return costs()
+    results = run()
+    print("## Private gradients (DPVI)\n")
+    print(
+        f"Logistic regression as a log-density in JAX, standard normal prior, mean-field guide, all defaults: 200 "
+        f"full-batch gradients, clip 1; δ = {protocol.DELTA:g}, means over {len(protocol.SPLITS)} splits. {PEER} as in "
+        "the comparison of logistic regressions; it is scored at its posterior mean.\n"
+    )
+    accuracy(results)
+    return costs()
+
+
+def costs() -> None:
+    print(
+        "One step on all rows, in CPU-ms, medians of steps taken in turns: `vmap(grad)` alone, with the sum over rows, "
+        "and a private step (clip, exact sum, noise, update).\n"
+    )
+    print("| batch | guide | vmap(grad) | with sum | private | ratio | ratio with sum |\n|---|---|---|---|---|---|---|")
+    for data in SETS:
+        for guide in ("point", "mean_field"):
+            cost(guide, data)
+
+
+if __name__ == "__main__":
+    main()
