@@ -19,13 +19,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from dpvb import LDA, Ledger, LogisticRegression, SigmoidBeliefNetwork, cluster, loop
+from dpvb import DPVI, LDA, Ledger, LogisticRegression, SigmoidBeliefNetwork, cluster, loop
 from dpvb.blocks import Block
 from dpvb.cluster import LocalPool, spread
 from dpvb.cluster.engine import Answered, PartMissing, map_reduce, shared_out
 from dpvb.cluster.spread import SpreadSource
 from dpvb.contributions import Rows
 from dpvb.data import BagOfWords, BinaryMatrix, Design, Schema, Table, Target, open_documents
+from dpvb.data.design import binary_rows
 from dpvb.data.schema import Numeric
 from dpvb.errors import DataFormatError, ParameterError, WallError
 from dpvb.estimators.conducted import Data, Task, rehearsed
@@ -178,6 +179,27 @@ def test_an_estimator_takes_a_cluster(two: Any) -> None:
 
 def _fitted(model: Any) -> Any:
     return model.components_ if hasattr(model, "components_") else model.coef_
+
+
+@pytest.mark.slow
+def test_private_gradients_are_the_same_bits_and_are_compiled_once(two: LocalPool) -> None:
+    """A density of the caller's own goes by value, and a process compiles it at its first step alone."""
+    jax = pytest.importorskip("jax")
+
+    def density(theta: Any, x: Any, y: Any) -> Any:
+        return y * (x @ theta) - jax.numpy.logaddexp(0.0, x @ theta)
+
+    given = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 8, "parameters": 3, "sampling_prob": 0.5}
+    task = rehearsed(DPVI, {"log_density": density, **given}, Data(X, Y, {}))
+    times = [time.monotonic()]
+    with spread(task.source, task.model, two) as source:
+        journal = Recorded()
+        wall: Wall[Any] = Wall(source, task.plan, noise=InsecureNoise(7), num_examples=NUMBER, journal=journal)
+        rng, note = np.random.default_rng(1), lambda t, q: times.append(time.monotonic())
+        loop.fit(task.model, wall, task.plan, rho=task.rho, rng=rng, projection=task.projection, on_step=note)
+    assert_same_bits(released(task), journal.totals)
+    first, *others = np.diff(times)
+    assert np.median(others) < first / 2
 
 
 @given(
@@ -474,6 +496,25 @@ def table_shards(folder: Path, persons: Any = None, rows: Any = True) -> list[Pa
 def schema(group: str | None = None) -> Schema:
     columns = (Numeric("a", low=-0.5, high=0.5), Numeric("b", low=-0.5, high=0.5))
     return Schema(columns, target=Target("y", kind="logistic"), group=group)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_files_of_binary_rows_are_the_rows_in_memory(sampler: str, two: Any, tmp_path: Path) -> None:
+    binary = (X > 0).astype(np.int8)
+    paths = [tmp_path / f"{p}.npz" for p in range(2)]
+    for path, rows in zip(paths, (slice(0, 90), slice(90, NUMBER)), strict=True):
+        sparse.save_npz(path, sparse.csr_array(binary[rows]))
+    whole, files = (
+        task_of(SigmoidBeliefNetwork, x, sampler=sampler, n_components=2, clip=1.0) for x in (binary, paths)
+    )
+    alone = released(whole)
+    assert_same_bits(alone, released(files))
+    assert_same_bits(alone, released(files, two))
+    with pytest.raises(ParameterError, match="group"):
+        binary_rows(paths, group=PERSON)
+    sparse.save_npz(paths[0], sparse.csr_array((4, 7)))
+    with pytest.raises(DataFormatError, match="different numbers of columns"):
+        binary_rows(paths)
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)

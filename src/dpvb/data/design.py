@@ -23,13 +23,17 @@ import math
 from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.data.matrices import LENGTH_UNIT, Entries, Floats, as_matrix, as_numbers, column
+from dpvb.data.matrices import LENGTH_UNIT, Entries, Floats, SparseMatrix, as_matrix, as_numbers, column
+from dpvb.data.matrix_files import open_npz
 from dpvb.data.rows import running_total
+from dpvb.data.shards import Shard, Sharded, paths_of
 from dpvb.data.units import Integers, LazyChunk, Units, Which, cuts
 from dpvb.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 
@@ -350,3 +354,39 @@ class BinaryMatrix:
         y_nj = ones.astype(np.float32)
         y_nj[~sound.all(axis=1)] = np.nan
         return y_nj
+
+
+class ShardedBinary(Sharded[NDArray[np.float32]]):
+    """Binary vectors in several files."""
+
+    def __init__(self, shards: list[Shard], width: int) -> None:
+        """Take files of one width."""
+        super().__init__(shards, unit="row")
+        self.width = width
+
+
+def binary_rows(
+    X: object, *, threshold: float | None = None, group: Iterable[object] | None = None
+) -> BinaryMatrix | ShardedBinary:
+    """Binary vectors in memory, or where X is a list or folder of .npz files (scipy.sparse.save_npz), in these.
+
+    Raises:
+        DataFormatError, ParameterError: as in `BinaryMatrix`; files of different widths; a group for several files.
+    """
+    paths = paths_of(X)
+    if paths is None:
+        return BinaryMatrix(X, threshold=threshold, group=group)
+    if group is not None:
+        raise ParameterError("group is not read for several files: bring the rows into memory, or leave it out.")
+    widths = {open_npz(path).width or 0 for path in paths}
+    if len(widths) > 1:
+        raise DataFormatError(f"The files declare different numbers of columns: {sorted(widths)}.")
+    return ShardedBinary([Shard(path, partial(_binary_file, path, threshold)) for path in paths], widths.pop())
+
+
+def _binary_file(path: Path, threshold: float | None) -> BinaryMatrix:
+    opened = open_npz(path)
+    width = opened.width or 0
+    return BinaryMatrix(
+        SparseMatrix.stacked([SparseMatrix(slab, width) for slab in opened.slabs()], width), threshold=threshold
+    )

@@ -14,7 +14,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from dpvb import loop
 from dpvb.blocks import Floats
-from dpvb.data.design import BinaryMatrix
+from dpvb.data.design import BinaryMatrix, binary_rows
 from dpvb.errors import DataFormatError, check_choice, check_integer, check_number
 from dpvb.estimators.base import PrivateEstimator, Progress, generator
 from dpvb.models import sbn, sbn_blocks
@@ -118,8 +118,8 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         """Fit privately.
 
         Args:
-            X: private rows of zeros and ones, (rows, J): NumPy or SciPy sparse. A row with any other entry, or with
-                NaN, counts as no row, silently.
+            X: private rows of zeros and ones, (rows, J): NumPy or SciPy sparse, or a list or folder of .npz files of
+                SciPy's. A row with any other entry, or with NaN, counts as no row, silently.
             y: ignored.
             group: private person of each row; a person's rows are then protected, drawn and clipped together.
             progress: called with (step, plan) after each release.
@@ -130,7 +130,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
             ParameterError, DataFormatError: for public faults, before anything is spent.
             WallError: if the computation failed behind the wall; the charge stands.
         """
-        rows = BinaryMatrix(X, threshold=self.threshold, group=group)
+        rows = binary_rows(X, threshold=self.threshold, group=group)
         model = self._model(rows.width)
         released_first = any(block.phase == "first" for block in model.blocks.values())
         num_steps = self._num_steps()
