@@ -17,6 +17,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from dpvb.federated.transport import Transport
 from dpvb.mechanism import Plan, Release
 from dpvb.noise import SecureNoise
 from dpvb.report import PrivacyStatement
-from dpvb.wall import Released, gathered
+from dpvb.wall import Released, gathered, grids_of
 
 SCHEDULES = ("synchronous", "sequential", "asynchronous")
 # The only client where the sum alone is seen.
@@ -40,6 +41,8 @@ _ALL = "all"
 _POLL_SECONDS = 1.0
 # Steps that a client may be ahead of the last one (asynchronous).
 _LEAD = 2
+# The sums of all clients stay below 2⁶² grid steps, and their noise is far below the rest.
+_ROOM = 2.0**62 * (1 + 2.0**-10)
 # How often bytes are sent again whose answer was lost or damaged: the same bytes cost a client nothing.
 _RETRIES = 2
 
@@ -79,10 +82,14 @@ class Server:
                 "each client's statistic shows by itself. trust='none' protects it there."
             )
         self._task, self._federation, self._transport, self._schedule = task, federation, transport, schedule
-        self._plan = trust.planned(task.plan, epsilon=federation.epsilon, delta=federation.delta)
+        self._plan = trust.planned(
+            task.plan, epsilon=federation.epsilon, delta=federation.delta, num_examples=federation.num_examples
+        )
         self._noise = SecureNoise() if trust.party.gathers_noise else None
         self._run = secrets.token_hex(16) if self._noise is None else self._noise.run_id
         self._plans: dict[str, Plan] = {}
+        self._again: list[Release] = []
+        self._before: Any = None
         self._clients = sorted(federation.participants)
         self._factors = Factors(task.model, task.projection)
         self._reasons: dict[str, str] = {}
@@ -123,9 +130,12 @@ class Server:
         return self._run
 
     def statement(self, public: list[str]) -> PrivacyStatement:
-        """What the run promises about each client's people: that of the client with the least noise."""
+        """What the run promises about each client's people: that of the client with the least noise.
+
+        Repeated attempts are counted as if every client had answered all of them.
+        """
         federation = self._federation
-        plans = list(self._plans.values()) or [self._plan]
+        plans = [replace(plan, releases=[*plan, *self._again]) for plan in self._plans.values()] or [self._plan]
         noisiest = {tuple(release.mechanism.noise_multiplier for release in plan): plan for plan in plans}
         weakest = max(noisiest.values(), key=lambda plan: plan.epsilon(federation.delta))
         return PrivacyStatement.from_plan(
@@ -161,16 +171,19 @@ class Server:
         self._offer = messages.digest(offer)
         for name, answer in self._ask(self._clients, offer).items():
             if isinstance(answer, Accepted) and answer.offer == self._offer and answer.client == name:
-                self._plans[name] = self._plan if trust.name != "none" else self._own_plan(name, answer)
+                try:
+                    self._plans[name] = self._plan if trust.name != "none" else self._own_plan(answer)
+                except DpvbError as error:
+                    self._reasons[name] = str(error)
             else:
                 self._reasons.setdefault(name, "it answered with something else")
         self._clients = self._present(self._plans)
 
-    def _own_plan(self, name: str, answer: Accepted) -> Plan:
+    def _own_plan(self, answer: Accepted) -> Plan:
         """The plan of a client with a budget of its own."""
         multipliers = answer.facts.get("multipliers")
         if not isinstance(multipliers, tuple) or not all(type(multiplier) is float for multiplier in multipliers):
-            raise FederationError(f"the client {name!r} accepted without saying how much noise it adds.")
+            raise FederationError("it accepted without saying how much noise it adds")
         return self._federation.trust.adopted(
             self._task.plan, list(multipliers), epsilon=np.inf, delta=self._federation.delta
         )
@@ -209,6 +222,8 @@ class Server:
         """The sum over all clients, in as many attempts as it takes."""
         trust, present = self._federation.trust, self._clients
         for attempt in range(self._max_attempts):
+            if attempt:
+                self._again.append(release)
             shares = self._shares(present, t, attempt, q)
             if len(shares) == len(present) or not trust.secure:
                 self._clients = self._present(shares)
@@ -217,7 +232,11 @@ class Server:
         raise FederationError(f"step {t + 1} failed in {self._max_attempts} attempts: in each a client was lost.")
 
     def _sequential(self, t: int, q: Any) -> Any:
-        """One client after the other."""
+        """One client after the other.
+
+        Between two of them a step starts where the last sweep did, near which the scores that are still old were taken:
+        from here they would lead twice as far, and a client with most of the data would swing for ever.
+        """
         start, answered = q, list(self._clients)
         for name in self._clients[:]:
             share = self._shares([name], t, 0, q).get(name)
@@ -228,8 +247,10 @@ class Server:
                 self._present(answered)
                 if not self._known(name, t):
                     self._lose(name, {}, t)
-            q = self._preview(t, start, q)
-        return q
+            if self._before is not None:
+                q = self._preview(t, self._before, q)
+        self._before = start
+        return self._preview(t, start, start)
 
     def _asynchronous_steps(self, t: int) -> int:
         """Number of equal releases from step t on, which need no waiting; blocks released once are waited for."""
@@ -300,18 +321,30 @@ class Server:
         self._factors.take(name, self._gathered([share], t, plan.releases[t], plan), rho)
 
     def _gathered(self, shares: list[Share], t: int, release: Release, plan: Plan) -> Released:
-        """Shares as one release; whether all noise is secret is kept."""
+        """Shares as one release; whether all noise is secret is kept.
+
+        Raises:
+            FederationError: if they cannot be what was asked for.
+        """
+        federation = self._federation
         released = gathered(
             [share.arrays for share in shares],
             release,
             plan=plan,
             step=t,
-            party=self._federation.trust.party,
-            num_examples=self._federation.num_examples,
+            party=federation.trust.party,
+            num_examples=federation.num_examples,
             run=self._run,
             private=all(share.private for share in shares),
             noise=self._noise,
         )
+        for name, grid in grids_of(release, federation.num_examples, federation.trust.party).items():
+            if np.abs(released.total[name]).max(initial=0.0) > _ROOM * grid.step:
+                raise FederationError(
+                    f"step {t + 1}: what came of {'all clients' if len(shares) > 1 else 'a client'} adds up to no sum "
+                    "of statistics: a share belongs to another request, or was masked with other keys. Nothing more "
+                    "is asked; every client keeps what it was charged."
+                )
         self._private = self._private and released.receipt.private
         return released
 
@@ -373,9 +406,8 @@ class Server:
         return found
 
     def _leave(self, reason: str) -> None:
-        """Tell those who took part that it is over; whether they hear it does not matter."""
-        if self._plans:
-            names = sorted(self._plans)
+        """Tell all who may have accepted that it is over; whether they hear it does not matter."""
+        if self._offer:
             timeout, self._timeout = self._timeout, min(self._timeout, 10.0)
-            self._ask(names, messages.encode(Farewell(self._offer, reason)))
+            self._ask(sorted(self._federation.participants), messages.encode(Farewell(self._offer, reason)))
             self._timeout = timeout

@@ -104,7 +104,7 @@ def simulate(
     if len(booked) != len(owned):
         raise ParameterError(f"accounts must name a ledger and a data set for each of {len(owned)} shards.")
     rng = generator("random_state", estimator.random_state)
-    order = np.random.default_rng(rng.integers(2**63)) if schedule == "asynchronous" else None
+    order = rng.spawn(1)[0] if schedule == "asynchronous" else None  # what q starts from is drawn as in any fit
     with ExitStack() as held:
         clients = {
             name: held.enter_context(
