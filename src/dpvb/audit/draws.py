@@ -223,7 +223,8 @@ def _in_child(draw: Callable[[], NDArray[np.int64]], size: int) -> NDArray[np.in
     """What a forked process draws."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Threads: the child calls none of them.
+        for category in (DeprecationWarning, RuntimeWarning):  # Threads, JAX's too: the child calls none of them.
+            warnings.simplefilter("ignore", category)
         child = os.fork()
     if child == 0:
         try:

@@ -43,7 +43,7 @@ from dpvb.estimate import Estimate
 
 GUIDES = ("mean_field", "full_rank", "point")
 # Adam's rate falls by this factor; where none is given it starts at _REACH over the number of steps, at most _FASTEST.
-_FALL, _REACH, _FASTEST = 10.0, 40.0, 0.5
+_FALL, _REACH, _FASTEST = 5.0, 40.0, 0.5
 # Averages start after this part of the steps.
 _START = 0.5
 # Share of the budget of Σ g², bound on a row's g² over the squared clip, doubt of it as a curvature, relatively.
@@ -77,7 +77,7 @@ class Variational:
         guide: "mean_field", "full_rank" or "point" (no covariance).
         num_steps: T, number of gradients.
         clip: bound on the norm of a row's gradient.
-        learning_rate: Adam's first rate; it falls tenfold. None: 40/T, at most 1/2.
+        learning_rate: Adam's first rate; it falls fivefold. None: 40/T, at most 1/2.
         start_scale: standard deviation of the guide at the start.
         row_by_row: see `Gradients`.
 
