@@ -188,9 +188,10 @@ class _Talk:
                 self.ended = True
                 remark(f"the run is over: {getattr(messages.decode(data), 'reason', '')}.")
             case messages.Refusal(reason=reason):
-                remark(f"refused: {reason}")
                 if _is_offer(data):
                     self.ended, self.refusal = True, reason
+                else:
+                    remark(f"refused: {reason}")
         return reply
 
 

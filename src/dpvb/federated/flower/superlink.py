@@ -99,7 +99,7 @@ class SuperLink:
         self._landed: list[Reply] = []
         self._tickets = 0
         for name in ("flwr", "httpx", "httpcore", "uvicorn"):
-            logging.getLogger(name).setLevel(logging.ERROR)
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         self._arriving: dict[str, tuple[_Sent, Message]] = {}  # Answers whose pieces may be still on their way.
         with contextlib.ExitStack() as stack:
             app = create_app()

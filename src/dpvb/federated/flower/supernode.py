@@ -80,7 +80,7 @@ def serve(
         FederationError: the server is out of reach, or refuses this client.
     """
     for name in ("flwr", "httpx", "httpcore"):
-        logging.getLogger(name).setLevel(logging.ERROR)
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     authority = None if certificate is None else str(check_readable("certificate", certificate))  # type: ignore[arg-type]
     insecure = authority is None and address.is_loopback
     deadline = time.monotonic() + patience
