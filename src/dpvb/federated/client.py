@@ -477,11 +477,11 @@ class Client:
 
     def _parted(self, digest: str, farewell: Farewell) -> bytes:
         current = self._current
-        if current is None or farewell.offer != current.offer:
-            raise FederationError("this farewell belongs to no run that this client takes part in.")
-        if not self._memory.ended(current.offer):
+        if current is not None and farewell.offer == current.offer and not self._memory.ended(current.offer):
             self._end(current)
-        return self._kept(digest, Farewell(farewell.offer, f"{self.name} has ended the run {current.name!r}."))
+        if not self._memory.ended(farewell.offer):
+            raise FederationError("this farewell belongs to no run that this client takes part in.")
+        return self._kept(digest, Farewell(farewell.offer, f"{self.name} has ended the run."))
 
     def _end(self, current: _Run) -> None:
         if self._ledger is not None and current.run is None:
@@ -618,8 +618,12 @@ def _forms(named: _Model) -> tuple[Any, ...]:
     return tuple(dict.fromkeys(forms))
 
 
+# The form of a part that may be None and is.
+_MISSING: Final = (Ellipsis, None)
+
+
 def _form(value: Any) -> Any:
-    """Classes, shapes and dtypes of a tree, without its numbers."""
+    """Classes, shapes and dtypes of a tree, without its numbers; a field that may be None is marked by an ellipsis."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool | np.bool_):
@@ -635,16 +639,20 @@ def _form(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return type(value), *map(_form, value)
     if is_dataclass(value):
-        return type(value), *(_form(getattr(value, part.name)) for part in fields(value))
+        return type(value), *(
+            (Ellipsis if "None" in str(part.type) else None, _form(getattr(value, part.name))) for part in fields(value)
+        )
     return type(value)
 
 
 def _fits(form: Any, wanted: Any) -> bool:
-    """Whether a form is the wanted one, where a part may be missing and a whole number may stand for any."""
-    if form is None or (form is int and wanted is float):
+    """Whether a form is the wanted one, where a part that may be None is, and a whole number may stand for any."""
+    if form is int and wanted is float:
         return True
     if not isinstance(form, tuple) or not isinstance(wanted, tuple) or form[0] is np.ndarray:
         return bool(form == wanted)
+    if form == _MISSING and wanted[0] is Ellipsis:
+        return True
     return len(form) == len(wanted) and form[0] is wanted[0] and all(map(_fits, form[1:], wanted[1:]))
 
 

@@ -1,0 +1,884 @@
+"""A client of a federated run: what it answers, what it refuses, what it pays for, and what it does after a crash."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import killed_client
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from killed_client import MARKS, killed, script
+from scipy.stats import chi2
+from small_models import CASES, NAMES, D, Location, table
+
+from dpvb import __version__
+from dpvb.accounting.costs import Composition
+from dpvb.accounting.filter import add, cost_units
+from dpvb.blocks import Block
+from dpvb.checkpoint import digest_of
+from dpvb.contributions import Contributions, Rows
+from dpvb.errors import CheckpointError, FederationError, ParameterError, PrivacyError
+from dpvb.estimate import Estimate
+from dpvb.estimators.conducted import Task
+from dpvb.federated.agreement import Federation
+from dpvb.federated.client import Client
+from dpvb.federated.keys import Identity
+from dpvb.federated.memory import Memory
+from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share, decode, digest, encode
+from dpvb.federated.trust import Trust
+from dpvb.ledger import Ledger
+from dpvb.loop import constant
+from dpvb.mechanism import FullBatch, Plan, phased
+from dpvb.noise import InsecureNoise
+from dpvb.wall import Work, gathered, grids_of
+
+STEPS = 4
+Q = np.full(D, 0.25)
+NO_WORDS: Any = None  # A full batch draws none.
+
+
+def task_of(rows: Any, model: Any = None, steps: int = STEPS, source: Callable[..., Any] = table) -> Task:
+    """A fit of a small model, whose every release costs the same."""
+    model = Location() if model is None else model
+    plan = phased(model.blocks, FullBatch(), [1.0] * steps, unit="row")
+    return Task(model, source(rows), plan, constant(1.0), "read", [])
+
+
+def rows_of(m: int) -> np.ndarray:
+    return np.random.default_rng(m).uniform(-0.5, 0.5, (20 + m, D))
+
+
+@dataclass
+class Party:
+    """Everything around the clients of one run."""
+
+    federation: Federation
+    identities: Mapping[str, Identity]
+    tasks: Mapping[str, Task]
+
+    def client(self, name: str = "a", **options: Any) -> Client:
+        federation = options.pop("federation", self.federation)
+        return Client(name, self.tasks[name], federation, identity=self.identities.get(name), **options)
+
+    def offer(self, run: str = "run", **changes: Any) -> Offer:
+        federation, task = self.federation, self.tasks["a"]
+        plan = federation.trust.planned(task.plan, epsilon=federation.epsilon, delta=federation.delta)
+        found = Offer(
+            version=__version__,
+            run=run,
+            kind=federation.kind,
+            model=repr(task.model),
+            columns=federation.columns,
+            multipliers=tuple(release.mechanism.noise_multiplier for release in plan),
+            trust=federation.trust.name,
+            participants=dict(federation.participants),
+            tolerated=federation.trust.tolerated,
+            unit=plan.unit,
+            neighboring_relation=plan.neighboring_relation,
+            num_examples=federation.num_examples,
+        )
+        return replace(found, **changes)
+
+    @property
+    def plan(self) -> Plan:
+        federation = self.federation
+        return federation.trust.planned(self.tasks["a"].plan, epsilon=federation.epsilon, delta=federation.delta)
+
+
+def party(
+    trust: str = "none",
+    *,
+    epsilon: float = 1.0,
+    clients: str = "abc",
+    tolerated: int = 0,
+    num_examples: int | None = None,
+    tasks: Mapping[str, Task] | None = None,
+) -> Party:
+    identities = {name: Identity.generate(name) for name in clients} if trust == "secure_aggregation" else {}
+    federation = Federation(
+        kind="Location",
+        columns="four columns",
+        trust=Trust(trust, len(clients), tolerated),
+        epsilon=epsilon,
+        delta=1e-5,
+        participants={name: identities[name].public if identities else b"" for name in clients},
+        num_examples=num_examples,
+    )
+    found = {name: task_of(rows_of(m)) for m, name in enumerate(clients)} if tasks is None else tasks
+    return Party(federation, identities, found)
+
+
+def tell(client: Client, message: Any) -> Any:
+    return decode(client.answer(encode(message)))
+
+
+def begun(client: Client, made: Party, **changes: Any) -> str:
+    """Digest of an offer that the client has accepted."""
+    offer = made.offer(**changes)
+    answer = tell(client, offer)
+    assert isinstance(answer, Accepted), answer
+    assert answer.offer == digest(encode(offer))
+    return answer.offer
+
+
+def asked(offer: str, step: int, attempt: int = 0, names: str = "abc", q: Any = Q) -> Request:
+    return Request(offer, step, attempt, tuple(names), q)
+
+
+def reason(answer: Any) -> str:
+    assert isinstance(answer, Refusal), answer
+    return answer.reason
+
+
+def share(answer: Any) -> Mapping[str, np.ndarray]:
+    assert isinstance(answer, Share), answer
+    return answer.arrays
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    """A ledger with a data set for each client, of cap 4."""
+    with Ledger(tmp_path / "budget.db") as made:
+        for name in "abc":
+            made.register(name, unit="row", neighboring_relation="add_or_remove_one", epsilon=4.0, delta=1e-5)
+    return tmp_path / "budget.db"
+
+
+def spent(ledger: Path, dataset: str = "a") -> tuple[int, ...]:
+    """Totals of a data set, in the ledger's whole units."""
+    with Ledger(ledger) as found:
+        found.verify()
+        charges = [entry for entry in found.entries() if entry.dataset == dataset and entry.kind in ("charge", "sole")]
+    return tuple(decoded(charges[-1].totals)) if charges else (0,) * len(cost_units(Composition([], "replace_one")))
+
+
+def decoded(totals: str) -> list[int]:
+    return [int(part) for part in totals.strip("[]").split(",")]
+
+
+def num_charges(ledger: Path, dataset: str = "a") -> int:
+    with Ledger(ledger) as found:
+        return sum(entry.dataset == dataset and entry.kind in ("charge", "sole") for entry in found.entries())
+
+
+def costs(plan: Plan, again: Sequence[int] = ()) -> tuple[int, ...]:
+    """Counted by hand: the whole plan, and these releases once more, each in whole units."""
+    total = cost_units(Composition(plan.events(), plan.neighboring_relation))
+    for step in again:
+        total = add(total, cost_units(Composition([plan.releases[step].event()], plan.neighboring_relation)))
+    return total
+
+
+# --- sums ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trust", ["none", "secure_aggregation", "trusted_server"])
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_without_noise_the_shares_add_up_to_the_pooled_integers(case: Any, trust: str) -> None:
+    """Masks cancel exactly, and parts of the rows add up to all rows."""
+    rng = np.random.default_rng(1)
+    parts = [case.records(rng, 5 + m) for m in range(3)]
+    tasks = {name: task_of(part, case.model, 2, case.source) for name, part in zip("abc", parts, strict=True)}
+    made = party(trust, epsilon=math.inf, tasks=tasks)
+    clients = {name: made.client(name) for name in "abc"}
+    offers = {begun(client, made) for client in clients.values()}
+    (offer,) = offers
+    q, s, plan = case.model.init(rng), Estimate.empty(case.model.blocks), made.plan
+    for step, release in enumerate(plan):
+        answers = {name: share(tell(client, asked(offer, step, q=q))) for name, client in clients.items()}
+        grids = grids_of(release, None, made.federation.trust.party)
+        work = Work(partial(case.model.e_step, q, blocks=release.blocks), release, grids, NO_WORDS)
+        pooled = work.sums(case.source(np.vstack(parts)).chunks(), work.draw(lambda: 0))
+        for name in release.blocks:
+            total = np.zeros_like(pooled[name])
+            for answer in answers.values():
+                total += answer[name]
+            np.testing.assert_array_equal(total, pooled[name])
+            own = work.sums(tasks["a"].source.chunks(), work.draw(lambda: 0))[name]
+            assert (answers["a"][name] == own).all() == (trust != "secure_aggregation")
+        noise = InsecureNoise(0) if trust == "trusted_server" else None
+        given = [answers[name] for name in "abc"]
+        whole = made.federation.trust.party
+        if trust == "none":
+            estimates = [
+                s.update(gathered([one], release, plan=plan, step=step, party=whole, run="", private=True), 1.0)
+                for one in given
+            ]
+            s = Estimate.total(estimates)
+        else:
+            released = gathered(given, release, plan=plan, step=step, party=whole, run="", private=True, noise=noise)
+            s = s.update(released, 1.0)
+        q = case.model.m_step(s, q)
+
+
+@dataclass(frozen=True)
+class Silent:
+    """Contributes nothing: what a client gives is its noise."""
+
+    @property
+    def blocks(self) -> Mapping[str, Block]:
+        return {"a": Block((2000,), 1.0)}
+
+    def init(self, rng: np.random.Generator) -> np.ndarray:
+        return np.zeros(1)
+
+    def e_step(self, q: np.ndarray, batch: np.ndarray, blocks: Mapping[str, Block]) -> Contributions:
+        return {"a": Rows(np.zeros((len(batch), 2000)))}
+
+    def m_step(self, s: Estimate, q: np.ndarray) -> np.ndarray:
+        return q
+
+
+@pytest.mark.parametrize(("trust", "tolerated"), [("none", 0), ("secure_aggregation", 0), ("secure_aggregation", 1)])
+def test_the_noise_of_the_sum_is_what_it_says(trust: str, tolerated: int) -> None:
+    """Σ z²/std² of 4,000 numbers: a false alarm has probability below 1e-7; every draw is fresh."""
+    made = party(trust, tolerated=tolerated, tasks={name: task_of(rows_of(1), Silent(), 2) for name in "abc"})
+    clients = {name: made.client(name) for name in "abc"}
+    offer = next(begun(client, made) for client in clients.values())
+    plan, square = made.plan, 0.0
+    for step, release in enumerate(plan):
+        given = [share(tell(client, asked(offer, step, q=np.zeros(1)))) for client in clients.values()]
+        whole = made.federation.trust.party
+        released = gathered(given, release, plan=plan, step=step, party=whole, run="", private=True)
+        std = released.noise_std["a"]
+        assert std == pytest.approx(release.noise_std("a") * math.sqrt(3) * whole.noise_share)
+        assert std >= release.noise_std("a") * (math.sqrt(3 / (3 - tolerated)) if trust != "none" else math.sqrt(3))
+        square += float(np.sum((released.total["a"] / std) ** 2))
+    low, high = np.asarray(chi2.ppf([5e-8, 1 - 5e-8], 2 * 2000))
+    assert low < square < high
+
+
+def test_fewer_clients_than_planned_still_have_the_claimed_noise() -> None:
+    """One of three is lost and was tolerated: what the other two add is the plan's noise; false alarm below 1e-7."""
+    made = party("secure_aggregation", tolerated=1, tasks={n: task_of(rows_of(1), Silent(), 2) for n in "abc"})
+    clients = {name: made.client(name) for name in "ab"}
+    offer = next(begun(client, made) for client in clients.values())
+    plan, square = made.plan, 0.0
+    for step, release in enumerate(plan):
+        given = [share(tell(client, asked(offer, step, names="ab", q=np.zeros(1)))) for client in clients.values()]
+        whole = made.federation.trust.party
+        released = gathered(given, release, plan=plan, step=step, party=whole, run="", private=True)
+        square += float(np.sum((released.total["a"] / release.noise_std("a")) ** 2))
+    low, high = np.array([1.0, 1.003]) * chi2.ppf([5e-8, 1 - 5e-8], 2 * 2000)  # A thousandth more noise than planned.
+    assert low < square < high
+    assert chi2.ppf(1 - 5e-8, 4000) / 1.5 < low  # With a third of the noise missing it would be seen.
+
+
+# --- offers -------------------------------------------------------------------------------------------------------
+
+
+def test_an_offer_is_accepted_once_and_charged_once(ledger: Path) -> None:
+    made = party()
+    with made.client(ledger=ledger, dataset="a") as client:
+        with pytest.raises(PrivacyError, match="no offer was accepted"):
+            _ = client.statement
+        offer = encode(made.offer())
+        first = client.answer(offer)
+        assert client.answer(offer) == first
+        answer = decode(first)
+        assert isinstance(answer, Accepted)
+        assert answer.client == "a"
+        assert answer.facts["multipliers"] == made.offer().multipliers
+        assert answer.facts["plan"] == made.plan.digest.hex()
+        assert (num_charges(ledger), spent(ledger)) == (1, costs(made.plan))
+        found = client.statement
+        assert found.epsilon <= 1.0
+        assert found.private
+        assert found.unit == "row"
+        assert found.against == made.federation.trust.against()
+        assert found.charge is not None
+        assert found.charge.dataset == "a"
+        assert found.plan_digest == made.plan.digest.hex()
+
+
+def test_each_client_has_a_budget_of_its_own() -> None:
+    """Without trust, a client's own epsilon counts, and it says how much noise that is."""
+    made = party()
+    own = replace(made.federation, epsilon=0.3)
+    client = made.client(federation=own)
+    answer = tell(client, made.offer())
+    assert isinstance(answer, Accepted)
+    assert answer.facts["multipliers"][0] > 2.5 * made.offer().multipliers[0]
+    assert client.statement.epsilon <= 0.3
+
+
+CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "version": ({"version": "0.0.1"}, ["0.0.1", __version__]),
+    "estimator": ({"kind": "LDA"}, ["LDA", "Location"]),
+    "model": ({"model": "Location(scale=2.0)"}, ["scale=2.0", "scale=1.0"]),
+    "columns": ({"columns": "five columns"}, ["five columns", "four columns"]),
+    "unit": ({"unit": "person"}, ["person", "row"]),
+    "neighboring relation": ({"neighboring_relation": "replace_one"}, ["replace_one", "add_or_remove_one"]),
+    "trust model": ({"trust": "none"}, ["none", "secure_aggregation"]),
+    "tolerated": ({"tolerated": 1}, ["1", "0"]),
+    "number of examples": ({"num_examples": 50}, ["50", "None"]),
+    "number of releases": ({"multipliers": (9.0,)}, ["1", "4"]),
+}
+
+
+@pytest.mark.parametrize("item", CHANGES)
+def test_an_offer_that_differs_is_refused_and_costs_nothing(item: str, ledger: Path) -> None:
+    changes, said = CHANGES[item]
+    made = party("secure_aggregation")
+    with made.client(ledger=ledger, dataset="a") as client:
+        told = reason(tell(client, made.offer(**changes)))
+        assert all(part in told for part in [item, *said]), told
+        assert num_charges(ledger) == 0
+        assert isinstance(tell(client, made.offer()), Accepted)  # It can still take part.
+
+
+def test_participants_and_their_keys_are_the_configured_ones() -> None:
+    made = party("secure_aggregation")
+    client = made.client()
+    known = dict(made.federation.participants)
+    stranger = Identity.generate("b").public
+    told = reason(tell(client, made.offer(participants={**known, "b": stranger})))
+    assert "'b'" in told
+    assert stranger.hex() in told
+    assert known["b"].hex() in told
+    told = reason(tell(client, made.offer(participants={**known, "d": stranger})))
+    assert "participants" in told
+    assert "'d'" in told
+    told = reason(tell(client, made.offer(participants={name: known[name] for name in "ab"})))
+    assert "participants" in told
+
+
+@pytest.mark.parametrize("trust", ["secure_aggregation", "trusted_server"])
+def test_noise_that_breaks_the_budget_is_refused(trust: str, ledger: Path) -> None:
+    made = party(trust)
+    less = tuple(0.9 * multiplier for multiplier in made.offer().multipliers)
+    with made.client(ledger=ledger, dataset="a") as client:
+        assert "epsilon = 1 is not met" in reason(tell(client, made.offer(multipliers=less)))
+        assert "epsilon = 1 is not met" in reason(tell(client, made.offer(multipliers=(0.0,) * STEPS)))
+        assert num_charges(ledger) == 0
+        more = tuple(1.5 * multiplier for multiplier in made.offer().multipliers)
+        assert isinstance(tell(client, made.offer(multipliers=more)), Accepted)
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+def test_an_exhausted_ledger_refuses_and_nothing_is_spent(ledger: Path, tmp_path: Path, lasting: bool) -> None:
+    made = party("secure_aggregation", epsilon=6.0)
+    folder = tmp_path / "memory" if lasting else None
+    with made.client(ledger=ledger, dataset="a", folder=folder) as client:
+        assert "epsilon" in (told := reason(tell(client, made.offer())))
+        assert "'a'" in told
+        assert reason(tell(client, made.offer())) == told
+        assert num_charges(ledger) == 0
+        with pytest.raises(PrivacyError, match="no offer was accepted"):
+            _ = client.statement
+    less = replace(made.federation, epsilon=1.0)
+    smaller = Party(less, made.identities, made.tasks)
+    with smaller.client(ledger=ledger, dataset="a", folder=folder) as client:
+        assert isinstance(tell(client, smaller.offer()), Accepted)
+    assert spent(ledger) == costs(smaller.plan)
+
+
+def test_one_run_at_a_time_and_each_name_once(tmp_path: Path, ledger: Path) -> None:
+    made = party()
+    with made.client(ledger=ledger, dataset="a", folder=tmp_path / "memory") as client:
+        first = begun(client, made)
+        assert "not over" in reason(tell(client, made.offer("other")))
+        same_name = replace(made.offer(), multipliers=(1.0,) * STEPS)
+        assert "before, with other contents" in reason(tell(client, same_name))
+        assert isinstance(tell(client, Farewell(first, "bye")), Farewell)
+        assert "before, with other contents" in reason(tell(client, same_name))
+        assert isinstance(tell(client, made.offer("other")), Accepted)
+        assert "no offer" in reason(tell(client, asked(first, 0)))
+        assert num_charges(ledger) == 2
+        client.leave()
+        assert "is over" in reason(tell(client, asked(digest(encode(made.offer("other"))), 0)))
+        assert isinstance(tell(client, made.offer("third")), Accepted)
+
+
+def test_infinite_epsilon_has_no_place_in_a_ledger(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = party(epsilon=math.inf)
+    with made.client(ledger=ledger, dataset="a") as client:
+        assert "cost must be positive and finite" in reason(tell(client, made.offer()))
+    client = made.client()
+    share(tell(client, asked(begun(client, made), 0)))
+    assert not client.statement.private
+    assert client.statement.epsilon == math.inf
+    assert "nobody keeps count" not in capsys.readouterr().err
+
+
+def test_a_client_without_a_ledger_says_so_once(capsys: pytest.CaptureFixture[str]) -> None:
+    made = party(epsilon=0.7312)
+    for name in "abc":
+        begun(made.client(name), made)
+    assert capsys.readouterr().err.count("spends epsilon = 0.7312") == 1
+
+
+def test_a_configuration_that_cannot_work_is_refused() -> None:
+    made = party("secure_aggregation")
+    with pytest.raises(ParameterError, match="name must be one of"):
+        Client("z", made.tasks["a"], made.federation)
+    with pytest.raises(ParameterError, match="identity is needed"):
+        Client("a", made.tasks["a"], made.federation)
+    for other in (made.identities["b"], Identity.generate("a")):
+        with pytest.raises(ParameterError, match="identity must be that of 'a'"):
+            Client("a", made.tasks["a"], made.federation, identity=other)
+    with pytest.raises(ParameterError, match="ledger and dataset belong together"):
+        made.client(dataset="a")
+    with pytest.raises(PrivacyError, match="cannot be pickled"):
+        made.client().__reduce__()
+
+
+# --- requests -----------------------------------------------------------------------------------------------------
+
+
+def test_the_same_request_gets_the_same_bytes_in_any_order(ledger: Path) -> None:
+    made = party("secure_aggregation")
+    with made.client(ledger=ledger, dataset="a") as client:
+        offer = begun(client, made)
+        requests = [encode(asked(offer, step, q=Q + step)) for step in range(STEPS)]
+        answers = [client.answer(data) for data in requests]
+        assert all(isinstance(decode(answer), Share) for answer in answers)
+        rng = np.random.default_rng(0)
+        for number in rng.integers(0, STEPS, 20):
+            assert client.answer(requests[number]) == answers[number]
+        assert len({tuple(share(decode(answer))["pull"]) for answer in answers}) == STEPS
+        assert (num_charges(ledger), spent(ledger)) == (1, costs(made.plan))
+
+
+def test_a_request_that_differs_for_a_given_release_is_refused(ledger: Path) -> None:
+    made = party("secure_aggregation")
+    with made.client(ledger=ledger, dataset="a") as client:
+        offer = begun(client, made)
+        for step in (0, 1):
+            share(tell(client, asked(offer, step)))
+        for different in (
+            asked(offer, 1, q=Q + 1e-9),
+            asked(offer, 1, q=-Q),
+            asked(offer, 0, 1),
+            asked(offer, 0, 5, q=-Q),
+        ):
+            assert "was given for another request" in reason(tell(client, different))
+        assert "belongs to no offer" in reason(tell(client, asked(digest(b"another"), 2)))
+        assert "releases" in reason(tell(client, asked(offer, STEPS)))
+        assert "no participant" in reason(tell(client, asked(offer, 2, names="abcd")))
+        assert "not for 'a'" in reason(tell(client, asked(offer, 2, names="bc")))
+        assert spent(ledger) == costs(made.plan)
+        share(tell(client, asked(offer, 2)))
+
+
+def test_releases_that_are_passed_over_are_forgone() -> None:
+    made = party()
+    client = made.client()
+    offer = begun(client, made)
+    share(tell(client, asked(offer, 2)))
+    for step in (0, 1):
+        assert "passed over" in reason(tell(client, asked(offer, step)))
+    share(tell(client, asked(offer, 3)))
+    assert "was given for another request" in reason(tell(client, asked(offer, 2, 1)))
+
+
+def test_a_lost_client_aborts_unless_it_was_tolerated(ledger: Path) -> None:
+    """Two of three are too few with tolerance 0; with tolerance 1 they get fresh noise and masks, and pay again."""
+    strict = party("secure_aggregation")
+    with strict.client(ledger=ledger, dataset="a") as client:
+        offer = begun(client, strict)
+        share(tell(client, asked(offer, 0)))
+        for message in (asked(offer, 0, 1, "ab"), asked(offer, 1, 0, "ab"), asked(offer, 1, 0, "a")):
+            assert "too little noise" in reason(tell(client, message))
+        assert spent(ledger) == costs(strict.plan)
+    made = party("secure_aggregation", tolerated=1)
+    clients = {name: made.client(name, ledger=ledger, dataset=name) for name in "bc"}
+    offer = next(begun(client, made) for client in clients.values())
+    first = {name: share(tell(client, asked(offer, 0))) for name, client in clients.items()}
+    again = {name: share(tell(client, asked(offer, 0, 1, "bc"))) for name, client in clients.items()}
+    # The masks of "a" are still in the first sum; in the second all cancel, and it lies within the noise's reach.
+    release, whole = made.plan.releases[0], made.federation.trust.party
+    grid = grids_of(release, None, whole)["pull"]
+    reach = 45 * release.noise_std("pull") + 45 * grid.bound
+    assert (np.abs(grid.units(first["b"]["pull"] + first["c"]["pull"])) > 1e3 * reach).all()
+    assert (np.abs(grid.units(again["b"]["pull"] + again["c"]["pull"])) < reach).all()
+    for name, client in clients.items():
+        assert (num_charges(ledger, name), spent(ledger, name)) == (2, costs(made.plan, [0]))
+        assert not (first[name]["pull"] == again[name]["pull"]).any()
+        assert client.statement.epsilon > 1.0  # It says what it has given beyond the plan.
+        assert "same attempt" in reason(tell(client, asked(offer, 0, 1, "abc")))
+        share(tell(client, asked(offer, 0, 2, "bc")))
+        assert "no more" in reason(tell(client, asked(offer, 0, 3, "bc")))
+        assert spent(ledger, name) == costs(made.plan, [0, 0])
+        share(tell(client, asked(offer, 1, 0, "bc")))  # The plan's own release, and charged with it.
+        assert spent(ledger, name) == costs(made.plan, [0, 0])
+        client.close()
+
+
+def test_an_attempt_that_the_ledger_does_not_grant_is_refused(tmp_path: Path) -> None:
+    made = party("secure_aggregation", tolerated=1)
+    with Ledger(tmp_path / "small.db") as small:
+        small.register("a", unit="row", neighboring_relation="add_or_remove_one", epsilon=1.1, delta=1e-5)
+    with made.client(ledger=tmp_path / "small.db", dataset="a", folder=tmp_path / "memory") as client:
+        offer = begun(client, made)
+        share(tell(client, asked(offer, 0)))
+        before = spent(tmp_path / "small.db")
+        assert "epsilon" in reason(tell(client, asked(offer, 0, 1, "ab")))
+        assert "epsilon" in reason(tell(client, asked(offer, 0, 2, "ab")))
+        assert spent(tmp_path / "small.db") == before
+        share(tell(client, asked(offer, 1, 0, "ab")))
+
+
+@given(data=st.data())
+def test_malformed_messages_are_refused_whatever_they_are(data: st.DataObject) -> None:
+    made = party()
+    client = made.client()
+    offer = begun(client, made)
+    whole = data.draw(st.sampled_from([encode(asked(offer, 0)), encode(made.offer("x")), encode(Farewell(offer, "x"))]))
+    place = data.draw(st.integers(0, 8 * len(whole) - 1))
+    bent = bytearray(whole)
+    bent[place // 8] ^= 1 << place % 8
+    cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
+    for message in (bytes(bent), cut, whole + b"0", data.draw(st.binary(max_size=80))):
+        answer = decode(client.answer(message))
+        assert isinstance(answer, Refusal | Share | Accepted | Farewell)
+        if isinstance(answer, Refusal):
+            assert answer.request == digest(message)
+    for other in (Share(offer, {}, True), Refusal(offer, "no"), Accepted(offer, "a")):
+        assert "offers, requests and farewells" in reason(tell(client, other))
+
+
+def test_a_q_of_another_form_is_refused_before_its_release_is_begun(ledger: Path) -> None:
+    """An array with a row of its own for every row of data would undo the clipping of each by itself."""
+    made = party()
+    with made.client(ledger=ledger, dataset="a") as client:
+        offer = begun(client, made)
+        hostile = [
+            np.zeros((20, D)),
+            np.zeros((1, D)),
+            np.zeros(D - 1),
+            np.zeros(1),
+            np.zeros(D, dtype=np.float32),
+            np.zeros(D, dtype=np.int64),
+            None,
+            0.5,
+            "q",
+            [0.0] * D,
+            {"q": Q},
+            made.federation.trust.name,
+        ]
+        for q in hostile:
+            assert "q is not one of this model's" in reason(tell(client, asked(offer, 0, q=q)))
+        share(tell(client, asked(offer, 0)))  # Nothing of the plan was used up.
+        assert spent(ledger) == costs(made.plan)
+
+
+def bent(q: Any, change: Callable[[np.ndarray], np.ndarray]) -> Any:
+    """The same tree with other numbers."""
+    if isinstance(q, np.ndarray) and q.dtype.kind == "f":
+        return change(q).astype(q.dtype)
+    if isinstance(q, float | np.floating):
+        return float(change(np.array(float(q))))
+    if is_dataclass(q):
+        kind: Any = type(q)
+        return kind(**{part.name: bent(getattr(q, part.name), change) for part in fields(q)})
+    if isinstance(q, tuple) and hasattr(q, "_fields"):
+        return type(q)(*(bent(part, change) for part in q))
+    return q
+
+
+WILD: list[Callable[[np.ndarray], np.ndarray]] = [
+    *(partial(np.full_like, fill_value=value) for value in (np.nan, np.inf, -np.inf, 3e38, -1.0, 0.0, 1e17)),
+    *(
+        lambda a, seed=seed: (
+            np.random.default_rng(seed).standard_normal(a.shape)
+            * 10.0 ** np.random.default_rng(seed).uniform(-20, 20, a.shape)
+        )
+        for seed in range(4)
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def test_whatever_numbers_q_has_a_row_counts_by_itself(case: Any) -> None:
+    """No q makes a model fail on some rows, or mix them: the sum is the sum of what each row gives alone, exactly."""
+    rng = np.random.default_rng(3)
+    rows = np.vstack([case.records(rng, 6), case.hostile[:6]])
+    release = phased(case.model.blocks, FullBatch(), [1.0], unit="row").releases[-1]
+    grids = grids_of(release, None)
+    q = case.model.init(rng) if case.begin is None else case.begin(1)
+    if case.phase is not None:
+        blocks = {name: block for name, block in case.model.blocks.items() if block.phase == case.phase}
+        release, grids = replace(release, blocks=blocks, weights={}), {}
+        grids = grids_of(release, None)
+    for change in WILD:
+        try:
+            wild = bent(q, change)
+        except ParameterError:  # A part of q that does not even let itself be made.
+            continue
+        work = Work(partial(case.model.e_step, wild, blocks=release.blocks), release, grids, NO_WORDS)
+
+        def total(part: np.ndarray, work: Any = work) -> dict[str, np.ndarray]:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                return work.sums(case.source(part).chunks(), work.draw(lambda: 0))
+
+        whole, alone = total(rows), [total(rows[n : n + 1]) for n in range(len(rows))]
+        for name in release.blocks:
+            np.testing.assert_array_equal(whole[name], np.sum([one[name] for one in alone], axis=0))
+
+
+@dataclass(frozen=True)
+class Failing(Location):
+    """Fails on rows, and speaks of them."""
+
+    def e_step(self, q: Any, batch: Any, blocks: Mapping[str, Block]) -> Contributions:
+        if len(batch) and q[0] > 0.5:
+            raise ValueError(f"secret {batch[0, 0]}")
+        return super().e_step(q, batch, blocks)
+
+
+def test_what_fails_behind_the_wall_is_not_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    made = party(tasks={name: task_of(rows_of(1), Failing()) for name in "abc"})
+    with made.client(folder=tmp_path / "memory") as client:
+        offer = begun(client, made)
+        told = reason(tell(client, asked(offer, 0, q=np.ones(D))))
+        assert told == "a computation behind the wall failed; its charge stands and its reason stays private."
+        assert reason(tell(client, asked(offer, 0, q=np.ones(D)))) == told
+        assert "was given for another request" in reason(tell(client, asked(offer, 0)))
+        share(tell(client, asked(offer, 1)))
+    assert "secret" not in capsys.readouterr().err
+    secret = repr(float(rows_of(1)[0, 0]))
+    for path in (tmp_path / "memory").rglob("*"):
+        assert path.is_dir() or secret.encode() not in path.read_bytes()
+
+
+class Broken:
+    """A source that cannot be read, and says why."""
+
+    def chunks(self) -> Iterator[Any]:
+        raise OSError("row 7 is 'Mallory, 34'")
+
+    def count(self) -> int:
+        raise OSError("row 7 is 'Mallory, 34'")
+
+
+def test_data_that_cannot_be_read_are_not_told_of() -> None:
+    made = party(tasks={name: task_of(rows_of(1))._replace(source=Broken()) for name in "abc"})
+    client = made.client()
+    told = reason(tell(client, asked(begun(client, made), 0)))
+    assert told == "this client failed; the reason stays with its owner."
+
+
+def test_threads_that_ask_the_same_get_the_same(ledger: Path) -> None:
+    made = party("secure_aggregation")
+    with made.client(ledger=ledger, dataset="a") as client:
+        messages = [encode(made.offer())]
+        messages += [encode(asked(digest(messages[0]), step)) for step in range(STEPS)]
+        answers: dict[bytes, set[bytes]] = {message: set() for message in messages}
+        for message in messages:
+            threads = [threading.Thread(target=lambda m=message: answers[m].add(client.answer(m))) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert all(len(found) == 1 for found in answers.values())
+        assert not any(isinstance(decode(found.pop()), Refusal) for found in answers.values())
+        assert num_charges(ledger) == 1
+
+
+def test_without_a_folder_old_large_answers_are_let_go() -> None:
+    """They are kept up to 64 MiB, and the small ones, which hold a run together, for good."""
+    memory = Memory(None)
+    memory.keep("yes", b"1")
+    for number in range(4):
+        memory.keep(f"share {number}", bytes(30 * 2**20))
+    assert [memory.reply(f"share {number}") is None for number in range(4)] == [True, True, False, False]
+    assert memory.reply("yes") == b"1"
+
+
+def test_a_release_whose_answer_is_gone_is_not_given_anew() -> None:
+    made = party()
+    client = made.client()
+    offer = begun(client, made)
+    first = encode(asked(offer, 0))
+    share(decode(client.answer(first)))
+    client._memory._replies.pop(digest(first))
+    assert "broke off" in reason(decode(client.answer(first)))
+    share(tell(client, asked(offer, 1)))
+
+
+# --- crashes ------------------------------------------------------------------------------------------------------
+
+
+def history(ledger: Path) -> dict[str, list[Any]]:
+    """The rows of every run in a ledger, in the order of their charges."""
+    with Ledger(ledger) as found:
+        found.verify()
+        return {run: found.history(run) for run in dict.fromkeys(entry.run for entry in found.entries() if entry.run)}
+
+
+def released(rows: list[Any]) -> list[tuple[int, str]]:
+    return [(entry.step, entry.digest) for entry in rows if entry.state == "released"]
+
+
+# The others take a minute or two.
+EVERYDAY = (
+    "after the charge",
+    "after the yes is kept",
+    "after the noise is drawn",
+    "after it is on record",
+    "after one beyond a gap is written",
+    "after a repeated one is charged",
+    "before a repeated answer is kept",
+    "after the end is remembered",
+)
+
+
+def marked(marks: Sequence[str], everyday: Sequence[str]) -> list[Any]:
+    return [pytest.param(mark, marks=[] if mark in everyday else [pytest.mark.slow]) for mark in marks]
+
+
+@pytest.mark.parametrize("mark", marked(list(MARKS), EVERYDAY))
+def test_a_client_killed_anywhere_goes_on(mark: str, ledger: Path, tmp_path: Path) -> None:
+    """Same folder, ledger and data: what was answered is answered the same, and everything is paid once."""
+    folder = tmp_path / "memory"
+    before = killed(ledger, folder, tmp_path / "out", mark)
+    on_record = [released(rows) for rows in history(ledger).values()]
+    with killed_client.client(str(ledger), str(folder)) as client:
+        answers = [client.answer(message) for message in script()]
+        assert [answers[number] for number in before] == list(before.values())
+        assert [client.answer(message) for message in script()] == answers
+    plain = [decode(answer) for answer in answers]
+    assert isinstance(plain[0], Accepted)
+    assert isinstance(plain[-1], Farewell)
+    made = {step: share(answer) for (step, _, _), answer in zip(killed_client.STEPS, plain[1:5], strict=True)}
+    first, again = history(ledger).values()
+    # Every release is on record once, as it was given; what was on record before still is.
+    digests = [digest_of(share(answer)) for answer in plain[1:5]]
+    assert released(first) == list(zip([0, 1, 3], digests[:3], strict=True))
+    assert released(again) == [(0, digests[3])]
+    for rows, earlier in zip([first, again], on_record, strict=False):
+        assert released(rows)[: len(earlier)] == earlier
+    charges = [entry for entry in first + again if entry.kind in ("charge", "sole")]
+    assert len(charges) == 2
+    plan = Trust("secure_aggregation", 3, 1).planned(_relative(), epsilon=1.0, delta=1e-5)
+    assert spent(ledger) == costs(plan, [3])
+    assert not list(folder.rglob("*.secret"))
+    assert made.keys() == {0, 1, 3}
+
+
+def _relative() -> Plan:
+    return phased(Location().blocks, FullBatch(), [1.0] * 5, unit="row")
+
+
+#: Where a release was begun and may have been seen, though nothing of it is to be found.
+UNSEEN = {
+    "after a release is bound": 1,
+    "before the data are read": 1,
+    "after the data are read": 1,
+    "after the noise is drawn": 1,
+    "after a release beyond a gap is bound": 3,
+    "after a repeated one is bound": 3,
+}
+
+
+@pytest.mark.parametrize(
+    "mark",
+    marked(
+        [mark for mark in MARKS if "end" not in mark and "charge" not in mark],
+        ["after the noise is drawn", "after a release beyond a gap is bound", "after it is written"],
+    ),
+)
+def test_without_its_secret_at_most_the_unseen_release_is_charged_again(
+    mark: str, ledger: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "memory"
+    before = killed(ledger, folder, tmp_path / "out", mark)
+    for secret in folder.rglob("*.secret"):
+        secret.unlink()
+    with killed_client.client(str(ledger), str(folder)) as client:
+        answers = [client.answer(message) for message in script()]
+    assert [answers[number] for number in before] == list(before.values())
+    assert not any(isinstance(decode(answer), Refusal) for answer in answers)
+    plan = Trust("secure_aggregation", 3, 1).planned(_relative(), epsilon=1.0, delta=1e-5)
+    assert spent(ledger) == costs(plan, [3, UNSEEN[mark]] if mark in UNSEEN else [3])
+
+
+def test_another_request_for_a_release_that_broke_off_is_refused(ledger: Path, tmp_path: Path) -> None:
+    """The request that it was begun for is remembered, so that no second q is asked at one price."""
+    folder = tmp_path / "memory"
+    killed(ledger, folder, tmp_path / "out", "after the noise is drawn")
+    offer = digest(script()[0])
+    with killed_client.client(str(ledger), str(folder)) as client:
+        assert "was given for another request" in reason(tell(client, Request(offer, 1, 0, tuple("abc"), -Q)))
+        assert isinstance(decode(client.answer(script()[2])), Share)
+
+
+def test_a_disk_that_fails_costs_nothing(ledger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A release that cannot be written is not given; once it can, the same request gets it."""
+    folder = tmp_path / "memory"
+    with killed_client.client(str(ledger), str(folder)) as client:
+        messages = script()
+        client.answer(messages[0])
+        in_the_way = next(folder.glob("runs/*/released")) / "release-00000.part"
+        in_the_way.mkdir()
+        (in_the_way / "file").touch()
+        told = reason(decode(client.answer(messages[1])))
+        assert "release-00000" in told
+        assert told in capsys.readouterr().err
+        assert reason(decode(client.answer(messages[1])))
+        shutil.rmtree(in_the_way)
+        assert isinstance(decode(client.answer(messages[1])), Share)
+    plan = Trust("secure_aggregation", 3, 1).planned(_relative(), epsilon=1.0, delta=1e-5)
+    assert spent(ledger) == costs(plan)
+
+
+def test_other_data_in_the_same_folder_are_refused(ledger: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "memory"
+    made = party()
+    with made.client(ledger=ledger, dataset="a", folder=folder) as client:
+        offer = begun(client, made)
+        share(tell(client, asked(offer, 0)))
+    other = Party(made.federation, made.identities, {"a": task_of(rows_of(5))})
+    with other.client(ledger=ledger, dataset="a", folder=folder) as client:
+        assert "not the data that the run began with" in reason(tell(client, asked(offer, 1)))
+    with made.client(ledger=ledger, dataset="a", folder=folder) as client:
+        share(tell(client, asked(offer, 1)))
+        assert client.statement.epsilon <= 1.0
+    assert spent(ledger) == costs(made.plan)
+
+
+def test_a_folder_has_one_client_at_a_time(tmp_path: Path) -> None:
+    made = party()
+    with made.client(folder=tmp_path / "memory"), pytest.raises(FederationError, match="another client uses"):
+        made.client(folder=tmp_path / "memory")
+    with made.client(folder=tmp_path / "memory"):
+        pass
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckpointError, match="cannot hold"):
+        made.client(folder=tmp_path / "file")
+
+
+def test_a_folder_without_a_ledger_still_remembers(tmp_path: Path) -> None:
+    made = party("secure_aggregation")
+    messages = [encode(made.offer())]
+    messages += [encode(asked(digest(messages[0]), step)) for step in range(2)]
+    with made.client(folder=tmp_path / "memory") as client:
+        first = [client.answer(message) for message in messages]
+    with made.client(folder=tmp_path / "memory") as client:
+        assert [client.answer(message) for message in messages] == first
+        assert "was given for another request" in reason(tell(client, asked(digest(messages[0]), 1, q=-Q)))
+        share(tell(client, asked(digest(messages[0]), 2)))
+
+
+def test_without_a_folder_what_never_started_is_given_back(ledger: Path) -> None:
+    made = party()
+    client = made.client(ledger=ledger, dataset="a")
+    offer = begun(client, made)
+    share(tell(client, asked(offer, 0)))
+    client.close()
+    with Ledger(ledger) as found:
+        (run,) = {entry.run for entry in found.entries() if entry.run}
+        assert [entry.kind for entry in found.history(run)][-1] in ("refund", "event")
+        assert "abandoned" in [entry.state for entry in found.history(run)]
