@@ -28,8 +28,8 @@ _FACTOR_BITS = 21
 _GEMM_ROWS = 2 ** (53 - 2 * _FACTOR_BITS)
 # Room for rounding in the norm of a symmetric outer product, as the law allows: a step of the grid, in most rows.
 _GRAM_ROOM = 1.0 + 2.0**-17
-# Entries that are squared at a time: they stay in the cache.
-_NORM_ENTRIES = 2**16
+# Entries that are taken at a time: they stay in the cache.
+_ENTRIES = 2**16
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def upper_norms(values: Floats) -> Floats:
     num_rows, d = flat.shape
     if d == 0:
         return np.zeros(num_rows)
-    block = max(1, _NORM_ENTRIES // d)
+    block = max(1, _ENTRIES // d)
     squares, square_n = np.empty((min(block, num_rows), d)), np.empty(num_rows)
     with np.errstate(over="ignore", under="ignore"):
         for start in range(0, num_rows, block):
@@ -114,12 +114,18 @@ class Rows:
 
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
         """Truncate every weighted entry and add."""
-        used = np.flatnonzero(weights)
-        weight = weights[used].reshape(-1, *[1] * (self.values.ndim - 1))
-        # The grid is a power of two: the division is exact, and the product errs by 2⁻⁵³ at most.
-        steps = np.trunc(self.values[used] * weight / grid.step).astype(np.int64)
-        total = steps.sum(axis=0)
-        out += pack_symmetric(total) if self.symmetric else total
+        used: Any = slice(None) if weights.all() else np.flatnonzero(weights)
+        weight_n, shape = weights[used], self.values.shape[1:]
+        value_nd = self.values[used].reshape(len(weight_n), math.prod(shape))
+        total = np.zeros(value_nd.shape[1], dtype=np.int64)
+        block = max(1, _ENTRIES // max(1, len(total)))
+        for start in range(0, len(value_nd), block):
+            # The grid is a power of two: the division is exact, and the product errs by 2⁻⁵³ at most.
+            steps = value_nd[start : start + block] * weight_n[start : start + block, None]
+            steps /= grid.step
+            total += np.trunc(steps, out=steps).astype(np.int64).sum(axis=0)
+        shaped = total.reshape(shape)
+        out += pack_symmetric(shaped) if self.symmetric else shaped
 
 
 @dataclass(frozen=True)
@@ -243,7 +249,7 @@ def _round_rows(x_nd: Floats, factor_n: Floats) -> None:
     too long, as many of its lengthened entries are taken back as needed, from the left.
     """
     # Rows are rounded a few at a time, in the cache.
-    for start in range(0, len(x_nd), rows := max(1, _NORM_ENTRIES // x_nd.shape[1])):
+    for start in range(0, len(x_nd), rows := max(1, _ENTRIES // x_nd.shape[1])):
         exact_nd, factor = x_nd[start : start + rows], factor_n[start : start + rows]
         with np.errstate(under="ignore"):
             longest_n = np.square(factor * upper_norms(exact_nd)) * (_GRAM_ROOM * (1.0 - 2.0**-40))
