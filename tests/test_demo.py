@@ -140,3 +140,10 @@ def test_the_example_of_federated_data_runs(capsys: pytest.CaptureFixture[str]) 
     exec(next(example for example in EXAMPLES if "federated.simulate" in example), held)
     assert held["model"].coef_[0] == pytest.approx([4.0, -1.0, 0.0], abs=1.5)
     assert "masks cancel" in capsys.readouterr().out.replace("\n               ", " ")
+
+
+def test_the_example_of_a_density_runs() -> None:
+    """Twenty thousand rows give weights to about 0.01."""
+    held: dict[str, Any] = {}
+    exec(next(example for example in EXAMPLES if "dpvb.DPVI" in example), held)
+    assert held["model"].loc_ == pytest.approx([1.0, 2.0, -1.0], abs=0.15)
