@@ -23,6 +23,7 @@ NAMES = [
     "accounting_tables",
     "planted_bugs",
     "e_step_speed",
+    "cluster",
     "exactness",
     "fixed_work",
     "memory",
