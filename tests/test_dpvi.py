@@ -478,3 +478,30 @@ def test_numbers_are_clean_rows_in_chunks_that_suit_the_model() -> None:
     for faulty in (np.array(["a", "b"]), np.ones(3)):
         with pytest.raises(DataFormatError, match="y must"):
             Numbers(np.ones((2, 1)), faulty)
+
+
+# --- in company ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("guide", ["mean_field", "full_rank", "point"])
+def test_the_state_travels_bit_for_bit(guide: str) -> None:
+    from dpvb.federated import messages
+
+    x_nd = np.random.default_rng(13).standard_normal((40, D))
+    model = Variational(Density(gaussian(np.eye(D)), D, D), guide, num_steps=4, clip=100.0)
+    q = fitted(model, x_nd)
+    back = messages.decode(messages.encode(q), 10**6)
+    assert messages.encode(back) == messages.encode(q)
+    ours, theirs = (model.e_step(one, x_nd, {"gradient": model.blocks["gradient"]})["gradient"] for one in (q, back))
+    assert np.array_equal(ours.values, theirs.values)
+
+
+def test_clients_that_share_a_posterior_reach_the_pooled_one() -> None:
+    """Without noise, synchronously: every step is the pooled step, up to the grid of the sums."""
+    x_nd, y_n = rows_and_labels(90)
+    params: dict[str, Any] = {"parameters": D, "clip": 1e3, "num_steps": 12, "random_state": 0, **GIVEN}
+    pooled = dpvb.DPVI(logistic, **params).fit(x_nd, y_n)
+    shards = [(x_nd[i::3], y_n[i::3]) for i in range(3)]
+    shared = dpvb.federated.simulate(dpvb.DPVI(logistic, **params), shards, trust="trusted_server")
+    assert shared.loc_ == pytest.approx(pooled.loc_, abs=1e-5)
+    assert shared.scale_ == pytest.approx(pooled.scale_, rel=1e-3)
