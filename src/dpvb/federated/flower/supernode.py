@@ -102,7 +102,7 @@ def serve(
             if time.monotonic() > deadline:
                 raise FederationError(
                     f"the server at {address} was out of reach for {patience:g} s ({type(error).__name__}: {error}). "
-                    "Is it running, and do address and certificate fit?"
+                    "Is it running, do address and certificate fit, and are both clocks right?"
                 ) from error
             time.sleep(_LATER)
 
