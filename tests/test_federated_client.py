@@ -244,7 +244,7 @@ def test_the_noise_of_the_sum_is_what_it_says(trust: str, tolerated: int) -> Non
     """Σ z²/std² of 4,000 numbers: a false alarm has probability below 1e-7; every draw is fresh."""
     made = party(trust, tolerated=tolerated, tasks={name: task_of(rows_of(1), Silent(), 2) for name in "abc"})
     clients = {name: made.client(name) for name in "abc"}
-    offer = next(begun(client, made) for client in clients.values())
+    (offer,) = {begun(client, made) for client in clients.values()}
     plan, square = made.plan, 0.0
     for step, release in enumerate(plan):
         given = [share(tell(client, asked(offer, step, q=np.zeros(1)))) for client in clients.values()]
@@ -262,7 +262,7 @@ def test_fewer_clients_than_planned_still_have_the_claimed_noise() -> None:
     """One of three is lost and was tolerated: what the other two add is the plan's noise; false alarm below 1e-7."""
     made = party("secure_aggregation", tolerated=1, tasks={n: task_of(rows_of(1), Silent(), 2) for n in "abc"})
     clients = {name: made.client(name) for name in "ab"}
-    offer = next(begun(client, made) for client in clients.values())
+    (offer,) = {begun(client, made) for client in clients.values()}
     plan, square = made.plan, 0.0
     for step, release in enumerate(plan):
         given = [share(tell(client, asked(offer, step, names="ab", q=np.zeros(1)))) for client in clients.values()]
@@ -493,7 +493,7 @@ def test_a_lost_client_aborts_unless_it_was_tolerated(ledger: Path) -> None:
         assert spent(ledger) == costs(strict.plan)
     made = party("secure_aggregation", tolerated=1)
     clients = {name: made.client(name, ledger=ledger, dataset=name) for name in "bc"}
-    offer = next(begun(client, made) for client in clients.values())
+    (offer,) = {begun(client, made) for client in clients.values()}
     first = {name: share(tell(client, asked(offer, 0))) for name, client in clients.items()}
     again = {name: share(tell(client, asked(offer, 0, 1, "bc"))) for name, client in clients.items()}
     # The masks of "a" are still in the first sum; in the second all cancel, and it lies within the noise's reach.
