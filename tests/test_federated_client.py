@@ -878,6 +878,8 @@ def test_without_a_folder_what_never_started_is_given_back(ledger: Path) -> None
     offer = begun(client, made)
     share(tell(client, asked(offer, 0)))
     client.close()
+    client.close()
+    assert "was closed" in reason(tell(client, asked(offer, 1)))
     with Ledger(ledger) as found:
         (run,) = {entry.run for entry in found.entries() if entry.run}
         assert [entry.kind for entry in found.history(run)][-1] in ("refund", "event")

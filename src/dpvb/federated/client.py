@@ -115,6 +115,7 @@ class Client:
         self._turn = threading.Lock()
         self._held = ExitStack()
         self._no_rows: list[Any] | None = None
+        self._closed = False
         with ExitStack() as held:
             self._ledger = None if ledger is None else held.enter_context(runs.opened(ledger))
             self._memory = Memory(folder)
@@ -138,9 +139,13 @@ class Client:
         """Let go of ledger and folder; a run that is going on can be continued if there is a folder."""
         with self._turn:
             current = self._current
-            if current is not None and current.run is not None and not (current.ended or self._memory.lasting):
+            if (
+                current is not None
+                and current.run is not None
+                and not (self._closed or current.ended or self._memory.lasting)
+            ):
                 current.run.interrupted(FederationError("the client was closed."))
-                current.ended = True
+            self._closed = True
             self._held.close()
 
     def answer(self, data: bytes) -> bytes:
@@ -151,6 +156,8 @@ class Client:
         digest = _digest(data := bytes(data))
         with self._turn:
             try:
+                if self._closed:
+                    raise FederationError("this client was closed.")
                 known = self._memory.reply(digest)
                 return self._answered(digest, data) if known is None else known
             except DpvbError as error:
