@@ -177,7 +177,7 @@ def main() -> None:
 
 def costs() -> None:
     print(
-        f"One step on all rows, in CPU-ms, the least of {STEPS} taken in turns: `vmap(grad)` alone, with the sum over rows, "
+        f"One step on all rows, CPU-ms, the least of {STEPS} taken in turns: `vmap(grad)` alone, and its sum, "
         "and a private step (clip, exact sum, noise, update).\n"
     )
     print("| batch | guide | vmap(grad) | with sum | private | ratio | ratio with sum |\n|---|---|---|---|---|---|---|")

@@ -19,7 +19,7 @@ from dpvb.dpvi.extra import optional
 
 Singles = NDArray[np.float32]
 # Numbers of a batch's gradients, which stay in the cache, and rows of a batch at most and at least.
-_NUMBERS, _MOST, _LEAST = 2**18, 2048, 32
+_NUMBERS, _MOST, _LEAST = 2**20, 4096, 32
 # Kinds of rows that are tried at all places, and mixtures of them.
 _SCALES = (0.0, 1.0, 1e-3, 1e3, 1e-30)
 _MIXTURES = 4
