@@ -427,6 +427,7 @@ def test_a_run_that_a_server_breaks_off_and_what_its_clients_do_then(tmp_path: P
         connect(tmp_path, found)
         for name in names:
             found[name].start()
+        for name in names:
             found[name].wait_for("offer is accepted")
         found["server"].process.terminate()
         found["server"].end(128 + signal.SIGTERM)
