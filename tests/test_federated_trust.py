@@ -99,28 +99,28 @@ def test_a_sum_of_rounded_normals_is_as_private_as_the_proof_says(num_clients: i
 
 
 def test_a_thousandth_of_noise_pays_for_the_integers() -> None:
-    """ρa/(1 + s)² + A (2a - 1)/(a - 1) ≤ ρa at every order from 1.001 on, where A = 0.001 s ρ."""
+    """ρa/(1 + s)² + A (2a - 1)/(a - 1) ≤ ρa at every order from 1.01 on, where A = 0.01 s ρ."""
     s = 1e-3
     with mpmath.workdps(40):
-        for order in [mpmath.mpf(1001) / 1000, *(1 + mpmath.mpf(10) ** k for k in np.linspace(-2.99, 8, 60))]:
+        for order in [mpmath.mpf(101) / 100, *(1 + mpmath.mpf(10) ** k for k in np.linspace(-1.99, 8, 60))]:
             factor = (2 * order - 1) / (order - 1)
-            assert factor <= 1002 * order
-            assert 1 / mpmath.mpf(1 + s) ** 2 + mpmath.mpf(s) / 1000 * factor / order <= 1
+            assert factor <= 102 * order
+            assert 1 / mpmath.mpf(1 + s) ** 2 + mpmath.mpf(s) / 100 * factor / order <= 1
 
 
-@pytest.mark.parametrize("cost", [1e-6, 1e-3, 1.0, 1e3, 1e6])
+@pytest.mark.parametrize("cost", [1e-6, 1e-3, 1.0, 1e2, 1e4])
 @pytest.mark.parametrize("delta", [1e-300, 1e-12, 1e-5, 0.1])
 def test_the_best_order_is_one_for_which_the_proof_holds(cost: float, delta: float) -> None:
-    """ε is a minimum over orders, and the best one is above 1.001."""
+    """ε is a minimum over orders, and the best one is above 1.01."""
     orders = 1 + np.logspace(-6, 9, 200_001)
     epsilon = cost * orders + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
-    assert orders[np.argmin(epsilon)] >= 1.001
+    assert orders[np.argmin(epsilon)] >= 1.01
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
 @pytest.mark.parametrize(("num_clients", "tolerated"), [(2, 0), (10, 3), (200, 0)])
 def test_a_granted_plan_keeps_the_proofs_condition(case: Case, num_clients: int, tolerated: int) -> None:
-    """A = Σ 191 M/τ² over the numbers of a release, by its own grids, is at most 10⁻⁶ ρ."""
+    """A = Σ 191 M/τ² over the numbers of a release, by its own grids, is at most 10⁻⁵ ρ."""
     trust = Trust("secure_aggregation", num_clients, tolerated)
     plan = trust.planned(case.plan(noise=1.0, steps=3), epsilon=0.7, delta=DELTA)
     for release in plan:
@@ -132,7 +132,7 @@ def test_a_granted_plan_keeps_the_proofs_condition(case: Case, num_clients: int,
                 apart += 191 * num_clients * np.zeros(block.packed_shape)[part].size / deviation**2
                 assert deviation * math.sqrt(2) >= 2**20
         ratio = swap_ratio(release.blocks) if plan.neighboring_relation == "replace_one" else 1.0
-        assert apart <= 1e-6 * ratio**2 / (2 * release.mechanism.noise_multiplier**2)
+        assert apart <= 1e-5 * ratio**2 / (2 * release.mechanism.noise_multiplier**2)
 
 
 # --- which noise --------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def test_plans_for_which_integers_are_too_coarse_are_refused() -> None:
     """Many clients, many numbers, much noise; the way out is any of the three."""
     wide, narrow = plan_of(size=20_000, steps=20), plan_of(size=200, steps=20)
     with pytest.raises(ParameterError, match="2000 clients and 20000 numbers a release are too many"):
-        Trust("secure_aggregation", 2000).planned(wide, epsilon=0.1, delta=DELTA)
+        Trust("secure_aggregation", 2000).planned(wide, epsilon=0.002, delta=DELTA)
     Trust("secure_aggregation", 5).planned(wide, epsilon=0.1, delta=DELTA)
     Trust("secure_aggregation", 300).planned(narrow, epsilon=0.5, delta=DELTA)
     for name in ("none", "trusted_server"):

@@ -35,8 +35,9 @@ Rows = TypeVar("Rows")
 
 # Norms are clipped to this share of the bound, so that rounding a product cannot reach past the bound itself.
 _MARGIN = 1.0 - 2.0**-20
-# The integer sum has room for this many units, or for four times the public number of examples, at least 2¹⁶.
-_CAPACITY = 2**26
+# The integer sum has room for this many units, or for four times the public number of examples, at least 2¹⁶; that of
+# several parties for all of theirs, or for the second number.
+_CAPACITY, _PARTIES_CAPACITY = 2**26, 2**30
 _LEAST_CAPACITY = 2**16
 # Noise std in grid steps, at most: rounding the noise is then never seen, and its draws stay fast.
 _NOISE_STEPS = 2.0**34
@@ -392,9 +393,11 @@ def silence() -> Iterator[None]:
 
 def grids_of(release: Release, num_examples: int | None, party: Party | None = None) -> dict[str, Grid]:
     """The public grid of each block: fine against the noise, with room for the sum."""
-    capacity = _CAPACITY if num_examples is None else max(_LEAST_CAPACITY, 4 * num_examples)
-    parties = 1 if party is None else party.num_parties
-    if capacity * parties > _LARGEST_CAPACITY:
+    parties, share = (1, 1.0) if party is None else (party.num_parties, party.noise_share or 1.0)
+    capacity = parties * (_CAPACITY if num_examples is None else max(_LEAST_CAPACITY, 4 * num_examples))
+    if num_examples is None:
+        capacity = min(capacity, _PARTIES_CAPACITY)
+    if capacity > _LARGEST_CAPACITY:
         raise ParameterError(
             f"num_examples must be at most {_LARGEST_CAPACITY // 4 // parties}, got {num_examples}: the 64-bit sums "
             "have no room for more units. Split the data, or lower num_examples to a bound that holds."
@@ -403,7 +406,7 @@ def grids_of(release: Release, num_examples: int | None, party: Party | None = N
     for name, block in release.blocks.items():
         bound = block.bound / release.weights[name] if release.clip == "joint" else block.bound
         std = release.noise_std(name)
-        finest = max(std / _NOISE_STEPS, bound * capacity * parties / 2.0**62)
+        finest = max(std * share / _NOISE_STEPS, bound * capacity / 2.0**62)
         step = 2.0 ** math.ceil(math.log2(finest))
         if party is not None and 0 < party.noise_share * std < _LEAST_SHARE * step:
             raise ParameterError(

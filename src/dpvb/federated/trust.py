@@ -19,11 +19,11 @@ d numbers the joint laws differ by a factor exp(±A), A = 191 M d/τ². A sum of
 of the same variance, up to a term below exp(-π²τ²) (Kairouz, Liu & Steinke 2021, Theorem 1). With Rényi divergence
 ρ a at order a for noise σ, the release therefore has at most
 
-    ρ a/(1 + s)² + A (2a - 1)/(a - 1)  ≤  ρ a   at every order a ≥ 1.001,   if A ≤ 0.001 s ρ,
+    ρ a/(1 + s)² + A (2a - 1)/(a - 1)  ≤  ρ a   at every order a ≥ 1.01,   if A ≤ 0.01 s ρ,
 
-since (2a - 1)/(a - 1) ≤ 1002 a there, and 1 - (1 + s)⁻² ≥ 1.99 s for s = 0.001. So the thousandth that is added to
+since (2a - 1)/(a - 1) ≤ 102 a there, and 1 - (1 + s)⁻² ≥ 1.99 s for s = 0.001. So the thousandth that is added to
 the noise pays for the integers, and what the accountant finds at its Rényi orders for σ itself holds: they are near
-√(log(1/δ)/ρ) + 1, above 1.001 for a ρ up to 10⁶ and a δ up to 0.1, and no more is granted.
+√(log(1/δ)/ρ) + 1, above 1.01 for a ρ up to 10⁴ and a δ up to 0.1, and no more is granted. A ledger's are above it, too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TRUST = ("none", "secure_aggregation", "trusted_server")
 _MORE = 1e-3
 _RATIO = 191.0
 # Largest total ρ, and largest delta, under secure aggregation.
-_MOST_COST, _MOST_DELTA = 1e6, 0.1
+_MOST_COST, _MOST_DELTA = 1e4, 0.1
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class Trust:
             ratio = swap_ratio(release.blocks) if plan.neighboring_relation == "replace_one" else 1.0
             cost = ratio**2 / (2 * noise**2)
             total += cost
-            if _RATIO * self.num_clients * numbers / fine > 1e-3 * _MORE * cost:
+            if _RATIO * self.num_clients * numbers / fine > 0.01 * _MORE * cost:
                 raise ParameterError(
                     f"{self.num_clients} clients and {numbers} numbers a release are too many for integer noise at "
                     f"noise multiplier {noise:g}: take a larger epsilon, fewer clients, or a smaller model."
