@@ -209,7 +209,7 @@ def test_the_grids_of_so_many_public_units_are_the_ones_that_count() -> None:
     trust.adopted(plan, noise, epsilon=1.0, delta=DELTA)
     trust.adopted(plan, noise, epsilon=1.0, delta=DELTA, num_examples=10**6)
     with pytest.raises(ParameterError, match="too many for integer noise"):
-        trust.adopted(plan, noise, epsilon=1.0, delta=DELTA, num_examples=2**37)
+        trust.adopted(plan, noise, epsilon=1.0, delta=DELTA, num_examples=2**34)
 
 
 @pytest.mark.parametrize("delta", [0.0, 0.2, 1.0, math.nan, -1e-5, "1e-5"])
