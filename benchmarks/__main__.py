@@ -18,6 +18,7 @@ NAMES = [
     "noise_speed",
     "ledger_speed",
     "break_it",
+    "federated_faults",
     "fuzz",
     "audit",
     "accounting_tables",
@@ -44,6 +45,7 @@ NAMES = [
 #: Those that do not print Markdown: title and command.
 PLAIN = {
     "break_it": ("Attacks on the ledger", [sys.executable, "-m", "benchmarks.break_it"]),
+    "federated_faults": ("Faults of federated runs", [sys.executable, "-m", "benchmarks.federated_faults"]),
     "fuzz": ("Hostile files", [".venv-fuzz/bin/python", "-m", "benchmarks.fuzz", "10"]),
 }
 PACKAGES = ["numpy", "scipy", "numba", "scikit-learn", "dp-accounting", "cryptography"]

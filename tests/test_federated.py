@@ -290,7 +290,7 @@ def test_full_steps_follow_the_pooled_fit_step_by_step(name: str) -> None:
 def test_the_end_of_a_schedule_is_a_fixed_point_of_the_pooled_step(schedule: str) -> None:
     """Topics: from where a schedule ends, a pooled step moves q by less than 1e-6."""
     matrix = bags()
-    joined = federated.simulate(topics(), np.split(matrix, [3, 5]), schedule=schedule, num_rounds=50)
+    joined = federated.simulate(topics(), np.split(matrix, [3, 5]), schedule=schedule, num_rounds=60)
     task = rehearsed(PlainTopics, topics(num_steps=2).get_params(deep=False), Data(matrix, None, {}))
     blocks = {key: block for key, block in joined._fitted_model.blocks.items() if block.phase == "step"}
     plan = Plan([Release(blocks, Mechanism(FullBatch(), 0.0))])
