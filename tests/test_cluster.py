@@ -133,10 +133,19 @@ def four() -> Iterator[LocalPool]:
         yield pool
 
 
+#: No dashboard, and a port of its own for what is left of it.
+DASK: dict[str, Any] = {
+    "threads_per_worker": 1,
+    "processes": True,
+    "dashboard_address": None,
+    "scheduler_kwargs": {"dashboard_address": "127.0.0.1:0"},
+}
+
+
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
     distributed = pytest.importorskip("distributed")
-    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": None, "silence_logs": logging.INFO}
+    options = {**DASK, "silence_logs": logging.INFO}
     with distributed.LocalCluster(n_workers=2, **options) as workers, distributed.Client(workers) as found:
         yield found
 
@@ -298,8 +307,7 @@ def test_a_worker_of_dask_killed_in_mid_step_costs_time_alone(make: Any, client:
 @pytest.mark.slow
 def test_four_workers_of_dask_of_which_one_is_killed(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
-    options = {"threads_per_worker": 1, "processes": True, "dashboard_address": None}
-    with distributed.LocalCluster(n_workers=4, **options) as workers, distributed.Client(workers) as client:
+    with distributed.LocalCluster(n_workers=4, **DASK) as workers, distributed.Client(workers) as client:
         for make in (lda, logistic):
             for sampler in SAMPLERS:
                 task, flag = make(sampler), tmp_path / f"{make.__name__} {sampler}"
@@ -329,8 +337,13 @@ def test_a_task_done_again_draws_the_same_batch(two: LocalPool) -> None:
 PLAN = Plan([Release({"a": Block((1,), 1.0)}, Mechanism(FullBatch(), 1.0))])
 
 
-@pytest.mark.parametrize("how", ["chained", "memory", "shape", pytest.param("exit", marks=SLOW)])
-@pytest.mark.parametrize("engine", ["two", "client"])
+@pytest.mark.parametrize(
+    ("how", "engine"),
+    [
+        *((how, engine) for how in ("chained", "memory", "shape") for engine in ("two", "client")),
+        pytest.param("exit", "two", marks=SLOW),
+    ],
+)
 def test_a_part_that_fails_ends_the_release_and_says_nothing(
     how: str, engine: str, request: Any, capfd: Any, caplog: Any
 ) -> None:
@@ -343,8 +356,6 @@ def test_a_part_that_fails_ends_the_release_and_says_nothing(
     assert caught.value.__context__ is None
     assert journal.begun == [0]  # The charge stands,
     assert journal.totals == []  # and nothing is released.
-    if engine == "client":
-        request.getfixturevalue("client").wait_for_workers(2)
     assert_silent(capfd, caplog, request, engine)
 
 
@@ -357,6 +368,17 @@ def assert_silent(capfd: Any, caplog: Any, request: Any, engine: str) -> None:
     for text in told:
         for private in (SECRET, repr(X[0, 0]), "CountRows", "x_nd"):
             assert private not in text
+
+
+@pytest.mark.slow
+def test_a_cluster_whose_workers_always_die_ends_the_release(monkeypatch: Any) -> None:
+    """Whether Dask gives the task up, or its nannies their workers."""
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr("dpvb.cluster.dask.PATIENCE", 3.0)
+    options = {**DASK, "silence_logs": logging.CRITICAL}
+    with distributed.LocalCluster(n_workers=1, **options) as workers, distributed.Client(workers) as client:  # noqa: SIM117
+        with spread(Design(X, Y), None, client) as source, pytest.raises(WallError):
+            Wall(source, PLAN, noise=InsecureNoise(1)).release(Failing("exit"), PLAN.releases[0])
 
 
 def test_the_pool_goes_on_after_a_failure(two: LocalPool) -> None:

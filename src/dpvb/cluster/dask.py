@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, final
 
 import numpy as np
 
-from dpvb.cluster.engine import Answered, Task, answered, opened, packed, shared_out
+from dpvb.cluster.engine import Answered, PartMissing, Task, answered, opened, packed, shared_out
 from dpvb.errors import ParameterError
 
 # The data of a fit are larger than what Dask thinks wise to send; saying so would tell how large.
 _SETTINGS = {"distributed.admin.large-graph-warning-threshold": "1 PB"}
+#: Seconds that a step waits for a cluster without workers.
+PATIENCE = 60.0
+_LOOK_EACH = 5.0
 
 
 @final
@@ -78,9 +82,28 @@ class DaskEngine:
             name = f"dpvb-{key}-parts-" + "-".join(map(str, dealt))
             futures.append(self._submit(_done, task, common, private, self._model, *sources, key=name, worker=address))
         with suppress(Exception):  # A worker that kept dying, a scheduler that is gone: the parts are missing.
+            self._wait(futures)
             found = self._client.gather(futures, errors="skip", direct=self._direct)
             return [parcel.content for parcel in found]
         return []
+
+    def _wait(self, futures: Sequence[Any]) -> None:
+        """Wait for answers, as long as there is somebody to answer.
+
+        Raises:
+            PartMissing: if no worker has been there for a while.
+        """
+        from distributed import wait
+
+        seen = time.monotonic()
+        while True:
+            with suppress(TimeoutError):
+                wait(futures, timeout=_LOOK_EACH)  # type: ignore[no-untyped-call]
+                return
+            if self._client.nthreads():
+                seen = time.monotonic()
+            elif time.monotonic() - seen > PATIENCE:
+                raise PartMissing
 
     def close(self) -> None:
         """Let go of all parts."""
