@@ -383,6 +383,32 @@ def test_an_exhausted_ledger_refuses_and_nothing_is_spent(ledger: Path, tmp_path
     assert spent(ledger) == costs(smaller.plan)
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_run_that_never_asked_gives_its_charge_back(tmp_path: Path, ledger: Path, restarted: bool) -> None:
+    """Others refused: this client has shown nothing, and owes nothing; one release begun, and all stays charged."""
+    made, folder = party(), tmp_path / "memory"
+    with made.client(ledger=ledger, dataset="a", folder=folder) as client:
+        first = begun(client, made)
+        assert spent(ledger) == costs(made.plan)
+        if not restarted:
+            assert isinstance(tell(client, Farewell(first, "others refused")), Farewell)
+    with made.client(ledger=ledger, dataset="a", folder=folder) as client:
+        assert isinstance(tell(client, Farewell(first, "others refused")), Farewell)
+        whole = left(ledger)
+        second = begun(client, made, run="second")
+        assert isinstance(tell(client, asked(second, 0)), Share)
+        assert isinstance(tell(client, Farewell(second, "broken off")), Farewell)
+    assert whole == pytest.approx(4.0, abs=0.01)
+    assert left(ledger) < 3.0
+
+
+def left(ledger: Path) -> float:
+    """Epsilon that a data set has left, refunds counted."""
+    with Ledger(ledger) as found:
+        found.verify()
+        return found.remaining("a").epsilon
+
+
 def test_one_run_at_a_time_and_each_name_once(tmp_path: Path, ledger: Path) -> None:
     made = party()
     with made.client(ledger=ledger, dataset="a", folder=tmp_path / "memory") as client:

@@ -220,6 +220,16 @@ class Run:
         if self._mode == "read":
             return
         self._receipt = self._ledger.append(self._name, attempt=self._attempt, state="finished")
+        self._end()
+
+    def withdraw(self) -> None:
+        """End a run of which no release was begun; its charge is given back where the ledger allows it."""
+        self._receipt = self._ledger.append(self._name, attempt=self._attempt, state="abandoned")
+        with suppress(LedgerError):
+            self._receipt = self._ledger.refund(self._name, unstarted=self._cost(self._plan.releases))
+        self._end()
+
+    def _end(self) -> None:
         self._ended = True
         if self._checkpoint is not None:
             with suppress(OSError):

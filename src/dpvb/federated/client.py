@@ -499,8 +499,10 @@ class Client:
 
     def _finish(self, current: _Run) -> None:
         for run in (*current.again, current.run):
-            if run is not None:
+            if run is not None and self._memory.begun(current.offer):
                 run.finish()
+            elif run is not None:  # Others refused, say: nobody has looked at anything.
+                run.withdraw()
         self._memory.forget_secrets(current.offer)
         current.ended = True
         current.wall = None
