@@ -139,6 +139,10 @@ def test_random_generators_stay_in_their_places() -> None:
         "dpvi/gradients.py": {"np.random.default_rng", "np.random"},
         "dpvi/model.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
         "dpvi/numpyro_model.py": {"np.random.default_rng", "np.random"},
+        "federated/client.py": {"np.random.default_rng", "np.random"},
+        "federated/server.py": {"np.random.Generator", "np.random"},
+        "federated/simulation.py": {"np.random.default_rng", "np.random"},
+        "federated/transport.py": {"np.random.Generator", "np.random"},
         "metrics.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
         "audit/cases.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
         "audit/neighbours.py": {"np.random.default_rng", "np.random"},
@@ -185,6 +189,14 @@ def test_the_wall_is_the_only_caller_of_contributions() -> None:
             continue
         for dotted, line in attributes(path):
             assert dotted.startswith("np.") or not dotted.endswith((".norms", ".accumulate")), f"{path}:{line}"
+
+
+def test_only_federated_runs_take_parts_of_sums() -> None:
+    """What `Wall.share` lets go may lack noise or be masked: clients alone take it, and servers gather it."""
+    for path in FILES:
+        for dotted, line in attributes(path):
+            if dotted.endswith(("wall.share", "wall.gathered")):
+                assert module(path) in ("federated", "wall"), f"{path}:{line}"
 
 
 def test_models_are_one_short_file_with_a_symbol_table() -> None:
