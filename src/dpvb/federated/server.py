@@ -197,10 +197,10 @@ class Server:
         trust = self._federation.trust
         if len(answered) < trust.num_clients - trust.tolerated:
             missing = [name for name in sorted(self._federation.participants) if name not in answered]
-            told = "; ".join(f"{name}: {self._reasons.get(name, 'no answer')}" for name in missing)
+            told = "; ".join(f"{name}: {self._reasons.get(name, 'no answer').rstrip('.')}" for name in missing)
             raise FederationError(
                 f"{len(answered)} of {trust.num_clients} clients take part, and the plan tolerates {trust.tolerated} "
-                f"missing. {told}. Nothing is released; every client keeps what it was charged."
+                f"missing. {told}. Nothing more is asked; every client keeps what it was charged."
             )
         return sorted(answered)
 
@@ -342,8 +342,8 @@ class Server:
             if np.abs(released.total[name]).max(initial=0.0) > _ROOM * grid.step:
                 raise FederationError(
                     f"step {t + 1}: what came of {'all clients' if len(shares) > 1 else 'a client'} adds up to no sum "
-                    "of statistics: a share belongs to another request, or was masked with other keys. Nothing more "
-                    "is asked; every client keeps what it was charged."
+                    "of statistics: a share belongs to another request, was masked with other keys, or is of far more "
+                    "units than num_examples says. Nothing more is asked; every client keeps what it was charged."
                 )
         self._private = self._private and released.receipt.private
         return released
