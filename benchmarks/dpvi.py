@@ -189,7 +189,8 @@ def costs() -> None:
         "At most 1.5 times the un-noised step is asked; a step below a millisecond is all fixed costs.\n"
     )
     print(
-        "| batch | guide | vmap(grad) | un-noised step | private step | to vmap(grad) | to the un-noised step |\n|---|---|---|---|---|---|---|"
+        "| batch | guide | vmap(grad) | un-noised step | private step | to vmap(grad) | to the un-noised step |\n"
+        "|---|---|---|---|---|---|---|"
     )
     for data in SETS:
         for guide in ("point", "mean_field"):
