@@ -447,6 +447,46 @@ def test_what_is_left_without_a_tolerated_client_is_the_fit_of_the_others() -> N
     assert distance(around("secure_aggregation").run(), others.run()) > 1e-2
 
 
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("step", [0, 1, 3])
+def test_without_trust_a_run_goes_on_without_a_tolerated_client(step: int, schedule: str, ledger: Path) -> None:
+    """One that is lost before it spoke on all that a step reads is left out; later, its last factor stays."""
+    order = 0 if schedule == "asynchronous" else None
+    made = around("none", tolerated=1, epsilon=1.0, ledger=ledger)
+    made.handlers["b"] = unreachable(made.handlers["b"], range(step, ROUNDS))
+    made.run(schedule, order=order)
+    for name in "abc":
+        assert charged(ledger, name) == price(made.plan)
+    refused = around("none")
+    refused.handlers["b"] = unreachable(refused.handlers["b"], range(step, ROUNDS))
+    with pytest.raises(FederationError, match=r"2 of 3 clients take part, and the plan tolerates 0 missing. b: "):
+        refused.run(schedule, order=order)
+
+
+def test_a_client_that_comes_back_is_asked_again() -> None:
+    """Away for one round in the middle: what it missed is forgone, and its later scores bring the fit back."""
+    far = []
+    for steps in ([2], range(2, ROUNDS)):
+        made = around("none", tolerated=1)
+        weights = made.tasks[0].model.weights
+        whole = weights(made.run()).mean_d
+        made = around("none", tolerated=1)
+        made.handlers["b"] = unreachable(made.handlers["b"], list(steps))
+        far.append(float(np.linalg.norm(weights(made.run()).mean_d - whole) / np.linalg.norm(whole)))
+    assert far[0] < 0.2 * far[1]
+
+
+@pytest.mark.parametrize("step", [0, 2])
+def test_a_trusted_server_goes_on_with_the_sum_of_the_others(step: int) -> None:
+    shards = dealt(*rows(), 10, 25)
+    made = around("trusted_server", tolerated=1)
+    made.handlers["b"] = unreachable(made.handlers["b"], range(step, ROUNDS))
+    q = made.run()
+    if step == 0:
+        others = around("trusted_server", shards=[shards[0], shards[2]])
+        assert distance(q, others.run()) < 1e-3
+
+
 def test_lost_in_every_attempt(ledger: Path) -> None:
     """Each attempt loses another one: refused by their number, and by the number of attempts."""
     shards = dealt(*rows(), 10, 20, 30, 40)

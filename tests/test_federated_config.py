@@ -90,7 +90,7 @@ def test_every_kind_is_an_estimator_and_every_schedule_the_servers() -> None:
         ({"unit": '"row"'}, "unit must be one of 'example', 'person', 'client'"),
         ({"trust": '"blind"'}, "trust must be one of 'none'"),
         ({"trust": None}, "trust is missing"),
-        ({"tolerated": "1"}, "tolerated belongs to trust='secure_aggregation'"),
+        ({"tolerated": "7"}, "tolerated must be a number in"),
         ({"epslion": "1"}, "epslion is no key of this file; did you mean epsilon?"),
         ({"q": "1"}, "q is no key of this file; known are .*kind.*epsilon"),
         ({"width": None}, "LogisticRegression needs schema or width, .*got neither"),

@@ -282,8 +282,7 @@ def test_parameters_of_trust_that_do_not_go_together() -> None:
     with pytest.raises(ParameterError, match="at least 2 for secure aggregation"):
         Trust("secure_aggregation", 1)
     for name in ("none", "trusted_server"):
-        with pytest.raises(ParameterError, match="tolerated belongs to trust='secure_aggregation'"):
-            Trust(name, 5, 1)
+        assert Trust(name, 5, 4).party == Trust(name, 5).party  # Who fails takes no noise of the others' away.
     assert Trust("secure_aggregation", 5, 3).party.noise_share < 1
 
 

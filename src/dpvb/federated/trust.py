@@ -8,7 +8,8 @@ secure_aggregation   the sum over clients     (1 + s) σ/√(M - c)             
 trusted_server       every sum, un-noised     none; the server adds σ             σ
 ===================  =======================  ==================================  ===================
 
-M clients, of which c may fail, or tell the server what conceals their part: both take away a share of the noise.
+M clients, of which c may fail, or tell the server what conceals their part: under secure aggregation both take away a
+share of the noise.
 
 **Why integer shares add up.** A share is an exactly rounded normal number R of deviation τ, at least 2²⁰ grid steps.
 Let D be the discrete normal of the same τ, P(D = k) ∝ exp(-k²/2τ²) =: φ(k). By P(R = k) ∝ ∫ exp(-(k+t)²/2τ²) dt over
@@ -52,7 +53,8 @@ class Trust:
     Attributes:
         name: one of TRUST.
         num_clients: M.
-        tolerated: c, clients that may fail or collude with the server (secure aggregation); their noise is not counted.
+        tolerated: c, clients that may fail; under secure aggregation also collude with the server: their noise is not
+            counted.
 
     Raises:
         ParameterError: for a value outside its range.
@@ -66,10 +68,6 @@ class Trust:
         check_choice("trust", self.name, TRUST)
         check_integer("num_clients", self.num_clients, low=1, high=10**5)
         check_integer("tolerated", self.tolerated, low=0, high=self.num_clients - 1)
-        if self.tolerated and self.name != "secure_aggregation":
-            raise ParameterError(
-                f"tolerated belongs to trust='secure_aggregation'; trust={self.name!r} needs no share."
-            )
         if self.secure and self.num_clients < 2:
             raise ParameterError(
                 "num_clients must be at least 2 for secure aggregation: one client's sum hides nothing."
