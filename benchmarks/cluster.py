@@ -86,8 +86,8 @@ def main() -> None:
     with ExitStack() as stack:
         warnings.simplefilter("ignore")
         pool = stack.enter_context(LocalPool(WORKERS))
-        options = {"dashboard_address": None, "scheduler_kwargs": {"dashboard_address": "127.0.0.1:0"}}
-        workers = LocalCluster(n_workers=WORKERS, threads_per_worker=1, silence_logs=50, **options)
+        quiet = {"dashboard_address": None, "scheduler_kwargs": {"dashboard_address": "127.0.0.1:0"}}
+        workers = LocalCluster(n_workers=WORKERS, threads_per_worker=1, silence_logs=50, **quiet)
         client = stack.enter_context(Client(stack.enter_context(workers)))
         local = stack.enter_context(spread(source, model, pool))
         dask = stack.enter_context(spread(source, model, client))

@@ -64,8 +64,8 @@ class DaskEngine:
     def hold(self, parts: Sequence[Any], model: object) -> None:
         """Bring each part to its worker, and the model to one; the others fetch it, and keep it."""
         name = secrets.token_hex(8)
+        self.close()
         self._dealt = shared_out(len(parts), self.num_workers)
-        self._parts = {}
         self._model = self._submit(_held, Parcel(packed(model)), key=f"dpvb-{name}-model")
         for address, dealt in zip(self._addresses, self._dealt, strict=False):
             for part in dealt:
@@ -81,11 +81,14 @@ class DaskEngine:
             sources = [self._parts[part] for part in dealt]
             name = f"dpvb-{key}-parts-" + "-".join(map(str, dealt))
             futures.append(self._submit(_done, task, common, private, self._model, *sources, key=name, worker=address))
-        with suppress(Exception):  # A worker that kept dying, a scheduler that is gone: the parts are missing.
-            self._wait(futures)
-            found = self._client.gather(futures, errors="skip", direct=self._direct)
-            return [parcel.content for parcel in found]
-        return []
+        try:
+            with suppress(Exception):  # A worker that kept dying, a scheduler that is gone: the parts are missing.
+                self._wait(futures)
+                found = self._client.gather(futures, errors="skip", direct=self._direct)
+                return [parcel.content for parcel in found]
+            return []
+        finally:
+            _release(common, *futures)
 
     def _wait(self, futures: Sequence[Any]) -> None:
         """Wait for answers, as long as there is somebody to answer.
@@ -107,6 +110,7 @@ class DaskEngine:
 
     def close(self) -> None:
         """Let go of all parts."""
+        _release(*self._parts.values(), *([] if self._model is None else [self._model]))
         self._parts, self._model = {}, None
 
     def _submit(self, function: Any, *arguments: Any, key: str, worker: str | None = None) -> Any:
@@ -115,6 +119,13 @@ class DaskEngine:
         where = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
         with dask.config.set(_SETTINGS):
             return self._client.submit(function, *arguments, key=key, pure=False, retries=0, **where)
+
+
+def _release(*futures: Any) -> None:
+    """Have the workers forget, now: an error that still refers to a future would keep it there."""
+    for future in futures:
+        with suppress(Exception):
+            future.release()
 
 
 def _held(part: Parcel) -> Parcel:
