@@ -210,6 +210,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=len(protocol.SPLITS))
     parser.add_argument("--clients", type=int, nargs="+", default=list(EPSILONS), choices=list(EPSILONS))
+    parser.add_argument("--splits", nargs="+", default=list(SPLITS), choices=list(SPLITS))
     chosen = parser.parse_args()
     tables = [Adult(seed) for seed in range(chosen.seeds)]
     pooled = [adult.pooled() for adult in tables]
@@ -232,7 +233,7 @@ def main() -> None:
     )
     missed, slowest = [], 0.0
     for setting in settings():
-        if setting.num_clients not in chosen.clients:
+        if setting.num_clients not in chosen.clients or setting.split not in chosen.splits:
             continue
         fits = [adult.fitted(setting) for adult in tables]
         scores, seconds = [score for score, _ in fits], [second for _, second in fits]
