@@ -26,7 +26,7 @@ def documents() -> sparse.csr_array:
         return sparse.csr_array(sparse.load_npz(Path(folder) / "wikipedia" / "bow.npz"))[:ROWS].astype(float)
     from dpvb.sample import load_sample
 
-    return sparse.csr_array(load_sample().train)[:ROWS].astype(float)
+    return sparse.csr_array(load_sample().documents)[:ROWS].astype(float)
 
 
 def independent_step(counts, lambda_vk: np.ndarray, alpha: float, eta: float) -> np.ndarray:
