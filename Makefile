@@ -11,7 +11,7 @@ demo: $(VENV)/plot
 	$(VENV)/bin/dpvb demo --out demo-output
 
 test: lint
-	$(PY) -m pytest -q
+	$(PY) -m pytest -q -n 2 --dist worksteal
 
 test-slow: $(VENV)/dev
 	$(PY) -m pytest -q -m "slow or not slow"

@@ -33,7 +33,7 @@ from dpvb.curvature import Moments, log_odds, read, read_moments
 from dpvb.errors import check_integer, check_number
 from dpvb.estimate import Estimate
 from dpvb.expfam import polya_gamma_expectedstats
-from dpvb.kernels.linear import dot, product
+from dpvb.kernels.linear import product
 from dpvb.models.binomial import Design, Likelihood, Weights
 
 # Shares of the budget Σμ²: count, curvature, curvature at the mean; the steps take the rest.
@@ -129,8 +129,8 @@ class FirstOrder:
                 x_nd = np.hstack([np.full((len(x_nd), 1), _CONSTANT), math.sqrt(1 - _CONSTANT**2) * x_nd])
             return {"count": Rows(batch.y_n[:, None]), "curvature": Gram(x_nd, b_n)}
         last = "curvature_at_mean" in blocks
-        psi_n = dot(x_nd, q.moments.basis_de @ (q.mean.point_d if last else q.point_e))
         x_ne = product(x_nd, q.moments.basis_de / q.moments.scale_e)
+        psi_n = np.add.reduce(x_ne * (q.moments.scale_e * (q.mean.point_d if last else q.point_e)), axis=1)
         length_n = np.sqrt(np.add.reduce(np.square(x_ne), axis=1))
         weight_n = 1.0 / np.maximum(length_n, 1.0)
         variance_n = b_n * expit(psi_n) * expit(-psi_n)
