@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpvb.kernels.linear import product
+from dpvb.kernels.linear import dot, product
 
 
 def rows(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
@@ -60,7 +60,7 @@ def test_the_sum_is_exact() -> None:
         Fraction(float(a)) * Fraction(float(b))
         for a, b in zip(np.rint(x_d * scale), np.rint(vector_d * other), strict=True)
     )
-    assert Fraction(float(product(x_d[None], vector_d[:, None])[0, 0])) == exact / Fraction(scale * other)
+    assert Fraction(float(dot(x_d[None], vector_d)[0])) == exact / Fraction(scale * other)
 
 
 def test_a_bad_row_stays_alone() -> None:

@@ -41,6 +41,11 @@ def product(x_nd: Floats, matrix_de: Floats) -> Floats:
     return out
 
 
+def dot(x_nd: Floats, vector_d: Floats) -> Floats:
+    """Return x @ vector, (n,); see `product`."""
+    return product(x_nd, vector_d[:, None])[:, 0]
+
+
 def powers(square: Floats) -> Floats:
     """Powers of two that bring norms to at most 2²⁶; NaN where the square is not a finite number."""
     finite = np.isfinite(square)
