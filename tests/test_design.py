@@ -196,7 +196,7 @@ class Hostile:
         raise RuntimeError("secret 1234567")
 
 
-@pytest.mark.parametrize("value", [*nasty, Hostile()], ids=repr)
+@pytest.mark.parametrize("value", [*nasty, Hostile()], ids=lambda value: repr(value).split(" at 0x")[0])
 @pytest.mark.parametrize("sparse_rows", [False, True])
 def test_a_label_outside_the_classes_silences_its_row(value, sparse_rows, capfd, caplog):
     y = np.array(Y, dtype=object)
@@ -213,7 +213,7 @@ def test_a_label_outside_the_classes_silences_its_row(value, sparse_rows, capfd,
     assert not caplog.records
 
 
-@pytest.mark.parametrize("value", [*nasty, Hostile()], ids=repr)
+@pytest.mark.parametrize("value", [*nasty, Hostile()], ids=lambda value: repr(value).split(" at 0x")[0])
 @pytest.mark.parametrize("kind", ["list", "object"])
 def test_a_feature_that_is_no_number_silences_its_row(value, kind, capfd):
     matrix = X.astype(object)
