@@ -473,8 +473,13 @@ MODELS |= {case.name: case for name in cases.NAMES for case in cases.shipped(nam
 @pytest.mark.parametrize("name", MODELS)
 def test_what_a_client_computes_from_a_received_q_is_the_same_bit_for_bit(name: str) -> None:
     case = MODELS[name]
-    model = decode(encode(case.model))
-    assert same(model, case.model)
+    model = case.model
+    if name.startswith("DPVI"):  # It holds functions, and stays where it is.
+        with pytest.raises(FederationError, match="cannot travel"):
+            encode(model)
+    else:
+        model = decode(encode(model))
+        assert same(model, case.model)
     rng = np.random.default_rng(3)
     rows = case.records(rng, 40)
     source = case.source(rows)

@@ -326,7 +326,7 @@ def test_damaged_statements_give_one_error():
     }
     # What these words and values say is another statement, but it is a statement.
     sound = {
-        *itertools.product(["unit", "run_id", "plan_digest", "second_opinion", "block name"], ["'x'"]),
+        *itertools.product(["unit", "run_id", "plan_digest", "second_opinion", "against", "block name"], ["'x'"]),
         *itertools.product(["charge ledger", "charge hash", "charge dataset"], ["'x'"]),
         *itertools.product(["curve", "public", "blocks", "block shape"], ["[]", "{}"]),
         *itertools.product(["private"], map(repr, WRONG)),
@@ -335,10 +335,10 @@ def test_damaged_statements_give_one_error():
         *[("epsilon", "True")],
     }
     assert {key for key, changed in damaged.items() if accepted(changed)} == sound
-    # Older files have no second opinion, no charge and no selection.
-    for name in ("second_opinion", "charge", "selection"):
+    # Older files have no second opinion, no charge, no selection, and nobody that they hold against.
+    for name in ("second_opinion", "charge", "selection", "against"):
         assert accepted({key: fact for key, fact in facts.items() if key != name})
-    for name in facts.keys() - {"private", "second_opinion", "charge", "selection"}:
+    for name in facts.keys() - {"private", "second_opinion", "charge", "selection", "against"}:
         assert not accepted({key: value for key, value in facts.items() if key != name})
     for hopeless in [None, [], "x", 5]:
         assert not accepted(hopeless)
