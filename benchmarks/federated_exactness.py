@@ -31,7 +31,7 @@ CLIENTS, DELTA, ASKED = 4, 1e-5, 1e-6
 ALONE = 1e-8
 #: Rounds until a fit stands still, and rounds after which it is compared with the pooled one.
 ROUNDS, STEPS = (
-    {"first_order": 1_000, "sufficient_statistics": 150, "topics": 200, "belief network": 200},
+    {"first_order": 1_000, "sufficient_statistics": 150, "topics": 400, "belief network": 200},
     (2, 3, 5, 10),
 )
 MODELS = ("logistic", "topics", "belief network")
