@@ -234,10 +234,12 @@ class Server:
     def _sequential(self, t: int, q: Any) -> Any:
         """One client after the other.
 
-        Between two of them a step starts where the last sweep did, near which the scores that are still old were taken:
-        from here they would lead twice as far, and a client with most of the data would swing for ever.
+        Between two of them a step from scores starts where the last sweep did, near which those that are still old were
+        taken: from here they would lead twice as far, and a client with most of the data would swing for ever.
+        Statistics belong to no place: a step from them starts here.
         """
         start, answered = q, list(self._clients)
+        scores = any(not block.average for block in self._plan.releases[t].blocks.values())
         for name in self._clients[:]:
             share = self._shares([name], t, 0, q).get(name)
             if share is not None:
@@ -247,8 +249,9 @@ class Server:
                 self._present(answered)
                 if not self._known(name, t):
                     self._lose(name, {}, t)
-            if self._before is not None:
-                q = self._preview(t, self._before, q)
+            begin = self._before if scores else start
+            if begin is not None:
+                q = self._preview(t, begin, q)
         self._before = start
         return self._preview(t, start, start)
 
