@@ -25,10 +25,11 @@ from scipy import sparse  # noqa: E402
 
 from dpvb.cluster import LocalPool, spread  # noqa: E402
 from dpvb.data import BagOfWords  # noqa: E402
+from dpvb.grids import grids_of  # noqa: E402
 from dpvb.mechanism import FullBatch, Mechanism, Poisson, Release  # noqa: E402
 from dpvb.models.lda import LDA  # noqa: E402
 from dpvb.noise import InsecureNoise  # noqa: E402
-from dpvb.wall import Work, grids_of  # noqa: E402
+from dpvb.wall import Work  # noqa: E402
 
 NUM_TOPICS, WORKERS, FASTER, OVERHEAD = 100, 2, 1.6, 0.2
 #: A batch without units: what a step costs beside its E-step.

@@ -349,7 +349,7 @@ BUGS = [
         "no room for the sum asked of the grid",
         (
             (
-                "wall.py",
+                "grids.py",
                 "max(std * share / _NOISE_STEPS, bound * capacity / 2.0**62)",
                 "std * share / _NOISE_STEPS or bound * 2.0**-62",
             ),
@@ -591,7 +591,7 @@ BUGS = [
     Bug(
         "sums of several parties without their noise, masks or room",
         "room for one party's sums alone",
-        (("wall.py", "capacity = parties * (_CAPACITY if", "capacity = (_CAPACITY if"),),
+        (("grids.py", "capacity = parties * (_CAPACITY if", "capacity = (_CAPACITY if"),),
         "test_gathered.py::test_the_largest_sums_of_all_parties_do_not_wrap",
     ),
     Bug(

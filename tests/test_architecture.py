@@ -56,7 +56,8 @@ CHAIN = {
     "source": {"blocks"},
     "journal": {"blocks"},
     "fingerprint": {"source"},
-    "wall": {"blocks", "contributions", "mechanism", "noise", "source", "fingerprint", "journal"},
+    "grids": {"contributions", "mechanism"},
+    "wall": {"blocks", "contributions", "grids", "mechanism", "noise", "source", "fingerprint", "journal"},
     "estimate": {"blocks", "wall"},
     "loop": {"blocks", "contributions", "mechanism", "wall", "estimate"},
     "ledger": {"accounting", "mechanism"},
@@ -155,14 +156,14 @@ def test_random_generators_stay_in_their_places() -> None:
         for dotted, line in attributes(path):
             if dotted.startswith(("np.random", "numpy.random", "random.")):
                 assert ".".join(dotted.split("(")[0].split(".")[:3]) in own, f"{name}:{line}"
-    for room in ("wall", "noise", "mechanism", "contributions", "kernels", "data"):
+    for room in ("wall", "grids", "noise", "mechanism", "contributions", "kernels", "data"):
         for path in rooms(room):
             assert "random." not in path.read_text().replace("np.random.Generator", ""), path
 
 
 def test_nothing_divides_by_a_realised_size() -> None:
     """Past the wall there are no sizes: no len(batch), no mean, no average of private things."""
-    texts = {str(path): path.read_text() for path in rooms("wall", "contributions", "mechanism", "loop")}
+    texts = {str(path): path.read_text() for path in rooms("wall", "grids", "contributions", "mechanism", "loop")}
     for path in rooms("models"):  # an M-step may average what was released
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef) and "batch" in [argument.arg for argument in node.args.args]:

@@ -31,9 +31,10 @@ from dpvb.data.schema import Numeric
 from dpvb.errors import DataFormatError, ParameterError, WallError
 from dpvb.estimators.conducted import Data, Task, rehearsed
 from dpvb.estimators.regression import BinomialRegression
+from dpvb.grids import grids_of
 from dpvb.mechanism import FixedSize, FullBatch, Mechanism, Plan, Poisson, Release
 from dpvb.noise import InsecureNoise
-from dpvb.wall import Wall, Work, grids_of
+from dpvb.wall import Wall, Work
 
 RNG = np.random.default_rng(0)
 WIDTH, NUMBER = 12, 203

@@ -28,9 +28,10 @@ from dpvb.federated.server import SCHEDULES, Server
 from dpvb.federated.simulation import columns_of
 from dpvb.federated.transport import InProcess
 from dpvb.federated.trust import TRUST, Trust
+from dpvb.grids import grids_of
 from dpvb.ledger import Ledger
 from dpvb.mechanism import FullBatch, Mechanism, Plan, Release
-from dpvb.wall import Wall, grids_of
+from dpvb.wall import Wall
 
 Handler = Callable[[bytes], bytes]
 EVERY_SCHEDULE = pytest.mark.parametrize("schedule", SCHEDULES)

@@ -36,11 +36,12 @@ from dpvb.federated.keys import Identity
 from dpvb.federated.memory import Memory
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share, decode, digest, encode
 from dpvb.federated.trust import Trust
+from dpvb.grids import grids_of
 from dpvb.ledger import Ledger
 from dpvb.loop import constant
 from dpvb.mechanism import FullBatch, Plan, phased
 from dpvb.noise import InsecureNoise
-from dpvb.wall import Work, gathered, grids_of
+from dpvb.wall import Work, gathered
 
 STEPS = 4
 Q = np.full(D, 0.25)

@@ -17,9 +17,9 @@ from small_models import CASES, NAMES, Case
 from dpvb.blocks import Block, swap_ratio
 from dpvb.errors import ParameterError, PrivacyError
 from dpvb.federated.trust import TRUST, Trust
+from dpvb.grids import grids_of
 from dpvb.mechanism import FixedSize, FullBatch, Mechanism, Plan, Poisson, Release
 from dpvb.noise import noise_bound
-from dpvb.wall import grids_of
 
 DELTA = 1e-5
 

@@ -24,9 +24,10 @@ from dpvb.estimate import Estimate
 from dpvb.federated.keys import Identity
 from dpvb.federated.masks import Masks
 from dpvb.federated.trust import Trust
+from dpvb.grids import Party, grids_of
 from dpvb.mechanism import FullBatch, Mechanism, Plan, Poisson, Release
 from dpvb.noise import InsecureNoise, SecureNoise
-from dpvb.wall import Conceal, Party, Wall, gathered, grids_of
+from dpvb.wall import Conceal, Wall, gathered
 
 FALSE_ALARM = 1e-6
 EVERY_MODEL = pytest.mark.parametrize("case", CASES, ids=NAMES)

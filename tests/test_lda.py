@@ -17,11 +17,12 @@ from dpvb import loop
 from dpvb.data import BagOfWords
 from dpvb.errors import ParameterError
 from dpvb.estimate import Estimate
+from dpvb.grids import grids_of
 from dpvb.mechanism import FullBatch, Mechanism, Plan, Release, phased
 from dpvb.models.documents import to_length
 from dpvb.models.lda import LDA, Topics
 from dpvb.noise import InsecureNoise
-from dpvb.wall import Wall, grids_of
+from dpvb.wall import Wall
 
 TIGHT: dict[str, Any] = {"tol": 1e-8, "max_iter": 2000}
 

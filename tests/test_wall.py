@@ -22,9 +22,10 @@ from dpvb.blocks import Block, triangle
 from dpvb.contributions import Rows
 from dpvb.errors import ParameterError, PrivacyError, WallError
 from dpvb.estimate import Estimate
+from dpvb.grids import grids_of
 from dpvb.mechanism import FixedSize, FullBatch, Mechanism, Plan, Poisson, Release
 from dpvb.noise import InsecureNoise, SecureNoise
-from dpvb.wall import Receipt, Released, Wall, grids_of
+from dpvb.wall import Receipt, Released, Wall
 
 FALSE_ALARM = 1e-6
 EVERY_MODEL = pytest.mark.parametrize("case", CASES, ids=NAMES)

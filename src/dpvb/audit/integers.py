@@ -8,8 +8,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from dpvb.blocks import Block, Ints
+from dpvb.grids import grids_of
 from dpvb.mechanism import Release
-from dpvb.wall import Released, grids_of
+from dpvb.wall import Released
 
 Steps = Mapping[str, Ints]
 
