@@ -111,7 +111,7 @@ def save(
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     except OSError as error:
         raise ModelFileError(f"{target}: cannot be written ({error.strerror}); nothing was changed.") from error
     finally:
@@ -227,8 +227,8 @@ def _digest(file: IO[bytes], length: int) -> bytes:
     return sha.hexdigest().encode("ascii")
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the rename durable where folders can be synced."""
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable where folders can be synced."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -100,27 +100,13 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         cluster: Any = None,
     ) -> Any:
         """Run the plan on private data, here or on a cluster; returns q and sets `privacy_`."""
-        with spread(source, model, cluster) as held:
-            return self._run(model, held, plan, rho=rho, projection=projection, public=public, progress=progress)
-
-    def _run(
-        self,
-        model: loop.Model[Any, Any],
-        source: Source[Any],
-        plan: Plan,
-        *,
-        rho: loop.StepSize,
-        projection: str,
-        public: list[str],
-        progress: Progress | None,
-    ) -> Any:
-        """Run the plan on private data, which lie here or are spread."""
         rng = generator("random_state", self.random_state)
         tell = (lambda t, q: None) if progress is None else (lambda t, q: progress(t, plan))
         facts = {"model": type(self).__name__, "params": _plain(self.get_params(deep=False))}
-        with runs.counted(plan, **self._account, epsilon=self.epsilon, delta=self.delta, facts=facts) as run:
+        counted = runs.counted(plan, **self._account, epsilon=self.epsilon, delta=self.delta, facts=facts)
+        with spread(source, model, cluster) as held, counted as run:
             noise, seed = (None, None) if run is None else (run.noise, run.seed)
-            wall = Wall(source, plan, noise=noise, num_examples=self.num_examples, journal=run)
+            wall = Wall(held, plan, noise=noise, num_examples=self.num_examples, journal=run)
             rng = rng if seed is None else generator("random_state", seed)
             q, estimate = loop.fit(model, wall, plan, rho=rho, rng=rng, projection=projection, on_step=tell)
             assert estimate.receipt is not None  # A plan has at least one release.

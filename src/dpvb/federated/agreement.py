@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from dpvb.errors import ParameterError
 from dpvb.federated.trust import Trust
 
+SCHEDULES = ("synchronous", "sequential", "asynchronous")
+
 
 @dataclass(frozen=True)
 class Federation:

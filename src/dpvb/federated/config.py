@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import dpvb
 from dpvb.errors import FederationError, ParameterError, check_choice, check_integer, check_number
+from dpvb.federated.agreement import SCHEDULES
 from dpvb.federated.flower import Address, parse_address
 from dpvb.federated.keys import Identity, check_name, check_public
 from dpvb.federated.trust import TRUST, Trust
@@ -29,7 +30,6 @@ COLUMNS: Final = {
     "LDA": ("vocabulary", "width"),
     "SigmoidBeliefNetwork": ("width",),
 }
-SCHEDULES: Final = ("synchronous", "sequential", "asynchronous")
 UNITS: Final = ("example", "person", "client")
 # Parameters of estimators that are no keys of [model], and where else they come from.
 _ELSEWHERE: Final = {

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Final, final
 
 from dpvb.errors import CheckpointError, FederationError
+from dpvb.storage import sync_folder
 
 # Without a folder, so many bytes of answers are kept, the newest and the small ones first.
 _MOST_KEPT, _SMALL = 2**26, 2**12
@@ -59,7 +60,7 @@ class Memory:
                     (self._path / name).mkdir(mode=0o700, exist_ok=True)
                     for torn in (self._path / name).glob("**/.*.tmp"):
                         torn.unlink()
-                _settle(self._path)
+                sync_folder(self._path)
                 self._read(self._path / "runs")
             except OSError as error:
                 self.close()
@@ -150,7 +151,7 @@ class Memory:
         try:
             if not room.exists():
                 room.mkdir(mode=0o700)
-                _settle(room.parent)
+                sync_folder(room.parent)
         except OSError as error:
             raise CheckpointError(f"{self._path}: cannot be written ({error.strerror}).") from error
         return room
@@ -176,22 +177,12 @@ class Memory:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)
-            _settle(path.parent)
+            sync_folder(path.parent)
         except OSError as error:
             raise CheckpointError(f"{self._path}: cannot be written ({error.strerror}).") from error
         finally:
             with suppress(OSError):
                 temporary.unlink()
-
-
-def _settle(folder: Path) -> None:
-    """Make the names in a folder durable, where the system has a way."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _locked(path: Path) -> IO[bytes]:

@@ -35,13 +35,12 @@ import numpy as np
 from dpvb.blocks import Ints
 from dpvb.errors import FederationError, ParameterError, check_choice, check_integer
 from dpvb.federated.keys import check_name, check_public
+from dpvb.federated.trust import TRUST
 
 #: Version of the wire; a reader refuses another one.
 VERSION: Final = 1
 #: Most bytes of a message, unless the reader says otherwise.
 MAX_BYTES: Final = 2**31
-#: Trust models.
-TRUST: Final = ("none", "secure_aggregation", "trusted_server")
 
 _PREFIX: Final = struct.Struct("<4sII")
 _MAGIC: Final = b"dpvb"

@@ -26,16 +26,16 @@ from dpvb import __version__
 from dpvb.errors import DpvbError, FederationError, ParameterError, check_choice, check_integer, check_number
 from dpvb.estimators.conducted import Task
 from dpvb.federated import messages
-from dpvb.federated.agreement import Federation
+from dpvb.federated.agreement import SCHEDULES, Federation
 from dpvb.federated.factors import Factors
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share
 from dpvb.federated.transport import Transport
+from dpvb.grids import grids_of
 from dpvb.mechanism import Plan, Release
 from dpvb.noise import SecureNoise
 from dpvb.report import PrivacyStatement
-from dpvb.wall import Released, gathered, grids_of
+from dpvb.wall import Released, gathered
 
-SCHEDULES = ("synchronous", "sequential", "asynchronous")
 # The only client where the sum alone is seen.
 _ALL = "all"
 _POLL_SECONDS = 1.0
@@ -240,6 +240,7 @@ class Server:
         """
         start, answered = q, list(self._clients)
         scores = any(not block.average for block in self._plan.releases[t].blocks.values())
+        last = answered[-1]
         for name in self._clients[:]:
             share = self._shares([name], t, 0, q).get(name)
             if share is not None:
@@ -250,7 +251,7 @@ class Server:
                 if not self._known(name, t):
                     self._lose(name, {}, t)
             begin = self._before if scores else start
-            if begin is not None:
+            if begin is not None and name != last:
                 q = self._preview(t, begin, q)
         self._before = start
         return self._preview(t, start, start)
@@ -290,7 +291,7 @@ class Server:
                 if found is None and again:
                     asked[self._transport.send(name, data)] = (name, data, again - 1)
                     continue
-                share = self._share_of(name, done[name], data, found) if found is not None else None
+                share = None if found is None else self._share_of(name, done[name], messages.digest(data), found)
                 if share is None:
                     self._lose(name, done, first)
                 else:
@@ -357,13 +358,13 @@ class Server:
     def _shares(self, names: list[str], t: int, attempt: int, q: Any) -> dict[str, Share]:
         """Ask clients at once for their shares of one release; who does not give one is left out."""
         data = self._request(t, attempt, tuple(sorted(names)), q)
-        answers = self._ask(names, data)
-        shares = {name: self._share_of(name, t, data, answers[name]) for name in names if name in answers}
+        answers, digest = self._ask(names, data), messages.digest(data)
+        shares = {name: self._share_of(name, t, digest, answers[name]) for name in names if name in answers}
         return {name: share for name, share in shares.items() if share is not None}
 
-    def _share_of(self, name: str, t: int, request: bytes, answer: Any) -> Share | None:
+    def _share_of(self, name: str, t: int, request: str, answer: Any) -> Share | None:
         """A client's share of this very request, of the right form; None for anything else."""
-        if not isinstance(answer, Share) or answer.request != messages.digest(request):
+        if not isinstance(answer, Share) or answer.request != request:
             if not isinstance(answer, Refusal):
                 self._reasons[name] = "it answered something else"
             return None

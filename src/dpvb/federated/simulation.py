@@ -14,10 +14,10 @@ import numpy as np
 from dpvb.errors import ParameterError, check_choice, check_integer
 from dpvb.estimators.base import PrivateEstimator, generator
 from dpvb.estimators.conducted import Data, Task, conduct, fitted, rehearsed
-from dpvb.federated.agreement import Federation
+from dpvb.federated.agreement import SCHEDULES, Federation
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity
-from dpvb.federated.server import SCHEDULES, Server
+from dpvb.federated.server import Server
 from dpvb.federated.transport import InProcess
 from dpvb.federated.trust import Trust
 from dpvb.mechanism import Plan
