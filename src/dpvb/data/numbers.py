@@ -6,25 +6,26 @@ drops it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from copy import copy
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.data.matrices import DenseMatrix, as_matrix, as_numbers, column
+from dpvb.data.matrices import DenseMatrix, Floats, as_matrix, as_numbers, column
 from dpvb.data.units import CHUNK_ENTRIES, LazyChunk, Units, Which, cuts
 from dpvb.errors import DataFormatError
 
-Singles = NDArray[np.float32]
+Parts: TypeAlias = tuple[NDArray[np.float32], ...]
 
 # Rows that are cleaned at a time.
 _BLOCK = 2**14
 
 
 class Numbers:
-    """Features and responses side by side; chunks hold float32 arrays (n, features + responses).
+    """Features and responses; chunks hold float32 arrays: (x,) or (x, y), x being (n, features), y as it is given.
 
     Args:
         X: rows × features; see `matrices.as_matrix`. Private, but for its dtype and width.
@@ -38,24 +39,24 @@ class Numbers:
     def __init__(self, X: object, y: object = None, *, group: Iterable[object] | None = None) -> None:
         matrix = as_matrix(X)
         self.features, self.responses = matrix.width, _responses(y)
-        if self.responses:
-            y_nr = as_matrix(y).dense(slice(None))
-            if len(y_nr) != matrix.num_rows:
-                raise DataFormatError("y must hold one row for each row of X; the two differ in length.")
-        elif self.responses is None:
-            y_nr = np.empty((matrix.num_rows, 0))
-        else:
-            given = column("y", y, matrix.num_rows)
-            if given.dtype.kind not in "biufO":
-                raise DataFormatError(f"y must hold numbers (bool, integer, float), got dtype {given.dtype}.")
-            y_nr = as_numbers(given)[:, None]
-        with np.errstate(all="ignore"):  # a number beyond single precision would warn, and a warning is a message
-            self._y_nr = y_nr.astype(np.float32)
         self._matrix = matrix
+        self._y = None if self.responses is None else _singles(self._given(y))
         # A matrix in memory is cleaned once; a sparse one is not made dense as a whole.
-        self._clean = self._read(slice(None)) if isinstance(matrix, DenseMatrix) else None
+        self._clean = self._cleaned(slice(None)) if isinstance(matrix, DenseMatrix) else None
         self._group = group
         self._units = self._units_of(self.width)
+
+    def _given(self, y: object) -> Floats:
+        """Responses in float64, (n,) or (n, r)."""
+        if self.responses:
+            y_nr = as_matrix(y).dense(slice(None))
+            if len(y_nr) != self._matrix.num_rows:
+                raise DataFormatError("y must hold one row for each row of X; the two differ in length.")
+            return y_nr
+        given = column("y", y, self._matrix.num_rows)
+        if given.dtype.kind not in "biufO":
+            raise DataFormatError(f"y must hold numbers (bool, integer, float), got dtype {given.dtype}.")
+        return as_numbers(given)
 
     def cut(self, rows_of_chunk: int) -> Numbers:
         """The same rows in chunks of so many where units are rows; public."""
@@ -72,7 +73,7 @@ class Numbers:
     @property
     def width(self) -> int:
         """Number of columns: features, then responses; public."""
-        return int(self.features + self._y_nr.shape[1])
+        return self.features + (0 if self.responses is None else max(self.responses, 1))
 
     @property
     def unit(self) -> Literal["row", "person"]:
@@ -90,25 +91,49 @@ class Numbers:
     def _part(self, start: int, stop: int) -> Numbers:
         part = copy(self)
         which, part._units = self._units.part(start, stop)
-        part._matrix, part._y_nr, part._group = self._matrix.take(which), self._y_nr[which], None
-        part._clean = None if self._clean is None else self._clean[which]
+        part._matrix, part._group = self._matrix.take(which), None
+        part._y = None if self._y is None else self._y[which]
+        part._clean = None if self._clean is None else tuple(array[which] for array in self._clean)
         return part
 
-    def chunks(self) -> Iterator[LazyChunk[Singles]]:
+    def chunks(self) -> Iterator[LazyChunk[Parts]]:
         """Yield all units once."""
-        return self._units.chunks(self._read if self._clean is None else self._clean.__getitem__)
+        return self._units.chunks(self._read)
 
-    def _read(self, which: Which) -> Singles:
+    def _read(self, which: Which) -> Parts:
+        """The chosen rows' parts."""
+        if self._clean is not None:
+            return tuple(array[which] for array in self._clean)
+        return self._cleaned(which)
+
+    def _cleaned(self, which: Which) -> Parts:
         rows = np.arange(self._matrix.num_rows)[which]
-        out = np.empty((len(rows), self.width), dtype=np.float32)
+        x_nd = _aligned((len(rows), self.features))
         for start in range(0, len(rows), _BLOCK):
-            part = rows[start : start + _BLOCK]
-            own = out[start : start + _BLOCK]
             with np.errstate(all="ignore"):
-                own[:, : self.features] = self._matrix.dense(part)
-                own[:, self.features :] = self._y_nr[part]
-            own[~np.isfinite(own).all(axis=1)] = np.nan
-        return out
+                x_nd[start : start + _BLOCK] = self._matrix.dense(rows[start : start + _BLOCK])
+        parts: Parts = (x_nd,)
+        if self._y is not None:
+            y = _aligned((len(rows), *self._y.shape[1:]))
+            parts = x_nd, np.take(self._y, rows, axis=0, out=y)
+        sound = [np.isfinite(part).all(axis=tuple(range(1, part.ndim))) for part in parts]
+        faulty_n = ~np.logical_and.reduce(sound)
+        for part in parts:
+            part[faulty_n] = np.nan
+        return parts
+
+
+def _aligned(shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """An array that starts at a multiple of 64 bytes: compiled programs read it in place, and copy others."""
+    size = 4 * math.prod(shape)
+    memory = np.empty(size + 63, dtype=np.uint8)
+    start = -memory.ctypes.data % 64
+    return memory[start : start + size].view(np.float32).reshape(shape)
+
+
+def _singles(values: Floats) -> NDArray[np.float32]:
+    with np.errstate(all="ignore"):  # a number beyond single precision would warn, and a warning is a message
+        return values.astype(np.float32)
 
 
 def _responses(y: object) -> int | None:

@@ -46,7 +46,7 @@ class Density:
             if not (callable(function) or (name == "log_prior" and function is None)):
                 raise ParameterError(f"{name} must be a function, got {type(function).__name__}.")
         _ = self._start
-        rows = [(np.full(self.width, value, dtype=np.float32),) for value in _TRIED]
+        rows = [tuple(np.full(shape, value, dtype=np.float32) for shape in self.shapes) for value in _TRIED]
         if not _is_finite(self._call, self.likelihood, self.start, rows):
             raise ParameterError(
                 f"{self._call} and its gradient must be finite at the start of theta, on a row of zeros, of ones or of "
@@ -63,9 +63,11 @@ class Density:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @property
-    def width(self) -> int:
-        """Columns of a row: features, then responses."""
-        return self.features + (0 if self.responses is None else max(self.responses, 1))
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of a row's parts: x, and y if there is one."""
+        if self.responses is None:
+            return ((self.features,),)
+        return (self.features,), (self.responses,) if self.responses else ()
 
     @property
     def num_parameters(self) -> int:
@@ -102,12 +104,9 @@ class Density:
         """θ in the form that the user's functions take."""
         return self._start[1](theta_p)
 
-    def likelihood(self, theta_p: Any, row: Any) -> Any:
-        """Density log p(row | θ), a JAX scalar."""
-        theta, x = self.tree(theta_p), row[: self.features]
-        if self.responses is None:
-            return self.log_density(theta, x)
-        return self.log_density(theta, x, row[self.features :] if self.responses else row[self.features])
+    def likelihood(self, theta_p: Any, *row: Any) -> Any:
+        """Density log p(row | θ), a JAX scalar; a row is x, or x and y."""
+        return self.log_density(self.tree(theta_p), *row)
 
     def prior(self, theta_p: Any) -> Any:
         """Density log p(θ), a JAX scalar, up to a constant where it is the default."""

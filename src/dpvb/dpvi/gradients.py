@@ -9,7 +9,8 @@ are computed one after the other by one loop body, which cannot know a row's pla
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,61 +20,73 @@ from dpvb.dpvi.extra import optional
 
 Singles = NDArray[np.float32]
 # Numbers of a batch's gradients, which stay in the cache, and rows of a batch at most and at least.
-_NUMBERS, _MOST, _LEAST = 2**20, 4096, 32
+_NUMBERS, _MOST, _LEAST = 2**20, 8192, 32
 # Kinds of rows that are tried at all places, and mixtures of them.
 _SCALES = (0.0, 1.0, 1e-3, 1e3, 1e-30)
 _MIXTURES = 4
 
 
 class Gradients:
-    """∇_θ of a function of θ (P,) and a row (width,), for all rows (n, width) -> (n, P); float32, on the CPU.
+    """∇_θ of a function of θ (P,) and a row's parts, for all rows -> (n, P); float32, on the CPU.
 
     Args:
-        function: (θ, row) -> scalar in JAX; pure.
-        num_parameters, width: P and the length of a row; public.
+        function: (θ, *parts) -> scalar in JAX; pure.
+        num_parameters, shapes: P and the shape of each part of a row; public.
         row_by_row: True computes one row after the other without trying the faster way; None tries.
     """
 
     def __init__(
-        self, function: Callable[..., Any], num_parameters: int, width: int, *, row_by_row: bool | None = None
+        self,
+        function: Callable[..., Any],
+        num_parameters: int,
+        shapes: Sequence[tuple[int, ...]],
+        *,
+        row_by_row: bool | None = None,
     ) -> None:
         jax = optional("jax")
         self._device = jax.devices("cpu")[0]
         self._default_device = jax.default_device
-        self._shape = (_batch_size(num_parameters), width)
-        self._num_parameters = num_parameters
+        self._batch_size, self._num_parameters, self._shapes = _batch_size(num_parameters), num_parameters, shapes
         gradient = jax.grad(function)
-        self._compiled = jax.jit(jax.vmap(gradient, in_axes=(None, 0)))
+        self._compiled = jax.jit(jax.vmap(gradient, in_axes=(None, *(0 for _ in shapes))))
         self.row_by_row = not self._is_even() if row_by_row is None else row_by_row
         if self.row_by_row:
-            self._compiled = jax.jit(lambda theta_p, rows: jax.lax.map(lambda row: gradient(theta_p, row), rows))
+            self._compiled = jax.jit(lambda theta_p, *rows: jax.lax.map(lambda row: gradient(theta_p, *row), rows))
 
     @property
     def batch_size(self) -> int:
         """Rows that are computed together; public. Batches of this size cost nothing beside."""
-        return self._shape[0]
+        return self._batch_size
 
-    def __call__(self, theta_p: NDArray[Any], rows: NDArray[Any]) -> Singles:
-        """Gradients at θ of rows, (n, width)."""
-        size = self.batch_size
+    def __call__(self, theta_p: NDArray[Any], rows: Sequence[NDArray[Any]]) -> Singles:
+        """Gradients at θ of rows: each of their parts with n first."""
+        size = self._batch_size
         with np.errstate(over="ignore"), self._default_device(self._device):
-            theta, rows = np.asarray(theta_p, dtype=np.float32), np.asarray(rows, dtype=np.float32)
-            parts = [self._part(theta, rows[start : start + size]) for start in range(0, len(rows), size)]
-        if len(parts) == 1:
-            return parts[0]
-        return np.concatenate([np.empty((0, self._num_parameters), dtype=np.float32), *parts])
+            theta = np.asarray(theta_p, dtype=np.float32)
+            singles = [np.asarray(part, dtype=np.float32) for part in rows]
+            found = [
+                self._batch(theta, [part[start : start + size] for part in singles])
+                for start in range(0, len(singles[0]), size)
+            ]
+        if len(found) == 1:
+            return found[0]
+        return np.concatenate([np.empty((0, self._num_parameters), dtype=np.float32), *found])
 
-    def _part(self, theta: Singles, part: Singles) -> Singles:
-        padded = part
-        if len(part) < self.batch_size:
-            padded = np.zeros(self._shape, dtype=np.float32)
-            padded[: len(part)] = part
-        return np.asarray(self._compiled(theta, padded), dtype=np.float32)[: len(part)]
+    def _batch(self, theta: Singles, rows: Sequence[Singles]) -> Singles:
+        number = len(rows[0])
+        if number < self._batch_size:
+            rows = [self._padded(part) for part in rows]
+        return np.asarray(self._compiled(theta, *rows), dtype=np.float32)[:number]
+
+    def _padded(self, part: Singles) -> Singles:
+        padded = np.zeros((self._batch_size, *part.shape[1:]), dtype=np.float32)
+        padded[: len(part)] = part
+        return padded
 
     def _is_even(self) -> bool:
         """Whether all places of a batch give the same bits for the same row, on public rows."""
         draw = np.random.default_rng(0)
-        size, width = self._shape
+        size, width = self._batch_size, sum(math.prod(shape) for shape in self._shapes)
         kinds = [scale * draw.standard_normal((2, width)) for scale in _SCALES]
         rows = np.vstack(
             [*kinds, draw.integers(0, 2, (2, width)), draw.integers(0, 9, (1, width)), np.ones((1, width))]
@@ -81,15 +94,23 @@ class Gradients:
         for theta_p in (np.zeros(self._num_parameters), draw.standard_normal(self._num_parameters)):
             alone = []
             for row in rows:
-                bits = self(theta_p, np.tile(row, (size, 1))).view(np.int32)
+                bits = self(theta_p, _split(np.tile(row, (size, 1)), self._shapes)).view(np.int32)
                 if (bits != bits[0]).any():
                     return False
                 alone.append(bits[0])
             for _ in range(_MIXTURES):
                 kind = draw.integers(0, len(rows), size)
-                if (self(theta_p, rows[kind]).view(np.int32) != np.asarray(alone)[kind]).any():
+                mixed = self(theta_p, _split(rows[kind], self._shapes))
+                if (mixed.view(np.int32) != np.asarray(alone)[kind]).any():
                     return False
         return True
+
+
+def _split(matrix: NDArray[Any], shapes: Sequence[tuple[int, ...]]) -> tuple[NDArray[Any], ...]:
+    """Columns of rows (n, width) as parts of these shapes, with n first."""
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    columns = np.split(matrix, ends[:-1], axis=1)
+    return tuple(part.reshape(len(matrix), *shape) for part, shape in zip(columns, shapes, strict=True))
 
 
 def _batch_size(num_parameters: int) -> int:

@@ -113,7 +113,7 @@ class Variational:
     def gradients(self) -> Gradients:
         """The compiled gradient of a row."""
         density = self.density
-        return Gradients(density.likelihood, density.num_parameters, density.width, row_by_row=self.row_by_row)
+        return Gradients(density.likelihood, density.num_parameters, density.shapes, row_by_row=self.row_by_row)
 
     @property
     def blocks(self) -> Mapping[str, Block]:
@@ -133,11 +133,10 @@ class Variational:
         adam, regression = Adam.start(len(start_p)), Regression.start(len(start_p), full=full)
         return self._drawn(Path(start_p, precision, start_p, start_p, start_p, covariance, adam, regression, seed))
 
-    def e_step(self, q: Path, batch: NDArray[Any], blocks: Mapping[str, Block]) -> Contributions:
-        """Gradient of every row, or its squares; none of a row of NaN, whatever the density makes of it."""
+    def e_step(self, q: Path, batch: tuple[NDArray[Any], ...], blocks: Mapping[str, Block]) -> Contributions:
+        """Gradient of every row of (x, y) or (x,), or its squares; none of a row of NaN, whatever the density says."""
         with np.errstate(over="ignore", under="ignore"):
-            rows = np.asarray(batch, dtype=np.float32)
-            gradient_np, faulty_n = self.gradients(q.point_p, rows), ~np.isfinite(rows[:, 0])
+            gradient_np, faulty_n = self.gradients(q.point_p, batch), ~np.isfinite(batch[0][:, 0])
             if "squares" in blocks:
                 return {"squares": SingleRows(np.square(gradient_np), faulty_n=faulty_n)}
         return {"gradient": SingleRows(gradient_np, faulty_n=faulty_n)}

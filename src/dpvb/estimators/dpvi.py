@@ -189,18 +189,19 @@ class DPVI(PrivateEstimator):
         number = 1 if self.guide == "point" else _DRAWS
         theta_np = self._draws(number, 0).astype(np.float32)
 
-        def of_row(row: Any) -> Any:
-            log_p = jax.vmap(lambda theta_p: density.likelihood(theta_p, row))(theta_np)
+        def of_row(*row: Any) -> Any:
+            log_p = jax.vmap(lambda theta_p: density.likelihood(theta_p, *row))(theta_np)
             return jax.scipy.special.logsumexp(log_p) - math.log(number)
 
         compiled = jax.jit(jax.vmap(of_row))
-        parts = [np.empty(0)]
+        found = [np.empty(0)]
         for chunk in rows.chunks():
-            values = chunk.rows
-            if np.isnan(values).any():
+            parts = chunk.rows
+            if any(np.isnan(part).any() for part in parts):
                 raise DataFormatError("X or y has rows with NaN, infinity or no number, which have no density.")
-            parts += [np.asarray(compiled(values[i : i + _SCORED])) for i in range(0, len(values), _SCORED)]
-        return np.concatenate(parts)
+            for i in range(0, len(parts[0]), _SCORED):
+                found.append(np.asarray(compiled(*(part[i : i + _SCORED] for part in parts))))
+        return np.concatenate(found)
 
     def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
         """Mean of `score_samples`: log predictive density of a public row, in nats; higher is better.
