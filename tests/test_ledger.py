@@ -33,7 +33,7 @@ from dpvb.accounting import Event, costs
 from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Composition, Cost
 from dpvb.errors import BudgetError, LedgerError, ParameterError
-from dpvb.ledger import Ledger, Receipt, verify_export
+from dpvb.ledger import Ledger, Receipt, pricing, verify_export
 from dpvb.ledger import sqlite as in_file
 
 ADD = "add_or_remove_one"
@@ -401,6 +401,33 @@ def test_processes_race_for_the_cap(ledger: Ledger, number: int) -> None:
         assert process.exitcode == 0
     assert sum(results.get() for _ in processes) == ledger.remaining("notes").num_charges == most_charges()
     ledger.verify()
+
+
+def test_nobody_writes_between_a_look_and_its_charge(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, written, checked = threading.Event(), threading.Event(), pricing.check_promise
+    other, slow = copy.copy(ledger), threading.get_ident()
+
+    def charge_too() -> None:
+        looked.wait()
+        charge(other, "second", plan(2.5))
+        written.set()
+
+    def wait_after_the_look(*given: Any) -> None:
+        checked(*given)
+        if threading.get_ident() == slow:
+            looked.set()
+            assert not written.wait(0.5)
+
+    monkeypatch.setattr(pricing, "check_promise", wait_after_the_look)
+    thread = threading.Thread(target=charge_too)
+    thread.start()
+    try:
+        charge(ledger, "first", plan(2.5))
+    finally:
+        looked.set()
+        thread.join()
+        other.close()
+    assert [entry.run for entry in ledger.entries() if entry.kind == "charge"] == ["first", "second"]
 
 
 def test_threads_race_for_the_cap(ledger: Ledger) -> None:
