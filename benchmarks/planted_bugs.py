@@ -602,6 +602,12 @@ BUGS = [
     ),
     Bug(
         "sums of several parties without their noise, masks or room",
+        "masks used again by a client that forgot what it said",
+        (("federated/client.py", "request.nonces.get(self.name) != current.nonce", "current.nonce is None"),),
+        "test_federated_client.py::test_a_client_that_forgot_what_it_said_never_uses_masks_again",
+    ),
+    Bug(
+        "sums of several parties without their noise, masks or room",
         "a sum with a share missing taken for the sum",
         (("federated/server.py", "if len(shares) == len(present) or not trust.secure:", "if shares:"),),
         "test_federated.py::test_secure_aggregation_goes_on_without_a_tolerated_client[3]",

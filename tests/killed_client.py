@@ -19,7 +19,7 @@ from dpvb.federated.agreement import Federation
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity
 from dpvb.federated.memory import Memory
-from dpvb.federated.messages import Farewell, Offer, Request, digest, encode
+from dpvb.federated.messages import Farewell, Offer, Request, decode, digest, encode
 from dpvb.federated.trust import Trust
 from dpvb.ledger import Ledger
 from dpvb.loop import constant
@@ -76,8 +76,8 @@ def client(ledger: str, folder: str) -> Client:
     return Client("a", task, federation, identity=_IDENTITIES["a"], ledger=ledger, dataset="a", folder=folder)
 
 
-def script() -> list[bytes]:
-    """An offer, requests and a farewell."""
+def script(made: Client) -> list[bytes]:
+    """An offer, which the client accepts by this, requests and a farewell."""
     plan = Trust("secure_aggregation", 3, 1).planned(
         phased(Location().blocks, FullBatch(), [1.0] * 5, unit="row"), epsilon=1.0, delta=1e-5
     )
@@ -94,8 +94,8 @@ def script() -> list[bytes]:
         unit="row",
         neighboring_relation="add_or_remove_one",
     )
-    name = digest(encode(offer))
-    asked = [Request(name, step, attempt, tuple(names), Q) for step, attempt, names in STEPS]
+    name, drawn = digest(encode(offer)), {"a": decode(made.answer(encode(offer))).nonce}
+    asked = [Request(name, step, attempt, tuple(names), Q, drawn) for step, attempt, names in STEPS]
     return [encode(message) for message in (offer, *asked, Farewell(name, "the run is complete"))]
 
 
@@ -104,7 +104,7 @@ def main(ledger: str, folder: str, out: str, mark: str) -> None:
     if mark:
         die(*MARKS[mark])
     with client(ledger, folder) as made:
-        for number, message in enumerate(script()):
+        for number, message in enumerate(script(made)):
             (Path(out) / str(number)).write_bytes(made.answer(message))
 
 

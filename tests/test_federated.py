@@ -564,7 +564,7 @@ _HOSTILE: dict[str, Callable[[Share], Any]] = {
     "nothing": lambda share: b"",
     "a refusal": lambda share: Refusal(share.request, "no"),
     "a farewell": lambda share: Farewell(share.request, "no"),
-    "an acceptance": lambda share: Accepted(share.request, "b"),
+    "an acceptance": lambda share: Accepted(share.request, "b", bytes(32)),
 }
 
 
@@ -673,29 +673,36 @@ def test_what_no_honest_server_asks_is_refused_for_nothing(trust: str, ledger: P
     ):
         refused(dataclasses.replace(made.offer(), **changes), "differs")
     assert charged(ledger, "b") == (0, ())
-    assert isinstance(decode(client.answer(offer)), Accepted)
+    accepted = decode(client.answer(offer))
+    assert isinstance(accepted, Accepted)
+
+    def asked(step: int, attempt: int, names: tuple[str, ...], q: Any) -> Request:
+        return Request(bound, step, attempt, names, q, {"b": accepted.nonce} if "b" in names else {})
+
     for wrong in (None, 1.0, {"a": 1}, np.zeros(3), (q, q), b"bytes", "text"):
-        refused(Request(bound, 0, 0, every, wrong), "q is not one of this model's")
-    refused(Request(bound, ROUNDS, 0, every, q), f"the plan has {ROUNDS} releases")
-    refused(Request(bound, 0, 0, ("a", "c"), q), "not for 'b'")
-    refused(Request(bound, 0, 0, ("b", "stranger"), q), "no participant")
+        refused(asked(0, 0, every, wrong), "q is not one of this model's")
+    refused(asked(ROUNDS, 0, every, q), f"the plan has {ROUNDS} releases")
+    refused(asked(0, 0, ("a", "c"), q), "not for 'b'")
+    refused(asked(0, 0, ("b", "stranger"), q), "no participant")
     if trust == "secure_aggregation":
-        refused(Request(bound, 0, 0, ("b", "c"), q), "too little noise together")
-    refused(Request(digest(b"another"), 0, 0, every, q), "belongs to no offer")
+        refused(asked(0, 0, ("b", "c"), q), "too little noise together")
+        for nonces in ({}, {"b": bytes(32)}, {"a": accepted.nonce}):
+            refused(dataclasses.replace(asked(0, 0, every, q), nonces=nonces), "the nonce that this client gave")
+    refused(dataclasses.replace(asked(0, 0, every, q), offer=digest(b"another")), "belongs to no offer")
     refused(b"dpvb" + bytes(40), "")
     assert charged(ledger, "b") == price(made.plan)
-    first = client.answer(encode(Request(bound, 0, 0, every, q)))
+    first = client.answer(encode(asked(0, 0, every, q)))
     assert isinstance(decode(first), Share)
-    assert client.answer(encode(Request(bound, 0, 0, every, q))) == first
+    assert client.answer(encode(asked(0, 0, every, q))) == first
     moved = _moved(q)
-    refused(Request(bound, 0, 0, every, moved), "the same attempt must be the same bytes")
+    refused(asked(0, 0, every, moved), "the same attempt must be the same bytes")
     if trust != "secure_aggregation":
-        refused(Request(bound, 0, 0, ("b",), q), "the same attempt must be the same bytes")
-    assert isinstance(decode(client.answer(encode(Request(bound, 1, 0, every, q)))), Share)
-    refused(Request(bound, 0, 1, every, q), "release 1 is the newest one")
+        refused(asked(0, 0, ("b",), q), "the same attempt must be the same bytes")
+    assert isinstance(decode(client.answer(encode(asked(1, 0, every, q)))), Share)
+    refused(asked(0, 1, every, q), "release 1 is the newest one")
     assert charged(ledger, "b") == price(made.plan)
     client.answer(encode(Farewell(bound, "over")))
-    refused(Request(bound, 2, 0, every, q), "is over")
+    refused(asked(2, 0, every, q), "is over")
     assert charged(ledger, "b") == price(made.plan)
 
 
@@ -717,10 +724,11 @@ def test_another_attempt_is_another_release(trust: str, ledger: Path) -> None:
     made = around(trust, epsilon=1.0, tolerated=int(trust != "none"), ledger=ledger)
     q = made.tasks[0].model.init(np.random.default_rng(0))
     offer = encode(made.offer())
-    for client in made.clients.values():
-        client.answer(offer)
-    every = [decode(c.answer(encode(Request(digest(offer), 0, 0, ("a", "b", "c"), q)))) for c in made.clients.values()]
-    again = [decode(made.clients[name].answer(encode(Request(digest(offer), 0, 1, ("a", "c"), q)))) for name in "ac"]
+    drawn = {name: decode(client.answer(offer)).nonce for name, client in made.clients.items()}
+    first = encode(Request(digest(offer), 0, 0, ("a", "b", "c"), q, drawn))
+    second = encode(Request(digest(offer), 0, 1, ("a", "c"), q, {name: drawn[name] for name in "ac"}))
+    every = [decode(client.answer(first)) for client in made.clients.values()]
+    again = [decode(made.clients[name].answer(second)) for name in "ac"]
     assert all(isinstance(share, Share) for share in (*every, *again))
     for name in "ac":
         assert charged(ledger, name) == price(made.plan, [0])
@@ -735,10 +743,9 @@ def test_two_requests_differ_by_their_participants_alone() -> None:
     q = made.tasks[0].model.init(np.random.default_rng(0))
     offer = encode(made.offer())
     sums = []
-    for client in made.clients.values():
-        client.answer(offer)
+    drawn = {name: decode(client.answer(offer)).nonce for name, client in made.clients.items()}
     for attempt, names in ((0, ("a", "b", "c")), (1, ("a", "c"))):
-        request = encode(Request(digest(offer), 0, attempt, names, q))
+        request = encode(Request(digest(offer), 0, attempt, names, q, {name: drawn[name] for name in names}))
         shares = [decode(made.clients[name].answer(request)) for name in names]
         sums.append({n: sum(share.arrays[n].astype(object) for share in shares) for n in shares[0].arrays})
     release, party = made.plan.releases[0], made.federation.trust.party

@@ -119,8 +119,15 @@ def party(
     return Party(federation, identities, found)
 
 
+#: What clients drew, by the digest of an offer and their names.
+NONCES: dict[str, dict[str, bytes]] = {}
+
+
 def tell(client: Client, message: Any) -> Any:
-    return decode(client.answer(encode(message)))
+    answer = decode(client.answer(encode(message)))
+    if isinstance(answer, Accepted):
+        NONCES.setdefault(answer.offer, {})[answer.client] = answer.nonce
+    return answer
 
 
 def begun(client: Client, made: Party, **changes: Any) -> str:
@@ -133,7 +140,8 @@ def begun(client: Client, made: Party, **changes: Any) -> str:
 
 
 def asked(offer: str, step: int, attempt: int = 0, names: str = "abc", q: Any = Q) -> Request:
-    return Request(offer, step, attempt, tuple(names), q)
+    drawn = {name: nonce for name, nonce in NONCES.get(offer, {}).items() if name in names}
+    return Request(offer, step, attempt, tuple(names), q, drawn)
 
 
 def reason(answer: Any) -> str:
@@ -571,7 +579,7 @@ def test_malformed_messages_are_refused_whatever_they_are(data: st.DataObject) -
         assert isinstance(answer, Refusal | Share | Accepted | Farewell)
         if isinstance(answer, Refusal):
             assert answer.request == digest(message)
-    for other in (Share(offer, {}, True), Refusal(offer, "no"), Accepted(offer, "a")):
+    for other in (Share(offer, {}, True), Refusal(offer, "no"), Accepted(offer, "a", bytes(32))):
         assert "offers, requests and farewells" in reason(tell(client, other))
 
 
@@ -701,6 +709,7 @@ def test_threads_that_ask_the_same_get_the_same(ledger: Path) -> None:
     made = party("secure_aggregation")
     with made.client(ledger=ledger, dataset="a") as client:
         messages = [encode(made.offer())]
+        tell(client, decode(messages[0]))
         messages += [encode(asked(digest(messages[0]), step)) for step in range(STEPS)]
         answers: dict[bytes, set[bytes]] = {message: set() for message in messages}
         for message in messages:
@@ -773,9 +782,9 @@ def test_a_client_killed_anywhere_goes_on(mark: str, ledger: Path, tmp_path: Pat
     before = killed(ledger, folder, tmp_path / "out", mark)
     on_record = [released(rows) for rows in history(ledger).values()]
     with killed_client.client(str(ledger), str(folder)) as client:
-        answers = [client.answer(message) for message in script()]
+        answers = [client.answer(message) for message in script(client)]
         assert [answers[number] for number in before] == list(before.values())
-        assert [client.answer(message) for message in script()] == answers
+        assert [client.answer(message) for message in script(client)] == answers
     plain = [decode(answer) for answer in answers]
     assert isinstance(plain[0], Accepted)
     assert isinstance(plain[-1], Farewell)
@@ -825,7 +834,7 @@ def test_without_its_secret_at_most_the_unseen_release_is_charged_again(
     for secret in folder.rglob("*.secret"):
         secret.unlink()
     with killed_client.client(str(ledger), str(folder)) as client:
-        answers = [client.answer(message) for message in script()]
+        answers = [client.answer(message) for message in script(client)]
     assert [answers[number] for number in before] == list(before.values())
     assert not any(isinstance(decode(answer), Refusal) for answer in answers)
     plan = Trust("secure_aggregation", 3, 1).planned(_relative(), epsilon=1.0, delta=1e-5)
@@ -836,18 +845,18 @@ def test_another_request_for_a_release_that_broke_off_is_refused(ledger: Path, t
     """The request that it was begun for is remembered, so that no second q is asked at one price."""
     folder = tmp_path / "memory"
     killed(ledger, folder, tmp_path / "out", "after the noise is drawn")
-    offer = digest(script()[0])
     with killed_client.client(str(ledger), str(folder)) as client:
-        assert "was given for another request" in reason(tell(client, Request(offer, 1, 0, tuple("abc"), -Q)))
-        assert isinstance(decode(client.answer(script()[2])), Share)
+        first, _, second, *_ = script(client)
+        tell(client, decode(first))
+        assert "was given for another request" in reason(tell(client, asked(digest(first), 1, q=-Q)))
+        assert isinstance(decode(client.answer(second)), Share)
 
 
 def test_a_disk_that_fails_costs_nothing(ledger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A release that cannot be written is not given; once it can, the same request gets it."""
     folder = tmp_path / "memory"
     with killed_client.client(str(ledger), str(folder)) as client:
-        messages = script()
-        client.answer(messages[0])
+        messages = script(client)
         in_the_way = next(folder.glob("runs/*/released")) / "release-00000.part"
         in_the_way.mkdir()
         (in_the_way / "file").touch()
@@ -876,6 +885,23 @@ def test_other_data_in_the_same_folder_are_refused(ledger: Path, tmp_path: Path)
     assert spent(ledger) == costs(made.plan)
 
 
+def test_a_client_that_forgot_what_it_said_never_uses_masks_again() -> None:
+    """Without a folder, the same keys and other data: the same request is refused, and what it may ask is unrelated."""
+    made, given = party("secure_aggregation"), []
+    other = Party(made.federation, made.identities, {"a": task_of(rows_of(5))})
+    offer = begun(first := made.client(), made)
+    replayed = asked(offer, 0)
+    given.append(share(tell(first, replayed)))
+    with other.client(noise=InsecureNoise(0)) as client:
+        assert begun(client, made) == offer
+        assert "nonce" in reason(tell(client, replayed))
+        assert "nonce" in reason(tell(client, replace(replayed, nonces={})))
+        given.append(share(tell(client, asked(offer, 0))))
+    for name in given[0]:
+        apart = np.abs((given[0][name] - given[1][name]).astype(float))
+        assert np.median(apart) > 2.0**55  # A sum with its noise has some 2^40; words of masks have 64 bits.
+
+
 def test_a_folder_has_one_client_at_a_time(tmp_path: Path) -> None:
     made = party()
     with made.client(folder=tmp_path / "memory"), pytest.raises(FederationError, match="another client uses"):
@@ -889,9 +915,10 @@ def test_a_folder_has_one_client_at_a_time(tmp_path: Path) -> None:
 
 def test_a_folder_without_a_ledger_still_remembers(tmp_path: Path) -> None:
     made = party("secure_aggregation")
-    messages = [encode(made.offer())]
-    messages += [encode(asked(digest(messages[0]), step)) for step in range(2)]
     with made.client(folder=tmp_path / "memory") as client:
+        messages = [encode(made.offer())]
+        tell(client, decode(messages[0]))
+        messages += [encode(asked(digest(messages[0]), step)) for step in range(2)]
         first = [client.answer(message) for message in messages]
     with made.client(folder=tmp_path / "memory") as client:
         assert [client.answer(message) for message in messages] == first

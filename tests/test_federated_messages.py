@@ -393,8 +393,8 @@ OFFER = Offer(
     unit="one document",
     neighboring_relation="add_or_remove_one",
 )
-ACCEPTED = Accepted(HEX, "anna", {"epsilon": 1.0, "delta": 1e-5})
-REQUEST = Request(HEX, 0, 2, ("anna", "bert"), np.zeros(3))
+ACCEPTED = Accepted(HEX, "anna", bytes(32), {"epsilon": 1.0, "delta": 1e-5})
+REQUEST = Request(HEX, 0, 2, ("anna", "bert"), np.zeros(3), {"bert": bytes(32)})
 SHARE = Share(HEX, {"counts": np.arange(4), "words": np.zeros((2, 2), dtype=np.int64)}, True)
 REFUSAL = Refusal(HEX, "the ledger has not enough budget left.")
 FAREWELL = Farewell(HEX, "done.")
@@ -431,6 +431,8 @@ def test_messages_arrive(sent: Any) -> None:
         (ACCEPTED, {"offer": HEX.upper()}),
         (ACCEPTED, {"client": ""}),
         (ACCEPTED, {"facts": [1]}),
+        (ACCEPTED, {"nonce": bytes(31)}),
+        (ACCEPTED, {"nonce": "x" * 32}),
         (REQUEST, {"offer": HEX + "\n"}),
         (REQUEST, {"step": -1}),
         (REQUEST, {"step": 1.0}),
@@ -442,6 +444,9 @@ def test_messages_arrive(sent: Any) -> None:
         (REQUEST, {"participants": ["anna", "bert"]}),
         (REQUEST, {"participants": ("anna", 3)}),
         (REQUEST, {"participants": "anna"}),
+        (REQUEST, {"nonces": {"anna": bytes(33)}}),
+        (REQUEST, {"nonces": {"carl": bytes(32)}}),
+        (REQUEST, {"nonces": (bytes(32), bytes(32))}),
         (SHARE, {"arrays": {"x": np.zeros(3)}}),
         (SHARE, {"arrays": {"x": [1, 2]}}),
         (SHARE, {"arrays": [np.zeros(3, dtype=np.int64)]}),

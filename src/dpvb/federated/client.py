@@ -19,6 +19,7 @@ With trust="trusted_server" what leaves has no noise of this client's: it must b
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import sys
 import threading
@@ -76,8 +77,7 @@ class Client:
         name: among the participants.
         task: the fit of this client's own estimator on its own data, which go no further than its wall.
         federation: what this client agrees to, its own epsilon and delta included; nothing of it comes from a server.
-        identity: this client's keys; needed for secure aggregation. Without a folder, keys must not be used again for
-            other data: what is masked by the same words for the same request shows its difference.
+        identity: this client's keys; needed for secure aggregation.
         ledger, dataset: what is charged with the whole plan once an offer is accepted, and with every repeated attempt;
             None: nobody keeps count, which is said on standard error.
         folder: this client's memory, for it alone (see `memory`); None: an interrupted run cannot be continued.
@@ -240,7 +240,7 @@ class Client:
             "delta": float(self._federation.delta),
             "num_examples": self._federation.num_examples,
         }
-        return self._kept(digest, Accepted(digest, self.name, facts))
+        return self._kept(digest, Accepted(digest, self.name, current.nonce, facts))
 
     def _check_offer(self, offer: Offer) -> None:
         """Refuse an offer that differs from this client's own configuration in anything.
@@ -285,13 +285,15 @@ class Client:
         place = self._memory.checkpoint(digest, "released")
         relative = _Same(self._task.plan.digest, self._task.plan)
         method = runs.accountant(trust.method, ledger=self._ledger, dataset=self._dataset, checkpoint=place)
-        known = self._memory.reply(digest)
+        reply = self._memory.reply(digest)
+        known = None if reply is None else messages.decode(reply)
         if known is not None or trust.name != "none":
-            multipliers = offer.multipliers if known is None else messages.decode(known).facts["multipliers"]
+            multipliers = offer.multipliers if known is None else known.facts["multipliers"]
             plan = _adopted(relative, trust, multipliers, **budget)
         else:
             plan = _planned(relative, trust, method=method, **budget)
-        return _Run(digest, offer.run, plan, method)
+        nonce = secrets.token_bytes(messages.NONCE_BYTES) if known is None else known.nonce
+        return _Run(digest, offer.run, nonce, plan, method)
 
     def _charge(self, current: _Run) -> None:
         """Charge the whole plan, or say that nobody counts it."""
@@ -362,6 +364,11 @@ class Client:
             raise FederationError(f"{strangers[0]!r} is asked too, and is no participant of this run.")
         if self.name not in request.participants:
             raise FederationError(f"the request is for {', '.join(request.participants)}, not for {self.name!r}.")
+        if trust.secure and request.nonces.get(self.name) != current.nonce:
+            raise FederationError(
+                "the request has not the nonce that this client gave when it accepted, so that masks could hide two "
+                "sums alike. Begin a new run."
+            )
         least = max(trust.num_clients - trust.tolerated, 2)
         if trust.secure and len(request.participants) < least:
             raise FederationError(
@@ -534,6 +541,7 @@ class _Run:
     Attributes:
         offer: digest of the offer.
         name: public name of the run.
+        nonce: what this client drew when it accepted.
         plan: what this client gives.
         method: of the accountant that its noise was found by.
         run: journal of the plan; None without a ledger, or before it is opened.
@@ -545,6 +553,7 @@ class _Run:
 
     offer: str
     name: str
+    nonce: bytes
     plan: Plan
     method: str
     run: runs.Run | None = None

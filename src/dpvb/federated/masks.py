@@ -17,7 +17,8 @@ of neighbours, digest of the request, step, name, shape. Within a nonce, word j 
 has at most 2³⁵ words, where the 32-bit counter ends. For another block to meet the same words the nonces must collide.
 Nonces are pseudorandom to everyone outside the pair, and a server can only have one made by a request that is answered
 and charged: after n blocks a collision has probability below n²·2⁻⁹⁷, 2⁻⁵⁷ after a million. The same block with other
-contents is refused here; across processes the client sees to it, for it stores an answer before it sends it.
+contents is refused here; across processes the client sees to it, for it stores an answer before it sends it, and a
+request names what it drew when it accepted: one that has lost what it stored draws anew.
 
 Keeping a pair's cipher and moving its nonce takes a third of the time of making a cipher for every block.
 """

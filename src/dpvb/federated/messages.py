@@ -41,6 +41,8 @@ from dpvb.federated.trust import TRUST
 VERSION: Final = 1
 #: Most bytes of a message, unless the reader says otherwise.
 MAX_BYTES: Final = 2**31
+#: Length of what a client draws for a run.
+NONCE_BYTES: Final = 32
 
 _PREFIX: Final = struct.Struct("<4sII")
 _MAGIC: Final = b"dpvb"
@@ -131,6 +133,7 @@ class Accepted:
     Attributes:
         offer: digest of the offer's bytes.
         client: name of the client.
+        nonce: what the client drew for this run, NONCE_BYTES; public.
         facts: public facts of the client's own guarantee.
 
     Raises:
@@ -139,11 +142,13 @@ class Accepted:
 
     offer: str
     client: str
+    nonce: bytes
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_digest("offer", self.offer)
         check_name(self.client)
+        _check_nonce(self.nonce)
         if not isinstance(self.facts, Mapping):
             raise ParameterError("facts must be a mapping.")
 
@@ -157,6 +162,8 @@ class Request:
         step, attempt: which release this is.
         participants: names of those who are asked, sorted.
         q: the variational distribution at which statistics are wanted.
+        nonces: under secure aggregation, what each participant drew for this run, by name: a client that has forgotten
+            what it said drew another, so that no request meets the same masks twice.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -167,6 +174,7 @@ class Request:
     attempt: int
     participants: tuple[str, ...]
     q: Any
+    nonces: Mapping[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_digest("offer", self.offer)
@@ -175,6 +183,10 @@ class Request:
         names = self.participants
         if type(names) is not tuple or not names or [check_name(name) for name in names] != sorted(set(names)):
             raise ParameterError("participants must be a tuple of one or more different names, sorted.")
+        if not isinstance(self.nonces, Mapping) or not self.nonces.keys() <= set(names):
+            raise ParameterError("nonces must be byte strings by participants' names.")
+        for nonce in self.nonces.values():
+            _check_nonce(nonce)
 
 
 @dataclass(frozen=True)
@@ -253,6 +265,11 @@ def _check_text(name: str, value: object) -> None:
 def _check_digest(name: str, value: object) -> None:
     if type(value) is not str or not _HEX.fullmatch(value):
         raise ParameterError(f"{name} must be a SHA-256 digest in hexadecimal.")
+
+
+def _check_nonce(value: object) -> None:
+    if type(value) is not bytes or len(value) != NONCE_BYTES:
+        raise ParameterError(f"a nonce must be {NONCE_BYTES} bytes.")
 
 
 def _check_count(name: str, value: object) -> None:

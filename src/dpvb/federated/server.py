@@ -88,6 +88,7 @@ class Server:
         self._noise = SecureNoise() if trust.party.gathers_noise else None
         self._run = secrets.token_hex(16) if self._noise is None else self._noise.run_id
         self._plans: dict[str, Plan] = {}
+        self._nonces: dict[str, bytes] = {}
         self._again: list[Release] = []
         self._before: Any = None
         self._clients = sorted(federation.participants)
@@ -173,6 +174,7 @@ class Server:
             if isinstance(answer, Accepted) and answer.offer == self._offer and answer.client == name:
                 try:
                     self._plans[name] = self._plan if trust.name != "none" else self._own_plan(answer)
+                    self._nonces[name] = answer.nonce
                 except DpvbError as error:
                     self._reasons[name] = str(error)
             else:
@@ -353,7 +355,8 @@ class Server:
         return released
 
     def _request(self, t: int, attempt: int, participants: tuple[str, ...], q: Any) -> bytes:
-        return messages.encode(Request(self._offer, t, attempt, participants, q))
+        nonces = {name: self._nonces[name] for name in participants} if self._federation.trust.secure else {}
+        return messages.encode(Request(self._offer, t, attempt, participants, q, nonces))
 
     def _shares(self, names: list[str], t: int, attempt: int, q: Any) -> dict[str, Share]:
         """Ask clients at once for their shares of one release; who does not give one is left out."""
