@@ -29,7 +29,7 @@ from dpvb.wall import Wall
 ROOT = Path(__file__).parents[1]
 CACHE = ROOT / "build" / "dpvi.jsonl"
 #: Data set → fits with fresh noise of each split.
-SETS = {"adult": 1, "stroke": 2}
+SETS = {"adult": 2, "stroke": 8}
 PEER = "d3p DPVI"
 #: Steps that are timed.
 STEPS = 40
