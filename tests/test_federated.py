@@ -212,6 +212,17 @@ def test_logistic_regression_ends_where_the_pooled_fit_does(schedule: str, split
     assert apart(joined, pooled) < 1e-6
 
 
+def test_a_client_with_most_of_the_rows_does_not_swing() -> None:
+    """Sequential, from statistics: rows 1 : 2 : 4 : 8 with rare labels, where momentum from an old start would."""
+    rng = np.random.default_rng(0)
+    x_nd = (rng.random((1500, 20)) < 0.3) / math.sqrt(21.0)
+    y_n = (rng.random(1500) < 1.0 / (1.0 + np.exp(4.0 - 3.0 * x_nd @ rng.standard_normal(20)))).astype(int)
+    options = {"solver": "sufficient_statistics", "alpha": 1.0, "random_state": 1}
+    pooled = logistic(num_steps=100, **options).fit(x_nd, y_n)
+    shards = dealt(x_nd, y_n, 100, 300, 700)
+    assert apart(federated.simulate(logistic(**options), shards, schedule="sequential", num_rounds=100), pooled) < 1e-4
+
+
 @pytest.mark.parametrize("trust", TRUST)
 def test_the_order_of_clients_does_not_matter(trust: str) -> None:
     """Synchronous, by any trust: every bit of q."""
