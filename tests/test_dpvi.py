@@ -18,7 +18,7 @@ from dpvb.contributions import Grid, Rows
 from dpvb.data.numbers import Numbers
 from dpvb.dpvi.density import Density
 from dpvb.dpvi.gradients import Gradients
-from dpvb.dpvi.model import Path, Variational, shrunk
+from dpvb.dpvi.model import Path, Variational
 from dpvb.dpvi.numpyro_model import NumPyro
 from dpvb.dpvi.regression import Regression
 from dpvb.dpvi.rows import SingleRows
@@ -203,28 +203,6 @@ def test_the_covariance_of_a_logistic_posterior_is_that_of_its_curvature() -> No
     p_n = expit(x_nd @ q.average_p)
     laplace = np.linalg.inv(np.eye(D) + (x_nd * (p_n * (1 - p_n))[:, None]).T @ x_nd)
     assert q.covariance == pytest.approx(laplace, abs=0.06 * laplace.max())
-
-
-def test_a_last_step_makes_up_for_what_is_not_reached() -> None:
-    """Independent means, exactly quadratic: steps so small that the points hardly move, and yet the posterior."""
-    x_nd = np.random.default_rng(21).normal([1.0, -2.0, 0.5], 1.0, (200, D))
-    model = Variational(Density(gaussian(np.eye(D)), D, D), "mean_field", num_steps=20, clip=1e4, learning_rate=1e-3)
-    q = fitted(model, x_nd)
-    assert np.abs(q.mean_p).max() < 0.1
-    assert q.average_p == pytest.approx(x_nd.sum(axis=0) / 201, abs=2e-3)
-
-
-def test_a_shrunk_vector_is_nearer_to_the_truth() -> None:
-    """Stein's theorem, over 4,000 draws: the gains are 20 and more standard errors; what is all noise is left out."""
-    rng = np.random.default_rng(22)
-    for size in (0.0, 1.0, 3.0):
-        truth_p = np.full(8, size)
-        seen = truth_p + 2.0 * rng.standard_normal((4000, 8))
-        gain = ((seen - truth_p) ** 2).sum(axis=1) - [((shrunk(one, 4.0) - truth_p) ** 2).sum() for one in seen]
-        assert gain.mean() > 5 * gain.std() / math.sqrt(4000)
-    assert np.array_equal(shrunk(seen[0], 0.0), seen[0])
-    assert not shrunk(seen[0], 1e6).any()
-    assert not shrunk(np.zeros(2), 0.0).any()
 
 
 # --- noise --------------------------------------------------------------------------------------------------

@@ -37,13 +37,9 @@ def spread(precision: Floats, draw_p: Floats) -> Floats:
     return np.asarray(np.linalg.solve(np.linalg.cholesky(precision).T, draw_p))
 
 
-def signal(curvature: Floats, noise: float, least: float) -> Floats:
-    """Share (K + v)⁻¹K of gradients of curvature K, not negative, that is no noise, which has variance v."""
+def heard(curvature: Floats, noise: float, least: float) -> Floats:
+    """Precision K(K + v)⁻¹K: what gradients of curvature K, not negative, tell of θ through noise of variance v."""
     if curvature.ndim == 1:
-        return np.asarray(curvature / np.maximum(curvature + noise, least))
-    return np.asarray(np.linalg.solve(curvature + (noise + least) * np.eye(len(curvature)), curvature))
-
-
-def heard(curvature: Floats, signal: Floats) -> Floats:
-    """Precision K(K + v)⁻¹K: what gradients of this signal tell of θ."""
-    return np.asarray(curvature @ signal if curvature.ndim == 2 else curvature * signal)
+        return np.asarray(curvature**2 / np.maximum(curvature + noise, least))
+    shifted = curvature + (noise + least) * np.eye(len(curvature))
+    return np.asarray(curvature @ np.linalg.solve(shifted, curvature))

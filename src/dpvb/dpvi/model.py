@@ -5,8 +5,7 @@
 All rows share the draw ε_t, which is public. So one vector of P numbers is all that is released: the gradients of the
 ELBO by μ and by L are linear images of it, found outside the wall, and so is the part of the prior, without noise.
 ε = 0 is noisy gradient descent for a point (Abadi et al. 2016). Adam moves μ; the covariance is read from the same
-releases by Salimans & Knowles' (2013) regression, shrunk by their known noise to the last release's Σ_n g_n². A last
-Newton step by the mean gradient, shrunk alike, makes up for what Adam has not reached.
+releases by Salimans & Knowles' (2013) regression, shrunk by their known noise to the last release's Σ_n g_n².
 
 ==============  ==============================================================================
 paper           code
@@ -17,7 +16,6 @@ g_n; Σ g_n      e_step's rows; s.read("gradient")
 E[-∇² log p]    regression.curvature; K, with the guess Σ_n g_n² (Gauss-Newton, as in Khan et al. 2018)
 v               variance of the noise in the averaged gradient: regression.share · sd²
 Σ               inverse of the prior's curvature plus K(K + v)⁻¹K: what noisy gradients tell of θ
-μ at the end    mean of the points plus Σ (K + v)⁻¹K times their shrunk mean gradient
 ==============  ==============================================================================
 """
 
@@ -182,18 +180,10 @@ class Variational:
         guess_p = np.maximum(s.read("squares"), max(error, _LEAST))
         curvature, _ = q.regression.curvature(guess_p, np.hypot(_DOUBT * guess_p, error), sd)
         noise, prior = q.regression.share * sd**2, q.regression.prior_curvature(guess_p)
-        curvature = forms.bounded(curvature)
-        signal = forms.signal(curvature, noise, _LEAST)
-        covariance = forms.inverse(forms.bounded(forms.heard(curvature, signal) + prior, _LEAST))
-        # One more step, from the mean of the points by their mean gradient; without noise it is exact for a quadratic.
-        slope_p = q.regression.score_p + q.regression.prior_p
-        step_p = forms.times(covariance, forms.times(signal, shrunk(slope_p, noise)))
-        mean_p = q.regression.point_p + step_p
+        precision = forms.heard(forms.bounded(curvature), noise, _LEAST) + prior
+        covariance, at = forms.inverse(forms.bounded(precision, _LEAST)), q.regression
+        if noise > 0 or self.guide == "mean_field":
+            return replace(q, covariance=covariance)
+        # Without noise the regression has its own maximum, exact for a quadratic.
+        mean_p = at.point_p + covariance @ (at.score_p + at.prior_p)
         return replace(q, covariance=covariance, average_p=mean_p, point_p=mean_p)
-
-
-def shrunk(vector_p: Floats, noise: float) -> Floats:
-    """A vector without most of its noise of variance v (James & Stein 1961); none is left where all may be noise."""
-    excess = max(len(vector_p) - 2, 1) * noise
-    square = float(vector_p @ vector_p)
-    return vector_p * (1.0 - excess / square if square > excess else 0.0)
