@@ -184,9 +184,10 @@ def main() -> None:
 
 def costs() -> None:
     print(
-        f"One step on all rows, CPU-ms, medians of {STEPS} taken in turns, and of their ratios: `vmap(grad)` alone; the un-noised step, "
-        "which also clips and sums in JAX, in single precision; and a private step (clip, exact sum, noise, update). "
-        "At most 1.5 times the un-noised step is asked; a step of half a millisecond is all fixed costs.\n"
+        f"One step on all rows, CPU-ms, medians of {STEPS} taken in turns, and of their ratios: `vmap(grad)` alone; "
+        "the un-noised step, which also clips and sums in JAX, in single precision; and a private step (clip, exact "
+        "sum, noise, update). At most 1.5 times the un-noised step is asked; a step of half a millisecond is all fixed "
+        "costs.\n"
     )
     print(
         "| batch | guide | vmap(grad) | un-noised step | private step | to vmap(grad) | to the un-noised step |\n"
