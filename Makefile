@@ -14,7 +14,7 @@ test: lint
 	$(PY) -m pytest -q -n 2 --dist worksteal
 
 test-slow: $(VENV)/dev
-	$(PY) -m pytest -q -m "slow or not slow"
+	$(PY) -m pytest -q -n 2 --dist worksteal -m "slow or not slow"
 
 benchmarks: $(VENV)/dev
 	$(PY) -m benchmarks

@@ -306,6 +306,17 @@ def test_a_worker_of_dask_killed_in_mid_step_costs_time_alone(make: Any, client:
 
 
 @pytest.mark.slow
+def test_a_cluster_whose_only_worker_is_killed_goes_on_with_the_next(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=1, **DASK) as workers, distributed.Client(workers) as client:
+        task = logistic("poisson")
+        killer = kill_at_work(tmp_path / "flag")
+        found = released(task, client, Waiting(task.model, tmp_path / "flag", os.getpid()))
+        killer.join()
+        assert_same_bits(released(task), found)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "sampler"), [(lda, "poisson"), (logistic, "fixed")])
 def test_four_workers_of_dask_of_which_one_is_killed(make: Any, sampler: str, tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")

@@ -15,7 +15,7 @@ from dpvb.errors import ParameterError
 
 # The data of a fit are larger than what Dask thinks wise to send; saying so would tell how large.
 _SETTINGS = {"distributed.admin.large-graph-warning-threshold": "1 PB"}
-#: Seconds that a step waits for a cluster without workers.
+#: Seconds that a step waits for a cluster that does nothing, having lost its workers, say.
 PATIENCE = 60.0
 _LOOK_EACH = 5.0
 
@@ -62,7 +62,11 @@ class DaskEngine:
         return len(self._addresses)
 
     def hold(self, parts: Sequence[Any], model: object) -> None:
-        """Bring each part to its worker, and the model to one; the others fetch it, and keep it."""
+        """Bring each part to its worker, and the model to one; the others fetch it, and keep it.
+
+        Once a part is there, it is bound to its worker no longer: bound ones are never made again where all workers
+        have died before others came.
+        """
         name = secrets.token_hex(8)
         self.close()
         self._dealt = shared_out(len(parts), self.num_workers)
@@ -71,6 +75,10 @@ class DaskEngine:
             for part in dealt:
                 parcel = Parcel(packed(parts[part]))
                 self._parts[part] = self._submit(_held, parcel, key=f"dpvb-{name}-part-{part}", worker=address)
+        with suppress(Exception):  # As in a step: what is missing is missed there.
+            self._wait(list(self._parts.values()))
+            free = dict.fromkeys(part.key for part in self._parts.values())
+            self._client.sync(self._client.scheduler.set_restrictions, worker=free)
 
     def run(self, task: Task, told: bytes, own: Sequence[Any], key: str) -> Iterable[Answered]:
         """Have every worker do a task on its parts."""
@@ -91,10 +99,10 @@ class DaskEngine:
             _release(common, *futures)
 
     def _wait(self, futures: Sequence[Any]) -> None:
-        """Wait for answers, as long as there is somebody to answer.
+        """Wait for answers, as long as somebody works.
 
         Raises:
-            PartMissing: if no worker has been there for a while.
+            PartMissing: if no worker has done anything for a while.
         """
         from distributed import wait
 
@@ -103,7 +111,7 @@ class DaskEngine:
             with suppress(TimeoutError):
                 wait(futures, timeout=_LOOK_EACH)  # type: ignore[no-untyped-call]
                 return
-            if self._client.nthreads():
+            if any(self._client.processing().values()):
                 seen = time.monotonic()
             elif time.monotonic() - seen > PATIENCE:
                 raise PartMissing
