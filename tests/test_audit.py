@@ -387,14 +387,15 @@ def test_randomised_response_is_never_refuted_at_its_epsilon() -> None:
 
 
 def test_a_run_almost_without_noise_tells_what_its_canaries_can() -> None:
-    """The bound varies with coins and noise, 2.5 with a deviation of 0.35: five of them are allowed, 3e-7."""
+    """The bound varies with coins and noise, 2.57 with a deviation of 0.31; a mean of eight is below 2 once in 1e7."""
     wide = shipped("LDA")[0].wide
     assert wide is not None
     plan: Plan = wide.whole(FullBatch(), [0.05])
-    proven = one_run.one_run(wide, plan)
+    proven = [one_run.one_run(wide, plan) for _ in range(8)]
     m = len(wide.hostile)
     everything = one_run.epsilon_bound(m, m, m, delta=one_run.DELTA, level=one_run.FALSE_ALARM / 3)
-    assert 0.7 < proven <= everything < 5
+    assert np.mean(proven) > 2.0
+    assert max(proven) <= everything < 5
 
 
 def test_an_under_noised_run_is_flagged() -> None:

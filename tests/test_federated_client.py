@@ -892,7 +892,7 @@ def test_a_client_that_forgot_what_it_said_never_uses_masks_again() -> None:
     offer = begun(first := made.client(), made)
     replayed = asked(offer, 0)
     given.append(share(tell(first, replayed)))
-    with other.client(noise=InsecureNoise(0)) as client:
+    with other.client() as client:
         assert begun(client, made) == offer
         assert "nonce" in reason(tell(client, replayed))
         assert "nonce" in reason(tell(client, replace(replayed, nonces={})))

@@ -11,7 +11,6 @@ import dpvb
 from dpvb.errors import DpvbError, FederationError, ParameterError
 from dpvb.federated.config import COLUMNS, SCHEDULES, Agreement, ClientConfig, ServerConfig
 from dpvb.federated.keys import Identity
-from dpvb.federated.server import SCHEDULES as SERVERS_SCHEDULES
 from dpvb.federated.trust import Trust
 
 PARTIES = {name: Identity.generate(name) for name in ("server", "north", "south", "east")}
@@ -72,7 +71,7 @@ def test_an_agreement(tmp_path: Path) -> None:
 
 def test_every_kind_is_an_estimator_and_every_schedule_the_servers() -> None:
     assert {kind for kind in COLUMNS if hasattr(dpvb, kind)} == set(COLUMNS)
-    assert SCHEDULES == SERVERS_SCHEDULES
+    assert SCHEDULES == ("synchronous", "sequential", "asynchronous")
 
 
 @pytest.mark.parametrize(
