@@ -225,6 +225,7 @@ def test_faults_end_in_one_line(tmp_path: Path) -> None:
     server.write_text(text)
     (tmp_path / "model.dpvb").touch()
     refused("--overwrite", "server", "--config", server)
+    refused("names no folder", "server", "--leave", "--config", server)
     assert not (tmp_path / "north.state").exists()
 
 
@@ -246,6 +247,7 @@ def test_the_guides_files_are_read(tmp_path: Path) -> None:
     assert server.agreement == client.agreement
     assert server.agreement.trust.tolerated == 1
     assert server.agreement.estimator().random_state == 1
+    assert server.folder == tmp_path / "server.state"
     assert (server.tls, client.ledger) == (
         (tmp_path / "server.pem", tmp_path / "server.pem.key"),
         str(tmp_path / "budget.db"),

@@ -357,6 +357,20 @@ def connect(folder: Path, found: dict[str, Party], *, ledger: bool = True) -> No
                 edit(folder / f"{name}.toml", "[data]", f'ledger = "{name}.db"\ndataset = "people"\n[data]')
 
 
+def begin_on_record(folder: Path, found: dict[str, Party], *, ledger: bool = True) -> None:
+    """Start a server with a record, which keeps its address, and clients; wait until all have accepted."""
+    edit(folder / "server.toml", "out = ", 'folder = "server.state"\nout = ')
+    connect(folder, found, ledger=ledger)
+    address = re.search(r"clients at (\S+)\.\n", found["server"].said())
+    assert address is not None
+    edit(folder / "server.toml", "127.0.0.1:0", address[1])
+    clients = [party for name, party in found.items() if name != "server"]
+    for party in clients:
+        party.start()
+    for party in clients:
+        party.wait_for("offer is accepted")
+
+
 def charges(path: Path) -> int:
     with Ledger(path) as ledger:
         ledger.verify()
@@ -401,6 +415,62 @@ def test_a_server_that_is_told_to_stop_stops(tmp_path: Path) -> None:
         found["server"].process.terminate()
         found["server"].end(128 + signal.SIGTERM)
         assert not (tmp_path / "model.dpvb").exists()
+
+
+def test_a_server_that_is_killed_goes_on(tmp_path: Path) -> None:
+    names = ("north", "south")
+    with parties(tmp_path, names, TOP.format(epsilon=1, rounds=6, trust="none")) as found:
+        begin_on_record(tmp_path, found)
+        found["server"].process.kill()
+        found["server"].end(-signal.SIGKILL)
+        found["server"].start()
+        for party in found.values():
+            party.end()
+        for name in names:
+            assert "the run is over: the run is complete." in found[name].said()
+            assert charges(tmp_path / f"{name}.db") == 1
+        assert dpvb.load(tmp_path / "model.dpvb").privacy_.epsilon <= 1.0
+        assert not list((tmp_path / "server.state").iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trust", ["none", "secure_aggregation", "trusted_server"])
+def test_servers_that_die_reach_the_very_numbers_of_a_simulation(trust: str, tmp_path: Path) -> None:
+    """Killed twice, stopped once, and started again each time; no client notices more than a pause."""
+    names = ("north", "south", "west")
+    model = "random_state = 7"
+    with parties(tmp_path, names, TOP.format(epsilon="inf", rounds=30, trust=trust), model) as found:
+        begin_on_record(tmp_path, found, ledger=False)
+        for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+            time.sleep(1.5)
+            found["server"].process.send_signal(number)
+            found["server"].end(-number if number == signal.SIGKILL else 128 + number)
+            assert not (tmp_path / "model.dpvb").exists()
+            found["server"].start()
+            found["server"].wait_for("3 of 3 have come")
+        for party in found.values():
+            party.end()
+        shards = [(np.load(tmp_path / f"{name}.x.npy"), np.load(tmp_path / f"{name}.y.npy")) for name in names]
+        simulated = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, random_state=7)
+        dpvb.federated.simulate(simulated, shards, trust=trust, num_rounds=30)
+        np.testing.assert_array_equal(dpvb.load(tmp_path / "model.dpvb").coef_, simulated.coef_)
+
+
+@pytest.mark.slow
+def test_a_server_that_was_killed_gives_its_run_up(tmp_path: Path) -> None:
+    names = ("north", "south")
+    with parties(tmp_path, names, TOP.format(epsilon=1, rounds=50, trust="none")) as found:
+        begin_on_record(tmp_path, found)
+        found["server"].process.kill()
+        found["server"].end(-signal.SIGKILL)
+        found["server"].start("--leave")
+        for party in found.values():
+            party.end()
+        for name in names:
+            assert "the run is over: the server has given it up." in found[name].said()
+            assert charges(tmp_path / f"{name}.db") == 1
+        assert not (tmp_path / "model.dpvb").exists()
+        assert not list((tmp_path / "server.state").iterdir())
 
 
 @pytest.mark.slow

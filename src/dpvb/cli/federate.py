@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -64,23 +64,35 @@ def keys(
 
 
 @federate.command()
-def server(config: Config, overwrite: options.Overwrite = False, quiet: options.Quiet = False) -> None:
+def server(
+    config: Config,
+    overwrite: options.Overwrite = False,
+    leave: Annotated[
+        bool,
+        typer.Option("--leave", help="Give up a run that was broken off, and tell the clients; no model is written."),
+    ] = False,
+    quiet: options.Quiet = False,
+) -> None:
     """Run the server: wait for the clients, run the schedule, write the model.
 
     The server has no data. What it learns about a client's people is bounded by that client's own noise, or, with
-    trust = "trusted_server", by its own promise.
+    trust = "trusted_server", by its own promise. With a folder in its file, a server that was stopped or killed goes on
+    when it is started again, by the same command.
 
         dpvb federate server --config server.toml
     """
     from dpvb.estimators.base import generator
-    from dpvb.estimators.conducted import conduct, fitted
+    from dpvb.estimators.conducted import conduct, fitted, rehearsed
     from dpvb.federated.channel import Channel
     from dpvb.federated.config import ServerConfig
+    from dpvb.federated.record import Recorded
     from dpvb.federated.server import Server
 
     settings = ServerConfig.load(config)
     agreement = settings.agreement
-    files.check_target(settings.out, overwrite)
+    if leave and settings.folder is None:
+        raise ParameterError("--leave is for a run on record, and the server's file names no folder for one.")
+    files.check_target(settings.out, overwrite or leave)
     data = _no_rows(agreement)
     params, federation = _agreed(agreement, data)
     model, patience = agreement.estimator(), settings.answer_seconds
@@ -94,21 +106,42 @@ def server(config: Config, overwrite: options.Overwrite = False, quiet: options.
             patience=patience,
             tell=remark,
         ) as link,
+        nullcontext() if settings.folder is None else Recorded(link, settings.folder) as record,
         progress_bar(agreement.epsilon, agreement.delta, quiet=quiet, label="federation") as tell,
     ):
         remark(f"waiting for {len(agreement.clients)} clients at {link.address}.")
+        if missing := link.wait(settings.join_seconds):
+            remark(f"{', '.join(missing)} did not come within {settings.join_seconds:g} s.")
+
+        def prepared(task: Any, transport: Any) -> Server:
+            named = _named(task, agreement)
+            return Server(named, federation, transport, schedule=agreement.schedule, timeout=patience)
+
+        if leave and record is not None:
+            if record.offer is not None:
+                task = rehearsed(type(model), params, data)
+                prepared(task, link).dismiss(record.offer, "the server has given it up")
+            record.end()
+            remark("the run was given up; what was charged stays charged.")
+            return
 
         def conductor(task: Any) -> Any:
-            run = Server(_named(task, agreement), federation, link, schedule=agreement.schedule, timeout=patience)
-            if missing := link.wait(settings.join_seconds):
-                remark(f"{', '.join(missing)} did not come within {settings.join_seconds:g} s.")
-            q = run.run(generator("random_state", model.random_state), tell)
+            run = prepared(task, link if record is None else record)
+            seed = record.seed if record is not None and model.random_state is None else model.random_state
+            q = run.run(generator("random_state", seed), tell)
             model.privacy_ = run.statement(task.public)
             return q
 
-        trial = conduct(type(model), params, data, conductor)
-    vars(model).update(fitted(trial))
-    model.save(settings.out)
+        try:
+            trial = conduct(type(model), params, data, conductor)
+        except FederationError:  # The run is over, and its clients know.
+            if record is not None:
+                record.end()
+            raise
+        vars(model).update(fitted(trial))
+        model.save(settings.out)
+        if record is not None:
+            record.end()
     typer.echo(str(model.privacy_))
     remark(f"{settings.out}: {agreement.kind}, {spent(model)} for each client. Next: dpvb show {settings.out}")
 

@@ -147,6 +147,7 @@ class ServerConfig:
         address: where it listens.
         tls: paths of certificate and private key, or None.
         out: the model file to write.
+        folder: where the run is on record until it is over; None: a server that dies loses it.
         join_seconds: how long clients are waited for at the start.
         answer_seconds: how long an answer is waited for.
     """
@@ -156,6 +157,7 @@ class ServerConfig:
     address: Address
     tls: tuple[Path, Path] | None
     out: Path
+    folder: Path | None
     join_seconds: float
     answer_seconds: float
 
@@ -176,6 +178,7 @@ class ServerConfig:
             address=parse_address(file.take("address", str)),
             tls=None if certificate is None or private is None else (certificate, private),
             out=file.path("out"),
+            folder=file.path("folder", None),
             join_seconds=_seconds(file, "join_seconds", 3600.0),
             answer_seconds=_seconds(file, "answer_seconds", 600.0),
         )

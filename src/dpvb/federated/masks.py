@@ -5,15 +5,10 @@ two with the smaller public key adds it, the other subtracts it, modulo 2⁶⁴;
 arrays is, modulo 2⁶⁴, the sum of the arrays, and a proper part of them is uniform but for its own sum (Bonawitz et al.
 2017, without recovery: when one is missing the round is lost, not its secret).
 
-With many participants, pairs of neighbours are enough (Bell et al. 2020). Participants stand in a ring in the order of
-their public keys, and each has masks with the k/2 before and the k/2 after it. To split this graph (a Harary graph) one
-must take away k participants; so the server with any k - 1 of them learns nothing but the sum of all others. If
-everybody is everybody's neighbour, no number of them learns more.
-
 **No word of keystream hides two things.** A pair has a secret of its own for masks (see `keys`), from which HKDF-Expand
 (RFC 5869) makes two keys: one of ChaCha20, one of nonces. The 96-bit nonce of a block is HKDF-Expand under the second
-key of the SHA-256 of all that names the block, each field with its length: participants with their public keys, number
-of neighbours, digest of the request, step, name, shape. Within a nonce, word j of the stream goes to entry j; a block
+key of the SHA-256 of all that names the block, each field with its length: participants with their public keys,
+digest of the request, step, name, shape. Within a nonce, word j of the stream goes to entry j; a block
 has at most 2³⁵ words, where the 32-bit counter ends. For another block to meet the same words the nonces must collide.
 Nonces are pseudorandom to everyone outside the pair, and a server can only have one made by a request that is answered
 and charged: after n blocks a collision has probability below n²·2⁻⁹⁷, 2⁻⁵⁷ after a million. The same block with other
@@ -38,7 +33,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from numpy.typing import NDArray
 
 from dpvb.blocks import Ints
-from dpvb.errors import FederationError, ParameterError, check_integer
+from dpvb.errors import FederationError
 from dpvb.federated.keys import Identity, check_name, check_public, fields
 
 _WORDS: Final = 2**12  # words that are taken of all streams at a time
@@ -53,14 +48,12 @@ class Masks:
     Args:
         identity: whose they are.
         participants: public keys of all participants by name, one's own among them; as configured, never as received.
-        neighbors: k, even and above the number of colluders to withstand; None: all others. The same for everybody.
 
     Raises:
-        ParameterError: for an odd number of neighbors or one below 2.
         FederationError: if there are fewer than two, if one's own key is missing or another, or if two keys are equal.
     """
 
-    def __init__(self, identity: Identity, participants: Mapping[str, bytes], neighbors: int | None = None) -> None:
+    def __init__(self, identity: Identity, participants: Mapping[str, bytes]) -> None:
         every = {check_name(name): check_public(name, public) for name, public in sorted(participants.items())}
         if every.get(identity.name) != identity.public:
             raise FederationError(f"{identity.name!r} is not among the participants under its own public key.")
@@ -68,10 +61,9 @@ class Masks:
             raise FederationError("masks need two participants at least: the sum of one would be its own.")
         if len(set(every.values())) < len(every):
             raise FederationError("two participants have the same public key; give every party a key of its own.")
-        near = _neighbors(identity.public, sorted(every.values()), neighbors)
-        names = b"".join(fields(name.encode("ascii"), public) for name, public in every.items())
-        self._participants = fields(names, str(len(near)).encode())
-        secrets = {public: identity.secret_with(public, "masks") for public in near}
+        self._participants = b"".join(fields(name.encode("ascii"), public) for name, public in every.items())
+        others = [public for public in every.values() if public != identity.public]
+        secrets = {public: identity.secret_with(public, "masks") for public in others}
         self._added = [_Stream(secret) for public, secret in secrets.items() if identity.public < public]
         self._subtracted = [_Stream(secret) for public, secret in secrets.items() if identity.public > public]
         self._hidden: dict[bytes, bytes] = {}
@@ -115,15 +107,6 @@ class Masks:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise FederationError("Masks cannot be pickled or copied: two copies could hide two sums under the same masks.")
-
-
-def _neighbors(own: bytes, ring: list[bytes], count: int | None) -> list[bytes]:
-    """The public keys that stand next to one's own."""
-    if count is not None and check_integer("neighbors", count, low=2) % 2:
-        raise ParameterError(f"neighbors must be even, got {count}: as many before a participant as after it.")
-    place = ring.index(own)
-    after = ring[place + 1 :] + ring[:place]
-    return after if count is None or count >= len(after) else after[: count // 2] + after[-(count // 2) :]
 
 
 class _Stream:

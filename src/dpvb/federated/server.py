@@ -29,6 +29,7 @@ from dpvb.federated import messages
 from dpvb.federated.agreement import SCHEDULES, Federation
 from dpvb.federated.factors import Factors
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share
+from dpvb.federated.record import Recorded
 from dpvb.federated.transport import Transport
 from dpvb.grids import grids_of
 from dpvb.mechanism import Plan, Release
@@ -53,7 +54,7 @@ class Server:
     Args:
         task: model, relative plan and step sizes; its source holds no rows that are read.
         federation: what was agreed on.
-        transport: how bytes get to the clients.
+        transport: how bytes get to the clients; with a record (see `record`) another server can take over.
         schedule: one of SCHEDULES.
         timeout: seconds after which a client that has not answered counts as missing.
         max_attempts: how often a step is tried under secure aggregation: each attempt is a release of its own.
@@ -85,8 +86,13 @@ class Server:
         self._plan = trust.planned(
             task.plan, epsilon=federation.epsilon, delta=federation.delta, num_examples=federation.num_examples
         )
-        self._noise = SecureNoise() if trust.party.gathers_noise else None
-        self._run = secrets.token_hex(16) if self._noise is None else self._noise.run_id
+        self._record = record = transport if isinstance(transport, Recorded) else None
+        self._now = time.monotonic if record is None else record.now
+        self._noise = None
+        if trust.party.gathers_noise:
+            self._noise = SecureNoise() if record is None else record.noise()
+        name = secrets.token_hex(16) if record is None else record.run
+        self._run = name if self._noise is None else self._noise.run_id
         self._plans: dict[str, Plan] = {}
         self._nonces: dict[str, bytes] = {}
         self._again: list[Release] = []
@@ -100,12 +106,15 @@ class Server:
     def run(self, rng: np.random.Generator, on_step: Callable[[int, Plan], object] = lambda t, plan: None) -> Any:
         """Ask until the plan is done; return q.
 
+        A server that is stopped tells its clients that the run is over, unless it has a record: then the run can go on.
+
         Args:
             rng: public randomness of the start.
             on_step: called with (step, plan) after each M-step that ends a sweep.
 
         Raises:
             FederationError: if fewer clients take part than the plan tolerates; what was charged stays charged.
+            CheckpointError: if there is a record, and it cannot be written, or is another run's.
         """
         try:
             self._propose()
@@ -119,8 +128,9 @@ class Server:
                     q = self._sequential(t, q) if self._schedule == "sequential" else self._synchronous(t, q)
                     on_step(t + 1, self._plan)
                 t += block
-        except BaseException:
-            self._leave("the run was broken off")
+        except BaseException as error:
+            if self._record is None or isinstance(error, FederationError):
+                self._leave("the run was broken off")
             raise
         self._leave("the run is complete")
         return q
@@ -271,7 +281,7 @@ class Server:
         done = dict.fromkeys(self._clients, first)
         start, swept = q, first
         asked: dict[int, tuple[str, bytes, int]] = {}
-        deadline = time.monotonic() + self._timeout
+        deadline = self._now() + self._timeout
         while done and swept < first + steps:
             busy = {name for name, *_ in asked.values()}
             for name, step in done.items():
@@ -279,7 +289,7 @@ class Server:
                     data = self._request(step, 0, (name,), q)
                     asked[self._transport.send(name, data)] = (name, data, _RETRIES)
             landed = self._transport.poll(_POLL_SECONDS)
-            if not landed and time.monotonic() > deadline:
+            if not landed and self._now() > deadline:
                 for name in busy:
                     self._reasons[name] = f"no answer within {self._timeout:g} seconds"
                     self._lose(name, done, first)
@@ -287,7 +297,7 @@ class Server:
             for ticket, _, answer in landed:
                 if ticket not in asked:
                     continue
-                deadline = time.monotonic() + self._timeout
+                deadline = self._now() + self._timeout
                 name, data, again = asked.pop(ticket)
                 found = self._read(name, answer)
                 if found is None and again:
@@ -382,8 +392,8 @@ class Server:
         tickets = {self._transport.send(name, data): name for name in names}
         again = dict.fromkeys(names, _RETRIES)
         answers: dict[str, Any] = {}
-        deadline = time.monotonic() + self._timeout
-        while tickets and time.monotonic() < deadline:
+        deadline = self._now() + self._timeout
+        while tickets and self._now() < deadline:
             for ticket, _, answer in self._transport.poll(_POLL_SECONDS):
                 name = tickets.pop(ticket, None)
                 if name is None:
@@ -413,8 +423,12 @@ class Server:
         return found
 
     def _leave(self, reason: str) -> None:
-        """Tell all who may have accepted that it is over; whether they hear it does not matter."""
+        """Tell all who may have accepted that it is over."""
         if self._offer:
-            timeout, self._timeout = self._timeout, min(self._timeout, 10.0)
-            self._ask(sorted(self._federation.participants), messages.encode(Farewell(self._offer, reason)))
-            self._timeout = timeout
+            self.dismiss(self._offer, reason)
+
+    def dismiss(self, offer: str, reason: str) -> None:
+        """Tell all clients that the run of an offer is over; whether they hear it does not matter."""
+        timeout, self._timeout = self._timeout, min(self._timeout, 10.0)
+        self._ask(sorted(self._federation.participants), messages.encode(Farewell(offer, reason)))
+        self._timeout = timeout

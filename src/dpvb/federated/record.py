@@ -1,0 +1,255 @@
+"""The server's record of a run: a transport whose answers are on the disk before the server hears them.
+
+A server is a function of the answers that it gets, of their order, and of the time that they take. So one that died
+goes on by hearing them again: it asks what it asked before, which the record checks, and gets from the disk what came.
+Where the record ends it is where the other one was. What was open is sent once more, the same bytes, which cost a
+client nothing. For that the server's time moves when it sends and when it looks for answers, and only then.
+
+    run.sqlite      name of the run, seed of its start; what was sent and what came, in order, with the server's time
+    noise.secret    under trusted_server, the secret of the server's own noise
+
+Under trusted_server the answers are sums without noise: the folder is then as secret as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import time
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple, Self, final
+
+from dpvb.errors import CheckpointError, FederationError
+from dpvb.federated import messages
+from dpvb.federated.transport import Reply, Transport
+from dpvb.noise import SecureNoise
+
+_TABLES: Final = (
+    "CREATE TABLE IF NOT EXISTS run (name TEXT NOT NULL, seed INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS events (number INTEGER PRIMARY KEY, poll INTEGER, ticket INTEGER NOT NULL, "
+    "client TEXT NOT NULL, digest TEXT, data BLOB, time REAL NOT NULL)",
+)
+# A server that looks so often for answers where it once sent something will not send it.
+_MOST_EMPTY: Final = 3
+
+
+class _Event(NamedTuple):
+    """What was sent, by its digest, or what came in a poll: its bytes, None where there were none."""
+
+    poll: int | None
+    ticket: int
+    client: str
+    digest: str | None
+    data: bytes | None
+    time: float
+
+
+@final
+class Recorded:
+    """A transport with a record.
+
+    Args:
+        transport: what carries the bytes.
+        folder: where the record lies, for one server at a time; made if it is missing, its parent must exist.
+
+    Raises:
+        CheckpointError: if the folder cannot be used, or holds something else.
+        FederationError: if another server uses it.
+    """
+
+    def __init__(self, transport: Transport, folder: str | os.PathLike[str]) -> None:
+        self._transport, self._folder = transport, Path(folder).absolute()
+        self._secret = self._folder / "noise.secret"
+        self._open: dict[int, tuple[str, bytes]] = {}
+        self._tickets: dict[int, int] = {}  # The transport's tickets, to those of the record.
+        self._unwritten: list[_Event] = []
+        self._count = self._polls = self._empty = 0
+        self._has_looked = True
+        try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            os.close(os.open(self._folder / "run.sqlite", os.O_RDWR | os.O_CREAT, 0o600))
+        except OSError as error:
+            raise CheckpointError(f"{self._folder}: cannot hold the record of a run ({error.strerror}).") from error
+        self._file = sqlite3.connect(self._folder / "run.sqlite", timeout=0.0, isolation_level=None)
+        try:
+            self.run, self.seed, self._past = self._read()
+        except sqlite3.Error as error:
+            self._file.close()
+            if "locked" in str(error):
+                raise FederationError(
+                    f"{self._folder}: another server uses this folder. Give each run a folder of its own."
+                ) from error
+            raise CheckpointError(f"{self._folder}: cannot hold the record of a run ({error}).") from error
+        self.offer = self._past[0].digest if self._past else None
+        self._at, self._since = 0.0, time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """Names of the clients that can be spoken to."""
+        return self._transport.clients
+
+    @property
+    def continues(self) -> bool:
+        """Whether a server that died is still being repeated."""
+        return bool(self._past)
+
+    def noise(self) -> SecureNoise:
+        """The run's own noise, the same for a server that takes over.
+
+        Raises:
+            CheckpointError: if its secret cannot be kept, or is gone.
+        """
+        if self.offer is None:
+            with suppress(OSError):
+                self._secret.unlink()
+            return SecureNoise.kept(self._secret)
+        found = SecureNoise.reopened(self._secret)
+        if found is None:
+            raise CheckpointError(
+                f"{self._secret}: the secret of the server's noise is gone, damaged or open to others."
+            )
+        return found
+
+    def now(self) -> float:
+        """Seconds of the run when the server sent or looked last."""
+        return self._at
+
+    def send(self, client: str, data: bytes) -> int:
+        """Send bytes to one client, or find that they were; return the ticket.
+
+        Raises:
+            ParameterError: if there is no such client.
+            CheckpointError: if another server sent something else here.
+        """
+        ticket, digest = self._count + 1, messages.digest(data)
+        if self._past:
+            event = self._past[0]
+            if (event.poll, event.ticket, event.client, event.digest) != (None, ticket, client, digest):
+                raise self._differs()
+            self._open[ticket] = client, data
+            self._repeat()
+        else:
+            self._open[ticket], self._at = (client, data), time.monotonic() - self._since
+            self._unwritten.append(_Event(None, ticket, client, digest, None, self._at))
+            if self._has_looked:  # Whoever was not waited for shows in what is asked now; nobody is waited for again.
+                self._write()
+            self._has_looked = False
+            self._pass_on(ticket, client, data)
+        self._count, self._empty = ticket, 0
+        return ticket
+
+    def broadcast(self, data: bytes) -> tuple[int, ...]:
+        """Send the same bytes to all clients."""
+        return tuple(self.send(client, data) for client in self.clients)
+
+    def poll(self, timeout: float) -> list[Reply]:
+        """The answers that have come, now on record; or those that came then.
+
+        Raises:
+            CheckpointError: if they cannot be written, or another server did not look here.
+        """
+        return self._heard() if self._past else self._received(timeout)
+
+    def close(self) -> None:
+        """Let another server use the folder."""
+        self._file.close()
+
+    def end(self) -> None:
+        """Forget the run, which is over."""
+        self.close()
+        for name in ("run.sqlite-journal", "run.sqlite", "noise.secret"):  # No journal is left for another's database.
+            with suppress(OSError):
+                (self._folder / name).unlink()
+
+    def _heard(self) -> list[Reply]:
+        """What came then in one poll."""
+        number = self._past[0].poll
+        if number is None:  # It had waited in vain, until it sent what comes next.
+            self._at, self._empty = self._past[0].time, self._empty + 1
+            if self._empty > _MOST_EMPTY:
+                raise self._differs()
+            return []
+        replies = []
+        while self._past and self._past[0].poll == number:
+            event = self._past[0]
+            del self._open[event.ticket]
+            replies.append(Reply(event.ticket, event.client, event.data))
+            self._repeat()
+        self._polls, self._empty = number, 0
+        return replies
+
+    def _received(self, timeout: float) -> list[Reply]:
+        """What comes now."""
+        self._write()
+        found = self._transport.poll(timeout)
+        self._at = time.monotonic() - self._since
+        replies = [
+            Reply(self._tickets.pop(reply.ticket), reply.client, reply.data)
+            for reply in found
+            if reply.ticket in self._tickets
+        ]
+        self._polls += 1
+        self._unwritten += [
+            _Event(self._polls, reply.ticket, reply.client, None, reply.data, self._at) for reply in replies
+        ]
+        self._write()
+        for reply in replies:
+            del self._open[reply.ticket]
+        self._has_looked = True
+        return replies
+
+    def _repeat(self) -> None:
+        """Take the next event, at its time; after the last, time runs, and what is open is asked for again."""
+        self._at = self._past.popleft().time
+        if not self._past:
+            self._since = time.monotonic() - self._at
+            for ticket, (client, data) in self._open.items():
+                self._pass_on(ticket, client, data)
+
+    def _pass_on(self, ticket: int, client: str, data: bytes) -> None:
+        self._tickets[self._transport.send(client, data)] = ticket
+
+    def _read(self) -> tuple[str, int, deque[_Event]]:
+        """Name, seed and events of the run, which begins here if there is none."""
+        for setting in ("locking_mode = EXCLUSIVE", "synchronous = EXTRA"):
+            self._file.execute(f"PRAGMA {setting}")
+        self._file.execute("BEGIN EXCLUSIVE")
+        for table in _TABLES:
+            self._file.execute(table)
+        found = self._file.execute("SELECT name, seed FROM run").fetchone()
+        if found is None:
+            found = secrets.token_hex(16), secrets.randbits(62)
+            self._file.execute("INSERT INTO run VALUES (?, ?)", found)
+        events = "SELECT poll, ticket, client, digest, data, time FROM events ORDER BY number"
+        past = deque(_Event(*event) for event in self._file.execute(events))
+        self._file.execute("COMMIT")
+        return *found, past
+
+    def _write(self) -> None:
+        """Bring what is not written yet to the disk."""
+        if not self._unwritten:
+            return
+        try:
+            self._file.execute("BEGIN")
+            self._file.executemany("INSERT INTO events VALUES (NULL, ?, ?, ?, ?, ?, ?)", self._unwritten)
+            self._file.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise CheckpointError(
+                f"{self._folder}: cannot be written ({error}). Make room; then the same command goes on."
+            ) from error
+        self._unwritten = []
+
+    def _differs(self) -> CheckpointError:
+        return CheckpointError(
+            f"{self._folder}: the run that was begun here asked something else, so that it cannot be continued. Use "
+            "the files, the version of dpvb and the machine that it was begun with; or give it up with --leave."
+        )

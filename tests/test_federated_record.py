@@ -1,0 +1,299 @@
+"""A server that dies, at any moment, and another one that takes over: the same q, and nothing charged twice.
+
+Three clients with 60 rows, as in test_federated. Without noise all tests are deterministic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_federated import (
+    DELTA,
+    EVERY_RUN,
+    ROUNDS,
+    Around,
+    around,
+    charged,
+    dealt,
+    numbers,
+    price,
+    rows,
+    unreachable,
+)
+
+from dpvb.errors import CheckpointError, FederationError
+from dpvb.federated.messages import Accepted, Request, decode, encode
+from dpvb.federated.record import Recorded
+from dpvb.federated.server import Server
+from dpvb.federated.transport import InProcess, Reply
+from dpvb.ledger import Ledger
+
+
+class Killed(BaseException):
+    """The server's end, which it does not see coming."""
+
+
+class Mortal(InProcess):
+    """A transport with which the server dies at a call of send or poll: before it is done, or just after."""
+
+    def __init__(self, handlers: Any, calls: int, *, after: bool = False) -> None:
+        super().__init__(handlers)
+        self._left, self._after = calls, after
+        self.gone: list[bytes] = []  # What may have reached a client.
+
+    def send(self, client: str, data: bytes) -> int:
+        self._die(before=True)
+        ticket = super().send(client, data)
+        self.gone.append(data)
+        self._die(before=False)
+        return ticket
+
+    def poll(self, timeout: float) -> list[Reply]:
+        self._die(before=True)
+        replies = super().poll(timeout)
+        self._die(before=False)
+        return replies
+
+    def _die(self, *, before: bool) -> None:
+        self._left -= before
+        if self._left < 0 and before != self._after:
+            raise Killed
+
+
+class Silent(Mortal):
+    """Clients that cannot be reached do not say so. Time passes when nothing comes, and only then."""
+
+    now = 0.0
+
+    @classmethod
+    def install(cls, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("dpvb.federated.record.time.monotonic", lambda: cls.now)
+
+    def poll(self, timeout: float) -> list[Reply]:
+        replies = [reply for reply in super().poll(timeout) if reply.data is not None]
+        Silent.now += not replies
+        return replies
+
+
+def taken_over(
+    made: Around,
+    folder: Path,
+    schedule: str,
+    lives: Sequence[int],
+    *,
+    after: bool = False,
+    kind: Callable[..., Mortal] = Mortal,
+    **options: Any,
+) -> tuple[Any, Server, int]:
+    """Run a federation in servers that die after so many calls each, and a last one; q, that one, number of deaths."""
+    deaths = 0
+    for calls in [*lives, 10**9]:
+        with Recorded(kind(made.handlers, calls, after=after), folder) as record:
+            server = Server(made.tasks[0], made.federation, record, schedule=schedule, **options)
+            try:
+                return server.run(np.random.default_rng(0)), server, deaths
+            except Killed:
+                deaths += 1
+    raise AssertionError("the last one lives")
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    """A ledger with a data set for each client, of cap 4."""
+    with Ledger(tmp_path / "budget.db") as made:
+        for name in "abc":
+            made.register(name, unit="row", neighboring_relation="add_or_remove_one", epsilon=4.0, delta=DELTA)
+    return tmp_path / "budget.db"
+
+
+def same(one: Any, other: Any) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(numbers(one), numbers(other), strict=True))
+
+
+@EVERY_RUN
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 7])
+def test_a_server_that_dies_at_any_call_is_taken_over(
+    trust: str, schedule: str, after: bool, every: int, tmp_path: Path
+) -> None:
+    """The same bits of q as without a death, at every call that there is."""
+    whole = around(trust).run(schedule)
+    calls, deaths = 0, 1
+    while deaths:
+        q, _, deaths = taken_over(around(trust), tmp_path / f"{calls}", schedule, [calls], after=after)
+        assert same(q, whole)
+        calls += every
+    assert calls > 3 * ROUNDS
+
+
+@EVERY_RUN
+@pytest.mark.parametrize("life", [4, 9])
+def test_servers_that_die_all_the_time_charge_nobody_twice(
+    trust: str, schedule: str, life: int, ledger: Path, tmp_path: Path
+) -> None:
+    made = around(trust, epsilon=1.0, ledger=ledger)
+    _, server, deaths = taken_over(made, tmp_path / "server", schedule, [life] * 200)
+    assert deaths >= 5
+    for name in "abc":
+        assert charged(ledger, name) == price(made.plan)
+    assert server.statement([]).epsilon <= 1.0
+    for client in made.clients.values():
+        assert isinstance(decode(client.answer(encode(made.offer("next")))), Accepted)  # They know that it is over.
+
+
+@EVERY_RUN
+@pytest.mark.parametrize("step", [0, 3])
+@pytest.mark.parametrize("silent", [False, True], ids=["unreachable", "silent"])
+def test_who_was_missed_then_is_missed_again(
+    trust: str, schedule: str, step: int, silent: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Out of reach, or silent until the timeout: servers that die go on as one that lives."""
+    Silent.install(monkeypatch)
+    found = []
+    for lives in ([], [23 if step else 13], [9] * 5):
+        made = around(trust, tolerated=1)
+        made.handlers["b"] = unreachable(made.handlers["b"], range(step, ROUNDS))
+        kind, folder = Silent if silent else Mortal, tmp_path / f"{len(lives)}"
+        q, server, deaths = taken_over(made, folder, schedule, lives, kind=kind, timeout=5.0)
+        assert deaths == len(lives)
+        found.append((q, server._clients))
+    for q, clients in found:
+        assert clients == found[0][1]
+        assert same(q, found[0][0])
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_trusted_server_noises_no_second_sum_of_a_step(
+    after: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A client is waited for in vain, and back when the server has died: clients still see one q of each step.
+
+    A sum with it, noised and told as well, would be a release that nobody is charged for.
+    """
+    Silent.install(monkeypatch)
+    calls, deaths = 0, 1
+    while deaths:
+        made = around("trusted_server", epsilon=1.0, tolerated=1)
+        made.handlers["b"] = unreachable(made.handlers["b"], [3], 1)
+        transports: list[Mortal] = []
+
+        def kind(*given: Any, transports: list[Mortal] = transports, **more: Any) -> Mortal:
+            transports.append(Silent(*given, **more))
+            return transports[-1]
+
+        folder = tmp_path / f"{calls}"
+        _, _, deaths = taken_over(made, folder, "synchronous", [calls], after=after, kind=kind, timeout=5.0)
+        gone = {data: decode(data) for transport in transports for data in transport.gone}
+        steps = sorted(message.step for message in gone.values() if isinstance(message, Request))
+        assert steps == list(range(ROUNDS))
+        calls += 1
+    assert calls > 3 * ROUNDS
+
+
+def test_a_run_that_fails_ends_for_everybody(ledger: Path, tmp_path: Path) -> None:
+    made = around("none", epsilon=1.0, ledger=ledger)
+    made.handlers["b"] = unreachable(made.handlers["b"], range(3, ROUNDS))
+    with pytest.raises(FederationError, match="2 of 3 clients take part"):
+        taken_over(made, tmp_path / "server", "synchronous", [9])
+    for client in made.clients.values():
+        assert isinstance(decode(client.answer(encode(made.offer("next")))), Accepted)
+
+
+@pytest.mark.parametrize("changes", [{"shards": dealt(*rows(), 10, 25), "tolerated": 1}, {"epsilon": 2.0}])
+def test_another_run_does_not_go_on_from_a_record(changes: dict[str, Any], tmp_path: Path) -> None:
+    """Another agreement: refused before a client hears of it."""
+    made = around("none", epsilon=1.0)
+    with Recorded(Mortal(made.handlers, 12), tmp_path / "server") as record, pytest.raises(Killed):
+        Server(made.tasks[0], made.federation, record).run(np.random.default_rng(0))
+    other = around("none", **{"epsilon": 1.0, **changes})
+    with (
+        Recorded(InProcess(dict.fromkeys("abc", pytest.fail)), tmp_path / "server") as record,
+        pytest.raises(CheckpointError, match=r"asked something else.*--leave"),
+    ):
+        Server(other.tasks[0], other.federation, record).run(np.random.default_rng(0))
+    with (
+        Recorded(InProcess(dict.fromkeys("abc", pytest.fail)), tmp_path / "server") as record,
+        pytest.raises(CheckpointError, match="asked something else"),
+    ):
+        Server(made.tasks[0], made.federation, record, schedule="sequential").run(np.random.default_rng(0))
+    with Recorded(Mortal(made.handlers, 10**9), tmp_path / "server") as record:  # Nothing of this did any harm.
+        Server(made.tasks[0], made.federation, record).run(np.random.default_rng(0))
+
+
+def test_a_run_can_be_given_up(ledger: Path, tmp_path: Path) -> None:
+    made = around("none", epsilon=1.0, ledger=ledger)
+    with Recorded(Mortal(made.handlers, 12), tmp_path / "server") as record, pytest.raises(Killed):
+        Server(made.tasks[0], made.federation, record).run(np.random.default_rng(0))
+    with Recorded(InProcess(made.handlers), tmp_path / "server") as record:
+        assert record.continues
+        assert record.offer is not None
+        Server(made.tasks[0], made.federation, InProcess(made.handlers)).dismiss(record.offer, "enough")
+        record.end()
+    with Recorded(InProcess(made.handlers), tmp_path / "server") as record:
+        assert not record.continues
+        Server(made.tasks[0], made.federation, record).run(np.random.default_rng(0))
+    for name in "abc":
+        assert charged(ledger, name)[0] == 2
+
+
+def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
+    made = around("trusted_server", epsilon=1.0)
+    transport = InProcess(made.handlers)
+    with (
+        Recorded(transport, tmp_path / "server"),
+        pytest.raises(FederationError, match="another server uses this folder"),
+    ):
+        Recorded(transport, tmp_path / "server")
+    with pytest.raises(CheckpointError, match="No such file"):
+        Recorded(transport, tmp_path / "no" / "server")
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckpointError, match="File exists"):
+        Recorded(transport, tmp_path / "file")
+    (tmp_path / "server" / "run.sqlite").write_bytes(b"no database, but long enough to be looked at " * 100)
+    with pytest.raises(CheckpointError, match="not a database"):
+        Recorded(transport, tmp_path / "server")
+    with Recorded(Mortal(made.handlers, 12), tmp_path / "secret") as record, pytest.raises(Killed):
+        Server(made.tasks[0], made.federation, record).run(np.random.default_rng(0))
+    for damage in (lambda path: path.chmod(0o644), lambda path: path.unlink()):
+        damage(tmp_path / "secret" / "noise.secret")
+        with Recorded(transport, tmp_path / "secret") as record, pytest.raises(CheckpointError, match="open to others"):
+            Server(made.tasks[0], made.federation, record)
+
+
+def test_a_record_is_its_owners_alone_and_is_gone_after_the_run(tmp_path: Path) -> None:
+    made = around("trusted_server", epsilon=1.0)
+    with Recorded(Mortal(made.handlers, 12), tmp_path / "server") as record, pytest.raises(Killed):
+        Server(made.tasks[0], made.federation, record).run(np.random.default_rng(0))
+    files = sorted((tmp_path / "server").iterdir())
+    assert [path.name for path in files] == ["noise.secret", "run.sqlite"]
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+    assert (tmp_path / "server").stat().st_mode & 0o777 == 0o700
+    with Recorded(InProcess(made.handlers), tmp_path / "server") as record:
+        Server(made.tasks[0], made.federation, record).run(np.random.default_rng(0))
+        record.end()
+    assert not list((tmp_path / "server").iterdir())
+
+
+def test_a_full_disk_stops_a_server_that_can_go_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Clients are not sent home by it."""
+    made = around("none", epsilon=1.0)
+    with Recorded(InProcess(made.handlers), tmp_path / "server") as record:
+        write = record._write
+        turns = iter(range(10**6))
+
+        def full() -> None:
+            if next(turns) == 12:
+                record._file.execute("PRAGMA max_page_count = 1")
+                record._unwritten = [event._replace(data=bytes(10**6)) for event in record._unwritten]
+            write()
+
+        monkeypatch.setattr(record, "_write", full)
+        with pytest.raises(CheckpointError, match=r"is full.*Make room"):
+            Server(made.tasks[0], made.federation, record).run(np.random.default_rng(0))
+    with Recorded(InProcess(made.handlers), tmp_path / "server") as record:
+        assert record.continues
+        Server(made.tasks[0], made.federation, record).run(np.random.default_rng(0))
