@@ -5,7 +5,10 @@ Three clients with 60 rows, as in test_federated. Without noise all tests are de
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +227,25 @@ def test_another_run_does_not_go_on_from_a_record(changes: dict[str, Any], tmp_p
         Server(made.tasks[0], made.federation, record).run(np.random.default_rng(0))
 
 
+def test_clients_are_waited_for_only_where_they_are_needed(tmp_path: Path) -> None:
+    """By a new run, and by one that goes on; not by one that had done with them. Waiting takes no time of the run."""
+    made, waited = around("none", epsilon=1.0), []
+
+    def served(calls: int) -> None:
+        def ready() -> None:
+            waited.append(calls)
+            time.sleep(0.6)
+
+        with Recorded(Mortal(made.handlers, calls), tmp_path / "server", ready) as record:
+            Server(made.tasks[0], made.federation, record, timeout=0.5).run(np.random.default_rng(0))
+
+    with pytest.raises(Killed):
+        served(12)
+    served(10**9)
+    served(0)
+    assert waited == [12, 10**9]
+
+
 def test_a_run_can_be_given_up(ledger: Path, tmp_path: Path) -> None:
     made = around("none", epsilon=1.0, ledger=ledger)
     with Recorded(Mortal(made.handlers, 12), tmp_path / "server") as record, pytest.raises(Killed):
@@ -256,6 +278,14 @@ def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "server" / "run.sqlite").write_bytes(b"no database, but long enough to be looked at " * 100)
     with pytest.raises(CheckpointError, match="not a database"):
         Recorded(transport, tmp_path / "server")
+    with Recorded(Mortal(made.handlers, 12), tmp_path / "flipped") as record, pytest.raises(Killed):
+        Server(made.tasks[0], made.federation, record).run(np.random.default_rng(0))
+    with closing(sqlite3.connect(tmp_path / "flipped" / "run.sqlite")) as file:
+        file.execute("UPDATE events SET data = zeroblob(length(data)) WHERE poll = 2")
+        file.commit()
+    with Recorded(transport, tmp_path / "flipped") as record, pytest.raises(CheckpointError, match="damaged"):
+        Server(made.tasks[0], made.federation, record).run(np.random.default_rng(0))
+    made = around("trusted_server", epsilon=1.0)
     with Recorded(Mortal(made.handlers, 12), tmp_path / "secret") as record, pytest.raises(Killed):
         Server(made.tasks[0], made.federation, record).run(np.random.default_rng(0))
     for damage in (lambda path: path.chmod(0o644), lambda path: path.unlink()):
@@ -288,7 +318,7 @@ def test_a_full_disk_stops_a_server_that_can_go_on(monkeypatch: pytest.MonkeyPat
         def full() -> None:
             if next(turns) == 12:
                 record._file.execute("PRAGMA max_page_count = 1")
-                record._unwritten = [event._replace(data=bytes(10**6)) for event in record._unwritten]
+                record._unwritten = [(event, bytes(10**6)) for event, _ in record._unwritten]
             write()
 
         monkeypatch.setattr(record, "_write", full)

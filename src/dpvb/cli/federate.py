@@ -96,6 +96,12 @@ def server(
     data = _no_rows(agreement)
     params, federation = _agreed(agreement, data)
     model, patience = agreement.estimator(), settings.answer_seconds
+
+    def gather() -> None:
+        remark(f"waiting for {len(agreement.clients)} clients at {link.address}.")
+        if missing := link.wait(settings.join_seconds):
+            remark(f"{', '.join(missing)} did not come within {settings.join_seconds:g} s.")
+
     with (
         _stopping(),
         _flower("superlink").SuperLink(
@@ -106,12 +112,13 @@ def server(
             patience=patience,
             tell=remark,
         ) as link,
-        nullcontext() if settings.folder is None else Recorded(link, settings.folder) as record,
+        nullcontext() if settings.folder is None else Recorded(link, settings.folder, gather) as record,
         progress_bar(agreement.epsilon, agreement.delta, quiet=quiet, label="federation") as tell,
     ):
-        remark(f"waiting for {len(agreement.clients)} clients at {link.address}.")
-        if missing := link.wait(settings.join_seconds):
-            remark(f"{', '.join(missing)} did not come within {settings.join_seconds:g} s.")
+        if record is None or leave:
+            gather()
+        elif record.continues:
+            remark(f"going on with the run in {settings.folder}.")
 
         def prepared(task: Any, transport: Any) -> Server:
             named = _named(task, agreement)

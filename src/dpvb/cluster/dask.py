@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,8 +18,6 @@ _SETTINGS = {"distributed.admin.large-graph-warning-threshold": "1 PB"}
 #: Seconds that a step waits for a cluster that does nothing, having lost its workers, say.
 PATIENCE = 60.0
 _LOOK_EACH = 5.0
-# What mallopt(3) calls M_TRIM_THRESHOLD and M_MMAP_THRESHOLD, with the most that glibc lets them grow to by itself.
-_KEPT = {-1: 2**26, -3: 2**25}
 
 
 @final
@@ -144,23 +141,12 @@ def _held(part: Parcel) -> Parcel:
     return Parcel(opened(part.content))
 
 
-def _keep_memory() -> None:
-    """Undo what Dask sets for its workers, that malloc gives all memory back at once.
-
-    Every array of a pass would then lie in pages that the kernel has just cleared: a tenth of the time of a step.
-    """
-    with suppress(Exception):  # Only glibc has it.
-        for setting, most in _KEPT.items():
-            ctypes.CDLL(None).mallopt(setting, most)
-
-
 def _same(told: Parcel) -> Parcel:
     return told
 
 
 def _done(task: Task, told: Parcel, own: Parcel, model: Parcel, *sources: Parcel) -> Parcel:
     """What `answered` says, of sources in the order of their numbers."""
-    _keep_memory()
     places: Mapping[int, Any] = own.content
     parts = {part: source.content for part, source in zip(places, sources, strict=True)}
     return Parcel(answered(task, told.content, places, parts, model.content))

@@ -18,6 +18,7 @@ import secrets
 import sqlite3
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Self, final
@@ -30,20 +31,20 @@ from dpvb.noise import SecureNoise
 _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS run (name TEXT NOT NULL, seed INTEGER NOT NULL)",
     "CREATE TABLE IF NOT EXISTS events (number INTEGER PRIMARY KEY, poll INTEGER, ticket INTEGER NOT NULL, "
-    "client TEXT NOT NULL, digest TEXT, data BLOB, time REAL NOT NULL)",
+    "client TEXT NOT NULL, digest TEXT, time REAL NOT NULL, data BLOB)",
+    "CREATE INDEX IF NOT EXISTS polls ON events (poll)",
 )
 # A server that looks so often for answers where it once sent something will not send it.
 _MOST_EMPTY: Final = 3
 
 
 class _Event(NamedTuple):
-    """What was sent, by its digest, or what came in a poll: its bytes, None where there were none."""
+    """What was sent, or what came in a poll, with the digest of its bytes; None where a client was out of reach."""
 
     poll: int | None
     ticket: int
     client: str
     digest: str | None
-    data: bytes | None
     time: float
 
 
@@ -54,25 +55,30 @@ class Recorded:
     Args:
         transport: what carries the bytes.
         folder: where the record lies, for one server at a time; made if it is missing, its parent must exist.
+        ready: called before this server sends something for the first time; may wait for clients, which takes no time
+            of the run.
 
     Raises:
-        CheckpointError: if the folder cannot be used, or holds something else.
+        CheckpointError: if the folder cannot be used.
         FederationError: if another server uses it.
     """
 
-    def __init__(self, transport: Transport, folder: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, transport: Transport, folder: str | os.PathLike[str], ready: Callable[[], object] = lambda: None
+    ) -> None:
         self._transport, self._folder = transport, Path(folder).absolute()
         self._secret = self._folder / "noise.secret"
         self._open: dict[int, tuple[str, bytes]] = {}
         self._tickets: dict[int, int] = {}  # The transport's tickets, to those of the record.
-        self._unwritten: list[_Event] = []
+        self._unwritten: list[tuple[_Event, bytes | None]] = []
         self._count = self._polls = self._empty = 0
         self._has_looked = True
+        self._ready: Callable[[], object] | None = ready
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             os.close(os.open(self._folder / "run.sqlite", os.O_RDWR | os.O_CREAT, 0o600))
         except OSError as error:
-            raise CheckpointError(f"{self._folder}: cannot hold the record of a run ({error.strerror}).") from error
+            raise self._unusable(error.strerror) from error
         self._file = sqlite3.connect(self._folder / "run.sqlite", timeout=0.0, isolation_level=None)
         try:
             self.run, self.seed, self._past = self._read()
@@ -82,7 +88,7 @@ class Recorded:
                 raise FederationError(
                     f"{self._folder}: another server uses this folder. Give each run a folder of its own."
                 ) from error
-            raise CheckpointError(f"{self._folder}: cannot hold the record of a run ({error}).") from error
+            raise self._unusable(error) from error
         self.offer = self._past[0].digest if self._past else None
         self._at, self._since = 0.0, time.monotonic()
 
@@ -139,7 +145,7 @@ class Recorded:
             self._repeat()
         else:
             self._open[ticket], self._at = (client, data), time.monotonic() - self._since
-            self._unwritten.append(_Event(None, ticket, client, digest, None, self._at))
+            self._unwritten.append((_Event(None, ticket, client, digest, self._at), None))
             if self._has_looked:  # Whoever was not waited for shows in what is asked now; nobody is waited for again.
                 self._write()
             self._has_looked = False
@@ -155,7 +161,7 @@ class Recorded:
         """The answers that have come, now on record; or those that came then.
 
         Raises:
-            CheckpointError: if they cannot be written, or another server did not look here.
+            CheckpointError: if they cannot be written or read, or another server did not look here.
         """
         return self._heard() if self._past else self._received(timeout)
 
@@ -179,10 +185,12 @@ class Recorded:
                 raise self._differs()
             return []
         replies = []
-        while self._past and self._past[0].poll == number:
+        for data in self._answers(number):
             event = self._past[0]
+            if event.digest != (None if data is None else messages.digest(data)):
+                raise self._unusable("what came is damaged")
             del self._open[event.ticket]
-            replies.append(Reply(event.ticket, event.client, event.data))
+            replies.append(Reply(event.ticket, event.client, data))
             self._repeat()
         self._polls, self._empty = number, 0
         return replies
@@ -198,9 +206,9 @@ class Recorded:
             if reply.ticket in self._tickets
         ]
         self._polls += 1
-        self._unwritten += [
-            _Event(self._polls, reply.ticket, reply.client, None, reply.data, self._at) for reply in replies
-        ]
+        for ticket, client, data in replies:
+            digest = None if data is None else messages.digest(data)
+            self._unwritten.append((_Event(self._polls, ticket, client, digest, self._at), data))
         self._write()
         for reply in replies:
             del self._open[reply.ticket]
@@ -216,6 +224,10 @@ class Recorded:
                 self._pass_on(ticket, client, data)
 
     def _pass_on(self, ticket: int, client: str, data: bytes) -> None:
+        if self._ready is not None:
+            begun, ready, self._ready = time.monotonic(), self._ready, None
+            ready()
+            self._since += time.monotonic() - begun
         self._tickets[self._transport.send(client, data)] = ticket
 
     def _read(self) -> tuple[str, int, deque[_Event]]:
@@ -229,10 +241,18 @@ class Recorded:
         if found is None:
             found = secrets.token_hex(16), secrets.randbits(62)
             self._file.execute("INSERT INTO run VALUES (?, ?)", found)
-        events = "SELECT poll, ticket, client, digest, data, time FROM events ORDER BY number"
-        past = deque(_Event(*event) for event in self._file.execute(events))
+        events = self._file.execute("SELECT poll, ticket, client, digest, time FROM events ORDER BY number")
+        past = deque(_Event(*event) for event in events)
         self._file.execute("COMMIT")
         return *found, past
+
+    def _answers(self, poll: int) -> list[bytes | None]:
+        """The bytes that came in a poll."""
+        try:
+            found = self._file.execute("SELECT data FROM events WHERE poll = ? ORDER BY number", (poll,))
+            return [data for (data,) in found]
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
 
     def _write(self) -> None:
         """Bring what is not written yet to the disk."""
@@ -240,13 +260,17 @@ class Recorded:
             return
         try:
             self._file.execute("BEGIN")
-            self._file.executemany("INSERT INTO events VALUES (NULL, ?, ?, ?, ?, ?, ?)", self._unwritten)
+            rows = [(*event, data) for event, data in self._unwritten]
+            self._file.executemany("INSERT INTO events VALUES (NULL, ?, ?, ?, ?, ?, ?)", rows)
             self._file.execute("COMMIT")
         except sqlite3.Error as error:
             raise CheckpointError(
                 f"{self._folder}: cannot be written ({error}). Make room; then the same command goes on."
             ) from error
         self._unwritten = []
+
+    def _unusable(self, why: object) -> CheckpointError:
+        return CheckpointError(f"{self._folder}: cannot be used for the record of a run ({why}).")
 
     def _differs(self) -> CheckpointError:
         return CheckpointError(
