@@ -15,7 +15,7 @@ from scipy import sparse
 from test_cli import refuse, run
 
 import dpvb
-from dpvb import metrics
+from dpvb import metrics, storage
 from dpvb.data import Binary, Categorical, Numeric, Schema, Table, Target
 
 BUDGET = ["--epsilon", "2", "--delta", "1e-4", "--num-steps", "3", "--quiet"]
@@ -127,6 +127,37 @@ def test_successes_and_counts(tmp_path: Path) -> None:
     assert facts == pytest.approx(model.evaluate(Table(data, model.schema_), public=True))
 
 
+@pytest.mark.parametrize("kind", ["logistic", "binomial", "negbin", "sbn", "lda"])
+def test_a_fit_over_two_processes_is_the_same_fit(kind: str, tmp_path: Path) -> None:
+    """Without noise: the same arrays, to the last bit."""
+    rng = np.random.default_rng(2)
+    sparse.save_npz(tmp_path / "counts.npz", sparse.csr_array(rng.poisson(0.5, (80, 6)).astype(float)))
+    table = ["--schema", tmp_path / "schema.json"]
+    data, target, more = {
+        "logistic": (people, Target("ill", classes=("no", "yes")), table),
+        "binomial": (
+            people,
+            Target("hits", kind="binomial", max_trials=4, trials="shots"),
+            [*table, "--max-trials", "4"],
+        ),
+        "negbin": (
+            people,
+            Target("visits", kind="negative_binomial", max_count=9),
+            [*table, "--dispersion", "2", "--max-count", "9"],
+        ),
+        "sbn": (lambda folder: images(folder)[0], None, ["--threshold", "127", "--hidden", "3", "--seed", "1"]),
+        "lda": (lambda folder: folder / "counts.npz", None, ["--topics", "2", "--seed", "1"]),
+    }[kind]
+    schema_file(tmp_path, target)
+    fit = ["fit", kind, data(tmp_path), *more, *BUDGET, "--epsilon", "inf"]
+    run(*fit, "--out", tmp_path / "one.dpvb")
+    run(*fit, "--out", tmp_path / "two.dpvb", "--cluster", "local:2")
+    one, two = (storage.load(tmp_path / f"{name}.dpvb").arrays for name in ("one", "two"))
+    assert one.keys() == two.keys()
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, two[name])
+
+
 def test_a_schema_is_shown_and_checked(tmp_path: Path) -> None:
     example = run("schema").stdout
     (tmp_path / "s.json").write_text(example)
@@ -193,6 +224,7 @@ BAD: dict[str, tuple[list[str], str]] = {
     "steps": (["--num-steps", "0"], "--num-steps must be"),
     "relation": (["--neighboring-relation", "similar"], "--neighboring-relation must be"),
     "target": (["--target", "y.npy"], "belong to a matrix"),
+    "cluster": (["--cluster", "local:0"], "cluster must be None, 'local:N'"),
 }
 
 

@@ -29,6 +29,7 @@ def fit_sbn(
     ] = "first_order",
     group: options.Group = None,
     seed: options.Seed = None,
+    cluster: options.Cluster = None,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
     *,
@@ -58,7 +59,7 @@ def fit_sbn(
         random_state=seed,
     )
     with progress_bar(epsilon, delta, quiet=quiet) as tell:
-        model.fit(rows, group=persons, progress=tell)
+        model.fit(rows, group=persons, progress=tell, cluster=cluster)
     model.save(out)
     remark(f"{out}: {hidden} hidden units, {spent(model)}. Next: dpvb picture {out} --out weights.png; dpvb show {out}")
 

@@ -190,6 +190,15 @@ Resume = Annotated[
     ),
 ]
 
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        help="local:N spreads each step over N processes of this machine. The model is the same, bit for bit.",
+        show_default=False,
+        rich_help_panel=RUN,
+    ),
+]
+
 
 def _of_every_fit(
     num_steps: NumSteps = None,

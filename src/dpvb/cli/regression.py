@@ -45,6 +45,7 @@ def fit_logistic(
     intercept_value: _InterceptValue = 0.4,
     solver: _Solver = "first_order",
     covariance: _Covariance = "full",
+    cluster: options.Cluster = None,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
     *,
@@ -74,7 +75,7 @@ def fit_logistic(
         covariance=covariance,
         **plan,
     )
-    _fit_and_save(model, rows, out, quiet=quiet)
+    _fit_and_save(model, rows, out, cluster, quiet=quiet)
 
 
 @fit.command("binomial")
@@ -94,6 +95,7 @@ def fit_binomial(
     intercept_value: _InterceptValue = 0.4,
     solver: _Solver = "first_order",
     covariance: _Covariance = "full",
+    cluster: options.Cluster = None,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
     *,
@@ -120,7 +122,7 @@ def fit_binomial(
         covariance=covariance,
         **plan,
     )
-    _fit_and_save(model, rows, out, quiet=quiet)
+    _fit_and_save(model, rows, out, cluster, quiet=quiet)
 
 
 @fit.command("negbin")
@@ -142,6 +144,7 @@ def fit_negbin(
     intercept_value: _InterceptValue = 0.4,
     solver: _Solver = "first_order",
     covariance: _Covariance = "full",
+    cluster: options.Cluster = None,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
     *,
@@ -169,7 +172,7 @@ def fit_negbin(
         covariance=covariance,
         **plan,
     )
-    _fit_and_save(model, rows, out, quiet=quiet)
+    _fit_and_save(model, rows, out, cluster, quiet=quiet)
 
 
 @app.command()
@@ -244,11 +247,11 @@ def schema(
         typer.echo(f"person: {found.group}")
 
 
-def _fit_and_save(model: Any, rows: files.Rows, out: Path, *, quiet: bool) -> None:
+def _fit_and_save(model: Any, rows: files.Rows, out: Path, cluster: str | None, *, quiet: bool) -> None:
     """Fit with a bar of steps, write the model, say what was spent."""
     trials = {} if rows.trials is None else {"trials": rows.trials}
     with progress_bar(model.epsilon, model.delta, quiet=quiet) as tell:
-        model.fit(rows.x, rows.y, group=rows.group, progress=tell, **trials)
+        model.fit(rows.x, rows.y, group=rows.group, progress=tell, cluster=cluster, **trials)
     model.save(out)
     remark(f"{out}: {model.n_features_in_} coefficients, {spent(model)}. Next: dpvb coef {out}; dpvb show {out}")
 

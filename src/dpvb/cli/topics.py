@@ -54,6 +54,7 @@ def fit_lda(
         float, typer.Option(help="Longer documents are scaled down to this many words.", rich_help_panel=options.PLAN)
     ] = 500.0,
     seed: options.Seed = None,
+    cluster: options.Cluster = None,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
     *,
@@ -92,7 +93,7 @@ def fit_lda(
         token_pattern=token_pattern,
     )
     with progress_bar(epsilon, delta, quiet=quiet) as tell:
-        model.fit(source, progress=tell)
+        model.fit(source, progress=tell, cluster=cluster)
     model.save(out)
     remark(f"{out}: {topics} topics, {spent(model)}. Next: dpvb topics {out}; dpvb show {out}")
 
