@@ -127,7 +127,9 @@ def test_successes_and_counts(tmp_path: Path) -> None:
     assert facts == pytest.approx(model.evaluate(Table(data, model.schema_), public=True))
 
 
-@pytest.mark.parametrize("kind", ["logistic", "binomial", "negbin", "sbn", "lda"])
+@pytest.mark.parametrize(
+    "kind", ["logistic", "lda", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("binomial", "negbin", "sbn"))]
+)
 def test_a_fit_over_two_processes_is_the_same_fit(kind: str, tmp_path: Path) -> None:
     """Without noise: the same arrays, to the last bit."""
     rng = np.random.default_rng(2)
