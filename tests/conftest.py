@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
@@ -24,3 +25,14 @@ def postgresql() -> Iterator[Server]:
         pytest.skip("no PostgreSQL server is installed: setup/debian.sh")
     with running() as server:
         yield server
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    """A ledger with a data set for each of three clients, of cap 4 at delta = 1e-5."""
+    from dpvb.ledger import Ledger
+
+    with Ledger(tmp_path / "budget.db") as made:
+        for name in "abc":
+            made.register(name, unit="row", neighboring_relation="add_or_remove_one", epsilon=4.0, delta=1e-5)
+    return tmp_path / "budget.db"

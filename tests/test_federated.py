@@ -152,15 +152,6 @@ def around(
     return Around(tasks, federation, clients, {name: client.answer for name, client in clients.items()})
 
 
-@pytest.fixture
-def ledger(tmp_path: Path) -> Path:
-    """A ledger with a data set for each client, of cap 4."""
-    with Ledger(tmp_path / "budget.db") as made:
-        for name in "abc":
-            made.register(name, unit="row", neighboring_relation="add_or_remove_one", epsilon=4.0, delta=DELTA)
-    return tmp_path / "budget.db"
-
-
 def charged(ledger: Path, name: str) -> tuple[int, tuple[int, ...]]:
     """Number of charges of a data set, and their total in the ledger's whole units."""
     with Ledger(ledger) as found:

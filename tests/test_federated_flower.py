@@ -345,8 +345,8 @@ def edit(path: Path, before: str, after: str) -> None:
     path.write_text(text.replace(before, after))
 
 
-def connect(folder: Path, found: dict[str, Party], *, ledger: bool = True) -> None:
-    """Start the server, and tell the clients where it is."""
+def connect(folder: Path, found: dict[str, Party], *, ledger: bool = True) -> str:
+    """Start the server, and tell the clients where it is; its address."""
     found["server"].start()
     address = re.search(r"clients at (\S+)\.\n", found["server"].wait_for("waiting for"))
     assert address is not None
@@ -355,20 +355,31 @@ def connect(folder: Path, found: dict[str, Party], *, ledger: bool = True) -> No
             edit(folder / f"{name}.toml", '"127.0.0.1:9092"', f'"{address[1]}"')
             if ledger:
                 edit(folder / f"{name}.toml", "[data]", f'ledger = "{name}.db"\ndataset = "people"\n[data]')
+    return address[1]
 
 
-def begin_on_record(folder: Path, found: dict[str, Party], *, ledger: bool = True) -> None:
-    """Start a server with a record, which keeps its address, and clients; wait until all have accepted."""
-    edit(folder / "server.toml", "out = ", 'folder = "server.state"\nout = ')
-    connect(folder, found, ledger=ledger)
-    address = re.search(r"clients at (\S+)\.\n", found["server"].said())
-    assert address is not None
-    edit(folder / "server.toml", "127.0.0.1:0", address[1])
+def join(found: dict[str, Party]) -> None:
+    """Start the clients, and wait until all have accepted."""
     clients = [party for name, party in found.items() if name != "server"]
     for party in clients:
         party.start()
     for party in clients:
         party.wait_for("offer is accepted")
+
+
+def begin_on_record(folder: Path, found: dict[str, Party], *, ledger: bool = True) -> None:
+    """Start a server with a record, which keeps its address, and clients; wait until all have accepted."""
+    edit(folder / "server.toml", "out = ", 'folder = "server.state"\nout = ')
+    edit(folder / "server.toml", "127.0.0.1:0", connect(folder, found, ledger=ledger))
+    join(found)
+
+
+def assert_simulated(folder: Path, names: tuple[str, ...], trust: str, num_rounds: int) -> None:
+    """The model file has the very numbers of a simulation without noise."""
+    shards = [(np.load(folder / f"{name}.x.npy"), np.load(folder / f"{name}.y.npy")) for name in names]
+    simulated = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, random_state=7)
+    dpvb.federated.simulate(simulated, shards, trust=trust, num_rounds=num_rounds)
+    np.testing.assert_array_equal(dpvb.load(folder / "model.dpvb").coef_, simulated.coef_)
 
 
 def charges(path: Path) -> int:
@@ -450,10 +461,7 @@ def test_servers_that_die_reach_the_very_numbers_of_a_simulation(trust: str, tmp
             found["server"].wait_for("3 of 3 have come")
         for party in found.values():
             party.end()
-        shards = [(np.load(tmp_path / f"{name}.x.npy"), np.load(tmp_path / f"{name}.y.npy")) for name in names]
-        simulated = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, random_state=7)
-        dpvb.federated.simulate(simulated, shards, trust=trust, num_rounds=30)
-        np.testing.assert_array_equal(dpvb.load(tmp_path / "model.dpvb").coef_, simulated.coef_)
+        assert_simulated(tmp_path, names, trust, 30)
 
 
 @pytest.mark.slow
@@ -484,10 +492,7 @@ def test_processes_reach_the_very_numbers_of_a_simulation(trust: str, tmp_path: 
             found[name].start()
         for party in found.values():
             party.end()
-        shards = [(np.load(tmp_path / f"{name}.x.npy"), np.load(tmp_path / f"{name}.y.npy")) for name in names]
-        simulated = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, random_state=7)
-        dpvb.federated.simulate(simulated, shards, trust=trust, num_rounds=5)
-        np.testing.assert_array_equal(dpvb.load(tmp_path / "model.dpvb").coef_, simulated.coef_)
+        assert_simulated(tmp_path, names, trust, 5)
 
 
 @pytest.mark.slow
@@ -495,10 +500,7 @@ def test_a_run_that_a_server_breaks_off_and_what_its_clients_do_then(tmp_path: P
     names = ("north", "south")
     with parties(tmp_path, names, TOP.format(epsilon=1, rounds=50, trust="none")) as found:
         connect(tmp_path, found)
-        for name in names:
-            found[name].start()
-        for name in names:
-            found[name].wait_for("offer is accepted")
+        join(found)
         found["server"].process.terminate()
         found["server"].end(128 + signal.SIGTERM)
         for name in names:

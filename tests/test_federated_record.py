@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 from test_federated import (
-    DELTA,
     EVERY_RUN,
     ROUNDS,
     Around,
@@ -33,7 +32,6 @@ from dpvb.federated.messages import Accepted, Request, decode, encode
 from dpvb.federated.record import Recorded
 from dpvb.federated.server import Server
 from dpvb.federated.transport import InProcess, Reply
-from dpvb.ledger import Ledger
 
 
 class Killed(BaseException):
@@ -82,6 +80,15 @@ class Silent(Mortal):
         return replies
 
 
+def served(
+    made: Around, transport: InProcess, folder: Path, *, ready: Callable[[], object] = lambda: None, **options: Any
+) -> tuple[Any, Server]:
+    """Run a server with a record, to its end."""
+    with Recorded(transport, folder, ready) as record:
+        server = Server(made.tasks[0], made.federation, record, **options)
+        return server.run(np.random.default_rng(0)), server
+
+
 def taken_over(
     made: Around,
     folder: Path,
@@ -95,22 +102,19 @@ def taken_over(
     """Run a federation in servers that die after so many calls each, and a last one; q, that one, number of deaths."""
     deaths = 0
     for calls in [*lives, 10**9]:
-        with Recorded(kind(made.handlers, calls, after=after), folder) as record:
-            server = Server(made.tasks[0], made.federation, record, schedule=schedule, **options)
-            try:
-                return server.run(np.random.default_rng(0)), server, deaths
-            except Killed:
-                deaths += 1
+        try:
+            q, server = served(made, kind(made.handlers, calls, after=after), folder, schedule=schedule, **options)
+        except Killed:
+            deaths += 1
+        else:
+            return q, server, deaths
     raise AssertionError("the last one lives")
 
 
-@pytest.fixture
-def ledger(tmp_path: Path) -> Path:
-    """A ledger with a data set for each client, of cap 4."""
-    with Ledger(tmp_path / "budget.db") as made:
-        for name in "abc":
-            made.register(name, unit="row", neighboring_relation="add_or_remove_one", epsilon=4.0, delta=DELTA)
-    return tmp_path / "budget.db"
+def killed(made: Around, folder: Path) -> None:
+    """A server that dies on its way."""
+    with pytest.raises(Killed):
+        served(made, Mortal(made.handlers, 12), folder)
 
 
 def same(one: Any, other: Any) -> bool:
@@ -210,46 +214,37 @@ def test_a_run_that_fails_ends_for_everybody(ledger: Path, tmp_path: Path) -> No
 def test_another_run_does_not_go_on_from_a_record(changes: dict[str, Any], tmp_path: Path) -> None:
     """Another agreement: refused before a client hears of it."""
     made = around("none", epsilon=1.0)
-    with Recorded(Mortal(made.handlers, 12), tmp_path / "server") as record, pytest.raises(Killed):
-        Server(made.tasks[0], made.federation, record).run(np.random.default_rng(0))
+    killed(made, tmp_path / "server")
     other = around("none", **{"epsilon": 1.0, **changes})
-    with (
-        Recorded(InProcess(dict.fromkeys("abc", pytest.fail)), tmp_path / "server") as record,
-        pytest.raises(CheckpointError, match=r"asked something else.*--leave"),
-    ):
-        Server(other.tasks[0], other.federation, record).run(np.random.default_rng(0))
-    with (
-        Recorded(InProcess(dict.fromkeys("abc", pytest.fail)), tmp_path / "server") as record,
-        pytest.raises(CheckpointError, match="asked something else"),
-    ):
-        Server(made.tasks[0], made.federation, record, schedule="sequential").run(np.random.default_rng(0))
-    with Recorded(Mortal(made.handlers, 10**9), tmp_path / "server") as record:  # Nothing of this did any harm.
-        Server(made.tasks[0], made.federation, record).run(np.random.default_rng(0))
+    deaf = InProcess(dict.fromkeys("abc", pytest.fail))
+    with pytest.raises(CheckpointError, match=r"asked something else.*--leave"):
+        served(other, deaf, tmp_path / "server")
+    with pytest.raises(CheckpointError, match="asked something else"):
+        served(made, deaf, tmp_path / "server", schedule="sequential")
+    served(made, InProcess(made.handlers), tmp_path / "server")  # Nothing of this did any harm.
 
 
 def test_clients_are_waited_for_only_where_they_are_needed(tmp_path: Path) -> None:
     """By a new run, and by one that goes on; not by one that had done with them. Waiting takes no time of the run."""
     made, waited = around("none", epsilon=1.0), []
 
-    def served(calls: int) -> None:
+    def lived(calls: int) -> None:
         def ready() -> None:
             waited.append(calls)
             time.sleep(0.6)
 
-        with Recorded(Mortal(made.handlers, calls), tmp_path / "server", ready) as record:
-            Server(made.tasks[0], made.federation, record, timeout=0.5).run(np.random.default_rng(0))
+        served(made, Mortal(made.handlers, calls), tmp_path / "server", ready=ready, timeout=0.5)
 
     with pytest.raises(Killed):
-        served(12)
-    served(10**9)
-    served(0)
+        lived(12)
+    lived(10**9)
+    lived(0)
     assert waited == [12, 10**9]
 
 
 def test_a_run_can_be_given_up(ledger: Path, tmp_path: Path) -> None:
     made = around("none", epsilon=1.0, ledger=ledger)
-    with Recorded(Mortal(made.handlers, 12), tmp_path / "server") as record, pytest.raises(Killed):
-        Server(made.tasks[0], made.federation, record).run(np.random.default_rng(0))
+    killed(made, tmp_path / "server")
     with Recorded(InProcess(made.handlers), tmp_path / "server") as record:
         assert record.continues
         assert record.offer is not None
@@ -278,16 +273,14 @@ def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "server" / "run.sqlite").write_bytes(b"no database, but long enough to be looked at " * 100)
     with pytest.raises(CheckpointError, match="not a database"):
         Recorded(transport, tmp_path / "server")
-    with Recorded(Mortal(made.handlers, 12), tmp_path / "flipped") as record, pytest.raises(Killed):
-        Server(made.tasks[0], made.federation, record).run(np.random.default_rng(0))
+    killed(made, tmp_path / "flipped")
     with closing(sqlite3.connect(tmp_path / "flipped" / "run.sqlite")) as file:
         file.execute("UPDATE events SET data = zeroblob(length(data)) WHERE poll = 2")
         file.commit()
-    with Recorded(transport, tmp_path / "flipped") as record, pytest.raises(CheckpointError, match="damaged"):
-        Server(made.tasks[0], made.federation, record).run(np.random.default_rng(0))
+    with pytest.raises(CheckpointError, match="damaged"):
+        served(made, transport, tmp_path / "flipped")
     made = around("trusted_server", epsilon=1.0)
-    with Recorded(Mortal(made.handlers, 12), tmp_path / "secret") as record, pytest.raises(Killed):
-        Server(made.tasks[0], made.federation, record).run(np.random.default_rng(0))
+    killed(made, tmp_path / "secret")
     for damage in (lambda path: path.chmod(0o644), lambda path: path.unlink()):
         damage(tmp_path / "secret" / "noise.secret")
         with Recorded(transport, tmp_path / "secret") as record, pytest.raises(CheckpointError, match="open to others"):
@@ -296,8 +289,7 @@ def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
 
 def test_a_record_is_its_owners_alone_and_is_gone_after_the_run(tmp_path: Path) -> None:
     made = around("trusted_server", epsilon=1.0)
-    with Recorded(Mortal(made.handlers, 12), tmp_path / "server") as record, pytest.raises(Killed):
-        Server(made.tasks[0], made.federation, record).run(np.random.default_rng(0))
+    killed(made, tmp_path / "server")
     files = sorted((tmp_path / "server").iterdir())
     assert [path.name for path in files] == ["noise.secret", "run.sqlite"]
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}

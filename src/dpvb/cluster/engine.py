@@ -13,6 +13,7 @@ import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
 from dpvb.errors import ParameterError
@@ -105,8 +106,9 @@ def answered(task: Task, told: bytes, own: Mapping[int, Any], parts: Mapping[int
     return Answered(tuple(parts), answer)
 
 
+@cache
 def _keep_memory() -> None:
-    """Have malloc keep what a chunk has freed for the next one.
+    """Have this process's malloc keep what a chunk has freed for the next one.
 
     Dask sets for its workers, and for whatever is started beside them, that all memory goes back at once. Every array
     of a pass would then lie in pages that the kernel has just cleared: a tenth of the time of a step.

@@ -7,9 +7,9 @@ arrays is, modulo 2⁶⁴, the sum of the arrays, and a proper part of them is u
 
 **No word of keystream hides two things.** A pair has a secret of its own for masks (see `keys`), from which HKDF-Expand
 (RFC 5869) makes two keys: one of ChaCha20, one of nonces. The 96-bit nonce of a block is HKDF-Expand under the second
-key of the SHA-256 of all that names the block, each field with its length: participants with their public keys,
-digest of the request, step, name, shape. Within a nonce, word j of the stream goes to entry j; a block
-has at most 2³⁵ words, where the 32-bit counter ends. For another block to meet the same words the nonces must collide.
+key of the SHA-256 of all that names the block, each field with its length: participants with their public keys, digest
+of the request, step, name, shape. Within a nonce, word j of the stream goes to entry j; a block has at most 2³⁵ words,
+where the 32-bit counter ends. For another block to meet the same words the nonces must collide.
 Nonces are pseudorandom to everyone outside the pair, and a server can only have one made by a request that is answered
 and charged: after n blocks a collision has probability below n²·2⁻⁹⁷, 2⁻⁵⁷ after a million. The same block with other
 contents is refused here; across processes the client sees to it, for it stores an answer before it sends it, and a
@@ -62,10 +62,13 @@ class Masks:
         if len(set(every.values())) < len(every):
             raise FederationError("two participants have the same public key; give every party a key of its own.")
         self._participants = b"".join(fields(name.encode("ascii"), public) for name, public in every.items())
-        others = [public for public in every.values() if public != identity.public]
-        secrets = {public: identity.secret_with(public, "masks") for public in others}
-        self._added = [_Stream(secret) for public, secret in secrets.items() if identity.public < public]
-        self._subtracted = [_Stream(secret) for public, secret in secrets.items() if identity.public > public]
+        streams = {
+            public: _Stream(identity.secret_with(public, "masks"))
+            for public in every.values()
+            if public != identity.public
+        }
+        self._added = [stream for public, stream in streams.items() if identity.public < public]
+        self._subtracted = [stream for public, stream in streams.items() if identity.public > public]
         self._hidden: dict[bytes, bytes] = {}
         self._turn = threading.Lock()
 

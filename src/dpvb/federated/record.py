@@ -187,7 +187,7 @@ class Recorded:
         replies = []
         for data in self._answers(number):
             event = self._past[0]
-            if event.digest != (None if data is None else messages.digest(data)):
+            if event.digest != _digest(data):
                 raise self._unusable("what came is damaged")
             del self._open[event.ticket]
             replies.append(Reply(event.ticket, event.client, data))
@@ -207,11 +207,9 @@ class Recorded:
         ]
         self._polls += 1
         for ticket, client, data in replies:
-            digest = None if data is None else messages.digest(data)
-            self._unwritten.append((_Event(self._polls, ticket, client, digest, self._at), data))
+            self._unwritten.append((_Event(self._polls, ticket, client, _digest(data), self._at), data))
+            del self._open[ticket]
         self._write()
-        for reply in replies:
-            del self._open[reply.ticket]
         self._has_looked = True
         return replies
 
@@ -277,3 +275,7 @@ class Recorded:
             f"{self._folder}: the run that was begun here asked something else, so that it cannot be continued. Use "
             "the files, the version of dpvb and the machine that it was begun with; or give it up with --leave."
         )
+
+
+def _digest(answer: bytes | None) -> str | None:
+    return None if answer is None else messages.digest(answer)
