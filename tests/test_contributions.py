@@ -17,7 +17,18 @@ from hypothesis import strategies as st
 from small_models import D
 
 from dpvb.blocks import triangle
-from dpvb.contributions import Contribution, Factored, Gram, Grid, Kron, Rows, SparseRows, grouped, upper_norms
+from dpvb.contributions import (
+    Contribution,
+    Factored,
+    Gram,
+    Grid,
+    Kron,
+    Rows,
+    ScaledRows,
+    SparseRows,
+    grouped,
+    upper_norms,
+)
 from dpvb.kernels import lda as kernel
 
 MARGIN = 1.0 - 2.0**-20
@@ -45,6 +56,11 @@ def make_rows(rng: np.random.Generator, n: int) -> Rows:
 def make_symmetric_rows(rng: np.random.Generator, n: int) -> Rows:
     a = rng.standard_normal((n, D, D)) * 10.0 ** rng.uniform(-4, 4, (n, 1, 1))
     return Rows(a + np.swapaxes(a, 1, 2), symmetric=True)
+
+
+def make_scaled_rows(rng: np.random.Generator, n: int) -> ScaledRows:
+    x = rng.standard_normal((n, 5)) * 10.0 ** rng.uniform(-4, 4, (n, 1))
+    return ScaledRows(x, upper_norms(x), rng.standard_normal(n))
 
 
 def make_sparse_rows(rng: np.random.Generator, n: int) -> SparseRows:
@@ -79,6 +95,7 @@ Maker = Callable[[np.random.Generator, int], Contribution]
 MAKERS: dict[str, tuple[Maker, tuple[int, ...], bool]] = {
     "rows": (make_rows, (2, 3), False),
     "symmetric_rows": (make_symmetric_rows, (D * (D + 1) // 2,), True),
+    "scaled_rows": (make_scaled_rows, (5,), False),
     "sparse_rows": (make_sparse_rows, (9,), False),
     "kron": (make_kron, (2, 3), False),
     "gram": (make_gram, (D * (D + 1) // 2,), True),
@@ -98,6 +115,8 @@ def true_values(contribution: Contribution) -> np.ndarray:
     """The dense statistic of every unit, in float64."""
     if isinstance(contribution, Rows):
         return contribution.values
+    if isinstance(contribution, ScaledRows):
+        return contribution.x_nd * contribution.scale_n[:, None]
     if isinstance(contribution, Kron):
         return np.einsum("na,nb->nab", contribution.left, contribution.right)
     if isinstance(contribution, Gram):
@@ -206,6 +225,8 @@ def test_sums_are_the_same_bits_under_any_order_and_split(form: str) -> None:
 def subset(contribution: Contribution, rows: np.ndarray) -> Contribution:
     if isinstance(contribution, Rows):
         return Rows(contribution.values[rows], contribution.symmetric)
+    if isinstance(contribution, ScaledRows):
+        return ScaledRows(contribution.x_nd[rows], contribution.length_n[rows], contribution.scale_n[rows])
     if isinstance(contribution, Kron):
         return Kron(contribution.left[rows], contribution.right[rows])
     if isinstance(contribution, Gram):
@@ -233,6 +254,8 @@ def test_a_unit_of_weight_zero_is_never_read(form: str) -> None:
     for poison in (math.nan, math.inf, -math.inf):
         if isinstance(contribution, Rows):
             contribution.values[[0, 3]] = poison
+        elif isinstance(contribution, ScaledRows):
+            contribution.x_nd[0], contribution.scale_n[3] = poison, poison
         elif isinstance(contribution, Kron):
             contribution.left[0], contribution.right[3] = poison, poison
         elif isinstance(contribution, Gram):
@@ -313,6 +336,46 @@ def test_hostile_grams_are_clipped(bound: float) -> None:
         weight[n] = weights[n]
         steps = total(gram, weight, (3,), grid)
         assert full_square(steps, True) * Fraction(grid.step) ** 2 <= Fraction(bound) ** 2
+
+
+@pytest.mark.parametrize("bound", [1.0, 1e-14, 1e14, 1e-100, 2.0**-500, 2.0**500])
+def test_hostile_scaled_rows_are_clipped(bound: float) -> None:
+    """Scales and rows of opposite extremes, and products that underflow; what is not finite is dropped."""
+    rng = np.random.default_rng(22)
+    exponent = rng.uniform(-300, 300, 400)
+    x = rng.standard_normal((400, 2)) * 10.0 ** exponent[:, None]
+    scale = rng.choice([-1.0, 1.0], 400) * 10.0 ** np.clip(rng.uniform(-6, 6, 400) - exponent, -320, 300)
+    x[:4], scale[:4] = [[1.7e308, 0], [5e-324, 0], [1e-310, 1e-310], [1e-200, 1.0]], [5e-324, 1e308, 1e300, 1e-320]
+    x[4:6], scale[4:9] = [[math.nan, 0], [math.inf, 0]], [0.0, 0.0, math.nan, math.inf, 0.0]
+    scaled = ScaledRows(x, upper_norms(x), scale)
+    grid = Grid(2.0 ** (math.ceil(math.log2(bound)) - 36), bound)
+    norms, weights = scaled.norms(), clipped_weights(scaled, bound)
+    assert not np.isfinite(norms[4:8]).any()
+    assert np.isfinite(norms[8:]).all()
+    for n in [*range(4), *range(8, 400)]:
+        assert Fraction(norms[n]) ** 2 >= Fraction(scale[n]) ** 2 * exact_square(x[n])
+        weight = np.zeros(400)
+        weight[n] = weights[n]
+        steps = total(scaled, weight, (2,), grid)
+        assert full_square(steps, False) * Fraction(grid.step) ** 2 <= Fraction(bound) ** 2
+
+
+def test_scaled_rows_are_rows() -> None:
+    """On the same grid and weights, each entry within a step of the product's own; the zero scale adds nothing."""
+    rng = np.random.default_rng(23)
+    scaled = make_scaled_rows(rng, 500)
+    rows, weights = Rows(true_values(scaled)), clipped_weights(scaled)
+    np.testing.assert_allclose(rows.norms(), scaled.norms(), rtol=1e-13)
+    for n in range(0, 500, 7):
+        weight = np.where(np.arange(500) == n, weights, 0.0)
+        assert np.abs(total(scaled, weight, (5,)) - total(rows, weight, (5,))).max() <= 1
+    person = np.arange(500) // 5
+    # A person's rows are summed before the norm is taken: the triangle inequality would cost accuracy.
+    assert np.array_equal(grouped(scaled, person, 100).norms(), grouped(rows, person, 100).norms())
+    none = ScaledRows(scaled.x_nd, scaled.length_n, np.zeros(500))
+    assert not total(none, np.ones(500), (5,)).any()
+    empty = ScaledRows(np.zeros((0, 5)), np.zeros(0), np.zeros(0))
+    assert not total(empty, np.zeros(0), (5,)).any()
 
 
 def test_a_scale_below_zero_is_dropped_and_a_zero_one_adds_nothing() -> None:
@@ -474,6 +537,8 @@ def test_a_bad_row_is_dropped_and_the_rest_of_its_person_stays(form: str, poison
     expected = grouped(subset(rows, kept), person[kept], 4)
     if isinstance(rows, Rows):
         rows.values[4] = poison
+    elif isinstance(rows, ScaledRows):
+        rows.scale_n[4] = poison
     elif isinstance(rows, Kron):
         rows.left[4] = poison
     elif isinstance(rows, Gram):

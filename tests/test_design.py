@@ -439,9 +439,57 @@ def test_chunks_stay_small_whatever_the_form(monkeypatch):
     assert len([*Design(wide, np.zeros(50), sparse_rows=True).chunks()]) == 1
 
 
+@pytest.mark.parametrize("group", [None, np.arange(40) // 3])
+def test_what_is_kept_between_passes_is_what_was_read(group, monkeypatch):
+    """Whole chunks within the limit are read once; the rest, selections and parts are read each time; same bits."""
+    monkeypatch.setattr("dpvb.data.units.CHUNK_ENTRIES", 30)
+    monkeypatch.setattr("dpvb.data.design._KEPT_ENTRIES", 70)
+    source = Design(X, Y, group=group, intercept=0.2)
+    first, second = ([chunk.rows for chunk in source.chunks()] for _ in range(2))
+    assert len(first) > 3
+    sizes = np.cumsum([one.x_nd[:, 1:].size for one in first])
+    assert [one is two for one, two in zip(first, second, strict=True)] == list(sizes <= 70)
+    for chunk in source.chunks():
+        fresh = Design(X, Y, group=group, intercept=0.2)._dense_rows(chunk.which)
+        np.testing.assert_array_equal(chunk.rows.x_nd, fresh.x_nd)
+        units = np.arange(chunk.num_units) % 2 == 0
+        kept = units if group is None else units[chunk.unit_of_row]
+        np.testing.assert_array_equal(chunk.select(units).rows.x_nd, fresh.x_nd[kept])
+    for part in source.parts(2):
+        assert not any(chunk.rows is old for chunk in part.chunks() for old in first)
+    with pytest.raises(ValueError, match="read-only"):
+        first[0].x_nd[0] = 0.0
+
+
+def test_what_is_derived_is_formed_anew_for_another_matrix_or_function():
+    calls = []
+
+    def times(x_nd, matrix):
+        calls.append(len(x_nd))
+        return x_nd @ matrix
+
+    def plus(x_nd, matrix):
+        return x_nd + matrix
+
+    [chunk] = Design(X, Y).chunks()
+    x_nd, matrix = chunk.rows.x_nd, RNG.normal(size=(3, 3))
+    for _ in range(3):
+        np.testing.assert_array_equal(chunk.rows.derived(times, matrix), x_nd @ matrix)
+    assert len(calls) == 1
+    assert chunk.rows.derived(times, matrix.copy()) is chunk.rows.derived(times, matrix)
+    np.testing.assert_array_equal(chunk.rows.derived(plus, matrix[0]), x_nd + matrix[0])
+    before = chunk.rows.derived(times, matrix)
+    matrix[0, 0] += 1.0  # in place: what is kept must not follow
+    np.testing.assert_array_equal(chunk.rows.derived(times, matrix), x_nd @ matrix)
+    assert chunk.rows.derived(times, matrix) is not before
+    half = chunk.select(np.arange(40) < 20).rows
+    np.testing.assert_array_equal(half.derived(times, matrix), x_nd[:20] @ matrix)
+
+
 @pytest.mark.parametrize("make", [np.asarray, scipy.sparse.csr_array], ids=["uint8", "csr"])
 def test_no_copy_of_the_whole_data_in_float64(make, monkeypatch):
     monkeypatch.setattr("dpvb.data.units.CHUNK_ENTRIES", 2**14)
+    monkeypatch.setattr("dpvb.data.design._KEPT_ENTRIES", 2**15)
     data = make((np.random.default_rng(2).random((20_000, 100)) < 0.1).astype(np.uint8))
     y = np.zeros(20_000, dtype=np.uint8)
     tracemalloc.start()

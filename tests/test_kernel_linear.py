@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpvb.kernels.linear import dot, product
+from dpvb.kernels.linear import dot, product, row_sums
 
 
 def rows(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
@@ -72,6 +72,24 @@ def test_a_bad_row_stays_alone() -> None:
     assert np.isnan(result[[2, 5, 7]]).all()
     good = [0, 1, 3, 4, 6, 8]
     np.testing.assert_array_equal(result[good], product(x_nd, matrix_de)[good])
+
+
+@pytest.mark.parametrize("d", [1, 3, 130, 40_000])
+def test_row_sums_are_a_rows_own(d: int) -> None:
+    """Near the exact sums, the same bits in any company, and a bad row stays alone."""
+    rng = np.random.default_rng(d)
+    x_nd, vector_d = rng.standard_normal((700 if d < 1000 else 5, d)), rng.standard_normal(d)
+    whole, order = row_sums(x_nd, vector_d), rng.permutation(len(x_nd))
+    np.testing.assert_array_equal(row_sums(np.asfortranarray(x_nd[order]), vector_d), whole[order])
+    np.testing.assert_array_equal(row_sums(x_nd[:1], vector_d), whole[:1])
+    for row, found in zip(x_nd[:20], whole, strict=False):
+        exact = math.fsum(row * vector_d)
+        assert abs(found - exact) <= d * 2.0**-53 * float(np.abs(row) @ np.abs(vector_d))
+    x_nd[1] = np.nan
+    again = row_sums(x_nd, vector_d)
+    assert np.isnan(again[1])
+    np.testing.assert_array_equal(np.delete(again, 1), np.delete(whole, 1))
+    assert row_sums(np.zeros((0, d)), vector_d).shape == (0,)
 
 
 def test_empty_and_zero() -> None:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.blocks import Floats, Ints, pack_symmetric
+from dpvb.kernels.linear import product
 
 # Kron's factors carry at most this many bits, and products of integers are formed 2^(53 - 2·21) rows at a time, so
 # that all their sums stay below 2^53, where float64 is exact.
@@ -85,6 +86,13 @@ def upper_norms(values: Floats) -> Floats:
     return norm_n
 
 
+def turned(x_nd: Floats, matrix_de: Floats) -> tuple[Floats, Floats]:
+    """Rows times a public matrix, each row's bits its own, and upper bounds on the norms of what that gives."""
+    x_ne = product(x_nd, matrix_de)
+    x_ne.flags.writeable = False
+    return x_ne, upper_norms(x_ne)
+
+
 def _extreme_norms(flat: Floats) -> Floats:
     """Upper norms of rows whose squares may overflow or underflow: scaled by a power of two, which is exact, first."""
     largest = np.abs(flat).max(axis=1, initial=0.0)
@@ -96,6 +104,24 @@ def _extreme_norms(flat: Floats) -> Floats:
         norm = np.ldexp(np.sqrt(squares) * (1.0 + (flat.shape[1] + 8) * 2.0**-52), exponent)
     # Entries below the smallest normal number may lose bits when scaled; the addend covers them.
     return np.where(finite, norm + np.where(largest > 0, 2.0**-1000, 0.0), np.inf)
+
+
+def _truncated_sum(value_nd: Floats, factor_n: Floats, grid: Grid) -> Ints:
+    """Σ_n trunc(factor_n · value_n / grid.step); rows whose factor is zero are not read."""
+    used: Any = slice(None) if factor_n.all() else np.flatnonzero(factor_n)
+    value_nd, factor_n = value_nd[used], factor_n[used]
+    num_rows, d = value_nd.shape
+    block, total = max(1, _ENTRIES // max(1, d)), np.zeros(d, dtype=np.int64)
+    steps, whole = np.empty((min(block, num_rows), d)), np.empty((min(block, num_rows), d), dtype=np.int64)
+    for start in range(0, num_rows, block):
+        own = steps[: num_rows - start]
+        # The grid is a power of two: the division is exact, and the product errs by 2⁻⁵³ at most.
+        np.multiply(value_nd[start : start + block], factor_n[start : start + block, None], out=own)
+        own /= grid.step
+        # Conversion to integers truncates.
+        np.copyto(whole[: len(own)], own, casting="unsafe")
+        total += whole[: len(own)].sum(axis=0)
+    return total
 
 
 @dataclass(frozen=True)
@@ -114,18 +140,38 @@ class Rows:
 
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
         """Truncate every weighted entry and add."""
-        used: Any = slice(None) if weights.all() else np.flatnonzero(weights)
-        weight_n, shape = weights[used], self.values.shape[1:]
-        value_nd = self.values[used].reshape(len(weight_n), math.prod(shape))
-        total = np.zeros(value_nd.shape[1], dtype=np.int64)
-        block = max(1, _ENTRIES // max(1, len(total)))
-        for start in range(0, len(value_nd), block):
-            # The grid is a power of two: the division is exact, and the product errs by 2⁻⁵³ at most.
-            steps = value_nd[start : start + block] * weight_n[start : start + block, None]
-            steps /= grid.step
-            total += np.trunc(steps, out=steps).astype(np.int64).sum(axis=0)
-        shaped = total.reshape(shape)
+        shape = self.values.shape[1:]
+        flat_nd = self.values.reshape(len(self.values), math.prod(shape))
+        shaped = _truncated_sum(flat_nd, weights, grid).reshape(shape)
         out += pack_symmetric(shaped) if self.symmetric else shaped
+
+
+@dataclass(frozen=True)
+class ScaledRows:
+    """Statistics s_n = scale_n · x_n of rows whose lengths are known: the products are never stored.
+
+    Attributes:
+        x_nd: (n, d) rows.
+        length_n: (n,) proven upper bounds on their norms.
+        scale_n: (n,) scales of either sign.
+    """
+
+    x_nd: Floats
+    length_n: Floats
+    scale_n: Floats
+
+    def norms(self) -> Floats:
+        """|scale_n| times the row's length; NaN or infinity where either is."""
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            # The addend covers a product that underflows.
+            return np.asarray(np.abs(self.scale_n) * self.length_n * (1.0 + 2.0**-50) + 2.0**-1000)
+
+    def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
+        """Truncate every weighted entry and add."""
+        with np.errstate(under="ignore", invalid="ignore"):
+            factor_n = np.where(weights != 0, weights * self.scale_n, 0.0)
+        # A subnormal factor has few bits; its row is below the grid unless it lies within a step of overflow.
+        out += _truncated_sum(self.x_nd, np.where(np.abs(factor_n) >= 2.0**-1021, factor_n, 0.0), grid)
 
 
 @dataclass(frozen=True)
@@ -231,15 +277,15 @@ class Gram:
         # A subnormal factor has few bits; its row is below the grid unless it lies within a step of overflow.
         factor_n = np.where(factor_n >= 2.0**-1021, factor_n, 0.0)
         d = self.x_nd.shape[1]
-        block, product = np.empty((min(most, len(used)), d)), np.zeros((d, d), order="F")
+        block, found = np.empty((min(most, len(used)), d)), np.zeros((d, d), order="F")
         for start in range(0, len(used), most):
             rows = slice(start, start + most)
             u = np.take(self.x_nd, used[rows], axis=0, out=block[: len(used[rows])], mode="clip")
             _round_rows(u, factor_n[rows])
             # The rank-k update forms one triangle, in half the time of a product; its scale is a power of two.
             scale = 2.0 ** (square_exponent - step_exponent)
-            product = dsyrk(scale, u.T, c=product, lower=1, overwrite_c=1)
-            _add_triangle(product.T, out)
+            found = dsyrk(scale, u.T, c=found, lower=1, overwrite_c=1)
+            _add_triangle(found.T, out)
 
 
 def _round_rows(x_nd: Floats, factor_n: Floats) -> None:
@@ -343,6 +389,8 @@ def grouped(contribution: Contribution, unit_of_row: Ints, num_units: int) -> Co
     Dense rows are summed first, so that a unit's own norm is used; otherwise the triangle inequality bounds
     it. A row with NaN or infinity is dropped, the rest of its unit stays.
     """
+    if isinstance(contribution, ScaledRows):
+        contribution = Rows(contribution.x_nd * contribution.scale_n[:, None])
     if not isinstance(contribution, Rows):
         return _RowsOfUnits(contribution, unit_of_row, num_units)
     finite = np.isfinite(contribution.norms())

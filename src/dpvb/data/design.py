@@ -20,12 +20,12 @@ A faulty row is NaN throughout (dense), or has a response of NaN and no entries 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,11 @@ from dpvb.data.units import Integers, LazyChunk, Units, Which, cuts
 from dpvb.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 
 KINDS = ("logistic", "binomial", "negative_binomial")
+
+Made = TypeVar("Made")
+
+# Entries of clean rows that are kept from pass to pass, 128 MiB; with what a model derives from them, twice that.
+_KEPT_ENTRIES = 2**24
 
 
 @dataclass(frozen=True)
@@ -142,6 +147,19 @@ class DesignRows:
     y_n: Floats
     trials_n: Floats
 
+    def derived(self, function: Callable[[Floats, Floats], Made], matrix: Floats) -> Made:
+        """Return function(x, matrix), which is formed anew only where either is another than last time."""
+        for known, its_matrix, made in self._last:
+            if known is function and np.array_equal(its_matrix, matrix):
+                return made  # type: ignore[no-any-return]
+        fresh = function(self.x_nd, matrix)
+        self._last[:] = [(function, matrix.copy(), fresh)]
+        return fresh
+
+    @cached_property
+    def _last(self) -> list[tuple[Callable[..., Any], Floats, Any]]:
+        return []  # no field: it is no part of the data
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SparseDesignRows:
@@ -163,7 +181,7 @@ class SparseDesignRows:
 
 
 class Design:
-    """Rows of a regression, held in memory as they were given and cleaned chunk by chunk.
+    """Rows of a regression, held in memory as they were given and cleaned chunk by chunk; few enough are kept clean.
 
     A delivered row is (c0, f·x): x the given features, f = min(1/row_norm, √(1-c0²)/‖x‖). So the posterior's
     weights belong to x/row_norm, and to the constant c0.
@@ -185,7 +203,7 @@ class Design:
 
         Args:
             X: rows × features; see `matrices.as_matrix`. Its dtype and width are public, everything else private. It is
-                not copied and must not change while the source is in use.
+                read again at every pass, but for the rows that are kept, and must not change while in use.
             y: response of each row; private. None: zeros, for rows that are only to be predicted.
             trials: number of trials of each row (binomial only); private.
             response: what y may be; public.
@@ -253,7 +271,9 @@ class Design:
 
     def chunks(self) -> Iterator[LazyChunk[DesignRows]] | Iterator[LazyChunk[SparseDesignRows]]:
         """Yield all units once."""
-        return self._units.chunks(self._sparse_rows) if self._sparse else self._units.chunks(self._dense_rows)
+        if self._sparse:
+            return self._units.chunks(self._sparse_rows)
+        return self._units.chunks(self._dense_rows, _KEPT_ENTRIES)
 
     def parts(self, number: int) -> list[Design]:
         """The same units in order, in at most so many designs of their own."""
@@ -274,6 +294,7 @@ class Design:
         with np.errstate(all="ignore"):
             np.multiply(features, scale_n[:, None], out=x_nd[:, first:])
         x_nd[:, :first] = np.where(np.isnan(scale_n), np.nan, self._intercept)[:, None]
+        x_nd.flags.writeable = False
         return DesignRows(x_nd, self._y_n[which], self._trials_n[which])
 
     def _sparse_rows(self, which: Which) -> SparseDesignRows:

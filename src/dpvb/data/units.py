@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,17 +33,25 @@ class LazyChunk(Generic[Rows]):
         unit_of_row: None when each row is its own unit; otherwise the local unit of each row, nondecreasing.
         num_units: number of units in the chunk.
         read: gives the rows with these numbers.
+        place: number of the chunk's first unit.
+        kept: where the rows of whole chunks are kept by their places for the next pass; None: they are not.
     """
 
     which: Which
     unit_of_row: Integers | None
     num_units: int
     read: Callable[[Which], Rows]
+    place: int = 0
+    kept: dict[int, Rows] | None = None
 
     @property
     def rows(self) -> Rows:
         """What the model reads."""
-        return self.read(self.which)
+        if self.kept is None:
+            return self.read(self.which)
+        if self.place not in self.kept:
+            self.kept[self.place] = self.read(self.which)
+        return self.kept[self.place]
 
     def select(self, units: NDArray[np.bool_]) -> LazyChunk[Rows]:
         """Return the chosen units alone, renumbered in their order; `units` is a mask, shape (num_units,)."""
@@ -72,6 +80,7 @@ class Units:
     def __init__(self, entry_start: Integers, group: Iterable[object] | None) -> None:
         self._entry_start = entry_start
         self._persons = None
+        self._kept: dict[int, Any] = {}
         if group is not None:
             order, unit_of_row, unit_start = by_person(group, len(entry_start) - 1)
             self._entry_start = running_total(np.diff(entry_start)[order])
@@ -89,7 +98,7 @@ class Units:
     def part(self, start: int, stop: int) -> tuple[Which, Units]:
         """The units start..stop-1 alone: the numbers of their rows, and units of just those rows, in that order."""
         part = Units.__new__(Units)
-        part._persons = None
+        part._persons, part._kept = None, {}
         if self._persons is None:
             part._entry_start = self._entry_start[start : stop + 1] - self._entry_start[start]
             return slice(start, stop), part
@@ -100,16 +109,22 @@ class Units:
         part._persons = number, unit_of_row[rows] - start, first[start : stop + 1] - first[start]
         return order[rows], part
 
-    def chunks(self, read: Callable[[Which], Rows]) -> Iterator[LazyChunk[Rows]]:
-        """Yield all units once; `read` gives the rows with some numbers."""
+    def chunks(self, read: Callable[[Which], Rows], keep_entries: int = 0) -> Iterator[LazyChunk[Rows]]:
+        """Yield all units once.
+
+        Args:
+            read: gives the rows with some numbers; the same at every pass.
+            keep_entries: rows of the first chunks, up to so many entries, are read in the first pass and kept.
+        """
         unit_start = None if self._persons is None else self._persons[2]
         for start, stop in spans(self._entry_start, unit_start, CHUNK_ENTRIES):
-            if self._persons is None:
-                yield LazyChunk(slice(start, stop), None, stop - start, read)
-            else:
-                order, unit_of_row, first = self._persons
+            rows, which, unit_of_row = slice(start, stop), None, None
+            if self._persons is not None:
+                order, unit, first = self._persons
                 rows = slice(int(first[start]), int(first[stop]))
-                yield LazyChunk(order[rows], unit_of_row[rows] - start, stop - start, read)
+                which, unit_of_row = order[rows], unit[rows] - start
+            kept = self._kept if self._entry_start[rows.stop] <= keep_entries else None
+            yield LazyChunk(rows if which is None else which, unit_of_row, stop - start, read, start, kept)
 
 
 def cuts(count: int, number: int) -> list[tuple[int, int]]:

@@ -46,6 +46,17 @@ def dot(x_nd: Floats, vector_d: Floats) -> Floats:
     return product(x_nd, vector_d[:, None])[:, 0]
 
 
+def row_sums(x_nd: Floats, vector_d: Floats) -> Floats:
+    """Return x @ vector, (n,), to 2⁻⁵³d: each row's products are added by themselves, and NaN and infinity stay."""
+    x_nd, out = np.ascontiguousarray(x_nd), np.empty(len(x_nd))
+    rows = max(1, _BLOCK // max(x_nd.shape[1], 1))
+    room = np.empty((min(rows, len(x_nd)), x_nd.shape[1]))
+    for start in range(0, len(x_nd), rows):
+        part = x_nd[start : start + rows]
+        np.add.reduce(np.multiply(part, vector_d, out=room[: len(part)]), axis=1, out=out[start : start + rows])
+    return out
+
+
 def powers(square: Floats) -> Floats:
     """Powers of two that bring norms to at most 2²⁶; NaN where the square is not a finite number."""
     finite = np.isfinite(square)

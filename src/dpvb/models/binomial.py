@@ -22,8 +22,9 @@ a_n - b_n σ(ψ_n)    residual_n: derivative of the log likelihood in ψ_n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ from scipy.special import expit, ndtr
 from dpvb.blocks import Floats
 from dpvb.errors import check_choice, check_number
 
+Made = TypeVar("Made")
 LIKELIHOODS = ("logistic", "binomial", "negative_binomial")
 
 # σ(ψ) = Σ_i p_i Φ(s_i ψ) up to 2.2e-9 everywhere (Monahan & Stefanski 1992).
@@ -59,6 +61,9 @@ class Design(Protocol):
     @property
     def trials_n(self) -> Floats:
         """Numbers of trials, (n,)."""
+
+    def derived(self, function: Callable[[Floats, Floats], Made], matrix: Floats) -> Made:
+        """Return function(x, matrix), which may be kept for the next pass."""
 
 
 class SparseDesign(Protocol):

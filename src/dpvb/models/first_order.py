@@ -28,12 +28,12 @@ from scipy.special import expit
 
 from dpvb import descent, ridge
 from dpvb.blocks import Block, Floats
-from dpvb.contributions import Contributions, Gram, Rows
+from dpvb.contributions import Contributions, Gram, Rows, ScaledRows, turned
 from dpvb.curvature import Moments, log_odds, read, read_moments
 from dpvb.errors import check_integer, check_number
 from dpvb.estimate import Estimate
 from dpvb.expfam import polya_gamma_expectedstats
-from dpvb.kernels.linear import product
+from dpvb.kernels.linear import row_sums
 from dpvb.models.binomial import Design, Likelihood, Weights
 
 # Shares of the budget Σμ²: count, curvature, curvature at the mean; the steps take the rest.
@@ -123,15 +123,15 @@ class FirstOrder:
 
     def e_step(self, q: Path, batch: Design, blocks: Mapping[str, Block]) -> Contributions:
         """What every row contributes to the blocks asked for."""
-        x_nd, b_n = batch.x_nd, self.likelihood.b(batch.y_n, batch.trials_n)
+        b_n = self.likelihood.b(batch.y_n, batch.trials_n)
         if "curvature" in blocks:
+            x_nd = batch.x_nd
             if self.intercept == 0:
                 x_nd = np.hstack([np.full((len(x_nd), 1), _CONSTANT), math.sqrt(1 - _CONSTANT**2) * x_nd])
             return {"count": Rows(batch.y_n[:, None]), "curvature": Gram(x_nd, b_n)}
         last = "curvature_at_mean" in blocks
-        x_ne = product(x_nd, q.moments.basis_de / q.moments.scale_e)
-        psi_n = np.add.reduce(x_ne * (q.moments.scale_e * (q.mean.point_d if last else q.point_e)), axis=1)
-        length_n = np.sqrt(np.add.reduce(np.square(x_ne), axis=1))
+        x_ne, length_n = batch.derived(turned, q.moments.basis_de / q.moments.scale_e)
+        psi_n = row_sums(x_ne, q.moments.scale_e * (q.mean.point_d if last else q.point_e))
         weight_n = 1.0 / np.maximum(length_n, 1.0)
         variance_n = b_n * expit(psi_n) * expit(-psi_n)
         if last:
@@ -140,7 +140,7 @@ class FirstOrder:
         residual_n = self.likelihood.residual(psi_n, batch.y_n, batch.trials_n)
         trace_n = 4.0 * (weight_n * length_n) ** 2
         return {
-            "score": Rows(x_ne * (weight_n * residual_n)[:, None]),
+            "score": ScaledRows(x_ne, length_n, weight_n * residual_n),
             "xi": Rows((polya_gamma_expectedstats(b_n, psi_n) * trace_n)[:, None]),
             "variance": Rows((variance_n * trace_n)[:, None]),
         }
