@@ -65,6 +65,36 @@ class Bug:
 
 BUGS = [
     Bug(
+        "another sampler than the accounted one",
+        "a drawn batch reads the whole chunk that is kept",
+        (
+            (
+                "data/units.py",
+                "return LazyChunk(which[units], None, chosen, self.read)",
+                "return LazyChunk(which[units], None, chosen, self.read, self.place, self.kept)",
+            ),
+        ),
+        "test_design.py::test_what_is_kept_between_passes_is_what_was_read",
+    ),
+    Bug(
+        "records that touch each other",
+        "rows in coordinates that were another step's",
+        (("data/design.py", "if known is function and np.array_equal(its_matrix, matrix):", "if known is function:"),),
+        "test_design.py::test_what_is_derived_is_formed_anew_for_another_matrix_or_function",
+    ),
+    Bug(
+        "norms beyond the clip",
+        "the norm of a scaled row without its scale",
+        (
+            (
+                "contributions.py",
+                "np.abs(self.scale_n) * self.length_n * (1.0 + 2.0**-50)",
+                "self.length_n * (1.0 + 2.0**-50)",
+            ),
+        ),
+        "test_contributions.py::test_the_law",
+    ),
+    Bug(
         "NaN and infinity",
         "NaN passes the clip",
         (("contributions.py", "2.0**-1000, 0.0), np.inf)", "2.0**-1000, 0.0), 0.0)"),),
