@@ -27,6 +27,8 @@ from dpvb.kernels.linear import product
 # that all their sums stay below 2^53, where float64 is exact.
 _FACTOR_BITS = 21
 _GEMM_ROWS = 2 ** (53 - 2 * _FACTOR_BITS)
+# Wider matrices of integers are added row by row of the triangle, which is slower and needs no further matrix.
+_WIDE = 1024
 # Room for rounding in the norm of a symmetric outer product, as the law allows: a step of the grid, in most rows.
 _GRAM_ROOM = 1.0 + 2.0**-17
 # Entries that are taken at a time: they stay in the cache.
@@ -115,9 +117,9 @@ def _truncated_sum(value_nd: Floats, factor_n: Floats, grid: Grid) -> Ints:
     steps, whole = np.empty((min(block, num_rows), d)), np.empty((min(block, num_rows), d), dtype=np.int64)
     for start in range(0, num_rows, block):
         own = steps[: num_rows - start]
-        # The grid is a power of two: the division is exact, and the product errs by 2⁻⁵³ at most.
+        # The grid is a power of two: the second product is exact, and the first errs by 2⁻⁵³ at most.
         np.multiply(value_nd[start : start + block], factor_n[start : start + block, None], out=own)
-        own /= grid.step
+        own *= 1.0 / grid.step
         # Conversion to integers truncates.
         np.copyto(whole[: len(own)], own, casting="unsafe")
         total += whole[: len(own)].sum(axis=0)
@@ -269,15 +271,16 @@ class Gram:
 
         used = np.flatnonzero(weights)
         # Fewer rows a product leave their factors more bits; wide products pay for it.
-        most = _GEMM_ROWS if self.x_nd.shape[1] > 1024 else _GEMM_ROWS // 16
+        d = self.x_nd.shape[1]
+        most = _GEMM_ROWS if d > _WIDE else _GEMM_ROWS // 16
         step_exponent = math.frexp(grid.step)[1] - 1
         square_exponent = max(step_exponent, math.frexp(grid.bound * most)[1] - 53)
         with np.errstate(under="ignore"):
             factor_n = np.sqrt(weights[used] * 2.0**-square_exponent) * np.sqrt(self.scale_n[used])
         # A subnormal factor has few bits; its row is below the grid unless it lies within a step of overflow.
         factor_n = np.where(factor_n >= 2.0**-1021, factor_n, 0.0)
-        d = self.x_nd.shape[1]
         block, found = np.empty((min(most, len(used)), d)), np.zeros((d, d), order="F")
+        total = None if d > _WIDE else np.zeros((d, d), dtype=np.int64)
         for start in range(0, len(used), most):
             rows = slice(start, start + most)
             u = np.take(self.x_nd, used[rows], axis=0, out=block[: len(used[rows])], mode="clip")
@@ -285,7 +288,12 @@ class Gram:
             # The rank-k update forms one triangle, in half the time of a product; its scale is a power of two.
             scale = 2.0 ** (square_exponent - step_exponent)
             found = dsyrk(scale, u.T, c=found, lower=1, overwrite_c=1)
-            _add_triangle(found.T, out)
+            if total is None:
+                _add_triangle(found.T, out)
+            else:
+                total += found.T.astype(np.int64)
+        if total is not None:
+            out += pack_symmetric(total)
 
 
 def _round_rows(x_nd: Floats, factor_n: Floats) -> None:

@@ -133,22 +133,15 @@ def server(
             return
 
         def conductor(task: Any) -> Any:
-            run = prepared(task, link if record is None else record)
+            run = prepared(task, record or link)
             seed = record.seed if record is not None and model.random_state is None else model.random_state
             q = run.run(generator("random_state", seed), tell)
             model.privacy_ = run.statement(task.public)
             return q
 
-        try:
-            trial = conduct(type(model), params, data, conductor)
-        except FederationError:  # The run is over, and its clients know.
-            if record is not None:
-                record.end()
-            raise
-        vars(model).update(fitted(trial))
-        model.save(settings.out)
-        if record is not None:
-            record.end()
+        with nullcontext() if record is None else record.until_over():
+            vars(model).update(fitted(conduct(type(model), params, data, conductor)))
+            model.save(settings.out)
     typer.echo(str(model.privacy_))
     remark(f"{settings.out}: {agreement.kind}, {spent(model)} for each client. Next: dpvb show {settings.out}")
 

@@ -18,8 +18,8 @@ import secrets
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Self, final
 
@@ -168,6 +168,16 @@ class Recorded:
     def close(self) -> None:
         """Let another server use the folder."""
         self._file.close()
+
+    @contextmanager
+    def until_over(self) -> Iterator[None]:
+        """Forget the run when it is over: done, or come to nothing (a FederationError), which its clients know."""
+        try:
+            yield
+        except FederationError:
+            self.end()
+            raise
+        self.end()
 
     def end(self) -> None:
         """Forget the run, which is over."""
