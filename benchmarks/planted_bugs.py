@@ -313,8 +313,8 @@ BUGS = [
         (
             (
                 "contributions.py",
-                "            total += np.trunc(steps, out=steps)",
-                "            total += np.round(steps * (1 + 2.0**-19))",
+                "np.copyto(whole[: len(own)], own, casting",
+                "np.copyto(whole[: len(own)], np.round(own * (1 + 2.0**-19)), casting",
             ),
         ),
         "test_wall.py::test_one_record_moves_a_release_by_at_most_the_bound[location]",
