@@ -154,15 +154,6 @@ def share(answer: Any) -> Mapping[str, np.ndarray]:
     return answer.arrays
 
 
-@pytest.fixture
-def ledger(tmp_path: Path) -> Path:
-    """A ledger with a data set for each client, of cap 4."""
-    with Ledger(tmp_path / "budget.db") as made:
-        for name in "abc":
-            made.register(name, unit="row", neighboring_relation="add_or_remove_one", epsilon=4.0, delta=1e-5)
-    return tmp_path / "budget.db"
-
-
 def spent(ledger: Path, dataset: str = "a") -> tuple[int, ...]:
     """Totals of a data set, in the ledger's whole units."""
     with Ledger(ledger) as found:

@@ -88,13 +88,6 @@ def upper_norms(values: Floats) -> Floats:
     return norm_n
 
 
-def turned(x_nd: Floats, matrix_de: Floats) -> tuple[Floats, Floats]:
-    """Rows times a public matrix, each row's bits its own, and upper bounds on the norms of what that gives."""
-    x_ne = product(x_nd, matrix_de)
-    x_ne.flags.writeable = False
-    return x_ne, upper_norms(x_ne)
-
-
 def _extreme_norms(flat: Floats) -> Floats:
     """Upper norms of rows whose squares may overflow or underflow: scaled by a power of two, which is exact, first."""
     largest = np.abs(flat).max(axis=1, initial=0.0)
@@ -106,6 +99,13 @@ def _extreme_norms(flat: Floats) -> Floats:
         norm = np.ldexp(np.sqrt(squares) * (1.0 + (flat.shape[1] + 8) * 2.0**-52), exponent)
     # Entries below the smallest normal number may lose bits when scaled; the addend covers them.
     return np.where(finite, norm + np.where(largest > 0, 2.0**-1000, 0.0), np.inf)
+
+
+def turned(x_nd: Floats, matrix_de: Floats) -> tuple[Floats, Floats]:
+    """Rows times a public matrix, each row's bits its own, and upper bounds on the norms of what that gives."""
+    x_ne = product(x_nd, matrix_de)
+    x_ne.flags.writeable = False
+    return x_ne, upper_norms(x_ne)
 
 
 def _truncated_sum(value_nd: Floats, factor_n: Floats, grid: Grid) -> Ints:

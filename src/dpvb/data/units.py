@@ -118,13 +118,15 @@ class Units:
         """
         unit_start = None if self._persons is None else self._persons[2]
         for start, stop in spans(self._entry_start, unit_start, CHUNK_ENTRIES):
-            rows, which, unit_of_row = slice(start, stop), None, None
+            rows = slice(start, stop)
+            which: Which = rows
+            unit_of_row = None
             if self._persons is not None:
                 order, unit, first = self._persons
                 rows = slice(int(first[start]), int(first[stop]))
                 which, unit_of_row = order[rows], unit[rows] - start
             kept = self._kept if self._entry_start[rows.stop] <= keep_entries else None
-            yield LazyChunk(rows if which is None else which, unit_of_row, stop - start, read, start, kept)
+            yield LazyChunk(which, unit_of_row, stop - start, read, start, kept)
 
 
 def cuts(count: int, number: int) -> list[tuple[int, int]]:
