@@ -101,7 +101,7 @@ SIGMAS = [10.0**k for k in range(-4, 10)]
 PROBS = [1e-12, 1e-9, 1e-6, 1e-4, 0.01, 0.3, 0.99, 1.0]
 STEPS = [1, 10, 10**3, 10**5, 10**7]
 DELTAS = [1e-300, 1e-150, 1e-30, 1e-12, 1e-5, 0.1, 1 - 1e-9]
-# CPU-seconds after which a call counts as one that never ends; how fast it is, a benchmark says.
+# CPU-seconds after which a calibration counts as one that never ends; how fast it is, a benchmark says.
 HANGS = 60
 GRID = list(itertools.product(SIGMAS, PROBS, STEPS, DELTAS))
 
@@ -111,7 +111,7 @@ def check_hostile(points, relation: str, sampler: str) -> dict:
     for sigma, q, steps, delta in points:
         begin = time.process_time()
         value = answer(q, sigma, steps, delta, relation, sampler=sampler)
-        assert time.process_time() - begin < HANGS, (sigma, q, steps, delta)
+        assert time.process_time() - begin < 2, (sigma, q, steps, delta)
         assert math.isfinite(value) and value >= 0, (sigma, q, steps, delta, value)  # noqa: PT018
         found[sigma, q, steps, delta] = value
     return found
