@@ -32,10 +32,8 @@ def masks(count: int) -> list[Masks]:
     return [Masks(party, publics) for party in PARTIES[:count]]
 
 
-def masked(
-    every: list[Masks], arrays: list[Ints], *, digest: bytes = DIGEST, step: int = 0, name: str = "x"
-) -> list[Ints]:
-    return [one.conceal(digest)(step, name, array) for one, array in zip(every, arrays, strict=True)]
+def masked(every: list[Masks], arrays: list[Ints], *, digest: bytes = DIGEST, name: str = "x") -> list[Ints]:
+    return [one.conceal(digest, {name: array})[name] for one, array in zip(every, arrays, strict=True)]
 
 
 def total(arrays: list[Ints]) -> Ints:
@@ -54,21 +52,44 @@ def zeros(count: int, *shape: int) -> list[Ints]:
 def test_the_masks_of_all_cancel(count: int, shape: tuple[int, ...]) -> None:
     every = masks(count)
     rng = np.random.default_rng(count)
-    for step, name in ((0, "counts"), (1, "counts"), (1, "words"), (10**6, "ψ")):
+    for digest, name in ((DIGEST, "counts"), (DIGEST[::-1], "counts"), (DIGEST, "words"), (DIGEST, "ψ")):
         arrays = [rng.integers(-(2**63), 2**63, shape, dtype=np.int64) for _ in range(count)]
-        hidden = masked(every, arrays, step=step, name=name)
+        hidden = masked(every, arrays, digest=digest, name=name)
         assert [array.shape for array in hidden] == [shape] * count
         np.testing.assert_array_equal(total(hidden), total(arrays))
         wrapping = np.add.reduce(np.stack(hidden), axis=0, dtype=np.int64)  # the way a server adds
         np.testing.assert_array_equal(wrapping, total(arrays))
 
 
-@given(st.lists(st.tuples(*[st.integers(-(2**63), 2**63 - 1)] * 3), min_size=1, max_size=4), st.integers(0, 2**40))
+def test_blocks_of_a_request_are_masked_by_words_of_their_own() -> None:
+    """One stream over all blocks, in the order of their names, however they are given; 3 statistics: 3.6e-8."""
+    shapes = {"b": (3000, 2), "a": (), "c": (0,), "d": (4096,)}
+    rng = np.random.default_rng(5)
+    parts = [{name: rng.integers(-(2**63), 2**63, shape) for name, shape in shapes.items()} for _ in range(3)]
+    hidden = [one.conceal(DIGEST, blocks) for one, blocks in zip(masks(3), parts, strict=True)]
+    for name, shape in shapes.items():
+        assert [given[name].shape for given in hidden] == [shape] * 3
+        np.testing.assert_array_equal(
+            total([given[name] for given in hidden]), total([blocks[name] for blocks in parts])
+        )
+    one, *_ = masks(3)
+    turned = one.conceal(DIGEST, dict(reversed(parts[0].items())))
+    assert all(np.array_equal(turned[name], hidden[0][name]) for name in shapes)
+    nothing = one.conceal(DIGEST[::-1], {name: np.zeros(shape, dtype=np.int64) for name, shape in shapes.items()})
+    flat = np.concatenate([nothing[name].reshape(-1) for name in sorted(shapes)])
+    for lag in (1, shapes["d"][0], shapes["b"][0]):  # no block begins the stream again
+        assert abs(bit_bias(flat[lag:] - flat[:-lag])) < _BEYOND
+
+
+@given(
+    st.lists(st.tuples(*[st.integers(-(2**63), 2**63 - 1)] * 3), min_size=1, max_size=4),
+    st.binary(min_size=32, max_size=32),
+)
 @settings(max_examples=30, deadline=None)
-def test_sums_wrap_exactly_near_the_limits(rows: list[tuple[int, int, int]], step: int) -> None:
+def test_sums_wrap_exactly_near_the_limits(rows: list[tuple[int, int, int]], digest: bytes) -> None:
     rows = [*rows, (2**63 - 1, -(2**63), 2**62)]
     arrays = [np.array([row[i] for row in rows], dtype=np.int64) for i in range(3)]
-    np.testing.assert_array_equal(total(masked(masks(3), arrays, step=step)), total(arrays))
+    np.testing.assert_array_equal(total(masked(masks(3), arrays, digest=digest)), total(arrays))
 
 
 def test_a_sum_within_the_limits_arrives_although_its_parts_wrapped() -> None:
@@ -80,23 +101,26 @@ def test_a_mask_is_the_keystream_of_the_standard_cipher() -> None:
     """Two parties; the words are ChaCha20's under HKDF-Expand, found here from the pair's secret."""
     a, b = sorted(PARTIES[:2], key=lambda party: party.public)
     publics = {a.name: a.public, b.name: b.public}
-    shape = (5000, 2)  # more than is taken at a time
-    found = Masks(a, publics).conceal(DIGEST)(7, "block", np.zeros(shape, dtype=np.int64))
+    blocks = {"block": np.zeros((5000, 2), dtype=np.int64), "a": np.zeros((), dtype=np.int64)}  # more than is at a time
+
+    def flat(hidden: dict[str, Ints]) -> Ints:
+        return np.concatenate([hidden["a"].reshape(-1), hidden["block"].reshape(-1)])
+
+    found = flat(Masks(a, publics).conceal(DIGEST, blocks))
 
     def joined(*parts: bytes) -> bytes:
         return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
 
     names = b"".join(joined(name.encode(), publics[name]) for name in sorted(publics))
-    info = hashlib.sha256(joined(b"dpvb masks 1", names, DIGEST, b"7", b"block", b"(5000, 2)")).digest()
+    info = hashlib.sha256(joined(b"dpvb masks 1", names, DIGEST, b"a", b"()", b"block", b"(5000, 2)")).digest()
     secret = b.secret_with(a.public, "masks")
     keys = HKDFExpand(hashes.SHA256(), 64, b"dpvb masks: stream and nonces 1").derive(secret)
     nonce = HKDFExpand(hashes.SHA256(), 12, info).derive(keys[32:])
     cipher = Cipher(algorithms.ChaCha20(keys[:32], bytes(4) + nonce), mode=None).encryptor()
-    expected = np.frombuffer(cipher.update(bytes(8 * 10_000)), dtype="<i8").reshape(shape)
+    expected = np.frombuffer(cipher.update(bytes(8 * 10_001)), dtype="<i8")
     np.testing.assert_array_equal(found, expected)
     with np.errstate(over="ignore"):
-        other = Masks(b, publics).conceal(DIGEST)(7, "block", np.zeros(shape, dtype=np.int64))
-        np.testing.assert_array_equal(other, -expected)
+        np.testing.assert_array_equal(flat(Masks(b, publics).conceal(DIGEST, blocks)), -expected)
 
 
 def bit_bias(words: Ints) -> float:
@@ -139,23 +163,23 @@ def test_a_missing_participant_leaves_noise() -> None:
         assert not np.any(rest == 4000)
 
 
-def test_whatever_names_a_block_gives_masks_of_its_own() -> None:
+def test_whatever_names_a_request_gives_masks_of_its_own() -> None:
     """The difference of two masks of one party is uniform; 9 statistics: 1.1e-7."""
     nothing = np.zeros(20_000, dtype=np.int64)
     first, *_ = masks(3)
-    base = first.conceal(DIGEST)(0, "x", nothing)
+    base = first.conceal(DIGEST, {"x": nothing})["x"]
     smaller, *_ = masks(2)
     publics = {party.name: party.public for party in PARTIES[:3]}
     renamed = Masks(PARTIES[0], {PARTIES[0].name: PARTIES[0].public, "b": PARTIES[1].public, "c": PARTIES[2].public})
     others = {
-        "request": first.conceal(DIGEST[::-1])(0, "x", nothing),
-        "shorter request": first.conceal(DIGEST[:-1])(0, "x", nothing),
-        "step": first.conceal(DIGEST)(1, "x", nothing),
-        "block": first.conceal(DIGEST)(0, "y", nothing),
-        "shape": first.conceal(DIGEST)(0, "x", nothing.reshape(2, -1)).reshape(-1),
-        "participants": smaller.conceal(DIGEST)(0, "x", nothing),
-        "their names": renamed.conceal(DIGEST)(0, "x", nothing),
-        "party": Masks(PARTIES[1], publics).conceal(DIGEST)(0, "x", nothing),
+        "request": first.conceal(DIGEST[::-1], {"x": nothing})["x"],
+        "shorter request": first.conceal(DIGEST[:-1], {"x": nothing})["x"],
+        "block": first.conceal(DIGEST, {"y": nothing})["y"],
+        "one more block": first.conceal(DIGEST, {"x": nothing, "y": nothing[:0]})["x"],
+        "shape": first.conceal(DIGEST, {"x": nothing.reshape(2, -1)})["x"].reshape(-1),
+        "participants": smaller.conceal(DIGEST, {"x": nothing})["x"],
+        "their names": renamed.conceal(DIGEST, {"x": nothing})["x"],
+        "party": Masks(PARTIES[1], publics).conceal(DIGEST, {"x": nothing})["x"],
         "its own further words": np.roll(base, 1),
     }
     for name, other in others.items():
@@ -166,14 +190,11 @@ def test_whatever_names_a_block_gives_masks_of_its_own() -> None:
 def test_two_contents_are_never_hidden_by_the_same_masks() -> None:
     one, _ = masks(2)
     ints = np.arange(5)
-    conceal = one.conceal(DIGEST)
-    first = conceal(0, "x", ints)
-    np.testing.assert_array_equal(conceal(0, "x", ints.copy()), first)
-    np.testing.assert_array_equal(one.conceal(DIGEST)(0, "x", ints), first)
-    for again in (conceal, one.conceal(DIGEST)):
-        with pytest.raises(FederationError, match=r"block 'x' of step 0 was masked before .* new attempt"):
-            again(0, "x", ints + 1)
-    conceal(1, "x", ints + 1)
+    first = one.conceal(DIGEST, {"x": ints})["x"]
+    np.testing.assert_array_equal(one.conceal(DIGEST, {"x": ints.copy()})["x"], first)
+    with pytest.raises(FederationError, match=r"other sums were masked for this request before.* new attempt"):
+        one.conceal(DIGEST, {"x": ints + 1})
+    one.conceal(DIGEST[::-1], {"x": ints + 1})
     assert np.array_equal(ints, np.arange(5))  # what is masked is left as it was
 
 
@@ -181,9 +202,9 @@ def test_parties_who_see_other_participants_learn_nothing_together() -> None:
     """A server that tells two clients of different participants gets no sum: 1 statistic: 1.2e-8."""
     small = {party.name: party.public for party in PARTIES[:2]}
     large = {party.name: party.public for party in PARTIES[:3]}
-    nothing = np.zeros(5000, dtype=np.int64)
-    seen = Masks(PARTIES[0], small).conceal(DIGEST)(0, "x", nothing)
-    seen = seen + Masks(PARTIES[1], large).conceal(DIGEST)(0, "x", nothing)
+    blocks = {"x": np.zeros(5000, dtype=np.int64)}
+    seen = Masks(PARTIES[0], small).conceal(DIGEST, blocks)["x"]
+    seen = seen + Masks(PARTIES[1], large).conceal(DIGEST, blocks)["x"]
     assert abs(bit_bias(seen)) < _BEYOND
 
 
@@ -201,9 +222,9 @@ def test_threads_take_turns() -> None:
     every = masks(3)
     arrays = [np.arange(9000)] * 3
     with ThreadPoolExecutor(6) as pool:
-        jobs = [[pool.submit(one.conceal(DIGEST), step, "x", arrays[0]) for one in every] for step in range(30)]
+        jobs = [[pool.submit(one.conceal, bytes([step] * 32), {"x": arrays[0]}) for one in every] for step in range(30)]
         for answers in jobs:
-            np.testing.assert_array_equal(sum(job.result() for job in answers), 3 * np.arange(9000))
+            np.testing.assert_array_equal(sum(job.result()["x"] for job in answers), 3 * np.arange(9000))
 
 
 def test_bad_participants_are_refused() -> None:
@@ -224,7 +245,7 @@ def test_only_whole_numbers_are_masked_and_masks_are_not_copied() -> None:
     one, _ = masks(2)
     for array in (np.zeros(3), np.zeros(3, dtype=np.int32), np.zeros(3, dtype=np.uint64)):
         with pytest.raises(FederationError, match="only int64"):
-            one.conceal(DIGEST)(0, "x", array)  # type: ignore[arg-type]
+            one.conceal(DIGEST, {"x": array})  # type: ignore[dict-item]
     for make in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(FederationError, match="cannot be pickled or copied"):
             make(one)

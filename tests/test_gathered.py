@@ -35,20 +35,20 @@ NUM_PARTIES = 4
 Sums = Mapping[str, Ints]
 
 
-def bare(name: str, ints: Ints) -> Ints:
-    """Nothing conceals a sum."""
-    return ints
+def bare(sums: Sums) -> Sums:
+    """Nothing conceals them."""
+    return sums
 
 
 def plain(size: int = 1, noise: float = 1.0, bound: float = 1.0) -> Plan:
     return Plan([Release({"a": Block((size,), bound)}, Mechanism(FullBatch(), noise))])
 
 
-def concealed(num_parties: int, digest: bytes = bytes(32), step: int = 0) -> list[Conceal]:
+def concealed(num_parties: int, digest: bytes = bytes(32)) -> list[Conceal]:
     """What masks the sums of each of so many parties in one request."""
     identities = [Identity.generate(f"party-{m}") for m in range(num_parties)]
     participants = {identity.name: identity.public for identity in identities}
-    return [partial(Masks(identity, participants).conceal(digest), step) for identity in identities]
+    return [partial(Masks(identity, participants).conceal, digest) for identity in identities]
 
 
 def shared(
@@ -286,7 +286,7 @@ def test_a_share_under_other_masks_tells_nothing_of_the_first() -> None:
     shares = []
     for request in (bytes(32), bytes(31) + b"\1"):
         wall: Wall[Any] = Wall(Table(np.zeros((0, 1))), plan, noise=InsecureNoise(0), party=party)
-        conceal = partial(masks.conceal(request), 0)
+        conceal = partial(masks.conceal, request)
         shares.append(wall.share(lambda rows: {}, plan.releases[0], conceal)[0]["a"])
     octets = (shares[0] - shares[1]).view(np.uint8).reshape(size, 8)
     for place in range(8):

@@ -37,8 +37,8 @@ Rows = TypeVar("Rows")
 # Norms are clipped to this share of the bound, so that rounding a product cannot reach past the bound itself.
 _MARGIN = 1.0 - 2.0**-20
 
-#: What makes a party's integers of a block fit to leave it: (block's name, integers) -> integers, modulo 2⁶⁴.
-Conceal = Callable[[str, Ints], Ints]
+#: What makes a party's integers fit to leave it: integers of every block -> integers, modulo 2⁶⁴.
+Conceal = Callable[[Mapping[str, Ints]], Mapping[str, Ints]]
 
 _SEAL = object()
 
@@ -203,7 +203,7 @@ class Wall(Generic[Rows]):
         """
         if self.__party is not None:
             raise PrivacyError("this wall is one of several parties: its noise may be a part only. Use share.")
-        step, total = self._made(query, release, lambda step, name, noised: self.__grids[step][name].units(noised))
+        step, total = self._made(query, release, self._in_units)
         noise_std = {name: release.noise_std(name) for name in release.blocks}
         digest = self.__plan.digest.hex()
         receipt = Receipt(self.__noise.run_id, step, digest, self.__noise.private)
@@ -223,7 +223,7 @@ class Wall(Generic[Rows]):
         """
         if self.__party is None:
             raise PrivacyError("this wall is alone: use release.")
-        _, made = self._made(query, release, lambda step, name, noised: conceal(name, noised))
+        _, made = self._made(query, release, lambda step, noised: conceal(noised))
         return made, self.__noise.private
 
     def forgo(self, release: Release) -> None:
@@ -238,7 +238,7 @@ class Wall(Generic[Rows]):
         self,
         query: Callable[[Rows], Contributions],
         release: Release,
-        leave: Callable[[int, str, Ints], NDArray[Any]],
+        leave: Callable[[int, Mapping[str, Ints]], Mapping[str, NDArray[Any]]],
     ) -> tuple[int, Mapping[str, NDArray[Any]]]:
         """Position of a release, and what leaves the wall, by then on record."""
         step = self._charge(release)
@@ -248,9 +248,12 @@ class Wall(Generic[Rows]):
             sums = self._sums(query, release, step)
             if sums is None:
                 raise WallError("a computation behind the wall failed; its charge stands and its reason stays private.")
-            made = {name: leave(step, name, self._noised(name, sums[name], release, step)) for name in release.blocks}
+            made = leave(step, {name: self._noised(name, sums[name], release, step) for name in release.blocks})
             self.__journal.record(step, made)
         return step, made
+
+    def _in_units(self, step: int, noised: Mapping[str, Ints]) -> Mapping[str, Floats]:
+        return {name: self.__grids[step][name].units(ints) for name, ints in noised.items()}
 
     def _charge(self, release: Release) -> int:
         """Spend the plan's next step before anything is read."""

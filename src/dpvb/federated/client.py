@@ -61,7 +61,7 @@ from dpvb.ledger import Ledger
 from dpvb.mechanism import Plan, Release
 from dpvb.noise import NoiseSource
 from dpvb.report import PrivacyStatement
-from dpvb.wall import Wall
+from dpvb.wall import Conceal, Wall
 
 _SILENT: Final = "this client failed; the reason stays with its owner."
 _MOST_SHOWN, _MOST_SAID = 200, 4096
@@ -425,17 +425,17 @@ class Client:
                 self._no_rows = [] if first is None else [first.select(np.zeros(first.num_units, dtype=np.bool_)).rows]
         return self._no_rows
 
-    def _conceal(self, digest: str, request: Request) -> Callable[[str, Ints], Ints]:
+    def _conceal(self, digest: str, request: Request) -> Conceal:
         """What masks this client's sums for those who are asked together, and for this request alone."""
         if self._identity is None or not self._federation.trust.secure:
-            return lambda name, ints: ints
+            return dict
         assert self._current is not None
         masks = self._current.masks.get(request.participants)
         if masks is None:
             every = self._federation.participants
             masks = Masks(self._identity, {name: every[name] for name in request.participants})
             self._current.masks[request.participants] = masks
-        return partial(masks.conceal(bytes.fromhex(digest)), request.step)
+        return partial(masks.conceal, bytes.fromhex(digest))
 
     def _give(
         self,
@@ -443,7 +443,7 @@ class Client:
         digest: str,
         request: Request,
         query: Callable[[Any], Any],
-        conceal: Callable[[str, Ints], Ints],
+        conceal: Conceal,
     ) -> tuple[Mapping[str, Ints], bool]:
         """A release of the plan."""
         step = request.step
@@ -472,7 +472,7 @@ class Client:
         digest: str,
         request: Request,
         query: Callable[[Any], Any],
-        conceal: Callable[[str, Ints], Ints],
+        conceal: Conceal,
     ) -> tuple[Mapping[str, Ints], bool]:
         """A release beyond the plan: charged by itself, behind a wall of its own."""
         release = current.plan.releases[request.step]

@@ -1,28 +1,29 @@
 """Secure aggregation: masks that hide every participant's sum and cancel in the sum over all of them.
 
-For every pair of participants and every block of a request there is one string of uniform 64-bit words. The one of the
-two with the smaller public key adds it, the other subtracts it, modulo 2⁶⁴; so the sum of all participants' masked
-arrays is, modulo 2⁶⁴, the sum of the arrays, and a proper part of them is uniform but for its own sum (Bonawitz et al.
-2017, without recovery: when one is missing the round is lost, not its secret).
+For every pair of participants and every request there is one string of uniform 64-bit words. The one of the two with
+the smaller public key adds it, the other subtracts it, modulo 2⁶⁴; so the sum of all participants' masked arrays is,
+modulo 2⁶⁴, the sum of the arrays, and a proper part of them is uniform but for its own sum (Bonawitz et al. 2017,
+without recovery: when one is missing the round is lost, not its secret).
 
 **No word of keystream hides two things.** A pair has a secret of its own for masks (see `keys`), from which HKDF-Expand
-(RFC 5869) makes two keys: one of ChaCha20, one of nonces. The 96-bit nonce of a block is HKDF-Expand under the second
-key of the SHA-256 of all that names the block, each field with its length: participants with their public keys, digest
-of the request, step, name, shape. Within a nonce, word j of the stream goes to entry j; a block has at most 2³⁵ words,
-where the 32-bit counter ends. For another block to meet the same words the nonces must collide.
+(RFC 5869) makes two keys: one of ChaCha20, one of nonces. The 96-bit nonce of a request is HKDF-Expand under the
+second key of the SHA-256 of all that names what is masked, each field with its length: participants with their public
+keys, digest of the request, name and shape of every block. Within a nonce, word j of the stream goes to entry j of the
+blocks, one after the other in the order of their names; they have at most 2³⁵ words together, where the 32-bit counter
+ends. For others to meet the same words the nonces must collide.
 Nonces are pseudorandom to everyone outside the pair, and a server can only have one made by a request that is answered
-and charged: after n blocks a collision has probability below n²·2⁻⁹⁷, 2⁻⁵⁷ after a million. The same block with other
-contents is refused here; across processes the client sees to it, for it stores an answer before it sends it, and a
-request names what it drew when it accepted: one that has lost what it stored draws anew.
+and charged: after n requests a collision has probability below n²·2⁻⁹⁷, 2⁻⁵⁷ after a million. The same request with
+other contents is refused here; across processes the client sees to it, for it stores an answer before it sends it, and
+a request names what it drew when it accepted: one that has lost what it stored draws anew.
 
-Keeping a pair's cipher and moving its nonce takes a third of the time of making a cipher for every block.
+Keeping a pair's cipher and moving its nonce takes a third of the time of making a cipher for every request.
 """
 
 from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, final
 
 import numpy as np
@@ -72,33 +73,39 @@ class Masks:
         self._hidden: dict[bytes, bytes] = {}
         self._turn = threading.Lock()
 
-    def conceal(self, request_digest: bytes) -> Callable[[int, str, Ints], Ints]:
-        """Return what masks the blocks of a request, given its digest: (step, name, array) to the masked array.
+    def conceal(self, request_digest: bytes, blocks: Mapping[str, Ints]) -> dict[str, Ints]:
+        """Return the blocks that are given for a request, masked.
 
-        Arrays are int64, of any shape; private before, uniform to whoever lacks another participant's array after. The
-        digest, step, name and shape are public, and the same for all participants. The same call gives the same bits.
+        Arrays are int64, of any shape; private before, uniform to whoever lacks another participant's after. The
+        digest, names and shapes are public, and the same for all participants. The same call gives the same bits.
 
         Raises:
-            FederationError: (on masking) if other contents were masked under the same names before.
+            FederationError: for other arrays, or if other contents were masked for the request before.
         """
+        ordered = sorted(blocks.items())
+        size = sum(ints.size for _, ints in ordered)
+        if any(ints.dtype != np.int64 for _, ints in ordered) or size > _MAX_WORDS:
+            raise FederationError(f"only int64 arrays of at most {_MAX_WORDS} entries together are masked.")
+        names = [part for name, ints in ordered for part in (name.encode(), repr(ints.shape).encode())]
+        info = hashlib.sha256(fields(b"dpvb masks 1", self._participants, request_digest, *names)).digest()
+        total = np.empty(size, dtype=np.uint64)
+        hidden, first = {}, 0
+        for name, ints in ordered:
+            words = total[first : first + ints.size]
+            words[:] = ints.reshape(-1).view(np.uint64)
+            hidden[name] = words.view(np.int64).reshape(ints.shape)
+            first += ints.size
+        self._mask(info, total)
+        return hidden
 
-        def masked(step: int, name: str, ints: Ints) -> Ints:
-            return self._masked(request_digest, step, name, ints)
-
-        return masked
-
-    def _masked(self, request_digest: bytes, step: int, name: str, ints: Ints) -> Ints:
-        if ints.dtype != np.int64 or ints.size > _MAX_WORDS:
-            raise FederationError(f"only int64 arrays of at most {_MAX_WORDS} entries are masked, got {ints.dtype}.")
-        names = (self._participants, request_digest, str(step).encode(), name.encode(), repr(ints.shape).encode())
-        info = hashlib.sha256(fields(b"dpvb masks 1", *names)).digest()
-        total = np.array(ints, dtype=np.int64, order="C").reshape(-1).view(np.uint64)
+    def _mask(self, info: bytes, total: NDArray[np.uint64]) -> None:
+        """Add, in place, what the pairs' streams have under these names."""
         with self._turn:
             contents = hashlib.sha256(total.astype("<u8", copy=False).data).digest()
             if self._hidden.setdefault(info, contents) != contents:
                 raise FederationError(
-                    f"block {name!r} of step {step} was masked before with other contents, whose difference would "
-                    "show. Begin a new attempt at this step."
+                    "other sums were masked for this request before, and the difference would show. Begin a new "
+                    "attempt at this step."
                 )
             for stream in (*self._added, *self._subtracted):
                 stream.begin(info)
@@ -106,7 +113,6 @@ class Masks:
                 part = total[first : first + _WORDS]
                 part += _sum_of_next(self._added, part.size)
                 part -= _sum_of_next(self._subtracted, part.size)
-        return total.view(np.int64).reshape(ints.shape)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise FederationError("Masks cannot be pickled or copied: two copies could hide two sums under the same masks.")
@@ -122,7 +128,7 @@ class _Stream:
         self.next = self._cipher.update
 
     def begin(self, info: bytes) -> None:
-        """Go to the beginning of a block: the nonce is the first 12 bytes of HKDF-Expand, the counter is 0."""
+        """Go to the beginning of a request: the nonce is the first 12 bytes of HKDF-Expand, the counter is 0."""
         nonces = self._nonces.copy()
         nonces.update(info + b"\x01")
         self._cipher.reset_nonce(b"\0\0\0\0" + nonces.finalize()[:12])
