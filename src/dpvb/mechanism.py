@@ -7,7 +7,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import ClassVar, Literal, Protocol
@@ -252,11 +252,11 @@ class Plan:
             "unit": self.unit,
             "releases": [
                 {
-                    "blocks": {name: asdict(block) for name, block in release.blocks.items()},
+                    "blocks": {name: vars(block) for name, block in release.blocks.items()},
                     "weights": dict(release.weights),
                     "clip": release.clip,
-                    "sampler": asdict(release.mechanism.sampler),  # type: ignore[call-overload]
-                    "event": asdict(release.event()),
+                    "sampler": vars(release.mechanism.sampler),
+                    "event": vars(release.event()),
                 }
                 for release in self.releases
             ],
