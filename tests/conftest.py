@@ -11,10 +11,18 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 os.environ.setdefault("NUMBA_NUM_THREADS", "2")
 
 import pytest  # noqa: E402
-from hypothesis import settings  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
 from postgresql_server import Server, programs, running  # noqa: E402
 
-settings.register_profile("everyday", deadline=None, derandomize=True, max_examples=50, database=None)
+# No clock decides: neither a deadline, nor how long examples take to draw on a slow machine.
+settings.register_profile(
+    "everyday",
+    deadline=None,
+    derandomize=True,
+    max_examples=50,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("everyday")
 
 

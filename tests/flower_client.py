@@ -19,7 +19,7 @@ from dpvb.federated.keys import Identity
 
 
 def main(identity: str, server_key: str, address: str, diary: str, certificate: str, patience: str) -> None:
-    """Answer; b"die" is answered the second time only, b"sleep" late, b"bye" ends it."""
+    """Answer; b"die" is answered the second time only, b"wait" once there is a file .go, b"bye" ends it."""
     channel = Channel(Identity.load(identity), {"server": bytes.fromhex(server_key)})
     asked = Path(diary)
 
@@ -29,8 +29,8 @@ def main(identity: str, server_key: str, address: str, diary: str, certificate: 
             file.write(data[:20] + b"\n")
         if data == b"die" and b"die\n" not in before:
             os.kill(os.getpid(), signal.SIGKILL)
-        if data == b"sleep":
-            time.sleep(3)
+        while data == b"wait" and not asked.with_suffix(".go").exists():
+            time.sleep(0.02)
         return data.upper()
 
     def ended() -> bool:

@@ -155,11 +155,11 @@ def share(answer: Any) -> Mapping[str, np.ndarray]:
 
 
 def spent(ledger: Path, dataset: str = "a") -> tuple[int, ...]:
-    """Totals of a data set, in the ledger's whole units."""
+    """Totals of a data set, in the ledger's whole units; none if nothing was charged."""
     with Ledger(ledger) as found:
         found.verify()
         charges = [entry for entry in found.entries() if entry.dataset == dataset and entry.kind in ("charge", "sole")]
-    return tuple(decoded(charges[-1].totals)) if charges else (0,) * len(cost_units(Composition([], "replace_one")))
+    return tuple(decoded(charges[-1].totals)) if charges else ()
 
 
 def decoded(totals: str) -> list[int]:
@@ -915,6 +915,32 @@ def test_a_folder_without_a_ledger_still_remembers(tmp_path: Path) -> None:
         assert [client.answer(message) for message in messages] == first
         assert "was given for another request" in reason(tell(client, asked(digest(messages[0]), 1, q=-Q)))
         share(tell(client, asked(digest(messages[0]), 2)))
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+@pytest.mark.parametrize("counted", [False, True])
+def test_a_statement_outlasts_the_run_and_the_process(steps: int, counted: bool, ledger: Path, tmp_path: Path) -> None:
+    """Started again after its end, a client says what it has promised, and pays nothing for it."""
+    made, folder = party(), tmp_path / "memory"
+    options: dict[str, Any] = {"folder": folder, **({"ledger": ledger, "dataset": "a"} if counted else {})}
+    for run in ("first", "second"):
+        with made.client(**options) as client:
+            offer = begun(client, made, run=run)
+            for step in range(steps):
+                share(tell(client, asked(offer, step)))
+            if steps:
+                share(tell(client, asked(offer, steps - 1, attempt=1, names="ab")))
+            assert isinstance(tell(client, Farewell(offer, "the run is complete")), Farewell)
+            promised, paid = client.statement, spent(ledger)
+        assert promised.run_id == run or counted
+        for _ in range(2):
+            with made.client(**options) as client:
+                assert client.statement == promised
+                assert "is over" in reason(tell(client, asked(offer, steps)))
+        assert spent(ledger) == paid
+    other = replace(made, federation=replace(made.federation, epsilon=0.5))
+    with other.client(**options) as client, pytest.raises(PrivacyError, match="by this client as it is configured"):
+        _ = client.statement
 
 
 def test_without_a_folder_what_never_started_is_given_back(ledger: Path) -> None:

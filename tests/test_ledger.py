@@ -25,7 +25,7 @@ from typing import Any
 
 import mpmath
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpvb
@@ -1102,7 +1102,7 @@ def test_an_export_goes_as_far_as_the_rows_can_be_read(original: Path, tmp_path:
         max_size=14,
     )
 )
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12)
 def test_any_sequence_keeps_the_books(steps: list[tuple[str, str, float, int]]) -> None:
     """Against plain sums: totals are those of what was charged and not refunded; no line of parts is over its cap."""
     with tempfile.TemporaryDirectory() as folder:

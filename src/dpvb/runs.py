@@ -147,6 +147,9 @@ class Run:
                 self._recorded[step] = total
             elif begun is None:
                 break
+        if self._mode == "read":
+            last = history[-1]
+            self._receipt = Receipt(self._ledger.uuid, last.seq, last.hash, last.dataset)
         newest = max(self._digests, default=-1)
         self._begun = 1 + newest + charged if begun is None else 1 + max(newest, *begun, -1)
         whole = not self._checkpoint.discard_torn()

@@ -121,7 +121,7 @@ class Client:
             self._ledger = None if ledger is None else held.enter_context(runs.opened(ledger))
             self._memory = Memory(folder)
             held.callback(self._memory.close)
-            self._current = self._unfinished()
+            self._current = self._newest()
             self._held = held.pop_all()
 
     def __enter__(self) -> Client:
@@ -184,7 +184,12 @@ class Client:
         with self._turn:
             current, federation = self._current, self._federation
             if current is None:
-                raise PrivacyError("no offer was accepted: nothing is promised, and nothing was spent.")
+                known = (
+                    "as it is configured" if self._memory.lasting else "since it began; a folder would know of others"
+                )
+                raise PrivacyError(
+                    f"no offer was accepted by this client {known}: it promises nothing, and spent nothing."
+                )
             if current.run is None and self._ledger is not None:
                 self._open(current)
             again = [
@@ -306,7 +311,7 @@ class Client:
         facts = {"client": self.name, "offer": current.offer, "accountant": current.method}
         begun = sorted(self._memory.begun(current.offer))
         current.run = self._journal(current, "released", current.plan, facts, begun)
-        current.wall = self._wall(current.plan, current.run)
+        current.wall = None if current.ended else self._wall(current.plan, current.run)
         current.position = 0
 
     def _journal(
@@ -318,7 +323,10 @@ class Client:
         place = self._memory.checkpoint(current.offer, name)
         checkpoint = None if place is None else Checkpoint(place)
         try:
-            return runs.Run(self._ledger, self._dataset, plan, checkpoint=checkpoint, facts=facts, begun=begun)
+            mode = "read" if current.ended else "replay"
+            return runs.Run(
+                self._ledger, self._dataset, plan, checkpoint=checkpoint, resume=mode, facts=facts, begun=begun
+            )
         except (BudgetError, ParameterError):
             if checkpoint is not None:
                 shutil.rmtree(checkpoint.path, ignore_errors=True)
@@ -514,19 +522,35 @@ class Client:
         current.ended = True
         current.wall = None
 
-    def _unfinished(self) -> _Run | None:
-        """The run that this client's memory knows of, and that is not over."""
+    def _newest(self) -> _Run | None:
+        """The run in this client's memory that is not over; else the last one that was, for its statement."""
+        over = None
         for digest, data in self._memory.offers().items():
-            if self._memory.reply(digest) is None:  # Killed before it said yes.
+            reply = self._memory.reply(digest)
+            if reply is None:  # Killed before it said yes.
                 continue
-            current = self._run_of(digest, messages.decode(data))
+            offer, plan = messages.decode(data), messages.decode(reply).facts["plan"]
             if not self._memory.ended(digest):
-                return current
+                return self._run_of(digest, offer)
+            over = partial(self._over, digest, offer, plan)
             if self._memory.has_secrets(digest):  # Killed at its end.
+                over()
+        return None if over is None else over()
+
+    def _over(self, digest: str, offer: Offer, plan: str) -> _Run | None:
+        """A run that is over, ended for good; None if this client's configuration is no longer that of the run."""
+        current = None
+        with suppress(DpvbError):
+            current = self._run_of(digest, offer)
+        if current is not None and current.plan.digest.hex() != plan:
+            current = None
+        if current is not None:
+            if self._memory.has_secrets(digest):
                 with suppress(CheckpointError):
                     self._open(current)
-                self._finish(current)
-        return None
+            self._finish(current)
+        self._memory.forget_secrets(digest)
+        return current
 
     def _kept(self, digest: str, reply: Any) -> bytes:
         data = messages.encode(reply)

@@ -78,7 +78,7 @@ class Memory:
         return self._path is not None
 
     def offers(self) -> dict[str, bytes]:
-        """Accepted offers, by their digests."""
+        """Accepted offers, by their digests; the newest is the last."""
         return dict(self._offers)
 
     def ended(self, offer: str) -> bool:
@@ -157,9 +157,8 @@ class Memory:
         return room
 
     def _read(self, runs: Path) -> None:
-        for room in runs.iterdir():
-            if not (room / "offer").exists():  # Killed before it was accepted.
-                continue
+        accepted = [room for room in runs.iterdir() if (room / "offer").exists()]  # Else killed before it was.
+        for room in sorted(accepted, key=lambda room: (room / "offer").stat().st_mtime_ns):
             self._offers[room.name] = (room / "offer").read_bytes()
             for path in room.glob("*.request"):
                 if found := _REQUEST.fullmatch(path.name):
