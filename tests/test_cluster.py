@@ -169,7 +169,7 @@ def test_two_and_four_processes_release_the_bits_of_one(name: str, sampler: str,
 def test_workers_of_dask_release_the_bits_of_one(name: str, sampler: str, client: Any) -> None:
     task = TASKS[name](sampler)
     assert_same_bits(released(task), released(task, client))
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 200
     while any(client.has_what().values()) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not any(client.has_what().values())  # Neither data nor sums are left with the workers.
