@@ -206,9 +206,13 @@ def fit(address: str, folder: Path, resume: str, acknowledge: Callable[[str], No
 
 
 def goes_on(place: Place, tally: Tally, work: Callable[..., None], resume: str, seconds: float | None = None) -> None:
-    """Kill a fit, look, let it go on, and look again: one plan is charged, and at most one step of it twice."""
+    """Kill a fit, look, let it go on, and look again: one plan is charged, and at most one step of it twice.
+
+    Twice only where the secret was not kept, or where the process died while it was writing the step's release.
+    """
     address, folder = place.new(), place.folder / f"run-{tally.trials}-{place.name}"
     names, _ = forked(lambda acknowledge: work(address, folder, resume, acknowledge), seconds)
+    torn = any(not path.name.startswith(".run-") for path in folder.glob(".*.tmp"))
     before = judge(address, tally, names, folder)
     ended = any(entry.state == "finished" for entry in before)
     _, status = forked(lambda acknowledge: fit(address, folder, "read" if ended else resume, acknowledge))
@@ -217,7 +221,7 @@ def goes_on(place: Place, tally: Tally, work: Callable[..., None], resume: str, 
     steps = [entry.step for entry in entries if entry.state == "released"]
     if status or not any(entry.state == "finished" for entry in entries):
         tally.faults.append(f"the fit did not go on ({status})")
-    if len({entry.run for entry in charges}) != 1 or len(charges) > 1 + (resume == "recharge"):
+    if len({entry.run for entry in charges}) != 1 or len(charges) > 1 + (torn or resume == "recharge"):
         tally.overspent += 1
     if sorted(set(steps)) != list(range(len(set(steps)))):
         tally.faults.append("a release is missing")
