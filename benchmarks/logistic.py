@@ -23,7 +23,12 @@ CACHE = ROOT / "build" / "logistic.jsonl"
 #: Name → parameters, data sets, fits with fresh noise of each split, files that its numbers depend on.
 FULL = ["adult", "diab30", "diabany", "stroke"]
 SOLVERS = {
-    "first order": ({"solver": "first_order"}, FULL, 4, ["models/first_order.py", "curvature.py", "ridge.py"]),
+    "first order": (
+        {"solver": "first_order"},
+        FULL,
+        4,
+        ["models/first_order.py", "curvature.py", "ridge.py", "saturation.py"],
+    ),
     "first order, diagonal": (
         {"covariance": "diagonal"},
         [*FULL, "icd"],

@@ -67,9 +67,10 @@ CHAIN = {
     "columns": {"blocks", "empirical_bayes"},
     "descent": {"blocks"},
     "ridge": {"blocks"},
+    "saturation": {"blocks", "curvature"},
     "precision": {"blocks", "kernels"},
     "models": {"blocks", "contributions", "expfam", "kernels", "estimate"}
-    | {"columns", "curvature", "descent", "empirical_bayes", "precision", "ridge"},
+    | {"columns", "curvature", "descent", "empirical_bayes", "precision", "ridge", "saturation"},
     "dpvi": {"blocks", "contributions", "estimate", "kernels"},
     "data": set(),
     "cluster": {"blocks", "mechanism", "source", "wall"},

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.special import expit
 
-from dpvb import descent, ridge
+from dpvb import descent, ridge, saturation
 from dpvb.blocks import Block, Floats
 from dpvb.contributions import Contributions, Gram, Rows, ScaledRows, turned
 from dpvb.curvature import Moments, log_odds, read, read_moments
@@ -115,7 +115,7 @@ class FirstOrder:
     def init(self, rng: np.random.Generator) -> Path:
         """The prior; no randomness."""
         zero, one = np.zeros(self.n_features), np.ones(self.n_features)
-        return self._at_prior(Moments(np.eye(self.n_features), one, one, one, zero, 1.0, 0.0), zero, zero)
+        return self._at_prior(Moments(np.eye(self.n_features), one, one, one, zero, 1.0, 1.0), zero, zero)
 
     def _at_prior(self, moments: Moments, start_e: Floats, drift_e: Floats) -> Path:
         nothing = descent.Average(start_e, np.zeros(self.n_features))
@@ -189,12 +189,12 @@ class FirstOrder:
         return replace(q, curvature_ee=curvature_ee, excess=excess)
 
     def weights(self, q: Path) -> Weights:
-        """Posterior of the weights, in the coordinates of x: a Newton step from the averages."""
-        scale_e = q.moments.scale_e
-        where = (q.mean.score_d / scale_e, scale_e * (q.mean.point_d - q.start_e), scale_e, q.drift_e, self.alpha)
+        """Posterior of the weights, in the coordinates of x: a Newton step from the averages, moved for saturation."""
+        moments, scale_e, away_e = q.moments, q.moments.scale_e, q.moments.scale_e * (q.mean.point_d - q.start_e)
+        where = (q.mean.score_d / scale_e, away_e, scale_e, q.drift_e, self.alpha)
         mean_e, aware_ee = ridge.posterior(q.curvature_ee, q.excess, q.mean.noise, *where)
         _, naive_ee = ridge.posterior(q.curvature_ee, q.excess, 0.0, *where)
-        x_de = q.moments.basis_de / scale_e
-        return Weights(
-            q.moments.basis_de @ q.start_e + x_de @ mean_e, x_de @ aware_ee @ x_de.T, x_de @ naive_ee @ x_de.T
-        )
+        change = q.excess * float(scale_e * moments.constant_e @ q.curvature_ee @ (mean_e - away_e)) / moments.number
+        m_e, x_de = q.start_e + mean_e / scale_e, moments.basis_de / scale_e
+        m_e += saturation.shift(moments, q.mean.point_d, m_e, change) * moments.constant_e
+        return Weights(moments.basis_de @ m_e, x_de @ aware_ee @ x_de.T, x_de @ naive_ee @ x_de.T)
