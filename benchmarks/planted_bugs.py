@@ -224,8 +224,8 @@ BUGS = [
         (
             (
                 "wall.py",
-                "self.__grids[step][name].units(noised))",
-                "self.__grids[step][name].units(noised) + np.random.default_rng().normal(0.0, 1e-6, noised.shape))",
+                "self.__grids[step][name].units(ints) for",
+                "self.__grids[step][name].units(ints) + np.random.default_rng().normal(0.0, 1e-6, ints.shape) for",
             ),
         ),
         "test_wall.py::test_a_release_is_an_exact_multiple_of_its_grid[1.0-location]",
@@ -629,6 +629,12 @@ BUGS = [
         "masks added by both of a pair",
         (("federated/masks.py", "part -= _sum_of_next(self._subtracted", "part += _sum_of_next(self._subtracted"),),
         "test_gathered.py::test_shares_without_noise_add_up_to_the_sums_of_all_data[location]",
+    ),
+    Bug(
+        "sums of several parties without their noise, masks or room",
+        "masks that are the same for every request",
+        (("federated/masks.py", "self._participants, request_digest, *names", "self._participants, *names"),),
+        "test_federated_masks.py::test_whatever_names_a_request_gives_masks_of_its_own",
     ),
     Bug(
         "sums of several parties without their noise, masks or room",
