@@ -938,6 +938,10 @@ def test_a_statement_outlasts_the_run_and_the_process(steps: int, counted: bool,
                 assert client.statement == promised
                 assert "is over" in reason(tell(client, asked(offer, steps)))
         assert spent(ledger) == paid
+    if not counted:  # A ledger that came later knows nothing of it.
+        with made.client(folder=folder, ledger=ledger, dataset="a") as client:
+            assert client.statement == promised
+        assert spent(ledger) == ()
     other = replace(made, federation=replace(made.federation, epsilon=0.5))
     with other.client(**options) as client, pytest.raises(PrivacyError, match="by this client as it is configured"):
         _ = client.statement

@@ -322,6 +322,8 @@ class Client:
             return None
         place = self._memory.checkpoint(current.offer, name)
         checkpoint = None if place is None else Checkpoint(place)
+        if current.ended and (checkpoint is None or checkpoint.manifest() is None):  # Nobody kept count of it then.
+            return None
         try:
             mode = "read" if current.ended else "replay"
             return runs.Run(
