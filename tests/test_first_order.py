@@ -180,6 +180,24 @@ def test_constant_labels_no_rows_and_faulty_rows_are_ordinary(epsilon: float, in
             assert np.linalg.eigvalsh(covariance).min() > 0
 
 
+def test_tracked_numbers_are_a_filter_s() -> None:
+    """The first reading stands alone, then the posterior mean of a random walk; without noise the newest alone."""
+    rng, noise_t, drift = np.random.default_rng(5), np.array([0.4, 0.2, 0.7, 0.1]), curvature._DRIFT
+    reading_ti = rng.normal(size=(4, 2))
+    tracked = curvature.Tracked(np.ones(2))
+    for reading_i, noise in zip(reading_ti, noise_t, strict=True):
+        tracked = tracked.seen(reading_i, float(noise))
+    # By weighted least squares: readings differ from the newest value by their noise and the steps since.
+    later_tt = np.maximum.outer(np.arange(4), np.arange(4))
+    covariance_tt = np.diag(noise_t) + drift**2 * (3 - later_tt)
+    weight_t = np.linalg.solve(covariance_tt, np.ones(4))
+    np.testing.assert_allclose(tracked.value, weight_t @ reading_ti / weight_t.sum())
+    np.testing.assert_allclose(tracked.variance, 1 / weight_t.sum())
+    np.testing.assert_array_equal(tracked.seen(np.array([3.0, 4.0]), 0.0).value, [3.0, 4.0])
+    exact = curvature.Tracked(np.ones(2)).seen(np.zeros(2), 0.0)
+    np.testing.assert_array_equal(exact.seen(np.array([5.0, 6.0]), 0.0).value, [5.0, 6.0])
+
+
 def test_before_any_release_the_posterior_is_the_prior() -> None:
     model = FirstOrder(3, alpha=4.0)
     weights = model.weights(model.init(np.random.default_rng(0)))

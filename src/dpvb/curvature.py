@@ -24,6 +24,8 @@ _POWER, _SHRINK = 0.75, 1.3
 _HIDDEN = 0.3
 # Part of the constant 1 that the columns must explain to be taken for one that contains it.
 _EXPLAINED = 0.9
+# Standard deviation of a step of tracked numbers.
+_DRIFT = 0.05
 # Eigenvalues of nothing, relative to nothing: a millionth of a row's bound.
 _TINY = 1e-9
 
@@ -48,6 +50,25 @@ class Moments:
     constant_e: Floats
     trace: float
     number: float
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """Numbers that change slowly and are read through noise at every step: a random walk's filter (Kalman 1960).
+
+    Attributes:
+        value: where they are thought to be.
+        variance: of the error in each.
+    """
+
+    value: Floats
+    variance: float = math.inf
+
+    def seen(self, reading: Floats, noise: float) -> Tracked:
+        """With one more reading, of this noise variance."""
+        before = self.variance + _DRIFT**2
+        gain = 1.0 if math.isinf(before) else before / (before + noise)
+        return Tracked(self.value + gain * (reading - self.value), gain * noise)
 
 
 def read_moments(noisy_dd: Floats, sd: float, constant: float, *, inner: bool) -> Moments:

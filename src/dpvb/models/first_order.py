@@ -29,7 +29,7 @@ from scipy.special import expit
 from dpvb import descent, ridge, saturation
 from dpvb.blocks import Block, Floats
 from dpvb.contributions import Contributions, Gram, Rows, ScaledRows, turned
-from dpvb.curvature import Moments, log_odds, read, read_moments
+from dpvb.curvature import Moments, Tracked, log_odds, read, read_moments
 from dpvb.errors import check_integer, check_number
 from dpvb.estimate import Estimate
 from dpvb.expfam import polya_gamma_expectedstats
@@ -54,8 +54,9 @@ class Path:
     point_e: Floats
     last_e: Floats
     mean: descent.Average
-    pace: ridge.Pace
     curvature_ee: Floats
+    pace: ridge.Pace = field(default_factory=ridge.Pace)
+    shares: Tracked = field(default_factory=lambda: Tracked(np.ones(2)))
     step: int = 0
     excess: float = 1.0
 
@@ -119,7 +120,7 @@ class FirstOrder:
 
     def _at_prior(self, moments: Moments, start_e: Floats, drift_e: Floats) -> Path:
         nothing = descent.Average(start_e, np.zeros(self.n_features))
-        return Path(moments, start_e, drift_e, start_e, start_e, nothing, ridge.Pace(), 1e-9 * np.eye(self.n_features))
+        return Path(moments, start_e, drift_e, start_e, start_e, nothing, 1e-9 * np.eye(self.n_features))
 
     def e_step(self, q: Path, batch: Design, blocks: Mapping[str, Block]) -> Contributions:
         """What every row contributes to the blocks asked for."""
@@ -161,10 +162,9 @@ class FirstOrder:
         """Majorise-minimise with momentum; the ridge is widened by the noise that the average still has."""
         t, second_e, scale_e, sd = q.step + 1, q.moments.second_e, q.moments.scale_e, s.noise_std("score")
         score_e, trace = scale_e * s.read("score"), float(np.sum(second_e))
-        share = 0.25 * np.clip(s.read("variance")[0] / trace, 0.03, 1.0)
-        share_xi = 0.25 * np.clip(s.read("xi")[0] / trace, 0.1, 1.0)
+        shares = q.shares.seen(np.append(s.read("variance"), s.read("xi")) / trace, (s.noise_std("xi") / trace) ** 2)
+        share, share_xi = 0.25 * np.clip(shares.value, (0.03, 0.1), 1.0)
         information_e = share * second_e
-        # The first steps are left out of the averages; without noise the newest score stands alone.
         before = q.mean if sd > 0 and q.step >= _START * self.num_steps else descent.Average(q.start_e, score_e)
         mean = before.joined(q.point_e, score_e, sd**2)
         noise_e, alpha = mean.noise * scale_e**2, self.alpha
@@ -177,8 +177,8 @@ class FirstOrder:
         pace = q.pace.after(max(float(np.mean((slope_e / scale_e) ** 2)), sd**2))
         m_e = q.point_e + slope_e / (pace.caution * share_xi * q.moments.majorised_e + ridge_e)
         point_e = m_e + (pace.caution == q.pace.caution) * min(t / (t + 3), _MOMENTUM) * (m_e - q.last_e)
-        guess_e = second_e / scale_e**2 * np.clip(0.25 * s.read("variance")[0] / q.moments.trace, 0.0075, 0.25)
-        return Path(q.moments, q.start_e, q.drift_e, point_e, m_e, mean, pace, np.diag(guess_e), step=t)
+        guess_e = second_e / scale_e**2 * np.clip(0.25 * shares.value[0] * trace / q.moments.trace, 0.0075, 0.25)
+        return Path(q.moments, q.start_e, q.drift_e, point_e, m_e, mean, np.diag(guess_e), pace, shares, step=t)
 
     def _finished(self, s: Estimate, q: Path) -> Path:
         """The curvature at the mean, in coordinates x̃, beside its guess from the steps."""
