@@ -30,8 +30,8 @@ def moments(x_nd: Floats) -> Moments:
     return read_moments(x_nd.T @ x_nd, 0.0, COLUMN, inner=False)
 
 
-def shifted(before_d: Floats, after_d: Floats, expected: float, seed: int = 0) -> float:
-    found = moments(rows(seed))
+def shifted(before_d: Floats, after_d: Floats, expected: float) -> float:
+    found = moments(rows())
     return saturation.shift(found, found.basis_de.T @ before_d, found.basis_de.T @ after_d, expected)
 
 
@@ -76,9 +76,8 @@ def test_a_newton_step_from_little_spread_predicts_as_many_ones_as_there_are(
 ) -> None:
     """Exact score and curvature at the base rate: the step's own mean probability is off by more than 0.05."""
     x_nd = rows(1)
-    y_n = (np.random.default_rng(2).random(NUMBER) < expit(sign * (x_nd @ weights(-4.0, 14.0, 10.0, 0.0)))).astype(
-        float
-    )
+    p_n = expit(sign * (x_nd @ weights(-4.0, 14.0, 10.0, 0.0)))
+    y_n = (np.random.default_rng(2).random(NUMBER) < p_n).astype(np.float64)
     found, base = moments(x_nd), float(y_n.mean())
     model = FirstOrder(4, intercept=COLUMN, alpha=1e-3)
     start_e = np.log(base / (1 - base)) * found.constant_e
