@@ -11,10 +11,8 @@ alone, so it cannot be handed anything that was not noised.
 from __future__ import annotations
 
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import InitVar, dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar, final
@@ -30,6 +28,7 @@ from dpvb.grids import Party, grids_of
 from dpvb.journal import Journal, Unrecorded
 from dpvb.mechanism import Draw, Plan, Release
 from dpvb.noise import NoiseSource, SecureNoise
+from dpvb.silence import silence
 from dpvb.source import Chunk, Source
 
 Rows = TypeVar("Rows")
@@ -351,14 +350,6 @@ def _with_noise(
             plan_digest=plan.digest,
         )
     return noised
-
-
-@contextmanager
-def silence() -> Iterator[None]:
-    """Let no warning out of a computation on private data."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        yield
 
 
 def _add_clipped(

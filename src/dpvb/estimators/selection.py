@@ -21,17 +21,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from dpvb import loop, runs
 from dpvb.accounting.costs import Composition
@@ -48,6 +44,7 @@ from dpvb.estimators.scores import Part, contributions, scores, usual_range
 from dpvb.mechanism import FullBatch, Mechanism, Plan, Release
 from dpvb.noise import NoiseSource, SecureNoise
 from dpvb.report import ChargeFacts, PrivacyStatement, SelectionFacts
+from dpvb.silence import silence
 from dpvb.wall import Wall
 
 #: η of the laws of K that are offered.
@@ -293,7 +290,7 @@ def _selected(
     """
     word = _words(noise)
     best: _Run | None = None
-    with _silence():
+    with silence(logs=True):  # Neither may count the runs.
         try:
             for _ in range(choice.cost.runs.draw(word)):
                 run = _run(choice, _uniform(word, len(choice.plans)), data, noise, make_noise)
@@ -352,19 +349,6 @@ def _run(choice: _Choice, c: int, data: Data, noise: NoiseSource, make_noise: Ca
     query = partial(contributions, partial(scores, trial), choice.score_range)
     released = wall.release(query, choice.scoring.releases[0])
     return _Run(c, float(released.total["score"][0]), fitted(trial), tasks[0].public, released.receipt.private)
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """No warning and no log may count the runs."""
-    level = logging.root.manager.disable
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        logging.disable(logging.CRITICAL)
-        try:
-            yield
-        finally:
-            logging.disable(level)
 
 
 def _words(noise: NoiseSource) -> Callable[[], int]:

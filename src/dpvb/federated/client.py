@@ -23,10 +23,9 @@ import secrets
 import shutil
 import sys
 import threading
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, Final, final
@@ -61,6 +60,7 @@ from dpvb.ledger import Ledger
 from dpvb.mechanism import Plan, Release
 from dpvb.noise import NoiseSource
 from dpvb.report import PrivacyStatement
+from dpvb.silence import silence
 from dpvb.wall import Conceal, Wall
 
 _SILENT: Final = "this client failed; the reason stays with its owner."
@@ -430,7 +430,7 @@ class Client:
     def _empty_batch(self) -> list[Any]:
         """A batch of no rows, in a list; none where the data have no chunk at all."""
         if self._no_rows is None:
-            with _silence():
+            with silence():
                 first = next(iter(self._task.source.chunks()), None)
                 self._no_rows = [] if first is None else [first.select(np.zeros(first.num_units, dtype=np.bool_)).rows]
         return self._no_rows
@@ -653,7 +653,7 @@ def _forms(named: _Model) -> tuple[Any, ...]:
             kept.append(release)
     plan = replace(named.plan, releases=kept)
     wall: Wall[Any] = Wall(_Nothing(), plan)
-    with _silence():
+    with silence():
         q, s = model.init(generator("seed", 0)), Estimate.empty(model.blocks)
         forms = [_form(q)]
         for release in plan.releases[:-1]:
@@ -719,7 +719,7 @@ def _sound(asked: _Question) -> bool:
     if not any(_fits(_form(asked.q), form) for form in _forms(asked.model)):
         return False
     try:
-        with _silence():
+        with silence():
             answers = [model.e_step(asked.q, rows, release.blocks) for rows in asked.batches]
     except Exception:  # A q of strangers' making may raise anything.
         return False
@@ -729,14 +729,6 @@ def _sound(asked: _Question) -> bool:
 # In one process many clients get the very same bytes.
 _decoded = lru_cache(maxsize=2)(messages.decode)
 _digest = lru_cache(maxsize=2)(messages.digest)
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """No warning speaks of what is computed."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        yield
 
 
 def _refused(digest: str, reason: str) -> bytes:
