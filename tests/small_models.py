@@ -56,11 +56,11 @@ class Location:
 
 @dataclass(frozen=True)
 class Curvature:
-    """A psd block from outer products and a real one, as in logistic regression with Pólya-Gamma weights."""
+    """A Gram block of outer products and a real one, as in logistic regression with Pólya-Gamma weights."""
 
     @property
     def blocks(self) -> Mapping[str, Block]:
-        return {"score": Block((D,), 0.5), "curvature": Block((D, D), 0.25, "psd")}
+        return {"score": Block((D,), 0.5), "curvature": Block((D, D), 0.25, "gram")}
 
     def init(self, rng: np.random.Generator) -> Floats:
         return rng.standard_normal(D)
@@ -129,6 +129,6 @@ CASES = [
         if "DPVI" in cases.NAMES
         else []
     ),
-    *by_phase(cases.network("network_blocks", SBNBlocks(3, VISIBLE, start_std=1.0)), {"step": 0.5}),
+    *by_phase(cases.network("network_blocks", SBNBlocks(3, VISIBLE, start_std=1.0)), {"step": 0.45}),
 ]
 NAMES = [case.name for case in CASES]

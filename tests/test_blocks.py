@@ -115,9 +115,10 @@ def test_nonnegative_projection_is_the_nearest_point(a: np.ndarray) -> None:
 def _random_contribution(rng: np.random.Generator, block: Block) -> np.ndarray:
     """A point of the domain with norm at most the bound, as svec or flat; often sparse and at the bound."""
     shape = block.shape
-    if block.domain == "psd":
+    if block.symmetric:
         x = rng.standard_normal(shape[-1]) * (rng.random(shape[-1]) < 0.5)
-        flat = svec(np.outer(x, x))
+        # A "psd" block is a model's word: what it adds may be any symmetric matrix.
+        flat = svec(np.outer(x, x)) * (1.0 if block.domain == "gram" else rng.choice([-1.0, 1.0]))
     else:
         flat = rng.standard_normal(shape).ravel() * (rng.random(shape).ravel() < 0.4)
         flat = np.abs(flat) if block.domain == "nonnegative" else flat
@@ -130,8 +131,9 @@ def _random_contribution(rng: np.random.Generator, block: Block) -> np.ndarray:
     [
         ({"a": Block((3,), 2.0)}, 2.0, 2.0),
         ({"a": Block((3, 2), 2.0, "nonnegative")}, math.sqrt(2), math.sqrt(2)),
-        ({"a": Block((2, 2), 0.5, "psd")}, math.sqrt(2), math.sqrt(2)),
-        ({"a": Block((3,), 1.0, "nonnegative"), "b": Block((2, 2), 3.0, "psd")}, math.sqrt(2), math.sqrt(2)),
+        ({"a": Block((2, 2), 0.5, "gram")}, math.sqrt(2), math.sqrt(2)),
+        ({"a": Block((2, 2), 0.5, "psd")}, 2.0, 2.0),
+        ({"a": Block((3,), 1.0, "nonnegative"), "b": Block((2, 2), 3.0, "gram")}, math.sqrt(2), math.sqrt(2)),
         ({"a": Block((2,), 1.0, "nonnegative"), "b": Block((1,), 3.0)}, 2.0, math.sqrt(3)),
     ],
 )

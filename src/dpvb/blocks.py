@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-_DOMAINS = ("real", "nonnegative", "psd")
+_DOMAINS = ("real", "nonnegative", "psd", "gram")
 _PHASES = ("first", "step", "last")
 
 
@@ -25,10 +25,12 @@ class Block:
     """One named part of a model's statistic; every field is public.
 
     Attributes:
-        shape: shape of the block; a "psd" block ends in two equal axes.
+        shape: shape of the block; a symmetric one ends in two equal axes.
         bound: L2 norm that one unit's contribution may reach; clipping enforces it.
         domain: where the un-noised sum lies: it decides the projection, the transport (a symmetric matrix
-            travels as its upper triangle) and the swap ratio.
+            travels as its upper triangle) and the swap ratio. "nonnegative": the wall sets negative entries to 0.
+            "psd": symmetric matrices, whose sum is positive semidefinite if the model keeps its word. "gram": the
+            same by construction, since the wall takes nothing but `contributions.Gram`.
         phase: "first" does not depend on q, "step" is released at every step, "last" once at the end.
         average: True for a statistic, which is averaged over steps; False for a score at the current q.
         weight: share of its release's noise budget, relative to the other blocks': noise_std falls with it.
@@ -39,7 +41,7 @@ class Block:
 
     shape: tuple[int, ...]
     bound: float
-    domain: Literal["real", "nonnegative", "psd"] = "real"
+    domain: Literal["real", "nonnegative", "psd", "gram"] = "real"
     phase: Literal["first", "step", "last"] = "step"
     average: bool = True
     weight: float = 1.0
@@ -51,13 +53,18 @@ class Block:
         check_number("block weight", self.weight, low=1e-9, high=1e9)
         check_choice("block domain", self.domain, _DOMAINS)
         check_choice("block phase", self.phase, _PHASES)
-        if self.domain == "psd" and (len(self.shape) < 2 or self.shape[-1] != self.shape[-2]):
-            raise ParameterError(f"a psd block ends in two equal axes, got shape {self.shape}.")
+        if self.symmetric and (len(self.shape) < 2 or self.shape[-1] != self.shape[-2]):
+            raise ParameterError(f"a {self.domain} block ends in two equal axes, got shape {self.shape}.")
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether it holds symmetric matrices."""
+        return self.domain in ("psd", "gram")
 
     @property
     def packed_shape(self) -> tuple[int, ...]:
-        """Shape in which the block travels: a psd block as the triangles of its matrices, diagonals first."""
-        if self.domain != "psd":
+        """Shape in which the block travels: a symmetric one as the triangles of its matrices, diagonals first."""
+        if not self.symmetric:
             return self.shape
         d = self.shape[-1]
         return (*self.shape[:-2], d * (d + 1) // 2)
@@ -68,26 +75,24 @@ class Block:
         An off-diagonal entry stands for two equal matrix entries: iid noise on svec(A) = (A_ii, √2·A_ij)
         has std 1/√2 on A_ij.
         """
-        if self.domain != "psd":
+        if not self.symmetric:
             return [(..., 1.0)]
         d = self.shape[-1]
         return [((..., slice(d)), 1.0), ((..., slice(d, None)), math.sqrt(0.5))]
 
     def pack(self, value: Floats) -> Floats:
         """Bring an array of the block's shape to the shape in which it travels."""
-        return pack_symmetric(value) if self.domain == "psd" else value
+        return pack_symmetric(value) if self.symmetric else value
 
     def unpack(self, packed: Floats) -> Floats:
         """Bring a packed array back to the block's shape."""
-        return unpack_symmetric(packed, self.shape[-1]) if self.domain == "psd" else packed
+        return unpack_symmetric(packed, self.shape[-1]) if self.symmetric else packed
 
     def project(self, value: Floats) -> Floats:
         """Return the nearest point of the block's domain (Frobenius norm)."""
         if self.domain == "nonnegative":
             return np.maximum(value, 0.0)
-        if self.domain == "psd":
-            return positive_semidefinite(value)
-        return value
+        return positive_semidefinite(value) if self.symmetric else value
 
 
 def triangle(d: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -123,6 +128,8 @@ def positive_semidefinite(matrix: Floats) -> Floats:
 def swap_ratio(blocks: Mapping[str, Block]) -> float:
     """Largest distance between two clipped contributions over the clip norm.
 
-    √2 if any two contributions have a nonnegative inner product (nonnegative entries, psd matrices); else 2.
+    √2 if the wall makes sure that any two contributions have a nonnegative inner product (nonnegative entries, Gram
+    matrices); else 2: a model's word that its matrices are positive semidefinite is not enough.
     """
-    return 2.0 if any(block.domain == "real" for block in blocks.values()) else math.sqrt(2.0)
+    certain = all(block.domain in ("nonnegative", "gram") for block in blocks.values())
+    return math.sqrt(2.0) if certain else 2.0

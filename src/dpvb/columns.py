@@ -14,6 +14,7 @@ import numpy as np
 
 from dpvb import empirical_bayes
 from dpvb.blocks import Bools, Floats
+from dpvb.domains import Nonnegatives, Positive
 
 # Columns whose noisy moment is above so many of its standard deviations are taken as seen.
 _SEEN = 3.0
@@ -31,10 +32,10 @@ class Columns:
         seen_d: columns that stand out of the noise; never the constant one.
     """
 
-    second_d: Floats
+    second_d: Nonnegatives
     sum_d: Floats
-    steep_d: Floats
-    number: float
+    steep_d: Nonnegatives
+    number: Positive
     seen_d: Bools
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -243,7 +243,7 @@ class Kron:
 
 @dataclass(frozen=True)
 class Gram:
-    """Symmetric outer products s_n = scale_n · x_n x_nᵀ of a psd block (d, d): the sum is one exact integer syrk.
+    """Symmetric outer products s_n = scale_n · x_n x_nᵀ of a "gram" block (d, d): the sum is one exact integer syrk.
 
     Attributes:
         x_nd: (n, d) factors.
@@ -355,7 +355,7 @@ class Factored:
         return self.norm
 
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
-        """Truncate each word's K entries and add them, in the compiled kernel."""
+        """Truncate each word's K entries and add them, in the compiled kernel, which sets negative ones to 0."""
         from dpvb.kernels import lda
 
         lda.accumulate(
@@ -367,6 +367,7 @@ class Factored:
             self.beta,
             grid.step,
             out,
+            bound=grid.bound,
             engine=self.engine,
         )
 
@@ -405,3 +406,49 @@ def grouped(contribution: Contribution, unit_of_row: Ints, num_units: int) -> Co
     total = np.zeros((num_units, *contribution.values.shape[1:]))
     np.add.at(total, unit_of_row[finite], contribution.values[finite])
     return Rows(total, contribution.symmetric)
+
+
+@dataclass(frozen=True)
+class _UnitByUnit:
+    """Statistics of a form that is not known here, without their negative entries: each unit is summed by itself."""
+
+    units: Contribution
+
+    def norms(self) -> Floats:
+        return self.units.norms()
+
+    def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
+        for n in np.flatnonzero(weights):
+            alone, own = np.zeros_like(weights), np.zeros_like(out)
+            alone[n] = weights[n]
+            self.units.accumulate(alone, grid, own)
+            out += np.maximum(own, 0)
+
+
+def nonnegative(contribution: Contribution) -> Contribution:
+    """The same statistics with their negative entries set to 0, before norms are taken.
+
+    So any two of them have a nonnegative inner product, whatever q they were found at.
+    """
+    match contribution:
+        case Factored():  # Its kernel does so.
+            return contribution
+        case _RowsOfUnits():
+            return replace(contribution, rows=nonnegative(contribution.rows))
+        case ScaledRows():
+            return Rows(_without_negative(contribution.x_nd * contribution.scale_n[:, None]))
+        case Rows() | SparseRows():
+            return replace(contribution, values=_without_negative(contribution.values))
+        case Kron():
+            return Kron(_without_negative(contribution.left), _without_negative(contribution.right))
+    return _UnitByUnit(contribution)
+
+
+def _without_negative(values: Floats) -> Floats:
+    """NaN stays: whoever holds it is dropped."""
+    return np.maximum(values, 0.0) if (values < 0).any() else values
+
+
+def is_gram(contribution: Contribution) -> bool:
+    """Whether every statistic is a sum of outer products x xᵀ with nonnegative scales, by construction."""
+    return isinstance(contribution.rows if isinstance(contribution, _RowsOfUnits) else contribution, Gram)

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import logit
 
 from dpvb.blocks import Floats
+from dpvb.domains import UNSEEN, Nonnegative, Positive, Positives
 
 # Largest share of a column's second moment that its mean may explain.
 _MEAN_SHARE, _CONSTANT_SHARE = 0.9, 0.999
@@ -44,12 +45,12 @@ class Moments:
     """
 
     basis_de: Floats
-    second_e: Floats
-    majorised_e: Floats
-    scale_e: Floats
+    second_e: Positives
+    majorised_e: Positives
+    scale_e: Positives
     constant_e: Floats
-    trace: float
-    number: float
+    trace: Positive
+    number: Positive
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,12 @@ class Tracked:
     """
 
     value: Floats
-    variance: float = math.inf
+    variance: Nonnegative = UNSEEN
 
     def seen(self, reading: Floats, noise: float) -> Tracked:
         """With one more reading, of this noise variance."""
         before = self.variance + _DRIFT**2
-        gain = 1.0 if math.isinf(before) else before / (before + noise)
+        gain = before / (before + noise)
         return Tracked(self.value + gain * (reading - self.value), gain * noise)
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpvb.blocks import Floats
+from dpvb.domains import UNSEEN, Nonnegative, Nonnegatives, Positive
 
 _MOMENTUM = 0.9
 # Steps with momentum β are stable up to this many times the majoriser, (2 + 2β) / (1 + 2β).
@@ -64,14 +65,14 @@ class Descent:
     """
 
     point_d: Floats
-    safety: float
+    safety: Positive
     last_d: Floats
     best_d: Floats
     before_d: Floats
     score_d: Floats
-    variance_d: Floats
-    least: float = math.inf
-    echo: float = 0.0
+    variance_d: Nonnegatives
+    least: Nonnegative = UNSEEN
+    echo: Nonnegative = 0.0
     num_steps: int = 0
 
     @classmethod
@@ -120,7 +121,7 @@ class Average:
 
     point_d: Floats
     score_d: Floats
-    noise: float = math.inf
+    noise: Nonnegative = UNSEEN
 
     def joined(self, point_d: Floats, score_d: Floats, noise: float) -> Average:
         """The average with one more score in it; one without noise stands alone."""

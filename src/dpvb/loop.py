@@ -8,11 +8,12 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from dpvb import domains
 from dpvb.blocks import Block
 from dpvb.contributions import Contributions
 from dpvb.errors import check_number
 from dpvb.estimate import Estimate
-from dpvb.mechanism import Plan
+from dpvb.mechanism import Plan, Release
 from dpvb.wall import Wall
 
 Q = TypeVar("Q")
@@ -20,7 +21,10 @@ Batch = TypeVar("Batch", contravariant=True)
 
 
 class Model(Protocol[Q, Batch]):
-    """A conjugate-exponential model: one declaration and three methods; all its fields are public."""
+    """A conjugate-exponential model: one declaration and three methods; all its fields are public.
+
+    The class of its q declares the domain of every field (see `domains`).
+    """
 
     @property
     def blocks(self) -> Mapping[str, Block]:
@@ -37,6 +41,15 @@ class Model(Protocol[Q, Batch]):
 
 
 StepSize = Callable[[int], float]
+
+
+def query(model: Model[Q, Batch], q: Q, release: Release) -> Callable[[Batch], Contributions]:
+    """What a release asks of private rows: the model's statistics at q, for the blocks of the release.
+
+    Raises:
+        PrivacyError: for a q with a number that is not finite or outside the domain that its class declares.
+    """
+    return partial(model.e_step, domains.checked(q), blocks=release.blocks)
 
 
 def robbins_monro(tau0: float, kappa: float) -> StepSize:
@@ -75,11 +88,12 @@ def fit(
 
     Raises:
         WallError: if a computation behind the wall failed; what was charged stays charged.
+        PrivacyError: if a q left its domain, as far too much noise can make it; what was charged stays charged.
     """
     q = model.init(rng)
     s = Estimate.empty(model.blocks, projection)
     for t, release in enumerate(plan, start=1):
-        released = wall.release(partial(model.e_step, q, blocks=release.blocks), release)
+        released = wall.release(query(model, q, release), release)
         s = s.update(released, rho(t))
         q = model.m_step(s, q)
         on_step(t, q)

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpvb.blocks import Floats
+from dpvb.domains import Nonnegative, Positive, Symmetric
 from dpvb.kernels.quadratic import inverse_root, squared, squared_norm
 
 # Above so many columns the eigenvalues take too long: all are lifted alike, and beyond the edge of the noise, where the
@@ -39,12 +40,12 @@ class Precision:
         linear_noise, curvature_noise: variances of the noise on S_1 and on svec C.
     """
 
-    curvature_dd: Floats
-    lift_dd: Floats | None
-    ridge: float
-    alpha: float
-    linear_noise: float = 0.0
-    curvature_noise: float = 0.0
+    curvature_dd: Symmetric
+    lift_dd: Symmetric | None
+    ridge: Positive
+    alpha: Positive
+    linear_noise: Nonnegative = 0.0
+    curvature_noise: Nonnegative = 0.0
 
     @classmethod
     def read(cls, noisy_dd: Floats, alpha: float, linear_noise: float, curvature_noise: float) -> Precision:

@@ -6,13 +6,13 @@ post-processing and costs no privacy.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from dpvb.blocks import Floats
+from dpvb.domains import UNSEEN, Nonnegative, Positive
 
 _ALPHAS = np.geomspace(0.1, 300.0, 12)
 # Median of α, and standard deviation of log α.
@@ -30,8 +30,8 @@ class Pace:
         least: smallest mean squared slope, doubled with it.
     """
 
-    caution: float = 1.0
-    least: float = math.inf
+    caution: Positive = 1.0
+    least: Nonnegative = UNSEEN
 
     def after(self, size: float) -> Pace:
         """The pace after a mean squared slope of this size."""

@@ -20,8 +20,8 @@ from typing import Any, Generic, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.blocks import Floats, Ints
-from dpvb.contributions import Contributions, Grid, grouped
+from dpvb.blocks import Block, Floats, Ints
+from dpvb.contributions import Contribution, Contributions, Grid, grouped, is_gram, nonnegative
 from dpvb.errors import PrivacyError, WallError
 from dpvb.fingerprint import fingerprint
 from dpvb.grids import Party, grids_of
@@ -359,12 +359,13 @@ def _add_clipped(
     grids: Mapping[str, Grid],
     sums: Mapping[str, Ints],
 ) -> None:
-    """Clip every unit and add it to the sums.
+    """Clip every unit and add it to the sums, so that what the accountant relies on holds whatever the model says.
 
-    A unit whose norm is not a finite number adds nothing at all: NaN passes every comparison, so it is taken
-    out before weights are formed.
+    A unit whose norm is not a finite number adds nothing at all: NaN passes every comparison, so it is taken out before
+    weights are formed. Where a unit's norm is 0 nothing of it is read: no entry can speak for it.
     """
-    norms = {name: contributions[name].norms() for name in release.blocks}
+    own = {name: _in_domain(contributions[name], block) for name, block in release.blocks.items()}
+    norms = {name: contribution.norms() for name, contribution in own.items()}
     if any(norm.shape != (num_units,) for norm in norms.values()):
         raise ValueError("a contribution for every unit, and for nothing else")
     usable = np.logical_and.reduce([np.isfinite(norm) for norm in norms.values()])
@@ -372,6 +373,13 @@ def _add_clipped(
     if release.clip == "joint":
         squares = [(release.weights[name] * relative[name]) ** 2 for name in release.blocks]
         relative = dict.fromkeys(relative, np.sqrt(np.sum(squares, axis=0)) * (1.0 + 2.0**-48))
-    for name in release.blocks:
-        weights = np.where(usable, _MARGIN / np.maximum(relative[name], _MARGIN), 0.0)
-        contributions[name].accumulate(weights, grids[name], sums[name])
+    for name, contribution in own.items():
+        weights = np.where(usable & (norms[name] > 0), _MARGIN / np.maximum(relative[name], _MARGIN), 0.0)
+        contribution.accumulate(weights, grids[name], sums[name])
+
+
+def _in_domain(contribution: Contribution, block: Block) -> Contribution:
+    """What of a contribution the accountant allows in a block of this domain."""
+    if block.domain == "gram" and not is_gram(contribution):
+        raise TypeError("a gram block takes Gram contributions alone")
+    return nonnegative(contribution) if block.domain == "nonnegative" else contribution

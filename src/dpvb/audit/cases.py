@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -149,7 +148,7 @@ class Case:
         held = self.source(matrix, group) if source is None else source
         wall: Wall[Any] = Wall(held, plan, noise=InsecureNoise(7) if noise is None else noise)
         q = self.start() if q is None else q
-        return [wall.release(partial(self.model.e_step, q, blocks=r.blocks), r) for r in plan]
+        return [wall.release(loop.query(self.model, q, r), r) for r in plan]
 
 
 def shipped(name: str) -> list[Case]:

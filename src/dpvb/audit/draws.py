@@ -162,7 +162,7 @@ def _two_sided(count: int, square: float) -> float:
 
 def _wide(block: Block) -> Block:
     """The block with many coordinates."""
-    if block.domain == "psd":
+    if block.symmetric:
         return replace(block, shape=(d := math.isqrt(2 * _COORDINATES), d))
     return replace(block, shape=(_COORDINATES,))
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dpvb import storage
+from dpvb import loop, storage
 from dpvb.accounting.events import RELATIONS
 from dpvb.audit.cases import Case
 from dpvb.audit.integers import difference, in_steps, is_zero, relative_norm, same
@@ -219,7 +219,7 @@ class _Recorded:
         q, s = model.init(np.random.default_rng(1)), Estimate.empty(model.blocks)
         for t, release in enumerate(self.plan, start=1):
             self.qs.append(q)
-            self.released.append(wall.release(partial(model.e_step, q, blocks=release.blocks), release))
+            self.released.append(wall.release(loop.query(model, q, release), release))
             s = s.update(self.released[-1], 1.0 / t)
             q = model.m_step(s, q)
 
@@ -234,7 +234,7 @@ class _Recorded:
                 wall = self._wall(matrix)
                 model = self.case.model
                 replayed = [
-                    wall.release(partial(model.e_step, q, blocks=release.blocks), release)
+                    wall.release(loop.query(model, q, release), release)
                     for q, release in zip(self.qs, self.plan, strict=True)
                 ]
             except WallError:

@@ -15,11 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
+from dpvb import loop
 from dpvb.audit.cases import Case
 from dpvb.audit.draws import MakeNoise
 from dpvb.audit.report import Check
@@ -100,7 +100,7 @@ def one_run(case: Case, plan: Plan, noise: MakeNoise = SecureNoise, delta: float
     gram = 4.0 * np.eye(len(canaries))
     pull = np.zeros(len(canaries))
     for t, release in enumerate(plan, start=1):
-        released = wall.release(partial(model.e_step, q, blocks=release.blocks), release)
+        released = wall.release(loop.query(model, q, release), release)
         own = directions(case, release, q)
         half = own.sum(axis=0) / 2
         gram += own @ own.T
@@ -124,7 +124,7 @@ def directions(case: Case, release: Release, q: Any) -> Floats:
     plan, rows = Plan([without]), []
     for canary in case.hostile:
         wall: Wall[Any] = Wall(case.source(canary[None], None), plan, noise=InsecureNoise(0))
-        alone = wall.release(partial(case.model.e_step, q, blocks=release.blocks), without)
+        alone = wall.release(loop.query(case.model, q, release), without)
         rows.append(_scaled(alone.total, release))
     return np.array(rows)
 

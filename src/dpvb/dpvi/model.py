@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from dpvb.blocks import Block, Floats
 from dpvb.contributions import Contributions
+from dpvb.domains import Covariance, Symmetric
 from dpvb.dpvi import forms
 from dpvb.dpvi.density import Density
 from dpvb.dpvi.gradients import Gradients
@@ -57,11 +58,11 @@ class Path:
     """Where the fit stands; all public. Matrices are (P, P) for a full-rank guide, else diagonals (P,)."""
 
     mean_p: Floats
-    precision: Floats
+    precision: Symmetric
     draw_p: Floats
     point_p: Floats
     average_p: Floats
-    covariance: Floats
+    covariance: Covariance
     adam: Adam
     regression: Regression
     seed: int

@@ -238,7 +238,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         estimator._restore(stored.arrays, stored.facts)
         if "audit" in stored.facts:
             estimator.audit_ = importlib.import_module("dpvb.audit.report").Report.from_dict(stored.facts["audit"])
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, PrivacyError):
         estimator = None
     if estimator is None:
         raise ModelFileError(f"{os.fspath(path)}: its parts do not fit together; fit or save the model again.")

@@ -280,6 +280,8 @@ class DPVI(PrivateEstimator):
             shapes.append(self.scale_tril_.shape == 2 * self.loc_.shape)
         if not all(shapes):
             raise ValueError("a posterior of another shape")
+        if not (self.scale_ >= 0).all():
+            raise ValueError("a negative standard deviation")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

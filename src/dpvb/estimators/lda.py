@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from dpvb import loop
+from dpvb import domains, loop
 from dpvb.blocks import Floats
 from dpvb.data import Source, as_source
 from dpvb.errors import DataFormatError, check_integer
@@ -271,6 +271,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         self.vocabulary_ = None if words is None else tuple(words)
         model = self._model(self.n_features_in_)
         lambda_vk = arrays["lambda_vk"]
-        if lambda_vk.shape != (model.n_terms, model.n_components) or not (lambda_vk > 0).all():
+        if lambda_vk.shape != (model.n_terms, model.n_components):
             raise ValueError("topics of another shape")
-        self._set_topics(model, model.topics(lambda_vk, None, np.ones(model.n_terms)))
+        self._set_topics(model, domains.checked(model.topics(lambda_vk, None, np.ones(model.n_terms))))

@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.special import ndtri
 from sklearn.base import ClassifierMixin, RegressorMixin
 
-from dpvb import loop, metrics
+from dpvb import domains, loop, metrics
 from dpvb.blocks import Floats
 from dpvb.data.design import Design, Response, SparseDesignRows
 from dpvb.data.schema import INDICATOR, Schema
@@ -344,7 +344,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         self._set_columns(names, width, None if schema is None else Schema.from_json(schema))
         if not len(self.feature_names_) == len(self._unit_d) == width:
             raise ValueError("features of another number")
-        self._set_posterior(weights, constant, row_norm)
+        self._set_posterior(domains.checked(weights), constant, row_norm)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from dpvb import loop
+from dpvb import domains, loop
 from dpvb.blocks import Floats
 from dpvb.data.design import BinaryMatrix, binary_rows
 from dpvb.errors import DataFormatError, check_choice, check_integer, check_number
@@ -304,4 +304,5 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
             raise ValueError("weights of another shape")
         rest = {"scales": Scales.start(num_hidden, self.n_features_in_), "count": float(facts["count"])}
         made = sbn.Network if self.form == "first_order" else sbn_blocks.Posterior
-        self._set_network(model, made(**{name: arrays[name] for name in names}, **rest))  # type: ignore[arg-type]
+        q = domains.checked(made(**{name: arrays[name] for name in names}, **rest))  # type: ignore[arg-type]
+        self._set_network(model, q)

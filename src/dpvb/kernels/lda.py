@@ -18,6 +18,7 @@ word) or θ_n is multiplied by a positive number: rows scaled to a largest entry
 is left without its constant factor.
 """
 
+import math
 from typing import Literal
 
 import numpy as np
@@ -129,21 +130,24 @@ def accumulate(
     grid: float,
     out_vk: NDArray[np.int64],
     *,
+    bound: float = math.inf,
     engine: Engine = "numba",
     threads: int | None = None,
 ) -> None:
     """Add Σ_n trunc(weight_n s_n / grid), truncated toward zero entry by entry, to ``out_vk``.
 
-    ``out_vk`` is V x K, int64, C order; the other arrays are those of ``local_step``. Integer sums are the same bits
-    for any order and split of the documents and any ``threads``; each thread owns a range of words, so none needs
-    a copy of ``out_vk``. A document of weight zero is not read. The caller gives weight zero where the norm is not
-    finite, and has checked that no sum can reach 2⁶³.
+    Entries are nonnegative and at most ``bound``, which weight_n ‖s_n‖ never exceeds; what is negative or no number
+    counts as 0, so that no topics whatever make a sum of anything else. ``out_vk`` is V x K, int64, C order; the other
+    arrays are those of ``local_step``. Integer sums are the same bits for any order and split of the documents and any
+    ``threads``; each thread owns a range of words, so none needs a copy of ``out_vk``. A document of weight zero is not
+    read. The caller gives weight zero where the norm is not finite, and has checked that no sum can reach 2⁶³.
 
     Raises:
         ParameterError: a public argument has the wrong shape, dtype or range.
     """
     check_choice("engine", engine, ("numba", "numpy"))
     check_number("grid", grid, low=0.0, closed="neither")
+    most = min(check_number("bound", bound, low=0.0) / grid, 2.0**62)
     b_vk, _ = _public_arrays(exp_elog_beta_vk, np.ones(exp_elog_beta_vk.shape[-1]))
     if out_vk.shape != b_vk.shape or out_vk.dtype != np.int64 or not out_vk.flags.c_contiguous:
         raise ParameterError(
@@ -152,7 +156,7 @@ def accumulate(
         )
     indptr, indices = np.asarray(indptr, dtype=np.int64), np.asarray(indices, dtype=np.int32)
     if engine == "numpy":
-        _accumulate_numpy(indptr, indices, ratio_j, exp_elog_theta_nk, weight_n, b_vk, grid, out_vk)
+        _accumulate_numpy(indptr, indices, ratio_j, exp_elog_theta_nk, weight_n, b_vk, grid, most, out_vk)
         return
     from dpvb.kernels import lda_numba
 
@@ -170,6 +174,7 @@ def accumulate(
             weight_n,
             b_vk,
             float(grid),
+            most,
             out_vk,
         )
 
@@ -268,6 +273,7 @@ def _accumulate_numpy(
     weight_n: Float,
     b_vk: NDArray[np.floating],
     grid: float,
+    most: float,
     out_vk: NDArray[np.int64],
 ) -> None:
     """Do what ``accumulate`` does in plain NumPy, to the same bits."""
@@ -277,4 +283,4 @@ def _accumulate_numpy(
         words, r_j = indices[row][inside], ratio_j[row][inside]
         scale_j = weight_n[n] * r_j / grid
         s_jk = (theta_nk[n] * b_vk[words].astype(np.float64)) * scale_j[:, None]
-        np.add.at(out_vk, words, np.trunc(s_jk).astype(np.int64))
+        np.add.at(out_vk, words, np.where(s_jk > 0, np.minimum(s_jk, most), 0.0).astype(np.int64))

@@ -287,8 +287,8 @@ def local_range(
         norm_n[n] = largest_share * np.sqrt(norm2) * (1.0 + (num_topics + num_words + 16) * ROUNDING)
 
 
-def _accumulate_range(first_word, last_word, indptr, indices, ratio_j, theta_nk, weight_n, b_vk, grid, out_vk):
-    """Add every document's truncated integers, for the words first_word..last_word-1 only."""
+def _accumulate_range(first_word, last_word, indptr, indices, ratio_j, theta_nk, weight_n, b_vk, grid, most, out_vk):
+    """Add every document's truncated integers, from 0 to `most`, for the words first_word..last_word-1 only."""
     num_topics = b_vk.shape[1]
     for n in range(weight_n.size):
         if weight_n[n] == 0.0:
@@ -302,7 +302,9 @@ def _accumulate_range(first_word, last_word, indptr, indices, ratio_j, theta_nk,
             out_k = out_vk[v]
             b_k = b_vk[v]
             for k in range(num_topics):
-                out_k[k] += np.int64(theta_k[k] * b_k[k] * scale)
+                s = theta_k[k] * b_k[k] * scale
+                s = s if s > 0.0 else 0.0  # NaN as well
+                out_k[k] += np.int64(s if s < most else most)
 
 
 accumulate_range = compiled(_accumulate_range, fastmath=False)  # the same bits on every machine

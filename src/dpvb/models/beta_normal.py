@@ -21,19 +21,20 @@ import numpy as np
 from scipy.special import digamma, gammaln
 
 from dpvb.blocks import Floats
+from dpvb.domains import Positive, Positives
 from dpvb.expfam import gig_expectedstats, gig_logz
 
 
 class Scales(NamedTuple):
     """The prior's factors and their expectations: (K, J) but for φ, (K,), and ω."""
 
-    a_kj: Floats
-    b_kj: Floats
-    zeta_kj: Floats
-    precision_kj: Floats
-    rate_kj: Floats
-    phi_k: Floats
-    omega: float
+    a_kj: Positives
+    b_kj: Positives
+    zeta_kj: Positives
+    precision_kj: Positives
+    rate_kj: Positives
+    phi_k: Positives
+    omega: Positive
 
     @classmethod
     def start(cls, num_hidden: int, num_visible: int) -> Scales:

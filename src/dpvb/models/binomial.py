@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
 from dpvb.blocks import Floats
+from dpvb.domains import Covariance
 from dpvb.errors import check_choice, check_number
 
 Made = TypeVar("Made")
@@ -177,5 +178,5 @@ class Weights:
     """
 
     mean_d: Floats
-    covariance: Floats
-    naive_covariance: Floats
+    covariance: Covariance
+    naive_covariance: Covariance

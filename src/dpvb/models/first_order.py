@@ -30,16 +30,15 @@ from dpvb import descent, ridge, saturation
 from dpvb.blocks import Block, Floats
 from dpvb.contributions import Contributions, Gram, Rows, ScaledRows, turned
 from dpvb.curvature import Moments, Tracked, log_odds, read, read_moments
+from dpvb.domains import Positive, Symmetric
 from dpvb.errors import check_integer, check_number
 from dpvb.estimate import Estimate
 from dpvb.expfam import polya_gamma_expectedstats
 from dpvb.kernels.linear import row_sums
 from dpvb.models.binomial import Design, Likelihood, Weights
 
-# Shares of the budget Σμ²: count, curvature, curvature at the mean; the steps take the rest.
-_COUNT, _CURVATURE, _LAST = 0.03, 0.15, 0.05
-# Weights of scalars, relative to the score or the curvature that they travel with.
-_SCALAR, _EXCESS = 0.1, 0.3
+# Shares of the budget Σμ²: count, curvature, curvature at the mean; weights of scalars beside score and curvature.
+_COUNT, _CURVATURE, _LAST, _SCALAR, _EXCESS = 0.03, 0.15, 0.05, 0.1, 0.3
 # Constant beside rows without an intercept; part of the steps before averages start; largest momentum.
 _CONSTANT, _START, _MOMENTUM = 0.4, 0.2, 0.85
 
@@ -54,11 +53,11 @@ class Path:
     point_e: Floats
     last_e: Floats
     mean: descent.Average
-    curvature_ee: Floats
+    curvature_ee: Symmetric
     pace: ridge.Pace = field(default_factory=ridge.Pace)
     shares: Tracked = field(default_factory=lambda: Tracked(np.ones(2)))
     step: int = 0
-    excess: float = 1.0
+    excess: Positive = 1.0
 
 
 @dataclass(frozen=True)
@@ -95,11 +94,11 @@ class FirstOrder:
         scalar = Block((1,), b, "nonnegative", average=False, weight=_SCALAR)
         return {
             "count": Block((1,), self.likelihood.max_y, "nonnegative", "first", weight=math.sqrt(_COUNT)),
-            "curvature": Block((wide, wide), b, "psd", "first", weight=math.sqrt(_CURVATURE)),
+            "curvature": Block((wide, wide), b, "gram", "first", weight=math.sqrt(_CURVATURE)),
             "score": Block((d,), self.likelihood.max_residual, average=False),
             "xi": scalar,
             "variance": scalar,
-            "curvature_at_mean": Block((d, d), b / 4, "psd", "last"),
+            "curvature_at_mean": Block((d, d), b / 4, "gram", "last"),
             "excess": Block((1,), b / 4, "nonnegative", "last", weight=_EXCESS),
         }
 

@@ -31,14 +31,13 @@ from dpvb import columns
 from dpvb.blocks import Block, Floats
 from dpvb.contributions import Contributions, Rows, SparseRows
 from dpvb.descent import Average, Descent, DiagonalAndConstant
+from dpvb.domains import Positive, Positives
 from dpvb.errors import ParameterError, check_integer, check_number
 from dpvb.estimate import Estimate
 from dpvb.models.binomial import Likelihood, SparseDesign, Weights
 
-# Shares of the budget Σμ²: counts and second moments; the steps take the rest.
-_COUNT, _SECOND = 0.02, 0.1
-# Weight of the scalars of a step, relative to the score.
-_SCALARS = 0.1
+# Shares of the budget Σμ²: counts and second moments; weight of a step's scalars beside the score.
+_COUNT, _SECOND, _SCALARS = 0.02, 0.1, 0.1
 # Scales s ∝ D^(γ/2), γ; then divided by κ, so that the score's bound uses the room that typical rows leave.
 _POWER, _SHRINK = 0.4, 1.4
 # Bound on ‖x̃‖ in the trace of the information; f at the start.
@@ -52,12 +51,12 @@ class Path:
     """Where the fit stands; all public; vectors over columns, (d,)."""
 
     columns: columns.Columns
-    scale_d: Floats
+    scale_d: Positives
     start_d: Floats
     descent: Descent
     mean: Average
-    share_d: Floats = field(default_factory=lambda: np.full((2, 1), 0.75))
-    alpha: float = 1.0
+    share_d: Positives = field(default_factory=lambda: np.full((2, 1), 0.75))
+    alpha: Positive = 1.0
     step: int = 0
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ from scipy.special import digamma
 from dpvb import empirical_bayes
 from dpvb.blocks import Block, Floats
 from dpvb.contributions import Contributions, Factored, SparseRows
+from dpvb.domains import NONNEGATIVE, SIMPLEX, Positives
 from dpvb.errors import ParameterError, check_choice, check_integer, check_number
 from dpvb.estimate import Estimate
 from dpvb.expfam import dirichlet_expectedstats, dirichlet_logz
@@ -55,10 +56,10 @@ _WORD_BOUND = 10.0
 class Topics:
     """q(β): λ and exp⟨log β⟩, (V, K), with the released word probabilities and the word weights, (V,)."""
 
-    lambda_vk: Floats
-    beta_vk: NDArray[np.floating]
-    background_v: Floats | None
-    word_weight_v: Floats
+    lambda_vk: Positives
+    beta_vk: Annotated[NDArray[np.floating], NONNEGATIVE]
+    background_v: Annotated[Floats | None, SIMPLEX]
+    word_weight_v: Positives
 
 
 @dataclass(frozen=True)

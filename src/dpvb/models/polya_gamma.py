@@ -27,6 +27,7 @@ import numpy as np
 
 from dpvb.blocks import Block, Floats, unpack_symmetric
 from dpvb.contributions import Contributions, Gram, Rows
+from dpvb.domains import Positive
 from dpvb.errors import check_choice, check_integer, check_number
 from dpvb.estimate import Estimate
 from dpvb.expfam import gamma_expectedstats, polya_gamma_expectedstats, polya_gamma_logz
@@ -54,7 +55,7 @@ class Posterior:
     """
 
     mean_d: Floats
-    alpha: float
+    alpha: Positive
     precision: Precision
     moment: SecondMoment | None = None
 
@@ -104,7 +105,7 @@ class PolyaGamma:
         if self.variant == "paper":
             return {"kappa_x": Block((d,), self.likelihood.max_kappa), "xi_xx": Block((d * (d + 1) // 2,), quarter)}
         first = Block((d,), self.likelihood.max_kappa, phase="first")
-        return {"kappa_x": first, "xi_xx": Block((d, d), quarter, "psd")}
+        return {"kappa_x": first, "xi_xx": Block((d, d), quarter, "gram")}
 
     @property
     def shares(self) -> Mapping[str, float]:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ from scipy.special import logit
 
 from dpvb.blocks import Block, Floats, Ints
 from dpvb.contributions import Contributions, Grid, Rows
+from dpvb.domains import PROBABILITIES, Positive
 from dpvb.errors import check_choice, check_integer, check_number
 from dpvb.estimate import Estimate
 from dpvb.kernels import sbn as kernel
@@ -50,8 +51,8 @@ class Network:
 
     w_kj: Floats
     level_j: Floats
-    mean_k: Floats
-    count: float
+    mean_k: Annotated[Floats, PROBABILITIES]
+    count: Positive
     scales: Scales
 
     @property

@@ -30,6 +30,7 @@ from scipy.special import logit
 
 from dpvb.blocks import Block, Floats, positive_semidefinite, unpack_symmetric
 from dpvb.contributions import Contributions, Kron, Rows
+from dpvb.domains import Nonnegatives, Positive
 from dpvb.errors import check_choice, check_integer, check_number
 from dpvb.estimate import Estimate
 from dpvb.kernels import sbn as kernel
@@ -51,13 +52,13 @@ class Posterior:
     """q(W) q(c) q(b), the prior's scales, and the number of examples."""
 
     w_kj: Floats
-    v_kj: Floats
+    v_kj: Nonnegatives
     c_j: Floats
-    c_var_j: Floats
+    c_var_j: Nonnegatives
     b_k: Floats
-    b_var_k: Floats
+    b_var_k: Nonnegatives
     scales: Scales
-    count: float
+    count: Positive
 
     @property
     def hidden_square_k(self) -> Floats:

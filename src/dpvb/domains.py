@@ -1,0 +1,145 @@
+"""Domains of q: what its numbers must be before it meets private data.
+
+The law of queries: *for every q that a wall or a client accepts, a unit's contribution stays within its bound, in the
+norm and in the distance that are accounted.* A q need not be an honest M-step's: servers send it, and model files and
+folders of interrupted runs bring what it is made of. So the class of a q declares the domain of each of its fields,
+
+    @dataclass(frozen=True)
+    class Topics:
+        lambda_vk: Positives
+
+and every number in it must be finite, whatever is declared. `loop.query` refuses any other q.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, final, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpvb.errors import PrivacyError
+
+Q = TypeVar("Q")
+
+#: Stands for infinity in a q: the variance of what has not been seen yet, the least of no values.
+UNSEEN: Final = 1e300
+# How far sums and transposes may be off by rounding, relative to the largest entry.
+_ROUNDING = 1e-6
+
+
+@final
+@dataclass(frozen=True)
+class Domain:
+    """What finite numbers must be, in words and as a test of an array."""
+
+    words: str
+    holds: Callable[[NDArray[Any]], bool]
+
+
+def _is_symmetric(values: NDArray[Any]) -> bool:
+    if values.ndim < 2:
+        return True
+    room = _ROUNDING * float(np.abs(values).max(initial=0.0))
+    return values.shape[-1] == values.shape[-2] and bool((np.abs(values - np.swapaxes(values, -1, -2)) <= room).all())
+
+
+def _has_nonnegative_diagonal(values: NDArray[Any]) -> bool:
+    diagonal = values if values.ndim < 2 else np.diagonal(values, axis1=-2, axis2=-1)
+    return _is_symmetric(values) and bool((diagonal >= 0).all())
+
+
+FINITE: Final = Domain("finite", lambda values: True)
+POSITIVE: Final = Domain("positive", lambda values: bool((values > 0).all()))
+NONNEGATIVE: Final = Domain("0 or more", lambda values: bool((values >= 0).all()))
+PROBABILITIES: Final = Domain(
+    "between 0 and 1, ends left out", lambda values: bool(((values > 0) & (values < 1)).all())
+)
+SIMPLEX: Final = Domain(
+    "0 or more with sum 1",
+    lambda values: bool((values >= 0).all()) and abs(float(values.sum()) - 1.0) <= _ROUNDING,
+)
+#: A symmetric matrix, or a vector that stands for a diagonal one.
+SYMMETRIC: Final = Domain("symmetric", _is_symmetric)
+#: The same with variances on its diagonal.
+COVARIANCE: Final = Domain("symmetric with a diagonal of 0 or more", _has_nonnegative_diagonal)
+
+#: Types for the fields of a q.
+Positive: TypeAlias = Annotated[float, POSITIVE]
+Positives: TypeAlias = Annotated[NDArray[np.float64], POSITIVE]
+Nonnegative: TypeAlias = Annotated[float, NONNEGATIVE]
+Nonnegatives: TypeAlias = Annotated[NDArray[np.float64], NONNEGATIVE]
+Symmetric: TypeAlias = Annotated[NDArray[np.float64], SYMMETRIC]
+Covariance: TypeAlias = Annotated[NDArray[np.float64], COVARIANCE]
+
+
+def checked(q: Q) -> Q:
+    """Return q, unless a number in it is not finite or outside the domain that its class declares.
+
+    Args:
+        q: public: dataclasses, named tuples, mappings, lists and tuples of numbers and arrays.
+
+    Raises:
+        PrivacyError: naming the first part that is outside; what is private has not been looked at.
+    """
+    fault = outside(q)
+    if fault is not None:
+        raise PrivacyError(
+            f"{fault}. The wall answers no such q: noise that is too large for this model makes one (take a larger "
+            "epsilon, or a smaller model), or somebody else made it (a file, a folder or a server not to be trusted)."
+        )
+    return q
+
+
+def outside(q: object) -> str | None:
+    """The first part of q that is outside its domain, in words; None: there is none."""
+    for name, part, domain in _parts("q", q, FINITE):
+        array = np.asarray(part)
+        if array.dtype.kind not in "biuf":
+            return f"{name} must be numbers, but has dtype {array.dtype}"
+        if not np.isfinite(array).all():
+            return f"{name} must be finite"
+        if not domain.holds(array):
+            return f"{name} must be {domain.words}"
+    return None
+
+
+def _parts(name: str, value: Any, domain: Domain) -> Iterator[tuple[str, object, Domain]]:
+    """Numbers and arrays of a tree, with their names and domains."""
+    if value is None or isinstance(value, (str, bytes, type)):
+        return
+    if isinstance(value, (bool, int, float, np.generic, np.ndarray)) or hasattr(value, "__array__"):
+        yield name, value, domain
+        return
+    inner: Mapping[Any, object]
+    if isinstance(value, Mapping):
+        inner = value
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        inner = dict(zip(value._fields, value, strict=True))
+    elif isinstance(value, (tuple, list, set, frozenset)):
+        inner = dict(enumerate(value))
+    elif is_dataclass(type(value)):
+        inner = {part.name: getattr(value, part.name) for part in fields(value)}
+    else:
+        inner = getattr(value, "__dict__", {})
+    declared = _domains(type(value))
+    for part, found in inner.items():
+        yield from _parts(f"{name}.{part}", found, declared.get(part, domain))
+
+
+@cache
+def _domains(kind: Any) -> Mapping[str, Domain]:
+    """The domains that a class declares for its fields."""
+    try:
+        hints = get_type_hints(kind, include_extras=True)
+    except (NameError, TypeError):  # A class of others' may name types that are not there when it runs.
+        hints = {}
+    found = {}
+    for name, hint in hints.items():
+        declared = [extra for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Domain)]
+        if declared:
+            found[name] = declared[0]
+    return found
