@@ -1,0 +1,199 @@
+"""Hostile queries: what records add at a q that somebody else made, to tell of them more than is accounted.
+
+Every q is an honest one of which some numbers were changed: to NaN and infinity, to the largest and the smallest
+numbers, to other signs, to noise of any size. Most of them are refused before they meet a record (see `domains`), and
+the law holds behind that as well: no unit adds more than its bound, no two are farther apart than the accountant
+allows, none adds anything else because of the others, and none makes the computation fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dpvb import domains
+from dpvb.audit.cases import Case
+from dpvb.audit.integers import Steps, difference, relative_norm
+from dpvb.audit.report import Check
+from dpvb.blocks import Floats, swap_ratio
+from dpvb.errors import DpvbError
+from dpvb.grids import grids_of
+from dpvb.mechanism import Release
+from dpvb.silence import silence
+from dpvb.wall import Work
+
+_QUERIES = 300
+# Records that are asked together, and how many such groups of them.
+_RECORDS, _GROUPS = 5, 6
+_ODD = (
+    np.nan,
+    np.inf,
+    -np.inf,
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    1e300,
+    -1e300,
+    1e-300,
+    5e-324,
+    -5e-324,
+    3e38,
+    1e39,
+    -1e-45,
+    1e-38,
+)
+
+
+def check_queries(case: Case, count: int = _QUERIES) -> Iterator[Check]:
+    """Norm, distance and purity of what records add, at hostile q of every phase that asks at a q."""
+    parts = [part for part in case.parts() if part.phase != "first"]
+    found = _Found()
+    for place, part in enumerate(parts):
+        _ask(part, count // len(parts) + 1, np.random.default_rng([17, place]), found)
+    measured = (
+        f"{found.asked} q, {found.refused} of them refused: largest norm {found.norm:.6f} of the bound, largest "
+        f"distance {found.distance:.6f} of what is accounted"
+    )
+    text = "; ".join(dict.fromkeys(found.faults)) or measured
+    allowed = "at most 1 each, sums of alone = sum of all, no failure"
+    yield Check(case.name, "hostile q", not found.faults and max(found.norm, found.distance) <= 1, text, allowed)
+
+
+@dataclass
+class _Found:
+    """What was found so far."""
+
+    asked: int = 0
+    refused: int = 0
+    norm: float = 0.0
+    distance: float = 0.0
+    faults: list[str] = field(default_factory=list)
+
+
+def _ask(case: Case, count: int, rng: np.random.Generator, found: _Found) -> None:
+    release = case.plan().releases[0]
+    groups = [_Group(case, case.some(rng, _RECORDS)) for _ in range(_GROUPS)]
+    honest = [case.start(seed) for seed in (1, 2)]
+    for n in range(count):
+        q = hostile(honest[n % len(honest)], rng)
+        found.asked += 1
+        found.refused += domains.outside(q) is not None
+        groups[n % _GROUPS].ask(partial(case.model.e_step, q, blocks=release.blocks), release, found)
+
+
+class _Group:
+    """Some records: each by itself, all of them, and all of them as one person."""
+
+    def __init__(self, case: Case, records: Floats) -> None:
+        self._alone = [list(case.source(record[None], None).chunks()) for record in records]
+        self._all = list(case.source(records, None).chunks())
+        self._person = list(case.source(records, np.zeros(len(records), dtype=np.int64)).chunks())
+
+    def ask(self, query: Callable[[Any], Any], release: Release, found: _Found) -> None:
+        """Sums of the records at a query, held against the law."""
+        answered = [_sums(query, release, chunks) for chunks in (*self._alone, self._all, self._person)]
+        sums = [answer for answer in answered if answer is not None]
+        if len(sums) < len(answered):
+            if sums:
+                found.faults.append("a record makes the computation fail")
+            return
+        *alone, every, person = sums
+        ratio = swap_ratio(release.blocks)
+        for answer in (*alone, person):
+            own, joint = relative_norm(answer, release)
+            found.norm = max(found.norm, joint, *(own.values() if release.clip == "block" else ()))
+        pairs = [(a, b) for n, a in enumerate(alone) for b in alone[:n]]
+        found.distance = max([relative_norm(difference(a, b), release)[1] / ratio for a, b in pairs] + [found.distance])
+        if any((every[name] != np.add.reduce([answer[name] for answer in alone])).any() for name in every):
+            found.faults.append("a record adds something else beside others")
+
+
+def _sums(query: Callable[[Any], Any], release: Release, chunks: list[Any]) -> Steps | None:
+    """Exact integer sums of the clipped contributions, without noise; None where the computation failed."""
+    work: Work[Any] = Work(query, release, grids_of(release, None), _no_words)
+    try:
+        with silence():
+            return work.sums(chunks, lambda number: np.ones(number, dtype=np.bool_))
+    except Exception:  # A q of strangers' making may raise anything.
+        return None
+
+
+def _no_words(*_: object, **__: object) -> Any:
+    raise AssertionError("a full batch draws nothing")
+
+
+# --- what strangers send ------------------------------------------------------------------------------------
+
+
+def hostile(q: Any, rng: np.random.Generator) -> Any:
+    """A copy of q with some of its numbers changed."""
+    places = list(_places(q))
+    some = rng.choice(len(places), size=min(len(places), int(rng.integers(1, 4))), replace=False)
+    chosen = set(range(len(places))) if rng.random() < 0.1 else set(some.tolist())
+    number = iter(range(len(places)))
+    return _rebuilt(q, lambda value: _changed(value, rng) if next(number) in chosen else value)
+
+
+def _places(value: Any) -> Iterator[Any]:
+    """Leaves of a tree that hold numbers, in the order of `_rebuilt`."""
+    if isinstance(value, (float, np.floating)) or (isinstance(value, np.ndarray) and value.dtype.kind == "f"):
+        yield value
+    else:
+        for inner in _inner(value).values():
+            yield from _places(inner)
+
+
+def _inner(value: Any) -> Mapping[Any, Any]:
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return dict(zip(value._fields, value, strict=True))
+    if isinstance(value, (tuple, list)):
+        return dict(enumerate(value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return {part.name: getattr(value, part.name) for part in fields(value)}
+    return {}
+
+
+def _rebuilt(value: Any, leaf: Callable[[Any], Any]) -> Any:
+    if isinstance(value, (float, np.floating)) or (isinstance(value, np.ndarray) and value.dtype.kind == "f"):
+        return leaf(value)
+    inner = {name: _rebuilt(part, leaf) for name, part in _inner(value).items()}
+    if not inner:
+        return value
+    if isinstance(value, Mapping):
+        return inner
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(**inner)
+    if isinstance(value, (tuple, list)):
+        return type(value)(inner.values())
+    try:
+        return replace(value, **inner)
+    except DpvbError:  # It refuses such numbers by itself.
+        return value
+
+
+def _changed(value: Any, rng: np.random.Generator) -> Any:
+    """Another number, or an array of the same shape and dtype with other numbers."""
+    array = np.array(value, dtype=np.float64)
+    kind = int(rng.integers(6))
+    with np.errstate(all="ignore"):
+        if kind == 0 and array.size:
+            array.flat[rng.integers(array.size)] = rng.choice(_ODD)
+        elif kind == 1:
+            array *= 10.0 ** rng.uniform(-300, 300)
+        elif kind == 2:
+            array *= rng.choice([-1.0, 1.0], array.shape)
+        elif kind == 3:
+            array = rng.choice(_ODD, array.shape)
+        elif kind == 4:
+            array = rng.standard_normal(array.shape) * 10.0 ** rng.uniform(-3, 3)
+        else:
+            array = array * 10.0 ** rng.uniform(-12, 12, array.shape)
+        made = np.asarray(array).astype(getattr(value, "dtype", np.float64))
+    return made if isinstance(value, np.ndarray) else float(made)
