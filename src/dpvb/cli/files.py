@@ -6,8 +6,6 @@ import gzip
 import math
 import os
 import secrets
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -68,26 +66,32 @@ def read_rows(
 def read_matrix(path: Path) -> Any:
     """An array of a .npy or idx file, or the sparse matrix or single array of a .npz file; nothing is unpickled.
 
+    Each of them is a container: its header says how many bytes there are, and a file of any other form is refused as
+    a whole.
+
     Raises:
         DataFormatError: for any other file.
     """
     import numpy as np
     from scipy import sparse
 
+    from dpvb.silence import silence
+
     if not path.is_file():
         raise DataFormatError(f"No such file: {str(path)!r}.")
     try:
-        if path.name.removesuffix(".gz").endswith("ubyte"):
-            return _read_idx(path)
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return loaded
-        with loaded:
-            if "format" in loaded.files:
-                return sparse.load_npz(path)
-            [name] = loaded.files
-            return loaded[name]
-    except (OSError, ValueError, KeyError, EOFError, IndexError, AttributeError, zipfile.BadZipFile, zlib.error):
+        with silence():
+            if path.name.removesuffix(".gz").endswith("ubyte"):
+                return _read_idx(path)
+            loaded = np.load(path, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return loaded
+            with loaded:
+                if "format" in loaded.files:
+                    return sparse.load_npz(path)
+                [name] = loaded.files
+                return loaded[name]
+    except Exception:  # whatever a damaged file makes its reader raise
         pass
     raise DataFormatError(
         f"The file {str(path)!r} is no matrix of numbers; write it with numpy.save(path, X) or "
@@ -104,11 +108,12 @@ def _read_idx(path: Path) -> Any:
     import numpy as np
 
     content = path.read_bytes()
-    content = gzip.decompress(content) if path.suffix == ".gz" else content
-    number = content[3] if content[:3] == b"\0\0\x08" else 0
-    sizes = np.frombuffer(content, ">u4", count=number, offset=4).astype(int)
-    values = np.frombuffer(content, np.uint8, offset=4 + 4 * number)
-    return values if number == 1 else values.reshape(sizes[0] if number else -1, math.prod(sizes[1:].tolist()))
+    content = gzip.decompress(content) if path.name.endswith(".gz") else content
+    if content[:3] != b"\0\0\x08" or not content[3:4] > b"\0":
+        raise ValueError
+    sizes = np.frombuffer(content, ">u4", count=content[3], offset=4).tolist()
+    values = np.frombuffer(content, np.uint8, offset=4 + 4 * len(sizes))
+    return values.reshape(sizes[:1] if len(sizes) == 1 else (sizes[0], math.prod(sizes[1:])))
 
 
 def check_target(path: Path, overwrite: bool) -> None:

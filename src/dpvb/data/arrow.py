@@ -106,8 +106,12 @@ def parquet_schema(path: Path) -> Any:
     return schema
 
 
-def check_parquet(path: Path, columns: Sequence[str]) -> None:
+def check_parquet(path: Path, columns: Sequence[str], *, read_through: bool) -> None:
     """Check that the file is Parquet and that its schema has each of the columns once.
+
+    Args:
+        path, columns: public.
+        read_through: whether to read the columns to their end, so that damage shows before the first charge.
 
     Raises:
         DataFormatError: pyarrow is not installed, the file is not Parquet, or a column is missing.
@@ -118,10 +122,12 @@ def check_parquet(path: Path, columns: Sequence[str]) -> None:
             raise DataFormatError(
                 f"The Parquet file {str(path)!r} has no column {column!r}; its columns are {names}. {CHOOSE}"
             )
+    if read_through:
+        check_batches(path, columns)
 
 
-def check_parquet_body(path: Path, columns: Sequence[str]) -> None:
-    """Read the columns once, so that damage shows before the first charge.
+def check_batches(path: Path, columns: Sequence[str]) -> None:
+    """Read columns once.
 
     Raises:
         DataFormatError: a file that cannot be read to its end.

@@ -8,27 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dpvb.data.arrow import check_parquet
 from dpvb.data.bag_of_words import BagOfWords, Stream, in_memory
+from dpvb.data.csv_files import Record, check_csv, csv_records
 from dpvb.data.matrix_files import OpenedFile, open_docword, open_lda_c, open_matrix_market, open_npz
 from dpvb.data.rows import CountRows, Slab, Source, clean_slabs, concatenate
 from dpvb.data.shards import Shard, Sharded, paths_of
 from dpvb.data.storage import check_readable
-from dpvb.data.text_files import (
-    Record,
-    check_csv,
-    check_parquet,
-    csv_records,
-    folder_files,
-    folder_records,
-    json_records,
-    line_records,
-    parquet_records,
-)
+from dpvb.data.text_files import folder_records, json_records, line_records, parquet_records
 from dpvb.data.vocabulary import TOKEN_PATTERN, Tokenizer, Vocabulary, check_vocabulary
 from dpvb.errors import DataFormatError, ParameterError, check_choice, check_integer
-
-# Files up to this size are parsed once and held; larger ones are parsed at each pass.
-HELD_BYTES = 2**26
 
 _MATRIX_FORMATS: dict[str, Callable[[Path], OpenedFile]] = {
     "npz": open_npz,
@@ -89,16 +78,18 @@ def open_documents(
     .dat, .ldac                    "lda-c"     Blei's lda-c
     .jsonl, .ndjson                "jsonl"     a JSON object on each line, text in `text_column`
     .csv                           "csv"       a header line, text in `text_column`
-    .parquet                       "parquet"   strings in `text_column` (pip install dpvb[arrow])
+    .parquet                       "parquet"   text in `text_column` (pip install dpvb[arrow])
     .txt                           "txt"       a document on each line
     a folder                       "folder"    a document in each .txt file below it
     a folder of .npz or .parquet               as the list of these files
     a list of names                            all documents, file after file
     =============================  ==========  ==================================================
 
-    All but .npz, .parquet and folders may be gzipped (also with .gz after the name). Text is UTF-8; a text of
-    more than 16 MiB is an empty document. Several files are read one after another, anew at each pass; or side by
-    side, each by one process of a cluster (see dpvb.cluster), which holds it.
+    All but .npz, .parquet and folders may be gzipped, and .gz then ends the name. Text is UTF-8; a text of more than
+    16 MiB is an empty document. A faulty record is an empty document and reaches no other record; `csv_files`,
+    `text_files` and `matrix_files` of dpvb.data say for each format how far damage reaches. An archive or Parquet file
+    that does not read to its end is refused as a whole. Several files are read one after another, anew at each pass;
+    or side by side, each by one process of a cluster (see dpvb.cluster), which holds it.
 
     Args:
         path: the file, folder or files; public.
@@ -109,8 +100,8 @@ def open_documents(
         group_column: the column or key of the person (jsonl, csv, parquet); the rows are then held in memory
             and the person is the privacy unit.
         token_pattern: regular expression of a token in the lower-cased text.
-        stream: True reads the file anew at each pass, in bounded memory; False holds its rows. None: holds
-            files up to 64 MiB. A Matrix Market or docword file that is not in row order is always held.
+        stream: True reads the file anew at each pass, in bounded memory; None and False hold its rows. A pass over
+            a Matrix Market or docword file that is not in row order holds its entries.
 
     Raises:
         DataFormatError: a file that cannot be opened, a faulty header, a missing column, text without a
@@ -139,7 +130,8 @@ def open_documents(
     else:
         words = check_vocabulary(vocabulary, width=width)
         tokenizer = Tokenizer(words, token_pattern)
-        _check_text(location, name, (text_column,) if group_column is None else (text_column, group_column))
+        columns = (text_column,) if group_column is None else (text_column, group_column)
+        _check_text(location, name, columns, read_through=bool(stream))
         if group_column is not None:
             return _read_grouped(location, name, (text_column, group_column), words, tokenizer)
 
@@ -148,8 +140,7 @@ def open_documents(
             return tokenizer.slabs(record[0] for record in records)
 
         source = Stream(slabs, len(words), vocabulary=words)
-    hold = _size(location) <= HELD_BYTES if stream is None else not stream
-    return in_memory(source) if hold else source
+    return source if stream else in_memory(source)
 
 
 def _open_shards(paths: Sequence[Path], options: dict[str, Any]) -> ShardedDocuments:
@@ -208,21 +199,20 @@ def _open_counts(path: Path, name: str, vocabulary: Vocabulary | None, width: in
             "An lda-c file does not declare how many words there are, and counting them would read a "
             "public fact off private documents: give vocabulary= or width=."
         )
-    if opened.streams:
-        return Stream(opened.slabs, declared, vocabulary=words)
-    return BagOfWords.of_rows(concatenate(clean_slabs(opened.slabs(), declared), declared), vocabulary=words)
+    return Stream(opened.slabs, declared, vocabulary=words)
 
 
-def _check_text(path: Path, name: str, columns: tuple[str, ...]) -> None:
+def _check_text(path: Path, name: str, columns: tuple[str, ...], *, read_through: bool = True) -> None:
+    """Check what is public of a file; a Parquet file also to its end, where it will not be read at once."""
     if name == "folder":
         if not path.is_dir():
             raise DataFormatError(f"{str(path)!r} is not a folder.")
         return
-    check_readable(path)
+    check_readable(path, any_start=name == "txt")
     if name == "csv":
         check_csv(path, columns)
     elif name == "parquet":
-        check_parquet(path, columns)
+        check_parquet(path, columns, read_through=read_through)
 
 
 def _read_grouped(
@@ -237,9 +227,3 @@ def _read_grouped(
 
     rows = concatenate(clean_slabs(tokenizer.slabs(texts()), len(words)), len(words))
     return BagOfWords.of_rows(rows, vocabulary=words, group=group)
-
-
-def _size(path: Path) -> int:
-    if path.is_dir():
-        return sum(name.stat().st_size for name in folder_files(path))
-    return path.stat().st_size

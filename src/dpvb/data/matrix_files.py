@@ -3,11 +3,24 @@
 Each `open_*` checks the public header and returns the width that the file declares (None: it declares none)
 with a function that starts a new pass over the rows. Formats: scipy.sparse.save_npz; Boisvert, Pozo and
 Remington 1996 (Matrix Market coordinate form); the UCI "Bag of Words" data set; Blei's lda-c.
+
+==========================  ============================================================================
+found in the body           becomes
+==========================  ============================================================================
+lda-c: a line of another    an empty document
+form, or beyond 16 MiB
+mtx, docword: a line of     nothing: it is left out
+another number of tokens,
+or beyond 16 MiB
+a row number that is none   nothing: it is left out
+a number that is none       NaN: the document of its row is empty
+npz: a number out of range  what `dpvb.data.rows` says of it
+npz: damaged structure      the file is refused: row boundaries and checksums are its container's
+==========================  ============================================================================
 """
 
 from __future__ import annotations
 
-import io
 import math
 import re
 import zipfile
@@ -25,16 +38,19 @@ from dpvb.data.rows import (
     MAX_ROWS,
     MAX_WIDTH,
     Slab,
-    check_numeric,
     check_slab,
     slab_of_triples,
     spans,
 )
-from dpvb.data.storage import blocks, check_readable, lines, open_binary
+from dpvb.data.storage import MAX_DOCUMENT_BYTES, blocks, check_readable, lines, open_binary
 from dpvb.errors import DataFormatError
+from dpvb.silence import silence
 
 _Ids = NDArray[np.int64]
 _Triples = tuple[_Ids, _Ids, NDArray[np.float64]]
+
+# Longest line of a header.
+_HEADER_BYTES = 2**16
 
 
 @dataclass(frozen=True)
@@ -44,21 +60,20 @@ class OpenedFile:
     Attributes:
         width: the number of columns that the header declares; public. None: it does not.
         slabs: starts a pass over the rows.
-        streams: False if a pass holds the whole file in memory.
     """
 
     width: int | None
     slabs: Callable[[], Iterator[Slab]]
-    streams: bool = True
 
 
 def open_npz(path: Path) -> OpenedFile:
     """Open a CSR matrix saved by scipy.sparse.save_npz; nothing in it is ever unpickled.
 
-    The row boundaries (8 bytes a document) stay in memory.
+    The row boundaries (8 bytes a document) stay in memory. A complex number is its real part, or NaN where it has an
+    imaginary one: one entry makes a whole matrix complex.
 
     Raises:
-        DataFormatError: not such a file, damaged, or not of real numbers.
+        DataFormatError: not such a file, or damaged.
     """
     check_readable(path, _test_archive)
     header = _read_npz_header(path)
@@ -67,7 +82,6 @@ def open_npz(path: Path) -> OpenedFile:
             f"The file {str(path)!r} is not a CSR matrix of numbers; "
             "write it with scipy.sparse.save_npz(path, X.tocsr())."
         )
-    check_numeric(header.value_type)
     # Stand-ins for the entries: only their number is looked at here.
     ids, values = np.broadcast_to(np.int64(0), header.entries), np.broadcast_to(0.0, header.entries)
     boundaries = check_slab(header.indptr, ids, values).indptr
@@ -82,7 +96,7 @@ def open_npz(path: Path) -> OpenedFile:
                 yield Slab(
                     indptr,
                     _read_array(ids, header.id_type, entries),
-                    _read_array(data, header.value_type, entries),
+                    _real(_read_array(data, header.value_type, entries)),
                 )
 
     return OpenedFile(header.width, slabs)
@@ -91,7 +105,9 @@ def open_npz(path: Path) -> OpenedFile:
 def open_matrix_market(path: Path) -> OpenedFile:
     """Open a Matrix Market file in coordinate form, documents × terms.
 
-    A file that lists its entries row by row streams; any other order is held in memory.
+    Kind and symmetry of a header are read off the values by whoever writes the file, so that all are taken; an
+    imaginary part other than 0 is a malformed number. A file that lists its entries row by row is read in bounded
+    memory; of any other, and of a symmetric one, a pass holds the entries.
 
     Raises:
         DataFormatError: another kind of Matrix Market file, or a faulty header.
@@ -100,10 +116,11 @@ def open_matrix_market(path: Path) -> OpenedFile:
     header = _read_market_header(path)
     if header is None:
         raise DataFormatError(
-            f"The file {str(path)!r} must start with '%%MatrixMarket matrix coordinate real|integer|pattern general', "
-            "comments, and a line of rows, columns and entries; write it with scipy.io.mmwrite(path, X.tocsr())."
+            f"The file {str(path)!r} must start with '%%MatrixMarket matrix coordinate', its kind of numbers and its "
+            "symmetry, comments, and a line of rows, columns and entries; write it with "
+            "scipy.io.mmwrite(path, X.tocsr())."
         )
-    return _open_triples(path, header.lines, header.num_rows, header.width, has_value=header.has_value)
+    return _open_triples(path, *header)
 
 
 def open_docword(path: Path) -> OpenedFile:
@@ -119,7 +136,7 @@ def open_docword(path: Path) -> OpenedFile:
         raise DataFormatError(
             f"The docword file {str(path)!r} must start with three lines: the numbers of documents, words and entries."
         )
-    return _open_triples(path, 3, header[0][0], header[1][0], has_value=True)
+    return _open_triples(path, 3, _Form(header[0][0], header[1][0]))
 
 
 def open_lda_c(path: Path) -> OpenedFile:
@@ -162,28 +179,29 @@ def _slab_of_pairs(pairs: array[float], ends: array[int]) -> Slab:
     return Slab(np.array(ends, dtype=np.int64), _ids(table[:, 0]), table[:, 1])
 
 
-def _open_triples(path: Path, header_lines: int, num_rows: int, width: int, *, has_value: bool) -> OpenedFile:
-    if not (num_rows <= MAX_WIDTH and 1 <= width <= MAX_WIDTH):
+def _open_triples(path: Path, header_lines: int, form: _Form) -> OpenedFile:
+    if not (form.num_rows <= MAX_WIDTH and 1 <= form.width <= MAX_WIDTH):
         raise DataFormatError(f"The header of {str(path)!r} must declare between 1 and {MAX_WIDTH} columns.")
 
     def triples() -> Iterator[_Triples]:
         with open_binary(path) as file:
             for _ in range(header_lines):
-                file.readline(2**16)
+                file.readline(_HEADER_BYTES)
             for block in blocks(file):
-                row, column, value = _parse_triples(block, has_value=has_value)
-                row_id, word_id = _ids(row) - 1, _ids(column) - 1
-                inside = (row_id >= 0) & (row_id < num_rows)
+                row_id, word_id, value = form.entries(_read_lines(block, form.num_fields))
+                inside = (row_id >= 0) & (row_id < form.num_rows)
                 yield row_id[inside], word_id[inside], value[inside]
 
     if _in_row_order(triples()):
-        return OpenedFile(width, lambda: _slabs_in_row_order(triples(), num_rows))
+        return OpenedFile(form.width, lambda: _slabs_in_row_order(triples(), form.num_rows))
+    return OpenedFile(form.width, lambda: _slabs_in_row_order(_sorted(triples()), form.num_rows))
 
-    def slabs() -> Iterator[Slab]:
-        row, column, value = (np.concatenate(parts) for parts in zip(*triples(), strict=True))
-        yield slab_of_triples(row, column, value, num_rows)
 
-    return OpenedFile(width, slabs, streams=False)
+def _sorted(triples: Iterator[_Triples]) -> Iterator[_Triples]:
+    """All triples at once, row by row."""
+    row, column, value = (np.concatenate(parts) for parts in zip(*triples, strict=True))
+    order = np.argsort(row, kind="stable")
+    yield row[order], column[order], value[order]
 
 
 def _in_row_order(triples: Iterator[_Triples]) -> bool:
@@ -218,21 +236,19 @@ def _cut(row: _Ids, column: _Ids, value: NDArray[np.float64], start: int, end: i
         yield slab_of_triples(row[low:high] - first, column[low:high], value[low:high], stop - first)
 
 
-def _parse_triples(block: bytes, *, has_value: bool) -> tuple[NDArray[np.float64], ...]:
-    """Return row, column and value; a malformed number is NaN, a line of another length is left out."""
-    table = _load_table(block, 3 if has_value else 2)
-    return table[:, 0], table[:, 1], table[:, 2] if has_value else np.ones(len(table))
+def _read_lines(block: bytes, num_fields: int) -> NDArray[np.float64]:
+    """The numbers of each line of so many tokens, (lines, num_fields); a malformed number is NaN.
 
+    Another line is left out. Tokens are those of `bytes.split`, numbers those of `float`, whatever other lines hold.
+    """
+    from dpvb.kernels import triples_numba
 
-def _load_table(block: bytes, fields: int) -> NDArray[np.float64]:
-    try:
-        table = np.loadtxt(io.BytesIO(block or b"0"), comments=None, ndmin=2, encoding="latin-1")
-        if block.strip() and table.shape[1] == fields:
-            return table
-    except ValueError:  # some line differs: go through them one by one
-        pass
-    split = (line.split() for line in block.split(b"\n"))
-    return np.array([[*map(_number, line)] for line in split if len(line) == fields]).reshape(-1, fields)
+    most = block.count(b"\n") + 1
+    table, left = np.empty((most, num_fields)), np.empty((most * num_fields, 3), dtype=np.int64)
+    rows, num_left = triples_numba.parse(np.frombuffer(block, np.uint8), MAX_DOCUMENT_BYTES, table, left)
+    for place, start, stop in left[:num_left].tolist():
+        table.flat[place] = _number(block[start:stop])
+    return table[:rows]
 
 
 def _number(field: bytes) -> float:
@@ -256,33 +272,69 @@ def _whole_numbers(line: bytes, how_many: int) -> list[int] | None:
     return [int(field) for field in fields]
 
 
+def _real(numbers: NDArray[Any]) -> NDArray[Any]:
+    return np.where(numbers.imag == 0, numbers.real, np.nan) if numbers.dtype.kind == "c" else numbers
+
+
 def _test_archive(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         if archive.testzip() is not None:
             raise zipfile.BadZipFile
 
 
-class _MarketHeader(NamedTuple):
-    has_value: bool
+class _Form(NamedTuple):
+    """What a header declares about its entries.
+
+    Attributes:
+        num_rows, width: of the matrix.
+        kind: "pattern": entries are 1; "complex": two numbers each; anything else: one number.
+        mirrored: 0: entries are those of the matrix; 1 or -1: an entry below the diagonal stands for one above, too,
+            with the same sign or the other.
+    """
+
     num_rows: int
     width: int
-    lines: int
+    kind: str = "real"
+    mirrored: int = 0
+
+    @property
+    def num_fields(self) -> int:
+        """Tokens of a line."""
+        return {"pattern": 2, "complex": 4}.get(self.kind, 3)
+
+    def entries(self, table: NDArray[np.float64]) -> _Triples:
+        """Row, column and value of the entries that some lines stand for."""
+        row, column = _ids(table[:, 0]) - 1, _ids(table[:, 1]) - 1
+        value = table[:, 2] if self.num_fields > 2 else np.ones(len(table))
+        if self.num_fields > 3:
+            value = np.where(table[:, 3] == 0, value, np.nan)
+        if self.mirrored:
+            off = np.flatnonzero(row != column)
+            row, column = np.concatenate([row, column[off]]), np.concatenate([column, row[off]])
+            value = np.concatenate([value, self.mirrored * value[off]])
+        return row, column, value
 
 
-_MARKET_BANNER = re.compile(rb"%%matrixmarket\s+matrix\s+coordinate\s+(real|integer|pattern)\s+general\s*")
+_MARKET_BANNER = re.compile(
+    rb"%%matrixmarket\s+matrix\s+coordinate\s+(real|double|integer|unsigned-integer|pattern|complex)\s+"
+    rb"(general|symmetric|skew-symmetric|hermitian)\s*"
+)
 
 
-def _read_market_header(path: Path) -> _MarketHeader | None:
-    """Return what precedes the entries, or None if the file is not of the form that `open_matrix_market` reads."""
+def _read_market_header(path: Path) -> tuple[int, _Form] | None:
+    """Return how many lines precede the entries and what they say; None if `open_matrix_market` cannot read them."""
     with open_binary(path) as file:
         banner = _MARKET_BANNER.fullmatch(file.readline(1024).lower())
-        line, number = file.readline(2**16), 2
+        line, number = file.readline(_HEADER_BYTES), 2
         while line.endswith(b"\n") and (line.startswith(b"%") or not line.strip()):
-            line, number = file.readline(2**16), number + 1
+            line, number = file.readline(_HEADER_BYTES), number + 1
     size = _whole_numbers(line, 3)
     if banner is None or size is None:
         return None
-    return _MarketHeader(banner[1] != b"pattern", size[0], size[1], number)
+    mirrored = {b"general": 0, b"skew-symmetric": -1}.get(banner[2], 1)
+    if mirrored and size[0] != size[1]:
+        return None
+    return number, _Form(size[0], size[1], banner[1].decode(), mirrored)
 
 
 class _NpzHeader(NamedTuple):
@@ -300,7 +352,7 @@ def _read_npz_header(path: Path) -> _NpzHeader | None:
     types: dict[str, np.dtype[Any]] = {}
     lengths: dict[str, int] = {}
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(path) as archive, silence():
             for name in ("format", "shape", "indptr", "indices", "data"):
                 member = archive.getinfo(f"{name}.npy")
                 with archive.open(member) as file:
@@ -310,11 +362,13 @@ def _read_npz_header(path: Path) -> _NpzHeader | None:
                         return None
                     if name in ("format", "shape", "indptr"):
                         arrays[name] = _read_array(file, types[name], lengths[name])
-    except (OSError, KeyError, ValueError, RuntimeError, zipfile.BadZipFile):
+    except Exception:  # whatever a damaged header makes NumPy or zipfile raise
         return None
     if arrays["format"].tolist() not in ([b"csr"], ["csr"]):
         return None
     if lengths["shape"] != 2 or types["shape"].kind not in "iu" or types["indices"].kind not in "iu":
+        return None
+    if types["data"].kind not in "biufc" or types["indptr"].kind not in "iu":
         return None
     if lengths["indices"] != lengths["data"]:
         return None

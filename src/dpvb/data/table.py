@@ -13,18 +13,17 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpvb.data.arrow import cells as arrow_cells
+from dpvb.data.arrow import check_batches, import_arrow, parquet_batches, parquet_schema
+from dpvb.data.csv_files import check_csv, csv_records, times_in_header
 from dpvb.data.design import LOGISTIC, Design, DesignRows, Response, SparseDesignRows
 from dpvb.data.matrices import Floats, SparseMatrix, column
 from dpvb.data.rows import MAX_ROWS, Slab
 from dpvb.data.schema import Cells, Schema, cells_as_numbers
 from dpvb.data.shards import Shard, Sharded, paths_of
 from dpvb.data.storage import check_readable
-from dpvb.data.text_files import check_csv, csv_records, import_arrow, parquet_schema, times_in_header
 from dpvb.data.units import LazyChunk
 from dpvb.errors import DataFormatError, ParameterError, check_choice
-
-# Files up to this size are parsed once and held; larger ones are parsed at each pass.
-HELD_BYTES = 2**26
 
 _FORMATS = ("csv", "parquet")
 _WAY_OUT = "Every column of the schema must be there under its name."
@@ -79,8 +78,7 @@ class Table:
                 side by side, each by one process of a cluster (see dpvb.cluster), which holds it.
             schema: public.
             file_format: "csv" or "parquet"; None: told by the name of the file.
-            stream: True reads a file anew at each pass, in bounded memory; False holds its rows as numbers. None: holds
-                files up to 64 MiB, and all with a group column.
+            stream: True reads a file anew at each pass, in bounded memory; None and False hold its rows as numbers.
 
         Raises:
             DataFormatError: none of these forms, a column of the schema that is missing or of a wrong type, or a person
@@ -100,15 +98,15 @@ class Table:
             self._reader = _files_reader(self._files, schema, file_format)
             return
         is_file = isinstance(data, (str, os.PathLike))
-        self._reader = _file_reader(Path(data), schema, file_format) if is_file else _memory_reader(data, schema)  # type: ignore[arg-type]
+        if is_file:
+            self._reader = _file_reader(Path(data), schema, file_format, read_through=bool(stream))  # type: ignore[arg-type]
+        else:
+            self._reader = _memory_reader(data, schema)
         if stream and (not is_file or schema.group is not None):
             raise ParameterError(
                 "stream=True needs a file, and a schema without a group: persons are brought together."
             )
-        hold = not stream
-        if is_file and stream is None and schema.group is None:
-            hold = Path(data).stat().st_size <= HELD_BYTES  # type: ignore[arg-type]
-        if hold:
+        if not stream:
             self._held = _joined([*self._encoded()], schema)
             self._count = self._held.matrix.num_rows
 
@@ -370,16 +368,15 @@ def _pandas_reader(frame: Any, schema: Schema) -> _Reader:
 
 def _arrow_reader(table: Any, schema: Schema) -> _Reader:
     names = _present(schema, table.column_names, "Arrow table")
-    for name in names:
-        _check_arrow_type(name, table.schema.field(name).type)
 
     def cells(name: str, rows: slice) -> Cells:
-        return _arrow_cells(table.column(name).slice(rows.start, rows.stop - rows.start))
+        return arrow_cells(table.column(name).slice(rows.start, rows.stop - rows.start))
 
     return _Reader(names, lambda: _slices(cells, names, table.num_rows))
 
 
-def _file_reader(path: Path, schema: Schema, file_format: str | None) -> _Reader:
+def _file_reader(path: Path, schema: Schema, file_format: str | None, *, read_through: bool = False) -> _Reader:
+    """One file; a Parquet file is read to its end first, where asked for."""
     if file_format is None:
         file_format = Path(path.name.lower().removesuffix(".gz")).suffix.removeprefix(".")
         hint = "Say it with file_format=."
@@ -387,12 +384,12 @@ def _file_reader(path: Path, schema: Schema, file_format: str | None) -> _Reader
         hint = ""
     check_choice(f"the format of {path.name!r}", file_format, _FORMATS, hint=hint)
     check_readable(path)
-    return _csv_reader(path, schema) if file_format == "csv" else _parquet_reader(path, schema)
+    return _csv_reader(path, schema) if file_format == "csv" else _parquet_reader(path, schema, read_through)
 
 
 def _files_reader(paths: Sequence[Path], schema: Schema, file_format: str | None) -> _Reader:
     """Several files with the same columns, one after another."""
-    readers = [_file_reader(path, schema, file_format) for path in paths]
+    readers = [_file_reader(path, schema, file_format, read_through=True) for path in paths]
     names = readers[0].names
     for path, reader in zip(paths, readers, strict=True):
         if set(reader.names) != set(names):
@@ -417,18 +414,15 @@ def _csv_reader(path: Path, schema: Schema) -> _Reader:
     return _Reader(names, pieces)
 
 
-def _parquet_reader(path: Path, schema: Schema) -> _Reader:
-    arrow = import_arrow()
-    fields = parquet_schema(path)
-    names = _present(schema, fields.names, f"file {str(path)!r}")
-    for name in names:
-        _check_arrow_type(name, fields.field(name).type)
+def _parquet_reader(path: Path, schema: Schema, read_through: bool) -> _Reader:
+    names = _present(schema, parquet_schema(path).names, f"file {str(path)!r}")
+    if read_through:
+        check_batches(path, names)
 
     def pieces() -> Iterator[_Piece]:
-        with arrow.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=MAX_ROWS, columns=list(names)):
-                cells = {name: _arrow_cells(batch.column(name)) for name in names}
-                yield _Piece(cells, np.zeros(batch.num_rows, dtype=np.bool_))
+        for batch in parquet_batches(path, names, batch_rows=MAX_ROWS):
+            cells = {name: arrow_cells(batch.column(name)) for name in names}
+            yield _Piece(cells, np.zeros(batch.num_rows, dtype=np.bool_))
 
     return _Reader(names, pieces)
 
@@ -471,33 +465,3 @@ def _check_type(name: str, dtype: Any) -> None:
             f"Column {name!r} holds {dtype}, which is neither numbers nor categories; convert it first, a date for "
             "example to days since a public day."
         )
-
-
-def _check_arrow_type(name: str, kind: Any) -> None:
-    types = import_arrow().types
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    if not (
-        types.is_boolean(kind)
-        or types.is_integer(kind)
-        or types.is_floating(kind)
-        or types.is_decimal(kind)
-        or types.is_string(kind)
-        or types.is_large_string(kind)
-        or types.is_null(kind)
-    ):
-        raise DataFormatError(
-            f"Column {name!r} holds {kind}, which is neither numbers nor categories; convert it first, a date for "
-            "example to days since a public day."
-        )
-
-
-def _arrow_cells(values: Any) -> Cells:
-    """An Arrow column's cells; text as bytes: Arrow does not promise UTF-8, and decoding would raise."""
-    arrow = import_arrow()
-    if arrow.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    if arrow.types.is_floating(values.type):
-        return np.asarray(values)  # with NaN for null
-    if arrow.types.is_string(values.type) or arrow.types.is_large_string(values.type):
-        values = values.cast(arrow.large_binary())
-    return list(values.to_pylist())

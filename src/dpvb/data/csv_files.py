@@ -1,0 +1,147 @@
+"""CSV files: bytes are cut into records by the state of quotes, and each record is read by itself.
+
+A quote opens at the start of a field only; inside quotes two of them stand for one; what follows a closing quote is
+text until the next comma or line end. A line feed outside quotes ends a record, a carriage return before it is
+dropped; any other is text. A byte order mark is dropped from the header alone, which is public.
+
+========================================  ======================================================================
+damage                                    reaches
+========================================  ======================================================================
+a wrong number of fields                  that record, which is faulty
+bytes that are no UTF-8                   their own field
+a record of more than 16 MiB              that record, which is faulty; the quotes in it are followed to its end
+a quote that is never closed              all records up to that with the next quote, or to the end of the file:
+                                          one faulty record. No CSV writer leaves a quote open
+a blank line                              nobody: it is skipped; in a file of one column it is an empty field
+========================================  ======================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpvb.data.storage import MAX_DOCUMENT_BYTES, open_binary, pieces
+from dpvb.errors import DataFormatError
+
+#: Fields of a record: bytes, or None throughout where it is faulty.
+Record = tuple[object, ...]
+
+CHOOSE = "choose it with text_column= (and group_column=)."
+_BOM = b"\xef\xbb\xbf"
+
+
+def check_csv(path: Path, columns: tuple[str, ...], hint: str = CHOOSE) -> None:
+    """Check that the header line names the columns; `hint` says how they are chosen.
+
+    Raises:
+        DataFormatError: naming the missing column. The line itself is not shown: in a file without a header
+            it is somebody's.
+    """
+    for column in columns:
+        if times_in_header(path, column) != 1:
+            raise DataFormatError(
+                f"The first line of {str(path)!r} must be a header that names the column {column!r} once; {hint}"
+            )
+
+
+def times_in_header(path: Path, column: str) -> int:
+    """How often the first line of a CSV file names a column."""
+    with open_binary(path) as file:
+        return _read_header(file)[0].count(_bytes_of(column))
+
+
+def csv_records(path: Path, columns: tuple[str, ...]) -> Iterator[Record]:
+    """Yield fields of each CSV record, in the order of `columns`."""
+    with open_binary(path) as file:
+        header, rest = _read_header(file)
+        places = [header.index(_bytes_of(column)) for column in columns]
+        yield from _records(file, rest, len(header), places)
+
+
+def _records(file: BinaryIO, rest: bytes, num_fields: int, places: list[int]) -> Iterator[Record]:
+    """Yield the records of `rest` and what follows in the file."""
+    nothing = (None,) * len(places)
+    state = None  # of a record that is too long to be held; its bytes are dropped
+    for piece in _and_end(pieces(file)):
+        is_last, text = not piece, rest + piece
+        if state is not None:
+            end, state = _end_of_record(piece, state)
+            if end < 0 and not is_last:
+                continue
+            text, state = piece[max(end, 0) :], None
+            yield nothing
+        found, used = _cut(text, num_fields, places, is_last=is_last)
+        yield from found
+        rest = text[used:]
+        if len(rest) > MAX_DOCUMENT_BYTES:
+            rest, state = b"", _end_of_record(rest, 0)[1]
+
+
+def _and_end(parts: Iterator[bytes]) -> Iterator[bytes]:
+    yield from parts
+    yield b""
+
+
+def _cut(text: bytes, num_fields: int, places: list[int], *, is_last: bool) -> tuple[Iterator[Record], int]:
+    """The records that end in a text, and how many bytes they take."""
+    slot_of = {place: slot for slot, place in enumerate(dict.fromkeys(places))}
+    slot_f = np.full(num_fields, -1)
+    slot_f[list(slot_of)] = list(slot_of.values())
+    found_n, cells, used = _cut_all(text, slot_f, is_last=is_last, skips_blank=num_fields > 1)
+    is_sound = found_n == num_fields
+    sound = cells[is_sound]
+    fields = [[_field(text, *one) for one in sound[:, slot].tolist()] for slot in slot_of.values()]
+    rows = zip(*(fields[slot_of[place]] for place in places), strict=True)
+    nothing = (None,) * len(places)
+    return (next(rows) if one else nothing for one in is_sound.tolist()), used
+
+
+def _cut_all(
+    text: bytes, slot_f: NDArray[np.int64], *, is_last: bool, skips_blank: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """For each record the number of its fields and the places of those that have a slot; and the bytes of all."""
+    from dpvb.kernels import csv_numba
+
+    most = text.count(b"\n") + 1
+    found_n, cells = np.empty(most, dtype=np.int64), np.zeros((most, slot_f.max() + 1, 3), dtype=np.int64)
+    count, used = csv_numba.cut(
+        np.frombuffer(text, np.uint8), is_last, skips_blank, MAX_DOCUMENT_BYTES, slot_f, found_n, cells
+    )
+    return found_n[:count], cells[:count], used
+
+
+def _field(text: bytes, start: int, closing: int, stop: int) -> bytes:
+    if closing < 0:
+        return text[start:stop]
+    return text[start + 1 : closing].replace(b'""', b'"') + text[closing + 1 : stop]
+
+
+def _end_of_record(text: bytes, state: int) -> tuple[int, int]:
+    from dpvb.kernels import csv_numba
+
+    end, state = csv_numba.end_of_record(np.frombuffer(text, np.uint8), state)
+    return end, state
+
+
+def _read_header(file: BinaryIO) -> tuple[list[bytes], bytes]:
+    """The names of the columns, none in an empty header or one beyond 16 MiB; and what was read behind it."""
+    text, end = b"", -1
+    for piece in pieces(file):
+        text += piece
+        end, _ = _end_of_record(text.removeprefix(_BOM), 0)
+        if end >= 0 or len(text) > MAX_DOCUMENT_BYTES:
+            break
+    text = text.removeprefix(_BOM)
+    header, rest = (text[:end], text[end:]) if end >= 0 else (text, b"")
+    found_n, cells, _ = _cut_all(header, np.arange(header.count(b",") + 1), is_last=True, skips_blank=True)
+    fields = cells[0, : max(found_n[0], 0)].tolist() if len(found_n) else []
+    return [_field(header, *one) for one in fields], rest
+
+
+def _bytes_of(name: str) -> bytes:
+    return name.encode("utf-8", "surrogatepass")
