@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from dpvb.data.matrices import array_of
 from dpvb.data.persons import by_person
 from dpvb.data.rows import (
     MAX_ENTRIES,
@@ -18,13 +19,13 @@ from dpvb.data.rows import (
     CountRows,
     Slab,
     Source,
-    check_numeric,
     clean_slabs,
     concatenate,
     slab_of_sparse,
     slab_of_triples,
     spans,
 )
+from dpvb.data.spelling import cells_of, document, real
 from dpvb.data.units import cuts
 from dpvb.data.vocabulary import MISSING_VOCABULARY, TOKEN_PATTERN, Tokenizer, Vocabulary, check_vocabulary
 from dpvb.errors import DataFormatError, ParameterError, check_integer
@@ -36,8 +37,7 @@ class BagOfWords:
     """Word counts held in memory, one row a document; the rows are cleaned and copied once.
 
     With `group`, the rows of one person are brought together (a stable sort) and the person is the privacy
-    unit. Rows without a usable id (None, NaN, something unhashable) form one unit together: whoever they
-    belong to, that person's rows are not split over two units.
+    unit. Rows whose person is not known (see `spelling.identity`) are left out.
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class BagOfWords:
         """Take a matrix of counts.
 
         Args:
-            counts: documents × terms: a SciPy sparse matrix or array (CSR, CSC or COO), or a dense 2-D array;
-                bool, integer or float. Its width is public, everything else private.
+            counts: documents × terms: a SciPy sparse matrix or array (CSR, CSC or COO), or a dense 2-D array.
+                Its width is public, everything else private; a row with a cell that is no number is empty.
             vocabulary: the terms in column order; public. None: columns have no names.
             group: the person of each row, shape (rows,); private. None: each row is a unit.
 
         Raises:
-            DataFormatError: not a matrix of real numbers, a damaged sparse structure, a vocabulary of
-                another width, or a group of another length.
+            DataFormatError: not a matrix, a damaged sparse structure, a vocabulary of another width, or a group of
+                another length.
         """
         matrix, width = _check_matrix(counts)
         names = None if vocabulary is None else check_vocabulary(vocabulary, width=width)
@@ -70,6 +70,8 @@ class BagOfWords:
     ) -> BagOfWords:
         """Count the words of a public vocabulary in texts; an item that is not a string is an empty document.
 
+        So is the text of a number in an array or a series, as a number becomes text where another item is one.
+
         Raises:
             DataFormatError: no vocabulary or a faulty one, or a group of another length than texts.
             ParameterError: a faulty token_pattern, or one string in place of a list.
@@ -77,6 +79,8 @@ class BagOfWords:
         if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
             raise ParameterError(f"texts must be a list of strings, got {type(texts).__name__}.")
         words = check_vocabulary(vocabulary)
+        if hasattr(texts, "__array__"):
+            texts = map(document, cells_of(texts))
         slabs = Tokenizer(words, token_pattern).slabs(texts)
         return cls.of_rows(concatenate(clean_slabs(slabs, len(words)), len(words)), vocabulary=words, group=group)
 
@@ -173,8 +177,7 @@ class Stream:
         Raises:
             ParameterError: a width outside its range, or a factory that returns one and the same iterator,
                 which would be empty at the second pass.
-            DataFormatError: a vocabulary of another width; while reading: a matrix that is not one of real
-                numbers or has another width.
+            DataFormatError: a vocabulary of another width; while reading: no matrix, or one of another width.
         """
         self._width = check_integer("width", width, low=1, high=MAX_WIDTH)
         self._vocabulary = None if vocabulary is None else check_vocabulary(vocabulary, width=self._width)
@@ -255,8 +258,8 @@ def in_memory(source: Source, *, group: Iterable[object] | None = None) -> BagOf
 def as_source(data: object, *, vocabulary: Vocabulary | None = None, group: Iterable[object] | None = None) -> Source:
     """Return documents in any accepted form as a source.
 
-    A source stays itself; a list, tuple or 1-D array or series of strings is text and needs a vocabulary;
-    anything else must be a matrix of counts.
+    A source stays itself; a list, tuple or 1-D array or series is text and needs a vocabulary; anything else must be
+    a matrix of counts.
 
     Raises:
         DataFormatError: none of these, or as `BagOfWords` says.
@@ -274,18 +277,28 @@ def as_source(data: object, *, vocabulary: Vocabulary | None = None, group: Iter
                 "matrix). " + MISSING_VOCABULARY
             )
         return BagOfWords.from_texts(data, vocabulary=vocabulary, group=group)
-    kind, ndim = getattr(getattr(data, "dtype", None), "kind", ""), getattr(data, "ndim", None)
-    if ndim == 1 and kind in "OUT" and isinstance(data, Iterable):
+    if _is_column(data):
+        if vocabulary is None:
+            raise DataFormatError(
+                "Counts must have 2 dimensions, documents by terms (Reshape your data: counts.reshape(1, -1) is one "
+                "document), and one dimension is read as texts. " + MISSING_VOCABULARY
+            )
         return BagOfWords.from_texts(data, vocabulary=vocabulary, group=group)
     return BagOfWords(data, vocabulary=vocabulary, group=group)
 
 
+def _is_column(data: Any) -> TypeGuard[Iterable[object]]:
+    """Whether data are an array or a pandas or Arrow column, whatever its type."""
+    if sparse.issparse(data) or isinstance(data, np.ma.MaskedArray) or not isinstance(data, Iterable):
+        return False
+    return hasattr(data, "__array__") and getattr(data, "ndim", 2 if hasattr(data, "columns") else 1) == 1
+
+
 def _check_matrix(counts: object) -> tuple[Any, int]:
-    """Return a 2-D matrix of real numbers and its public width."""
+    """Return a 2-D matrix and its public width."""
     matrix: Any = counts
     if sparse.issparse(counts):
-        if matrix.format not in ("csr", "csc", "coo"):
-            raise DataFormatError(f"A sparse matrix must be CSR, CSC or COO, got {matrix.format}; use .tocsr().")
+        pass
     elif isinstance(counts, np.ma.MaskedArray):
         raise DataFormatError("Counts must not be a masked array; fill it with public values first.")
     elif isinstance(counts, (list, tuple, str, bytes)) or not hasattr(counts, "__array__"):
@@ -294,8 +307,7 @@ def _check_matrix(counts: object) -> tuple[Any, int]:
             "texts go through BagOfWords.from_texts(texts, vocabulary=...)."
         )
     else:
-        matrix = np.asarray(counts)
-    check_numeric(matrix.dtype)
+        matrix = real(array_of(counts))
     if matrix.ndim != 2:
         raise DataFormatError(
             f"Counts must have 2 dimensions, documents by terms, got {matrix.ndim}. "

@@ -30,10 +30,11 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.data.matrices import LENGTH_UNIT, Entries, Floats, SparseMatrix, as_matrix, as_numbers, column
+from dpvb.data.matrices import LENGTH_UNIT, Entries, SparseMatrix, as_matrix, column
 from dpvb.data.matrix_files import open_npz
 from dpvb.data.rows import running_total
 from dpvb.data.shards import Shard, Sharded, paths_of
+from dpvb.data.spelling import Categories, Floats, alike, as_numbers
 from dpvb.data.units import Integers, LazyChunk, Units, Which, cuts
 from dpvb.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 
@@ -51,7 +52,8 @@ class Response:
 
     Attributes:
         kind: "logistic" (a label), "binomial" (successes of some trials) or "negative_binomial" (a count).
-        classes: the two labels, of which the second is y = 1 (logistic).
+        classes: the two labels, of which the second is y = 1 (logistic); compared with y as texts or numbers, as
+            `spelling.Categories` says.
         max_trials: bound on a row's trials (binomial).
         max_count: bound on a row's count (negative binomial); larger ones become max_count.
 
@@ -85,8 +87,9 @@ class Response:
         """Responses and numbers of trials of all rows, both NaN in faulty ones; y=None gives zeros.
 
         Raises:
-            DataFormatError: a faulty form of y or trials, or numbers where the classes are text.
-            ParameterError: trials without the binomial kind, or the binomial kind without trials.
+            DataFormatError: a faulty form of y or trials.
+            ParameterError: trials without the binomial kind, or the binomial kind without trials; classes that are
+                one number in two spellings, which y may have lost.
         """
         if (trials is None) == (self.kind == "binomial" and y is not None):
             raise ParameterError(
@@ -108,29 +111,16 @@ class Response:
 
     def _labels(self, given: NDArray[Any]) -> Floats:
         """0 and 1 for the two classes, NaN for any other label."""
-        numeric = [not isinstance(one, (str, np.str_)) for one in self.classes]
-        kind = given.dtype.kind
-        if (kind in "biuf" and not any(numeric)) or (kind in "SU" and all(numeric)):
-            raise DataFormatError(
-                f"y holds {'numbers' if kind in 'biuf' else 'text'} (dtype {given.dtype}), but classes is "
-                f"{self.classes!r}. Unknown label type: declare the two labels with classes=."
+        if alike(self.classes) is not None:
+            raise ParameterError(
+                f"classes must be two different numbers or texts, got {self.classes!r}: y may hold either as the other "
+                "is written. Rename one of them, or read y from a CSV file by the schema of a Table."
             )
-        with np.errstate(all="ignore"):
-            if kind in "biuf":
-                first, second = (given == one for one in self.classes)
-            else:
-                first, second = (np.array([_same(v, one) for v in given], dtype=np.bool_) for one in self.classes)
-        return np.where(second, 1.0, np.where(first, 0.0, np.nan))
+        places = Categories(self.classes).places(given, unseen=-1, missing=-1)
+        return np.where(places < 0, np.nan, places)
 
 
 LOGISTIC = Response()
-
-
-def _same(value: object, label: object) -> bool:
-    try:
-        return bool(value == label)
-    except Exception:  # whatever a private object answers, it must not show
-        return False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -213,7 +203,7 @@ class Design:
             group: the person of each row, (rows,); private. None: each row is a unit.
 
         Raises:
-            DataFormatError: X is no matrix of real numbers, or y, trials or group differ from it in length.
+            DataFormatError: X is no matrix, or y, trials or group differ from it in length.
             ParameterError: a public argument outside its range, or trials without the binomial kind.
         """
         self._row_norm = check_number("row_norm", row_norm, low=1e-100, high=1e100)
@@ -330,7 +320,7 @@ class BinaryMatrix:
             group: the person of each row, (rows,); private. None: each row is a unit.
 
         Raises:
-            DataFormatError: X is no matrix of real numbers, or group differs from it in length.
+            DataFormatError: X is no matrix, or group differs from it in length.
             ParameterError: a threshold that is no number.
         """
         self._threshold = None if threshold is None else check_number("threshold", threshold)

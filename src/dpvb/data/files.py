@@ -12,6 +12,7 @@ from dpvb.data.arrow import check_parquet
 from dpvb.data.bag_of_words import BagOfWords, Stream, in_memory
 from dpvb.data.csv_files import Record, check_csv, csv_records
 from dpvb.data.matrix_files import OpenedFile, open_docword, open_lda_c, open_matrix_market, open_npz
+from dpvb.data.persons import Elsewhere, elsewhere
 from dpvb.data.rows import CountRows, Slab, Source, clean_slabs, concatenate
 from dpvb.data.shards import Shard, Sharded, paths_of
 from dpvb.data.storage import check_readable
@@ -98,14 +99,14 @@ def open_documents(
         file_format: one of the formats above. None: told by the name.
         text_column: the column or key of the text.
         group_column: the column or key of the person (jsonl, csv, parquet); the rows are then held in memory
-            and the person is the privacy unit.
+            and the person is the privacy unit. Of a person who has rows in several files those of the first count.
         token_pattern: regular expression of a token in the lower-cased text.
         stream: True reads the file anew at each pass, in bounded memory; None and False hold its rows. A pass over
             a Matrix Market or docword file that is not in row order holds its entries.
 
     Raises:
         DataFormatError: a file that cannot be opened, a faulty header, a missing column, text without a
-            vocabulary, a vocabulary of another width, files of different widths, or a person in two of them.
+            vocabulary, a vocabulary of another width, or files of different widths.
         ParameterError: an unknown format, or an option that the format does not have.
     """
     options: dict[str, Any] = {
@@ -133,7 +134,7 @@ def open_documents(
         columns = (text_column,) if group_column is None else (text_column, group_column)
         _check_text(location, name, columns, read_through=bool(stream))
         if group_column is not None:
-            return _read_grouped(location, name, (text_column, group_column), words, tokenizer)
+            return _read_grouped(location, name, (text_column, group_column), tokenizer, words)
 
         def slabs() -> Iterator[Slab]:
             records = _TEXT_FORMATS[name](location, (text_column,))
@@ -149,24 +150,28 @@ def _open_shards(paths: Sequence[Path], options: dict[str, Any]) -> ShardedDocum
         options["vocabulary"] = check_vocabulary(options["vocabulary"], width=options["width"])
     if (column := options["group_column"]) is None:
         opened = [open_documents(path, **{**options, "stream": True}) for path in paths]
-        widths, persons = {source.width for source in opened}, None
+        widths = {source.width for source in opened}
         if len(widths) > 1:
             raise DataFormatError(f"The files declare different numbers of columns: {sorted(widths)}.")
-    else:
-        names = {path: options["file_format"] or _format_of(path) for path in paths}
-        words = check_vocabulary(options["vocabulary"], width=options["width"])
-        widths = {len(words)}
-        for path, name in names.items():
-            if name not in _GROUPED:
-                raise ParameterError(f"group_column needs jsonl, csv or parquet files, got format {name!r}.")
-            _check_text(path, name, (options["text_column"], column))
+        shards = [Shard(path, partial(open_documents, path, **options)) for path in paths]
+        return ShardedDocuments(shards, widths.pop(), options["vocabulary"], unit="document")
+    names = {path: check_choice("file_format", options["file_format"] or _format_of(path), FORMATS) for path in paths}
+    words = check_vocabulary(options["vocabulary"], width=options["width"])
+    columns = options["text_column"], column
+    tokenizer = Tokenizer(words, options["token_pattern"])
+    for path, name in names.items():
+        if name not in _GROUPED:
+            raise ParameterError(f"group_column needs jsonl, csv or parquet files, got format {name!r}.")
+        _check_text(path, name, columns)
 
-        def persons(path: Path) -> Iterator[object]:
-            return (record[0] for record in _TEXT_FORMATS[names[path]](path, (column,)))
+    def persons(path: Path) -> Iterator[object]:
+        return (record[0] for record in _TEXT_FORMATS[names[path]](path, (column,)))
 
-    shards = [Shard(path, partial(open_documents, path, **options)) for path in paths]
-    unit = "document" if column is None else "person"
-    return ShardedDocuments(shards, widths.pop(), options["vocabulary"], unit=unit, persons=persons)
+    shards = [
+        Shard(path, partial(_read_grouped, path, names[path], columns, tokenizer, words, others))
+        for path, others in zip(paths, elsewhere(paths, persons), strict=True)
+    ]
+    return ShardedDocuments(shards, len(words), words, unit="person")
 
 
 def _format_of(path: Path) -> str:
@@ -216,8 +221,14 @@ def _check_text(path: Path, name: str, columns: tuple[str, ...], *, read_through
 
 
 def _read_grouped(
-    path: Path, name: str, columns: tuple[str, ...], words: tuple[str, ...], tokenizer: Tokenizer
+    path: Path,
+    name: str,
+    columns: tuple[str, ...],
+    tokenizer: Tokenizer,
+    words: tuple[str, ...],
+    others: Elsewhere | None = None,
 ) -> BagOfWords:
+    """Documents by person, without those of persons who are in a file before it."""
     group: list[object] = []
 
     def texts() -> Iterable[object]:
@@ -226,4 +237,4 @@ def _read_grouped(
             yield text
 
     rows = concatenate(clean_slabs(tokenizer.slabs(texts()), len(words)), len(words))
-    return BagOfWords.of_rows(rows, vocabulary=words, group=group)
+    return BagOfWords.of_rows(rows, vocabulary=words, group=group if others is None else others.left(group))

@@ -1,23 +1,28 @@
 """Matrices of real numbers in whatever form they come, read a few rows at a time.
 
-What is wrong with a matrix as a whole (its dtype, its dimensions) is public and an error. What is wrong inside a
-row belongs to somebody: an entry that is no number, or that lies outside the matrix, is NaN, and nothing is said.
+What is wrong with a matrix as a whole (its container, its dimensions) is public and an error. What is wrong inside a
+row belongs to somebody: an entry that is no number, or that lies outside the matrix, is NaN, and nothing is said. The
+type of an array belongs to nobody in particular, as one cell may have decided it: none is refused (see `spelling`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from dpvb.data.rows import MAX_WIDTH, Slab, running_total, slab_of_sparse
+from dpvb.data.spelling import Floats, as_numbers, cells_of, number, real
 from dpvb.data.units import Integers, Which
 from dpvb.errors import DataFormatError
+from dpvb.silence import silence
 
-Floats = NDArray[np.float64]
+# What may be a row of a matrix that comes as a list.
+_LISTS = (list, tuple, np.ndarray)
 
 _WAY_OUT = (
     "Numbers go in as a NumPy array or a SciPy sparse matrix, columns with names and categories as dpvb.data.Table."
@@ -68,7 +73,7 @@ class Matrix(Protocol):
 
 
 class DenseMatrix:
-    """A 2-D array of any real number type, kept as it is."""
+    """A 2-D array of any type of real numbers, kept as it is."""
 
     def __init__(self, array: NDArray[Any]) -> None:
         self._array = array
@@ -188,49 +193,64 @@ def as_matrix(data: object) -> Matrix:
     """Take a matrix of real numbers as it is, without a copy where its form allows.
 
     Args:
-        data: rows by columns: a 2-D NumPy array of bool, integer, float or object (what is no number is NaN), a SciPy
-            sparse matrix, a pandas DataFrame of numbers, or a list of equally long lists. Its dtype and width are
-            public, everything else private. It must not change while it is in use.
+        data: rows by columns: a 2-D NumPy array, a SciPy CSR, CSC or COO matrix, a pandas DataFrame, or a list of
+            lists, whose width is that of most rows (a row of another length is faulty). Its form and its width are
+            public; everything else is private, its types too, since values decide them: what is no number is NaN, and
+            a number that came as text is that number. It must not change while it is in use.
 
     Raises:
-        DataFormatError: none of these.
+        DataFormatError: none of these, or no columns.
     """
     if isinstance(data, (DenseMatrix, SparseMatrix)):
         return data
     if sparse.issparse(data):
-        return _sparse(data)
+        matrix: Any = data
+        if len(matrix.shape) != 2:
+            raise DataFormatError(f"X must have 2 dimensions, rows by columns, got {len(matrix.shape)}.")
+        _check_shape(matrix.shape)
+        return SparseMatrix(slab_of_sparse(matrix), int(matrix.shape[1]))
     if isinstance(data, np.ma.MaskedArray):
         raise DataFormatError("A masked array is not read; fill it with public values first.")
     if isinstance(data, (list, tuple)):
-        data = _array_of_lists(data)
-    elif hasattr(data, "dtypes") and hasattr(data, "to_numpy"):
-        data = _array_of_frame(data)
-    elif isinstance(data, (str, bytes)) or not hasattr(data, "__array__"):
+        return DenseMatrix(_array_of_lists(data))
+    if isinstance(data, (str, bytes)) or not hasattr(data, "__array__"):
         raise DataFormatError(f"X must be a matrix of numbers, got {type(data).__name__}. {_WAY_OUT}")
-    array = np.asarray(data)
+    array = array_of(data)
+    if array.ndim == 1 and array.dtype.kind == "O" and any(_length(row) is not None for row in array):
+        return DenseMatrix(_array_of_lists([*array]))  # lists of several lengths, as NumPy keeps them
     if array.ndim != 2:
         raise DataFormatError(
             f"X must have 2 dimensions, rows by columns, got {array.ndim}. "
             "Reshape your data: X.reshape(1, -1) is one row, X.reshape(-1, 1) one column."
         )
-    _check_form(array.dtype, array.shape)
-    return DenseMatrix(_numbers(array) if array.dtype.kind == "O" else array)
+    _check_shape(array.shape)
+    return DenseMatrix(real(array))
 
 
-def _sparse(data: Any) -> SparseMatrix:
-    if len(data.shape) != 2:
-        raise DataFormatError(f"X must have 2 dimensions, rows by columns, got {len(data.shape)}.")
-    _check_form(data.dtype, data.shape)
-    if data.format not in ("csr", "csc", "coo"):
-        data = data.tocsr()
-    return SparseMatrix(slab_of_sparse(data), int(data.shape[1]))
+def array_of(data: object) -> NDArray[Any]:
+    """An array, or a frame column by column, whose types may be any; a frame of one type of number keeps it."""
+    frame: Any = data
+    if not (hasattr(frame, "iloc") and hasattr(frame, "columns")):
+        with silence():
+            return np.asarray(frame)
+    kinds = set(frame.dtypes.tolist())
+    if len(kinds) == 1 and all(isinstance(kind, np.dtype) and kind.kind in "biuf" for kind in kinds):
+        return np.asarray(frame.to_numpy())
+    array = np.empty(frame.shape)
+    for place in range(frame.shape[1]):
+        array[:, place] = _numbers_of_series(frame.iloc[:, place])
+    return array
 
 
-def _check_form(dtype: np.dtype[Any], shape: Sequence[int]) -> None:
-    if dtype.kind == "c":
-        raise DataFormatError(f"Complex data not supported: features are real numbers, got dtype {dtype}.")
-    if dtype.kind not in "biufO":
-        raise DataFormatError(f"X must hold numbers (bool, integer, float), got dtype {dtype}. {_WAY_OUT}")
+def _numbers_of_series(series: Any) -> Floats:
+    if isinstance(series.dtype, np.dtype):
+        return as_numbers(np.asarray(series))
+    if getattr(series.dtype, "kind", "O") in "iuf":  # of pandas' own, with NA for a missing number
+        return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
+    return as_numbers(cells_of(series))
+
+
+def _check_shape(shape: Sequence[int]) -> None:
     if not 1 <= shape[1] <= MAX_WIDTH:
         raise DataFormatError(
             f"X has {shape[1]} feature(s) (shape={tuple(shape)}) while a minimum of 1 is required, "
@@ -238,81 +258,66 @@ def _check_form(dtype: np.dtype[Any], shape: Sequence[int]) -> None:
         )
 
 
-def _array_of_lists(rows: Sequence[Any]) -> NDArray[Any]:
-    """The rows as one array; the number of columns is public and must be the same everywhere."""
-    if not all(isinstance(row, (list, tuple, np.ndarray)) for row in rows):
+def _array_of_lists(rows: Sequence[object]) -> Floats:
+    """The rows as one array of the width that most of them have, the smaller of two; all others are NaN throughout."""
+    lengths = Counter(map(_length, rows))
+    width = max(lengths, key=lambda one: (lengths[one], one is not None, -(one or 0)), default=0)
+    if width is None:
         raise DataFormatError(f"X as a list must hold one list of numbers for each row. {_WAY_OUT}")
-    width = len(rows[0]) if rows else 0
-    if any(len(row) != width for row in rows):
-        raise DataFormatError("X as a list must hold lists of one length: the number of columns is public.")
-    array = np.empty((len(rows), width), dtype=object)
-    for n, row in enumerate(rows):
-        for column, value in enumerate(row):
-            array[n, column] = value
+    _check_shape((len(rows), width))
+    array = np.full((len(rows), width), np.nan)
+    with silence():
+        for n, row in enumerate(rows):
+            if _length(row) == width:
+                cells: Any = row
+                array[n] = as_numbers(row) if isinstance(row, np.ndarray) else [number(cell) for cell in cells]
     return array
 
 
-def _array_of_frame(frame: Any) -> NDArray[Any]:
-    """A pandas DataFrame of numbers as an array; its own number type where all columns share one."""
-    dtypes = list(getattr(frame.dtypes, "values", [frame.dtypes]))
-    wrong = [kind for kind in dtypes if getattr(kind, "kind", "O") not in "biuf"]
-    if wrong:
-        raise DataFormatError(f"X must have columns of numbers, got one of dtype {wrong[0]}. {_WAY_OUT}")
-    plain = all(isinstance(kind, np.dtype) for kind in dtypes) and len(set(dtypes)) == 1
-    return np.asarray(frame.to_numpy() if plain else frame.to_numpy(dtype=np.float64, na_value=np.nan))
-
-
-def _numbers(array: NDArray[Any]) -> Floats:
-    """Objects as float64, in the same shape; what is no real number is NaN."""
-    return np.array([number(value) for value in array.ravel()], dtype=np.float64).reshape(array.shape)
-
-
-def number(value: object) -> float:
-    """A real number as float, and NaN for anything else, text included."""
-    if isinstance(value, (str, bytes)):
-        return np.nan
-    try:
-        return float(value)  # type: ignore[arg-type]
-    except Exception:  # whatever a private object answers, it must not show
-        return np.nan
+def _length(row: Any) -> int | None:
+    """Number of cells of a row in a list; None: it is none."""
+    if not issubclass(type(row), _LISTS) or getattr(row, "ndim", 1) != 1:
+        return None
+    return len(row)
 
 
 def column(name: str, values: object, num_rows: int) -> NDArray[Any]:
-    """Return a public name's private column as a 1-D array of its own type.
+    """Return a public name's private column as a 1-D array, of whatever type it has.
+
+    Args:
+        name: public.
+        values: a list, an array, or a pandas or Arrow column; private but for its form and length.
+        num_rows: what the length must be.
 
     Raises:
-        DataFormatError: not one-dimensional, of another length than the rows, or complex.
+        DataFormatError: none of these, not one-dimensional, or of another length than the rows.
     """
     if sparse.issparse(values) or isinstance(values, (str, bytes)) or values is None:
         raise DataFormatError(f"{name} must be a one-dimensional array, got {type(values).__name__}.")
     if isinstance(values, (list, tuple)):
-        array = _array_of_list(values)
+        array = _objects(values)
     elif isinstance(values, np.ma.MaskedArray) or not hasattr(values, "__array__"):
         raise DataFormatError(f"{name} must be a one-dimensional array, got {type(values).__name__}.")
-    else:
+    elif isinstance(getattr(values, "dtype", None), np.dtype) or not _is_iterable_column(values):
         array = np.asarray(values)
+    else:
+        array = _objects(cells_of(values))
     if array.ndim != 1:
         raise DataFormatError(
             f"{name} should be a 1d array, one value for each row, got {array.ndim} dimensions; use {name}.ravel()."
         )
-    if array.dtype.kind == "c":
-        raise DataFormatError(f"Complex data not supported: {name} must be real, got dtype {array.dtype}.")
     if len(array) != num_rows:
         raise DataFormatError(f"{name} must hold one value for each row of X; the two differ in length.")
     return array
 
 
-def _array_of_list(values: Sequence[Any]) -> NDArray[Any]:
+def _is_iterable_column(values: object) -> TypeGuard[Iterable[object]]:
+    return isinstance(values, Iterable) and not hasattr(values, "columns") and getattr(values, "ndim", 1) == 1
+
+
+def _objects(values: Sequence[object]) -> NDArray[Any]:
     """A list as an array of objects: NumPy's own choice of type would hang on the private values."""
     array = np.empty(len(values), dtype=object)
     for n, value in enumerate(values):
         array[n] = value
     return array
-
-
-def as_numbers(array: NDArray[Any]) -> Floats:
-    """A 1-D array of any type in float64; what is no number is NaN."""
-    if array.dtype.kind in "biuf":
-        with np.errstate(all="ignore"):
-            return array.astype(np.float64)
-    return _numbers(array)

@@ -14,7 +14,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.data.matrices import DenseMatrix, Floats, as_matrix, as_numbers, column
+from dpvb.data.matrices import DenseMatrix, as_matrix, column
+from dpvb.data.spelling import Floats, as_numbers
 from dpvb.data.units import CHUNK_ENTRIES, LazyChunk, Units, Which, cuts
 from dpvb.errors import DataFormatError
 
@@ -28,12 +29,12 @@ class Numbers:
     """Features and responses; chunks hold float32 arrays: (x,) or (x, y), x being (n, features), y as it is given.
 
     Args:
-        X: rows × features; see `matrices.as_matrix`. Private, but for its dtype and width.
+        X: rows × features; see `matrices.as_matrix`. Private, but for its width.
         y: None, one number for each row, or rows × responses; private likewise.
         group: the person of each row, (rows,); private. None: each row is a unit.
 
     Raises:
-        DataFormatError: X or y is no array of numbers, or they or group differ in length.
+        DataFormatError: X or y is no array, or they or group differ in length.
     """
 
     def __init__(self, X: object, y: object = None, *, group: Iterable[object] | None = None) -> None:
@@ -53,10 +54,7 @@ class Numbers:
             if len(y_nr) != self._matrix.num_rows:
                 raise DataFormatError("y must hold one row for each row of X; the two differ in length.")
             return y_nr
-        given = column("y", y, self._matrix.num_rows)
-        if given.dtype.kind not in "biufO":
-            raise DataFormatError(f"y must hold numbers (bool, integer, float), got dtype {given.dtype}.")
-        return as_numbers(given)
+        return as_numbers(column("y", y, self._matrix.num_rows))
 
     def cut(self, rows_of_chunk: int) -> Numbers:
         """The same rows in chunks of so many where units are rows; public."""

@@ -1,15 +1,23 @@
-"""Whose rows are whose: the ids of persons as numbers, and rows brought together by person."""
+"""Whose rows are whose: rows brought together by person, within one file and over several.
+
+The law: within one owner all rows of a person are one unit, whatever names, files, formats, chunks and processes they
+came through; a row whose person is not known adds nothing. Ids are compared in one spelling (`spelling.identity`). Of
+a person who has rows in several files those of the first file count, and the others add nothing: nothing is said, as
+saying it would tell that such a person is there.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable
-from contextlib import suppress
-from numbers import Number
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpvb.data.spelling import cells_of, each, identity
 from dpvb.errors import DataFormatError
 
 _Integers = NDArray[np.int64]
@@ -18,54 +26,70 @@ _Integers = NDArray[np.int64]
 def by_person(group: Iterable[object], num_rows: int) -> tuple[_Integers, _Integers, _Integers]:
     """Bring each person's rows together: (row numbers in the new order, person of each of them, first row of each).
 
-    The sort is stable and persons come in order of appearance. Rows without a usable id (None, NaN, something
-    unhashable) form one unit together: whoever they belong to, that person's rows are not split over two units.
-    The last array ends with the number of rows.
+    The sort is stable and persons come in order of appearance. Rows of nobody (see `spelling.identity`) are left out.
+    The last array ends with the number of rows that are left.
+
+    Args:
+        group: the person of each row, (rows,); private.
+        num_rows: number of rows.
 
     Raises:
         DataFormatError: a group that is not one-dimensional or not as long as the data.
     """
-    person = _number_persons(group, num_rows)
-    order = np.argsort(person, kind="stable")
-    unit_of_row = person[order]
-    first = np.flatnonzero(np.diff(unit_of_row, prepend=-1, append=-1)) if num_rows else np.zeros(1, dtype=np.int64)
+    if isinstance(group, (str, bytes)) or not isinstance(group, Iterable) or getattr(group, "ndim", 1) != 1:
+        raise DataFormatError("group must be a one-dimensional sequence: the person of each row.")
+    cells = group if isinstance(group, np.ndarray) else cells_of(group)
+    if len(cells) != num_rows:
+        raise DataFormatError("group must hold one id for each row of the data; the two differ in length.")
+    numbers: dict[str, int] = {}
+
+    def person(cell: object) -> int:
+        name = identity(cell)
+        return -1 if name is None else numbers.setdefault(name, len(numbers))
+
+    person_of_row = each(cells, person)
+    order = np.argsort(person_of_row, kind="stable")
+    order = order[np.count_nonzero(person_of_row < 0) :]
+    unit_of_row = person_of_row[order]
+    first = np.append(np.flatnonzero(np.diff(unit_of_row, prepend=-1)), len(order))
     return order, unit_of_row, first
 
 
-def _number_persons(group: Iterable[object], num_rows: int) -> _Integers:
-    """Return each row's person as a number in order of appearance."""
-    if isinstance(group, (str, bytes)) or not isinstance(group, Iterable) or getattr(group, "ndim", 1) != 1:
-        raise DataFormatError("group must be a one-dimensional sequence: the person of each row.")
-    tolist = getattr(group, "tolist", None)
-    ids: list[object] = list(tolist() if tolist is not None else group)
-    if len(ids) != num_rows:
-        raise DataFormatError("group must hold one id for each row of the data; the two differ in length.")
-    numbers: dict[object, int] = {}
-    nobody = object()
-    return np.array([numbers.setdefault(_key(one, nobody), len(numbers)) for one in ids], dtype=np.int64)
+@dataclass(frozen=True)
+class Elsewhere:
+    """The persons of one file who have rows in an earlier one, by digests under a key that nobody else has.
 
-
-def _key(one: object, nobody: object) -> object:
-    try:
-        usable = one is not None and isinstance(one, Hashable) and bool(one == one)
-        hash(one)
-    except Exception:  # pandas' NA, and tuples that hold a list: a missing id must not show
-        usable = False
-    return one if usable else nobody
-
-
-def digests(group: Iterable[object], key: bytes) -> set[bytes]:
-    """Digest of each person under a key, by which persons of several files are compared; ids missing are one person.
-
-    Equal ids of one column have equal digests, also where one file holds them as whole numbers and another as floats.
+    It travels with the file to the process that reads it.
     """
-    nobody = object()
-    return {_digest(_key(one, nobody), nobody, key) for one in group}
+
+    _key: bytes = field(repr=False)
+    _digests: frozenset[bytes] = field(repr=False)
+
+    def left(self, group: Iterable[object]) -> list[object]:
+        """The person of each row of this file, and None in the place of those who have rows in an earlier one."""
+        cells = cells_of(group)
+        stays = each(cells, lambda cell: _digest(cell, self._key) not in self._digests)
+        return [cell if stay else None for cell, stay in zip(cells, stays, strict=True)]
 
 
-def _digest(one: object, nobody: object, key: bytes) -> bytes:
-    if isinstance(one, Number) and not isinstance(one, complex):
-        with suppress(OverflowError, ValueError):
-            one = int(one) if one == int(one) else one  # type: ignore[call-overload]
-    text = "" if one is nobody else f"{'bytes' if isinstance(one, bytes) else 'id'} {one!r}"
-    return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), key=key, digest_size=16).digest()
+def elsewhere(paths: Sequence[Path], persons: Callable[[Path], Iterable[object]]) -> list[Elsewhere]:
+    """For each file, who of its persons has rows in a file before it; reads the persons of all files once.
+
+    Args:
+        paths: the files, in an order that is public.
+        persons: the person of each row of a file; private.
+    """
+    key, seen, found = secrets.token_bytes(32), set[bytes](), []
+    for path in paths:
+        own = {digest for cell in persons(path) if (digest := _digest(cell, key)) is not None}
+        found.append(Elsewhere(key, frozenset(own & seen)))
+        seen |= own
+    return found
+
+
+def _digest(cell: object, key: bytes) -> bytes | None:
+    """Digest of a person's id; None where the cell names nobody."""
+    name = identity(cell)
+    if name is None:
+        return None
+    return hashlib.blake2b(name.encode("utf-8", "backslashreplace"), key=key, digest_size=16).digest()

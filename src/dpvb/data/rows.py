@@ -6,7 +6,8 @@ of a number that it finds in a row; the row, or the entry, contributes zero inst
 =====================================  ============================================
 found in a row                         becomes
 =====================================  ============================================
-a negative, NaN or infinite count      the whole row is empty
+a negative, NaN or infinite count,
+or what is no number                   the whole row is empty
 a word id outside 0..width-1           that entry is dropped
 a count below 2^-40 (also zero, -0.0)  that entry is dropped
 a count above 2^40                     2^40 (clipping bounds its effect anyway)
@@ -27,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from dpvb.data.spelling import as_numbers, real
 from dpvb.errors import DataFormatError
 
 MAX_ROWS = 8192
@@ -153,13 +155,12 @@ class Source(Protocol):
 
 
 def check_slab(indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]) -> Slab:
-    """Return the three arrays of a compressed sparse row matrix if they define rows of real numbers.
+    """Return the three arrays of a compressed sparse row matrix if they define rows; values of any type are read.
 
     Raises:
-        DataFormatError: row boundaries that decrease or overrun the entries, or a type that is not a real
-            number; the message holds no value.
+        DataFormatError: row boundaries that decrease or overrun the entries; the message holds no value.
     """
-    check_numeric(values.dtype)
+    values = real(values)
     if not (indptr.dtype.kind in "iu" and indices.dtype.kind in "iu"):
         raise DataFormatError("A sparse matrix must have integer indptr and indices arrays.")
     sound = indptr.ndim == indices.ndim == values.ndim == 1 and len(indptr) >= 1 and indptr[0] == 0
@@ -174,30 +175,17 @@ def check_slab(indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
     return Slab(indptr, indices[: indptr[-1]], values[: indptr[-1]])
 
 
-def check_numeric(dtype: np.dtype[Any]) -> None:
-    """Refuse a type of numbers other than bool, integer and float.
-
-    Raises:
-        DataFormatError: naming the type.
-    """
-    if dtype.kind == "c":
-        raise DataFormatError(f"Complex data not supported: counts are real numbers, got dtype {dtype}.")
-    if dtype.kind not in "biuf":
-        raise DataFormatError(
-            f"Word counts must be of a real number type (bool, integer, float), got dtype {dtype}. Convert "
-            "them first; text goes in as a list of strings with a public vocabulary."
-        )
-
-
 def slab_of_sparse(matrix: Any) -> Slab:
     """Return the rows of a CSR, CSC or COO matrix; reads its arrays only, since SciPy trusts their ids.
 
     Raises:
-        DataFormatError: a damaged structure.
+        DataFormatError: another format, or a damaged structure.
     """
+    if matrix.format not in ("csr", "csc", "coo"):
+        raise DataFormatError(f"A sparse matrix must be CSR, CSC or COO, got {matrix.format.upper()}; use .tocsr().")
     num_rows, width = matrix.shape
     if matrix.format == "coo":
-        row, column, values = np.asarray(matrix.row), np.asarray(matrix.col), np.asarray(matrix.data)
+        row, column, values = np.asarray(matrix.row), np.asarray(matrix.col), real(np.asarray(matrix.data))
         if not row.shape == column.shape == values.shape or {row.dtype.kind, column.dtype.kind} - set("iu"):
             raise DataFormatError("The sparse matrix is damaged: row, col and data must pair integers and values.")
         return slab_of_triples(row, column, values, num_rows)
@@ -231,8 +219,7 @@ def clean_slabs(slabs: Iterable[Slab], width: int) -> Iterator[CountRows]:
 def clean(slab: Slab, width: int) -> CountRows:
     """Return the rows with every fault turned into zero, as this module's table says."""
     num_rows = len(slab.indptr) - 1
-    with np.errstate(all="ignore"):  # a long double beyond float64 would warn, and a warning is a message
-        counts = slab.values.astype(np.float64)
+    counts = as_numbers(slab.values)
     row = np.repeat(np.arange(num_rows), np.diff(slab.indptr))
     faulty = np.zeros(num_rows, dtype=np.bool_)
     faulty[row[~((counts >= 0) & (counts < np.inf))]] = True

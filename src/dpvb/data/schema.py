@@ -28,24 +28,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.data.design import Response
+from dpvb.data.spelling import MISSING_VALUES, Categories, Cells, Floats, alike, as_numbers, text
 from dpvb.errors import DataFormatError, DpvbError, ParameterError, check_choice, check_number
 
 #: Size of an indicator: two rows that differ in a category are as far apart as the ends of a numeric column.
 INDICATOR = 0.7
-#: Texts that stand for a missing value, unless a column declares them as a category.
-MISSING_VALUES = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 
 _FORMAT = "dpvb-schema"
 _VERSION = 1
 _TRANSFORMS = ("log1p", "asinh")
-_ALIASES = (("0", "False", "false"), ("1", "True", "true"))
 _MAX_CATEGORIES = 10**6
-# Types whose values can be remembered without asking a private object anything.
-_PLAIN = (str, bytes, int, bool, float)
-
-#: Cells of a column as a reader found them: an array of numbers, or any objects.
-Cells: TypeAlias = "NDArray[Any] | Sequence[object]"
-Features: TypeAlias = "NDArray[np.float64]"
 
 
 @dataclass(frozen=True)
@@ -111,9 +103,9 @@ class Numeric:
         """Mean and variance of what a value adds to a row's squared norm, guessed as a uniform one's."""
         return 1 / 3, 4 / 45
 
-    def encode(self, cells: Cells, missing_values: frozenset[str]) -> tuple[NDArray[np.int64], Features]:
+    def encode(self, cells: Cells, missing_values: frozenset[str]) -> tuple[NDArray[np.int64], Floats]:
         """Place (always 0) and value of each cell; the value is NaN in a faulty one."""
-        value_n = cells_as_numbers(cells)
+        value_n = as_numbers(cells)
         with np.errstate(all="ignore"):
             if self.missing is not None:
                 value_n = np.where(np.isnan(value_n), self.missing, value_n)
@@ -150,7 +142,7 @@ class Binary:
         object.__setattr__(self, "values", _check_categories(self.name, "values", self.values))
         if len(self.values) != 2:
             raise ParameterError(f"values of column {self.name!r} must be two values, got {self.values!r}.")
-        if self.missing is not None and _text(self.missing) not in map(_text, self.values):
+        if self.missing is not None and text(self.missing) not in map(text, self.values):
             raise ParameterError(
                 f"missing of column {self.name!r} must be one of {self.values!r} or None, got {self.missing!r}."
             )
@@ -170,10 +162,10 @@ class Binary:
         """Mean and variance of what a value adds to a row's squared norm, guessed as a fair coin's."""
         return INDICATOR**2 / 2, INDICATOR**4 / 4
 
-    def encode(self, cells: Cells, missing_values: frozenset[str]) -> tuple[NDArray[np.int64], Features]:
+    def encode(self, cells: Cells, missing_values: frozenset[str]) -> tuple[NDArray[np.int64], Floats]:
         """Place (always 0) and value of each cell; the value is NaN in a faulty one."""
-        otherwise = -1 if self.missing is None else [*map(_text, self.values)].index(_text(self.missing))
-        code_n = _codes(cells, _places(self.values), missing_values, unseen=otherwise, missing=otherwise)
+        otherwise = -1 if self.missing is None else [*map(text, self.values)].index(text(self.missing))
+        code_n = Categories(self.values, missing_values).places(cells, unseen=otherwise, missing=otherwise)
         value_n = np.where(code_n < 0, np.nan, INDICATOR * code_n)
         return np.zeros(len(code_n), dtype=np.int64), value_n
 
@@ -182,8 +174,9 @@ class Binary:
 class Categorical:
     """A column of public categories.
 
-    Categories and values are compared as text, without spaces at the ends; a whole number in float is written without
-    its ".0", and 0/1 and False/True mean the same unless both are declared.
+    Categories and values are compared as text, without spaces at the ends; where no category is written so, numbers are
+    compared as numbers, 0/1 and False/True being the same. Where two categories are one number in two spellings
+    ("250.1" and "250.10"), only the text of a CSV file tells them apart, and no other table is read.
 
     Attributes:
         name: the column's.
@@ -219,19 +212,19 @@ class Categorical:
     def names(self) -> tuple[str, ...]:
         """column=category, then column=<unseen> and column=<missing>."""
         places = ["<unseen>"] * self.unseen + ["<missing>"] * self.missing
-        return tuple(f"{self.name}={place}" for place in (*map(_text, self.categories), *places))
+        return tuple(f"{self.name}={place}" for place in (*map(text, self.categories), *places))
 
     @property
     def square(self) -> tuple[float, float]:
         """Mean and variance of what a value adds to a row's squared norm."""
         return INDICATOR**2, 0.0
 
-    def encode(self, cells: Cells, missing_values: frozenset[str]) -> tuple[NDArray[np.int64], Features]:
+    def encode(self, cells: Cells, missing_values: frozenset[str]) -> tuple[NDArray[np.int64], Floats]:
         """Place and value of each cell; the value is NaN in a faulty one."""
         count = len(self.categories)
         unseen = count if self.unseen else -1
         missing = count + self.unseen if self.missing else -1
-        code_n = _codes(cells, _places(self.categories), missing_values, unseen=unseen, missing=missing)
+        code_n = Categories(self.categories, missing_values).places(cells, unseen=unseen, missing=missing)
         return np.maximum(code_n, 0), np.where(code_n < 0, np.nan, INDICATOR)
 
 
@@ -276,11 +269,11 @@ class Target:
         """What y may be."""
         return Response(self.kind, self.classes, self.max_trials, self.max_count)
 
-    def encode(self, cells: Cells) -> Features:
+    def encode(self, cells: Cells) -> Floats:
         """The response of each cell as a number, a label as its place in classes; NaN for anything else."""
         if self.kind != "logistic":
-            return cells_as_numbers(cells)
-        code_n = _codes(cells, _places(self.classes), frozenset(), unseen=-1, missing=-1)
+            return as_numbers(cells)
+        code_n = Categories(self.classes).places(cells, unseen=-1, missing=-1)
         return np.where(code_n < 0, np.nan, code_n)
 
 
@@ -293,7 +286,7 @@ class Schema:
         target: the column of responses, if the data hold them.
         group: the column that says whose a row is; its persons are then the privacy units.
         scale: R; None: the rule of `row_norm`.
-        missing_values: texts that stand for a missing value.
+        missing_values: texts that stand for a missing value; in the group column they name nobody.
 
     Raises:
         ParameterError: no columns, a name twice, or a field outside its range.
@@ -362,6 +355,24 @@ class Schema:
         if self.target is not None:
             names += [self.target.name, *([] if self.target.trials is None else [self.target.trials])]
         return names if self.group is None else [*names, self.group]
+
+    def alike(self, names: Sequence[str]) -> str | None:
+        """Name of a column, of these, that has one number in two spellings among its public values, or None."""
+        for name, values in self._values().items():
+            if name in names and alike(values) is not None:
+                return name
+        return None
+
+    def _values(self) -> dict[str, tuple[Any, ...]]:
+        """The public values of each column that has such."""
+        values = {
+            c.name: c.categories if isinstance(c, Categorical) else c.values
+            for c in self.columns
+            if not isinstance(c, Numeric)
+        }
+        if self.target is not None and self.target.kind == "logistic":
+            values[self.target.name] = self.target.classes
+        return values
 
     def to_json(self) -> str:
         """The schema as JSON text; `from_json` is its exact inverse."""
@@ -466,83 +477,10 @@ def _check_categories(name: str, field: str, given: object) -> tuple[Any, ...]:
         raise ParameterError(f"{field} of column {name!r} must hold 1 to {_MAX_CATEGORIES} values, got {len(values)}.")
     seen: set[str] = set()
     for value in values:
-        text = _text(value) if isinstance(value, (str, bool, int, float)) else None
-        if text is None or (isinstance(value, float) and not math.isfinite(value)):
+        written = text(value) if isinstance(value, (str, bool, int, float)) else None
+        if written is None or (isinstance(value, float) and not math.isfinite(value)):
             raise ParameterError(f"{field} of column {name!r} must hold texts or finite numbers, got {value!r}.")
-        if text in seen:
+        if written in seen:
             raise ParameterError(f"{field} of column {name!r} must not repeat a value, got {value!r} twice.")
-        seen.add(text)
+        seen.add(written)
     return values
-
-
-def _text(value: object) -> str | None:
-    """A value as the text that it is compared by; None for a missing one."""
-    if isinstance(value, bytes):
-        value = value.decode(errors="strict")
-    if isinstance(value, str):
-        return value.strip()
-    if value is None or value != value:
-        return None
-    if isinstance(value, (float, np.floating)) and math.isfinite(value) and value == math.floor(value):
-        value = int(value)
-    return str(value.item() if isinstance(value, np.generic) else value)
-
-
-def _places(values: Sequence[object]) -> dict[str, int]:
-    """The place of each text; an alias of a declared one, unless declared itself, shares its place."""
-    place_of = {str(_text(value)): place for place, value in enumerate(values)}
-    for aliases in _ALIASES:
-        declared = [alias for alias in aliases if alias in place_of]
-        if len(declared) == 1:
-            place_of |= dict.fromkeys(aliases, place_of[declared[0]])
-    return place_of
-
-
-def _codes(
-    cells: Cells, place_of: Mapping[str, int], missing_values: frozenset[str], *, unseen: int, missing: int
-) -> NDArray[np.int64]:
-    """The place of each cell; whatever cannot be read is unseen, and undecodable text is at -1."""
-
-    def code(cell: object) -> int:
-        try:
-            text = _text(cell)
-        except UnicodeDecodeError:
-            return -1
-        except Exception:  # pandas' NA answers no question
-            return missing
-        if text is None:
-            return missing
-        return place_of.get(text, missing if text in missing_values else unseen)
-
-    if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf":
-        values, inverse = np.unique(cells, return_inverse=True)
-        codes = np.array([code(value) for value in values.tolist()], dtype=np.int64)
-        return codes[inverse] if len(codes) else np.empty(0, dtype=np.int64)
-    known: dict[object, int] = {}
-    result = np.empty(len(cells), dtype=np.int64)
-    for n, cell in enumerate(cells):
-        kind = cell.__class__
-        if kind not in _PLAIN:
-            result[n] = code(cell)
-            continue
-        key = (kind, cell)  # 1 and True are equal, but two texts
-        found = known.get(key)
-        if found is None:
-            found = known[key] = code(cell)
-        result[n] = found
-    return result
-
-
-def cells_as_numbers(cells: Cells) -> Features:
-    """Cells as float64; what is neither a number nor the text of one is NaN."""
-    if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf":
-        with np.errstate(all="ignore"):
-            return cells.astype(np.float64)
-    return np.array([_number(cell) for cell in cells], dtype=np.float64)
-
-
-def _number(cell: object) -> float:
-    try:
-        return float(cell)  # type: ignore[arg-type]
-    except Exception:  # whatever a private object answers, it must not show
-        return math.nan

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from dpvb.data.persons import digests
 from dpvb.errors import DataFormatError
 
 #: Files of these formats may be given as a folder, too.
@@ -34,7 +32,7 @@ class Shard:
 
     Attributes:
         path: public.
-        open: reads the file; made of public things alone.
+        open: reads the file; made of public things, and of what tells whose rows an earlier file holds.
     """
 
     path: Path
@@ -46,19 +44,11 @@ class Sharded(Generic[Rows]):
 
     Args:
         shards: the files.
-        unit: what one privacy unit is; public.
-        persons: the person of each row of a shard, where the person is the unit: no person may be in two shards.
-
-    Raises:
-        DataFormatError: if a person has rows in two files; it does not say who, nor which.
+        unit: what one privacy unit is; public. No unit may be in two shards.
     """
 
-    def __init__(
-        self, shards: Sequence[Shard], *, unit: str, persons: Callable[[Path], Iterable[object]] | None = None
-    ) -> None:
+    def __init__(self, shards: Sequence[Shard], *, unit: str) -> None:
         self._shards, self.unit = tuple(shards), unit
-        if persons is not None:
-            _check_persons([shard.path for shard in shards], persons)
         self._count: int | None = None
 
     def __repr__(self) -> str:
@@ -100,20 +90,3 @@ def paths_of(data: object) -> list[Path] | None:
     if len({path.resolve() for path in paths}) < len(paths):
         raise DataFormatError("A list of files names one of them twice; its rows would count twice.")
     return paths
-
-
-def _check_persons(paths: Sequence[Path], persons: Callable[[Path], Iterable[object]]) -> None:
-    """Compare the persons of all files by digests under a key that is forgotten.
-
-    Raises:
-        DataFormatError: if one has rows in two files.
-    """
-    key, seen = secrets.token_bytes(32), set[bytes]()
-    for path in paths:
-        found = digests(persons(path), key)
-        if not seen.isdisjoint(found):
-            raise DataFormatError(
-                "A person has rows in two files (rows without an id belong to one person): what a person changes "
-                "would not be bounded. Write all rows of a person to one file."
-            )
-        seen |= found

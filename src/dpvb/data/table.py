@@ -17,10 +17,12 @@ from dpvb.data.arrow import cells as arrow_cells
 from dpvb.data.arrow import check_batches, import_arrow, parquet_batches, parquet_schema
 from dpvb.data.csv_files import check_csv, csv_records, times_in_header
 from dpvb.data.design import LOGISTIC, Design, DesignRows, Response, SparseDesignRows
-from dpvb.data.matrices import Floats, SparseMatrix, column
+from dpvb.data.matrices import SparseMatrix, column
+from dpvb.data.persons import Elsewhere, elsewhere
 from dpvb.data.rows import MAX_ROWS, Slab
-from dpvb.data.schema import Cells, Schema, cells_as_numbers
+from dpvb.data.schema import Schema
 from dpvb.data.shards import Shard, Sharded, paths_of
+from dpvb.data.spelling import Cells, Floats, as_numbers, cells_of, each, spelled
 from dpvb.data.storage import check_readable
 from dpvb.data.units import LazyChunk
 from dpvb.errors import DataFormatError, ParameterError, check_choice
@@ -73,16 +75,17 @@ class Table:
         Args:
             data: a pandas DataFrame; an Arrow table (or what exports one); a mapping of names to 1-D columns; a
                 structured NumPy array; the path of a .csv (also .csv.gz) or .parquet file, a list of such paths, or a
-                folder of .parquet files. Names and types of columns are public, everything else private. Columns that
-                the schema does not name are not read. Several files are read one after another, anew at each pass; or
-                side by side, each by one process of a cluster (see dpvb.cluster), which holds it.
+                folder of .parquet files. Names of columns are public, everything else private; types too, as a cell
+                may have decided them. Columns that the schema does not name are not read. Several files are read one
+                after another, anew at each pass; or side by side, each by one process of a cluster (see dpvb.cluster),
+                which holds it. Of a person who has rows in several files those of the first one count.
             schema: public.
             file_format: "csv" or "parquet"; None: told by the name of the file.
             stream: True reads a file anew at each pass, in bounded memory; None and False hold its rows as numbers.
 
         Raises:
-            DataFormatError: none of these forms, a column of the schema that is missing or of a wrong type, or a person
-                in two files.
+            DataFormatError: none of these forms, a column of the schema that is missing, or public values that only
+                CSV text tells apart.
             ParameterError: schema is no Schema, or stream=True with data in memory or with a group column.
         """
         if not isinstance(schema, Schema):
@@ -155,9 +158,14 @@ class Table:
                 )
             response = self._target_response(response)
             options = {"response": response, "fit_intercept": fit_intercept, "sparse_rows": sparse_rows}
-            shards = [Shard(path, partial(_design, path, self._schema, self._options, options)) for path in self._files]
+            grouped = self._schema.group is not None
+            others = elsewhere(self._files, self._persons) if grouped else [None] * len(self._files)
+            shards = [
+                Shard(path, partial(_design, path, self._schema, self._options, options, known))
+                for path, known in zip(self._files, others, strict=True)
+            ]
             like = self._maker(fit_intercept, sparse_rows)(self._nothing())
-            return ShardedDesign(shards, like, self._persons if self._schema.group is not None else None)
+            return ShardedDesign(shards, like, unit="person" if grouped else "row")
         make = self._maker(fit_intercept, sparse_rows)
         if y is None:
             if trials is not None:
@@ -180,9 +188,8 @@ class Table:
 
     def _persons(self, path: Path) -> Iterator[object]:
         """The person of each row of a file."""
-        assert self._schema.group is not None
         pieces = _file_reader(path, self._schema, self._options["file_format"]).pieces()
-        return (one for piece in pieces for one in piece.cells[self._schema.group])
+        return (one for piece in pieces for one in _persons(piece, self._schema))
 
     def features(self, *, fit_intercept: bool = True, sparse_rows: bool = False) -> Design | StreamedDesign:
         """The same rows without responses (zeros in their place) and in the order of the data, for prediction."""
@@ -272,20 +279,23 @@ class StreamedDesign:
 class ShardedDesign(Sharded[DesignRows | SparseDesignRows]):
     """Rows of a regression in several files."""
 
-    def __init__(
-        self, shards: Sequence[Shard], like: Design, persons: Callable[[Path], Iterable[object]] | None
-    ) -> None:
-        """Take files, a design with the same columns, and where persons have rows, what tells whose."""
-        super().__init__(shards, unit="row" if persons is None else "person", persons=persons)
+    def __init__(self, shards: Sequence[Shard], like: Design, *, unit: str) -> None:
+        """Take files, a design with the same columns, and what one privacy unit is."""
+        super().__init__(shards, unit=unit)
         self.width, self.intercept, self.row_norm = like.width, like.intercept, like.row_norm
 
 
 AnyDesign: TypeAlias = "Design | StreamedDesign | ShardedDesign"
 
 
-def _design(path: Path, schema: Schema, own: Mapping[str, Any], options: Mapping[str, Any]) -> AnyDesign:
-    """One of several files as a design."""
-    return Table(path, schema, **own).design(**options)
+def _design(
+    path: Path, schema: Schema, own: Mapping[str, Any], options: Mapping[str, Any], others: Elsewhere | None
+) -> AnyDesign:
+    """One of several files as a design, without the rows of persons who are in a file before it."""
+    table = Table(path, schema, **own)
+    if others is None or table._held is None or table._held.group is None:
+        return table.design(**options)
+    return table.design(**options, group=others.left(table._held.group))
 
 
 def _encode(piece: _Piece, schema: Schema) -> _Encoded:
@@ -307,9 +317,17 @@ def _encode(piece: _Piece, schema: Schema) -> _Encoded:
     if target is not None and target.name in piece.cells:
         y_n = target.encode(piece.cells[target.name])
         if target.trials is not None and target.trials in piece.cells:
-            trials_n = cells_as_numbers(piece.cells[target.trials])
-    group = None if schema.group is None else list(piece.cells[schema.group])
+            trials_n = as_numbers(piece.cells[target.trials])
+    group = None if schema.group is None else _persons(piece, schema)
     return _Encoded(matrix, y_n, trials_n, group)
+
+
+def _persons(piece: _Piece, schema: Schema) -> list[object]:
+    """The person of each row; None for the texts that stand for a missing one, and for a malformed row."""
+    cells = cells_of(piece.cells[str(schema.group)])
+    stand_ins = {name for name in map(spelled, schema.missing_values) if name is not None}
+    missing = each(cells, lambda cell: spelled(cell) in stand_ins)
+    return [None if lacks else cell for cell, lacks in zip(cells, missing | piece.malformed, strict=True)]
 
 
 def _joined(pieces: list[_Encoded], schema: Schema) -> _Encoded:
@@ -346,22 +364,16 @@ def _mapping_reader(data: Mapping[Any, Any], schema: Schema) -> _Reader:
     names = _present(schema, list(data), "mapping")
     first = data[names[0]]
     num_rows = len(first) if hasattr(first, "__len__") else 0
-    cells: dict[str, NDArray[Any]] = {}
-    for name in names:
-        cells[name] = column(f"column {name!r}", data[name], num_rows)
-        _check_type(name, cells[name].dtype)
+    cells = {name: column(f"column {name!r}", data[name], num_rows) for name in names}
     return _Reader(names, lambda: _slices(lambda name, rows: cells[name][rows], names, num_rows))
 
 
 def _pandas_reader(frame: Any, schema: Schema) -> _Reader:
     names = _present(schema, [*frame.columns], "DataFrame")
-    for name in names:
-        _check_type(name, frame[name].dtype)
 
     def cells(name: str, rows: slice) -> Cells:
         part = frame[name].iloc[rows]
-        plain = isinstance(part.dtype, np.dtype) and part.dtype.kind in "biuf"
-        return np.asarray(part) if plain else part.tolist()
+        return np.asarray(part) if isinstance(part.dtype, np.dtype) else cells_of(part)
 
     return _Reader(names, lambda: _slices(cells, names, len(frame)))
 
@@ -442,10 +454,11 @@ def _needed(schema: Schema) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _present(schema: Schema, names: list[Any], place: str) -> tuple[str, ...]:
-    """The columns to read.
+    """The columns to read of data whose types may have been inferred from values.
 
     Raises:
-        DataFormatError: a needed name that is missing, or one that occurs twice.
+        DataFormatError: a needed name that is missing, or one that occurs twice; public values of a column that are
+            one number in two spellings, of which the data may have kept one.
     """
     needed, optional = _needed(schema)
     for name in (*needed, *optional):
@@ -454,14 +467,10 @@ def _present(schema: Schema, names: list[Any], place: str) -> tuple[str, ...]:
             raise DataFormatError(
                 f"The {place} must have one column {name!r}, but has {times}; its columns are {names}. {_WAY_OUT}"
             )
-    return tuple(name for name in (*needed, *optional) if name in names)
-
-
-def _check_type(name: str, dtype: Any) -> None:
-    """Refuse public types that no column can be made of; a missing `kind` is an extension type's."""
-    kind = getattr(dtype, "kind", "O")
-    if kind in "cMmV":
+    present = tuple(name for name in (*needed, *optional) if name in names)
+    if (unclear := schema.alike(present)) is not None:
         raise DataFormatError(
-            f"Column {name!r} holds {dtype}, which is neither numbers nor categories; convert it first, a date for "
-            "example to days since a public day."
+            f"The schema gives column {unclear!r} two values that are one number in two spellings, which only the text "
+            f"of a CSV file tells apart, and not a {place}: read the CSV file itself, or rename one of the values."
         )
+    return present

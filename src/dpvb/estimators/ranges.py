@@ -12,9 +12,10 @@ import numpy as np
 from dpvb import runs
 from dpvb.blocks import Block, Floats
 from dpvb.contributions import Contributions, SparseRows
-from dpvb.data.matrices import as_numbers, column
+from dpvb.data.matrices import column
+from dpvb.data.spelling import as_numbers
 from dpvb.data.units import LazyChunk, Units, Which
-from dpvb.errors import DataFormatError, check_choice, check_integer, check_number
+from dpvb.errors import check_choice, check_integer, check_number
 from dpvb.ledger import Ledger
 from dpvb.mechanism import FullBatch, Mechanism, Plan, Release, calibrated
 from dpvb.report import PrivacyStatement
@@ -68,8 +69,8 @@ def private_range(
     (1 - share)/2 to its mirror. If nothing stands out of the noise, it is the whole grid.
 
     Args:
-        values: the column, 1-D, of numbers; private. NaN and what is no number add nothing; values beyond the grid
-            count in its end cells.
+        values: the column, 1-D, of numbers or their texts; private. NaN and what is no number add nothing;
+            values beyond the grid count in its end cells.
         low, high: public ends of a grid that is surely wide enough.
         epsilon, delta: the budget of this release.
         share: of the values, in (0, 1), that the range is to hold.
@@ -83,7 +84,7 @@ def private_range(
     Raises:
         ParameterError: a public argument outside its range.
         BudgetError, LedgerError: if the data set cannot be charged; nothing was read.
-        DataFormatError: values that are not one-dimensional or not numbers, or group of another length.
+        DataFormatError: values that are not one-dimensional, or group of another length.
         WallError: if the computation failed behind the wall; the charge stands.
     """
     check_choice("transform", "none" if transform is None else transform, tuple(_TRANSFORMS))
@@ -118,10 +119,7 @@ class _Column:
 
     def __init__(self, values: object, group: Iterable[object] | None) -> None:
         length = len(values) if hasattr(values, "__len__") else 0
-        given = column("values", values, length)
-        if given.dtype.kind not in "biufO":
-            raise DataFormatError(f"values must be numbers, got dtype {given.dtype}.")
-        self._value_n = as_numbers(given)
+        self._value_n = as_numbers(column("values", values, length))
         self._units = Units(np.arange(length + 1, dtype=np.int64), group)
         self.unit = self._units.unit
 
