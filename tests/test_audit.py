@@ -124,17 +124,24 @@ def test_norms_that_are_too_small_are_found() -> None:
     assert set(runs(case)) == {"replayed runs, add or remove", "replayed runs, replace"}
 
 
-def test_a_declared_domain_that_does_not_hold_is_found() -> None:
-    """Nonnegative blocks have the swap ratio √2; real ones do not."""
+class Narrow(Location):
+    """Declares that nothing is negative, which is not so."""
 
-    class Narrow(Location):
-        @property
-        def blocks(self) -> Mapping[str, Block]:
-            return {name: replace(block, domain="nonnegative") for name, block in super().blocks.items()}
+    @property
+    def blocks(self) -> Mapping[str, Block]:
+        return {name: replace(block, domain="nonnegative") for name, block in super().blocks.items()}
 
-    case = replace(SOUND, model=Narrow())
-    assert set(records(case)) == {"one record replaced"}
-    assert set(runs(case)) == {"replayed runs, replace"}
+
+def test_a_declared_domain_that_does_not_hold_costs_accuracy_and_no_privacy() -> None:
+    """Nonnegative blocks have the swap ratio √2, which the wall makes true."""
+    assert not records(replace(SOUND, model=Narrow()))
+    assert not runs(replace(SOUND, model=Narrow()))
+
+
+def test_a_wall_that_believes_a_declared_domain_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpvb.wall._in_domain", lambda contribution, block: contribution)
+    assert set(records(replace(SOUND, model=Narrow()))) == {"one record replaced"}
+    assert set(runs(replace(SOUND, model=Narrow()))) == {"replayed runs, replace"}
 
 
 def test_a_record_that_stops_the_computation_is_found() -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
-from typing import Annotated, Any, Final, TypeAlias, TypeVar, final, get_type_hints
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, final, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,7 +139,8 @@ def _domains(kind: Any) -> Mapping[str, Domain]:
         hints = {}
     found = {}
     for name, hint in hints.items():
-        declared = [extra for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Domain)]
+        parts = (hint, *get_args(hint))  # Of what may be None, the other part.
+        declared = [extra for part in parts for extra in getattr(part, "__metadata__", ()) if isinstance(extra, Domain)]
         if declared:
             found[name] = declared[0]
     return found

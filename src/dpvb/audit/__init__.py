@@ -1,7 +1,8 @@
 """The audit: looks for what breaks privacy in a model, in the samplers, in the noise and in the accountant.
 
-It runs on made-up records alone and measures what the package promises: what one record can change, exactly; what
-batches and noise look like; what other accountants find; and how well an attacker guesses in a real run.
+It runs on made-up records alone and measures what the package promises: what one record can change, exactly, also at a
+q that a stranger made; what batches and noise look like; what other accountants find; and how well an attacker guesses
+in a real run.
 
     print(dpvb.audit.audit("LDA"))                    # a model of this package; dpvb audit LDA
     print(dpvb.audit.audit(Case("mine", ...)))        # a model of yours; see cases.Case
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from dpvb.audit import budget, draws, neighbours, one_run
+from dpvb.audit import budget, draws, neighbours, one_run, queries
 from dpvb.audit.cases import NAMES, Case, shipped
 from dpvb.audit.matrix import Matrix
 from dpvb.audit.report import Check, Report
@@ -77,6 +78,7 @@ def _model(case: Case) -> Iterator[Check]:
         neighbours.check_records,
         neighbours.check_runs,
         neighbours.check_estimator,
+        queries.check_queries,
         draws.check_noise,
         budget.check_plans,
         one_run.check_one_run,

@@ -76,14 +76,19 @@ class _Found:
 
 
 def _ask(case: Case, count: int, rng: np.random.Generator, found: _Found) -> None:
+    """Half of the q are made of honest ones, half of the accepted one at which two records were farthest apart."""
     release = case.plan().releases[0]
     groups = [_Group(case, case.some(rng, _RECORDS)) for _ in range(_GROUPS)]
     honest = [case.start(seed) for seed in (1, 2)]
+    worst, farthest = honest[0], 0.0
     for n in range(count):
-        q = hostile(honest[n % len(honest)], rng)
+        q = hostile(worst if n % 2 else honest[n // 2 % len(honest)], rng)
+        refused = domains.outside(q) is not None
+        distance = groups[n % _GROUPS].ask(partial(case.model.e_step, q, blocks=release.blocks), release, found)
+        if distance > farthest and not refused:
+            worst, farthest = q, distance
         found.asked += 1
-        found.refused += domains.outside(q) is not None
-        groups[n % _GROUPS].ask(partial(case.model.e_step, q, blocks=release.blocks), release, found)
+        found.refused += refused
 
 
 class _Group:
@@ -94,23 +99,25 @@ class _Group:
         self._all = list(case.source(records, None).chunks())
         self._person = list(case.source(records, np.zeros(len(records), dtype=np.int64)).chunks())
 
-    def ask(self, query: Callable[[Any], Any], release: Release, found: _Found) -> None:
-        """Sums of the records at a query, held against the law."""
+    def ask(self, query: Callable[[Any], Any], release: Release, found: _Found) -> float:
+        """Hold sums of the records at a query against the law; returns the largest distance of two records."""
         answered = [_sums(query, release, chunks) for chunks in (*self._alone, self._all, self._person)]
         sums = [answer for answer in answered if answer is not None]
         if len(sums) < len(answered):
             if sums:
                 found.faults.append("a record makes the computation fail")
-            return
+            return 0.0
         *alone, every, person = sums
         ratio = swap_ratio(release.blocks)
         for answer in (*alone, person):
             own, joint = relative_norm(answer, release)
             found.norm = max(found.norm, joint, *(own.values() if release.clip == "block" else ()))
         pairs = [(a, b) for n, a in enumerate(alone) for b in alone[:n]]
-        found.distance = max([relative_norm(difference(a, b), release)[1] / ratio for a, b in pairs] + [found.distance])
+        distance = max(relative_norm(difference(a, b), release)[1] / ratio for a, b in pairs)
+        found.distance = max(found.distance, distance)
         if any((every[name] != np.add.reduce([answer[name] for answer in alone])).any() for name in every):
             found.faults.append("a record adds something else beside others")
+        return distance
 
 
 def _sums(query: Callable[[Any], Any], release: Release, chunks: list[Any]) -> Steps | None:

@@ -271,6 +271,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         self.vocabulary_ = None if words is None else tuple(words)
         model = self._model(self.n_features_in_)
         lambda_vk = arrays["lambda_vk"]
-        if lambda_vk.shape != (model.n_terms, model.n_components):
-            raise ValueError("topics of another shape")
+        if lambda_vk.shape != (model.n_terms, model.n_components) or not (lambda_vk > 0).all():
+            raise ValueError("topics of another shape, or not of Dirichlet parameters")
         self._set_topics(model, domains.checked(model.topics(lambda_vk, None, np.ones(model.n_terms))))
