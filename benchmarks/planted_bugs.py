@@ -582,8 +582,8 @@ BUGS = [
         (
             (
                 "federated/trust.py",
-                "/ math.sqrt(self.num_clients - self.tolerated))",
-                "/ (self.num_clients - self.tolerated))",
+                "/ math.sqrt(self._honest))",
+                "/ self._honest)",
             ),
         ),
         "test_federated_trust.py::test_shares_of_secure_aggregation",
@@ -594,11 +594,73 @@ BUGS = [
         (
             (
                 "federated/trust.py",
-                "/ math.sqrt(self.num_clients - self.tolerated))",
-                "/ math.sqrt(self.num_clients))",
+                "return self.num_clients - self.failures - self.colluders",
+                "return self.num_clients - self.colluders",
             ),
         ),
         "test_gathered.py::test_noise_of_a_sum_under_secure_aggregation",
+    ),
+    Bug(
+        "sums of several parties without their noise, masks or room",
+        "the noise of colluding clients counted on",
+        (
+            (
+                "federated/trust.py",
+                "return self.num_clients - self.failures - self.colluders",
+                "return self.num_clients - max(self.failures, self.colluders)",
+            ),
+        ),
+        "test_federated_trust.py::test_the_noise_suffices_whoever_is_missing_and_whoever_colludes",
+    ),
+    Bug(
+        "sums of several parties without their noise, masks or room",
+        "a server that leaves out as many as may be missing or collude",
+        (
+            (
+                "federated/trust.py",
+                "return self.num_clients - self.failures\n",
+                "return self.num_clients - self.failures - self.colluders\n",
+            ),
+        ),
+        "test_federated_client.py::test_whomever_a_server_leaves_out_enough_noise_is_asked_for",
+    ),
+    Bug(
+        "sums of several parties without their noise, masks or room",
+        "requests with any number of participants",
+        (("federated/client.py", "if trust.secure and len(request.participants) < trust.least:", "if False:"),),
+        "test_federated_client.py::test_whomever_a_server_leaves_out_enough_noise_is_asked_for",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "answers to offers that make room for others",
+        (
+            ("federated/memory.py", "return (self._answers if offered else self._replies)", "return self._replies"),
+            (
+                "federated/memory.py",
+                "            self._answers[offer] = answer\n",
+                "            self.keep(offer, answer)\n",
+            ),
+        ),
+        "test_federated_client.py::test_what_was_answered_once_is_answered_the_same_or_not_at_all",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "an offer accepted anew whose answer is gone",
+        (("federated/client.py", "if digest in earlier:", "if earlier.pop(digest, None) is None and False:"),),
+        "test_federated_client.py::test_an_offer_whose_answer_vanished_is_never_accepted_anew",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "a release given anew whose answer made room for others",
+        (
+            ("federated/client.py", "if current.position > step:\n            raise", "if False:\n            raise"),
+            (
+                "federated/client.py",
+                "return current.wall.share(query, current.plan.releases[step], conceal)",
+                "return self._wall(current.plan, None).share(query, current.plan.releases[0], conceal)",
+            ),
+        ),
+        "test_federated_client.py::test_what_was_answered_once_is_answered_the_same_or_not_at_all",
     ),
     Bug(
         "sums of several parties without their noise, masks or room",
@@ -646,7 +708,7 @@ BUGS = [
         "sums of several parties without their noise, masks or room",
         "a sum with a share missing taken for the sum",
         (("federated/server.py", "if len(shares) == len(present) or not trust.secure:", "if shares:"),),
-        "test_federated.py::test_secure_aggregation_goes_on_without_a_tolerated_client[3]",
+        "test_federated.py::test_secure_aggregation_goes_on_without_a_client_that_may_be_missing[3]",
     ),
     Bug(
         "crashes, retries and races",

@@ -35,8 +35,8 @@ MARKS: dict[str, tuple[Any, str, str, int]] = {
     "before the charge": (Ledger, "charge", "before", 1),
     "after the charge": (Ledger, "charge", "after", 1),
     "before the offer is remembered": (Memory, "accept", "before", 1),
+    "after the yes is written": (Memory, "_write", "after", 1),
     "after the offer is remembered": (Memory, "accept", "after", 1),
-    "after the yes is kept": (Memory, "keep", "after", 1),
     "before a release is bound": (Memory, "begin", "before", 2),
     "after a release is bound": (Memory, "begin", "after", 2),
     "before the data are read": (Wall, "_sums", "before", 4),
@@ -46,8 +46,8 @@ MARKS: dict[str, tuple[Any, str, str, int]] = {
     "before it is on record": (Ledger, "append", "before", 2),
     "after it is on record": (Ledger, "append", "after", 2),
     "after it has its name": (Checkpoint, "publish", "after", 2),
-    "before the answer is kept": (Memory, "keep", "before", 3),
-    "after the answer is kept": (Memory, "keep", "after", 3),
+    "before the answer is kept": (Memory, "keep", "before", 2),
+    "after the answer is kept": (Memory, "keep", "after", 2),
     "after a release beyond a gap is bound": (Memory, "begin", "after", 3),
     "after one beyond a gap is written": (Checkpoint, "prepare", "after", 3),
     "after one beyond a gap is on record": (Ledger, "append", "after", 3),
@@ -55,7 +55,7 @@ MARKS: dict[str, tuple[Any, str, str, int]] = {
     "after a repeated one is charged": (Ledger, "charge", "after", 2),
     "after a repeated one is bound": (Memory, "begin", "after", 4),
     "after a repeated one is written": (Checkpoint, "prepare", "after", 4),
-    "before a repeated answer is kept": (Memory, "keep", "before", 5),
+    "before a repeated answer is kept": (Memory, "keep", "before", 4),
     "before the end": (Memory, "end", "before", 1),
     "after the end is remembered": (Memory, "end", "after", 1),
     "before the ledger hears of the end": (Ledger, "append", "last", 1),
@@ -63,6 +63,7 @@ MARKS: dict[str, tuple[Any, str, str, int]] = {
 #: (step, attempt, participants) of every request; release 2 is passed over, and release 3 repeated.
 STEPS = [(0, 0, "abc"), (1, 0, "abc"), (3, 0, "abc"), (3, 1, "ab")]
 Q = np.full(D, 0.25)
+TRUST = Trust("secure_aggregation", 3, failures=1)
 _IDENTITIES = {name: Identity(name, hashlib.sha256(name.encode()).digest()) for name in "abc"}
 
 
@@ -72,15 +73,13 @@ def client(ledger: str, folder: str) -> Client:
     plan = phased(Location().blocks, FullBatch(), [1.0] * 5, unit="row")
     task = Task(Location(), table(rows), plan, constant(1.0), "read", [])
     participants = {name: identity.public for name, identity in _IDENTITIES.items()}
-    federation = Federation("Location", "columns", Trust("secure_aggregation", 3, 1), 1.0, 1e-5, participants)
+    federation = Federation("Location", "columns", TRUST, 1.0, 1e-5, participants)
     return Client("a", task, federation, identity=_IDENTITIES["a"], ledger=ledger, dataset="a", folder=folder)
 
 
 def script(made: Client) -> list[bytes]:
     """An offer, which the client accepts by this, requests and a farewell."""
-    plan = Trust("secure_aggregation", 3, 1).planned(
-        phased(Location().blocks, FullBatch(), [1.0] * 5, unit="row"), epsilon=1.0, delta=1e-5
-    )
+    plan = TRUST.planned(phased(Location().blocks, FullBatch(), [1.0] * 5, unit="row"), epsilon=1.0, delta=1e-5)
     offer = Offer(
         version=__version__,
         run="run",
@@ -90,7 +89,8 @@ def script(made: Client) -> list[bytes]:
         multipliers=tuple(release.mechanism.noise_multiplier for release in plan),
         trust="secure_aggregation",
         participants={name: identity.public for name, identity in _IDENTITIES.items()},
-        tolerated=1,
+        failures=1,
+        colluders=0,
         unit="row",
         neighboring_relation="add_or_remove_one",
     )

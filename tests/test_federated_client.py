@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import shutil
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +18,7 @@ from typing import Any
 import killed_client
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from killed_client import MARKS, killed, script
 from scipy.stats import chi2
@@ -33,6 +36,7 @@ from dpvb.estimators.conducted import Task
 from dpvb.federated.agreement import Federation
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity
+from dpvb.federated.masks import Masks
 from dpvb.federated.memory import Memory
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share, decode, digest, encode
 from dpvb.federated.trust import Trust
@@ -83,7 +87,8 @@ class Party:
             multipliers=tuple(release.mechanism.noise_multiplier for release in plan),
             trust=federation.trust.name,
             participants=dict(federation.participants),
-            tolerated=federation.trust.tolerated,
+            failures=federation.trust.failures,
+            colluders=federation.trust.colluders,
             unit=plan.unit,
             neighboring_relation=plan.neighboring_relation,
             num_examples=federation.num_examples,
@@ -101,7 +106,8 @@ def party(
     *,
     epsilon: float = 1.0,
     clients: str = "abc",
-    tolerated: int = 0,
+    failures: int = 0,
+    colluders: int = 0,
     num_examples: int | None = None,
     tasks: Mapping[str, Task] | None = None,
 ) -> Party:
@@ -109,7 +115,7 @@ def party(
     federation = Federation(
         kind="Location",
         columns="four columns",
-        trust=Trust(trust, len(clients), tolerated),
+        trust=Trust(trust, len(clients), failures=failures, colluders=colluders),
         epsilon=epsilon,
         delta=1e-5,
         participants={name: identities[name].public if identities else b"" for name in clients},
@@ -239,10 +245,18 @@ class Silent:
         return q
 
 
-@pytest.mark.parametrize(("trust", "tolerated"), [("none", 0), ("secure_aggregation", 0), ("secure_aggregation", 1)])
-def test_the_noise_of_the_sum_is_what_it_says(trust: str, tolerated: int) -> None:
+@pytest.mark.parametrize(
+    ("trust", "away"),
+    [
+        ("none", {}),
+        ("secure_aggregation", {}),
+        ("secure_aggregation", {"failures": 1}),
+        ("secure_aggregation", {"colluders": 1}),
+    ],
+)
+def test_the_noise_of_the_sum_is_what_it_says(trust: str, away: dict[str, int]) -> None:
     """Σ z²/std² of 4,000 numbers: a false alarm has probability below 1e-7; every draw is fresh."""
-    made = party(trust, tolerated=tolerated, tasks={name: task_of(rows_of(1), Silent(), 2) for name in "abc"})
+    made = party(trust, **away, tasks={name: task_of(rows_of(1), Silent(), 2) for name in "abc"})
     clients = {name: made.client(name) for name in "abc"}
     (offer,) = {begun(client, made) for client in clients.values()}
     plan, square = made.plan, 0.0
@@ -252,15 +266,17 @@ def test_the_noise_of_the_sum_is_what_it_says(trust: str, tolerated: int) -> Non
         released = gathered(given, release, plan=plan, step=step, party=whole, run="", private=True)
         std = released.noise_std["a"]
         assert std == pytest.approx(release.noise_std("a") * math.sqrt(3) * whole.noise_share)
-        assert std >= release.noise_std("a") * (math.sqrt(3 / (3 - tolerated)) if trust != "none" else math.sqrt(3))
+        assert std >= release.noise_std("a") * (
+            math.sqrt(3 / (3 - sum(away.values()))) if trust != "none" else math.sqrt(3)
+        )
         square += float(np.sum((released.total["a"] / std) ** 2))
     low, high = np.asarray(chi2.ppf([5e-8, 1 - 5e-8], 2 * 2000))
     assert low < square < high
 
 
 def test_fewer_clients_than_planned_still_have_the_claimed_noise() -> None:
-    """One of three is lost and was tolerated: what the other two add is the plan's noise; false alarm below 1e-7."""
-    made = party("secure_aggregation", tolerated=1, tasks={n: task_of(rows_of(1), Silent(), 2) for n in "abc"})
+    """One of three is lost and may be: what the other two add is the plan's noise; false alarm below 1e-7."""
+    made = party("secure_aggregation", failures=1, tasks={n: task_of(rows_of(1), Silent(), 2) for n in "abc"})
     clients = {name: made.client(name) for name in "ab"}
     (offer,) = {begun(client, made) for client in clients.values()}
     plan, square = made.plan, 0.0
@@ -269,6 +285,47 @@ def test_fewer_clients_than_planned_still_have_the_claimed_noise() -> None:
         whole = made.federation.trust.party
         released = gathered(given, release, plan=plan, step=step, party=whole, run="", private=True)
         square += float(np.sum((released.total["a"] / release.noise_std("a")) ** 2))
+    low, high = np.array([1.0, 1.003]) * chi2.ppf([5e-8, 1 - 5e-8], 2 * 2000)  # A thousandth more noise than planned.
+    assert low < square < high
+    assert chi2.ppf(1 - 5e-8, 4000) / 1.5 < low  # With a third of the noise missing it would be seen.
+
+
+@pytest.mark.parametrize("num_clients", [3, 4, 5, 6])
+def test_whomever_a_server_leaves_out_enough_noise_is_asked_for(num_clients: int) -> None:
+    """Every F and C, and every set of participants: a client answers those alone that leave out F at most."""
+    names = "abcdef"[:num_clients]
+    asked_for = [
+        others for size in range(num_clients) for others in itertools.combinations(names[1:], size)
+    ]  # with "a", who answers
+    tasks = dict.fromkeys(names, task_of(rows_of(1), steps=len(asked_for)))
+    for failures, colluders in itertools.product(range(num_clients - 1), repeat=2):
+        if failures + colluders > num_clients - 2:
+            continue
+        made = party("secure_aggregation", clients=names, failures=failures, colluders=colluders, tasks=tasks)
+        client = made.client()
+        offer = begun(client, made)
+        for step, others in enumerate(asked_for):
+            answer = tell(client, asked(offer, step, names="".join(("a", *others))))
+            if 1 + len(others) >= num_clients - failures:
+                share(answer)
+            else:
+                assert f"at least {num_clients - failures} must take part" in reason(answer)
+
+
+def test_a_server_that_leaves_one_out_and_works_with_another_finds_the_promised_noise() -> None:
+    """Of four it does not ask d, and c adds no noise: a's and b's are the plan's; false alarm below 1e-7."""
+    tasks = {name: task_of(rows_of(1), Silent(), 2) for name in "abcd"}
+    made = party("secure_aggregation", clients="abcd", failures=1, colluders=1, tasks=tasks)
+    clients = {name: made.client(name) for name in "abc"}
+    (offer,) = {begun(client, made) for client in clients.values()}
+    publics = {name: made.federation.participants[name] for name in "abc"}
+    masks, square = Masks(made.identities["c"], publics), 0.0
+    for step, release in enumerate(made.plan):
+        request = encode(asked(offer, step, names="abc", q=np.zeros(1)))
+        given = [share(decode(clients[name].answer(request)))["a"] for name in "ab"]
+        bare = masks.conceal(bytes.fromhex(digest(request)), {"a": np.zeros(2000, dtype=np.int64)})["a"]
+        seen = grids_of(release, None, made.federation.trust.party)["a"].units(sum(given) + bare)
+        square += float(np.sum((seen / release.noise_std("a")) ** 2))
     low, high = np.array([1.0, 1.003]) * chi2.ppf([5e-8, 1 - 5e-8], 2 * 2000)  # A thousandth more noise than planned.
     assert low < square < high
     assert chi2.ppf(1 - 5e-8, 4000) / 1.5 < low  # With a third of the noise missing it would be seen.
@@ -320,7 +377,8 @@ CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "unit": ({"unit": "person"}, ["person", "row"]),
     "neighboring relation": ({"neighboring_relation": "replace_one"}, ["replace_one", "add_or_remove_one"]),
     "trust model": ({"trust": "none"}, ["none", "secure_aggregation"]),
-    "tolerated": ({"tolerated": 1}, ["1", "0"]),
+    "failures": ({"failures": 1}, ["1", "0"]),
+    "colluders": ({"colluders": 1}, ["1", "0"]),
     "number of examples": ({"num_examples": 50}, ["50", "None"]),
     "number of releases": ({"multipliers": (9.0,)}, ["1", "4"]),
 }
@@ -508,8 +566,8 @@ def test_releases_that_are_passed_over_are_forgone() -> None:
     assert "was given for another request" in reason(tell(client, asked(offer, 2, 1)))
 
 
-def test_a_lost_client_aborts_unless_it_was_tolerated(ledger: Path) -> None:
-    """Two of three are too few with tolerance 0; with tolerance 1 they get fresh noise and masks, and pay again."""
+def test_a_lost_client_aborts_unless_it_may_be_missing(ledger: Path) -> None:
+    """Two of three are too few if none may be missing; if one may they get fresh noise and masks, and pay again."""
     strict = party("secure_aggregation")
     with strict.client(ledger=ledger, dataset="a") as client:
         offer = begun(client, strict)
@@ -517,7 +575,7 @@ def test_a_lost_client_aborts_unless_it_was_tolerated(ledger: Path) -> None:
         for message in (asked(offer, 0, 1, "ab"), asked(offer, 1, 0, "ab"), asked(offer, 1, 0, "a")):
             assert "too little noise" in reason(tell(client, message))
         assert spent(ledger) == costs(strict.plan)
-    made = party("secure_aggregation", tolerated=1)
+    made = party("secure_aggregation", failures=1)
     clients = {name: made.client(name, ledger=ledger, dataset=name) for name in "bc"}
     (offer,) = {begun(client, made) for client in clients.values()}
     first = {name: share(tell(client, asked(offer, 0))) for name, client in clients.items()}
@@ -542,7 +600,7 @@ def test_a_lost_client_aborts_unless_it_was_tolerated(ledger: Path) -> None:
 
 
 def test_an_attempt_that_the_ledger_does_not_grant_is_refused(tmp_path: Path) -> None:
-    made = party("secure_aggregation", tolerated=1)
+    made = party("secure_aggregation", failures=1)
     with Ledger(tmp_path / "small.db") as small:
         small.register("a", unit="row", neighboring_relation="add_or_remove_one", epsilon=1.1, delta=1e-5)
     with made.client(ledger=tmp_path / "small.db", dataset="a", folder=tmp_path / "memory") as client:
@@ -714,14 +772,39 @@ def test_threads_that_ask_the_same_get_the_same(ledger: Path) -> None:
         assert num_charges(ledger) == 1
 
 
-def test_without_a_folder_old_large_answers_are_let_go() -> None:
-    """They are kept up to 64 MiB, and the small ones, which hold a run together, for good."""
+def test_without_a_folder_old_answers_are_let_go_but_those_to_offers() -> None:
+    """Answers to requests are kept up to 64 MiB; an answer to an offer stays, however large and old."""
     memory = Memory(None)
-    memory.keep("yes", b"1")
+    memory.accept("offer", b"?", bytes(40 * 2**20))
     for number in range(4):
         memory.keep(f"share {number}", bytes(30 * 2**20))
     assert [memory.reply(f"share {number}") is None for number in range(4)] == [True, True, False, False]
-    assert memory.reply("yes") == b"1"
+    assert memory.reply("offer") == bytes(40 * 2**20)
+    assert memory.offers() == {"offer": b"?"}
+    memory.check_room()
+    memory.accept("another", bytes(24 * 2**20), b"yes")
+    with pytest.raises(FederationError, match="accepted 2 offers"):
+        memory.check_room()
+
+
+def test_without_a_folder_offers_beyond_what_is_remembered_are_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ledger: Path
+) -> None:
+    """Nothing is charged for them, and the run that is going on is not disturbed; a folder has room for all."""
+    monkeypatch.setattr("dpvb.federated.memory._MOST_OFFERS", 2)
+    made = party()
+    with made.client(ledger=ledger, dataset="a") as client:
+        for run in ("first", "second"):
+            offer = begun(client, made, run=run)
+            assert isinstance(tell(client, Farewell(offer, "over")), Farewell)
+        told = reason(tell(client, made.offer("third")))
+        assert "accepted 2 offers" in told
+        assert "Give the client a folder" in told
+        assert num_charges(ledger) == 2
+        assert isinstance(tell(client, made.offer("second")), Accepted)
+    with made.client(folder=tmp_path / "memory") as client:
+        for run in ("first", "second", "third"):
+            tell(client, Farewell(begun(client, made, run=run), "over"))
 
 
 def test_a_release_whose_answer_is_gone_is_not_given_anew() -> None:
@@ -731,8 +814,124 @@ def test_a_release_whose_answer_is_gone_is_not_given_anew() -> None:
     first = encode(asked(offer, 0))
     share(decode(client.answer(first)))
     client._memory._replies.pop(digest(first))
-    assert "broke off" in reason(decode(client.answer(first)))
+    assert "not given anew" in reason(decode(client.answer(first)))
     share(tell(client, asked(offer, 1)))
+
+
+#: What a server may say: offers (a run's second has other contents), mostly requests, and farewells.
+SPOKEN: list[tuple[Any, ...]] = [
+    *itertools.product(["offer"], range(3), [False, True]),
+    *itertools.product(["request"], range(2), [False], range(3), range(2), ["abc", "ab"], [0.25, -0.25]),
+    *itertools.product(["farewell"], range(2), [False], ["over", "gone"]),
+]
+
+
+def spoken(made: Party, word: tuple[Any, ...]) -> bytes:
+    """The bytes of a server's word."""
+    kind, run, other, *rest = word
+    offer = made.offer(f"run {run}")
+    data = encode(replace(offer, multipliers=(1.0,) * STEPS) if other else offer)
+    if kind == "request":
+        step, attempt, names, value = rest
+        return encode(Request(digest(data), step, attempt, tuple(names), np.full(D, value)))
+    return data if kind == "offer" else encode(Farewell(digest(data), *rest))
+
+
+@dataclass
+class Answers:
+    """Every answer that was no refusal, by its message."""
+
+    made: Party
+    given: dict[bytes, bytes]
+
+    def hear(self, client: Client, word: tuple[Any, ...]) -> None:
+        """A message answered before gets the same bytes or a refusal; no run is accepted in two ways."""
+        message = spoken(self.made, word)
+        answer = client.answer(message)
+        if isinstance(decode(answer), Refusal):
+            return
+        assert self.given.setdefault(message, answer) == answer
+        accepted = [decode(message).run for message in self.given if isinstance(decode(message), Offer)]
+        assert len(accepted) == len(set(accepted))
+        releases = [decode(message) for message in self.given if isinstance(decode(message), Request)]
+        places = [(request.offer, request.step, request.attempt) for request in releases]
+        assert len(places) == len(set(places))
+
+
+@given(
+    words=st.lists(st.sampled_from(SPOKEN), min_size=10, max_size=40),
+    kept=st.sampled_from([0, 400, 2000]),
+    offers=st.integers(1, 3),
+)
+@settings(max_examples=50)
+def test_what_was_answered_once_is_answered_the_same_or_not_at_all(
+    words: list[tuple[Any, ...]], kept: int, offers: int
+) -> None:
+    """However little is remembered, and in whatever order a server asks; no offer's answer is ever gone."""
+    heard = Answers(party(), {})
+    client = heard.made.client()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dpvb.federated.memory._MOST_KEPT", kept)
+        patch.setattr("dpvb.federated.memory._MOST_OFFERS", offers)
+        for word in [("offer", 0, False), *words, *words]:
+            heard.hear(client, word)
+        accepted = {data: answer for data, answer in heard.given.items() if isinstance(decode(data), Offer)}
+        assert 1 <= len(accepted) <= offers
+        assert all(client.answer(data) == answer for data, answer in accepted.items())
+
+
+@given(
+    words=st.lists(st.sampled_from([*SPOKEN, *[("restart",), ("vanish",)] * 5]), min_size=4, max_size=16),
+)
+@settings(max_examples=25)
+def test_an_offer_whose_answer_vanished_is_never_accepted_anew(words: list[tuple[Any, ...]]) -> None:
+    """With a folder: a process started anew, or a file that is gone, changes no answer."""
+    heard = Answers(party(), {})
+    with tempfile.TemporaryDirectory() as name, ExitStack() as held:
+        folder = Path(name) / "memory"
+        client = held.enter_context(heard.made.client(folder=folder))
+        for word in [("offer", 0, False), *words, ("vanish",), ("restart",), *words]:
+            if word == ("restart",):
+                client.close()
+                client = held.enter_context(heard.made.client(folder=folder))
+            elif word == ("vanish",):
+                for path in folder.glob("runs/*/answer"):
+                    path.unlink()
+            else:
+                heard.hear(client, word)
+
+
+@pytest.mark.parametrize(("lasting", "restarted"), [(False, False), (True, False), (True, True)])
+def test_an_offer_whose_answer_is_gone_is_refused(lasting: bool, restarted: bool, tmp_path: Path, ledger: Path) -> None:
+    """The refusal says why, nothing is charged for it, and another run can be offered."""
+    made, folder = party(), tmp_path / "memory" if lasting else None
+    with made.client(ledger=ledger, dataset="a", folder=folder) as client:
+        data = encode(made.offer())
+        offer = begun(client, made)
+        share(tell(client, asked(offer, 0)))
+        assert isinstance(tell(client, Farewell(offer, "over")), Farewell)
+        if lasting:
+            (tmp_path / "memory" / "runs" / offer / "answer").unlink()
+        else:
+            client._memory._answers.clear()
+        if not restarted:
+            assert "not accepted anew" in reason(decode(client.answer(data)))
+    if restarted:
+        client = made.client(ledger=ledger, dataset="a", folder=folder)
+        assert "not accepted anew" in reason(decode(client.answer(data)))
+        assert num_charges(ledger) == 1
+        assert isinstance(tell(client, made.offer("next")), Accepted)
+        client.close()
+
+
+def test_a_folder_of_another_version_is_refused_by_name(tmp_path: Path) -> None:
+    made = party()
+    with made.client(folder=tmp_path / "memory") as client:
+        offer = begun(client, made)
+    path = tmp_path / "memory" / "runs" / offer / "offer"
+    path.write_bytes(path.read_bytes().replace(b"dpvb\2", b"dpvb\1", 1))
+    with pytest.raises(CheckpointError, match=r"its folder is of another version of dpvb.*a new folder"):
+        made.client(folder=tmp_path / "memory")
 
 
 # --- crashes ------------------------------------------------------------------------------------------------------
@@ -752,7 +951,8 @@ def released(rows: list[Any]) -> list[tuple[int, str]]:
 # The others take a minute or two.
 EVERYDAY = (
     "after the charge",
-    "after the yes is kept",
+    "after the yes is written",
+    "after the offer is remembered",
     "after the noise is drawn",
     "after it is on record",
     "after one beyond a gap is written",
@@ -789,7 +989,7 @@ def test_a_client_killed_anywhere_goes_on(mark: str, ledger: Path, tmp_path: Pat
         assert released(rows)[: len(earlier)] == earlier
     charges = [entry for entry in first + again if entry.kind in ("charge", "sole")]
     assert len(charges) == 2
-    plan = Trust("secure_aggregation", 3, 1).planned(_relative(), epsilon=1.0, delta=1e-5)
+    plan = killed_client.TRUST.planned(_relative(), epsilon=1.0, delta=1e-5)
     assert spent(ledger) == costs(plan, [3])
     assert not list(folder.rglob("*.secret"))
     assert made.keys() == {0, 1, 3}
@@ -828,7 +1028,7 @@ def test_without_its_secret_at_most_the_unseen_release_is_charged_again(
         answers = [client.answer(message) for message in script(client)]
     assert [answers[number] for number in before] == list(before.values())
     assert not any(isinstance(decode(answer), Refusal) for answer in answers)
-    plan = Trust("secure_aggregation", 3, 1).planned(_relative(), epsilon=1.0, delta=1e-5)
+    plan = killed_client.TRUST.planned(_relative(), epsilon=1.0, delta=1e-5)
     assert spent(ledger) == costs(plan, [3, UNSEEN[mark]] if mark in UNSEEN else [3])
 
 
@@ -857,7 +1057,7 @@ def test_a_disk_that_fails_costs_nothing(ledger: Path, tmp_path: Path, capsys: p
         assert reason(decode(client.answer(messages[1])))
         shutil.rmtree(in_the_way)
         assert isinstance(decode(client.answer(messages[1])), Share)
-    plan = Trust("secure_aggregation", 3, 1).planned(_relative(), epsilon=1.0, delta=1e-5)
+    plan = killed_client.TRUST.planned(_relative(), epsilon=1.0, delta=1e-5)
     assert spent(ledger) == costs(plan)
 
 

@@ -367,8 +367,8 @@ def test_no_memory_is_taken_for_what_is_not_there() -> None:
 
 
 def test_other_versions_and_other_files_are_told_apart() -> None:
-    with pytest.raises(FederationError, match="version 2 of the wire, this is version 1"):
-        decode(message("1", version=2))
+    with pytest.raises(FederationError, match="version 1 of the wire, this is version 2"):
+        decode(message("1", version=1))
     for data in (b"", b"PK\x03\x04" + bytes(30), b"dpvb"):
         with pytest.raises(FederationError, match="no message of dpvb"):
             decode(data)
@@ -389,7 +389,8 @@ OFFER = Offer(
     multipliers=(1.0, 2.0, math.inf),
     trust="secure_aggregation",
     participants={"anna": bytes(31) + b"\1", "bert": b""},
-    tolerated=1,
+    failures=1,
+    colluders=0,
     unit="one document",
     neighboring_relation="add_or_remove_one",
 )
@@ -422,9 +423,12 @@ def test_messages_arrive(sent: Any) -> None:
         (OFFER, {"participants": {"an na": b""}}),
         (OFFER, {"participants": {"anna": b"short"}}),
         (OFFER, {"participants": {"anna": "key"}}),
-        (OFFER, {"tolerated": 3}),
-        (OFFER, {"tolerated": -1}),
-        (OFFER, {"tolerated": "1"}),
+        (OFFER, {"failures": 3}),
+        (OFFER, {"failures": -1}),
+        (OFFER, {"failures": "1"}),
+        (OFFER, {"colluders": 3}),
+        (OFFER, {"colluders": -1}),
+        (OFFER, {"colluders": None}),
         (OFFER, {"unit": 3}),
         (OFFER, {"neighboring_relation": "both"}),
         (OFFER, {"num_examples": 0}),

@@ -5,8 +5,9 @@ The proof in `dpvb.federated.trust` is followed number by number in high precisi
 
 from __future__ import annotations
 
+import itertools
 import math
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import mpmath
@@ -118,10 +119,10 @@ def test_the_best_order_is_one_for_which_the_proof_holds(cost: float, delta: flo
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
-@pytest.mark.parametrize(("num_clients", "tolerated"), [(2, 0), (10, 3), (200, 0)])
-def test_a_granted_plan_keeps_the_proofs_condition(case: Case, num_clients: int, tolerated: int) -> None:
-    """A = Σ 191 M/τ² over the numbers of a release, by its own grids, is at most 10⁻⁵ ρ."""
-    trust = Trust("secure_aggregation", num_clients, tolerated)
+@pytest.mark.parametrize(("num_clients", "failures", "colluders"), [(2, 0, 0), (10, 3, 0), (10, 1, 7), (200, 0, 0)])
+def test_a_granted_plan_keeps_the_proofs_condition(case: Case, num_clients: int, failures: int, colluders: int) -> None:
+    """A = Σ 191 M/τ² over the numbers of a release, by its own grids, is at most 10⁻⁵ ρ; fewer shares have less."""
+    trust = Trust("secure_aggregation", num_clients, failures=failures, colluders=colluders)
     plan = trust.planned(case.plan(noise=1.0, steps=3), epsilon=0.7, delta=DELTA)
     for release in plan:
         grids = grids_of(release, None, trust.party)
@@ -138,12 +139,48 @@ def test_a_granted_plan_keeps_the_proofs_condition(case: Case, num_clients: int,
 # --- which noise --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("num_clients", "tolerated"), [(2, 0), (3, 1), (10, 0), (10, 8), (1000, 17)])
-def test_shares_of_secure_aggregation(num_clients: int, tolerated: int) -> None:
+@pytest.mark.parametrize(
+    ("num_clients", "failures", "colluders"), [(2, 0, 0), (3, 1, 0), (3, 0, 1), (10, 0, 0), (10, 5, 3), (1000, 17, 20)]
+)
+def test_shares_of_secure_aggregation(num_clients: int, failures: int, colluders: int) -> None:
     """Those who remain have σ together, a thousandth more, and nothing else."""
-    party = Trust("secure_aggregation", num_clients, tolerated).party
-    assert party.num_parties == num_clients
-    assert party.noise_share * math.sqrt(num_clients - tolerated) == pytest.approx(1.001, rel=1e-12)
+    trust = Trust("secure_aggregation", num_clients, failures=failures, colluders=colluders)
+    assert trust.party.num_parties == num_clients
+    assert trust.least == num_clients - failures
+    honest = num_clients - failures - colluders
+    assert trust.party.noise_share * math.sqrt(honest) == pytest.approx(1.001, rel=1e-12)
+
+
+def subsets(names: Iterable[int], most: int) -> Iterator[frozenset[int]]:
+    """All of at most so many."""
+    names = tuple(names)
+    for size in range(most + 1):
+        yield from map(frozenset, itertools.combinations(names, size))
+
+
+@pytest.mark.parametrize("num_clients", [3, 4, 5, 6])
+def test_the_noise_suffices_whoever_is_missing_and_whoever_colludes(num_clients: int) -> None:
+    """Every F and C, every F clients that a server leaves out, and every C that work with it: σ, and no more than σ.
+
+    What is unknown to the server are the shares of those who were asked and do not work with it; two at least.
+    """
+    every, granted = range(num_clients), 0
+    for failures, colluders in itertools.product(range(num_clients), repeat=2):
+        if failures + colluders > num_clients - 2:
+            with pytest.raises(ParameterError, match=f"must be .* at most|at most {num_clients - 2} of {num_clients}"):
+                Trust("secure_aggregation", num_clients, failures=failures, colluders=colluders)
+            continue
+        trust = Trust("secure_aggregation", num_clients, failures=failures, colluders=colluders)
+        unknown = [
+            frozenset(every) - missing - turned
+            for missing in subsets(every, num_clients - trust.least)
+            for turned in subsets(every, colluders)
+        ]
+        variances = [len(shares) * trust.party.noise_share**2 for shares in unknown]
+        assert min(variances) == pytest.approx(1.001**2, rel=1e-12)
+        assert min(map(len, unknown)) >= 2
+        granted += 1
+    assert granted == num_clients * (num_clients - 1) // 2
 
 
 @pytest.mark.parametrize("num_clients", [1, 2, 200])
@@ -273,17 +310,20 @@ def test_bad_numbers_of_clients(given: Any) -> None:
 
 
 @pytest.mark.parametrize("given", [-1, 4, 5, 1.5, "1", None, math.nan])
-def test_bad_numbers_of_tolerated_clients(given: Any) -> None:
-    with pytest.raises(ParameterError, match="tolerated"):
-        Trust("secure_aggregation", 5, given)
+@pytest.mark.parametrize("name", ["failures", "colluders"])
+def test_bad_numbers_of_clients_that_fail_or_collude(name: str, given: Any) -> None:
+    with pytest.raises(ParameterError, match=name):
+        Trust("secure_aggregation", 5, **{name: given})
 
 
 def test_parameters_of_trust_that_do_not_go_together() -> None:
     with pytest.raises(ParameterError, match="at least 2 for secure aggregation"):
         Trust("secure_aggregation", 1)
     for name in ("none", "trusted_server"):
-        assert Trust(name, 5, 4).party == Trust(name, 5).party  # Who fails takes no noise of the others' away.
-    assert Trust("secure_aggregation", 5, 3).party.noise_share < 1
+        assert Trust(name, 5, failures=4).party == Trust(name, 5).party  # Who fails takes no noise of the others' away.
+        with pytest.raises(ParameterError, match=f"colluders must be 0 with trust='{name}', got 1"):
+            Trust(name, 5, colluders=1)
+    assert Trust("secure_aggregation", 5, failures=2, colluders=1).party.noise_share < 1
 
 
 def test_what_a_client_is_told() -> None:
@@ -291,9 +331,11 @@ def test_what_a_client_is_told() -> None:
     trusted = Trust("trusted_server", 5).against()
     assert "everybody but the server" in trusted
     assert "all 5 clients" in trusted
-    secure = Trust("secure_aggregation", 5, 2).against()
-    assert "std 1/sqrt(3) of the whole" in secure
-    assert "the 5 clients' masks" in secure
-    assert "at most 2 of them fail or collude" in secure
-    assert "fail or collude" not in Trust("secure_aggregation", 5).against()
-    assert replace(Trust("secure_aggregation", 5, 2), tolerated=0) == Trust("secure_aggregation", 5)
+    secure = Trust("secure_aggregation", 7, failures=1, colluders=2).against()
+    assert "sums over at least 6 of 7 clients" in secure
+    assert "std 1/sqrt(4) of the whole" in secure
+    assert "at most 1 may be missing" in secure
+    assert "besides, at most 2 may work against the others" in secure
+    strict = Trust("secure_aggregation", 5).against()
+    assert "none may be missing" in strict
+    assert "besides, none may work against the others" in strict

@@ -18,7 +18,7 @@ class Federation:
     Attributes:
         kind: name of the estimator.
         columns: what the data's columns are; see `columns_of`.
-        trust: with the number of clients, and how many may fail.
+        trust: with the number of clients, and of those that may be missing or collude.
         epsilon, delta: the budget of each client.
         participants: public key by name; empty bytes where there are no masks.
         num_examples: public number of units of each client, where there is one.

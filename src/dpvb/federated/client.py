@@ -3,6 +3,7 @@
 A message is answered in this order, each step durable before the next:
 
 1. bytes that were answered before get the same answer, so that repeating a message costs nothing and averages nothing;
+   where that answer is gone (see `memory`) they are refused, and never answered anew;
 2. what is asked is held against this client's own configuration, its plan and what it has begun, and a q against the
    form that the model gives it: whatever does not fit is refused, and nothing is spent;
 3. the release is charged, and bound to the digest of this very request;
@@ -216,28 +217,29 @@ class Client:
         if isinstance(message, Request):
             return self._shared(digest, message)
         if isinstance(message, Farewell):
-            return self._parted(digest, message)
+            return self._parted(message)
         raise FederationError(f"a client is asked by offers, requests and farewells, not by {type(message).__name__}.")
 
     # --- offers ---------------------------------------------------------------------------------------------------
 
     def _accepted(self, digest: str, data: bytes, offer: Offer) -> bytes:
         self._check_offer(offer)
-        for other, earlier in self._memory.offers().items():
-            known = messages.decode(earlier)
-            if other == digest:
-                continue
-            if known.run == offer.run:
-                raise FederationError(f"the run {offer.run!r} was offered to this client before, with other contents.")
-            if not self._memory.ended(other) and self._memory.reply(other) is not None:
-                raise FederationError(
-                    f"this client takes part in the run {known.run!r}, which is not over. Its server ends it with a "
-                    "farewell; or its owner with Client.leave."
-                )
+        earlier, newest = self._memory.offers(), self._current
+        if digest in earlier:
+            raise FederationError(
+                "this client accepted this very offer before, and the answer is gone: it is not accepted anew. Begin a "
+                "new run."
+            )
+        if any(messages.decode(known).run == offer.run for known in earlier.values()):
+            raise FederationError(f"the run {offer.run!r} was offered to this client before, with other contents.")
+        if newest is not None and not self._memory.ended(newest.offer):
+            raise FederationError(
+                f"this client takes part in the run {newest.name!r}, which is not over. Its server ends it with a "
+                "farewell; or its owner with Client.leave."
+            )
+        self._memory.check_room()
         current = self._run_of(digest, offer)
         self._charge(current)
-        self._memory.accept(digest, data)
-        self._current = current
         facts = {
             "multipliers": tuple(float(release.mechanism.noise_multiplier) for release in current.plan),
             "plan": current.plan.digest.hex(),
@@ -245,7 +247,10 @@ class Client:
             "delta": float(self._federation.delta),
             "num_examples": self._federation.num_examples,
         }
-        return self._kept(digest, Accepted(digest, self.name, current.nonce, facts))
+        answer = messages.encode(Accepted(digest, self.name, current.nonce, facts))
+        self._memory.accept(digest, data, answer)
+        self._current = current
+        return answer
 
     def _check_offer(self, offer: Offer) -> None:
         """Refuse an offer that differs from this client's own configuration in anything.
@@ -262,7 +267,8 @@ class Client:
             "unit": (offer.unit, plan.unit),
             "neighboring relation": (offer.neighboring_relation, plan.neighboring_relation),
             "trust model": (offer.trust, federation.trust.name),
-            "number of tolerated clients": (offer.tolerated, federation.trust.tolerated),
+            "number of failures": (offer.failures, federation.trust.failures),
+            "number of colluders": (offer.colluders, federation.trust.colluders),
             "public number of examples": (offer.num_examples, federation.num_examples),
             "number of releases": (len(offer.multipliers), len(plan)),
             "participants": (sorted(offer.participants), sorted(federation.participants)),
@@ -379,10 +385,9 @@ class Client:
                 "the request has not the nonce that this client gave when it accepted, so that masks could hide two "
                 "sums alike. Begin a new run."
             )
-        least = max(trust.num_clients - trust.tolerated, 2)
-        if trust.secure and len(request.participants) < least:
+        if trust.secure and len(request.participants) < trust.least:
             raise FederationError(
-                f"{len(request.participants)} participants have too little noise together: at least {least} must "
+                f"{len(request.participants)} participants have too little noise together: at least {trust.least} must "
                 "take part."
             )
         if request.step >= len(current.plan):
@@ -461,7 +466,9 @@ class Client:
             self._open(current)
         assert current.wall is not None
         if current.position > step:
-            raise FederationError(f"release {step} was begun and broke off; it cannot be given without a folder.")
+            raise FederationError(
+                f"release {step} was begun before and its answer is gone: it is not given anew. Ask for the next one."
+            )
         self._memory.begin(current.offer, step, request.attempt, digest)
         for passed in current.plan.releases[current.position : step]:
             current.wall.forgo(passed)
@@ -490,7 +497,7 @@ class Client:
         name = f"again-{request.step}-{request.attempt}"
         known = digest in self._memory.begun(current.offer).get(request.step, {}).values()
         if known and not self._memory.lasting:
-            raise FederationError("this attempt was begun and broke off; ask for another one.")
+            raise FederationError("this attempt was begun before and its answer is gone; ask for another one.")
         run = self._journal(current, name, plan, {"client": self.name, "request": digest}, [0] if known else [])
         self._memory.begin(current.offer, request.step, request.attempt, digest)
         given = self._wall(plan, run).share(query, release, conceal)
@@ -500,13 +507,13 @@ class Client:
 
     # --- ends -----------------------------------------------------------------------------------------------------
 
-    def _parted(self, digest: str, farewell: Farewell) -> bytes:
+    def _parted(self, farewell: Farewell) -> bytes:
         current = self._current
         if current is not None and farewell.offer == current.offer and not self._memory.ended(current.offer):
             self._end(current)
         if not self._memory.ended(farewell.offer):
             raise FederationError("this farewell belongs to no run that this client takes part in.")
-        return self._kept(digest, Farewell(farewell.offer, f"{self.name} has ended the run."))
+        return messages.encode(Farewell(farewell.offer, f"{self.name} has ended the run."))
 
     def _end(self, current: _Run) -> None:
         if self._ledger is not None and current.run is None:
@@ -529,9 +536,15 @@ class Client:
         over = None
         for digest, data in self._memory.offers().items():
             reply = self._memory.reply(digest)
-            if reply is None:  # Killed before it said yes.
+            if reply is None:  # It is refused, should somebody make it again.
                 continue
-            offer, plan = messages.decode(data), messages.decode(reply).facts["plan"]
+            try:
+                offer, plan = messages.decode(data), messages.decode(reply).facts["plan"]
+            except FederationError as error:
+                raise CheckpointError(
+                    f"client {self.name!r}: its folder is of another version of dpvb. End its run with that version; "
+                    "then give the client a new folder."
+                ) from error
             if not self._memory.ended(digest):
                 return self._run_of(digest, offer)
             over = partial(self._over, digest, offer, plan)

@@ -61,7 +61,7 @@ class Agreement:
         schedule: as in `dpvb.federated.simulate`.
         unit: what is protected: an "example" (row or document) at one client, all of a "person" there, or all of a
             "client".
-        trust: with the number of clients, and of those that may fail.
+        trust: with the number of clients, and of those that may be missing or collude.
         schema, vocabulary, width: what is public about columns: the path of a schema, that of a list of words, or the
             number of columns.
         server, server_key: name and public key.
@@ -94,6 +94,11 @@ class Agreement:
         file = _Table.read(path)
         kind = check_choice("kind", file.take("kind", str), tuple(COLUMNS))
         rounds, width = file.take("num_rounds", int, None), file.take("width", int, None)
+        if file.has("tolerated"):
+            raise ParameterError(
+                f"{file.where('tolerated')} is no key of this file: write failures, how many clients may be missing, "
+                "and colluders, how many may besides work with the server against the others."
+            )
         clients = {name: _public(file, name, key) for name, key in file.take("clients", dict).items()}
         server = file.inner("server")
         name = check_name(server.take("name", str, "server"))
@@ -106,7 +111,10 @@ class Agreement:
             schedule=check_choice("schedule", file.take("schedule", str, SCHEDULES[0]), SCHEDULES),
             unit=check_choice("unit", file.take("unit", str, UNITS[0]), UNITS),
             trust=Trust(
-                check_choice("trust", file.take("trust", str), TRUST), len(clients), file.take("tolerated", int, 0)
+                check_choice("trust", file.take("trust", str), TRUST),
+                len(clients),
+                failures=file.take("failures", int, 0),
+                colluders=file.take("colluders", int, 0),
             ),
             schema=file.path("schema", None),
             vocabulary=file.path("vocabulary", None),

@@ -3,12 +3,17 @@
 With a folder all of it outlasts the process: every entry is whole on the disk before anything follows from it.
 
     lock                                one client at a time
-    replies/DIGEST                      answer to the message with this SHA-256
-    runs/DIGEST/offer                   an accepted offer, by the SHA-256 of its bytes
+    replies/DIGEST                      answer to the request with this SHA-256
+    runs/DIGEST/answer                  answer to an accepted offer, by the SHA-256 of the offer's bytes
+    runs/DIGEST/offer                   the offer, which is accepted by this: it comes after its answer
     runs/DIGEST/STEP-ATTEMPT.request    SHA-256 of the request that an attempt at a release was begun for
     runs/DIGEST/ended                   the run is over
     runs/DIGEST/released                checkpoint of the run (see `checkpoint`); its secret is beside it
     runs/DIGEST/again-STEP-ATTEMPT      checkpoint of a repeated release
+
+Without a folder answers to requests make room for newer ones; offers and the answers to them stay, and no more of them
+are accepted when there are too many. So what was answered once gets the same bytes for ever, or is refused: nothing is
+made anew because its answer is gone.
 """
 
 from __future__ import annotations
@@ -24,8 +29,10 @@ from typing import IO, Final, final
 from dpvb.errors import CheckpointError, FederationError
 from dpvb.storage import sync_folder
 
-# Without a folder, so many bytes of answers are kept, the newest and the small ones first.
-_MOST_KEPT, _SMALL = 2**26, 2**12
+# Without a folder, so many bytes of answers to requests are kept, the newest; and so many accepted offers, or bytes of
+# them and their answers, before the next one is refused.
+_MOST_KEPT = 2**26
+_MOST_OFFERS, _MOST_OFFERED = 1000, 2**26
 _REQUEST: Final = re.compile(r"(\d+)-(\d+)\.request")
 
 #: Digests of the requests that attempts at releases were begun for: {step: {attempt: digest}}.
@@ -47,6 +54,7 @@ class Memory:
     def __init__(self, folder: str | os.PathLike[str] | None) -> None:
         self._replies: dict[str, bytes] = {}
         self._offers: dict[str, bytes] = {}
+        self._answers: dict[str, bytes] = {}
         self._begun: dict[str, Begun] = {}
         self._ended: set[str] = set()
         self._lock: IO[bytes] | None = None
@@ -89,11 +97,27 @@ class Memory:
         """What was begun in a run."""
         return self._begun.setdefault(offer, {})
 
-    def accept(self, offer: str, data: bytes) -> None:
-        """Remember an accepted offer."""
-        if self._path is not None:
-            self._room(offer)
-            self._write(self._path / "runs" / offer / "offer", data)
+    def check_room(self) -> None:
+        """See whether another offer can be remembered for good.
+
+        Raises:
+            FederationError: if not.
+        """
+        held = sum(map(len, self._offers.values())) + sum(map(len, self._answers.values()))
+        if self._path is None and (len(self._offers) >= _MOST_OFFERS or held >= _MOST_OFFERED):
+            raise FederationError(
+                f"this client has accepted {len(self._offers)} offers, and can remember no more of them without a "
+                "folder. Give the client a folder, or start it anew."
+            )
+
+    def accept(self, offer: str, data: bytes, answer: bytes) -> None:
+        """Remember an accepted offer and its answer for good, before that is given."""
+        if self._path is None:
+            self._answers[offer] = answer
+        else:
+            room = self._room(offer)
+            self._write(room / "answer", answer)
+            self._write(room / "offer", data)
         self._offers[offer] = data
 
     def begin(self, offer: str, step: int, attempt: int, request: str) -> None:
@@ -109,24 +133,26 @@ class Memory:
         self._ended.add(offer)
 
     def reply(self, digest: str) -> bytes | None:
-        """The answer that a message got, if it is known."""
+        """The answer that a message got, if it is still known."""
+        offered = digest in self._offers
         if self._path is None:
-            return self._replies.get(digest)
+            return (self._answers if offered else self._replies).get(digest)
+        place = self._path / "runs" / digest / "answer" if offered else self._path / "replies" / digest
         try:
-            return (self._path / "replies" / digest).read_bytes()
+            return place.read_bytes()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise CheckpointError(f"{self._path}: cannot be read ({error.strerror}).") from error
 
     def keep(self, digest: str, reply: bytes) -> None:
-        """Keep an answer, before it is given."""
+        """Keep the answer to a request, before it is given; without a folder, the oldest make room for it."""
         if self._path is not None:
             self._write(self._path / "replies" / digest, reply)
             return
         excess = sum(map(len, self._replies.values())) + len(reply) - _MOST_KEPT
-        for old, data in list(self._replies.items()):
-            if excess > 0 and len(data) > _SMALL:
+        for old in list(self._replies):
+            if excess > 0:
                 excess -= len(self._replies.pop(old))
         self._replies[digest] = reply
 

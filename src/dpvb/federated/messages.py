@@ -38,7 +38,7 @@ from dpvb.federated.keys import check_name, check_public
 from dpvb.federated.trust import TRUST
 
 #: Version of the wire; a reader refuses another one.
-VERSION: Final = 1
+VERSION: Final = 2
 #: Most bytes of a message, unless the reader says otherwise.
 MAX_BYTES: Final = 2**31
 #: Length of what a client draws for a run.
@@ -86,7 +86,8 @@ class Offer:
         multipliers: noise multiplier of every release, in order.
         trust: "none", "secure_aggregation" or "trusted_server".
         participants: public key of every client by name; empty bytes where a client has none.
-        tolerated: number of participants whose share of the noise may be missing.
+        failures: number of participants that may be missing.
+        colluders: number of participants that may, besides, work against the others.
         unit: what is protected, in words.
         neighboring_relation: "add_or_remove_one" or "replace_one".
         num_examples: public number of units of each client, where there is one.
@@ -104,7 +105,8 @@ class Offer:
     multipliers: tuple[float, ...]
     trust: str
     participants: Mapping[str, bytes]
-    tolerated: int
+    failures: int
+    colluders: int
     unit: str
     neighboring_relation: str
     num_examples: int | None = None
@@ -120,7 +122,8 @@ class Offer:
         for name, public in self.participants.items():
             if check_name(name) and public != b"":
                 check_public(name, public)
-        check_integer("tolerated", self.tolerated, low=0, high=len(self.participants))
+        check_integer("failures", self.failures, low=0, high=len(self.participants))
+        check_integer("colluders", self.colluders, low=0, high=len(self.participants))
         check_choice("neighboring_relation", self.neighboring_relation, ("add_or_remove_one", "replace_one"))
         if self.num_examples is not None:
             check_integer("num_examples", self.num_examples, low=1)

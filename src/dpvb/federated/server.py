@@ -113,7 +113,7 @@ class Server:
             on_step: called with (step, plan) after each M-step that ends a sweep.
 
         Raises:
-            FederationError: if fewer clients take part than the plan tolerates; what was charged stays charged.
+            FederationError: if more clients are missing than may be; what was charged stays charged.
             CheckpointError: if there is a record, and it cannot be written, or is another run's.
         """
         try:
@@ -173,7 +173,8 @@ class Server:
                 multipliers=tuple(release.mechanism.noise_multiplier for release in self._plan),
                 trust=trust.name,
                 participants=dict(federation.participants),
-                tolerated=trust.tolerated,
+                failures=trust.failures,
+                colluders=trust.colluders,
                 unit=self._plan.unit,
                 neighboring_relation=self._plan.neighboring_relation,
                 num_examples=federation.num_examples,
@@ -207,12 +208,12 @@ class Server:
             FederationError: if not.
         """
         trust = self._federation.trust
-        if len(answered) < trust.num_clients - trust.tolerated:
+        if len(answered) < trust.least:
             missing = [name for name in sorted(self._federation.participants) if name not in answered]
             told = "; ".join(f"{name}: {self._reasons.get(name, 'no answer').rstrip('.')}" for name in missing)
             raise FederationError(
-                f"{len(answered)} of {trust.num_clients} clients take part, and the plan tolerates {trust.tolerated} "
-                f"missing. {told}. Nothing more is asked; every client keeps what it was charged."
+                f"{len(answered)} of {trust.num_clients} clients take part, and failures = {trust.failures} says how "
+                f"many may be missing. {told}. Nothing more is asked; every client keeps what it was charged."
             )
         return sorted(answered)
 

@@ -4,21 +4,26 @@
 trust                the server sees          noise of each client                noise of the sum
 ===================  =======================  ==================================  ===================
 none                 every noisy sum          σ                                   √M σ
-secure_aggregation   the sum over clients     (1 + s) σ/√(M - c)                  from σ to √(M/(M-c)) σ
+secure_aggregation   the sum over clients     (1 + s) σ/√n                        from σ to √(M/n) σ
 trusted_server       every sum, un-noised     none; the server adds σ             σ
 ===================  =======================  ==================================  ===================
 
-M clients, of which c may fail, or tell the server what conceals their part: under secure aggregation both take away a
-share of the noise.
+Under secure aggregation two things take noise away, and a server may do both at once. F of the M clients may be
+missing, whomever it chooses not to ask; and C of those who are asked may work against the others: tell it their keys,
+add no noise, or subtract what they added from what the model says. A client answers only where M - F are asked, so that
+n = M - F - C shares at least are unknown to all of these, and those have all of the noise. n is 2 at least: a client
+alone has all of the noise to add, and trust="none" asks nothing else of it. Whoever is asked and does not answer leaves
+the masks in the sum, which then tells nothing.
 
 **Why integer shares add up.** A share is an exactly rounded normal number R of deviation τ, at least 2²⁰ grid steps.
 Let D be the discrete normal of the same τ, P(D = k) ∝ exp(-k²/2τ²) =: φ(k). By P(R = k) ∝ ∫ exp(-(k+t)²/2τ²) dt over
 |t| ≤ 1/2, which is φ(k) ∫ cosh(kt/τ²) exp(-t²/2τ²) dt, the ratio P(R = k)/φ(k) lies between exp(-1/8τ²) and
 cosh(k/2τ²) ≤ exp(k²/8τ⁴), and no draw has |k| > 39 τ + 1: so log P(R = k) and log P(D = k) differ by at most 191/τ².
-(Σ φ(k) is √(2π) τ up to a factor 1 ± 3 exp(-2π²τ²); what is cut off has a probability below 10⁻³³⁰.) Over M clients and
-d numbers the joint laws differ by a factor exp(±A), A = 191 M d/τ². A sum of discrete normals is as private as a normal
-of the same variance, up to a term below exp(-π²τ²) (Kairouz, Liu & Steinke 2021, Theorem 1). With Rényi divergence
-ρ a at order a for noise σ, the release therefore has at most
+(Σ φ(k) is √(2π) τ up to a factor 1 ± 3 exp(-2π²τ²); what is cut off has a probability below 10⁻³³⁰.) The shares that
+the server does not know are m, between n and M; those that it knows it subtracts. Over m clients and d numbers the
+joint laws differ by a factor of exp(±191 m d/τ²), so by exp(±A) at most, A = 191 M d/τ². A sum of discrete normals is
+as private as a normal of the same variance, here m τ² ≥ (1 + s)² σ², up to a term below exp(-9τ²) (Kairouz, Liu &
+Steinke 2021, Theorem 1). With Rényi divergence ρ a at order a for noise σ, the release has, whoever takes part, at most
 
     ρ a/(1 + s)² + A (2a - 1)/(a - 1)  ≤  ρ a   at every order a ≥ 1.01,   if A ≤ 0.01 s ρ,
 
@@ -30,7 +35,7 @@ the noise pays for the integers, and what the accountant finds at its Rényi ord
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 from dpvb import accounting
 from dpvb.blocks import swap_ratio
@@ -53,8 +58,9 @@ class Trust:
     Attributes:
         name: one of TRUST.
         num_clients: M.
-        tolerated: c, clients that may fail; under secure aggregation also collude with the server: their noise is not
-            counted.
+        failures: F, clients that may be missing; under secure aggregation their noise is not counted on.
+        colluders: C, clients that may, besides, work against the others (tell the server their keys, add no noise, or
+            use what they know of their own noise); 0 but under secure aggregation.
 
     Raises:
         ParameterError: for a value outside its range.
@@ -62,20 +68,29 @@ class Trust:
 
     name: str
     num_clients: int
-    tolerated: int = 0
+    _: KW_ONLY
+    failures: int = 0
+    colluders: int = 0
 
     def __post_init__(self) -> None:
         check_choice("trust", self.name, TRUST)
         check_integer("num_clients", self.num_clients, low=1, high=10**5)
-        check_integer("tolerated", self.tolerated, low=0, high=self.num_clients - 1)
+        check_integer("failures", self.failures, low=0, high=self.num_clients - 1)
+        check_integer("colluders", self.colluders, low=0, high=self.num_clients - 1)
+        if self.colluders and not self.secure:
+            raise ParameterError(
+                f"colluders must be 0 with trust={self.name!r}, got {self.colluders}: no client counts on another's "
+                "noise there."
+            )
         if self.secure and self.num_clients < 2:
             raise ParameterError(
                 "num_clients must be at least 2 for secure aggregation: one client's sum hides nothing."
             )
-        if self.secure and self.tolerated > self.num_clients - 2:
+        if self.secure and self._honest < 2:
             raise ParameterError(
-                f"tolerated must be at most {self.num_clients - 2} of {self.num_clients} clients under secure "
-                f"aggregation, got {self.tolerated}: a single client's sum hides nothing. trust='none' needs no others."
+                f"failures + colluders must be at most {self.num_clients - 2} of {self.num_clients} clients under "
+                f"secure aggregation, got {self.failures} + {self.colluders}: a client alone has all of the noise to "
+                "add. With trust='none' it does, and needs no others."
             )
 
     @property
@@ -87,8 +102,13 @@ class Trust:
     def party(self) -> Party:
         """The place of a client's wall."""
         if self.secure:
-            return Party(self.num_clients, (1.0 + _MORE) / math.sqrt(self.num_clients - self.tolerated))
+            return Party(self.num_clients, (1.0 + _MORE) / math.sqrt(self._honest))
         return Party(1) if self.name == "none" else Party(self.num_clients, 0.0)
+
+    @property
+    def least(self) -> int:
+        """The fewest clients that take part in a release."""
+        return self.num_clients - self.failures
 
     @property
     def method(self) -> str:
@@ -155,12 +175,19 @@ class Trust:
                 "everybody but the server, which sees this client's sums without noise and adds the noise for all "
                 f"{self.num_clients} clients."
             )
-        others = f", as long as at most {self.tolerated} of them fail or collude with it" if self.tolerated else ""
+        missing, turned = (f"at most {number}" if number else "none" for number in (self.failures, self.colluders))
         return (
-            "everybody, the server included, which sees nothing but sums over all clients: each adds a part of the "
-            f"noise, std 1/sqrt({self.num_clients - self.tolerated}) of the whole, and the {self.num_clients} clients' "
-            f"masks cancel in the sum alone. It needs that the clients keep their keys to themselves{others}."
+            f"everybody, the server included, which sees nothing but sums over at least {self.least} of "
+            f"{self.num_clients} clients: each adds a part of the noise, std 1/sqrt({self._honest}) of the whole, and "
+            f"their masks cancel in the sum alone. Of the clients {missing} may be missing, whoever chooses which; "
+            f"and, besides, {turned} may work against the others: tell the server their keys, add no noise, or use "
+            "what they know of their own."
         )
+
+    @property
+    def _honest(self) -> int:
+        """n: the fewest shares of noise in a sum that the server does not know."""
+        return self.num_clients - self.failures - self.colluders
 
     def _check_plan(self, plan: Plan, delta: float) -> None:
         if self.secure:
