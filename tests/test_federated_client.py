@@ -919,8 +919,11 @@ def test_an_offer_whose_answer_is_gone_is_refused(lasting: bool, restarted: bool
     if restarted:
         client = made.client(ledger=ledger, dataset="a", folder=folder)
         assert "not accepted anew" in reason(decode(client.answer(data)))
+        with pytest.raises(PrivacyError, match="the newest offer is gone from this client's folder"):
+            _ = client.statement
         assert num_charges(ledger) == 1
         assert isinstance(tell(client, made.offer("next")), Accepted)
+        assert client.statement.epsilon <= 1.0
         client.close()
 
 

@@ -180,10 +180,16 @@ class Client:
         """What this client has promised by the newest run: its plan, and all attempts beyond it.
 
         Raises:
-            PrivacyError: if no offer was accepted.
+            PrivacyError: if no offer was accepted, or what was promised by the newest one is lost.
         """
         with self._turn:
             current, federation = self._current, self._federation
+            newest = next(reversed(self._memory.offers()), "")
+            if newest and (current is None or current.offer != newest) and self._memory.reply(newest) is None:
+                raise PrivacyError(
+                    "the answer to the newest offer is gone from this client's folder, so that what it promised by it "
+                    "is not known. What was charged for it stands in the ledger, if there is one."
+                )
             if current is None:
                 known = (
                     "as it is configured" if self._memory.lasting else "since it began; a folder would know of others"
