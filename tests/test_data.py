@@ -221,8 +221,8 @@ def test_groups_bring_a_persons_rows_together(group, max_rows):
     counts = np.arange(1.0, 1 + 3 * len(group)).reshape(-1, 3)
     total = defaultdict(lambda: np.zeros(3))
     for person, row in zip(group, counts, strict=True):
-        unknown = person is None or person != person
-        total["nobody" if unknown else person] += row
+        if person is not None and person == person:
+            total[person] += row
     source = BagOfWords(counts, group=group)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dpvb.data.rows.MAX_ROWS", max_rows)
@@ -250,10 +250,11 @@ def test_groups_keep_the_order_of_a_persons_rows():
 
 
 @pytest.mark.parametrize("missing", [None, math.nan, [1, 2], ([],)])
-def test_rows_of_nobody_are_one_unit(missing):
+def test_rows_of_nobody_are_no_unit(missing):
     counts = np.arange(12.0).reshape(4, 3) + 1
     source = BagOfWords(counts, group=["a", missing, "a", missing])
-    assert persons(source) == sorted([tuple(counts[0] + counts[2]), tuple(counts[1] + counts[3])])
+    assert persons(source) == [tuple(counts[0] + counts[2])]
+    assert source.count() == 1
 
 
 def test_group_takes_arrays_and_series():
@@ -265,7 +266,7 @@ def test_group_takes_arrays_and_series():
         assert persons(BagOfWords(COUNTS, group=group)) == expected
     assert persons(as_source(Stream(lambda: [COUNTS], 5), group=ids)) == expected
     with_missing = pd.Series([1, None, 1, None, 2, 2], dtype="Int64")
-    assert BagOfWords(COUNTS, group=with_missing).count() == 3
+    assert BagOfWords(COUNTS, group=with_missing).count() == 2
 
 
 @pytest.mark.parametrize("group", [[1] * 5, [1] * 7, np.ones((6, 1)), "abcdef", 3])
@@ -284,21 +285,20 @@ def test_a_wrong_group_is_refused_without_numbers(group):
         np.ones(5),
         np.ones((2, 2, 2)),
         np.ones((3, 0)),
-        np.array([["a", "b"]]),
-        np.array([[1, None]], dtype=object),
-        np.ones((2, 2), dtype=complex),
         np.ma.masked_array(np.ones((2, 2)), mask=[[True, False]] * 2),
-        np.array([["2020-01-01"]], dtype="datetime64[D]"),
         [[1, 2], [3, 4]],
         ["a text"],
         "a text",
         None,
         3,
         scipy.sparse.lil_matrix((2, 2)),
+        scipy.sparse.dok_array((2, 2)),
+        scipy.sparse.bsr_array(np.ones((2, 2))),
+        scipy.sparse.dia_array(np.eye(2)),
         scipy.sparse.coo_array(np.ones(4)),
     ],
 )
-def test_what_is_not_a_matrix_of_numbers_is_refused(counts):
+def test_what_is_not_a_matrix_is_refused(counts):
     with pytest.raises(DataFormatError):
         BagOfWords(counts)
 
@@ -656,7 +656,7 @@ def test_hostile_parquet_records_are_empty(tmp_path):
     source = open_documents(tmp_path / "x.parquet", vocabulary=WORDS)
     np.testing.assert_array_equal(table(source).sum(axis=1), [1, 0, 1])
     grouped = open_documents(tmp_path / "x.parquet", vocabulary=WORDS, group_column="who")
-    assert grouped.count() == 3
+    assert grouped.count() == 2
     pq.write_table(
         pa.table({"text": pa.array(["red", None]), "when": pa.array([0, 1], pa.timestamp("ns"))}),
         tmp_path / "y.parquet",

@@ -95,7 +95,7 @@ def _cut(text: bytes, num_fields: int, places: list[int], *, is_last: bool) -> t
     found_n, cells, used = _cut_all(text, slot_f, is_last=is_last, skips_blank=num_fields > 1)
     is_sound = found_n == num_fields
     sound = cells[is_sound]
-    fields = [[_field(text, *one) for one in sound[:, slot].tolist()] for slot in slot_of.values()]
+    fields = [_fields(text, *sound[:, slot].T) for slot in slot_of.values()]
     rows = zip(*(fields[slot_of[place]] for place in places), strict=True)
     nothing = (None,) * len(places)
     return (next(rows) if one else nothing for one in is_sound.tolist()), used
@@ -115,10 +115,16 @@ def _cut_all(
     return found_n[:count], cells[:count], used
 
 
-def _field(text: bytes, start: int, closing: int, stop: int) -> bytes:
-    if closing < 0:
-        return text[start:stop]
-    return text[start + 1 : closing].replace(b'""', b'"') + text[closing + 1 : stop]
+def _fields(
+    text: bytes, start_n: NDArray[np.int64], closing_n: NDArray[np.int64], stop_n: NDArray[np.int64]
+) -> list[bytes]:
+    """The fields between these places; one with a closing quote is unquoted."""
+    fields = [text[start:stop] for start, stop in zip(start_n.tolist(), stop_n.tolist(), strict=True)]
+    quoted = np.flatnonzero(closing_n >= 0)
+    places = (part.tolist() for part in (quoted, start_n[quoted], closing_n[quoted], stop_n[quoted]))
+    for n, start, closing, stop in zip(*places, strict=True):
+        fields[n] = text[start + 1 : closing].replace(b'""', b'"') + text[closing + 1 : stop]
+    return fields
 
 
 def _end_of_record(text: bytes, state: int) -> tuple[int, int]:
@@ -139,8 +145,8 @@ def _read_header(file: BinaryIO) -> tuple[list[bytes], bytes]:
     text = text.removeprefix(_BOM)
     header, rest = (text[:end], text[end:]) if end >= 0 else (text, b"")
     found_n, cells, _ = _cut_all(header, np.arange(header.count(b",") + 1), is_last=True, skips_blank=True)
-    fields = cells[0, : max(found_n[0], 0)].tolist() if len(found_n) else []
-    return [_field(header, *one) for one in fields], rest
+    found = cells[0, : max(found_n[0], 0)] if len(found_n) else cells[:0].reshape(0, 3)
+    return _fields(header, *found.T), rest
 
 
 def _bytes_of(name: str) -> bytes:

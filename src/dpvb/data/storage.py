@@ -19,7 +19,7 @@ from typing import BinaryIO, cast
 from dpvb.errors import DataFormatError
 
 MAX_DOCUMENT_BYTES = 2**24
-BLOCK_BYTES = 2**21
+BLOCK_BYTES = 2**18
 
 # Stands for a line that is too long to hold: it is not UTF-8, so every reader takes it for an empty document.
 UNREADABLE = b"\xff"
