@@ -601,31 +601,19 @@ def test_a_fit_reads_a_table_in_files(two: Any, tmp_path: Path) -> None:
             table.design(**wrong)
 
 
-def test_a_person_in_two_files_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
-    """Persons are compared by what they are, not by the type that a file happens to hold them in."""
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+def test_a_person_in_two_files_keeps_the_rows_of_the_first_in_every_process(two: Any, tmp_path: Path) -> None:
     persons = np.where(np.arange(NUMBER) < 90, PERSON, PERSON + 1000)
-    persons[-1] = persons[0]
-    with pytest.raises(DataFormatError, match="A person has rows in two files") as caught:
-        open_documents(text_shards(tmp_path, persons), vocabulary=WORDS, group_column="who")
-    assert str(persons[0]) not in str(caught.value)
-    paths = table_shards(tmp_path, persons)
-    with pytest.raises(DataFormatError, match="A person has rows in two files"):
-        Table(paths, schema("who")).design()
-    for first, second, equal in (
-        [1, 2.0, False],
-        [1, 1.0, True],
-        [None, None, True],
-        ["1", 1, False],
-        ["a", "a", True],
-    ):
-        for path, one in zip(paths, (first, second), strict=True):
-            parquet.write_table(arrow.table({"a": [0.1], "b": [0.1], "y": [1], "who": [one]}), path)
-        if equal:
-            with pytest.raises(DataFormatError, match="A person has rows in two files"):
-                Table(paths, schema("who")).design()
-        else:
-            assert Table(paths, schema("who")).design().count() == 2
+    kept = persons.astype(object)
+    persons[-1], kept[-1] = persons[0], None
+    texts = open_documents(text_shards(tmp_path, persons), vocabulary=WORDS, group_column="who")
+    alone = released(lda("poisson", kept))
+    assert_same_bits(alone, released(task_of(LDA, texts, sampler="poisson", n_components=3), two))
+    assert_same_bits(alone, released(task_of(LDA, texts, sampler="poisson", n_components=3)))
+    table = Table(table_shards(tmp_path, persons), schema("who"))
+    one = Table({"a": X[:, 0], "b": X[:, 1], "y": Y, "who": kept}, schema("who"))
+    alone = released(task_of(LogisticRegression, one, sampler="poisson"))
+    assert_same_bits(alone, released(task_of(LogisticRegression, table, sampler="poisson"), two))
+    assert texts.count() == table.design().count() == one.design().count()
 
 
 def test_a_missing_file_is_refused_before_anything_is_spent(two: Any, client: Any, tmp_path: Path) -> None:

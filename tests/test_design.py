@@ -133,7 +133,6 @@ FORMS = {
     "csr": scipy.sparse.csr_array,
     "csc": scipy.sparse.csc_matrix,
     "coo": scipy.sparse.coo_array,
-    "lil": scipy.sparse.lil_array,
 }
 
 
@@ -205,9 +204,12 @@ def test_a_label_outside_the_classes_silences_its_row(value, sparse_rows, capfd,
         warnings.simplefilter("error")
         out = rows(Design(X, y, sparse_rows=sparse_rows))
     expected = rows(Design(X, Y, sparse_rows=sparse_rows))
-    expected[7] = np.nan
-    if sparse_rows:
-        expected[7, :3] = 0
+    if type(value) in (str, bytes) and value:
+        expected[7, 3] = 1
+    else:
+        expected[7] = np.nan
+        if sparse_rows:
+            expected[7, :3] = 0
     np.testing.assert_array_equal(out, expected)
     assert capfd.readouterr() == ("", "")
     assert not caplog.records
@@ -219,9 +221,9 @@ def test_a_feature_that_is_no_number_silences_its_row(value, kind, capfd):
     matrix = X.astype(object)
     matrix[4, 1] = value
     out = rows(Design(matrix.tolist() if kind == "list" else matrix, Y))
-    number = isinstance(value, (int, float)) and math.isfinite(value)
+    number = type(value) in (int, float, str, bytes) and value != "" and math.isfinite(float(value))
     changed = X.copy()
-    changed[4, 1] = value if number else math.nan
+    changed[4, 1] = float(value) if number else math.nan
     np.testing.assert_array_equal(out, rows(Design(changed, Y)))
     assert np.isnan(out[4]).all() != number
     assert capfd.readouterr() == ("", "")
@@ -288,15 +290,15 @@ def test_without_a_response_y_is_zero():
         (np.zeros((2, 2, 2)), "2 dimensions"),
         (np.zeros((4, 0)), "minimum of 1 is required"),
         (scipy.sparse.csr_array((4, 0)), "minimum of 1 is required"),
-        (X.astype(complex), "Complex data not supported"),
-        (np.array([["a", "b"]]), "Table"),
-        (np.zeros((2, 2), dtype="M8[s]"), "numbers"),
-        (pd.DataFrame({"a": ["x", "y"]}), "Table"),
         ("data.csv", "Table"),
         (None, "Table"),
         (3.0, "Table|dimensions"),
         ([1.0, 2.0], "list"),
-        ([[1.0], [1.0, 2.0]], "one length"),
+        ([[1.0], 2.0, 3.0], "list"),
+        (scipy.sparse.lil_array(X), "got LIL; use .tocsr"),
+        (scipy.sparse.dok_array(X), "got DOK; use .tocsr"),
+        (scipy.sparse.bsr_array(X), "got BSR; use .tocsr"),
+        (scipy.sparse.dia_array(X), "got DIA; use .tocsr"),
         (np.ma.masked_array(X), "masked"),
     ],
 )
@@ -313,11 +315,9 @@ def test_faulty_forms_of_features_are_refused(x, match):
         (Y[:-1], "differ in length"),
         (np.append(Y, 0), "differ in length"),
         (Y[:, None], "1d array"),
-        (Y.astype(complex), "Complex"),
         ("yes", "one-dimensional"),
         (scipy.sparse.csr_array(Y[:, None]), "one-dimensional"),
         (5, "one-dimensional"),
-        (np.array(["no", "yes"] * 20), "Unknown label type"),
     ],
 )
 def test_faulty_forms_of_responses_are_refused(y, match):
@@ -356,8 +356,8 @@ def test_faulty_parameters_are_refused():
         Design(X, Y, Y[:-1], response=Response("binomial"))
     with pytest.raises(DataFormatError, match="group"):
         Design(X, Y, group=Y[:-1])
-    with pytest.raises(DataFormatError, match="classes"):
-        Design(X, Y, response=Response(classes=("no", "yes")))
+    with pytest.raises(ParameterError, match="classes"):
+        Design(X, Y, response=Response(classes=("1", "1.0")))
     with pytest.raises(ParameterError, match="threshold"):
         BinaryMatrix(X, threshold="half")
 
@@ -371,7 +371,7 @@ def test_damaged_sparse_structures_are_refused():
 
 def test_no_error_text_holds_a_private_value():
     secret = np.full((3, 2), 1234567.25)
-    for bad in (secret.astype(complex), secret[0]):
+    for bad in (secret[0], np.ma.masked_array(secret)):
         with pytest.raises(DataFormatError) as caught:
             Design(bad, Y[:3])
         assert "1234567" not in str(caught.value)
@@ -388,9 +388,9 @@ def test_persons_keep_their_rows_together_and_are_never_split(sparse_rows, form,
     person = np.array(["p", "q", None, "p", "r", "q", "p", math.nan] * 5, dtype=object)
     source = Design(form(X), Y, group=person, sparse_rows=sparse_rows)
     assert source.unit == "person"
-    assert source.count() == 4
+    assert source.count() == 3
     plain = rows(Design(X, Y))
-    whose = ["p", "q", "nobody", "r"]
+    whose = ["p", "q", "r"]
     names = np.array([p if isinstance(p, str) else "nobody" for p in person])
     seen = 0
     for chunk in source.chunks():
@@ -399,7 +399,7 @@ def test_persons_keep_their_rows_together_and_are_never_split(sparse_rows, form,
             own = plain[names == whose[seen]]
             np.testing.assert_allclose(part[chunk.unit_of_row == unit], own, rtol=1e-13)
             seen += 1
-    assert seen == 4
+    assert seen == 3
 
 
 def rows_of(chunk, source):
