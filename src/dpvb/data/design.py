@@ -73,7 +73,13 @@ class Response:
         try:
             first, second = self.classes
             pair = all(isinstance(one, (str, bool, int, float, np.generic)) for one in (first, second))
-            pair = pair and bool(first != second) and first == first and second == second
+            pair = (
+                pair
+                and not isinstance(self.classes, str)
+                and bool(first != second)
+                and first == first
+                and second == second
+            )
         except (TypeError, ValueError):
             pair = False
         if not pair:
