@@ -341,7 +341,7 @@ def _spelled_number(value: bool | int | float | complex | Decimal) -> str | None
         if value == math.floor(value):
             return _whole(int(value))
         value = Decimal(repr(value))
-    whole, _, fraction = f"{abs(value):f}".partition(".")
+    whole, _, fraction = f"{value:f}".removeprefix("-").partition(".")  # abs() would round
     return _decimal(value < 0, whole, fraction)
 
 
