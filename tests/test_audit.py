@@ -144,14 +144,29 @@ def test_a_wall_that_believes_a_declared_domain_is_found(monkeypatch: pytest.Mon
     assert set(runs(replace(SOUND, model=Narrow()))) == {"replayed runs, replace"}
 
 
-def test_a_record_that_stops_the_computation_is_found() -> None:
+def test_a_record_on_which_the_model_fails_adds_nothing() -> None:
     def fragile(batch: np.ndarray) -> np.ndarray:
         if np.isnan(batch).any():
             raise ValueError("NaN")
         return batch
 
-    assert "fail" in records(faulty(fragile))["one record more"]
-    assert "fail" in runs(faulty(fragile))["replayed runs, add or remove"]
+    assert records(faulty(fragile)) == {}
+    assert runs(faulty(fragile)) == {}
+
+
+class Unreadable(Matrix):
+    """Records that cannot be read where one of them is NaN."""
+
+    def chunks(self) -> Any:
+        if np.isnan(self.x).any():
+            raise ValueError("NaN")
+        return super().chunks()
+
+
+def test_a_record_that_stops_the_computation_is_found() -> None:
+    case = replace(SOUND, source=lambda matrix, group=None: Unreadable(matrix, group))
+    assert "fail" in records(case)["one record more"]
+    assert "fail" in runs(case)["replayed runs, add or remove"]
 
 
 def test_a_record_that_is_printed_or_logged_is_found() -> None:

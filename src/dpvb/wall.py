@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import InitVar, dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar, final
@@ -38,6 +39,9 @@ _MARGIN = 1.0 - 2.0**-20
 
 #: What makes a party's integers fit to leave it: integers of every block -> integers, modulo 2⁶⁴.
 Conceal = Callable[[Mapping[str, Ints]], Mapping[str, Ints]]
+
+#: Contributions to every block, and the clip weight of each unit.
+Clipped = Mapping[str, tuple[Contribution, Floats]]
 
 _SEAL = object()
 
@@ -116,20 +120,45 @@ class Work(Generic[Rows]):
 
         A function of the arguments alone. Sums of parts add up to the sums of the whole, bit for bit.
         """
-        release = self.release
-        sums = {name: np.zeros(block.packed_shape, dtype=np.int64) for name, block in release.blocks.items()}
+        sums = self._nothing()
         for chunk in chunks:
             batch = chunk.select(draw(chunk.num_units))
             if not batch.num_units:
                 continue
-            contributions = self.query(batch.rows)
-            if batch.unit_of_row is not None:
-                contributions = {
-                    name: grouped(contribution, batch.unit_of_row, batch.num_units)
-                    for name, contribution in contributions.items()
-                }
-            _add_clipped(contributions, batch.num_units, release, self.grids, sums)
+            try:
+                clipped = _clipped(self._contributions(batch), batch.num_units, self.release)
+            except Exception:  # Some unit cannot be computed, or the model cannot.
+                self._add_each(batch, sums)
+            else:
+                _add(clipped, self.grids, sums)
         return sums
+
+    def _nothing(self) -> dict[str, Ints]:
+        blocks = self.release.blocks
+        return {name: np.zeros(block.packed_shape, dtype=np.int64) for name, block in blocks.items()}
+
+    def _contributions(self, batch: Chunk[Rows]) -> Contributions:
+        contributions = self.query(batch.rows)
+        if batch.unit_of_row is None:
+            return contributions
+        return {
+            name: grouped(contribution, batch.unit_of_row, batch.num_units)
+            for name, contribution in contributions.items()
+        }
+
+    def _add_each(self, batch: Chunk[Rows], sums: Mapping[str, Ints]) -> None:
+        """Add the units one by one: one that cannot be computed by itself adds nothing.
+
+        What cannot be computed for no units at all fails for everybody, whatever the data are.
+        """
+        place = np.arange(batch.num_units)
+        _clipped(self._contributions(batch.select(place < 0)), 0, self.release)
+        for n in place:
+            own = self._nothing()
+            with suppress(Exception):
+                _add_clipped(self._contributions(batch.select(place == n)), 1, self.release, self.grids, own)
+                for name, total in own.items():
+                    sums[name] += total
 
 
 class Spread(ABC, Generic[Rows]):
@@ -352,14 +381,8 @@ def _with_noise(
     return noised
 
 
-def _add_clipped(
-    contributions: Contributions,
-    num_units: int,
-    release: Release,
-    grids: Mapping[str, Grid],
-    sums: Mapping[str, Ints],
-) -> None:
-    """Clip every unit and add it to the sums, so that what the accountant relies on holds whatever the model says.
+def _clipped(contributions: Contributions, num_units: int, release: Release) -> Clipped:
+    """Every block with the clip weights of its units, such that what the accountant relies on holds whatever q was.
 
     A unit whose norm is not a finite number adds nothing at all: NaN passes every comparison, so it is taken out before
     weights are formed. Where a unit's norm is 0 nothing of it is read: no entry can speak for it.
@@ -373,9 +396,26 @@ def _add_clipped(
     if release.clip == "joint":
         squares = [(release.weights[name] * relative[name]) ** 2 for name in release.blocks]
         relative = dict.fromkeys(relative, np.sqrt(np.sum(squares, axis=0)) * (1.0 + 2.0**-48))
-    for name, contribution in own.items():
-        weights = np.where(usable & (norms[name] > 0), _MARGIN / np.maximum(relative[name], _MARGIN), 0.0)
+    return {
+        name: (own[name], np.where(usable & (norms[name] > 0), _MARGIN / np.maximum(relative[name], _MARGIN), 0.0))
+        for name in release.blocks
+    }
+
+
+def _add(clipped: Clipped, grids: Mapping[str, Grid], sums: Mapping[str, Ints]) -> None:
+    for name, (contribution, weights) in clipped.items():
         contribution.accumulate(weights, grids[name], sums[name])
+
+
+def _add_clipped(
+    contributions: Contributions,
+    num_units: int,
+    release: Release,
+    grids: Mapping[str, Grid],
+    sums: Mapping[str, Ints],
+) -> None:
+    """Clip every unit and add it to the sums."""
+    _add(_clipped(contributions, num_units, release), grids, sums)
 
 
 def _in_domain(contribution: Contribution, block: Block) -> Contribution:

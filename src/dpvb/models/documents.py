@@ -48,10 +48,13 @@ def to_length(batch: Documents, length: float, rule: str) -> Floats:
 
 
 def _resampled(batch: Documents, length_n: Floats, length: int) -> Floats:
+    """Draws by search in the running total of the counts: whatever the counts are, there is a word for every draw."""
     counts = np.zeros_like(batch.counts)
     for n in np.flatnonzero(length_n):
         row = slice(batch.indptr[n], batch.indptr[n + 1])
         content = batch.indices[row].tobytes() + batch.counts[row].tobytes()
         seed = int.from_bytes(hashlib.blake2b(content, digest_size=16).digest(), "little")
-        counts[row] = np.random.default_rng(seed).multinomial(length, batch.counts[row] / length_n[n])
+        total_j = np.cumsum(batch.counts[row])
+        place = np.searchsorted(total_j, np.random.default_rng(seed).random(length) * total_j[-1], side="right")
+        counts[row] = np.bincount(np.minimum(place, len(total_j) - 1), minlength=len(total_j))
     return counts
