@@ -101,7 +101,8 @@ KINDS = ["c.npz", "c.mtx", "docword.c.txt", "c.dat", "c.jsonl", "c.csv", "c.parq
 @pytest.mark.parametrize("name", KINDS)
 def test_every_kind_of_file(tmp_path: Path, words_file: Path, name: str) -> None:
     data, out = write(tmp_path, name), tmp_path / "m.dpvb"
-    run("fit", "lda", data, "--vocabulary", words_file, "--out", out, *BUDGET)
+    reading = ["--stream"] if name == "c.txt.gz" else []
+    run("fit", "lda", data, "--vocabulary", words_file, "--out", out, *reading, *BUDGET)
     lists = json.loads(run("topics", out, "--words", 10, "--json").stdout)
     assert [sorted(one) for one in lists] == [sorted(WORDS)] * 2
     theta = tmp_path / "theta.npz"
@@ -235,7 +236,9 @@ def test_transform_to_csv(tmp_path: Path, fitted: Path) -> None:
 
 def test_persons_are_the_unit_of_a_group_column(tmp_path: Path, words_file: Path) -> None:
     data, out = write(tmp_path, "c.jsonl"), tmp_path / "m.dpvb"
-    run("fit", "lda", data, "--vocabulary", words_file, "--group-column", "who", "--out", out, *BUDGET)
+    asked = ["fit", "lda", data, "--vocabulary", words_file, "--group-column", "who", "--out", out, *BUDGET]
+    assert "leave stream out" in run(*asked, "--stream", code=2).stderr
+    run(*asked)
     assert json.loads(run("show", out, "--json").stdout)["unit"] == "person"
 
 

@@ -767,6 +767,9 @@ def test_options_that_a_format_lacks_are_refused(tmp_path):
     for name in ("x.dat", "x.txt"):
         with pytest.raises(ParameterError, match="group_column"):
             open_documents(tmp_path / name, vocabulary=WORDS, group_column="who")
+    for path in (tmp_path / "x.csv", [tmp_path / "x.csv"]):
+        with pytest.raises(ParameterError, match="leave stream out"):
+            open_documents(path, vocabulary=WORDS, group_column="who", stream=True)
     with pytest.raises(ParameterError, match="file_format"):
         open_documents(tmp_path / "x.txt", vocabulary=WORDS, file_format="word")
     with pytest.raises(DataFormatError, match="folder"):

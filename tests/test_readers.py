@@ -229,7 +229,7 @@ def test_a_record_more_in_one_of_two_files_is_a_unit_more(door, data):
 
 
 SCHEMA = Schema(
-    (Numeric("n", low=0, high=1), Categorical("c", categories=("a", "b", '"'), unseen=True)), target=Target("y")
+    (Numeric("n", low=0, high=1), Categorical("c", categories=("a", "b", "1", '"'), unseen=True)), target=Target("y")
 )
 cell = st.one_of(hostile, st.sampled_from([b"0.5", b"1e400", b"a", b'"', b"nan", b"1", b"0", b"9" * 5000]))
 NUMBERS = st.one_of(st.none(), st.integers(-2, 2), st.floats(), st.just(2**62))
@@ -255,6 +255,7 @@ TABLES = {
     "t.csv": (table_csv, st.tuples(cell, cell, cell)),
     "t.parquet": (table_parquet, st.tuples(NUMBERS, WORDS, NUMBERS)),
     "text.parquet": (table_parquet, st.tuples(WORDS, WORDS, WORDS)),
+    "numbers.parquet": (table_parquet, st.tuples(NUMBERS, NUMBERS, NUMBERS)),
 }
 
 
@@ -405,6 +406,13 @@ def test_what_a_writer_infers_of_a_whole_matrix_decides_nothing(tmp_path, matrix
 # ---------------------------------------------------------------- how far damage reaches
 
 
+def words_of(path):
+    """The counts of all SIGNS in each document."""
+    for chunk in open_documents(path, **TEXTS).chunks():
+        for row in chunk.rows.csr().toarray():
+            yield {SIGNS[v]: row[v] for v in np.flatnonzero(row)}
+
+
 def texts_of(path, **options):
     """How many of the letter a each unit has."""
     source = open_documents(path, vocabulary=["a"], token_pattern="a", **options)
@@ -420,6 +428,20 @@ def test_an_unclosed_quote_reaches_to_the_next_quote(tmp_path, stream, block_byt
         assert texts_of(path, stream=stream) == [1, 4, 3]
         path.write_bytes(b'id,text\n1,a\n2,"aa\n3,a\n4,a\n5,aaa\n')
         assert texts_of(path, stream=stream) == [1, 0]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_marks_and_line_ends_are_no_text_on_whatever_line_they_stand(tmp_path, end):
+    """One byte order mark at its start, one carriage return at its end; others are text."""
+    lines = ["\ufeffa", "a", "\ufeff\ufeffa", "\ufeff", "a\r", "\ra"]
+    (tmp_path / "x.txt").write_bytes("".join(line + end for line in lines).encode())
+    returned = {"a": 1, "\r": 1} if end == "\r\n" else {"a": 1}
+    expected = [{"a": 1}, {"a": 1}, {"\ufeff": 1, "a": 1}, {}, returned, {"\r": 1, "a": 1}]
+    assert [*words_of(tmp_path / "x.txt")] == expected
+    if end == "\n":
+        objects = [json.dumps({"text": "a"}), "\ufeff" + json.dumps({"text": "\ufeffa"})]
+        (tmp_path / "x.jsonl").write_text("\n".join([*objects, *objects]))
+        assert [*words_of(tmp_path / "x.jsonl")] == [{"a": 1}, {"\ufeff": 1, "a": 1}] * 2
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])

@@ -52,6 +52,12 @@ Vocabulary = Annotated[
         rich_help_panel=DATA,
     ),
 ]
+Stream = Annotated[
+    bool,
+    typer.Option(
+        "--stream", help="Read the file anew at each pass: for data larger than memory.", rich_help_panel=DATA
+    ),
+]
 ANY_WORD = "[a-z]+"
 
 # Rows of numbers.

@@ -42,6 +42,7 @@ def fit_lda(
         ),
     ] = None,
     token_pattern: options.TokenPattern = options.ANY_WORD,
+    stream: options.Stream = False,
     clip: Annotated[
         float | None,
         typer.Option(
@@ -91,6 +92,7 @@ def fit_lda(
         text_column=text_column,
         group_column=group_column,
         token_pattern=token_pattern,
+        stream=stream,
     )
     with progress_bar(epsilon, delta, quiet=quiet) as tell:
         model.fit(source, progress=tell, cluster=cluster)

@@ -107,7 +107,7 @@ def open_documents(
     Raises:
         DataFormatError: a file that cannot be opened, a faulty header, a missing column, text without a
             vocabulary, a vocabulary of another width, or files of different widths.
-        ParameterError: an unknown format, or an option that the format does not have.
+        ParameterError: an unknown format, an option that the format does not have, or stream=True with group_column.
     """
     options: dict[str, Any] = {
         "vocabulary": vocabulary,
@@ -117,6 +117,8 @@ def open_documents(
         "group_column": group_column,
         "token_pattern": token_pattern,
     }
+    if group_column is not None and stream:
+        raise ParameterError("group_column brings persons together, which needs rows in memory: leave stream out.")
     several = None if file_format == "folder" else paths_of(path)
     if several is not None:
         return _open_shards(several, {**options, "stream": stream})

@@ -246,8 +246,9 @@ def _read_lines(block: bytes, num_fields: int) -> NDArray[np.float64]:
     most = block.count(b"\n") + 1
     table, left = np.empty((most, num_fields)), np.empty((most * num_fields, 3), dtype=np.int64)
     rows, num_left = triples_numba.parse(np.frombuffer(block, np.uint8), MAX_DOCUMENT_BYTES, table, left)
-    for place, start, stop in left[:num_left].tolist():
-        table.flat[place] = _number(block[start:stop])
+    place_k, start_k, stop_k = left[:num_left].T
+    tokens = zip(start_k.tolist(), stop_k.tolist(), strict=True)
+    table.reshape(-1)[place_k] = [_number(block[start:stop]) for start, stop in tokens]
     return table[:rows]
 
 
