@@ -722,14 +722,42 @@ class Failing(Location):
         return super().e_step(q, batch, blocks)
 
 
+@dataclass
+class Worn:
+    """A source that fails when it is read for the second time, and says what it has read."""
+
+    source: Any
+    told: str
+    reads: int = 0
+
+    def chunks(self) -> Iterator[Any]:
+        self.reads += 1
+        if self.reads == 2:
+            raise OSError(f"secret {self.told}")
+        return iter(self.source.chunks())
+
+    def count(self) -> int:
+        return int(self.source.count())
+
+
+def test_rows_that_fail_behind_the_wall_add_nothing_and_are_not_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    made = party(epsilon=math.inf, tasks={name: task_of(rows_of(1), Failing()) for name in "abc"})
+    client = made.client()
+    offer = begun(client, made)
+    assert not any(array.any() for array in share(tell(client, asked(offer, 0, q=np.ones(D)))).values())
+    assert any(array.any() for array in share(tell(client, asked(offer, 1))).values())
+    assert "secret" not in capsys.readouterr().err
+
+
 def test_what_fails_behind_the_wall_is_not_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    made = party(tasks={name: task_of(rows_of(1), Failing()) for name in "abc"})
+    worn = Worn(table(rows_of(1)), repr(float(rows_of(1)[0, 0])))
+    made = party(tasks={name: task_of(rows_of(1))._replace(source=worn) for name in "abc"})
     with made.client(folder=tmp_path / "memory") as client:
         offer = begun(client, made)
-        told = reason(tell(client, asked(offer, 0, q=np.ones(D))))
+        told = reason(tell(client, asked(offer, 0)))
         assert told == "a computation behind the wall failed; its charge stands and its reason stays private."
-        assert reason(tell(client, asked(offer, 0, q=np.ones(D)))) == told
-        assert "was given for another request" in reason(tell(client, asked(offer, 0)))
+        assert reason(tell(client, asked(offer, 0))) == told
+        assert "was given for another request" in reason(tell(client, asked(offer, 0, q=-Q)))
         share(tell(client, asked(offer, 1)))
     assert "secret" not in capsys.readouterr().err
     secret = repr(float(rows_of(1)[0, 0]))
