@@ -21,7 +21,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import scipy.sparse
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from dpvb.audit.readers import units_of
@@ -220,6 +220,11 @@ def opened(door: Any, column: Any) -> tuple[Counter[bytes], Any]:
 @pytest.mark.parametrize("door", DOORS)
 @settings(max_examples=120, deadline=None, derandomize=True)
 @given(st.lists(cells, min_size=2, max_size=5), cells, st.sampled_from(WRITERS))
+@example([np.timedelta64(5, "s"), 3, True], 1, inferred)
+@example(["x", True, math.nan, 2.0, 1], 1.0, inferred)
+@example(["x", 1j, 2 + 0j, 1], 0, inferred)
+@example([None, "1\0", "0\0", "x\0"], "x", inferred)
+@example(["n/k", 1, 0.5, 7], 0.25, from_csv)
 def test_one_cell_changes_one_unit(door: str, column: list[Any], cell: Any, writer: Any) -> None:
     """The first record is replaced by another one; all other units keep their bytes."""
     found = [opened(DOORS[door], written(writer, [first, *column[1:]])) for first in (column[0], cell)]
