@@ -11,6 +11,7 @@ import json
 import math
 import resource
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,11 +25,11 @@ from typer.testing import CliRunner
 
 import dpvb
 from dpvb import accounting, audit, cli
-from dpvb.audit import Case, Check, Matrix, Report, budget, draws, neighbours, one_run
+from dpvb.audit import Case, Check, Matrix, Report, budget, draws, neighbours, one_run, readers
 from dpvb.audit.cases import NAMES, shipped
 from dpvb.blocks import Block
 from dpvb.contributions import Contributions, Rows
-from dpvb.errors import ModelFileError, ParameterError
+from dpvb.errors import DataFormatError, ModelFileError, ParameterError
 from dpvb.mechanism import FixedSize, FullBatch, Plan, Poisson
 from dpvb.noise import InsecureNoise, NoiseSource, SecureNoise
 from dpvb.wall import Wall
@@ -559,3 +560,52 @@ def test_a_model_of_ones_own_can_be_audited() -> None:
     assert audit.audit(SOUND).passed
     report = audit.audit(faulty(lambda batch: batch / max(len(batch), 1)))
     assert {check.subject for check in report.findings} == {"location_step", "location"}
+
+
+# --- readers ------------------------------------------------------------------------------------------------
+
+
+def test_shipped_readers_obey_the_law() -> None:
+    checks = [*readers.shipped_readers()]
+    assert len(checks) >= 8
+    assert not findings(checks)
+
+
+class Lines:
+    """A reader of one number a line that can be told to break the law in some way."""
+
+    def __init__(self, path: Path, fault: str) -> None:
+        lines = path.read_bytes().split(b"\n")[:-1]
+        if fault == "takes records apart":
+            lines = path.read_bytes().replace(b"\r", b"\n").split(b"\n")[:-1]
+        if fault == "refuses" and b"x" in lines:
+            raise DataFormatError("a line is no number")
+        if fault == "warns" and b"x" in lines:
+            warnings.warn("a line is no number", stacklevel=2)
+        known = np.array([float(line) if line.strip().isdigit() else np.nan for line in lines])
+        if fault == "scales by the largest":
+            known /= max(np.nanmax(known, initial=0.0), 1.0)
+        self.width = 1
+        self._shown = len(lines) if fault == "shows its length" else 0
+        self._rows = known[:, None]
+
+    def __repr__(self) -> str:
+        return f"Lines({self._shown})"
+
+    def chunks(self) -> Any:
+        return Matrix(self._rows).chunks()
+
+
+def write_lines(records: Any, folder: Path) -> Path:
+    path = folder / "lines"
+    path.write_bytes(b"".join(record + b"\n" for record in records))
+    return path
+
+
+@pytest.mark.parametrize(
+    "fault", ["", "takes records apart", "refuses", "warns", "scales by the largest", "shows its length"]
+)
+def test_a_reader_that_breaks_the_law_is_found(fault: str) -> None:
+    records = [b"1", b"2", b"x", b"3\r4\r5"]
+    checks = audit.check_reader("lines", write_lines, lambda path: Lines(path, fault), records, b"900")
+    assert bool(findings(checks)) == bool(fault)

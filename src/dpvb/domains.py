@@ -125,13 +125,13 @@ def _parts(name: str, value: Any, domain: Domain) -> Iterator[tuple[str, object,
         inner = {part.name: getattr(value, part.name) for part in fields(value)}
     else:
         inner = getattr(value, "__dict__", {})
-    declared = _domains(type(value))
+    declared = _domains(value.__class__)
     for part, found in inner.items():
         yield from _parts(f"{name}.{part}", found, declared.get(part, domain))
 
 
 @cache
-def _domains(kind: Any) -> Mapping[str, Domain]:
+def _domains(kind: type) -> Mapping[str, Domain]:
     """The domains that a class declares for its fields."""
     try:
         hints = get_type_hints(kind, include_extras=True)

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from dpvb.audit import budget, draws, neighbours, one_run, queries
+from dpvb.audit import budget, draws, neighbours, one_run, queries, readers
 from dpvb.audit.cases import NAMES, Case, shipped
 from dpvb.audit.matrix import Matrix
+from dpvb.audit.readers import check_reader
 from dpvb.audit.report import Check, Report
 from dpvb.mechanism import FixedSize, FullBatch, Poisson
 
-__all__ = ["NAMES", "Case", "Check", "Matrix", "Report", "audit", "shipped"]
+__all__ = ["NAMES", "Case", "Check", "Matrix", "Report", "audit", "check_reader", "shipped"]
 
 #: Called with what is looked at next.
 Progress = Callable[[str], object]
@@ -70,6 +71,7 @@ def _foundations() -> Iterator[Check]:
         yield from draws.check_sampler(sampler)
     yield from draws.check_source()
     yield from budget.check_grid()
+    yield from readers.shipped_readers()
 
 
 def _model(case: Case) -> Iterator[Check]:

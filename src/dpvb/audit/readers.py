@@ -1,12 +1,30 @@
-"""The law of readers: what a source makes of its records, unit by unit."""
+"""The law of readers: what a source makes of its records, unit by unit.
+
+A reader maps records to units one by one: collections that differ in one record, whose fields hold anything, give units
+that differ in that one, and nothing else differs. `check_reader` holds a reader of yours against it:
+
+    checks = check_reader("letters", write_letters, MyLetters, letters, other=one_more_letter)
+"""
 
 from __future__ import annotations
 
+import csv
+import json
+import tempfile
 from collections import Counter
-from dataclasses import fields, is_dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
+from scipy import sparse
+
+from dpvb.audit.listening import heard
+from dpvb.audit.report import Check
+from dpvb.data import open_documents
 
 
 def units_of(source: Any) -> Counter[bytes]:
@@ -39,3 +57,110 @@ def as_bytes(rows: Any) -> bytes:
     if rows is None or isinstance(rows, (bool, int, float, np.number)):
         return repr(rows).encode()
     raise TypeError(f"rows must be made of arrays, got {type(rows).__name__}.")
+
+
+Record = TypeVar("Record")
+
+
+def check_reader(
+    name: str,
+    write: Callable[[Sequence[Record], Path], object],
+    read: Callable[[Any], Any],
+    records: Sequence[Record],
+    other: Record,
+) -> Iterator[Check]:
+    """The law of readers on one reader: collections that differ in one record give units that differ in that one.
+
+    Args:
+        name: of the reader, in words.
+        write: a correct writer: writes records into an empty folder and returns what `read` opens, a path say.
+        read: opens it as a source of private data, which has `chunks()`.
+        records: made-up records, the more hostile the better; each is left out once, and replaced once by `other`.
+        other: one more record.
+    """
+    collections = [list(records)]
+    for n in range(len(records)):
+        collections.append([*records[:n], *records[n + 1 :]])
+        collections.append([*records[:n], other, *records[n + 1 :]])
+    seen = [_read(write, read, collection) for collection in collections]
+    whole, faults = seen[0], list[str]()
+    for one in seen[1:]:
+        faults += _differences(whole, one)
+    measured = f"{len(seen) - 1} neighbours: units differ in one record's, and nothing else differs"
+    yield Check(name, "law of readers", not faults, "; ".join(dict.fromkeys(faults)) or measured, "one unit")
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What a reader shows: its units; and everything else, which must not depend on records."""
+
+    units: Counter[bytes]
+    face: tuple[object, ...]
+
+
+def _read(write: Callable[[Sequence[Any], Path], object], read: Callable[[Any], Any], records: Sequence[Any]) -> _Seen:
+    with tempfile.TemporaryDirectory() as folder:
+        written = write(records, Path(folder))
+        with heard() as said:
+            try:
+                source = read(written)
+                units = units_of(source)
+                face: tuple[object, ...] = type(source), repr(source), getattr(source, "width", None)
+            except Exception as error:  # Whatever it is, it must not depend on the records.
+                units, face = Counter[bytes](), (type(error), str(error).replace(folder, ""))
+        return _Seen(units, (*face, *said))
+
+
+def _differences(one: _Seen, other: _Seen) -> Iterator[str]:
+    if one.face != other.face:
+        yield "a record shows in the type, the words or the width of what is read, or in what is said or raised"
+    more, less = (one.units - other.units).total(), (other.units - one.units).total()
+    if max(more, less) > 1:
+        yield f"a record changes {max(more, less)} units"
+
+
+def shipped_readers() -> Iterator[Check]:
+    """The law on the formats that this package reads, with hostile records."""
+    texts = ["a b", 'say "a", b', "two\nlines", "\r", "", "\ufeffa", "\x00b", "a" * 30, '"', ",,", "\x1f\x8b", "[{"]
+    words = [*"ab", "two", "lines"]
+    for form in ("csv", "jsonl", "txt", *(("parquet",) if find_spec("pyarrow") else ())):
+        read = partial(open_documents, vocabulary=words)
+        yield from check_reader(f"{form} files", partial(_write_texts, form), read, texts, 'b\n"a')
+    counts: list[list[float]] = [[1, 0, 2], [0, 0, 0], [0.5, np.nan, 1], [np.inf, 1, 1], [1e300, 1e-300, 3], [-1, 2, 2]]
+    for form in ("npz", "mtx", "docword.txt", "ldac"):
+        read = partial(open_documents, width=3)
+        yield from check_reader(f"{form} files", partial(_write_counts, form), read, counts, [9, 9, 9])
+
+
+def _write_texts(form: str, texts: Sequence[str], folder: Path) -> Path:
+    path = folder / f"texts.{form}"
+    if form == "csv":
+        with path.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([["n", "text"], *(["1", text] for text in texts)])
+    elif form == "jsonl":
+        path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    elif form == "txt":
+        path.write_bytes(b"".join(text.replace("\n", " ").encode() + b"\n" for text in texts))
+    else:
+        import pyarrow
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(pyarrow.table({"text": pyarrow.array(texts, pyarrow.string())}), path)
+    return path
+
+
+def _write_counts(form: str, rows: Sequence[Sequence[float]], folder: Path) -> Path:
+    path, matrix = folder / f"docword.{form}", sparse.csr_array(np.array(rows, dtype=np.float64).reshape(-1, 3))
+    entries = [(n, v, c) for n, row in enumerate(rows) for v, c in enumerate(row) if c != 0]
+    triples = [f"{n + 1} {v + 1} {float(c)!r}" for n, v, c in entries]
+    if form == "npz":
+        sparse.save_npz(path, matrix)
+    elif form == "ldac":
+        lines = [[f"{v}:{c!r}" for v, c in enumerate(row) if c != 0] for row in rows]
+        path.write_text("".join(f"{len(line)} {' '.join(line)}\n" for line in lines))
+    elif form == "mtx":
+        head = f"%%MatrixMarket matrix coordinate real general\n{len(rows)} 3 {len(triples)}\n"
+        path.write_text(head + "".join(f"{line}\n" for line in triples))
+    else:
+        path.write_text("".join(f"{line}\n" for line in [len(rows), 3, len(triples), *triples]))
+    return path
