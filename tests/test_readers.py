@@ -485,6 +485,8 @@ def test_every_kind_of_arrow_column_has_cells():
     assert cells(pa.array([b"ab", None], pa.binary(2)).dictionary_encode()) == [b"ab", None]
     assert cells(pa.array([b"\xff"]).view(pa.string())) == [b"\xff"]
     assert cells(pa.array([2**62, None])) == [2**62, None]
+    assert cells(pa.array([2**62, 1])).tolist() == [2**62, 1]
+    assert cells(pa.chunked_array([pa.array([2**62]), pa.array([1, None])])) == [2**62, 1, None]
     assert cells(pa.array([True, None])) == [True, None]
     np.testing.assert_array_equal(cells(pa.chunked_array([pa.array([0.5, None])] * 2)), [0.5, np.nan] * 2)
     assert cells(pa.array([None])) == [None]

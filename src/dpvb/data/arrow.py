@@ -40,7 +40,7 @@ def import_arrow() -> Any:
 
 
 def cells(column: Any) -> Cells:
-    """The cells of a column of any type: an array of floats with NaN for null, or objects with None for null.
+    """The cells of a column of any type: an array of numbers, null as NaN, or objects, null as None.
 
     Text is bytes: Arrow does not promise that it is UTF-8, and decoding would raise. One of more than 16 MiB is None.
 
@@ -51,7 +51,9 @@ def cells(column: Any) -> Cells:
     if len(found) == 1:
         return found[0]
     arrays = [part for part in found if isinstance(part, np.ndarray)]
-    return np.concatenate(arrays) if arrays else [cell for part in found for cell in part]
+    if arrays and len(arrays) == len(found):
+        return np.concatenate(arrays)
+    return [cell for part in found for cell in (part.tolist() if isinstance(part, np.ndarray) else part)]
 
 
 def _cells(column: Any) -> Cells:
@@ -64,7 +66,7 @@ def _cells(column: Any) -> Cells:
         return [values[place] if place is not None and 0 <= place < len(values) else None for place in places]
     if types.is_run_end_encoded(kind):
         return _cells(arrow.compute.run_end_decode(column))
-    if types.is_floating(kind):
+    if types.is_floating(kind) or (types.is_integer(kind) and column.null_count == 0):
         return np.asarray(column)
     if _is_text(types, kind):
         return _texts(arrow, column)
