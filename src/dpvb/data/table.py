@@ -22,7 +22,7 @@ from dpvb.data.persons import Elsewhere, elsewhere
 from dpvb.data.rows import MAX_ROWS, Slab
 from dpvb.data.schema import Schema
 from dpvb.data.shards import Shard, Sharded, paths_of
-from dpvb.data.spelling import Cells, Floats, as_numbers, cells_of, each, spelled
+from dpvb.data.spelling import Cells, Floats, as_numbers, cells_of, each, identity, spelled
 from dpvb.data.storage import check_readable
 from dpvb.data.units import LazyChunk
 from dpvb.errors import DataFormatError, ParameterError, check_choice
@@ -325,8 +325,10 @@ def _encode(piece: _Piece, schema: Schema) -> _Encoded:
 def _persons(piece: _Piece, schema: Schema) -> list[object]:
     """The person of each row; None for the texts that stand for a missing one, and for a malformed row."""
     cells = cells_of(piece.cells[str(schema.group)])
-    stand_ins = {name for name in map(spelled, schema.missing_values) if name is not None}
-    missing = each(cells, lambda cell: spelled(cell) in stand_ins)
+    stand_ins = {spelled(one) for one in schema.missing_values if identity(one) is not None}  # others are nobody anyway
+    missing = (
+        each(cells, lambda cell: spelled(cell) in stand_ins) if stand_ins else np.zeros(len(cells), dtype=np.int64)
+    )
     return [None if lacks else cell for cell, lacks in zip(cells, missing | piece.malformed, strict=True)]
 
 
