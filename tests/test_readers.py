@@ -7,6 +7,7 @@ import itertools
 import json
 import struct
 import tempfile
+import tracemalloc
 import warnings
 from collections import Counter
 from contextlib import contextmanager
@@ -42,7 +43,7 @@ def small(block_bytes):
     changes += [(f"{name}.MAX_DOCUMENT_BYTES", MOST) for name in ("storage", "text_files", "csv_files", "arrow")]
     changes += [(f"{name}.MAX_ROWS", 3) for name in ("rows", "vocabulary", "matrix_files", "table")]
     changes += [(f"{name}.MAX_ENTRIES", 16) for name in ("rows", "vocabulary", "matrix_files")]
-    changes += [("matrix_files.MAX_DOCUMENT_BYTES", MOST)]
+    changes += [("matrix_files.MAX_DOCUMENT_BYTES", MOST), ("csv_files.CELLS", 3)]
     patches = [mock.patch(f"dpvb.data.{name}", value) for name, value in changes]
     for patch in patches:
         patch.start()
@@ -403,6 +404,13 @@ def test_what_a_writer_infers_of_a_whole_matrix_decides_nothing(tmp_path, matrix
     check_neighbours(*found)
 
 
+@pytest.mark.parametrize(("name", "writer"), [("x.mtx", write_mtx), ("x.npz", write_npz)])
+def test_an_imaginary_part_empties_its_own_row(tmp_path, name, writer):
+    (tmp_path / name).write_bytes(writer([[1, 2 + 1j], [3, 4 + 0j], [0, 5]]))
+    [chunk] = open_documents(tmp_path / name).chunks()
+    np.testing.assert_array_equal(chunk.rows.csr().toarray(), [[0, 0], [3, 4], [0, 5]])
+
+
 # ---------------------------------------------------------------- how far damage reaches
 
 
@@ -442,6 +450,19 @@ def test_marks_and_line_ends_are_no_text_on_whatever_line_they_stand(tmp_path, e
         objects = [json.dumps({"text": "a"}), "\ufeff" + json.dumps({"text": "\ufeffa"})]
         (tmp_path / "x.jsonl").write_text("\n".join([*objects, *objects]))
         assert [*words_of(tmp_path / "x.jsonl")] == [{"a": 1}, {"\ufeff": 1, "a": 1}] * 2
+
+
+def test_line_ends_inside_quotes_ask_for_no_memory(tmp_path):
+    """So that a record of nothing but line ends is a record like others, however many columns are read."""
+    names = tuple(f"c{n}" for n in range(1000))
+    (tmp_path / "x.csv").write_bytes(csv_of([names, ["\n" * 2**20] * 2 + ["a"] * 998, ["b"] * 1000]))
+    tracemalloc.start()
+    try:
+        records = list(csv_files.csv_records(tmp_path / "x.csv", names))
+        assert tracemalloc.get_traced_memory()[1] < 5e7
+    finally:
+        tracemalloc.stop()
+    assert records == [(b"\n" * 2**20,) * 2 + (b"a",) * 998, (b"b",) * 1000]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])

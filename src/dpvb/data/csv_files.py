@@ -32,6 +32,8 @@ from dpvb.errors import DataFormatError
 Record = tuple[object, ...]
 
 CHOOSE = "choose it with text_column= (and group_column=)."
+# Fields that are looked at together.
+CELLS = 2**16
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -75,9 +77,12 @@ def _records(file: BinaryIO, rest: bytes, num_fields: int, places: list[int]) ->
                 continue
             text, state = piece[max(end, 0) :], None
             yield nothing
-        found, used = _cut(text, num_fields, places, is_last=is_last)
-        yield from found
-        rest = text[used:]
+        used = 1
+        while used:
+            found, used = _cut(text, num_fields, places, is_last=is_last)
+            yield from found
+            text = text[used:]
+        rest = text
         if len(rest) > MAX_DOCUMENT_BYTES:
             rest, state = b"", _end_of_record(rest, 0)[1]
 
@@ -88,7 +93,7 @@ def _and_end(parts: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _cut(text: bytes, num_fields: int, places: list[int], *, is_last: bool) -> tuple[Iterator[Record], int]:
-    """The records that end in a text, and how many bytes they take."""
+    """The first records that end in a text, and how many bytes they take; 0 if none ends."""
     slot_of = {place: slot for slot, place in enumerate(dict.fromkeys(places))}
     slot_f = np.full(num_fields, -1)
     slot_f[list(slot_of)] = list(slot_of.values())
@@ -107,8 +112,10 @@ def _cut_all(
     """For each record the number of its fields and the places of those that have a slot; and the bytes of all."""
     from dpvb.kernels import csv_numba
 
-    most = text.count(b"\n") + 1
-    found_n, cells = np.empty(most, dtype=np.int64), np.zeros((most, slot_f.max() + 1, 3), dtype=np.int64)
+    # Line ends inside quotes are no records: what one record holds must not decide how much memory is asked for.
+    slots = int(slot_f.max()) + 1
+    most = min(text.count(b"\n"), CELLS // slots) + 1
+    found_n, cells = np.empty(most, dtype=np.int64), np.zeros((most, slots, 3), dtype=np.int64)
     count, used = csv_numba.cut(
         np.frombuffer(text, np.uint8), is_last, skips_blank, MAX_DOCUMENT_BYTES, slot_f, found_n, cells
     )

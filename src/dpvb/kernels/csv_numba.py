@@ -56,11 +56,11 @@ def cut(text, is_last, skips_blank, longest, slot_f, found_n, cells):
         cells: (records, slots, 3), gets start, closing quote (-1: not quoted) and end of fields.
 
     Returns:
-        the number of records, and where the first one begins that the text does not end.
+        the number of records, and where the first one begins that the text does not end, or that has no room.
     """
     count = 0
     start = 0
-    while start < text.size:
+    while start < text.size and count < found_n.size:
         place, first, field, closing, state = start, start, 0, -1, START
         while True:
             ended = place == text.size or (text[place] == LINE_FEED and state != QUOTED)
@@ -89,4 +89,4 @@ def cut(text, is_last, skips_blank, longest, slot_f, found_n, cells):
             found_n[count] = -1 if place - start > longest or state == QUOTED else field
             count += 1
         start = place + 1
-    return count, text.size
+    return count, min(start, text.size)
