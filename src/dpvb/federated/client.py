@@ -33,7 +33,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from dpvb import __version__, runs
+from dpvb import __version__, domains, loop, runs
 from dpvb.blocks import Ints
 from dpvb.checkpoint import Checkpoint
 from dpvb.errors import (
@@ -371,7 +371,7 @@ class Client:
         again = self._is_again(current, digest, request)
         release = current.plan.releases[request.step]
         self._check_q(digest, release, request.q)
-        query = partial(self._task.model.e_step, request.q, blocks=release.blocks)
+        query = loop.query(self._task.model, request.q, release)
         conceal = self._conceal(digest, request)
         try:
             give = self._give_again if again else self._give
@@ -428,11 +428,13 @@ class Client:
         return True
 
     def _check_q(self, digest: str, release: Release, q: Any) -> None:
-        """Refuse a q that is not of the model's form, before anything private meets it.
+        """Refuse a q that is not of the model's form and in its domain, before anything private meets it.
 
         The form settles that a row's statistic depends on no other row: an array that is one row of q for each row of
         data, or is shorter than indices reach, would break that.
         """
+        if (fault := domains.outside(q)) is not None:
+            raise FederationError(f"{fault}; the request is refused, and nothing is spent on it.")
         task = self._task
         model = _Model(f"{type(task.model)} {task.model!r} {task.plan.digest.hex()}", task.model, task.plan)
         if not _sound(_Question(digest, model, release, q, self._empty_batch())):
@@ -676,7 +678,7 @@ def _forms(named: _Model) -> tuple[Any, ...]:
         q, s = model.init(generator("seed", 0)), Estimate.empty(model.blocks)
         forms = [_form(q)]
         for release in plan.releases[:-1]:
-            s = s.update(wall.release(partial(model.e_step, q, blocks=release.blocks), release), 1.0)
+            s = s.update(wall.release(loop.query(model, q, release), release), 1.0)
             q = model.m_step(s, q)
             forms.append(_form(q))
     return tuple(dict.fromkeys(forms))
