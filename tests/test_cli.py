@@ -361,8 +361,6 @@ def test_bad_files(tmp_path: Path, words_file: Path) -> None:
     refuse_fit("10 columns", npz, "--vocabulary", tmp_path / "short.txt")
     (tmp_path / "broken.npz").write_bytes(npz.read_bytes()[:200])
     refuse_fit("cannot be read", tmp_path / "broken.npz")
-    sparse.save_npz(tmp_path / "complex.npz", corpus(3).astype(np.complex128))
-    refuse_fit("complex", tmp_path / "complex.npz")
 
 
 def test_the_place_of_the_output_is_checked_first(tmp_path: Path) -> None:
