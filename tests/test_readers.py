@@ -343,7 +343,16 @@ def number(token):
         return float("nan")
 
 
+# Around the limits of what is read in one exact operation: 2⁵³ and 10²².
+near = st.builds(
+    "{}{}.{}e{}".format,
+    st.sampled_from(["", "-", "+"]),
+    st.one_of(st.integers(0, 99), st.integers(2**52, 2**60)),
+    st.sampled_from(["", "0", "5", "25"]),
+    st.integers(-32, 32),
+)
 numeral = st.one_of(
+    near,
     st.floats().map(repr),
     st.integers().map(str),
     st.decimals().map(str),
@@ -352,6 +361,17 @@ numeral = st.one_of(
         ["1_0", "infinity", "-nan", "0x1", ".", "+", "e5", "1e", "1e+", "-0", "5.", ".5", "1d3", "9" * 400]
     ),
 ).map(str.encode)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(near, near), min_size=1, max_size=20))
+def test_numbers_near_the_limits_of_exact_arithmetic(pairs):
+    block = "".join(f"{one} {other}\n" for one, other in pairs).encode()
+    np.testing.assert_array_equal(
+        matrix_files._read_lines(block, 2), [[float(one), float(other)] for one, other in pairs]
+    )
+
+
 space = st.sampled_from([b" ", b"\t", b"\r", b"\x0b", b"\x0c", b"  ", b"\xa0", b"\x1c", b"\x85", b"\0", b"\n"])
 
 

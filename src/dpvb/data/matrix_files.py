@@ -69,8 +69,8 @@ class OpenedFile:
 def open_npz(path: Path) -> OpenedFile:
     """Open a CSR matrix saved by scipy.sparse.save_npz; nothing in it is ever unpickled.
 
-    The row boundaries (8 bytes a document) stay in memory. A complex number is its real part, or NaN where it has an
-    imaginary one: one entry makes a whole matrix complex.
+    The row boundaries (8 bytes a document) stay in memory. Complex numbers are taken, as one entry makes a whole matrix
+    complex; one that is not real is faulty.
 
     Raises:
         DataFormatError: not such a file, or damaged.
@@ -96,7 +96,7 @@ def open_npz(path: Path) -> OpenedFile:
                 yield Slab(
                     indptr,
                     _read_array(ids, header.id_type, entries),
-                    _real(_read_array(data, header.value_type, entries)),
+                    _read_array(data, header.value_type, entries),
                 )
 
     return OpenedFile(header.width, slabs)
@@ -271,10 +271,6 @@ def _whole_numbers(line: bytes, how_many: int) -> list[int] | None:
     if len(fields) != how_many or not all(field.isdigit() and len(field) < 18 for field in fields):
         return None
     return [int(field) for field in fields]
-
-
-def _real(numbers: NDArray[Any]) -> NDArray[Any]:
-    return np.where(numbers.imag == 0, numbers.real, np.nan) if numbers.dtype.kind == "c" else numbers
 
 
 def _test_archive(path: Path) -> None:
