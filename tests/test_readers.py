@@ -27,6 +27,7 @@ from dpvb.audit.readers import units_of
 from dpvb.cli.files import read_matrix
 from dpvb.data import Categorical, Numeric, Schema, Table, Target, csv_files, matrix_files, open_documents, storage
 from dpvb.data.arrow import cells
+from dpvb.data.design import binary_rows
 from dpvb.errors import DataFormatError
 
 # Every character that readers look at is a word, so that a unit tells all of them.
@@ -429,6 +430,11 @@ def test_an_imaginary_part_empties_its_own_row(tmp_path, name, writer):
     (tmp_path / name).write_bytes(writer([[1, 2 + 1j], [3, 4 + 0j], [0, 5]]))
     [chunk] = open_documents(tmp_path / name).chunks()
     np.testing.assert_array_equal(chunk.rows.csr().toarray(), [[0, 0], [3, 4], [0, 5]])
+    if name == "x.npz":
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            [pixels] = [chunk.rows for chunk in binary_rows([tmp_path / name], threshold=3.5).chunks()]
+        np.testing.assert_array_equal(pixels[1:], [[0, 1], [0, 1]])
 
 
 # ---------------------------------------------------------------- how far damage reaches

@@ -42,6 +42,7 @@ from dpvb.data.rows import (
     slab_of_triples,
     spans,
 )
+from dpvb.data.spelling import real
 from dpvb.data.storage import MAX_DOCUMENT_BYTES, blocks, check_readable, lines, open_binary
 from dpvb.errors import DataFormatError
 from dpvb.silence import silence
@@ -70,7 +71,7 @@ def open_npz(path: Path) -> OpenedFile:
     """Open a CSR matrix saved by scipy.sparse.save_npz; nothing in it is ever unpickled.
 
     The row boundaries (8 bytes a document) stay in memory. Complex numbers are taken, as one entry makes a whole matrix
-    complex; one that is not real is faulty.
+    complex; one that is not real is NaN.
 
     Raises:
         DataFormatError: not such a file, or damaged.
@@ -96,7 +97,7 @@ def open_npz(path: Path) -> OpenedFile:
                 yield Slab(
                     indptr,
                     _read_array(ids, header.id_type, entries),
-                    _read_array(data, header.value_type, entries),
+                    real(_read_array(data, header.value_type, entries)),
                 )
 
     return OpenedFile(header.width, slabs)
