@@ -46,7 +46,7 @@ NAMES = [
 PLAIN = {
     "break_it": ("Attacks on the ledger", [sys.executable, "-m", "benchmarks.break_it"]),
     "federated_faults": ("Faults of federated runs", [sys.executable, "-m", "benchmarks.federated_faults"]),
-    "fuzz": ("Hostile files", [".venv-fuzz/bin/python", "-m", "benchmarks.fuzz", "10"]),
+    "fuzz": ("Hostile files and the law of readers", [".venv-fuzz/bin/python", "-m", "benchmarks.fuzz", "80"]),
 }
 PACKAGES = ["numpy", "scipy", "numba", "scikit-learn", "dp-accounting", "cryptography"]
 

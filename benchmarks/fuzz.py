@@ -1,10 +1,12 @@
 """Throw changed files at every reader of dpvb: `python -m benchmarks.fuzz [minutes] [part of a reader's name]`.
 
-Atheris (libFuzzer) changes real files, guided by which lines of dpvb they reach. A reader may return or raise an
-error of dpvb; anything else is a finding, and so is an attempt to run code, to start a program, to open a connection
-or to write outside its folder (an audit hook sees them), a second of time, or 100 MB of memory more than before the
-call (a limit on the address space). Half of the files get right hashes, as a forger would make them, so that the
-parsers behind the hashes are reached too. Each reader runs in a process of its own and gets an equal share of the time.
+Atheris (libFuzzer) changes real files, guided by which lines of dpvb they reach. Readers of private data are held
+against the law of readers (`fuzz_readers`): a record may show in its own unit and in nothing else. Any other reader may
+return or raise an error of dpvb; anything else is a finding, and so is an attempt to run code, to start a program, to
+open a connection or to write outside its folder (an audit hook sees them), a second of time, or 100 MB of memory more
+than before the call (a limit on the address space). Half of the model files and ledgers get right hashes, as a forger
+would make them, so that the parsers behind the hashes are reached too. Readers run in processes of their own, two at a
+time, and each gets an equal share of the time.
 One line a reader; the last line is `survived N of M`. The exit status is 1 if there is a finding, whose file is kept.
 """
 
@@ -25,10 +27,14 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from benchmarks import fuzz_readers
 
 PROGRAM = (sys.executable, "-m", "benchmarks.fuzz")
 MEMORY = 100_000_000
@@ -51,11 +57,13 @@ class Reader:
         seeds: the files to start from, made once, in a process whose code atheris does not change.
         read: given changed bytes and an empty folder, write a file and read it.
         here: whether the files to start from must be made in the reading process after all, as others go with them.
+        law: whether the reading writes the files itself, and looks for more than crashes: see `fuzz_readers`.
     """
 
     seeds: Callable[[], list[bytes]]
     read: Callable[[bytes, Path], object]
     here: bool = False
+    law: bool = False
 
 
 # Model files
@@ -241,6 +249,7 @@ def chained(content: bytes) -> bytes:
 
 
 READERS = {
+    **{name: Reader(fuzz_readers.seeds, check, law=True) for name, check in fuzz_readers.CHECKS.items()},
     "model file": Reader(model_files, read_model),
     "model manifest": Reader(model_manifests, read_manifest),
     "ledger file": Reader(lambda: [kept_ledger()["budget.db"]], read_database, here=True),
@@ -318,9 +327,14 @@ def fuzz(name: str, corpus: Path, arguments: list[str]) -> None:
         for coding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be", "unicode_escape"):
             codecs.lookup(coding)
         for content in seeds:
+            if reader.law:  # What is imported late is instrumented then, and that is said.
+                with suppress(fuzz_readers.RecordShows):
+                    reader.read(content, folder)
             reader.read(content, folder)
             for damaged in (content[:-1], content[: len(content) // 2], b"{}", b""):
                 refuses(reader, damaged, folder)
+        # Files that the law of readers compares are written here as well.
+        tempfile.tempdir = str(folder)
     watching = False
 
     def watch(event: str, facts: tuple[Any, ...]) -> None:
@@ -342,6 +356,9 @@ def fuzz(name: str, corpus: Path, arguments: list[str]) -> None:
         nonlocal watching
         for left in folder.iterdir():
             left.unlink()
+        if reader.law:
+            reader.read(content, folder)
+            return
         mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
         before = time.process_time()
@@ -385,35 +402,45 @@ def _inside(path: Any, folder: Path) -> bool:
 
 
 def main(minutes: float, part: str) -> int:
-    """Give every reader its share of the time, one after the other."""
+    """Give every reader its share of the time, two readers at once."""
     names = [name for name in READERS if part in name]
-    seconds = max(1, round(60 * minutes / len(names)))
+    seconds = max(1, round(2 * 60 * minutes / len(names)))
     kept = Path(tempfile.mkdtemp(prefix="dpvb-fuzz-findings-"))
     survived = 0
-    for name in names:
-        corpus = kept / name.replace(" ", "-")
-        corpus.mkdir()
-        if not READERS[name].here:
-            subprocess.run([*PROGRAM, "--seeds", name, str(corpus)], check=True, stderr=subprocess.DEVNULL)
-        options = [
-            f"-max_total_time={seconds}",
-            "-timeout=20",
-            "-rss_limit_mb=0",
-            f"-artifact_prefix={corpus}/finding-",
-        ]
-        command = [*PROGRAM, "--reader", name, str(corpus), *options, "-max_len=60000", "-verbosity=1"]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace")
-        log = done.stdout + done.stderr
-        runs = re.findall(r"Done (\d+) runs", log)
-        reached = re.findall(r"cov: (\d+)", log)
-        survived += done.returncode == 0
-        facts = f"{runs[-1] if runs else '?'} files, {reached[-1] if reached else '?'} branches reached"
-        print(f"{'survived' if done.returncode == 0 else 'FINDING '}  {name}: {facts}", flush=True)
-        if done.returncode:
-            (corpus / "log").write_text(log)
-            print(f"    {corpus}", *log.splitlines()[-40:], sep="\n    ", flush=True)
-    print(f"survived {survived} of {len(names)}")
+    with ThreadPoolExecutor(2) as pool:
+        for name, (alive, facts, log) in zip(
+            names, pool.map(lambda name: run(name, kept, seconds), names), strict=True
+        ):
+            survived += alive
+            print(f"{'survived' if alive else 'FINDING '}  {name}: {facts}", flush=True)
+            if not alive:
+                print(f"    {kept / folder_of(name)}", *log.splitlines()[-40:], sep="\n    ", flush=True)
+    print(f"survived {survived} of {len(names)}, each {seconds} s")
     return 0 if survived == len(names) else 1
+
+
+def folder_of(name: str) -> str:
+    return name.replace(" ", "-")
+
+
+def run(name: str, kept: Path, seconds: int) -> tuple[bool, str, str]:
+    """Whether a reader survived, what was reached, and what its process said."""
+    corpus = kept / folder_of(name)
+    corpus.mkdir()
+    if not READERS[name].here:
+        subprocess.run([*PROGRAM, "--seeds", name, str(corpus)], check=True, stderr=subprocess.DEVNULL)
+    options = [f"-max_total_time={seconds}", "-timeout=20", "-rss_limit_mb=0", f"-artifact_prefix={corpus}/finding-"]
+    options += [f"-max_len={600 if READERS[name].law else 60000}", "-verbosity=1"]
+    # Loops that are compiled elsewhere are interpreted here, so that their branches are seen.
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"} if READERS[name].law else None
+    command = [*PROGRAM, "--reader", name, str(corpus), *options]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment)
+    log = done.stdout + done.stderr
+    runs, reached = re.findall(r"Done (\d+) runs", log), re.findall(r"cov: (\d+)", log)
+    if done.returncode:
+        (corpus / "log").write_text(log)
+    facts = f"{runs[-1] if runs else '?'} files, {reached[-1] if reached else '?'} branches reached"
+    return done.returncode == 0, facts, log
 
 
 if __name__ == "__main__":

@@ -78,16 +78,22 @@ def check_reader(
         records: made-up records, the more hostile the better; each is left out once, and replaced once by `other`.
         other: one more record.
     """
-    collections = [list(records)]
+    faults = list[str]()
     for n in range(len(records)):
-        collections.append([*records[:n], *records[n + 1 :]])
-        collections.append([*records[:n], other, *records[n + 1 :]])
-    seen = [_read(write, read, collection) for collection in collections]
-    whole, faults = seen[0], list[str]()
-    for one in seen[1:]:
-        faults += _differences(whole, one)
-    measured = f"{len(seen) - 1} neighbours: units differ in one record's, and nothing else differs"
+        for instead in ([], [other]):
+            faults += differences(write, read, records, [*records[:n], *instead, *records[n + 1 :]])
+    measured = f"{2 * len(records)} neighbours: units differ in one record's, and nothing else differs"
     yield Check(name, "law of readers", not faults, "; ".join(dict.fromkeys(faults)) or measured, "one unit")
+
+
+def differences(
+    write: Callable[[Sequence[Record], Path], object],
+    read: Callable[[Any], Any],
+    records: Sequence[Record],
+    neighbour: Sequence[Record],
+) -> list[str]:
+    """What breaks the law of readers on two collections that differ in one record; arguments as in `check_reader`."""
+    return [*_differences(_read(write, read, records), _read(write, read, neighbour))]
 
 
 @dataclass(frozen=True)
