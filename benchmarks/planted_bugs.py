@@ -594,7 +594,7 @@ BUGS = [
         (
             (
                 "federated/trust.py",
-                "return self.num_clients - self.failures - self.colluders",
+                "return self.num_clients - self.tolerated - self.colluders",
                 "return self.num_clients - self.colluders",
             ),
         ),
@@ -606,8 +606,8 @@ BUGS = [
         (
             (
                 "federated/trust.py",
-                "return self.num_clients - self.failures - self.colluders",
-                "return self.num_clients - max(self.failures, self.colluders)",
+                "return self.num_clients - self.tolerated - self.colluders",
+                "return self.num_clients - max(self.tolerated, self.colluders)",
             ),
         ),
         "test_federated_trust.py::test_the_noise_suffices_whoever_is_missing_and_whoever_colludes",
@@ -618,8 +618,8 @@ BUGS = [
         (
             (
                 "federated/trust.py",
-                "return self.num_clients - self.failures\n",
-                "return self.num_clients - self.failures - self.colluders\n",
+                "return self.num_clients - self.tolerated\n",
+                "return self.num_clients - self.tolerated - self.colluders\n",
             ),
         ),
         "test_federated_client.py::test_whomever_a_server_leaves_out_enough_noise_is_asked_for",

@@ -63,7 +63,7 @@ MARKS: dict[str, tuple[Any, str, str, int]] = {
 #: (step, attempt, participants) of every request; release 2 is passed over, and release 3 repeated.
 STEPS = [(0, 0, "abc"), (1, 0, "abc"), (3, 0, "abc"), (3, 1, "ab")]
 Q = np.full(D, 0.25)
-TRUST = Trust("secure_aggregation", 3, failures=1)
+TRUST = Trust("secure_aggregation", 3, 1)
 _IDENTITIES = {name: Identity(name, hashlib.sha256(name.encode()).digest()) for name in "abc"}
 
 
@@ -89,8 +89,7 @@ def script(made: Client) -> list[bytes]:
         multipliers=tuple(release.mechanism.noise_multiplier for release in plan),
         trust="secure_aggregation",
         participants={name: identity.public for name, identity in _IDENTITIES.items()},
-        failures=1,
-        colluders=0,
+        tolerated=1,
         unit="row",
         neighboring_relation="add_or_remove_one",
     )

@@ -245,7 +245,7 @@ def test_the_guides_files_are_read(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     server, client = ServerConfig.load(tmp_path / "server.toml"), ClientConfig.load(tmp_path / "north.toml")
     assert server.agreement == client.agreement
-    assert (server.agreement.trust.failures, server.agreement.trust.colluders) == (1, 1)
+    assert (server.agreement.trust.tolerated, server.agreement.trust.colluders) == (1, 1)
     assert server.agreement.estimator().random_state == 1
     assert server.folder == tmp_path / "server.state"
     assert (server.tls, client.ledger) == (

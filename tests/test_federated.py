@@ -112,7 +112,7 @@ class Around:
             multipliers=tuple(release.mechanism.noise_multiplier for release in plan),
             trust=federation.trust.name,
             participants=dict(federation.participants),
-            failures=federation.trust.failures,
+            tolerated=federation.trust.tolerated,
             colluders=federation.trust.colluders,
             unit=plan.unit,
             neighboring_relation=plan.neighboring_relation,
@@ -124,7 +124,7 @@ def around(
     *,
     shards: Sequence[Any] | None = None,
     epsilon: float = math.inf,
-    failures: int = 0,
+    tolerated: int = 0,
     ledger: Path | None = None,
     estimator: Any = None,
 ) -> Around:
@@ -139,7 +139,7 @@ def around(
     federation = Federation(
         kind=kind.__name__,
         columns=columns_of(owned[0], tasks[0]),
-        trust=Trust(trust, len(owned), failures=failures),
+        trust=Trust(trust, len(owned), tolerated),
         epsilon=epsilon,
         delta=DELTA,
         participants={name: identities[name].public if identities else b"" for name in names},
@@ -426,7 +426,7 @@ def test_a_client_that_leaves_ends_a_run_that_may_miss_none(trust: str, schedule
 @pytest.mark.parametrize("step", [0, 1, 3, ROUNDS - 1])
 def test_secure_aggregation_goes_on_without_a_client_that_may_be_missing(step: int, ledger: Path) -> None:
     """The attempt with the lost client is another release of those who stay, and charged to them alone."""
-    made = around("secure_aggregation", epsilon=1.0, failures=1, ledger=ledger)
+    made = around("secure_aggregation", epsilon=1.0, tolerated=1, ledger=ledger)
     made.handlers["b"] = unreachable(made.handlers["b"], range(step, ROUNDS))
     server = made.server()
     server.run(np.random.default_rng(0))
@@ -442,7 +442,7 @@ def test_secure_aggregation_goes_on_without_a_client_that_may_be_missing(step: i
 def test_what_is_left_without_a_client_that_may_be_missing_is_the_fit_of_the_others() -> None:
     """Lost before its first release: q of the other two, to what the width of the grid makes."""
     shards = dealt(*rows(), 10, 25)
-    made = around("secure_aggregation", failures=1)
+    made = around("secure_aggregation", tolerated=1)
     made.handlers["b"] = unreachable(made.handlers["b"], range(ROUNDS))
     others = around("secure_aggregation", shards=[shards[0], shards[2]])
     assert distance(made.run(), others.run()) < 1e-3
@@ -456,14 +456,14 @@ def test_without_trust_a_run_goes_on_without_a_client_that_may_be_missing(
 ) -> None:
     """One that is lost before it spoke on all that a step reads is left out; later, its last factor stays."""
     order = 0 if schedule == "asynchronous" else None
-    made = around("none", failures=1, epsilon=1.0, ledger=ledger)
+    made = around("none", tolerated=1, epsilon=1.0, ledger=ledger)
     made.handlers["b"] = unreachable(made.handlers["b"], range(step, ROUNDS))
     made.run(schedule, order=order)
     for name in "abc":
         assert charged(ledger, name) == price(made.plan)
     refused = around("none")
     refused.handlers["b"] = unreachable(refused.handlers["b"], range(step, ROUNDS))
-    with pytest.raises(FederationError, match=r"2 of 3 clients take part, and failures = 0 says .* missing. b: "):
+    with pytest.raises(FederationError, match=r"2 of 3 clients take part, and the plan tolerates 0 missing. b: "):
         refused.run(schedule, order=order)
 
 
@@ -471,10 +471,10 @@ def test_a_client_that_comes_back_is_asked_again() -> None:
     """Away for one round in the middle: what it missed is forgone, and its later scores bring the fit back."""
     far = []
     for steps in ([2], range(2, ROUNDS)):
-        made = around("none", failures=1)
+        made = around("none", tolerated=1)
         weights = made.tasks[0].model.weights
         whole = weights(made.run()).mean_d
-        made = around("none", failures=1)
+        made = around("none", tolerated=1)
         made.handlers["b"] = unreachable(made.handlers["b"], list(steps))
         far.append(float(np.linalg.norm(weights(made.run()).mean_d - whole) / np.linalg.norm(whole)))
     assert far[0] < 0.2 * far[1]
@@ -483,7 +483,7 @@ def test_a_client_that_comes_back_is_asked_again() -> None:
 @pytest.mark.parametrize("step", [0, 2])
 def test_a_trusted_server_goes_on_with_the_sum_of_the_others(step: int) -> None:
     shards = dealt(*rows(), 10, 25)
-    made = around("trusted_server", failures=1)
+    made = around("trusted_server", tolerated=1)
     made.handlers["b"] = unreachable(made.handlers["b"], range(step, ROUNDS))
     q = made.run()
     if step == 0:
@@ -494,15 +494,15 @@ def test_a_trusted_server_goes_on_with_the_sum_of_the_others(step: int) -> None:
 def test_lost_in_every_attempt(ledger: Path) -> None:
     """Each attempt loses another one: refused by their number, and by the number of attempts."""
     shards = dealt(*rows(), 10, 20, 30, 40)
-    made = around("secure_aggregation", shards=shards, failures=3)
+    made = around("secure_aggregation", shards=shards, tolerated=3)
     for name, times in (("b", 0), ("c", 1), ("d", 2)):
         made.handlers[name] = _from_attempt(made.handlers[name], times)
     with pytest.raises(FederationError, match="step 3 failed in 3 attempts"):
         made.run()
-    made = around("secure_aggregation", shards=shards, failures=1)
+    made = around("secure_aggregation", shards=shards, tolerated=1)
     for name, times in (("b", 0), ("c", 1)):
         made.handlers[name] = _from_attempt(made.handlers[name], times)
-    with pytest.raises(FederationError, match=r"3 of 5 clients take part, and failures = 1"):
+    with pytest.raises(FederationError, match=r"3 of 5 clients take part, and the plan tolerates 1 missing"):
         made.run()
 
 
@@ -582,9 +582,9 @@ def test_an_answer_that_is_no_share_ends_the_run(trust: str, schedule: str, how:
 
 @pytest.mark.parametrize("how", _HOSTILE)
 def test_an_answer_that_is_no_share_costs_an_attempt_where_it_may_be_missing(how: str) -> None:
-    made = around("secure_aggregation", failures=1)
+    made = around("secure_aggregation", tolerated=1)
     made.handlers["b"] = _share_with(_HOSTILE[how])(made.handlers["b"])
-    gone = around("secure_aggregation", failures=1)
+    gone = around("secure_aggregation", tolerated=1)
     gone.handlers["b"] = unreachable(gone.handlers["b"], range(2, ROUNDS))
     for one, other in zip(numbers(made.run()), numbers(gone.run()), strict=True):
         assert np.array_equal(one, other)
@@ -674,8 +674,8 @@ def test_what_no_honest_server_asks_is_refused_for_nothing(trust: str, ledger: P
         {"unit": "person"},
         {"neighboring_relation": "replace_one"},
         {"version": "0.0.0"},
-        {"failures": 2},
-        {"colluders": 1},
+        {"tolerated": 2},
+        {"colluders": 2},
         {"participants": {"a": b"", "b": b""}},
     ):
         refused(dataclasses.replace(made.offer(), **changes), "differs")
@@ -728,7 +728,7 @@ def _moved(q: Any) -> Any:
 @pytest.mark.parametrize("trust", ["none", "secure_aggregation"])
 def test_another_attempt_is_another_release(trust: str, ledger: Path) -> None:
     """Asked again in other words: other noise, other masks, and a charge of its own for everybody who answers."""
-    made = around(trust, epsilon=1.0, failures=int(trust != "none"), ledger=ledger)
+    made = around(trust, epsilon=1.0, tolerated=int(trust != "none"), ledger=ledger)
     q = made.tasks[0].model.init(np.random.default_rng(0))
     offer = encode(made.offer())
     drawn = {name: decode(client.answer(offer)).nonce for name, client in made.clients.items()}
@@ -746,7 +746,7 @@ def test_another_attempt_is_another_release(trust: str, ledger: Path) -> None:
 
 def test_two_requests_differ_by_their_participants_alone() -> None:
     """Nobody finds out a client's share from sums with it and without it: each has masks and noise of its own."""
-    made = around("secure_aggregation", failures=1, epsilon=1.0)
+    made = around("secure_aggregation", tolerated=1, epsilon=1.0)
     q = made.tasks[0].model.init(np.random.default_rng(0))
     offer = encode(made.offer())
     sums = []
@@ -797,13 +797,13 @@ _BAD: list[tuple[dict[str, Any], str]] = [
     ({"delta": 0.0}, "delta"),
     ({"delta": 1.0}, "delta"),
     ({"delta": math.nan}, "delta"),
-    ({"failures": -1}, "failures"),
-    ({"failures": 3}, "failures"),
-    ({"failures": 1.5}, "failures"),
+    ({"tolerated": -1}, "tolerated"),
+    ({"tolerated": 3}, "tolerated"),
+    ({"tolerated": 1.5}, "tolerated"),
     ({"colluders": 1}, "colluders must be 0 with trust='none'"),
     ({"trust": "secure_aggregation", "colluders": -1}, "colluders"),
-    ({"trust": "secure_aggregation", "failures": 2}, r"failures \+ colluders must be at most 1 of 3"),
-    ({"trust": "secure_aggregation", "failures": 1, "colluders": 1}, r"failures \+ colluders must be at most 1 of 3"),
+    ({"trust": "secure_aggregation", "tolerated": 2}, "tolerated must be at most 1 of 3"),
+    ({"trust": "secure_aggregation", "tolerated": 1, "colluders": 2}, "colluders must be at most 1 where 2 of 3"),
     ({"unit": "person"}, "unit must be"),
     ({"unit": None}, "unit must be"),
     ({"accounts": []}, "accounts must be a list"),
@@ -886,7 +886,7 @@ def test_every_client_is_told_its_own_guarantee(trust: str, schedule: str, ledge
     assert model.epsilon == 0.9
     words = {
         "none": "everybody, the server and the other clients included",
-        "secure_aggregation": "each adds a part of the noise, std 1/sqrt(3) of the whole",
+        "secure_aggregation": "each adds a part of the noise, std 1/sqrt(2) of the whole",
         "trusted_server": "everybody but the server",
     }[trust]
     assert len(model.client_statements_) == 3

@@ -56,15 +56,15 @@ def test_an_agreement(tmp_path: Path) -> None:
     assert found.trust == Trust("none", 2)
     assert (found.server, found.server_key) == ("server", PARTIES["server"].public)
     assert found.clients == {name: PARTIES[name].public for name in ("north", "south")}
-    more = {"num_rounds": "20", "trust": '"secure_aggregation"', "failures": "1", "epsilon": "inf", "unit": '"client"'}
+    more = {"num_rounds": "20", "trust": '"secure_aggregation"', "tolerated": "1", "epsilon": "inf", "unit": '"client"'}
     model = 'row_norm = 2\nclasses = ["no", "yes"]\nfit_intercept = false\nnum_examples = 100'
     names = ("north", "south", "east")
     found = Agreement.load(agreement(tmp_path, model=model, clients=names, width=None, schema='"people.json"', **more))
     assert (found.num_rounds, found.epsilon, found.unit) == (20, math.inf, "client")
-    assert found.trust == Trust("secure_aggregation", 3, failures=1)
-    more |= {"failures": "0", "colluders": "1"}
+    assert found.trust == Trust("secure_aggregation", 3, 1, 1)
+    more |= {"tolerated": "0", "colluders": "0"}
     other = Agreement.load(agreement(tmp_path, clients=names, width=None, schema='"people.json"', **more))
-    assert other.trust == Trust("secure_aggregation", 3, colluders=1)
+    assert other.trust == Trust("secure_aggregation", 3, 0, 0)
     assert found.schema == tmp_path / "people.json"
     estimator = found.estimator()
     assert isinstance(estimator, dpvb.LogisticRegression)
@@ -92,10 +92,11 @@ def test_every_kind_is_an_estimator_and_every_schedule_the_servers() -> None:
         ({"unit": '"row"'}, "unit must be one of 'example', 'person', 'client'"),
         ({"trust": '"blind"'}, "trust must be one of 'none'"),
         ({"trust": None}, "trust is missing"),
-        ({"failures": "7"}, "failures must be a number in"),
+        ({"tolerated": "7"}, "tolerated must be a number in"),
         ({"colluders": "1"}, "colluders must be 0 with trust='none', got 1"),
-        ({"trust": '"secure_aggregation"', "colluders": "1"}, r"failures \+ colluders must be at most 0 of 2 .*0 \+ 1"),
-        ({"tolerated": "1"}, "tolerated is no key of this file: write failures, .* and colluders, "),
+        ({"trust": '"secure_aggregation"', "tolerated": "1"}, "tolerated must be at most 0 of 2 .*got 1"),
+        ({"trust": '"secure_aggregation"', "colluders": "2"}, "colluders must be a number in"),
+        ({"failures": "1"}, "failures is no key of this file; known are .*tolerated"),
         ({"epslion": "1"}, "epslion is no key of this file; did you mean epsilon?"),
         ({"q": "1"}, "q is no key of this file; known are .*kind.*epsilon"),
         ({"width": None}, "LogisticRegression needs schema or width, .*got neither"),

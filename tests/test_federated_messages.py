@@ -34,6 +34,7 @@ from dpvb.federated.messages import (
     digest,
     encode,
 )
+from dpvb.federated.trust import Trust
 from dpvb.mechanism import FullBatch
 from dpvb.models.lda import LDA, Topics
 from dpvb.noise import InsecureNoise
@@ -389,8 +390,7 @@ OFFER = Offer(
     multipliers=(1.0, 2.0, math.inf),
     trust="secure_aggregation",
     participants={"anna": bytes(31) + b"\1", "bert": b""},
-    failures=1,
-    colluders=0,
+    tolerated=1,
     unit="one document",
     neighboring_relation="add_or_remove_one",
 )
@@ -408,6 +408,14 @@ def test_messages_arrive(sent: Any) -> None:
     assert encode(arrived) == encode(sent)
 
 
+@pytest.mark.parametrize(("trust", "colluders"), [("none", 0), ("secure_aggregation", 1), ("trusted_server", 0)])
+def test_an_offer_says_how_many_may_collude(trust: str, colluders: int) -> None:
+    """Also where it was not told: the number that a trust model takes by itself."""
+    offer = replace(OFFER, trust=trust, colluders=None)
+    assert offer.colluders == Trust(trust, 3).colluders == colluders
+    assert same(decode(encode(offer)), replace(offer, colluders=colluders))
+
+
 @pytest.mark.parametrize(
     ("whole", "changes"),
     [
@@ -423,12 +431,12 @@ def test_messages_arrive(sent: Any) -> None:
         (OFFER, {"participants": {"an na": b""}}),
         (OFFER, {"participants": {"anna": b"short"}}),
         (OFFER, {"participants": {"anna": "key"}}),
-        (OFFER, {"failures": 3}),
-        (OFFER, {"failures": -1}),
-        (OFFER, {"failures": "1"}),
+        (OFFER, {"tolerated": 3}),
+        (OFFER, {"tolerated": -1}),
+        (OFFER, {"tolerated": "1"}),
         (OFFER, {"colluders": 3}),
         (OFFER, {"colluders": -1}),
-        (OFFER, {"colluders": None}),
+        (OFFER, {"colluders": "1"}),
         (OFFER, {"unit": 3}),
         (OFFER, {"neighboring_relation": "both"}),
         (OFFER, {"num_examples": 0}),

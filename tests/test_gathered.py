@@ -158,7 +158,7 @@ _WITHIN = 0.012
 @pytest.mark.parametrize("missing", [0, 1, 2])
 def test_noise_of_a_sum_under_secure_aggregation(missing: int) -> None:
     """Five clients, of whom one may be missing and one collude: σ is left without two, and it is what is stated."""
-    trust = Trust("secure_aggregation", 5, failures=1, colluders=1)
+    trust = Trust("secure_aggregation", 5, tolerated=1, colluders=1)
     plan = plain(_COUNT, 1.7, 3.0)
     release = plan.releases[0]
     shares = empty_walls(plan, trust.party, 5 - missing)

@@ -20,6 +20,8 @@ _NOISE_STEPS = 2.0**34
 _LARGEST_CAPACITY = 2**46
 # A share of the noise has at least this std in grid steps: see federated.trust for what that is good for.
 _LEAST_SHARE = 2.0**20
+# Who adds all of the noise in integers adds a little more of it.
+_LARGEST_SHARE = 1.01
 
 
 @final
@@ -38,7 +40,7 @@ class Party:
 
     def __post_init__(self) -> None:
         check_integer("num_parties", self.num_parties, low=1, high=2**20)
-        check_number("noise_share", self.noise_share, low=0, high=1)
+        check_number("noise_share", self.noise_share, low=0, high=_LARGEST_SHARE)
 
     @property
     def gathers_noise(self) -> bool:

@@ -273,7 +273,7 @@ class Client:
             "unit": (offer.unit, plan.unit),
             "neighboring relation": (offer.neighboring_relation, plan.neighboring_relation),
             "trust model": (offer.trust, federation.trust.name),
-            "number of failures": (offer.failures, federation.trust.failures),
+            "number of tolerated clients": (offer.tolerated, federation.trust.tolerated),
             "number of colluders": (offer.colluders, federation.trust.colluders),
             "public number of examples": (offer.num_examples, federation.num_examples),
             "number of releases": (len(offer.multipliers), len(plan)),

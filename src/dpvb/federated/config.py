@@ -94,11 +94,6 @@ class Agreement:
         file = _Table.read(path)
         kind = check_choice("kind", file.take("kind", str), tuple(COLUMNS))
         rounds, width = file.take("num_rounds", int, None), file.take("width", int, None)
-        if file.has("tolerated"):
-            raise ParameterError(
-                f"{file.where('tolerated')} is no key of this file: write failures, how many clients may be missing, "
-                "and colluders, how many may besides work with the server against the others."
-            )
         clients = {name: _public(file, name, key) for name, key in file.take("clients", dict).items()}
         server = file.inner("server")
         name = check_name(server.take("name", str, "server"))
@@ -113,8 +108,8 @@ class Agreement:
             trust=Trust(
                 check_choice("trust", file.take("trust", str), TRUST),
                 len(clients),
-                failures=file.take("failures", int, 0),
-                colluders=file.take("colluders", int, 0),
+                tolerated=file.take("tolerated", int, 0),
+                colluders=file.take("colluders", int, None),
             ),
             schema=file.path("schema", None),
             vocabulary=file.path("vocabulary", None),

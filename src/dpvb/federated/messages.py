@@ -35,7 +35,7 @@ import numpy as np
 from dpvb.blocks import Ints
 from dpvb.errors import FederationError, ParameterError, check_choice, check_integer
 from dpvb.federated.keys import check_name, check_public
-from dpvb.federated.trust import TRUST
+from dpvb.federated.trust import TRUST, colluding
 
 #: Version of the wire; a reader refuses another one.
 VERSION: Final = 2
@@ -86,11 +86,11 @@ class Offer:
         multipliers: noise multiplier of every release, in order.
         trust: "none", "secure_aggregation" or "trusted_server".
         participants: public key of every client by name; empty bytes where a client has none.
-        failures: number of participants that may be missing.
-        colluders: number of participants that may, besides, work against the others.
+        tolerated: number of participants that may be missing.
         unit: what is protected, in words.
         neighboring_relation: "add_or_remove_one" or "replace_one".
         num_examples: public number of units of each client, where there is one.
+        colluders: number of participants that may, besides, work against the others; None: as in `Trust`.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -105,11 +105,11 @@ class Offer:
     multipliers: tuple[float, ...]
     trust: str
     participants: Mapping[str, bytes]
-    failures: int
-    colluders: int
+    tolerated: int
     unit: str
     neighboring_relation: str
     num_examples: int | None = None
+    colluders: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("version", "run", "kind", "unit"):
@@ -122,7 +122,8 @@ class Offer:
         for name, public in self.participants.items():
             if check_name(name) and public != b"":
                 check_public(name, public)
-        check_integer("failures", self.failures, low=0, high=len(self.participants))
+        check_integer("tolerated", self.tolerated, low=0, high=len(self.participants))
+        object.__setattr__(self, "colluders", colluding(self.trust, self.colluders))
         check_integer("colluders", self.colluders, low=0, high=len(self.participants))
         check_choice("neighboring_relation", self.neighboring_relation, ("add_or_remove_one", "replace_one"))
         if self.num_examples is not None:

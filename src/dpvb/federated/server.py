@@ -173,7 +173,7 @@ class Server:
                 multipliers=tuple(release.mechanism.noise_multiplier for release in self._plan),
                 trust=trust.name,
                 participants=dict(federation.participants),
-                failures=trust.failures,
+                tolerated=trust.tolerated,
                 colluders=trust.colluders,
                 unit=self._plan.unit,
                 neighboring_relation=self._plan.neighboring_relation,
@@ -212,8 +212,8 @@ class Server:
             missing = [name for name in sorted(self._federation.participants) if name not in answered]
             told = "; ".join(f"{name}: {self._reasons.get(name, 'no answer').rstrip('.')}" for name in missing)
             raise FederationError(
-                f"{len(answered)} of {trust.num_clients} clients take part, and failures = {trust.failures} says how "
-                f"many may be missing. {told}. Nothing more is asked; every client keeps what it was charged."
+                f"{len(answered)} of {trust.num_clients} clients take part, and the plan tolerates {trust.tolerated} "
+                f"missing. {told}. Nothing more is asked; every client keeps what it was charged."
             )
         return sorted(answered)
 

@@ -36,8 +36,8 @@ def simulate(
     num_rounds: int | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
-    failures: int = 0,
-    colluders: int = 0,
+    tolerated: int = 0,
+    colluders: int | None = None,
     unit: str = "example",
     accounts: Sequence[tuple[Any, str]] | None = None,
     progress: Callable[[int, Plan], object] | None = None,
@@ -55,9 +55,9 @@ def simulate(
             alone, each of which adds a part of the noise) or "trusted_server" (it sees all sums and adds the noise).
         num_rounds: communications with each client, first and last releases included; None: as the estimator plans.
         epsilon, delta: the budget of each client; None: the estimator's.
-        failures: clients that may be missing; under secure aggregation their noise is not counted on.
+        tolerated: clients that may be missing; under secure aggregation their noise is not counted on.
         colluders: under secure aggregation, clients that may, besides, work against the others: the noise of those is
-            enough without theirs.
+            enough without theirs. None: 1, for a client knows its own noise, and a single curious one counts.
         unit: what is protected: "example", one example (or person, with group=) at one client; "client", all that a
             client has.
         accounts: (ledger, data set) of each client, which it charges before it looks; None: nobody keeps count.
@@ -68,7 +68,7 @@ def simulate(
 
     Raises:
         ParameterError, DataFormatError: for public faults, before anything is spent.
-        FederationError: if more clients than `failures` refuse or fail.
+        FederationError: if clients refuse or fail, more than are tolerated.
     """
     if not isinstance(estimator, PrivateEstimator):
         raise ParameterError(f"estimator must be one of this package's, got {type(estimator).__name__}.")
@@ -84,7 +84,7 @@ def simulate(
     given = {"epsilon": epsilon, "delta": delta}
     estimator.set_params(**{name: value for name, value in given.items() if value is not None})
     owned = [_data(shard, unit) for shard in _listed("shards", shards)]
-    model_of_trust = Trust(trust, len(owned), failures=failures, colluders=colluders)
+    model_of_trust = Trust(trust, len(owned), tolerated, colluders)
     kind, params = type(estimator), {**estimator.get_params(deep=False), **dict.fromkeys(_OF_THE_RUN)}
     params["num_steps"] = steps_of(kind, params, owned[0], num_rounds)
     tasks = [of_unit(rehearsed(kind, params, data), unit) for data in owned]

@@ -11,9 +11,10 @@ trusted_server       every sum, un-noised     none; the server adds σ          
 Under secure aggregation two things take noise away, and a server may do both at once. F of the M clients may be
 missing, whomever it chooses not to ask; and C of those who are asked may work against the others: tell it their keys,
 add no noise, or subtract what they added from what the model says. A client answers only where M - F are asked, so that
-n = M - F - C shares at least are unknown to all of these, and those have all of the noise. n is 2 at least: a client
-alone has all of the noise to add, and trust="none" asks nothing else of it. Whoever is asked and does not answer leaves
-the masks in the sum, which then tells nothing.
+n = M - F - C shares at least are unknown to all of these, and those have all of the noise. M - F is 2 at least: one
+client's sum hides nothing. n is 1 at least, and then every client adds all of the noise itself. C is 1 unless told
+otherwise: a client knows its own noise, so that one that is curious already counts as one that colludes. Whoever is
+asked and does not answer leaves the masks in the sum, which then tells nothing.
 
 **Why integer shares add up.** A share is an exactly rounded normal number R of deviation τ, at least 2²⁰ grid steps.
 Let D be the discrete normal of the same τ, P(D = k) ∝ exp(-k²/2τ²) =: φ(k). By P(R = k) ∝ ∫ exp(-(k+t)²/2τ²) dt over
@@ -35,7 +36,7 @@ the noise pays for the integers, and what the accountant finds at its Rényi ord
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 
 from dpvb import accounting
 from dpvb.blocks import swap_ratio
@@ -51,6 +52,11 @@ _RATIO = 191.0
 _MOST_COST, _MOST_DELTA = 1e4, 0.1
 
 
+def colluding(trust: str, colluders: int | None) -> int:
+    """The number of clients that may work against the others; None: see `Trust`."""
+    return int(trust == "secure_aggregation") if colluders is None else colluders
+
+
 @dataclass(frozen=True)
 class Trust:
     """A trust model with its public numbers.
@@ -58,9 +64,10 @@ class Trust:
     Attributes:
         name: one of TRUST.
         num_clients: M.
-        failures: F, clients that may be missing; under secure aggregation their noise is not counted on.
+        tolerated: F, clients that may be missing; under secure aggregation their noise is not counted on.
         colluders: C, clients that may, besides, work against the others (tell the server their keys, add no noise, or
-            use what they know of their own noise); 0 but under secure aggregation.
+            use what they know of their own noise). None: 1 under secure aggregation, for a single curious client is
+            one of them; 0 otherwise, where no other number is allowed.
 
     Raises:
         ParameterError: for a value outside its range.
@@ -68,29 +75,34 @@ class Trust:
 
     name: str
     num_clients: int
-    _: KW_ONLY
-    failures: int = 0
-    colluders: int = 0
+    tolerated: int = 0
+    colluders: int | None = None
 
     def __post_init__(self) -> None:
         check_choice("trust", self.name, TRUST)
         check_integer("num_clients", self.num_clients, low=1, high=10**5)
-        check_integer("failures", self.failures, low=0, high=self.num_clients - 1)
+        if self.secure and self.num_clients < 2:
+            raise ParameterError(
+                "num_clients must be at least 2 for secure aggregation: one client's sum hides nothing."
+            )
+        check_integer("tolerated", self.tolerated, low=0, high=self.num_clients - 1)
+        if self.secure and self.least < 2:
+            raise ParameterError(
+                f"tolerated must be at most {self.num_clients - 2} of {self.num_clients} clients under secure "
+                f"aggregation, got {self.tolerated}: a single client's sum hides nothing. trust='none' needs no others."
+            )
+        object.__setattr__(self, "colluders", colluding(self.name, self.colluders))
         check_integer("colluders", self.colluders, low=0, high=self.num_clients - 1)
         if self.colluders and not self.secure:
             raise ParameterError(
                 f"colluders must be 0 with trust={self.name!r}, got {self.colluders}: no client counts on another's "
                 "noise there."
             )
-        if self.secure and self.num_clients < 2:
+        if self.secure and self._honest < 1:
             raise ParameterError(
-                "num_clients must be at least 2 for secure aggregation: one client's sum hides nothing."
-            )
-        if self.secure and self._honest < 2:
-            raise ParameterError(
-                f"failures + colluders must be at most {self.num_clients - 2} of {self.num_clients} clients under "
-                f"secure aggregation, got {self.failures} + {self.colluders}: a client alone has all of the noise to "
-                "add. With trust='none' it does, and needs no others."
+                f"colluders must be at most {self.least - 1} where {self.least} of {self.num_clients} clients may be "
+                f"all that take part, got {self.colluders}: somebody's noise must be there that nobody else knows. "
+                "Take fewer, or trust='none', under which each client adds all of its noise."
             )
 
     @property
@@ -108,7 +120,7 @@ class Trust:
     @property
     def least(self) -> int:
         """The fewest clients that take part in a release."""
-        return self.num_clients - self.failures
+        return self.num_clients - self.tolerated
 
     @property
     def method(self) -> str:
@@ -175,7 +187,7 @@ class Trust:
                 "everybody but the server, which sees this client's sums without noise and adds the noise for all "
                 f"{self.num_clients} clients."
             )
-        missing, turned = (f"at most {number}" if number else "none" for number in (self.failures, self.colluders))
+        missing, turned = (f"at most {number}" if number else "none" for number in (self.tolerated, self.colluders))
         return (
             f"everybody, the server included, which sees nothing but sums over at least {self.least} of "
             f"{self.num_clients} clients: each adds a part of the noise, std 1/sqrt({self._honest}) of the whole, and "
@@ -187,7 +199,8 @@ class Trust:
     @property
     def _honest(self) -> int:
         """n: the fewest shares of noise in a sum that the server does not know."""
-        return self.num_clients - self.failures - self.colluders
+        assert self.colluders is not None  # It was resolved.
+        return self.num_clients - self.tolerated - self.colluders
 
     def _check_plan(self, plan: Plan, delta: float) -> None:
         if self.secure:
