@@ -79,22 +79,22 @@ def task_of(name: str) -> Task:
     return rehearsed(type(model), model.get_params(deep=False), Data(*rows(name), {}))
 
 
-def federation_of(publics: dict[str, bytes], trust: str, failures: int) -> Federation:
+def federation_of(publics: dict[str, bytes], trust: str, tolerated: int) -> Federation:
     data = Data(*rows(NAMES[0]), {})
     participants = {name: publics[name] if trust == "secure_aggregation" else b"" for name in NAMES}
     columns = columns_of(data, task_of(NAMES[0]))
-    place = Trust(trust, len(NAMES), failures=failures)
+    place = Trust(trust, len(NAMES), tolerated, colluders=0)
     return Federation("LogisticRegression", columns, place, EPSILON, DELTA, participants)
 
 
 # --- a client's process -----------------------------------------------------------------------------------
 
 
-def work(name: str, folder: Path, address: Any, publics: dict[str, bytes], trust: str, failures: int) -> None:
+def work(name: str, folder: Path, address: Any, publics: dict[str, bytes], trust: str, tolerated: int) -> None:
     """Answer what arrives until the process is killed."""
     identity = Identity.load(folder / f"{name}.key")
     channel = Channel(identity, {"server": publics["server"]})
-    federation = federation_of(publics, trust, failures)
+    federation = federation_of(publics, trust, tolerated)
     ledger = folder / f"{name}.db"
     own = identity if trust == "secure_aggregation" else None
     with Client(
@@ -310,7 +310,7 @@ def right(network: Network, plan: Any, name: str) -> bool:
 
 def run(folder: Path, trust: str, schedule: str, fatal: int | None, rng: random.Random | None) -> tuple[Any, ...]:
     """A fit; its accuracy on public rows or the error that ended it, the network, and which ledgers are right."""
-    failures = int(fatal is not None and trust == "secure_aggregation")
+    tolerated = int(fatal is not None and trust == "secure_aggregation")
     identities = {name: Identity.generate(name) for name in (*NAMES, "server")}
     for name, identity in identities.items():
         identity.save(folder / f"{name}.key")
@@ -320,9 +320,9 @@ def run(folder: Path, trust: str, schedule: str, fatal: int | None, rng: random.
                     name, unit="row", neighboring_relation="add_or_remove_one", epsilon=10 * EPSILON, delta=DELTA
                 )
     publics = {name: identity.public for name, identity in identities.items()}
-    federation = federation_of(publics, trust, failures)
+    federation = federation_of(publics, trust, tolerated)
     dies = None if fatal is None else (NAMES[2], fatal)
-    network = Network(folder, identities, (trust, failures), rng, dies)
+    network = Network(folder, identities, (trust, tolerated), rng, dies)
     model = estimator()
     plans = []
 
@@ -351,7 +351,8 @@ def main() -> int:
     print(
         f"{len(NAMES)} client processes, {STEPS + 2} releases each, epsilon {EPSILON:g}, seed {seed}. Of deliveries "
         f"{DAMAGED:.0%} are damaged, {TWICE:.0%} doubled, {KILLING:.0%} kill their client; {LATE:.0%} are late by up "
-        f"to {LATEST:g} s; of answers {LOST:.0%} are lost. 'dies': a client is gone for good from this release on.\n"
+        f"to {LATEST:g} s; of answers {LOST:.0%} are lost. 'dies': a client is gone for good from this release on. "
+        "Under secure aggregation colluders=0.\n"
     )
     head = ("trust", "schedule", "dies", "delivered", "damaged", "twice", "late", "lost", "killed", "differ", "ledgers")
     widths = [19, 13, 5, 10, 8, 6, 5, 5, 7, 7, 8]
