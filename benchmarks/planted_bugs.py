@@ -614,12 +614,30 @@ BUGS = [
     ),
     Bug(
         "sums of several parties without their noise, masks or room",
-        "a server that leaves out as many as may be missing or collude",
+        "no client taken to collude where nothing is said",
         (
             (
                 "federated/trust.py",
-                "return self.num_clients - self.tolerated\n",
-                "return self.num_clients - self.tolerated - self.colluders\n",
+                'return int(trust == "secure_aggregation") if colluders is None else colluders',
+                "return colluders or 0",
+            ),
+        ),
+        "test_federated_client.py::test_a_server_that_leaves_one_out_and_works_with_another_finds_the_promised_noise",
+    ),
+    Bug(
+        "sums of several parties without their noise, masks or room",
+        "as many colluders as take part, and nobody's noise left",
+        (("federated/trust.py", "if self.secure and self._honest < 1:", "if self.secure and self._honest < 0:"),),
+        "test_federated_trust.py::test_the_noise_suffices_whoever_is_missing_and_whoever_colludes",
+    ),
+    Bug(
+        "sums of several parties without their noise, masks or room",
+        "a server that leaves out as many as may be missing or collude",
+        (
+            (
+                "federated/client.py",
+                "len(request.participants) < trust.least:",
+                "len(request.participants) < trust.least - (trust.colluders or 0):",
             ),
         ),
         "test_federated_client.py::test_whomever_a_server_leaves_out_enough_noise_is_asked_for",
