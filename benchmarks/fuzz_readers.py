@@ -82,7 +82,7 @@ class Input:
         instead = [records.pop()] if head[1] % 2 and len(records) > 1 else []
         place = min(place, len(records) - 1)
         if instead:  # A record is changed, not whose it is: ids stand second, those of tables first.
-            instead = [[*instead[0][:1], *records[place][1:2], *instead[0][2:]]]
+            instead = [[instead[0][0], *(*records[place], b"")[1:2], *instead[0][2:]]]
         return cls(head, records, place, instead)
 
     def option(self, place: int, choices: Sequence[Any]) -> Any:

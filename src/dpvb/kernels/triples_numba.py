@@ -50,7 +50,7 @@ def _decimal(text, place):
         if ZERO <= byte <= NINE:
             if mantissa > LARGEST_EXACT:
                 return np.nan, -1
-            mantissa = mantissa * 10 + (byte - ZERO)
+            mantissa = mantissa * 10 + (np.int64(byte) - ZERO)
             digits += 1
             shift -= is_fraction
         elif byte == POINT and not is_fraction:
@@ -67,7 +67,7 @@ def _decimal(text, place):
             place += 1
         digits = 0
         while place < text.size and ZERO <= text[place] <= NINE and digits < 4:
-            exponent = exponent * 10 + (text[place] - ZERO)
+            exponent = exponent * 10 + (np.int64(text[place]) - ZERO)
             digits += 1
             place += 1
         if digits == 0:
