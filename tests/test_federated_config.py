@@ -96,7 +96,6 @@ def test_every_kind_is_an_estimator_and_every_schedule_the_servers() -> None:
         ({"colluders": "1"}, "colluders must be 0 with trust='none', got 1"),
         ({"trust": '"secure_aggregation"', "tolerated": "1"}, "tolerated must be at most 0 of 2 .*got 1"),
         ({"trust": '"secure_aggregation"', "colluders": "2"}, "colluders must be a number in"),
-        ({"failures": "1"}, "failures is no key of this file; known are .*tolerated"),
         ({"epslion": "1"}, "epslion is no key of this file; did you mean epsilon?"),
         ({"q": "1"}, "q is no key of this file; known are .*kind.*epsilon"),
         ({"width": None}, "LogisticRegression needs schema or width, .*got neither"),
