@@ -152,6 +152,7 @@ def test_random_generators_stay_in_their_places() -> None:
         "audit/neighbours.py": {"np.random.default_rng", "np.random"},
         "audit/budget.py": {"np.random.default_rng", "np.random"},
         "audit/one_run.py": {"np.random.default_rng", "np.random"},
+        "audit/queries.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
     }
     start = {"np.random.Generator", "np.random"}  # what a model's `init` is given
     for path, name in zip(FILES, NAMES, strict=True):
