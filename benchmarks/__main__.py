@@ -20,7 +20,10 @@ NAMES = [
     "break_it",
     "federated_faults",
     "fuzz",
+    "fuzz_readers",
     "audit",
+    "hostile_queries",
+    "reading_speed",
     "accounting_tables",
     "planted_bugs",
     "e_step_speed",
@@ -46,7 +49,8 @@ NAMES = [
 PLAIN = {
     "break_it": ("Attacks on the ledger", [sys.executable, "-m", "benchmarks.break_it"]),
     "federated_faults": ("Faults of federated runs", [sys.executable, "-m", "benchmarks.federated_faults"]),
-    "fuzz": ("Hostile files and the law of readers", [".venv-fuzz/bin/python", "-m", "benchmarks.fuzz", "80"]),
+    "fuzz": ("Hostile files", [".venv-fuzz/bin/python", "-m", "benchmarks.fuzz", "10", "hostile"]),
+    "fuzz_readers": ("The law of readers", [".venv-fuzz/bin/python", "-m", "benchmarks.fuzz", "60", "law"]),
 }
 PACKAGES = ["numpy", "scipy", "numba", "scikit-learn", "dp-accounting", "cryptography"]
 

@@ -250,11 +250,11 @@ def chained(content: bytes) -> bytes:
 
 READERS = {
     **{name: Reader(fuzz_readers.seeds, check, law=True) for name, check in fuzz_readers.CHECKS.items()},
-    "model file": Reader(model_files, read_model),
-    "model manifest": Reader(model_manifests, read_manifest),
-    "ledger file": Reader(lambda: [kept_ledger()["budget.db"]], read_database, here=True),
-    "ledger head": Reader(lambda: [kept_ledger()["budget.db.head"]], read_head, here=True),
-    "exported chain": Reader(exports, read_export),
+    "hostile model file": Reader(model_files, read_model),
+    "hostile model manifest": Reader(model_manifests, read_manifest),
+    "hostile ledger file": Reader(lambda: [kept_ledger()["budget.db"]], read_database, here=True),
+    "hostile ledger head": Reader(lambda: [kept_ledger()["budget.db.head"]], read_head, here=True),
+    "hostile exported chain": Reader(exports, read_export),
 }
 
 

@@ -470,13 +470,13 @@ CHECKS: dict[str, Check] = {
     "law table of csv": law(write_table, table),
     "law table in memory": law(columns_of, table),
     "law matrix in memory": law(matrix_of, design),
-    "body csv": body("x.csv", b"id,text\n", any_documents(**WORDS)),
-    "body csv of persons": body("x.csv", b"id,text\n", any_documents(group_column="id", **WORDS)),
-    "body jsonl": body("x.jsonl", b"", any_documents(**WORDS)),
-    "body txt": body("x.txt", b"", any_documents(**WORDS)),
-    "body mtx": body("x.mtx", b"%%MatrixMarket matrix coordinate real general\n6 3 9\n", any_documents()),
-    "body docword": body("docword.x.txt", b"6\n3\n9\n", any_documents()),
-    "body lda-c": body("x.ldac", b"", any_documents(width=WIDTH)),
+    "law csv, any body": body("x.csv", b"id,text\n", any_documents(**WORDS)),
+    "law csv of persons, any body": body("x.csv", b"id,text\n", any_documents(group_column="id", **WORDS)),
+    "law jsonl, any body": body("x.jsonl", b"", any_documents(**WORDS)),
+    "law txt, any body": body("x.txt", b"", any_documents(**WORDS)),
+    "law mtx, any body": body("x.mtx", b"%%MatrixMarket matrix coordinate real general\n6 3 9\n", any_documents()),
+    "law docword, any body": body("docword.x.txt", b"6\n3\n9\n", any_documents()),
+    "law lda-c, any body": body("x.ldac", b"", any_documents(width=WIDTH)),
 }
 
 

@@ -6,7 +6,7 @@ other tokens are left to the caller.
 """
 
 # Numba infers every type below from the arguments.
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def,assignment"
 
 from __future__ import annotations
 
