@@ -416,3 +416,35 @@ def test_negative_topics_do_not_push_two_documents_apart() -> None:
         sums.append(wall.release(query, plan.releases[0]).total["counts"] / bound)
     assert all(np.linalg.norm(part) <= 1 for part in sums)
     assert np.linalg.norm(sums[0] - sums[1]) <= math.sqrt(2)
+
+
+# --- interrupted runs ---------------------------------------------------------------------------------------
+
+
+class Kept:
+    """A journal in a folder of somebody else's: what it says was released is what they wrote."""
+
+    def __init__(self, value: float) -> None:
+        self._value = value
+        self.begun: list[int] = []
+
+    def recorded(self, step: int) -> Mapping[str, np.ndarray] | None:
+        return {"words": np.full(6, self._value)} if step == 0 else None
+
+    def begin(self, step: int, fingerprint: Any) -> None:
+        self.begun.append(step)
+
+    def record(self, step: int, released: Any) -> None:
+        return None
+
+
+@pytest.mark.parametrize("value", [1e308, -1e308, 3e307, math.nan])
+def test_a_resumed_run_asks_nothing_at_a_q_of_hostile_numbers(value: float) -> None:
+    """Sums that a folder brings make q; since they push it out of its domain, no document is read."""
+    model = LDA(2, 6)
+    plan = phased(model.blocks, FullBatch(), [1.0, 1.0])
+    journal = Kept(value)
+    wall: Wall[Any] = Wall(dpvb.data.BagOfWords(np.eye(6)), plan, noise=InsecureNoise(0), journal=journal)
+    with np.errstate(all="ignore"), pytest.raises(PrivacyError, match="must be finite"):
+        loop.fit(model, wall, plan, rho=loop.constant(1.0), rng=np.random.default_rng(0))
+    assert journal.begun == []

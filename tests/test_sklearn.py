@@ -26,13 +26,13 @@ EXCLUDED = {
     "check_estimators_nan_inf": FAULTS,
     "check_estimators_empty_data_messages": "the number of rows is private: an empty corpus is fitted as pure noise",
     "check_fit_idempotent": NOISE,
-    "check_dtype_object": FAULTS,
     "check_complex_data": "one complex number makes a whole array complex: the others are read",
 }
 DECLARED = "classes are declared, not read off private labels: a row with another label counts as no row"
 COUNTS = "responses are whole numbers: a row with any other response counts as no row"
 EXCLUDED_OF_REGRESSION = {
     **{name: why for name, why in EXCLUDED.items() if name != "check_pipeline_consistency"},
+    "check_dtype_object": FAULTS,
     "check_supervised_y_no_nan": FAULTS,
     "check_supervised_y_2d": "a response of another form is refused, not reshaped with a warning",
     "check_estimators_partial_fit_n_features": "partial_fit is refused: a private plan is fixed beforehand",
