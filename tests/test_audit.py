@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 
 import dpvb
 from dpvb import accounting, audit, cli
-from dpvb.audit import Case, Check, Matrix, Report, budget, draws, neighbours, one_run, readers
+from dpvb.audit import Case, Check, Matrix, Report, budget, draws, neighbours, one_run, queries, readers
 from dpvb.audit.cases import NAMES, shipped
 from dpvb.blocks import Block
 from dpvb.contributions import Contributions, Rows
@@ -560,6 +560,33 @@ def test_a_model_of_ones_own_can_be_audited() -> None:
     assert audit.audit(SOUND).passed
     report = audit.audit(faulty(lambda batch: batch / max(len(batch), 1)))
     assert {check.subject for check in report.findings} == {"location_step", "location"}
+
+
+# --- hostile q ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Betrayed(Location):
+    """Keeps the law at ordinary q, and breaks it at large ones in some way."""
+
+    fault: str = ""
+
+    def e_step(self, q: Any, batch: Any, blocks: Mapping[str, Block]) -> Contributions:
+        made = super().e_step(q, batch, blocks)
+        if not np.abs(q).max() > 100:
+            return made
+        if self.fault == "understates":
+            return {name: Understated(part.values) for name, part in made.items()}  # type: ignore[attr-defined]
+        if self.fault == "mixes":
+            return {name: Rows(part.values / max(len(batch), 1)) for name, part in made.items()}  # type: ignore[attr-defined]
+        return made
+
+
+@pytest.mark.parametrize("fault", ["", "understates", "mixes"])
+def test_a_model_that_breaks_the_law_at_hostile_q_is_found(fault: str) -> None:
+    found = findings(queries.check_queries(replace(SOUND, model=Betrayed(fault=fault)), 100))
+    assert ("hostile q" in found) == bool(fault)
+    assert ("beside others" in found.get("hostile q", "")) == (fault == "mixes")
 
 
 # --- readers ------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from dpvb.audit.integers import difference, in_steps, relative_norm, same
 from dpvb.data import BagOfWords
 from dpvb.data.design import BinaryMatrix
 from dpvb.mechanism import FullBatch, Mechanism, Plan, Release
+from dpvb.models.documents import to_length
 from dpvb.models.lda import LDA
 from dpvb.noise import InsecureNoise
 from dpvb.wall import Wall
@@ -42,6 +43,20 @@ def documents(terms: int) -> dict[str, Any]:
 
 
 RULES = ["truncate", "rescale", "resample"]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_no_document_makes_a_length_rule_fail(rule: str) -> None:
+    """Each is brought to its length by itself: what fails would be kept from a fit by the wall, but add nothing."""
+    terms, length = 9000, 20.0
+    for name, (ids, counts) in documents(terms).items():
+        source = BagOfWords(sparse.csr_array((counts, ids, np.array([0, len(ids)])), shape=(1, terms)))
+        [rows] = [chunk.rows for chunk in source.chunks()]
+        own = float(rows.counts.sum())
+        expected = min(own, length) if rule == "truncate" or own == 0 else length
+        treated = to_length(rows, length, rule)
+        assert (treated >= 0).all(), name
+        assert treated.sum() == pytest.approx(expected, rel=1e-9), name
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -30,6 +30,7 @@ from dpvb.accounting.filter import add, cost_units
 from dpvb.blocks import Block
 from dpvb.checkpoint import digest_of
 from dpvb.contributions import Contributions, Rows
+from dpvb.data import BagOfWords
 from dpvb.errors import CheckpointError, FederationError, ParameterError, PrivacyError
 from dpvb.estimate import Estimate
 from dpvb.estimators.conducted import Task
@@ -44,6 +45,7 @@ from dpvb.grids import grids_of
 from dpvb.ledger import Ledger
 from dpvb.loop import constant
 from dpvb.mechanism import FullBatch, Plan, phased
+from dpvb.models.lda import LDA
 from dpvb.noise import InsecureNoise
 from dpvb.wall import Work, gathered
 
@@ -660,6 +662,30 @@ def test_a_q_of_another_form_is_refused_before_its_release_is_begun(ledger: Path
         for q in hostile:
             assert "q is not one of this model's" in reason(tell(client, asked(offer, 0, q=q)))
         share(tell(client, asked(offer, 0)))  # Nothing of the plan was used up.
+        assert spent(ledger) == costs(made.plan)
+
+
+@pytest.mark.parametrize("trust", ["none", "secure_aggregation"])
+def test_a_q_outside_its_domain_is_refused_and_nothing_is_spent(trust: str, ledger: Path) -> None:
+    """Numbers that are not finite, and signs that its class does not declare: of any form that is the model's own."""
+    model = LDA(2, D)
+    task = task_of(np.ones((5, D)), model, source=BagOfWords)
+    made = party(trust, tasks=dict.fromkeys("abc", task))
+    q = model.init(np.random.default_rng(0))
+    odd = [q.beta_vk.copy() for _ in range(4)]
+    for array, number in zip(odd, (np.nan, np.inf, -np.inf, -1e-30), strict=True):
+        array[1, 0] = number
+    hostile = [replace(q, beta_vk=array) for array in odd]
+    hostile += [replace(q, word_weight_v=np.full(D, number)) for number in (np.nan, np.inf, -1.0, 0.0)]
+    with made.client(ledger=ledger, dataset="a") as client:
+        offer = begun(client, made)
+        for name in "bc":
+            begun(made.client(name), made)
+        for other in hostile:
+            told = reason(tell(client, asked(offer, 0, q=other)))
+            assert "must be" in told
+            assert told.endswith("the request is refused, and nothing is spent on it.")
+        share(tell(client, asked(offer, 0, q=q)))
         assert spent(ledger) == costs(made.plan)
 
 

@@ -621,6 +621,10 @@ def test_only_stream_decides_whether_data_stream(tmp_path):
         (tmp_path / "docword.x.txt").write_text("3\n3\n3\n" + lines)
         source = open_documents(tmp_path / "docword.x.txt", stream=stream)
         assert type(source).__name__ == ("Stream" if stream else "BagOfWords")
+    for stream, rows in itertools.product((None, False, True), (1, 3000)):
+        (tmp_path / "t.csv").write_bytes(table_csv([(b"0.5", b"a", b"1")] * rows))
+        design = Table(tmp_path / "t.csv", SCHEMA, stream=stream).design()
+        assert type(design).__name__ == ("StreamedDesign" if stream else "Design")
 
 
 def test_files_of_a_folder_that_cannot_be_read_reach_no_other(tmp_path):

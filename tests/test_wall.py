@@ -451,30 +451,38 @@ def test_partial_queries_are_what_the_loop_sends() -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Fragile(Location):
-    """Fails on any batch with a row whose first number is 7, in the E-step, a norm or a sum."""
+    """Fails on any batch with a row whose first number is 7, in the E-step or a norm; or in a sum, if it is alone."""
 
     place: str = "e_step"
 
     def e_step(self, q: Any, batch: Any, blocks: Any) -> Any:
         hit = bool((batch[:, 0] == 7).any())
-        if hit and self.place == "e_step":
+        if hit and (self.place == "e_step" or (self.place == "sum" and len(batch) > 1)):
             raise MemoryError("a secret")
         made = super().e_step(q, batch, blocks)
-        return {name: FragileRows(part.values, fails=hit and self.place == "norms") for name, part in made.items()}  # type: ignore[attr-defined]
+        fails = {"norms_fail": hit and self.place == "norms", "sums_fail": hit and self.place == "sum"}
+        return {name: FragileRows(part.values, **fails) for name, part in made.items()}  # type: ignore[attr-defined]
 
 
 @dataclasses.dataclass(frozen=True)
 class FragileRows(Rows):
-    fails: bool = False
+    norms_fail: bool = False
+    sums_fail: bool = False
 
     def norms(self) -> Any:
-        if self.fails:
+        if self.norms_fail:
             raise RuntimeError("a secret")
         return super().norms()
 
+    def accumulate(self, weights: Any, grid: Any, out: Any) -> None:
+        super().accumulate(weights, grid, out)
+        if self.sums_fail:
+            raise RuntimeError("a secret")
 
-@pytest.mark.parametrize("place", ["e_step", "norms"])
-@pytest.mark.parametrize("persons", [False, True])
+
+@pytest.mark.parametrize(
+    ("place", "persons"), [("e_step", False), ("norms", False), ("sum", False), ("e_step", True), ("norms", True)]
+)
 def test_a_unit_that_cannot_be_computed_is_zero_and_touches_no_other(place: str, persons: bool) -> None:
     """One such row, or several, in whatever place: the sum is that of the other units, and nothing else is told."""
     rng, model = np.random.default_rng(8), Fragile(place=place)
