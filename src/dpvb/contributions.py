@@ -178,7 +178,10 @@ class ScaledRows:
 
 @dataclass(frozen=True)
 class SparseRows:
-    """Sparse statistics in compressed rows: unit n has values[indptr[n]:indptr[n+1]] at the places `indices`."""
+    """Sparse statistics in compressed rows: unit n has values[indptr[n]:indptr[n+1]] at the places `indices`.
+
+    The places of a unit increase strictly from 0; a unit of any other is dropped, since its norm would be another.
+    """
 
     indptr: Ints
     indices: NDArray[np.int32]
@@ -188,10 +191,14 @@ class SparseRows:
         """Row norms; squares are added one row at a time, in the row's own order."""
         length_n = np.diff(self.indptr)
         row = np.repeat(np.arange(len(length_n)), length_n)
+        before = np.append(-1, self.indices[:-1]) if len(self.indices) else self.indices
+        before = np.where(np.diff(row, prepend=-1) > 0, -1, before)
+        faulty = np.bincount(row, weights=self.indices <= before, minlength=len(length_n)) > 0
         with np.errstate(over="ignore"):
             square_n = np.bincount(row, weights=self.values * self.values, minlength=len(length_n))
         # The addend covers squares that underflow.
-        return np.sqrt(square_n) * (1.0 + (length_n + 8) * 2.0**-52) + length_n * 2.0**-530
+        norm_n = np.sqrt(square_n) * (1.0 + (length_n + 8) * 2.0**-52) + length_n * 2.0**-530
+        return np.where(faulty, np.inf, norm_n)
 
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
         """Truncate every weighted entry and add it at its place."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
+from numbers import Number
 from typing import Annotated, Any, Final, TypeAlias, TypeVar, final, get_args, get_type_hints
 
 import numpy as np
@@ -97,6 +98,8 @@ def checked(q: Q) -> Q:
 def outside(q: object) -> str | None:
     """The first part of q that is outside its domain, in words; None: there is none."""
     for name, part, domain in _parts("q", q, FINITE):
+        if isinstance(part, _Unknown):
+            return f"{name} must be made of numbers, arrays, mappings, tuples and dataclasses, but is {part.kind}"
         array = np.asarray(part)
         if array.dtype.kind not in "biuf":
             return f"{name} must be numbers, but has dtype {array.dtype}"
@@ -107,11 +110,18 @@ def outside(q: object) -> str | None:
     return None
 
 
+@dataclass(frozen=True)
+class _Unknown:
+    """A part of a kind that cannot be looked into."""
+
+    kind: str
+
+
 def _parts(name: str, value: Any, domain: Domain) -> Iterator[tuple[str, object, Domain]]:
     """Numbers and arrays of a tree, with their names and domains."""
-    if value is None or isinstance(value, (str, bytes, type)):
+    if value is None or isinstance(value, (str, bytes)):
         return
-    if isinstance(value, (bool, int, float, np.generic, np.ndarray)) or hasattr(value, "__array__"):
+    if isinstance(value, (Number, np.generic, np.ndarray)) or hasattr(value, "__array__"):
         yield name, value, domain
         return
     inner: Mapping[Any, object]
@@ -123,8 +133,11 @@ def _parts(name: str, value: Any, domain: Domain) -> Iterator[tuple[str, object,
         inner = dict(enumerate(value))
     elif is_dataclass(type(value)):
         inner = {part.name: getattr(value, part.name) for part in fields(value)}
+    elif type(value).__module__ != "builtins" and not callable(value) and hasattr(value, "__dict__"):
+        inner = vars(value)
     else:
-        inner = getattr(value, "__dict__", {})
+        yield name, _Unknown(type(value).__name__), domain
+        return
     declared = _domains(value.__class__)
     for part, found in inner.items():
         yield from _parts(f"{name}.{part}", found, declared.get(part, domain))

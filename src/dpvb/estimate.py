@@ -55,10 +55,16 @@ class Estimate:
         return cls(last._blocks, mean, variance, mass, _SEAL, last.rho, last.projection, last.receipt)
 
     def update(self, released: Released, rho: float) -> Estimate:
-        """Take in one release with step size rho in (0, 1]; a score replaces its predecessor."""
+        """Take in one release with step size rho in (0, 1]; a score replaces its predecessor.
+
+        Raises:
+            PrivacyError: for a release whose arrays have not the shapes of the blocks.
+        """
         mean, variance, mass = dict(self._mean), dict(self._variance), dict(self._mass)
         for name, total in released.total.items():
             block = self._blocks[name]
+            if total.shape != block.packed_shape:
+                raise PrivacyError(f"block {name!r} has shape {block.packed_shape} when packed, not {total.shape}.")
             fresh = total / released.sampling_prob
             fresh_variance = (released.noise_std[name] / released.sampling_prob) ** 2
             step = rho if block.average else 1.0

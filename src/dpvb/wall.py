@@ -11,9 +11,9 @@ alone, so it cannot be handed anything that was not noised.
 from __future__ import annotations
 
 import math
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import InitVar, dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar, final
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dpvb.blocks import Block, Floats, Ints
 from dpvb.contributions import Contribution, Contributions, Grid, grouped, is_gram, nonnegative
-from dpvb.errors import PrivacyError, WallError
+from dpvb.errors import CheckpointError, PrivacyError, WallError
 from dpvb.fingerprint import fingerprint
 from dpvb.grids import Party, grids_of
 from dpvb.journal import Journal, Unrecorded
@@ -33,6 +33,7 @@ from dpvb.silence import silence
 from dpvb.source import Chunk, Source
 
 Rows = TypeVar("Rows")
+Made = TypeVar("Made")
 
 # Norms are clipped to this share of the bound, so that rounding a product cannot reach past the bound itself.
 _MARGIN = 1.0 - 2.0**-20
@@ -40,8 +41,8 @@ _MARGIN = 1.0 - 2.0**-20
 #: What makes a party's integers fit to leave it: integers of every block -> integers, modulo 2⁶⁴.
 Conceal = Callable[[Mapping[str, Ints]], Mapping[str, Ints]]
 
-#: Contributions to every block, and the clip weight of each unit.
-Clipped = Mapping[str, tuple[Contribution, Floats]]
+#: What stops a process, and is no failure of a computation.
+STOPS = (KeyboardInterrupt, SystemExit, GeneratorExit)
 
 _SEAL = object()
 
@@ -120,45 +121,43 @@ class Work(Generic[Rows]):
 
         A function of the arguments alone. Sums of parts add up to the sums of the whole, bit for bit.
         """
-        sums = self._nothing()
+        sums, probed = self._nothing(), False
         for chunk in chunks:
+            if not probed:  # What fails for no units at all fails for everybody, whatever the data are.
+                self._added(chunk.select(np.zeros(chunk.num_units, dtype=np.bool_)))
+                probed = True
             batch = chunk.select(draw(chunk.num_units))
-            if not batch.num_units:
-                continue
-            try:
-                clipped = _clipped(self._contributions(batch), batch.num_units, self.release)
-            except Exception:  # Some unit cannot be computed, or the model cannot.
-                self._add_each(batch, sums)
-            else:
-                _add(clipped, self.grids, sums)
+            if batch.num_units and not self._add(batch, sums):
+                for n in range(batch.num_units):  # A unit that cannot be computed by itself adds nothing.
+                    self._add(batch.select(np.arange(batch.num_units) == n), sums)
         return sums
 
     def _nothing(self) -> dict[str, Ints]:
         blocks = self.release.blocks
         return {name: np.zeros(block.packed_shape, dtype=np.int64) for name, block in blocks.items()}
 
-    def _contributions(self, batch: Chunk[Rows]) -> Contributions:
+    def _add(self, batch: Chunk[Rows], sums: Mapping[str, Ints]) -> bool:
+        """Add the units of a batch together, or nothing where that failed; tells which."""
+        try:
+            added = self._added(batch)
+        except BaseException as error:
+            if isinstance(error, STOPS):
+                raise
+            return False
+        for name, total in added.items():
+            sums[name] += total
+        return True
+
+    def _added(self, batch: Chunk[Rows]) -> dict[str, Ints]:
         contributions = self.query(batch.rows)
-        if batch.unit_of_row is None:
-            return contributions
-        return {
-            name: grouped(contribution, batch.unit_of_row, batch.num_units)
-            for name, contribution in contributions.items()
-        }
-
-    def _add_each(self, batch: Chunk[Rows], sums: Mapping[str, Ints]) -> None:
-        """Add the units one by one: one that cannot be computed by itself adds nothing.
-
-        What cannot be computed for no units at all fails for everybody, whatever the data are.
-        """
-        place = np.arange(batch.num_units)
-        _clipped(self._contributions(batch.select(place < 0)), 0, self.release)
-        for n in place:
-            own = self._nothing()
-            with suppress(Exception):
-                _add_clipped(self._contributions(batch.select(place == n)), 1, self.release, self.grids, own)
-                for name, total in own.items():
-                    sums[name] += total
+        if batch.unit_of_row is not None:
+            contributions = {
+                name: grouped(contribution, batch.unit_of_row, batch.num_units)
+                for name, contribution in contributions.items()
+            }
+        sums = self._nothing()
+        _add_clipped(contributions, batch.num_units, self.release, self.grids, sums)
+        return sums
 
 
 class Spread(ABC, Generic[Rows]):
@@ -208,6 +207,7 @@ class Wall(Generic[Rows]):
         self.__noise = SecureNoise() if noise is None else noise
         self.__plan = plan
         self.__step = 0
+        self.__turn = threading.Lock()
         self.__party = party
         self.__grids = [grids_of(release, num_examples, party) for release in plan]
 
@@ -227,6 +227,7 @@ class Wall(Generic[Rows]):
         Raises:
             PrivacyError: if this is not the plan's next release, or the wall is a party's; nothing is read.
             LedgerError: if the journal could not charge it (nothing is read) or record it (nothing is released).
+            CheckpointError: if the journal has another release in its place.
             WallError: if the computation failed; the charge stands, the reason is not told.
         """
         if self.__party is not None:
@@ -247,7 +248,7 @@ class Wall(Generic[Rows]):
             conceal: what is added to the integers, modulo 2⁶⁴, and cancels in the sum over all parties.
 
         Raises:
-            PrivacyError, LedgerError, WallError: as in `release`.
+            PrivacyError, LedgerError, CheckpointError, WallError: as in `release`.
         """
         if self.__party is None:
             raise PrivacyError("this wall is alone: use release.")
@@ -271,7 +272,9 @@ class Wall(Generic[Rows]):
         """Position of a release, and what leaves the wall, by then on record."""
         step = self._charge(release)
         made = self.__journal.recorded(step)
-        if made is None:
+        if made is not None:
+            _check_form(made, release, np.int64 if self.__party is not None else np.float64)
+        else:
             self.__journal.begin(step, self._fingerprint)
             sums = self._sums(query, release, step)
             if sums is None:
@@ -285,6 +288,10 @@ class Wall(Generic[Rows]):
 
     def _charge(self, release: Release) -> int:
         """Spend the plan's next step before anything is read."""
+        with self.__turn:
+            return self._next(release)
+
+    def _next(self, release: Release) -> int:
         step = self.__step
         if step >= len(self.__plan) or release is not self.__plan.releases[step]:
             raise PrivacyError(
@@ -295,23 +302,19 @@ class Wall(Generic[Rows]):
 
     def _fingerprint(self) -> str | None:
         """Digest of all private data under the run's secret, or None if it cannot be made."""
-        try:
-            with silence():
-                return fingerprint(self.__noise.key("fingerprint"), self.__source.chunks())
-        except Exception:  # As for sums: what failed may speak of private data.
-            return None
+        return _behind(lambda: fingerprint(self.__noise.key("fingerprint"), self.__source.chunks()))
 
     def _sums(self, query: Callable[[Rows], Contributions], release: Release, step: int) -> Mapping[str, Ints] | None:
         """Exact integer sums of the clipped contributions, or None if anything failed."""
         source, noise, grids = self.__source, self.__noise, self.__grids[step]
-        try:
-            with silence():
-                if isinstance(source, Spread):
-                    return source.sums(Work(query, release, grids, noise.words(step=step, purpose="sampling")), step)
-                work = Work(query, release, grids, partial(noise.uniform_bits, step=step, purpose="sampling"))
-                return work.sums(source.chunks(), work.draw(source.count))
-        except Exception:  # Whatever it was, it may speak of private data: it ends here.
-            return None
+
+        def sums() -> Mapping[str, Ints]:
+            if isinstance(source, Spread):
+                return source.sums(Work(query, release, grids, noise.words(step=step, purpose="sampling")), step)
+            work = Work(query, release, grids, partial(noise.uniform_bits, step=step, purpose="sampling"))
+            return work.sums(source.chunks(), work.draw(source.count))
+
+        return _behind(sums)
 
     def _noised(self, name: str, total: Ints, release: Release, step: int) -> Ints:
         """Integer sum plus this wall's integer noise.
@@ -321,6 +324,35 @@ class Wall(Generic[Rows]):
         """
         share = 1.0 if self.__party is None else self.__party.noise_share
         return _with_noise(self.__noise, total, name, release, step, self.__grids[step][name], share, self.__plan)
+
+
+def _behind(computation: Callable[[], Made]) -> Made | None:
+    """The result of a computation on private data, or None if it failed: whatever it says ends here.
+
+    Who stops the process stops it; the new exception knows nothing of what was going on.
+    """
+    stop: type[BaseException] | None = None
+    try:
+        with silence(logs=True):
+            return computation()
+    except BaseException as error:
+        stop = next((kind for kind in STOPS if isinstance(error, kind)), None)
+    if stop is not None:
+        raise stop
+    return None
+
+
+def _check_form(made: Mapping[str, NDArray[Any]], release: Release, dtype: type[Any]) -> None:
+    """Refuse a recorded release of another form than this one's: it may come from a folder of somebody else's.
+
+    A statistic of another shape would make a q at which one row meets the statistics of another.
+    """
+    form = {name: (array.shape, array.dtype) for name, array in made.items()}
+    if form != {name: (block.packed_shape, np.dtype(dtype)) for name, block in release.blocks.items()}:
+        raise CheckpointError(
+            "the record of this run holds a release of another form than its plan's: it was changed, or is another "
+            "run's. Nothing is released; begin a new run."
+        )
 
 
 def gathered(
@@ -381,8 +413,14 @@ def _with_noise(
     return noised
 
 
-def _clipped(contributions: Contributions, num_units: int, release: Release) -> Clipped:
-    """Every block with the clip weights of its units, such that what the accountant relies on holds whatever q was.
+def _add_clipped(
+    contributions: Contributions,
+    num_units: int,
+    release: Release,
+    grids: Mapping[str, Grid],
+    sums: Mapping[str, Ints],
+) -> None:
+    """Clip every unit and add it to the sums, so that what the accountant relies on holds whatever q was.
 
     A unit whose norm is not a finite number adds nothing at all: NaN passes every comparison, so it is taken out before
     weights are formed. Where a unit's norm is 0 nothing of it is read: no entry can speak for it.
@@ -396,26 +434,9 @@ def _clipped(contributions: Contributions, num_units: int, release: Release) -> 
     if release.clip == "joint":
         squares = [(release.weights[name] * relative[name]) ** 2 for name in release.blocks]
         relative = dict.fromkeys(relative, np.sqrt(np.sum(squares, axis=0)) * (1.0 + 2.0**-48))
-    return {
-        name: (own[name], np.where(usable & (norms[name] > 0), _MARGIN / np.maximum(relative[name], _MARGIN), 0.0))
-        for name in release.blocks
-    }
-
-
-def _add(clipped: Clipped, grids: Mapping[str, Grid], sums: Mapping[str, Ints]) -> None:
-    for name, (contribution, weights) in clipped.items():
+    for name, contribution in own.items():
+        weights = np.where(usable & (norms[name] > 0), _MARGIN / np.maximum(relative[name], _MARGIN), 0.0)
         contribution.accumulate(weights, grids[name], sums[name])
-
-
-def _add_clipped(
-    contributions: Contributions,
-    num_units: int,
-    release: Release,
-    grids: Mapping[str, Grid],
-    sums: Mapping[str, Ints],
-) -> None:
-    """Clip every unit and add it to the sums."""
-    _add(_clipped(contributions, num_units, release), grids, sums)
 
 
 def _in_domain(contribution: Contribution, block: Block) -> Contribution:

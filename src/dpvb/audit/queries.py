@@ -85,7 +85,9 @@ def _ask(case: Case, count: int, rng: np.random.Generator, found: _Found) -> Non
         q = hostile(worst if n % 2 else honest[n // 2 % len(honest)], rng)
         refused = domains.outside(q) is not None
         distance = groups[n % _GROUPS].ask(partial(case.model.e_step, q, blocks=release.blocks), release, found)
-        if distance > farthest and not refused:
+        if distance is None and not refused:
+            found.faults.append("a q that is accepted makes the computation fail")
+        if distance is not None and distance > farthest and not refused:
             worst, farthest = q, distance
         found.asked += 1
         found.refused += refused
@@ -99,14 +101,17 @@ class _Group:
         self._all = list(case.source(records, None).chunks())
         self._person = list(case.source(records, np.zeros(len(records), dtype=np.int64)).chunks())
 
-    def ask(self, query: Callable[[Any], Any], release: Release, found: _Found) -> float:
-        """Hold sums of the records at a query against the law; returns the largest distance of two records."""
+    def ask(self, query: Callable[[Any], Any], release: Release, found: _Found) -> float | None:
+        """Hold sums of the records at a query against the law; returns the largest distance of two records.
+
+        None where all computations failed.
+        """
         answered = [_sums(query, release, chunks) for chunks in (*self._alone, self._all, self._person)]
         sums = [answer for answer in answered if answer is not None]
         if len(sums) < len(answered):
             if sums:
                 found.faults.append("a record makes the computation fail")
-            return 0.0
+            return None
         *alone, every, person = sums
         ratio = swap_ratio(release.blocks)
         for answer in (*alone, person):

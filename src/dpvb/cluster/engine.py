@@ -101,7 +101,7 @@ def answered(task: Task, told: bytes, own: Mapping[int, Any], parts: Mapping[int
     """Do a task where the parts are held; nothing is raised, printed or warned."""
     answer = None
     _keep_memory()
-    with suppress(Exception), silence():
+    with suppress(Exception), silence(logs=True):
         answer = task(parts, _Unpacker(io.BytesIO(told), model).load(), own)
     return Answered(tuple(parts), answer)
 
@@ -120,7 +120,7 @@ def _keep_memory() -> None:
 
 def opened(part: bytes) -> Any:
     """A part that has arrived: a source, or where it is a shard, its file opened here. None if that failed."""
-    with suppress(Exception), silence():
+    with suppress(Exception), silence(logs=True):
         found = pickle.loads(part)
         return found.open() if isinstance(found, Closed) else found
     return None

@@ -443,7 +443,7 @@ class Client:
     def _empty_batch(self) -> list[Any]:
         """A batch of no rows, in a list; none where the data have no chunk at all."""
         if self._no_rows is None:
-            with silence():
+            with silence(logs=True):
                 first = next(iter(self._task.source.chunks()), None)
                 self._no_rows = [] if first is None else [first.select(np.zeros(first.num_units, dtype=np.bool_)).rows]
         return self._no_rows
@@ -674,7 +674,7 @@ def _forms(named: _Model) -> tuple[Any, ...]:
             kept.append(release)
     plan = replace(named.plan, releases=kept)
     wall: Wall[Any] = Wall(_Nothing(), plan)
-    with silence():
+    with silence(logs=True):
         q, s = model.init(generator("seed", 0)), Estimate.empty(model.blocks)
         forms = [_form(q)]
         for release in plan.releases[:-1]:
@@ -740,7 +740,7 @@ def _sound(asked: _Question) -> bool:
     if not any(_fits(_form(asked.q), form) for form in _forms(asked.model)):
         return False
     try:
-        with silence():
+        with silence(logs=True):
             answers = [model.e_step(asked.q, rows, release.blocks) for rows in asked.batches]
     except Exception:  # A q of strangers' making may raise anything.
         return False
