@@ -48,7 +48,7 @@ RULES = ["truncate", "rescale", "resample"]
 @pytest.mark.parametrize("rule", RULES)
 def test_no_document_makes_a_length_rule_fail(rule: str) -> None:
     """Each is brought to its length by itself: what fails would be kept from a fit by the wall, but add nothing."""
-    terms, length = 9000, 20.0
+    terms, length = 20_000, 20.0
     for name, (ids, counts) in documents(terms).items():
         source = BagOfWords(sparse.csr_array((counts, ids, np.array([0, len(ids)])), shape=(1, terms)))
         [rows] = [chunk.rows for chunk in source.chunks()]

@@ -342,6 +342,18 @@ def test_decimals_are_spelled_exactly(value: Decimal, zeros: int) -> None:
     assert Decimal(str(spelled(value))) == value
 
 
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.text("12:x", min_size=2, max_size=6), st.integers(1, 5), st.integers(1, 5))
+def test_persons_of_several_parts_are_one_where_all_their_parts_are(whole: str, one: int, other: int) -> None:
+    """One text cut at two places names two persons; so does a tuple cut into tuples."""
+    parts = [(whole[:cut], whole[cut:]) for cut in (one, other)]
+    names = [(*map(identity, pair),) for pair in parts]
+    assume(None not in names[0] + names[1])
+    for form in (lambda pair: pair, lambda pair: (pair, "x"), lambda pair: (2, *pair)):
+        assert (identity(form(parts[0])) == identity(form(parts[1]))) == (names[0] == names[1])
+    assert identity((*parts[0], "x")) != identity((parts[0], "x")) != identity((parts[0][0], (parts[0][1], "x")))
+
+
 def test_spellings_that_must_differ() -> None:
     different = [
         2**53,

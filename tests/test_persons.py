@@ -80,6 +80,13 @@ def test_rows_of_nobody_are_left_out_of_the_order(missing: Any) -> None:
     assert [part.tolist() for part in by_person([missing] * 3, 3)] == [[], [], [0]]
 
 
+def test_equal_cells_of_two_types_are_asked_for_their_names_one_by_one() -> None:
+    """A whole number beyond 2^53 names somebody, the float that is equal to it nobody, whichever comes first."""
+    for forms in ([2**60, 2.0**60], [2.0**60, 2**60], [True, 1, 2.0**60, 1.0, 2**60, 2**60]):
+        named = [n for n, form in enumerate(forms) if form != 2**60 or type(form) is int]
+        assert sorted(by_person(forms, len(forms))[0].tolist()) == named
+
+
 def test_a_schema_says_what_else_names_nobody() -> None:
     schema = Schema((Numeric("v", 0, 4),), Target("y"), group="who", missing_values=("-1", "none of us"))
     data = {"v": [1.0] * 5, "y": [1] * 5, "who": ["p", "none of us", -1.0, "NA", ("a", 1)]}
@@ -225,7 +232,7 @@ def test_a_person_moves_a_sum_over_files_by_one_bound_at_most(tmp_path_factory: 
     with_person = []
     for write, rows in files:
         own = data.draw(st.lists(st.tuples(st.sampled_from([9, "9", "9.0", "09", None]), st.just(0)), max_size=3))
-        with_person.append((write, [*rows, *own]))
+        with_person.append((write, [*rows, *own * 30]))
     sources = []
     for name, content in (("without", files), ("with", with_person)):
         paths = [write(folder / f"{name}{n}", rows) for n, (write, rows) in enumerate(content)]

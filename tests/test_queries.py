@@ -31,6 +31,7 @@ from dpvb.contributions import (
 )
 from dpvb.errors import ModelFileError, PrivacyError, WallError
 from dpvb.estimate import Estimate
+from dpvb.kernels import lda as kernel
 from dpvb.mechanism import FullBatch, Mechanism, Plan, Release, phased
 from dpvb.models.lda import LDA
 from dpvb.noise import InsecureNoise
@@ -401,12 +402,45 @@ def test_topics_of_infinity_and_weights_of_nan_add_nothing() -> None:
         assert np.abs(total).max() <= model.blocks["counts"].bound
 
 
-def test_negative_topics_do_not_push_two_documents_apart() -> None:
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.integers(0, 2**32 - 1))
+def test_topics_of_any_numbers_add_nothing_below_0_or_beyond_the_bound(seed: int) -> None:
+    """Whatever topics, proportions and weights of words are, in both engines, to the same bits."""
+    rng = np.random.default_rng(seed)
+    indptr, indices = np.array([0, 2, 5]), np.array([0, 3, 0, 1, 2], dtype=np.int32)
+    beta_vk, theta_nk, ratio_j = rng.normal(size=(4, 2)), rng.normal(size=(2, 2)), rng.normal(size=5)
+    for array in (beta_vk, theta_nk, ratio_j):
+        array.flat[rng.integers(array.size)] = rng.choice(queries._ODD)
+    found = []
+    for engine in ("numba", "numpy"):
+        out_vk = np.zeros((4, 2), dtype=np.int64)
+        with np.errstate(all="ignore"):
+            kernel.accumulate(
+                indptr,
+                indices,
+                ratio_j,
+                theta_nk,
+                np.ones(2),
+                beta_vk,
+                GRID.step,
+                out_vk,
+                bound=GRID.bound,
+                engine=engine,  # type: ignore[arg-type]
+            )
+        found.append(out_vk)
+    assert np.array_equal(*found)
+    assert (found[0] >= 0).all()
+    assert (found[0] <= 2 * GRID.bound / GRID.step).all()
+
+
+@pytest.mark.parametrize("engine", ["numba", "numpy"])
+def test_negative_topics_do_not_push_two_documents_apart(engine: Any) -> None:
     """The q at which two documents were 1.97 C apart, where √2 C is accounted."""
     beta_vk = np.array([[-1.522315, -2.895056], [0.166584, -0.127521], [0.0494, -0.135326], [-0.166420, 0.455413]])
-    model = LDA(2, 4, clip=0.01, length=1000.0, count_power=1.0, background=False, word_power=0.0, alpha=0.05)
+    facts: dict[str, Any] = {"count_power": 1.0, "background": False, "word_power": 0.0, "engine": engine}
+    model = LDA(2, 4, clip=0.01, length=1000.0, alpha=0.05, **facts)
     q = model.init(np.random.default_rng(0))
-    hostile = replace(q, beta_vk=beta_vk.astype(np.float32))
+    hostile = replace(q, beta_vk=beta_vk.astype(q.beta_vk.dtype))
     assert domains.outside(hostile) == "q.beta_vk must be 0 or more"
     plan = Plan([Release(model.blocks, Mechanism(FullBatch(), 0.0))])
     bound, sums = model.blocks["counts"].bound, []
