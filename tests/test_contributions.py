@@ -565,3 +565,14 @@ def test_many_rows_of_one_person_stay_within_one_bound(form: str, copies: int) -
     assert full_square(steps, symmetric) <= Fraction(1 / GRID.step) ** 2
     if form != "kron" or copies <= 100:  # a factor of 17 bits is coarse for a weight of 1e-4
         assert math.sqrt(full_square(steps, symmetric)) * GRID.step > 0.99
+
+
+@pytest.mark.parametrize("places", [[1, 1], [2, 1], [-1, 2], [0, 0], [-(2**31), 0]])
+def test_sparse_units_with_repeated_or_negative_places_are_dropped(places: list[int]) -> None:
+    """Their norm would be another than that of what is added; other units keep theirs."""
+    indices = np.array([0, 1, *places, 2], dtype=np.int32)
+    rows = SparseRows(np.array([0, 2, 4, 5, 5]), indices, np.ones(5))
+    assert np.isinf(rows.norms()[1])
+    assert np.isfinite(rows.norms()[[0, 2, 3]]).all()
+    sound = SparseRows(np.array([0, 2, 4, 5, 5]), np.array([0, 1, 0, 2, 2], dtype=np.int32), np.ones(5))
+    np.testing.assert_array_equal(rows.norms()[[0, 2, 3]], sound.norms()[[0, 2, 3]])

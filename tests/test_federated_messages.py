@@ -21,6 +21,7 @@ from dpvb.audit import cases
 from dpvb.data.design import Response
 from dpvb.errors import FederationError, ParameterError
 from dpvb.estimate import Estimate
+from dpvb.federated import messages
 from dpvb.federated.messages import (
     MAX_BYTES,
     VERSION,
@@ -525,3 +526,30 @@ def test_what_a_client_computes_from_a_received_q_is_the_same_bit_for_bit(name: 
             assert same(dict(received), dict(sent))
             for block in sent:
                 assert same(received[block].norms(), sent[block].norms())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dpvb.dpvi.density:Density",
+        "dpvb.dpvi.numpyro_model:NumpyroModel",
+        "dpvb.dpvi.gradients:Gradients",
+        "dpvb.wall:Receipt",
+    ],
+)
+def test_densities_and_what_compiles_do_not_travel(name: str) -> None:
+    """A small message must not build what takes much: a density compiles."""
+    assert messages._class(name) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dpvb.dpvi.model:Path",
+        "dpvb.models.lda:Topics",
+        "dpvb.models.sbn:Network",
+        "dpvb.kernels.quadratic:SecondMoment",
+    ],
+)
+def test_what_a_q_is_made_of_travels(name: str) -> None:
+    assert messages._class(name) is not None

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from array import array as packed
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import partial
 from typing import Annotated, Any
 
@@ -29,7 +32,7 @@ from dpvb.contributions import (
     is_gram,
     nonnegative,
 )
-from dpvb.errors import ModelFileError, PrivacyError, WallError
+from dpvb.errors import CheckpointError, ModelFileError, PrivacyError, WallError
 from dpvb.estimate import Estimate
 from dpvb.kernels import lda as kernel
 from dpvb.mechanism import FullBatch, Mechanism, Plan, Release, phased
@@ -482,3 +485,61 @@ def test_a_resumed_run_asks_nothing_at_a_q_of_hostile_numbers(value: float) -> N
     with np.errstate(all="ignore"), pytest.raises(PrivacyError, match="must be finite"):
         loop.fit(model, wall, plan, rho=loop.constant(1.0), rng=np.random.default_rng(0))
     assert journal.begun == []
+
+
+def test_a_record_of_another_form_is_refused_and_nothing_is_released() -> None:
+    """A statistic of another shape, name or type in the folder of an interrupted run; a score for each row, say."""
+    model = LDA(2, 6)
+    plan = phased(model.blocks, FullBatch(), [1.0])
+    for hostile in (
+        {"words": np.zeros((6, 1))},
+        {"words": np.zeros(7)},
+        {"words": np.zeros(6, np.float32)},
+        {"words": np.zeros(6, np.int64)},
+        {"word": np.zeros(6)},
+        {},
+        {"words": np.zeros(6), "counts": np.zeros((6, 2))},
+    ):
+        journal = Kept(0.0)
+        journal.recorded = lambda step, hostile=hostile: hostile  # type: ignore[method-assign]
+        wall: Wall[Any] = Wall(dpvb.data.BagOfWords(np.eye(6)), plan, noise=InsecureNoise(0), journal=journal)
+        with pytest.raises(CheckpointError, match="another form"):
+            loop.fit(model, wall, plan, rho=loop.constant(1.0), rng=np.random.default_rng(0))
+        assert journal.begun == []
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        complex(1, 0),
+        Decimal("NaN"),
+        deque([math.nan]),
+        packed("d", [math.nan]),
+        memoryview(b""),
+        iter([1.0]),
+        len,
+        object,
+    ],
+    ids=lambda part: type(part).__name__,
+)
+def test_what_cannot_be_looked_into_is_no_part_of_a_q(part: Any) -> None:
+    fault = domains.outside({"ok": 1.0, "odd": part})
+    assert fault is not None
+    assert fault.startswith("q.odd must be")
+
+
+class Slots:
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = math.nan
+
+
+def test_objects_are_looked_into_or_refused() -> None:
+    class Plain:
+        def __init__(self, value: float) -> None:
+            self.value = value
+
+    assert domains.outside(Plain(1.0)) is None
+    assert domains.outside(Plain(math.nan)) == "q.value must be finite"
+    assert "must be made of" in str(domains.outside(Slots()))

@@ -121,15 +121,20 @@ class Work(Generic[Rows]):
 
         A function of the arguments alone. Sums of parts add up to the sums of the whole, bit for bit.
         """
-        sums, probed = self._nothing(), False
+        sums, computed, failed = self._nothing(), False, None
         for chunk in chunks:
-            if not probed:  # What fails for no units at all fails for everybody, whatever the data are.
-                self._added(chunk.select(np.zeros(chunk.num_units, dtype=np.bool_)))
-                probed = True
             batch = chunk.select(draw(chunk.num_units))
-            if batch.num_units and not self._add(batch, sums):
-                for n in range(batch.num_units):  # A unit that cannot be computed by itself adds nothing.
-                    self._add(batch.select(np.arange(batch.num_units) == n), sums)
+            if not batch.num_units:
+                continue
+            if self._add(batch, sums):
+                computed = True
+                continue
+            failed = batch
+            for n in range(batch.num_units):  # A unit that cannot be computed by itself adds nothing.
+                computed |= self._add(batch.select(np.arange(batch.num_units) == n), sums)
+        if failed is not None and not computed:
+            # What fails for no units as well fails for everybody, whatever the data are.
+            self._added(failed.select(np.zeros(failed.num_units, dtype=np.bool_)))
         return sums
 
     def _nothing(self) -> dict[str, Ints]:

@@ -47,17 +47,20 @@ NONCE_BYTES: Final = 32
 _PREFIX: Final = struct.Struct("<4sII")
 _MAGIC: Final = b"dpvb"
 _DTYPES: Final = ("<f8", "<f4", "<i8", "<u8", "|b1")
-# Classes may come from these modules, and from the modules of these packages.
+# Classes may come from these modules, and from the modules of these packages; a density of others' stays at home.
 _MODULES: Final = (
     "dpvb.columns",
     "dpvb.curvature",
     "dpvb.descent",
+    "dpvb.dpvi.model",
+    "dpvb.dpvi.optimizer",
+    "dpvb.dpvi.regression",
     "dpvb.federated.messages",
     "dpvb.kernels.quadratic",
     "dpvb.precision",
     "dpvb.ridge",
 )
-_PACKAGES: Final = ("dpvb.dpvi", "dpvb.models")
+_PACKAGES: Final = ("dpvb.models",)
 _MAX_HEADER: Final = 2**24
 _MAX_PARTS: Final = 2**20
 _MAX_DEPTH: Final = 32
