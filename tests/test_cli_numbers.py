@@ -243,7 +243,9 @@ def test_bad_data(tmp_path: Path, fitted: Path) -> None:
     np.save(tmp_path / "X.npy", np.ones((5, 2)))
     np.save(tmp_path / "y.npy", np.ones(5))
     np.save(tmp_path / "short.npy", np.ones(3))
-    np.save(tmp_path / "object.npy", np.array([{}, []], dtype=object), allow_pickle=True)
+    missing = np.array([[0.0, 1.0], [None, 1.0]])
+    np.save(tmp_path / "object.npy", missing, allow_pickle=True)
+    np.savez(tmp_path / "object.npz", X=missing)
     (tmp_path / "text.npy").write_text("hello")
     np.savez(tmp_path / "two.npz", a=np.ones(2), b=np.ones(2))
 
@@ -255,7 +257,10 @@ def test_bad_data(tmp_path: Path, fitted: Path) -> None:
     refuse_fit("needs --target", tmp_path / "X.npy")
     refuse_fit("differ in length", tmp_path / "X.npy", "--target", tmp_path / "short.npy")
     refuse_fit("No such file", tmp_path / "none.npy", *target)
-    for name in ("object.npy", "text.npy", "two.npz"):
+    for name in ("object.npy", "object.npz"):
+        refuse_fit("never unpickled", tmp_path / name, *target)
+        refuse_fit("never unpickled", tmp_path / "X.npy", "--target", tmp_path / name)
+    for name in ("text.npy", "two.npz"):
         refuse_fit("no matrix of numbers", tmp_path / name, *target)
     refuse_fit("--row-norm must be", tmp_path / "X.npy", *target, "--row-norm", "0")
     refuse_fit("--classes must be", tmp_path / "X.npy", *target, "--classes", "1", "1")

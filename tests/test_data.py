@@ -13,6 +13,8 @@ from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 import scipy.io
 import scipy.sparse
@@ -20,7 +22,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpvb.data
-from dpvb.data import BagOfWords, Stream, as_source, check_vocabulary, in_memory, open_documents
+from dpvb.audit.readers import units_of
+from dpvb.data import BagOfWords, Design, Stream, as_source, check_vocabulary, in_memory, open_documents
+from dpvb.data.numbers import Numbers
 from dpvb.data.rows import MAX_COUNT, MIN_COUNT, Slab, clean
 from dpvb.errors import DataFormatError, ParameterError
 
@@ -269,6 +273,24 @@ def test_group_takes_arrays_and_series():
     assert BagOfWords(COUNTS, group=with_missing).count() == 2
 
 
+@pytest.mark.parametrize(
+    "grouped",
+    [
+        lambda group: BagOfWords(COUNTS, group=group),
+        lambda group: in_memory(BagOfWords(COUNTS), group=group),
+        lambda group: Design(COUNTS, [0] * 6, group=group),
+        lambda group: Numbers(COUNTS, group=group),
+        lambda group: Numbers(COUNTS, group=group).cut(2),
+        lambda group: Numbers(COUNTS, group=group).cut(2).cut(3),
+        lambda group: Numbers(COUNTS, group=group).parts(2)[0],
+        lambda group: Numbers(COUNTS, group=group).cut(2).parts(2)[1],
+    ],
+)
+def test_group_takes_what_can_be_read_only_once(grouped):
+    group = ["b", "a", None, "a", "c", "b"]
+    assert units_of(grouped(iter(group))) == units_of(grouped(person for person in group)) == units_of(grouped(group))
+
+
 @pytest.mark.parametrize("group", [[1] * 5, [1] * 7, np.ones((6, 1)), "abcdef", 3])
 def test_a_wrong_group_is_refused_without_numbers(group):
     with pytest.raises(DataFormatError, match="group") as caught:
@@ -304,7 +326,18 @@ def test_what_is_not_a_matrix_is_refused(counts):
 
 
 @pytest.mark.parametrize(
-    "indptr", [[0, 2, 1, 3], [1, 1, 2, 3], [0, 1, 3], [0, 1, 2, 9], [0, 1, 2, 3, 3], [0.0, 1.0, 2.0, 3.0], []]
+    "indptr",
+    [
+        [0, 2, 1, 3],
+        [1, 1, 2, 3],
+        [0, 1, 3],
+        [0, 1, 2, 9],
+        [0, 1, 2, 3, 3],
+        [0.0, 1.0, 2.0, 3.0],
+        [],
+        [0, 2**63 - 1, -(2**63), 3],
+        [0, 2**63, 2**64 - 1, 3],
+    ],
 )
 def test_undefined_rows_are_refused_without_values(indptr):
     matrix = scipy.sparse.csr_matrix(np.eye(3) * 0.1234567)
@@ -405,6 +438,93 @@ def test_items_that_are_no_text_are_empty_documents():
     texts = ["red", None, 3, math.nan, ["red"], b"\xff red", "gold", "\ud800 blue"]
     source = as_source(texts, vocabulary=WORDS)
     assert table(source).sum(axis=1).tolist() == [1, 0, 0, 0, 0, 0, 1, 1]
+
+
+class Loud(str):
+    """A text whose own methods speak."""
+
+    @property
+    def __class__(self):
+        pytest.fail("a private object was asked for its class")
+
+    def lower(self):
+        pytest.fail("a method of a private object was called")
+
+    encode = __str__ = __iter__ = lower
+
+
+class LoudBytes(bytes):
+    """Bytes whose own methods speak."""
+
+    def decode(self, *how):
+        pytest.fail("a method of a private object was called")
+
+
+@pytest.mark.parametrize("form", [list, tuple, iter, lambda texts: np.array(texts, dtype=object)])
+def test_texts_are_read_without_methods_of_their_own(form):
+    source = BagOfWords.from_texts(form([Loud("Red"), LoudBytes(b"Red"), "red"]), vocabulary=WORDS)
+    assert table(source).sum(axis=1).tolist() == [1, 1, 1]
+
+
+FRAME = pd.DataFrame({"red": ["red", "gold", "red"]})
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        FRAME,
+        FRAME.to_numpy(),
+        np.array("red"),
+        pa.Table.from_pandas(FRAME),
+        pa.RecordBatch.from_pandas(FRAME),
+        np.ma.masked_array(["red", "gold"], mask=[True, False]),
+        scipy.sparse.csr_matrix(COUNTS),
+        {"red": ["red"]},
+        "red",
+        b"red",
+        3,
+    ],
+)
+def test_texts_that_are_no_list_are_refused(texts):
+    """A frame would be read as the names of its columns, an array of two dimensions as no text at all."""
+    with pytest.raises(ParameterError, match="texts must"):
+        BagOfWords.from_texts(texts, vocabulary=WORDS)
+
+
+row_of_counts = st.lists(st.sampled_from([0, 1, 2.5, -1, None, "n/k", "3", [1], math.nan]), max_size=4)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array])
+@pytest.mark.parametrize("form", ["array", "series"])
+@given(own=st.one_of(row_of_counts, st.sampled_from([None, "red", b"red", 3, math.nan])), place=st.integers(0, 4))
+def test_rows_of_counts_of_several_lengths_are_counts(kind, form, own, place):
+    """NumPy has two dimensions where all rows are of one length, and one where a single one is not."""
+    rows = [kind([1, 0, 2]), kind([0, 3, 0]), kind([0, 0, 1]), kind([4, 4, 4])]
+
+    def sources(its):
+        cells = np.empty(len(its), dtype=object)
+        cells[:] = [*its]
+        held = cells if form == "array" else pd.Series(cells)
+        yield from (as_source(held), as_source(held, vocabulary=["a", "b", "c"]), BagOfWords(held))
+        yield in_memory(Stream(lambda: [held], 3))
+
+    for fewer, more in zip(sources(rows), sources([*rows[:place], own, *rows[place:]]), strict=True):
+        assert repr(fewer) == repr(more)
+        before, after = units_of(fewer), units_of(more)
+        assert after.total() == 5
+        assert before.total() == 4
+        assert not before - after
+
+
+@given(
+    others=st.lists(st.sampled_from(["red", None, "gold red", 3]), min_size=3, max_size=5),
+    own=st.one_of(row_of_counts, st.just(np.ones(3)), st.just(("red",))),
+)
+def test_a_list_among_texts_is_an_empty_document(others, own):
+    cells = np.empty(len(others) + 1, dtype=object)
+    cells[:] = [*others, own]
+    found = table(as_source(cells, vocabulary=WORDS))
+    np.testing.assert_array_equal(found, [*table(as_source(others, vocabulary=WORDS)), [0] * len(WORDS)])
 
 
 @pytest.mark.parametrize("texts", [["a b"], ("a b",), np.array(["a b"]), np.array(["a"], dtype=object)])
@@ -808,6 +928,8 @@ def npz_members(**changes):
         {"shape": np.array([6.0, 5.0])},
         {"indptr": np.array([0, 3, 2, 4, 4, 5, 8])},
         {"indptr": np.array([0, 2, 2, 4, 4, 5, 99])},
+        {"indptr": np.array([0, 2**63 - 1, -(2**63), 0, 1, 2, 3])},
+        {"indptr": np.array([0, 2**63, 2**64 - 1, 2**63 + 1, 4, 5, 8], dtype=np.uint64)},
         {"indices": np.arange(3)},
         {"indices": np.arange(8.0)},
         {"data": np.array(["a"] * 8)},

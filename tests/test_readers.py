@@ -5,6 +5,7 @@ import gzip
 import io
 import itertools
 import json
+import re
 import struct
 import tempfile
 import tracemalloc
@@ -592,19 +593,105 @@ def test_a_container_with_any_byte_changed_is_read_or_refused_before_the_first_p
             units_of(source)
 
 
-def test_gzip_is_told_by_the_name_alone(tmp_path):
-    """First bytes may be a record's; where they cannot be, a packed file under another name is refused."""
-    (tmp_path / "x.txt").write_bytes(b"\x1f\x8baa\na\n")
-    assert texts_of(tmp_path / "x.txt") == [0, 1]
-    for name, content in (("x.csv", b"id,text\n1,a\n"), ("x.jsonl", b'{"text": "a"}\n'), ("x.dat", b"1 0:1\n")):
+@pytest.mark.parametrize(
+    ("name", "content", "has_header"),
+    [
+        ("x.txt", b"a\n", False),
+        ("x.jsonl", b'{"text": "a"}\n', False),
+        ("x.dat", b"1 0:1\n", False),
+        ("x.csv", b"id,text\n1,a\n", True),
+        ("docword.x.txt", b"1\n1\n1\n1 1 1\n", True),
+        ("x.mtx", b"%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 1\n", True),
+    ],
+)
+def test_gzip_is_told_by_the_name_alone(tmp_path, name, content, has_header):
+    """First bytes may be a record's; where a header stands there, a packed file under another name is refused."""
+    if has_header:
         (tmp_path / name).write_bytes(gzip.compress(content))
         with pytest.raises(DataFormatError, match=r"end with \.gz"):
             open_documents(tmp_path / name, vocabulary=["a"])
-        (tmp_path / f"{name}.gz").write_bytes(gzip.compress(content))
-        assert open_documents(tmp_path / f"{name}.gz", vocabulary=["a"]).count() == 1
-        (tmp_path / f"{name}.gz").write_bytes(content)
-        with pytest.raises(DataFormatError, match="cannot be read"):
-            open_documents(tmp_path / f"{name}.gz", vocabulary=["a"])
+    else:
+        found = []
+        for first in (b"[bad\n", b"\x1f\x8bbad\n"):
+            (tmp_path / name).write_bytes(first + content)
+            found.append(seen(open_documents(tmp_path / name, vocabulary=["a"], stream=True)))
+        assert found[0] == found[1]
+        assert found[0][1].total() == 2
+    (tmp_path / f"{name}.gz").write_bytes(gzip.compress(content))
+    assert open_documents(tmp_path / f"{name}.gz", vocabulary=["a"]).count() == 1
+    (tmp_path / f"{name}.gz").write_bytes(content)
+    with pytest.raises(DataFormatError, match="cannot be read"):
+        open_documents(tmp_path / f"{name}.gz", vocabulary=["a"])
+
+
+returns = st.lists(st.sampled_from([b"\r", b"\n", b"\r\n", b",", b'"', b"text", b"a"]), max_size=12).map(b"".join)
+
+
+@given(
+    st.sampled_from([b"a,text", b'"a\rb",text', b'\xef\xbb\xbftext,"\n"', b"text"]),
+    returns,
+    st.sampled_from([1, 5, 64]),
+)
+def test_a_csv_header_that_ends_in_a_return_alone_is_refused_whatever_stands_behind_it(header, body, block_bytes):
+    """The way out is told by the header's own end; quoted returns, and those of records, are text."""
+    with tempfile.TemporaryDirectory() as folder, small(block_bytes):
+        path = Path(folder) / "x.csv"
+        path.write_bytes(header + b"\r" + body.lstrip(b"\n"))
+        with pytest.raises(DataFormatError, match="carriage return outside quotes"):
+            open_documents(path, vocabulary=["a"])
+        for end in (b"\n", b"\r\n"):
+            path.write_bytes(header + end + body)
+            open_documents(path, vocabulary=["a"])
+
+
+lda_c = st.lists(
+    st.sampled_from(
+        [b" ", b"\t", b"\r", b"\v", b"\f", b":", b"0", b"1", b"2", b"+", b"-", b".5", b"e1", b"x", b" 1:1", b"_"]
+    ),
+    max_size=12,
+).map(b"".join)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.one_of(lda_c, lda_c.map(lambda rest: b"1 " + rest)), max_size=6))
+def test_lda_c_is_read_as_its_definition_says(its_lines):
+    """Each line by itself: M, then M pairs of an id and whatever Python reads as a number."""
+
+    def pairs_of(line):
+        first, *pairs = line.split() or [b""]
+        sound = first.isdigit() and int(first) == len(pairs) and all(map(PAIR.fullmatch, pairs))
+        return [tuple(map(number, pair.split(b":"))) for pair in pairs] if sound else []
+
+    PAIR = re.compile(rb"[+-]?[0-9]+:[^:]+")
+    with tempfile.TemporaryDirectory() as folder, small(7):
+        path = Path(folder) / "x.dat"
+        path.write_bytes(b"".join(line + b"\n" for line in its_lines))
+        slabs = [*matrix_files.open_lda_c(path).slabs()]
+    lengths = [length for slab in slabs for length in np.diff(slab.indptr).tolist()]
+    expected = [pairs_of(line) for line in its_lines]
+    assert lengths == [len(pairs) for pairs in expected]
+    ids, values = (np.concatenate([slab[part] for slab in slabs]) for part in (1, 2))
+    flat = [pair for pairs in expected for pair in pairs]
+    np.testing.assert_array_equal(ids, [one if 0 <= abs(one) <= 2**40 else -1 for one, _ in flat])
+    np.testing.assert_array_equal(values, [value for _, value in flat])
+
+
+def test_a_long_line_of_lda_c_takes_memory_in_proportion(tmp_path):
+    """A pair asks for less than thirty times its own bytes."""
+    pairs = 100_000
+    line = str(pairs).encode() + b" 1:1" * pairs
+    slabs = matrix_files.open_lda_c
+    (tmp_path / "x.dat").write_bytes(b"1 0:1\n")
+    [*slabs(tmp_path / "x.dat").slabs()]
+    (tmp_path / "x.dat").write_bytes(line)
+    tracemalloc.start()
+    try:
+        [slab] = slabs(tmp_path / "x.dat").slabs()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert slab.indptr.tolist() == [0, pairs]
+    assert peak < 30 * len(line)
 
 
 @pytest.mark.parametrize(

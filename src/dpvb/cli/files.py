@@ -6,6 +6,7 @@ import gzip
 import math
 import os
 import secrets
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -67,7 +68,8 @@ def read_matrix(path: Path) -> Any:
     """An array of a .npy or idx file, or the sparse matrix or single array of a .npz file; nothing is unpickled.
 
     Each of them is a container: its header says how many bytes there are, and a file of any other form is refused as
-    a whole.
+    a whole. So is an array of Python objects, which NumPy makes where one cell is None: it is written as a pickle,
+    and reading a pickle runs what its writer put there.
 
     Raises:
         DataFormatError: for any other file.
@@ -93,10 +95,30 @@ def read_matrix(path: Path) -> Any:
                 return loaded[name]
     except Exception:  # whatever a damaged file makes its reader raise
         pass
+    if _holds_objects(path):
+        raise DataFormatError(
+            f"The file {str(path)!r} holds Python objects, which are never unpickled. Save numbers or text of fixed "
+            "width: array.astype(float) makes NaN of None, array.astype(str) makes text of all."
+        )
     raise DataFormatError(
         f"The file {str(path)!r} is no matrix of numbers; write it with numpy.save(path, X) or "
         "scipy.sparse.save_npz(path, X)."
     )
+
+
+def _holds_objects(path: Path) -> bool:
+    """Whether a .npy file, or the one array of a .npz file, declares cells that NumPy has pickled."""
+    from dpvb.data.matrix_files import array_header
+
+    with suppress(Exception):  # whatever a damaged header makes its reader raise
+        if not zipfile.is_zipfile(path):
+            with path.open("rb") as file:
+                return bool(array_header(file)[0].hasobject)
+        with zipfile.ZipFile(path) as archive:
+            [name] = archive.namelist()
+            with archive.open(name) as member:
+                return bool(array_header(member)[0].hasobject)
+    return False
 
 
 def _read_idx(path: Path) -> Any:

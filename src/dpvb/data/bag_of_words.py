@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from typing import Any, Literal, TypeGuard
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dpvb.data.matrices import array_of
+from dpvb.data.matrices import array_of, as_matrix, holds_rows
 from dpvb.data.persons import by_person
 from dpvb.data.rows import (
     MAX_ENTRIES,
@@ -46,8 +46,9 @@ class BagOfWords:
         """Take a matrix of counts.
 
         Args:
-            counts: documents × terms: a SciPy sparse matrix or array (CSR, CSC or COO), or a dense 2-D array.
-                Its width is public, everything else private; a row with a cell that is no number is empty.
+            counts: documents × terms: a SciPy sparse matrix or array (CSR, CSC or COO), a dense 2-D array, or an array
+                or series of lists, whose width is that of most. The width is public, everything else private; a row
+                with a cell that is no number, or of another length, is empty.
             vocabulary: the terms in column order; public. None: columns have no names.
             group: the person of each row, shape (rows,); private. None: each row is a unit.
 
@@ -74,10 +75,15 @@ class BagOfWords:
 
         Raises:
             DataFormatError: no vocabulary or a faulty one, or a group of another length than texts.
-            ParameterError: a faulty token_pattern, or one string in place of a list.
+            ParameterError: a faulty token_pattern, or texts that are not one-dimensional: one string, a frame.
         """
-        if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
+        if isinstance(texts, (str, bytes, Mapping)) or not isinstance(texts, Iterable):
             raise ParameterError(f"texts must be a list of strings, got {type(texts).__name__}.")
+        if sparse.issparse(texts) or (hasattr(texts, "__array__") and not _is_column(texts)):
+            raise ParameterError(
+                f"texts must have one dimension, one text for each document, got {type(texts).__name__}; pass the one "
+                "column that holds them, as frame['text'] or array.ravel()."
+            )
         words = check_vocabulary(vocabulary)
         if hasattr(texts, "__array__"):
             texts = map(document, cells_of(texts))
@@ -258,8 +264,8 @@ def in_memory(source: Source, *, group: Iterable[object] | None = None) -> BagOf
 def as_source(data: object, *, vocabulary: Vocabulary | None = None, group: Iterable[object] | None = None) -> Source:
     """Return documents in any accepted form as a source.
 
-    A source stays itself; a list, tuple or 1-D array or series is text and needs a vocabulary; anything else must be
-    a matrix of counts.
+    A source stays itself; a list or tuple is text and needs a vocabulary, and so is a 1-D array or series, unless most
+    of its cells are lists of one length; anything else must be a matrix of counts.
 
     Raises:
         DataFormatError: none of these, or as `BagOfWords` says.
@@ -277,7 +283,7 @@ def as_source(data: object, *, vocabulary: Vocabulary | None = None, group: Iter
                 "matrix). " + MISSING_VOCABULARY
             )
         return BagOfWords.from_texts(data, vocabulary=vocabulary, group=group)
-    if _is_column(data):
+    if _is_column(data) and not holds_rows(cells_of(data)):
         if vocabulary is None:
             raise DataFormatError(
                 "Counts must have 2 dimensions, documents by terms (Reshape your data: counts.reshape(1, -1) is one "
@@ -307,7 +313,8 @@ def _check_matrix(counts: object) -> tuple[Any, int]:
             "texts go through BagOfWords.from_texts(texts, vocabulary=...)."
         )
     else:
-        matrix = real(array_of(counts))
+        array = array_of(counts)
+        matrix = as_matrix(array).dense(slice(None)) if array.ndim == 1 and holds_rows(array) else real(array)
     if matrix.ndim != 2:
         raise DataFormatError(
             f"Counts must have 2 dimensions, documents by terms, got {matrix.ndim}. "

@@ -2,7 +2,8 @@
 
 A quote opens at the start of a field only; inside quotes two of them stand for one; what follows a closing quote is
 text until the next comma or line end. A line feed outside quotes ends a record, a carriage return before it is
-dropped; any other is text. A byte order mark is dropped from the header alone, which is public.
+dropped; any other is text. A byte order mark is dropped from the header alone, which is public. Where the header's
+own line end is a carriage return alone, nothing tells it from the records, so that the file is refused.
 
 ========================================  ======================================================================
 damage                                    reaches
@@ -41,9 +42,15 @@ def check_csv(path: Path, columns: tuple[str, ...], hint: str = CHOOSE) -> None:
     """Check that the header line names the columns; `hint` says how they are chosen.
 
     Raises:
-        DataFormatError: naming the missing column. The line itself is not shown: in a file without a header
-            it is somebody's.
+        DataFormatError: naming the missing column, or a header without a line feed. The line itself is not shown: in a
+            file without a header it is somebody's.
     """
+    with open_binary(path) as file:
+        if _ends_in_return(_header_line(file)[0]):
+            raise DataFormatError(
+                f"The first line of {str(path)!r} holds a carriage return outside quotes that no line feed follows; "
+                "lines must end in LF or CR LF. Save the file with such line ends, as pandas.DataFrame.to_csv does."
+            )
     for column in columns:
         if times_in_header(path, column) != 1:
             raise DataFormatError(
@@ -143,6 +150,14 @@ def _end_of_record(text: bytes, state: int) -> tuple[int, int]:
 
 def _read_header(file: BinaryIO) -> tuple[list[bytes], bytes]:
     """The names of the columns, none in an empty header or one beyond 16 MiB; and what was read behind it."""
+    header, rest = _header_line(file)
+    found_n, cells, _ = _cut_all(header, np.arange(header.count(b",") + 1), is_last=True, skips_blank=True)
+    found = cells[0, : max(found_n[0], 0)] if len(found_n) else cells[:0].reshape(0, 3)
+    return _fields(header, *found.T), rest
+
+
+def _header_line(file: BinaryIO) -> tuple[bytes, bytes]:
+    """The first line with its end, and what was read behind it."""
     text, end = b"", -1
     for piece in pieces(file):
         text += piece
@@ -150,10 +165,13 @@ def _read_header(file: BinaryIO) -> tuple[list[bytes], bytes]:
         if end >= 0 or len(text) > MAX_DOCUMENT_BYTES:
             break
     text = text.removeprefix(_BOM)
-    header, rest = (text[:end], text[end:]) if end >= 0 else (text, b"")
-    found_n, cells, _ = _cut_all(header, np.arange(header.count(b",") + 1), is_last=True, skips_blank=True)
-    found = cells[0, : max(found_n[0], 0)] if len(found_n) else cells[:0].reshape(0, 3)
-    return _fields(header, *found.T), rest
+    return (text[:end], text[end:]) if end >= 0 else (text, b"")
+
+
+def _ends_in_return(header: bytes) -> bool:
+    """Whether the first line end outside quotes is a carriage return alone; what stands behind it decides nothing."""
+    end, _ = _end_of_record(header.replace(b"\r", b"\n"), 0)
+    return end > 0 and header[end - 1 : end] == b"\r" and header[end : end + 1] != b"\n"
 
 
 def _bytes_of(name: str) -> bytes:

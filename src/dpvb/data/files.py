@@ -215,7 +215,7 @@ def _check_text(path: Path, name: str, columns: tuple[str, ...], *, read_through
         if not path.is_dir():
             raise DataFormatError(f"{str(path)!r} is not a folder.")
         return
-    check_readable(path, any_start=name == "txt")
+    check_readable(path, any_start=name in ("txt", "jsonl"))
     if name == "csv":
         check_csv(path, columns)
     elif name == "parquet":

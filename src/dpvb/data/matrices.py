@@ -216,8 +216,8 @@ def as_matrix(data: object) -> Matrix:
     if isinstance(data, (str, bytes)) or not hasattr(data, "__array__"):
         raise DataFormatError(f"X must be a matrix of numbers, got {type(data).__name__}. {_WAY_OUT}")
     array = array_of(data)
-    if array.ndim == 1 and array.dtype.kind == "O" and any(_length(row) is not None for row in array):
-        return DenseMatrix(_array_of_lists([*array]))  # lists of several lengths, as NumPy keeps them
+    if array.ndim == 1 and holds_rows(array):
+        return DenseMatrix(_array_of_lists([*array]))
     if array.ndim != 2:
         raise DataFormatError(
             f"X must have 2 dimensions, rows by columns, got {array.ndim}. "
@@ -253,15 +253,25 @@ def _numbers_of_series(series: Any) -> Floats:
 def _check_shape(shape: Sequence[int]) -> None:
     if not 1 <= shape[1] <= MAX_WIDTH:
         raise DataFormatError(
-            f"X has {shape[1]} feature(s) (shape={tuple(shape)}) while a minimum of 1 is required, "
+            f"X has {shape[1]} feature(s) (shape=(n, {shape[1]})) while a minimum of 1 is required, "
             f"and at most {MAX_WIDTH}."
         )
 
 
-def _array_of_lists(rows: Sequence[object]) -> Floats:
-    """The rows as one array of the width that most of them have, the smaller of two; all others are NaN throughout."""
+def holds_rows(cells: Iterable[object]) -> bool:
+    """Whether the cells of an array are rows of several lengths, as NumPy keeps them; most of them decide."""
+    return bool(_width_of_most(cells))
+
+
+def _width_of_most(rows: Iterable[object]) -> int | None:
+    """The width that most rows have, the smaller of two; None where most of them are no lists."""
     lengths = Counter(map(_length, rows))
-    width = max(lengths, key=lambda one: (lengths[one], one is not None, -(one or 0)), default=0)
+    return max(lengths, key=lambda one: (lengths[one], one is not None, -(one or 0)), default=0)
+
+
+def _array_of_lists(rows: Sequence[object]) -> Floats:
+    """The rows as one array of the width that most of them have; all others are NaN throughout."""
+    width = _width_of_most(rows)
     if width is None:
         raise DataFormatError(f"X as a list must hold one list of numbers for each row. {_WAY_OUT}")
     _check_shape((len(rows), width))

@@ -89,8 +89,8 @@ def open_npz(path: Path) -> OpenedFile:
 
     def slabs() -> Iterator[Slab]:
         with zipfile.ZipFile(path) as archive, archive.open("indices.npy") as ids, archive.open("data.npy") as data:
-            _array_header(ids)
-            _array_header(data)
+            array_header(ids)
+            array_header(data)
             for start, stop in spans(boundaries):
                 indptr = boundaries[start : stop + 1] - boundaries[start]
                 entries = int(indptr[-1])
@@ -148,35 +148,36 @@ def open_lda_c(path: Path) -> OpenedFile:
     Raises:
         DataFormatError: a file that cannot be read.
     """
-    check_readable(path)
+    check_readable(path, any_start=True)
 
     def slabs() -> Iterator[Slab]:
         with open_binary(path) as file:
-            pairs, ends = array("d"), array("q", [0])
+            pairs, ends = bytearray(), array("q", [0])
             for line in lines(file):
-                pairs.extend(_pairs(line))
-                ends.append(len(pairs) // 2)
+                own = _pairs(line)
+                pairs += own
+                ends.append(ends[-1] + own.count(b":"))
                 if len(ends) > MAX_ROWS or len(pairs) >= MAX_ENTRIES:
                     yield _slab_of_pairs(pairs, ends)
-                    pairs, ends = array("d"), array("q", [0])
+                    pairs, ends = bytearray(), array("q", [0])
             yield _slab_of_pairs(pairs, ends)
 
     return OpenedFile(None, slabs)
 
 
-_LDA_C_LINE = re.compile(rb"\s*(\d+)((?:\s+[+-]?\d+:[^\s:]+)*)\s*")
+# Without *+ the engine would remember every pair, to come back to it in vain.
+_LDA_C_LINE = re.compile(rb"\s*(\d+)((?:\s+[+-]?\d+:[^\s:]+)*+)\s*")
+_LINE_OF_PAIR = bytes.maketrans(b" \t\v\f\r:", b"\n\n\n\n\n ")
 
 
-def _pairs(line: bytes) -> list[float]:
-    """Return id, count, id, count, ... of a line; nothing if it is malformed."""
+def _pairs(line: bytes) -> bytes:
+    """Return the pairs " id:count id:count" of a line; nothing if it is malformed."""
     match = _LDA_C_LINE.fullmatch(line)
-    if match is None or _number(match[1]) != match[2].count(b":"):
-        return []
-    return [*map(_number, match[2].replace(b":", b" ").split())]
+    return b"" if match is None or _number(match[1]) != match[2].count(b":") else match[2]
 
 
-def _slab_of_pairs(pairs: array[float], ends: array[int]) -> Slab:
-    table = np.array(pairs, dtype=np.float64).reshape(-1, 2)
+def _slab_of_pairs(pairs: bytearray, ends: array[int]) -> Slab:
+    table = _read_lines(bytes(pairs).translate(_LINE_OF_PAIR), 2)
     return Slab(np.array(ends, dtype=np.int64), _ids(table[:, 0]), table[:, 1])
 
 
@@ -354,7 +355,7 @@ def _read_npz_header(path: Path) -> _NpzHeader | None:
             for name in ("format", "shape", "indptr", "indices", "data"):
                 member = archive.getinfo(f"{name}.npy")
                 with archive.open(member) as file:
-                    types[name], shape = _array_header(file)
+                    types[name], shape = array_header(file)
                     lengths[name] = math.prod(shape)
                     if len(shape) > 1 or lengths[name] * types[name].itemsize != member.file_size - file.tell():
                         return None
@@ -374,7 +375,12 @@ def _read_npz_header(path: Path) -> _NpzHeader | None:
     return _NpzHeader(num_rows, width, arrays["indptr"], types["indices"], types["data"], lengths["data"])
 
 
-def _array_header(file: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
+def array_header(file: Any) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """Return the type and shape that a .npy file declares, with the file read up to its first entry.
+
+    Raises:
+        ValueError: no such header; or whatever else a damaged one makes NumPy raise.
+    """
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(file)

@@ -44,7 +44,8 @@ class Numbers:
         self._y = None if self.responses is None else _singles(self._given(y))
         # A matrix in memory is cleaned once; a sparse one is not made dense as a whole.
         self._clean = self._cleaned(slice(None)) if isinstance(matrix, DenseMatrix) else None
-        self._group = group
+        # `cut` asks for the persons again, and an iterator would be at its end.
+        self._group = [*group] if isinstance(group, Iterator) else group
         self._units = self._units_of(self.width)
 
     def _given(self, y: object) -> Floats:

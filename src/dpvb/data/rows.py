@@ -166,7 +166,8 @@ def check_slab(indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
     sound = indptr.ndim == indices.ndim == values.ndim == 1 and len(indptr) >= 1 and indptr[0] == 0
     if sound:
         indptr = indptr.astype(np.int64)
-        sound = bool(np.all(np.diff(indptr) >= 0)) and indptr[-1] <= min(len(indices), len(values))
+        # Compared, not subtracted: a difference may wrap around.
+        sound = bool(np.all(indptr[1:] >= indptr[:-1])) and indptr[-1] <= min(len(indices), len(values))
     if not sound:
         raise DataFormatError(
             "The sparse matrix is damaged: its indptr must start at 0, never decrease and end within indices "

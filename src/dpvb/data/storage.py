@@ -43,7 +43,8 @@ def check_readable(path: Path, read_through: Callable[[Path], None] | None = Non
     Args:
         path: the file; public.
         read_through: another way to check the whole file, for other archives.
-        any_start: whether a file of its format may begin with any bytes, also those of gzip.
+        any_start: whether a file of its format has no header and begins with a record, which may be any bytes, also
+            those of gzip.
 
     Raises:
         DataFormatError: naming the file and the kind of failure; it keeps no trace of the content.

@@ -7,7 +7,7 @@ import os
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -95,19 +95,26 @@ class Tokenizer:
         ids, ends = array("i"), array("q", [0])
         id_of = self._id_of
         for document in documents:
-            if isinstance(document, bytes):
-                try:
-                    document = document.decode()
-                except UnicodeDecodeError:
-                    document = ""
-            if isinstance(document, str):
-                ids.extend(id_of[token] for token in self._find_all(document.lower()) if token in id_of)
+            text = _text_of(document)
+            if text is not None:
+                ids.extend(id_of[token] for token in self._find_all(str.lower(text)) if token in id_of)
             ends.append(len(ids))
             if len(ends) > MAX_ROWS or len(ids) >= MAX_ENTRIES:
                 yield _slab(ids, ends)
                 ids, ends = array("i"), array("q", [0])
         if len(ends) > 1:
             yield _slab(ids, ends)
+
+
+def _text_of(document: object) -> str | None:
+    """The text of str or UTF-8 bytes, told by the type alone: a private object's own methods are not called."""
+    kind = type(document)
+    if issubclass(kind, bytes):
+        try:
+            return bytes.decode(cast(bytes, document))
+        except UnicodeDecodeError:
+            return None
+    return cast(str, document) if issubclass(kind, str) else None
 
 
 def _slab(ids: array[int], ends: array[int]) -> Slab:
