@@ -325,6 +325,31 @@ def test_what_is_not_a_matrix_is_refused(counts):
         BagOfWords(counts)
 
 
+NO_MATRICES = {
+    "no columns": lambda n: np.zeros((n, 0)),
+    "no columns, sparse": lambda n: scipy.sparse.csr_array((n, 0)),
+    "no columns, frame": lambda n: pd.DataFrame(index=range(n)),
+    "lists without cells": lambda n: [[]] * n,
+    "three dimensions": lambda n: np.zeros((n, 2, 2)),
+    "one dimension": np.zeros,
+    "one dimension of objects": lambda n: np.full(n, None),
+    "texts": lambda n: ["red"] * n,
+    "masked": lambda n: np.ma.masked_all((n, 2)),
+    "another format": lambda n: scipy.sparse.lil_array((n, 2)),
+}
+
+
+@pytest.mark.parametrize("form", NO_MATRICES)
+@pytest.mark.parametrize("door", [BagOfWords, as_source, Numbers, lambda X: Design(X, [0] * 5)])
+def test_errors_do_not_tell_the_number_of_rows(form, door):
+    said = []
+    for num_rows in (5, 6):
+        with pytest.raises(DataFormatError) as caught:
+            door(NO_MATRICES[form](num_rows))
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+
+
 @pytest.mark.parametrize(
     "indptr",
     [
