@@ -1049,8 +1049,8 @@ BUGS = [
         (
             (
                 "data/arrow.py",
-                "    return [None] * len(column)\n",
-                '    raise DataFormatError(f"A column must hold numbers or text, got {kind}.")\n',
+                "column.to_pylist())\n    return [None] * len(column)\n",
+                'column.to_pylist())\n    raise DataFormatError(f"A column must hold numbers or text, got {kind}.")\n',
             ),
         ),
         "test_readers.py::test_every_kind_of_arrow_column_has_cells",
