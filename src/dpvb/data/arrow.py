@@ -1,7 +1,7 @@
 """Arrow columns and Parquet files, through pyarrow, which is an optional dependency.
 
 The type of a column may have been inferred from its values by whoever made it, so that no type is refused: every
-column has cells, and what is neither a number nor text is a cell that nothing can read. A Parquet file is a container:
+column has cells, and what is no number, text or time is a cell that nothing can read. A Parquet file is a container:
 one that pyarrow cannot read to its end is refused as a file, and a damaged page may change any record of it.
 """
 
@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpvb.data.spelling import in_utc
 from dpvb.data.storage import MAX_DOCUMENT_BYTES
 from dpvb.errors import DataFormatError
 
@@ -40,7 +41,7 @@ def import_arrow() -> Any:
 
 
 def cells(column: Any) -> Cells:
-    """The cells of a column of any type: an array of numbers, null as NaN, or objects, null as None.
+    """The cells of a column of any type: an array of numbers or times, null as NaN or NaT, or objects, null as None.
 
     Text is bytes: Arrow does not promise that it is UTF-8, and decoding would raise. One of more than 16 MiB is None.
 
@@ -65,7 +66,11 @@ def _cells(column: Any) -> Cells:
         values, places = cells(column.dictionary), column.indices.to_pylist()
         return [values[place] if place is not None and 0 <= place < len(values) else None for place in places]
     if types.is_run_end_encoded(kind):
-        return _cells(arrow.compute.run_end_decode(column))
+        ends, values = np.asarray(column.run_ends), cells(column.values)
+        places = np.searchsorted(ends, np.arange(column.offset, column.offset + len(column)), side="right")
+        return values[places] if isinstance(values, np.ndarray) else [values[place] for place in places]
+    if types.is_temporal(kind):
+        return _times(arrow, column)
     if types.is_floating(kind) or (types.is_integer(kind) and column.null_count == 0):
         return np.asarray(column)
     if _is_text(types, kind):
@@ -73,6 +78,26 @@ def _cells(column: Any) -> Cells:
     if types.is_boolean(kind) or types.is_integer(kind) or types.is_decimal(kind) or hasattr(kind, "extension_name"):
         return list(column.to_pylist())
     return [None] * len(column)
+
+
+def _times(arrow: Any, column: Any) -> Cells:
+    """Dates, times and durations by the whole numbers that Arrow keeps: as Python objects the far ones would raise."""
+    types, kind = arrow.types, column.type
+    unit = "D" if types.is_date32(kind) else "ms" if types.is_date64(kind) else getattr(kind, "unit", None)
+    if unit is None:  # an interval of months, days and nanoseconds, which has no length
+        return [None] * len(column)
+    whole = column.view(arrow.int32() if kind.bit_width == 32 else arrow.int64()).cast(arrow.int64())
+    number = np.asarray(arrow.compute.fill_null(whole, np.iinfo(np.int64).min))  # NaT, as NumPy keeps it
+    found = number.view(f"{'m8' if types.is_duration(kind) else 'M8'}[{unit}]")
+    if types.is_time(kind):
+        return [None if np.isnat(one) else _time_of_day(one) for one in found]
+    return in_utc(found) if types.is_timestamp(kind) and kind.tz is not None else found
+
+
+def _time_of_day(moment: Any) -> str | None:
+    """The time of a moment of the first of January 1970."""
+    day, _, clock = str(moment).partition("T")
+    return clock if day == "1970-01-01" else None
 
 
 def _is_text(types: Any, kind: Any) -> bool:

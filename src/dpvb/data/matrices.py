@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from dpvb.data.arrow import cells as arrow_cells
+from dpvb.data.arrow import import_arrow
 from dpvb.data.rows import MAX_WIDTH, Slab, running_total, slab_of_sparse
 from dpvb.data.spelling import Floats, as_numbers, cells_of, number, real
 from dpvb.data.units import Integers, Which
 from dpvb.errors import DataFormatError
 from dpvb.silence import silence
-
-# What may be a row of a matrix that comes as a list.
-_LISTS = (list, tuple, np.ndarray)
 
 _WAY_OUT = (
     "Numbers go in as a NumPy array or a SciPy sparse matrix, columns with names and categories as dpvb.data.Table."
@@ -213,7 +212,7 @@ def as_matrix(data: object) -> Matrix:
         raise DataFormatError("A masked array is not read; fill it with public values first.")
     if isinstance(data, (list, tuple)):
         return DenseMatrix(_array_of_lists(data))
-    if isinstance(data, (str, bytes)) or not hasattr(data, "__array__"):
+    if isinstance(data, (str, bytes)) or not (hasattr(data, "__array__") or _is_arrow_table(data)):
         raise DataFormatError(f"X must be a matrix of numbers, got {type(data).__name__}. {_WAY_OUT}")
     array = array_of(data)
     if array.ndim == 1 and holds_rows(array):
@@ -230,15 +229,29 @@ def as_matrix(data: object) -> Matrix:
 def array_of(data: object) -> NDArray[Any]:
     """An array, or a frame column by column, whose types may be any; a frame of one type of number keeps it."""
     frame: Any = data
+    if _is_arrow_table(frame):
+        table = import_arrow().table(frame)
+        return _beside((as_numbers(arrow_cells(part)) for part in table.columns), table.shape)
     if not (hasattr(frame, "iloc") and hasattr(frame, "columns")):
         with silence():
             return np.asarray(frame)
-    kinds = set(frame.dtypes.tolist())
-    if len(kinds) == 1 and all(isinstance(kind, np.dtype) and kind.kind in "biuf" for kind in kinds):
+    kinds = frame.dtypes.tolist()  # not hashed or compared where they are not NumPy's: a type may hold private values
+    if kinds and all(isinstance(kind, np.dtype) and kind.kind in "biuf" for kind in kinds) and len({*kinds}) == 1:
         return np.asarray(frame.to_numpy())
-    array = np.empty(frame.shape)
-    for place in range(frame.shape[1]):
-        array[:, place] = _numbers_of_series(frame.iloc[:, place])
+    return _beside((_numbers_of_series(frame.iloc[:, place]) for place in range(frame.shape[1])), frame.shape)
+
+
+def _is_arrow_table(data: object) -> bool:
+    """Whether data have named columns of Arrow's types, as the tables and batches of several libraries do."""
+    is_arrow = hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+    return is_arrow and hasattr(data, "schema") and not hasattr(data, "iloc")
+
+
+def _beside(columns: Iterable[Floats], shape: tuple[int, int]) -> Floats:
+    """Columns as a matrix."""
+    array = np.empty(shape)
+    for place, one in enumerate(columns):
+        array[:, place] = one
     return array
 
 
@@ -277,18 +290,32 @@ def _array_of_lists(rows: Sequence[object]) -> Floats:
     _check_shape((len(rows), width))
     array = np.full((len(rows), width), np.nan)
     with silence():
-        for n, row in enumerate(rows):
-            if _length(row) == width:
-                cells: Any = row
-                array[n] = as_numbers(row) if isinstance(row, np.ndarray) else [number(cell) for cell in cells]
+        for n, one in enumerate(rows):
+            row = _row(one)
+            if row is not None and len(row) == width:
+                array[n] = as_numbers(row) if isinstance(row, np.ndarray) else [number(cell) for cell in row]
     return array
 
 
-def _length(row: Any) -> int | None:
+def _length(row: object) -> int | None:
     """Number of cells of a row in a list; None: it is none."""
-    if not issubclass(type(row), _LISTS) or getattr(row, "ndim", 1) != 1:
+    plain = _row(row)
+    return None if plain is None else len(plain)
+
+
+def _row(row: Any) -> list[object] | tuple[object, ...] | NDArray[Any] | None:
+    """A row of a list, as its base class sees it; None: it is none."""
+    kind = type(row)
+    if kind is list or kind is tuple:
+        return row  # type: ignore[no-any-return]
+    if issubclass(kind, list):
+        return [*list.__iter__(row)]
+    if issubclass(kind, tuple):
+        return (*tuple.__iter__(row),)
+    if not issubclass(kind, np.ndarray):
         return None
-    return len(row)
+    plain: NDArray[Any] = np.ndarray.view(row, np.ndarray)
+    return plain if plain.ndim == 1 else None
 
 
 def column(name: str, values: object, num_rows: int) -> NDArray[Any]:
@@ -300,21 +327,26 @@ def column(name: str, values: object, num_rows: int) -> NDArray[Any]:
         num_rows: what the length must be.
 
     Raises:
-        DataFormatError: none of these, not one-dimensional, or of another length than the rows.
+        DataFormatError: none of these, not one-dimensional, mostly lists, or of another length than the rows.
     """
+    array: NDArray[Any] | None
     if sparse.issparse(values) or isinstance(values, (str, bytes)) or values is None:
         raise DataFormatError(f"{name} must be a one-dimensional array, got {type(values).__name__}.")
     if isinstance(values, (list, tuple)):
         array = _objects(values)
     elif isinstance(values, np.ma.MaskedArray) or not hasattr(values, "__array__"):
         raise DataFormatError(f"{name} must be a one-dimensional array, got {type(values).__name__}.")
+    elif hasattr(values, "columns"):
+        array = None
     elif isinstance(getattr(values, "dtype", None), np.dtype) or not _is_iterable_column(values):
         array = np.asarray(values)
     else:
         array = _objects(cells_of(values))
-    if array.ndim != 1:
+    # NumPy's lists of one length are a dimension of the array, those of two lengths are its cells.
+    if array is None or array.ndim != 1 or _holds_lists(array):
         raise DataFormatError(
-            f"{name} should be a 1d array, one value for each row, got {array.ndim} dimensions; use {name}.ravel()."
+            f"{name} should be a 1d array, one value for each row, and not a table or rows of values; "
+            f"use {name}.ravel() or one column."
         )
     if len(array) != num_rows:
         raise DataFormatError(f"{name} must hold one value for each row of X; the two differ in length.")
@@ -323,6 +355,14 @@ def column(name: str, values: object, num_rows: int) -> NDArray[Any]:
 
 def _is_iterable_column(values: object) -> TypeGuard[Iterable[object]]:
     return isinstance(values, Iterable) and not hasattr(values, "columns") and getattr(values, "ndim", 1) == 1
+
+
+def _holds_lists(array: NDArray[Any]) -> bool:
+    """Whether most cells are lists; tuples are not, since they name persons."""
+    if array.dtype.kind != "O":
+        return False
+    lists = sum(1 for cell in array if _length(cell) is not None and not issubclass(type(cell), tuple))
+    return 2 * lists > len(array)
 
 
 def _objects(values: Sequence[object]) -> NDArray[Any]:

@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +31,14 @@ def by_person(group: Iterable[object], num_rows: int) -> tuple[_Integers, _Integ
     The last array ends with the number of rows that are left.
 
     Args:
-        group: the person of each row, (rows,); private.
+        group: the person of each row, (rows,), or the several parts of each one's id, (rows, parts), as objects;
+            private.
         num_rows: number of rows.
 
     Raises:
         DataFormatError: a group that is not one-dimensional or not as long as the data.
     """
+    group = tuples(group)
     if isinstance(group, (str, bytes)) or not isinstance(group, Iterable) or getattr(group, "ndim", 1) != 1:
         raise DataFormatError("group must be a one-dimensional sequence: the person of each row.")
     cells = group if isinstance(group, np.ndarray) else cells_of(group)
@@ -53,6 +56,13 @@ def by_person(group: Iterable[object], num_rows: int) -> tuple[_Integers, _Integ
     unit_of_row = person_of_row[order]
     first = np.append(np.flatnonzero(np.diff(unit_of_row, prepend=-1)), len(order))
     return order, unit_of_row, first
+
+
+def tuples(group: Any) -> Any:
+    """A 2-D array of objects as its rows, which are tuples: NumPy keeps them as such where one has another length."""
+    if not (isinstance(group, np.ndarray) and group.dtype.kind == "O" and group.ndim == 2):
+        return group
+    return [*map(tuple, group.tolist())]
 
 
 @dataclass(frozen=True)

@@ -13,27 +13,39 @@ a cell                                           as a number                  as
 "1.50", 1.5, Decimal("1.50")                     1.5                          "1.5"
 2**53 + 1 as int or as text                      2.0**53                      "9007199254740993"
 "1e5"                                            100000.0                     "1e5": many ids look so
+"2020-01-01", "2020-01-01 00:00:00", a date,     NaN                          "2020-01-01"
+NumPy's, Arrow's or pandas' of any unit
+"2020-01-01T12:30+02:00", the same in UTC        NaN                          "2020-01-01T10:30Z"
+"12:30", "12:30:00", time(12, 30)                NaN                          "12:30"
+"1 days 00:00:00", a duration of any unit        8.64e13, nanoseconds         "86400000000000"
+UUID("ab..."), its text in either case           NaN                          "ab..."
 a text                                           NaN                          the text, stripped, in NFC
 None, NaN, NaT, pandas.NA, "nan"                 NaN                          missing
 bytes that are no UTF-8                          NaN                          unreadable
+more than 64 combining marks in a row            NaN                          unreadable
 any other object                                 NaN                          missing
 ===============================================  ===========================  ==========================
 
-Nothing here raises, warns, or calls a method that a private object brings along.
+Nothing here raises or warns. A subclass is read by the methods of its base, and of the classes that hold times only
+those of Python, NumPy and pandas are asked: what a private object brings along is not called.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
+from itertools import groupby
 from typing import Any, TypeAlias, cast
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +53,11 @@ from numpy.typing import NDArray
 from dpvb.silence import silence
 
 #: Texts that stand for a missing value, unless a column declares them as a category.
-MISSING_VALUES = ("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+MISSING_VALUES = (
+    *("", "?", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"),
+    # What pandas and Arrow take for missing where they make numbers of a column.
+    *("n/a", "<NA>", "#N/A", "#N/A N/A", "#NA", "-nan", "-NaN", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+)
 #: What undecodable bytes are spelled as; no readable text is equal to it.
 UNREADABLE = "\udc80"
 
@@ -55,17 +71,37 @@ _BLANK = "\0" + "".join(filter(str.isspace, map(chr, range(0x3001))))
 _TRUTH = {"True": 1, "true": 1, "TRUE": 1, "False": 0, "false": 0, "FALSE": 0}
 _INFINITE = re.compile(r"([+-]?)inf(?:inity)?", re.IGNORECASE | re.ASCII)
 _DECIMAL = re.compile(r"([+-]?)(?=\.?\d)(\d*)(?:\.(\d*))?", re.ASCII)
+_DAYS = re.compile(r"([+-]?\d{1,18}) days?(?:,? ([+-]?)(\d{1,2}):(\d\d):(\d\d)(?:\.(\d{1,9}))?)?", re.ASCII)
+_TIME = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d*))?)?", re.ASCII)
+_MOMENT = re.compile(
+    r"\+?(\d{4,12}|-\d{3,12})-(\d\d)(?:-(\d\d)"
+    r"(?:[T ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:\.(\d*))?)?)?(?: ?(Z|[+-]\d\d)(?::?(\d\d)(?::?(\d\d))?)?)?)?)?",
+    re.ASCII,
+)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
+# Every combining mark is none of the letters and digits, and lies beyond U+02FF.
+_MOST_MARKS = 64
+_MARKS = re.compile(rf"[^\w\x00-\u02ff]{{{_MOST_MARKS + 1},}}")
+# They count as no marks, but stand for two each.
+_DOUBLE_MARKS = "\u0f73\u0f75\u0f81"
 # What NumPy and pandas write for a missing value when they make a column text.
 _WRITTEN_MISSING = frozenset({"nan", "NaT", "<NA>"})
 _NOBODY = frozenset(text.casefold() for text in (*MISSING_VALUES, *_WRITTEN_MISSING, "inf", "-inf"))
 _EXACT_TYPES = frozenset({str, bool, int, float, complex, Decimal, Fraction})
 # Types whose values can be remembered without asking a private object anything.
 _REMEMBERED = frozenset({str, bytes, int, bool, float})
-# Python converts no longer whole numbers to text and back.
+# Those of whose objects the offset from UTC is asked for.
+_TIME_ZONES = (timezone, ZoneInfo)
+# Python converts no longer whole numbers to text and back, unless it is told to.
 _MOST_DIGITS = 4300
-_LARGEST = 10**_MOST_DIGITS
-# Beyond it, floating point tells whole numbers apart no longer.
-_LAST_WHOLE = 2.0**53
+# From here on, floating point tells whole numbers apart no longer.
+_FIRST_VAGUE = 2.0**53
+_NANOSECONDS = {
+    **{"W": 7 * 86400 * 10**9, "D": 86400 * 10**9, "h": 3600 * 10**9, "m": 60 * 10**9, "s": 10**9},
+    **{"ms": 10**6, "us": 10**3, "ns": 1, "Y": 12, "M": 1, "generic": 1},
+}
+_SHARES = {"ps": 10**3, "fs": 10**6, "as": 10**9}
 
 
 def number(cell: object) -> float:
@@ -78,18 +114,16 @@ def number(cell: object) -> float:
             return float(cell)  # type: ignore[arg-type]
         except ValueError:
             pass  # truth values, blanks that Python does not strip, complex numbers
-    value = _plain(cell)
-    if isinstance(value, str):
-        value = _number_of_text(value.strip(_BLANK))
-    if isinstance(value, complex):
-        value = value.real if value.imag == 0 else None
-    if value is None:
-        return math.nan
+    value: Any = _plain(cell)
     try:
-        return float(value)
+        if isinstance(value, str):
+            value = _number_of_text(value.strip(_BLANK))
+        if isinstance(value, complex):
+            value = value.real if value.imag == 0 else None
+        return math.nan if value is None else float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
-    except ValueError:  # a signalling NaN
+    except Exception:  # a signalling NaN, a Fraction without its parts
         return math.nan
 
 
@@ -103,11 +137,10 @@ def as_numbers(cells: Cells) -> Floats:
             return cells.astype(np.float64)
         if kind == "c":
             return np.where(cells.imag == 0, cells.real, np.nan).astype(np.float64)
-        if kind == "m":  # numbers among which one duration was
-            return np.where(np.isnat(cells), np.nan, cells.astype(np.int64).astype(np.float64))
-        if kind not in "OSUT":
+        if kind not in "OSUTm":
             return np.full(cells.shape, np.nan)
-        found = np.array([number(cell) for cell in cells.ravel().tolist()], dtype=np.float64)
+        each_cell = cells.ravel() if kind == "m" else cells.ravel().tolist()
+        found = np.array([number(cell) for cell in each_cell], dtype=np.float64)
         return found.reshape(cells.shape)
 
 
@@ -123,18 +156,39 @@ def cells_of(column: Iterable[object]) -> list[object]:
             from dpvb.data.arrow import cells
 
             return cells_of(cells(column))
-        if isinstance(column, np.ndarray) and column.dtype.kind in "mM":
-            return list(column)  # as Python objects some would be whole numbers
+        if isinstance(column, np.ndarray):
+            # As Python objects some times would be whole numbers.
+            return list(column) if column.dtype.kind in "mM" else column.tolist()
+        kind: Any = getattr(column, "dtype", None)
+        if isinstance(kind, np.dtype):
+            return cells_of(np.asarray(column))
+        if kind is not None and hasattr(column, "array"):
+            return _cells_of_pandas(column, kind)
         tolist = getattr(column, "tolist", None)
         return list(column if tolist is None else tolist())
 
 
+def _cells_of_pandas(column: Any, kind: Any) -> list[object]:
+    """The cells of a Series or an Index of a type of pandas' own, without decoding text or converting times."""
+    held = column.array
+    if hasattr(kind, "pyarrow_dtype") or getattr(kind, "storage", None) == "pyarrow":
+        return cells_of(held.__arrow_array__())
+    if hasattr(kind, "categories"):
+        values = [*cells_of(held.categories), None]  # the code of a missing one is -1
+        return [values[code] for code in held.codes.tolist()]
+    if hasattr(kind, "tz"):
+        return in_utc(np.asarray(held.tz_convert(None)))
+    return list(column.tolist())
+
+
+def in_utc(instants: NDArray[Any]) -> list[object]:
+    """Times that are kept in UTC, datetime64, as texts that say so; None: missing."""
+    return [None if np.isnat(instant) else f"{instant}Z" for instant in instants]
+
+
 def text(cell: object) -> str | None:
     """A cell as the text that was written, by which public categories are told apart first; None: missing."""
-    value = _plain(cell)
-    if isinstance(value, str):
-        return _readable(value)
-    return str(value) if isinstance(value, bool) else spelled(cell)
+    return _text_and_spelling(cell)[0]
 
 
 def spelled(cell: object) -> str | None:
@@ -142,14 +196,25 @@ def spelled(cell: object) -> str | None:
 
     None for a missing one, and for an object that has no spelling; `UNREADABLE` for bytes that are no text.
     """
-    value = _plain(cell)
-    if value is None:
-        return _spelled_object(cell)
-    if isinstance(value, str):
-        return _spelled_text(_readable(value))
-    if isinstance(value, Fraction):
-        return _whole(value.numerator) if value.denominator == 1 else f"{value.numerator}/{value.denominator}"
-    return _spelled_number(value)
+    return _text_and_spelling(cell)[1]
+
+
+def _text_and_spelling(cell: object) -> tuple[str | None, str | None]:
+    """Both at once: a text is brought to its normal form but one time."""
+    try:
+        value = _plain(cell)
+        if isinstance(value, str):
+            written = _readable(value)
+            return written, _spelled_text(written)
+        if value is None:
+            name = _spelled_object(cell)
+        elif isinstance(value, Fraction):
+            name = _spelled_fraction(value)
+        else:
+            name = _spelled_number(value)
+        return (str(value) if isinstance(value, bool) else name), name
+    except Exception:  # an object that was made without its parts
+        return None, None
 
 
 def identity(cell: object) -> str | None:
@@ -173,17 +238,21 @@ def identity(cell: object) -> str | None:
 
 
 def document(cell: object) -> str:
-    """The text of a cell whose column may have become text by another cell: empty where it is the text of a number."""
+    """The text of a cell whose column may have become text by another cell.
+
+    Empty where it is the text of a number or of a time.
+    """
     value = _plain(cell)
     if not isinstance(value, str) or value == UNREADABLE:
         return ""
     stripped = value.strip(_BLANK)
-    return "" if stripped == "nan" or _number_of_text(stripped) is not None else value.rstrip("\0")
+    typed = stripped == "nan" or _number_of_text(stripped) is not None or _time_of_text(stripped) is not None
+    return "" if typed else value.rstrip("\0")
 
 
 def each(cells: Cells, function: Callable[[object], int]) -> NDArray[np.int64]:
     """A function of each cell, asked once for equal plain ones, in their order of appearance."""
-    if isinstance(cells, np.ndarray) and cells.dtype.kind in "biuf":
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in "biufmM":
         values, first, inverse = np.unique(cells, return_index=True, return_inverse=True)
         answers = np.empty(len(values), dtype=np.int64)
         for place in np.argsort(first):
@@ -225,7 +294,7 @@ class Categories:
         missing = self._written.get("nan", missing)
 
         def place(cell: object) -> int:
-            written, name = text(cell), spelled(cell)
+            written, name = _text_and_spelling(cell)
             if written in self._written:
                 return self._written[written]
             if name in self._spelled:
@@ -265,9 +334,8 @@ def _plain(cell: object) -> _Plain:
             return bytes.decode(cell)  # type: ignore[arg-type]
         except UnicodeDecodeError:
             return UNREADABLE
-    if issubclass(kind, np.timedelta64):
-        value: Any = cell
-        return None if np.isnat(value) else int(value.astype(np.int64))
+    if issubclass(kind, (np.timedelta64, timedelta)):
+        return _duration(cell)
     if issubclass(kind, np.bool_):
         return bool(cell)
     if issubclass(kind, float):
@@ -280,15 +348,43 @@ def _plain(cell: object) -> _Plain:
         with silence():
             return float(cell) if issubclass(kind, np.floating) else complex(cell)  # type: ignore[arg-type, call-overload]
     if kind is np.ndarray and cell.ndim == 0:  # type: ignore[attr-defined]
-        return _plain(cell[()])  # type: ignore[index]
+        inner: object = cell[()]  # type: ignore[index]
+        return None if type(inner) is np.ndarray else _plain(inner)
     return None
+
+
+def _duration(cell: Any) -> int | Fraction | None:
+    """Nanoseconds of a duration, whatever unit it is kept in; months, which have no fixed length, are counted."""
+    kind = type(cell)
+    if _is_of_pandas(kind, "Timedelta"):
+        cell = cell.asm8
+    elif issubclass(kind, timedelta):
+        days, seconds, micros = (getattr(timedelta, part).__get__(cell) for part in ("days", "seconds", "microseconds"))
+        return int(((days * 86400 + seconds) * 10**6 + micros) * 1000)
+    if np.isnat(cell):
+        return None
+    unit, step = np.datetime_data(cell)
+    count = int(cell.astype(np.int64)) * step
+    return Fraction(count, _SHARES[unit]) if unit in _SHARES else count * _NANOSECONDS[unit]
+
+
+def _is_of_pandas(kind: type, name: str) -> bool:
+    """Whether a type is the one of this name in pandas, and not one that says so."""
+    return kind is getattr(sys.modules.get("pandas"), name, None)
 
 
 def _readable(value: str) -> str:
     value = value.strip(_BLANK)
-    if not value.isascii():
-        value = unicodedata.normalize("NFC", value)
-    return value
+    if value.isascii():
+        return value
+    # Marks are put into an order, and the time of that grows with the square of their number.
+    return UNREADABLE if any(map(_is_overloaded, _MARKS.findall(value))) else unicodedata.normalize("NFC", value)
+
+
+def _is_overloaded(signs: str) -> bool:
+    """Whether too many combining marks stand in a row."""
+    runs = groupby(signs, lambda sign: unicodedata.combining(sign) > 0 or sign in _DOUBLE_MARKS)
+    return any(are_marks and sum(1 for _ in run) > _MOST_MARKS for are_marks, run in runs)
 
 
 def _number_of_text(value: str) -> float | complex | None:
@@ -300,7 +396,18 @@ def _number_of_text(value: str) -> float | complex | None:
             return kind(value)
         except ValueError:
             pass
-    return None
+    return _duration_of_text(value)
+
+
+def _duration_of_text(value: str) -> int | None:
+    """Nanoseconds of a duration as pandas and Python write it, or None."""
+    found = _DAYS.fullmatch(value)
+    if found is None:
+        return None
+    days, sign, *clock, fraction = found.groups(default="0")
+    hours, minutes, seconds = map(int, clock)
+    rest = (hours * 3600 + minutes * 60 + seconds) * 10**9 + int(fraction.ljust(9, "0"))
+    return int(days) * _NANOSECONDS["D"] + (-rest if sign == "-" else rest)
 
 
 def _spelled_text(value: str) -> str | None:
@@ -311,14 +418,20 @@ def _spelled_text(value: str) -> str | None:
     found = _DECIMAL.fullmatch(value)
     if found is not None:
         sign, whole, fraction = found.groups(default="")
-        return _decimal(sign == "-", whole, fraction) if len(value) <= _MOST_DIGITS else UNREADABLE
+        return _decimal(sign == "-", whole, fraction) if len(value) <= _most_digits() else UNREADABLE
     found = _INFINITE.fullmatch(value)
     if found is not None:
         return "-inf" if found[1] == "-" else "inf"
+    typed = _time_of_text(value)
+    if typed is not None:
+        return typed
     written = _number_of_text(value)
-    if written is not None and str(written) == value:  # what Python writes for a number; an id would be chance
+    # What Python writes for a number, or a duration; an id would be chance.
+    if written is not None and (str(written) == value or isinstance(written, int)):
         return _spelled_number(written)
-    return UNREADABLE if any("\ud800" <= letter <= "\udfff" for letter in value) else value
+    if len(value) == 36 and _UUID.fullmatch(value) is not None:
+        return value.lower()
+    return UNREADABLE if not value.isascii() and _SURROGATE.search(value) is not None else value
 
 
 def _spelled_number(value: bool | int | float | complex | Decimal) -> str | None:
@@ -331,7 +444,7 @@ def _spelled_number(value: bool | int | float | complex | Decimal) -> str | None
     if isinstance(value, Decimal):
         if value.is_nan():
             return None
-        if value.is_finite() and abs(value.adjusted()) + len(value.as_tuple().digits) > _MOST_DIGITS:
+        if value.is_finite() and abs(value.adjusted()) + len(value.as_tuple().digits) > _most_digits():
             return UNREADABLE
     elif math.isnan(value):
         return None
@@ -345,8 +458,26 @@ def _spelled_number(value: bool | int | float | complex | Decimal) -> str | None
     return _decimal(value < 0, whole, fraction)
 
 
+def _spelled_fraction(value: Fraction) -> str:
+    above, below = _whole(value.numerator), _whole(value.denominator)
+    if UNREADABLE in (above, below):
+        return UNREADABLE
+    return above if below == "1" else f"{above}/{below}"
+
+
 def _whole(value: int) -> str:
-    return str(value) if -_LARGEST < value < _LARGEST else UNREADABLE
+    largest = _power_of_ten(_most_digits())
+    return str(value) if -largest < value < largest else UNREADABLE
+
+
+def _most_digits() -> int:
+    """How long a whole number may be: a process can be told to convert fewer digits than are converted otherwise."""
+    return min(_MOST_DIGITS, sys.get_int_max_str_digits() or _MOST_DIGITS)
+
+
+@lru_cache(maxsize=4)
+def _power_of_ten(exponent: int) -> int:
+    return int(10**exponent)
 
 
 def _decimal(negative: bool, whole: str, fraction: str) -> str:
@@ -359,22 +490,66 @@ def _spelled_object(cell: object) -> str | None:
     """Ids that are no text: UUIDs, dates and times."""
     kind: Any = type(cell)
     value: Any = cell
-    if kind is UUID or kind in (time, timedelta):
-        return str(cell)
+    if kind is UUID:
+        return str(value) if type(value.int) is int else None
+    if kind is time:
+        zone = value.tzinfo
+        return _spelled_text(value.isoformat()) if zone is None or type(zone) is timezone else None
+    if _is_of_pandas(kind, "Timestamp"):
+        return spelled(value.asm8) if value.tz is None else _spelled_text(f"{value.asm8}Z")
     if issubclass(kind, np.datetime64):
-        return None if np.isnat(value) else _instant(str(value))
-    if issubclass(kind, (date, datetime)) and kind.__name__ != "NaTType":  # pandas' NaT is a datetime
-        return _instant((datetime if issubclass(kind, datetime) else date).isoformat(value))
-    return None
+        return None if np.isnat(value) else _spelled_text(f"{value}-01" if value.dtype == "M8[Y]" else str(value))
+    if issubclass(kind, datetime) and kind.__name__ != "NaTType":  # pandas' NaT is a datetime
+        zone = cast(Any, datetime.tzinfo).__get__(value)
+        return _spelled_text(datetime.isoformat(value)) if zone is None or type(zone) in _TIME_ZONES else None
+    return _spelled_text(date.isoformat(value)) if issubclass(kind, date) and not issubclass(kind, datetime) else None
 
 
-def _instant(written: str) -> str:
-    """A time without zeros at its end, which depend on the unit that it is kept in."""
-    day, _, clock = written.partition("T")
-    if re.search("[+-]", clock) is None:
-        clock = clock.rstrip("0").rstrip(".") if "." in clock else clock
-        clock = re.sub("(:00)+$", "", clock)
-    return day if clock in ("", "00") else f"{day}T{clock}"
+def _time_of_text(value: str) -> str | None:
+    """A stripped text that is a moment or a time of day, without what depends on the unit that it is kept in."""
+    if not value[1:4].isdecimal() and value[2:3] != ":":
+        return None
+    found = _TIME.fullmatch(value)
+    if found is not None:
+        hour, minute, second, fraction = found.groups(default="")
+        return _clock(hour, minute, second, fraction) if _is_clock(hour, minute, second) else None
+    found = _MOMENT.fullmatch(value)
+    return None if found is None else _spelled_moment(*found.groups(default=""))
+
+
+def _spelled_moment(*parts: str) -> str | None:
+    year, month, day, hour, minute, second, fraction, zone, *offset = parts
+    day = day or "01"
+    if not (
+        1 <= int(month) <= 12 and 1 <= int(day) <= _days(int(year), int(month)) and _is_clock(hour, minute, second)
+    ):
+        return None
+    clock = _clock(hour or "00", minute or "00", second, fraction)
+    if zone not in ("", "Z"):
+        minutes, seconds = (int(part or 0) for part in offset)
+        east = 3600 * int(zone[1:]) + 60 * minutes + seconds
+        moment = np.datetime64(f"{year}-{month}-{day}T{clock[:5]}:{second or '00'}") - int(f"{zone[0]}{east}")
+        return _time_of_text(f"{moment}.{fraction}Z")
+    sign, years = ("-", -int(year)) if int(year) < 0 else ("", int(year))
+    clock = "" if clock == "00:00" else f"T{clock}"
+    return f"{sign}{years:04d}-{month}-{day}{clock}{zone}"
+
+
+def _days(year: int, month: int) -> int:
+    if month == 2:
+        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
+    return 30 if month in (4, 6, 9, 11) else 31
+
+
+def _is_clock(hour: str, minute: str, second: str) -> bool:
+    return int(hour or 0) < 24 and int(minute or 0) < 60 and int(second or 0) < 60
+
+
+def _clock(hour: str, minute: str, second: str, fraction: str) -> str:
+    fraction = fraction.rstrip("0")
+    if fraction:
+        return f"{hour}:{minute}:{second}.{fraction}"
+    return f"{hour}:{minute}" if second in ("", "00") else f"{hour}:{minute}:{second}"
 
 
 def _is_vague(value: _Plain) -> bool:
@@ -387,4 +562,4 @@ def _is_vague(value: _Plain) -> bool:
         value = written
     if isinstance(value, complex):
         value = value.real
-    return isinstance(value, float) and abs(value) > _LAST_WHOLE
+    return isinstance(value, float) and abs(value) >= _FIRST_VAGUE

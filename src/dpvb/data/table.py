@@ -18,7 +18,7 @@ from dpvb.data.arrow import check_batches, import_arrow, parquet_batches, parque
 from dpvb.data.csv_files import check_csv, csv_records, times_in_header
 from dpvb.data.design import LOGISTIC, Design, DesignRows, Response, SparseDesignRows
 from dpvb.data.matrices import SparseMatrix, column
-from dpvb.data.persons import Elsewhere, elsewhere
+from dpvb.data.persons import Elsewhere, elsewhere, tuples
 from dpvb.data.rows import MAX_ROWS, Slab
 from dpvb.data.schema import Schema
 from dpvb.data.shards import Shard, Sharded, paths_of
@@ -347,7 +347,8 @@ def _concatenated(parts: list[Floats | None]) -> Floats:
 
 
 def _memory_reader(data: Any, schema: Schema) -> _Reader:
-    if isinstance(data, np.ndarray) and data.dtype.names is not None and data.ndim == 1:
+    if isinstance(data, np.ndarray) and data.dtype.names is not None and data.ndim <= 1:
+        data = np.atleast_1d(data)  # one row of a text file comes without a dimension
         data = {name: data[name] for name in data.dtype.names}
     if isinstance(data, Mapping):
         return _mapping_reader(data, schema)
@@ -366,7 +367,8 @@ def _mapping_reader(data: Mapping[Any, Any], schema: Schema) -> _Reader:
     names = _present(schema, list(data), "mapping")
     first = data[names[0]]
     num_rows = len(first) if hasattr(first, "__len__") else 0
-    cells = {name: column(f"column {name!r}", data[name], num_rows) for name in names}
+    values = {name: tuples(data[name]) if name == schema.group else data[name] for name in names}
+    cells = {name: column(f"column {name!r}", values[name], num_rows) for name in names}
     return _Reader(names, lambda: _slices(lambda name, rows: cells[name][rows], names, num_rows))
 
 
