@@ -1556,6 +1556,66 @@ BUGS = [
         (("wall.py", "if failed is not None and not computed:", "if False:"),),
         "test_wall.py::test_every_failure_is_the_same_error",
     ),
+    Bug(
+        "queries made by somebody else",
+        "a record of another form is believed",
+        (
+            (
+                "wall.py",
+                "    if form != {name: (block.packed_shape,",
+                "    if False and form != {name: (block.packed_shape,",
+            ),
+        ),
+        "test_queries.py::test_a_record_of_another_form_is_refused_and_nothing_is_released",
+    ),
+    Bug(
+        "a unit that makes a computation fail",
+        "what extensions raise comes out",
+        (
+            (
+                "wall.py",
+                "except BaseException as error:\n            if isinstance(error, STOPS):\n                raise\n",
+                "except Exception:\n",
+            ),
+        ),
+        "test_wall.py::test_whatever_a_computation_raises_ends_behind_the_wall",
+    ),
+    Bug(
+        "leaks by text, logs and files",
+        "who stops a fit sees what was going on",
+        (
+            (
+                "wall.py",
+                "stop = next((kind for kind in STOPS if isinstance(error, kind)), None)",
+                "if isinstance(error, STOPS):\n            raise",
+            ),
+        ),
+        "test_wall.py::test_who_stops_a_fit_sees_nothing_of_what_was_going_on",
+    ),
+    Bug(
+        "leaks by text, logs and files",
+        "log records pass the wall",
+        (("wall.py", "with silence(logs=True):", "with silence():"),),
+        "test_wall.py::test_no_log_record_leaves_a_computation",
+    ),
+    Bug(
+        "norms beyond the clip",
+        "repeated places of a sparse unit",
+        (("contributions.py", "return np.where(faulty, np.inf, norm_n)", "return norm_n"),),
+        "test_contributions.py::test_sparse_units_with_repeated_or_negative_places_are_dropped",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "threads that race for a release",
+        (
+            (
+                "wall.py",
+                "        with self.__turn:\n            return self._next(release)",
+                "        return self._next(release)",
+            ),
+        ),
+        "test_wall.py::test_threads_that_race_for_a_release_get_it_once",
+    ),
 ]
 
 
