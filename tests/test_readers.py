@@ -535,7 +535,7 @@ def test_a_record_too_long_is_one_faulty_record(tmp_path, block_bytes, offset):
 
 
 def test_every_kind_of_arrow_column_has_cells():
-    """Numbers and text as they are, null as None or NaN, anything else as None."""
+    """Numbers, times and text as they are, null as None, NaN or NaT, anything else as None."""
     text = pa.array(["a", None])
     for kind in (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()):
         assert cells(text.cast(kind)) == [b"a", None]
@@ -548,8 +548,29 @@ def test_every_kind_of_arrow_column_has_cells():
     assert cells(pa.array([True, None])) == [True, None]
     np.testing.assert_array_equal(cells(pa.chunked_array([pa.array([0.5, None])] * 2)), [0.5, np.nan] * 2)
     assert cells(pa.array([None])) == [None]
-    for other in (pa.array([0], pa.timestamp("s")), pa.array([[1]]), pa.array([{"a": 1}]), pa.array([0], pa.date32())):
+    for unit in ("s", "ms", "us", "ns"):
+        for kind, sign in ((pa.timestamp(unit), "M8"), (pa.duration(unit), "m8")):
+            expected = np.array([2**62, "NaT"], f"{sign}[{unit}]")
+            np.testing.assert_array_equal(cells(pa.array([2**62, None], kind)), expected)
+    days = pa.array([-(2**30), None], pa.int32()).view(pa.date32())
+    np.testing.assert_array_equal(cells(days), np.array([-(2**30), "NaT"], "M8[D]"))
+    np.testing.assert_array_equal(cells(days.slice(1)), np.array(["NaT"], "M8[D]"))
+    np.testing.assert_array_equal(cells(pa.array([86400000], pa.date64())), np.array([86400000], "M8[ms]"))
+    assert cells(pa.array([45000, None, 90000], pa.time32("s"))) == ["12:30:00", None, None]
+    assert cells(pa.array([1], pa.time64("ns"))) == ["00:00:00.000000001"]
+    assert cells(pa.array([0, None], pa.timestamp("s", "Europe/Berlin"))) == ["1970-01-01T00:00:00Z", None]
+    for other in (pa.array([[1]]), pa.array([{"a": 1}]), pa.array([(1, 2, 3)], pa.month_day_nano_interval())):
         assert cells(other) == [None]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string()), pa.int64()])
+def test_runs_of_an_arrow_column_are_cells(kind):
+    texts = pa.array(["1", "2"]).cast(pa.int64() if kind == pa.int64() else pa.string())
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 5], pa.int32()), texts.cast(kind))
+    for start in range(5):
+        for length in range(6 - start):
+            found = [int(cell) for cell in cells(runs.slice(start, length))]
+            assert found == [1, 1, 2, 2, 2][start : start + length]
 
 
 @given(st.lists(fragments, max_size=10).map(b"".join), st.sampled_from([door for door in DOORS if door != "folder"]))
