@@ -16,6 +16,7 @@ import struct
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -50,6 +51,12 @@ CELLS: list[Any] = [
     " 7 ",
 ]
 CELLS += ["nan", "True", "1e3", "007", 2**53 + 1, [1], "\ud800", np.float64(3), np.complex128(1), np.ma.masked]
+TIMES: list[Any] = [
+    *(date(2020, 1, 1), datetime(2020, 1, 1, 10), datetime(2020, 1, 1, 10, tzinfo=UTC), time(12, 30), timedelta(1)),
+    *(np.datetime64("2020-01", "M"), np.datetime64("2020-01-01"), np.datetime64(1, "ns"), np.datetime64("12000-01-01")),
+    *(np.timedelta64(1, "h"), np.timedelta64(3600, "s"), np.timedelta64(1, "ns"), np.datetime64("NaT")),
+]
+CELLS += ["2020-01-01", "2020-01-01 10:00:00", "12:30", "1 days 00:00:00", "#N/A", b"\xff", *TIMES]
 
 
 class RecordShows(Exception):  # noqa: N818
@@ -353,22 +360,94 @@ def cells(record: Sequence[bytes]) -> list[Any]:
 
 
 def columns_of(given: Input) -> Write:
-    """The same columns in a mapping of lists, of arrays with the type that NumPy gives them, or in pandas."""
+    """The same columns in a mapping of lists, of arrays with the type that NumPy gives them, in pandas, or in Arrow."""
+    form = given.option(
+        5, ["lists", "objects", "arrays", "pandas", "stamps", "arrow", "arrow in pandas", "csv", "parquet"]
+    )
 
     def write(records: Sequence[list[bytes]], folder: Path) -> Any:
-        rows = [cells(r) for r in records]
-        lists = {name: [row[n] for row in rows] for n, name in enumerate(("text", "id", "kind"))}
-        form = given.option(5, ["lists", "objects", "arrays", "pandas"])
+        lists = columns([cells(r) for r in records])
         if form == "lists":
             return lists
-        if form == "pandas":
-            import pandas as pd
-
-            kind = None if rows else object
-            return pd.DataFrame({name: pd.Series(values, dtype=kind) for name, values in lists.items()})
-        return {name: as_array(values, objects=form == "objects") for name, values in lists.items()}
+        if form == "arrays":
+            lists = known(lists)
+        if form in ("objects", "arrays"):
+            return {name: as_array(values, objects=form == "objects") for name, values in lists.items()}
+        return quietly(of_pandas if form in ("pandas", "stamps") else of_arrow, lists, form)
 
     return write
+
+
+def quietly(write: Callable[..., Any], lists: dict[str, list[Any]], form: str) -> Any:
+    """What a writer of pandas or Arrow makes; it may warn, and raises TypeError for what it does not take."""
+    import pyarrow as pa
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return write(known(lists), form)
+        except (pa.ArrowException, NotImplementedError) as error:
+            raise TypeError from error
+
+
+def columns(rows: list[list[Any]]) -> dict[str, list[Any]]:
+    """The columns of rows of cells; those that are mostly lists are a public form, and refused."""
+    lists = {name: [row[n] for row in rows] for n, name in enumerate(("text", "id", "kind"))}
+    for values in lists.values():
+        number = sum(isinstance(cell, list) for cell in values)
+        if number and 2 * number >= len(values) - 1:
+            raise TypeError
+    return lists
+
+
+def known(lists: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """The columns without ids in exponent form, or beyond 2^53: they are lost where a column becomes floats."""
+    return {**lists, "id": [7 if cell in LOST else cell for cell in lists["id"]]}
+
+
+def of_pandas(lists: dict[str, list[Any]], form: str) -> Any:
+    """A frame; with pandas' own times ("stamps") in the place of others."""
+    import pandas as pd
+
+    def stamp(cell: Any) -> Any:
+        if isinstance(cell, (np.datetime64, datetime)):
+            return pd.Timestamp(cell)
+        return pd.Timedelta(cell) if isinstance(cell, (np.timedelta64, timedelta)) else cell
+
+    kind = None if lists["text"] else object
+    made = {name: [*map(stamp, values)] if form == "stamps" else values for name, values in lists.items()}
+    return pd.DataFrame({name: pd.Series(values, dtype=kind) for name, values in made.items()})
+
+
+def of_arrow(lists: dict[str, list[Any]], form: str) -> Any:
+    """A table of the types that Arrow infers, by values or from a CSV file; or of unchecked text, read by pandas."""
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    if form == "csv":
+        content = pd.DataFrame({n: pd.Series(v, dtype=object) for n, v in lists.items()}).to_csv(index=False)
+        return pyarrow.csv.read_csv(io.BytesIO(content.encode("utf-8", "replace")))
+    if form == "parquet":
+        texts = {
+            n: [c if isinstance(c, bytes) or c is None else str(c).encode("utf-8", "replace") for c in v]
+            for n, v in lists.items()
+        }
+        file = io.BytesIO()
+        pq.write_table(pa.table({n: pa.array(v, pa.binary()).view(pa.string()) for n, v in texts.items()}), file)
+        return pd.read_parquet(file)
+    for values in lists.values():
+        # Arrow makes times of the whole numbers among them, and crashes on some scalars of NumPy's beside them.
+        times = [isinstance(cell, TIME) for cell in values]
+        if any(times) and not all(times):
+            raise TypeError
+    table = pa.table(lists)
+    return table if form == "arrow" else table.to_pandas(types_mapper=pd.ArrowDtype)
+
+
+LOST = ("1e3", 2**53 + 1, 10**30)
+TIME = (np.datetime64, np.timedelta64, date, time, timedelta)
 
 
 def as_array(values: list[Any], *, objects: bool) -> Any:
@@ -377,6 +456,10 @@ def as_array(values: list[Any], *, objects: bool) -> Any:
         array[n] = value
     if objects or any(isinstance(v, (list, np.ma.core.MaskedConstant)) for v in values):
         return array
+    times = [isinstance(value, TIME) for value in values]
+    # NumPy makes times of the numbers among them, and drops the zone of those beside its own.
+    if any(times) and (not all(times) or any(isinstance(value, np.datetime64) for value in values)):
+        return array
     try:
         return np.array(values) if values else array
     except (ValueError, OverflowError):
@@ -384,11 +467,15 @@ def as_array(values: list[Any], *, objects: bool) -> Any:
 
 
 def matrix_of(given: Input) -> Write:
-    """Rows in a list, whose width is that of most of them, and so of three more at least; or in an array."""
+    """Rows in a list, whose width is that of most of them, and so of three more at least; in an array, or a frame."""
+    form = given.option(5, ["list", "objects", "pandas", "stamps", "arrow", "arrow in pandas", "csv", "parquet"])
 
     def write(records: Sequence[list[bytes]], folder: Path) -> Any:
         rows = [cells(r) for r in records]
-        if given.option(5, [True, False]):
+        if form not in ("list", "objects"):
+            return quietly(of_pandas if form in ("pandas", "stamps") else of_arrow, columns(rows), form)
+        columns(rows)
+        if form == "list":
             return [*rows, [1, 0, 1], [0, 1, 0], [1, 1, 1]]
         array = np.empty((len(rows), WIDTH), dtype=object)
         for n, row in enumerate(rows):
@@ -398,12 +485,18 @@ def matrix_of(given: Input) -> Write:
     return write
 
 
+def second(table: Any) -> Any:
+    """The second column of a frame of pandas or a table of Arrow."""
+    return table.iloc[:, 1] if hasattr(table, "iloc") else table.column(1)
+
+
 def design(given: Input) -> Callable[[Any], Any]:
     from dpvb.data import BinaryMatrix, Design
     from dpvb.data.numbers import Numbers
 
     def read(rows: Any) -> Any:
-        last = [row[1] for row in rows]  # An id is not changed, but as a response it may be anything.
+        # An id is not changed, but as a response it may be anything.
+        last: Any = [row[1] for row in rows] if isinstance(rows, (list, np.ndarray)) else second(rows)
         kind = given.option(3, ["dense", "sparse", "binary", "numbers", "persons"])
         if kind == "binary":
             return BinaryMatrix(rows)

@@ -111,7 +111,7 @@ def _texts(arrow: Any, column: Any) -> list[object]:
     if (arrow.compute.max(length).as_py() or 0) > MAX_DOCUMENT_BYTES:
         fits = arrow.compute.less_equal(length, MAX_DOCUMENT_BYTES)
         texts = arrow.compute.if_else(fits, texts, arrow.scalar(None, arrow.large_binary()))
-    return list(texts.to_pylist())
+    return list(texts.to_numpy(zero_copy_only=False))
 
 
 def parquet_schema(path: Path) -> Any:
