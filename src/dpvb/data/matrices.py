@@ -321,13 +321,15 @@ def _row(row: Any) -> list[object] | tuple[object, ...] | NDArray[Any] | None:
 def column(name: str, values: object, num_rows: int) -> NDArray[Any]:
     """Return a public name's private column as a 1-D array, of whatever type it has.
 
+    Values in lists of one each are the values.
+
     Args:
         name: public.
         values: a list, an array, or a pandas or Arrow column; private but for its form and length.
         num_rows: what the length must be.
 
     Raises:
-        DataFormatError: none of these, not one-dimensional, mostly lists, or of another length than the rows.
+        DataFormatError: none of these, not one-dimensional, or of another length than the rows.
     """
     array: NDArray[Any] | None
     if sparse.issparse(values) or isinstance(values, (str, bytes)) or values is None:
@@ -342,12 +344,15 @@ def column(name: str, values: object, num_rows: int) -> NDArray[Any]:
         array = np.asarray(values)
     else:
         array = _objects(cells_of(values))
-    # NumPy's lists of one length are a dimension of the array, those of two lengths are its cells.
-    if array is None or array.ndim != 1 or _holds_lists(array):
+    # Of lists of one value each NumPy makes another dimension, unless one of them is longer.
+    if array is not None and array.dtype.kind == "O" and array.shape[1:] == (1,):
+        array = array[:, 0]
+    if array is None or array.ndim != 1:
         raise DataFormatError(
-            f"{name} should be a 1d array, one value for each row, and not a table or rows of values; "
-            f"use {name}.ravel() or one column."
+            f"{name} should be a 1d array, one value for each row, and not a table; use {name}.ravel() or one column."
         )
+    if array.dtype.kind == "O":
+        array = _objects([_alone(cell) for cell in array])
     if len(array) != num_rows:
         raise DataFormatError(f"{name} must hold one value for each row of X; the two differ in length.")
     return array
@@ -357,12 +362,11 @@ def _is_iterable_column(values: object) -> TypeGuard[Iterable[object]]:
     return isinstance(values, Iterable) and not hasattr(values, "columns") and getattr(values, "ndim", 1) == 1
 
 
-def _holds_lists(array: NDArray[Any]) -> bool:
-    """Whether most cells are lists; tuples are not, since they name persons."""
-    if array.dtype.kind != "O":
-        return False
-    lists = sum(1 for cell in array if _length(cell) is not None and not issubclass(type(cell), tuple))
-    return 2 * lists > len(array)
+def _alone(cell: object) -> object:
+    """What is alone in a list or an array; anything else as it is. Tuples name persons."""
+    if type(cell) in (list, np.ndarray) and _length(cell) == 1:
+        return cell[0]  # type: ignore[index]
+    return cell
 
 
 def _objects(values: Sequence[object]) -> NDArray[Any]:
