@@ -71,7 +71,9 @@ def test_spellings_of_an_id_are_one_person_and_nobody_is_none(rows: Any, unknown
         assert units_of(source) == units_of(expected)
 
 
-@pytest.mark.parametrize("missing", [*NOBODY, pd.NA, pd.NaT, float("nan"), b"\xff", [1], {}, 2.0**60, ("x", None)])
+@pytest.mark.parametrize(
+    "missing", [*NOBODY, pd.NA, pd.NaT, float("nan"), b"\xff", [1], {}, 2.0**53, 2.0**60, ("x", None)]
+)
 def test_rows_of_nobody_are_left_out_of_the_order(missing: Any) -> None:
     order, unit_of_row, first = by_person(["p", missing, "q", missing, "p"], 5)
     assert order.tolist() == [0, 4, 2]
