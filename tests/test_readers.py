@@ -723,7 +723,7 @@ def test_a_long_line_of_lda_c_takes_memory_in_proportion(tmp_path):
         b"\0\0\x08\0",
         b"\0\0\x0d\1\0\0\0\1\0",
         b"\0\0\x08\1\0\0\0\2\0",
-        gzip.compress(b"\0\0\x08\1\0\0\0\0"),
+        gzip.compress(b"\0\0\x08\1\0\0\0\0", mtime=0),
     ],
 )
 def test_what_is_no_idx_file_is_refused(tmp_path, content):
