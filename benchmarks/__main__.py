@@ -49,7 +49,7 @@ NAMES = [
 PLAIN = {
     "break_it": ("Attacks on the ledger", [sys.executable, "-m", "benchmarks.break_it"]),
     "federated_faults": ("Faults of federated runs", [sys.executable, "-m", "benchmarks.federated_faults"]),
-    "fuzz": ("Hostile files", [".venv-fuzz/bin/python", "-m", "benchmarks.fuzz", "10", "hostile"]),
+    "fuzz": ("Hostile files", [".venv-fuzz/bin/python", "-m", "benchmarks.fuzz", "10", "-law"]),
     "fuzz_readers": ("The law of readers", [".venv-fuzz/bin/python", "-m", "benchmarks.fuzz", "60", "law"]),
 }
 PACKAGES = ["numpy", "scipy", "numba", "scikit-learn", "dp-accounting", "cryptography"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from benchmarks import fuzz
 
-READERS = ["hostile ledger file", "hostile ledger head", "hostile exported chain"]
+READERS = ["ledger file", "ledger head", "exported chain"]
 SEEDS = {name: fuzz.READERS[name].seeds()[0] for name in READERS}
 
 
