@@ -754,3 +754,29 @@ def test_files_of_a_folder_that_cannot_be_read_reach_no_other(tmp_path):
     (folder / "deep" / "folder.txt").mkdir()
     (folder / "deep" / "notes.md").write_text("a")
     assert texts_of(folder) == before == [1]
+
+
+def test_a_mark_at_the_start_of_a_piece_is_text_of_its_record(tmp_path):
+    """Wherever pieces of the file begin: the marks of three records meet the start of one at some size."""
+    path = tmp_path / "x.csv"
+    path.write_bytes(b"id,text\n" + b"1,\xef\xbb\xbfa\n" * 3)
+    found = []
+    for block_bytes in (*range(1, 25), 2**16):
+        with small(block_bytes):
+            found.append(units_of(open_documents(path, **TEXTS)))
+    assert all(one == found[-1] for one in found)
+    assert found[-1].total() == 3
+
+
+@pytest.mark.parametrize("space", [b"\xa0", b"\x1c", b"\x1f", b"\x85"])
+def test_no_sign_but_ascii_blanks_stands_between_numbers(tmp_path, space):
+    """Whatever another parser takes for a blank, on all lines alike or beside a line that is none."""
+    head = b"%%MatrixMarket matrix coordinate real general\n3 3 3\n"
+    odd = [space.join([b"%d" % row, b"1", b"5"]) + b"\n" for row in (1, 2)]
+    totals = []
+    for last in (b"3 2 7\n", b"3 2\n", space.join([b"3", b"2", b"7"]) + b"\n"):
+        path = tmp_path / "x.mtx"
+        path.write_bytes(head + b"".join(odd) + last)
+        source = open_documents(path)
+        totals.append(sum(float(chunk.rows.counts.sum()) for chunk in source.chunks()))
+    assert totals == [7.0, 0.0, 0.0]
