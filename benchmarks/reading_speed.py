@@ -25,7 +25,7 @@ import numpy as np
 
 ROOT = Path(__file__).parent.parent
 EARLIER = "84cbcf9"
-TURNS, REPEATS = 3, 1
+TURNS, REPEATS = 3, 2
 DOCUMENTS, WORDS, ROWS = 12_000, 90, 60_000
 TERMS = 2000
 
