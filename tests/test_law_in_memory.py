@@ -16,6 +16,7 @@ from collections import Counter
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from time import perf_counter
 from typing import Any
 from uuid import UUID
@@ -51,6 +52,7 @@ from dpvb.data.matrices import as_matrix
 from dpvb.data.numbers import Numbers
 from dpvb.data.persons import by_person
 from dpvb.data.spelling import UNREADABLE, as_numbers, cells_of, identity, number, spelled
+from dpvb.errors import DataFormatError
 from dpvb.estimators.ranges import _Column
 
 
@@ -616,6 +618,24 @@ def test_categories_of_a_column_of_pandas_are_asked_nothing() -> None:
         column = pd.Series(pd.Categorical(values))
         assert Design(pd.DataFrame({"a": column, "b": [1, 2]}), [0, 1]).count() == 2
         assert Design(X[:2], [0, 1], group=column).count() >= 1
+
+
+def test_labels_of_rows_say_nothing() -> None:
+    """A series has an attribute for every label of its rows, and a row may be called like a part of a table."""
+    rows, y, words = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], [0, 1, 0], ["a", "b", "a b"]
+    schema = Schema((Numeric("a", 0, 1),))
+    plain = units_of(Design(rows, y, group=words))
+    documents = units_of(as_source(words, vocabulary=["a", "b"]))
+    unit = units_of(Table({"a": [0.0, 1.0, 0.5]}, schema).design(y))
+    for label in {name for kind in (pd.DataFrame, pa.Table, np.ma.MaskedArray) for name in dir(kind)} | {"tz", "name"}:
+        made = partial(pd.Series, index=["x", label, "z"])
+        assert units_of(Design(made(rows), made(y), group=made(words))) == plain
+        assert units_of(as_source(made(words), vocabulary=["a", "b"])) == documents
+        assert units_of(Table({"a": made([0.0, 1.0, 0.5])}, schema).design(made(y))) == unit
+        with pytest.raises(DataFormatError, match="X must have 2 dimensions"):
+            Design(made([1.0, 2.0, 3.0]), y)
+        with pytest.raises(DataFormatError, match="data must be a pandas DataFrame"):
+            Table(made([1.0, 2.0, 3.0]), schema)
 
 
 def test_columns_of_lists_of_one_and_of_tuples_are_read_whatever_their_lengths() -> None:

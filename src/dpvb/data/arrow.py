@@ -20,8 +20,6 @@ from dpvb.errors import DataFormatError
 
 Cells: TypeAlias = "NDArray[Any] | list[object]"
 
-CHOOSE = "Choose one with text_column= (and group_column=)."
-
 
 def import_arrow() -> Any:
     """Return pyarrow.
@@ -147,7 +145,8 @@ def check_parquet(path: Path, columns: Sequence[str], *, read_through: bool) -> 
     for column in columns:
         if names.count(column) != 1:
             raise DataFormatError(
-                f"The Parquet file {str(path)!r} has no column {column!r}; its columns are {names}. {CHOOSE}"
+                f"The Parquet file {str(path)!r} has no column {column!r}; its columns are {names}. "
+                "Choose one with text_column= (and group_column=)."
             )
     if read_through:
         check_batches(path, columns)

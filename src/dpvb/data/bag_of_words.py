@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dpvb.data.matrices import array_of, as_matrix, holds_rows
+from dpvb.data.matrices import array_of, as_matrix, holds_rows, is_column
 from dpvb.data.persons import by_person
 from dpvb.data.rows import (
     MAX_ENTRIES,
@@ -79,7 +79,7 @@ class BagOfWords:
         """
         if isinstance(texts, (str, bytes, Mapping)) or not isinstance(texts, Iterable):
             raise ParameterError(f"texts must be a list of strings, got {type(texts).__name__}.")
-        if sparse.issparse(texts) or (hasattr(texts, "__array__") and not _is_column(texts)):
+        if sparse.issparse(texts) or (hasattr(texts, "__array__") and not is_column(texts)):
             raise ParameterError(
                 f"texts must have one dimension, one text for each document, got {type(texts).__name__}; pass the one "
                 "column that holds them, as frame['text'] or array.ravel()."
@@ -283,7 +283,7 @@ def as_source(data: object, *, vocabulary: Vocabulary | None = None, group: Iter
                 "matrix). " + MISSING_VOCABULARY
             )
         return BagOfWords.from_texts(data, vocabulary=vocabulary, group=group)
-    if _is_column(data) and not holds_rows(cells_of(data)):
+    if is_column(data) and not holds_rows(cells_of(data)):
         if vocabulary is None:
             raise DataFormatError(
                 "Counts must have 2 dimensions, documents by terms (Reshape your data: counts.reshape(1, -1) is one "
@@ -291,13 +291,6 @@ def as_source(data: object, *, vocabulary: Vocabulary | None = None, group: Iter
             )
         return BagOfWords.from_texts(data, vocabulary=vocabulary, group=group)
     return BagOfWords(data, vocabulary=vocabulary, group=group)
-
-
-def _is_column(data: Any) -> TypeGuard[Iterable[object]]:
-    """Whether data are an array or a pandas or Arrow column, whatever its type."""
-    if sparse.issparse(data) or isinstance(data, np.ma.MaskedArray) or not isinstance(data, Iterable):
-        return False
-    return hasattr(data, "__array__") and getattr(data, "ndim", 2 if hasattr(data, "columns") else 1) == 1
 
 
 def _check_matrix(counts: object) -> tuple[Any, int]:

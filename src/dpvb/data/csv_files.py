@@ -19,7 +19,7 @@ a blank line                              nobody: it is skipped; in a file of on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -45,23 +45,23 @@ def check_csv(path: Path, columns: tuple[str, ...], hint: str = CHOOSE) -> None:
         DataFormatError: naming the missing column, or a header without a line feed. The line itself is not shown: in a
             file without a header it is somebody's.
     """
-    with open_binary(path) as file:
-        if _ends_in_return(_header_line(file)[0]):
-            raise DataFormatError(
-                f"The first line of {str(path)!r} holds a carriage return outside quotes that no line feed follows; "
-                "lines must end in LF or CR LF. Save the file with such line ends, as pandas.DataFrame.to_csv does."
-            )
-    for column in columns:
-        if times_in_header(path, column) != 1:
+    if _is_cut_by_return(path):
+        raise DataFormatError(
+            f"The first line of {str(path)!r} holds a carriage return outside quotes that no line feed follows; "
+            "lines must end in LF or CR LF. Save the file with such line ends, as pandas.DataFrame.to_csv does."
+        )
+    for column, times in times_in_header(path, columns).items():
+        if times != 1:
             raise DataFormatError(
                 f"The first line of {str(path)!r} must be a header that names the column {column!r} once; {hint}"
             )
 
 
-def times_in_header(path: Path, column: str) -> int:
-    """How often the first line of a CSV file names a column."""
+def times_in_header(path: Path, columns: Iterable[str]) -> dict[str, int]:
+    """How often the first line of a CSV file names each of some columns."""
     with open_binary(path) as file:
-        return _read_header(file)[0].count(_bytes_of(column))
+        names, _ = _read_header(file)
+    return {column: names.count(_bytes_of(column)) for column in columns}
 
 
 def csv_records(path: Path, columns: tuple[str, ...]) -> Iterator[Record]:
@@ -168,8 +168,10 @@ def _header_line(file: BinaryIO) -> tuple[bytes, bytes]:
     return (text[:end], text[end:]) if end >= 0 else (text, b"")
 
 
-def _ends_in_return(header: bytes) -> bool:
+def _is_cut_by_return(path: Path) -> bool:
     """Whether the first line end outside quotes is a carriage return alone; what stands behind it decides nothing."""
+    with open_binary(path) as file:
+        header, _ = _header_line(file)
     end, _ = _end_of_record(header.replace(b"\r", b"\n"), 0)
     return end > 0 and header[end - 1 : end] == b"\r" and header[end : end + 1] != b"\n"
 

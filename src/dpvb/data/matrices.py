@@ -18,7 +18,7 @@ from scipy import sparse
 from dpvb.data.arrow import cells as arrow_cells
 from dpvb.data.arrow import import_arrow
 from dpvb.data.rows import MAX_WIDTH, Slab, running_total, slab_of_sparse
-from dpvb.data.spelling import Floats, as_numbers, cells_of, number, real
+from dpvb.data.spelling import Floats, as_array, as_numbers, cells_of, number, real
 from dpvb.data.units import Integers, Which
 from dpvb.errors import DataFormatError
 from dpvb.silence import silence
@@ -212,7 +212,7 @@ def as_matrix(data: object) -> Matrix:
         raise DataFormatError("A masked array is not read; fill it with public values first.")
     if isinstance(data, (list, tuple)):
         return DenseMatrix(_array_of_lists(data))
-    if isinstance(data, (str, bytes)) or not (hasattr(data, "__array__") or _is_arrow_table(data)):
+    if isinstance(data, (str, bytes)) or not (hasattr(data, "__array__") or is_arrow_table(data)):
         raise DataFormatError(f"X must be a matrix of numbers, got {type(data).__name__}. {_WAY_OUT}")
     array = array_of(data)
     if array.ndim == 1 and holds_rows(array):
@@ -229,22 +229,40 @@ def as_matrix(data: object) -> Matrix:
 def array_of(data: object) -> NDArray[Any]:
     """An array, or a frame column by column, whose types may be any; a frame of one type of number keeps it."""
     frame: Any = data
-    if _is_arrow_table(frame):
+    if is_arrow_table(frame):
         table = import_arrow().table(frame)
         return _beside((as_numbers(arrow_cells(part)) for part in table.columns), table.shape)
-    if not (hasattr(frame, "iloc") and hasattr(frame, "columns")):
+    if not is_frame(frame):
         with silence():
-            return np.asarray(frame)
+            return as_array(frame)
     kinds = frame.dtypes.tolist()  # not hashed or compared where they are not NumPy's: a type may hold private values
     if kinds and all(isinstance(kind, np.dtype) and kind.kind in "biuf" for kind in kinds) and len({*kinds}) == 1:
         return np.asarray(frame.to_numpy())
     return _beside((_numbers_of_series(frame.iloc[:, place]) for place in range(frame.shape[1])), frame.shape)
 
 
-def _is_arrow_table(data: object) -> bool:
+def has_columns(data: object) -> bool:
+    """Whether data are a table. The class tells: a series has an attribute for every label of its rows."""
+    return hasattr(type(data), "columns")
+
+
+def is_frame(data: object) -> bool:
+    """Whether data are a frame of pandas' kind."""
+    return hasattr(type(data), "iloc") and has_columns(data)
+
+
+def is_column(data: Any) -> TypeGuard[Iterable[object]]:
+    """Whether data are an array or a pandas or Arrow column, whatever its type."""
+    if sparse.issparse(data) or isinstance(data, np.ma.MaskedArray) or not isinstance(data, Iterable):
+        return False
+    return hasattr(data, "__array__") and getattr(data, "ndim", 2 if has_columns(data) else 1) == 1
+
+
+def is_arrow_table(data: object) -> bool:
     """Whether data have named columns of Arrow's types, as the tables and batches of several libraries do."""
-    is_arrow = hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
-    return is_arrow and hasattr(data, "schema") and not hasattr(data, "iloc")
+    kind = type(data)
+    is_arrow = hasattr(kind, "__arrow_c_stream__") or hasattr(kind, "__arrow_c_array__")
+    return is_arrow and (hasattr(kind, "schema") or has_columns(data)) and not is_frame(data)
 
 
 def _beside(columns: Iterable[Floats], shape: tuple[int, int]) -> Floats:
@@ -257,7 +275,7 @@ def _beside(columns: Iterable[Floats], shape: tuple[int, int]) -> Floats:
 
 def _numbers_of_series(series: Any) -> Floats:
     if isinstance(series.dtype, np.dtype):
-        return as_numbers(np.asarray(series))
+        return as_numbers(as_array(series))
     if getattr(series.dtype, "kind", "O") in "iuf":  # of pandas' own, with NA for a missing number
         return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
     return as_numbers(cells_of(series))
@@ -338,10 +356,10 @@ def column(name: str, values: object, num_rows: int) -> NDArray[Any]:
         array = _objects(values)
     elif isinstance(values, np.ma.MaskedArray) or not hasattr(values, "__array__"):
         raise DataFormatError(f"{name} must be a one-dimensional array, got {type(values).__name__}.")
-    elif hasattr(values, "columns"):
+    elif has_columns(values):
         array = None
-    elif isinstance(getattr(values, "dtype", None), np.dtype) or not _is_iterable_column(values):
-        array = np.asarray(values)
+    elif isinstance(getattr(values, "dtype", None), np.dtype) or not is_column(values):
+        array = as_array(values)
     else:
         array = _objects(cells_of(values))
     # Of lists of one value each NumPy makes another dimension, unless one of them is longer.
@@ -356,10 +374,6 @@ def column(name: str, values: object, num_rows: int) -> NDArray[Any]:
     if len(array) != num_rows:
         raise DataFormatError(f"{name} must hold one value for each row of X; the two differ in length.")
     return array
-
-
-def _is_iterable_column(values: object) -> TypeGuard[Iterable[object]]:
-    return isinstance(values, Iterable) and not hasattr(values, "columns") and getattr(values, "ndim", 1) == 1
 
 
 def _alone(cell: object) -> object:

@@ -149,6 +149,11 @@ def real(array: NDArray[Any]) -> NDArray[Any]:
     return array if array.dtype.kind in "biuf" else as_numbers(array)
 
 
+def as_array(data: Any) -> NDArray[Any]:
+    """What NumPy finds in an object; a series would answer NumPy with the cell of a row that is so called."""
+    return np.asarray(data.to_numpy() if hasattr(type(data), "iloc") else data)
+
+
 def cells_of(column: Iterable[object]) -> list[object]:
     """The cells of an array, a pandas or Arrow column, or any iterable, as Python objects where they have a form."""
     with silence():
@@ -161,7 +166,7 @@ def cells_of(column: Iterable[object]) -> list[object]:
             return list(column) if column.dtype.kind in "mM" else column.tolist()
         kind: Any = getattr(column, "dtype", None)
         if isinstance(kind, np.dtype):
-            return cells_of(np.asarray(column))
+            return cells_of(as_array(column))
         if kind is not None and hasattr(column, "array"):
             return _cells_of_pandas(column, kind)
         tolist = getattr(column, "tolist", None)

@@ -17,12 +17,12 @@ from dpvb.data.arrow import cells as arrow_cells
 from dpvb.data.arrow import check_batches, import_arrow, parquet_batches, parquet_schema
 from dpvb.data.csv_files import check_csv, csv_records, times_in_header
 from dpvb.data.design import LOGISTIC, Design, DesignRows, Response, SparseDesignRows
-from dpvb.data.matrices import SparseMatrix, column
+from dpvb.data.matrices import SparseMatrix, column, is_arrow_table, is_frame
 from dpvb.data.persons import Elsewhere, elsewhere, tuples
 from dpvb.data.rows import MAX_ROWS, Slab
 from dpvb.data.schema import Schema
 from dpvb.data.shards import Shard, Sharded, paths_of
-from dpvb.data.spelling import Cells, Floats, as_numbers, cells_of, each, identity, spelled
+from dpvb.data.spelling import Cells, Floats, as_array, as_numbers, cells_of, each, identity, spelled
 from dpvb.data.storage import check_readable
 from dpvb.data.units import LazyChunk
 from dpvb.errors import DataFormatError, ParameterError, check_choice
@@ -352,9 +352,9 @@ def _memory_reader(data: Any, schema: Schema) -> _Reader:
         data = {name: data[name] for name in data.dtype.names}
     if isinstance(data, Mapping):
         return _mapping_reader(data, schema)
-    if hasattr(data, "iloc") and hasattr(data, "columns"):
+    if is_frame(data):
         return _pandas_reader(data, schema)
-    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+    if is_arrow_table(data):
         return _arrow_reader(import_arrow().table(data), schema)
     raise DataFormatError(
         f"data must be a pandas DataFrame, an Arrow table, a mapping of names to columns, a structured array, or the "
@@ -377,7 +377,7 @@ def _pandas_reader(frame: Any, schema: Schema) -> _Reader:
 
     def cells(name: str, rows: slice) -> Cells:
         part = frame[name].iloc[rows]
-        return np.asarray(part) if isinstance(part.dtype, np.dtype) else cells_of(part)
+        return as_array(part) if isinstance(part.dtype, np.dtype) else cells_of(part)
 
     return _Reader(names, lambda: _slices(cells, names, len(frame)))
 
@@ -419,7 +419,8 @@ def _files_reader(paths: Sequence[Path], schema: Schema, file_format: str | None
 def _csv_reader(path: Path, schema: Schema) -> _Reader:
     needed, optional = _needed(schema)
     check_csv(path, needed, hint=_WAY_OUT)
-    names = (*needed, *(name for name in optional if times_in_header(path, name) == 1))
+    times = times_in_header(path, optional)
+    names = (*needed, *(name for name in optional if times[name] == 1))
 
     def pieces() -> Iterator[_Piece]:
         records = csv_records(path, names)

@@ -16,6 +16,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from dpvb import domains, loop, metrics
 from dpvb.blocks import Floats
 from dpvb.data.design import Design, Response, SparseDesignRows
+from dpvb.data.matrices import has_columns
 from dpvb.data.schema import INDICATOR, Schema
 from dpvb.data.table import AnyDesign, Table
 from dpvb.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
@@ -500,6 +501,7 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
+        tags.classifier_tags.poor_score = bool(np.isfinite(self.epsilon))  # of few rows the noise leaves little
         return tags
 
 
@@ -680,8 +682,5 @@ def _names_of(X: Any) -> tuple[str, ...] | None:
     """Column names of a table or a data frame; None for what has none."""
     if isinstance(X, Table):
         return X.feature_names
-    columns = getattr(X, "columns", None)
-    if columns is None:
-        return None
-    names = list(columns)
+    names = list(X.columns) if has_columns(X) else []
     return tuple(names) if names and all(isinstance(name, str) for name in names) else None

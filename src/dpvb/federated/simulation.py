@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dpvb.data.matrices import has_columns
 from dpvb.errors import ParameterError, check_choice, check_integer
 from dpvb.estimators.base import PrivateEstimator, generator
 from dpvb.estimators.conducted import Data, Task, conduct, fitted, rehearsed
@@ -151,7 +152,7 @@ def of_unit(task: Task, unit: str) -> Task:
 def columns_of(data: Data, task: Task) -> str:
     """SHA-256 of what is public about columns: their names, schema or vocabulary, and number."""
     schema = getattr(data.X, "schema", None)
-    names = getattr(data.X, "columns", None)
+    names = data.X.columns if has_columns(data.X) else None
     vocabulary = getattr(task.source, "vocabulary", None)
     facts = {
         "width": getattr(task.source, "width", None),
