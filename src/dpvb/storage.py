@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from dpvb import __version__
 from dpvb.errors import ModelFileError, ParameterError
+from dpvb.own import sync_folder
 
 #: Version of the file format; a reader refuses a newer one.
 FORMAT = 1
@@ -225,16 +226,6 @@ def _digest(file: IO[bytes], length: int) -> bytes:
         sha.update(chunk)
         length -= len(chunk)
     return sha.hexdigest().encode("ascii")
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable where folders can be synced."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 @contextmanager

@@ -21,13 +21,12 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final, final
 
 from dpvb.errors import CheckpointError, FederationError
-from dpvb.storage import sync_folder
+from dpvb.own import locked, sync_folder
 
 # Without a folder, so many bytes of answers to requests are kept, the newest; and so many accepted offers, or bytes of
 # them and their answers, before the next one is refused.
@@ -63,13 +62,18 @@ class Memory:
             self._path = Path(folder).absolute()
             try:
                 self._path.mkdir(mode=0o700, exist_ok=True)
-                self._lock = _locked(self._path / "lock")
+                self._lock = locked(self._path / "lock")
                 for name in ("replies", "runs"):
                     (self._path / name).mkdir(mode=0o700, exist_ok=True)
                     for torn in (self._path / name).glob("**/.*.tmp"):
                         torn.unlink()
                 sync_folder(self._path)
                 self._read(self._path / "runs")
+            except BlockingIOError as error:
+                raise FederationError(
+                    f"{self._path}: another client uses this folder. Wait for it, or give each client a folder of its "
+                    "own."
+                ) from error
             except OSError as error:
                 self.close()
                 raise CheckpointError(f"{self._path}: cannot hold a client's memory ({error.strerror}).") from error
@@ -208,23 +212,3 @@ class Memory:
         finally:
             with suppress(OSError):
                 temporary.unlink()
-
-
-def _locked(path: Path) -> IO[bytes]:
-    """A file that this process alone holds until it closes it, or dies."""
-    file = open(path, "ab")  # noqa: SIM115
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        file.close()
-        raise FederationError(
-            f"{path.parent}: another client uses this folder. Wait for it, or give each client a folder of its own."
-        ) from error
-    return file
