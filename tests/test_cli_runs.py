@@ -58,11 +58,10 @@ def refused(expected: str, *args: object) -> None:
     assert expected in result.stderr
 
 
-@pytest.mark.parametrize("way", ["replay", "recharge"])
 def test_a_killed_command_is_resumed_as_it_was_called(
-    folder: Path, way: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    killed(arguments(folder, "--resume", way), "after the data are read", 3)
+    killed(arguments(folder), "after the data are read", 3)
     assert not (folder / "m.dpvb").exists()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -71,7 +70,7 @@ def test_a_killed_command_is_resumed_as_it_was_called(
     model = dpvb.load(folder / "m.dpvb")
     with Ledger(folder / "budget.db") as ledger:
         ledger.verify([model.privacy_.charge])
-        assert sum(entry.kind in ("charge", "sole") for entry in ledger.entries()) == (1 if way == "replay" else 2)
+        assert sum(entry.kind in ("charge", "sole") for entry in ledger.entries()) == 1
         rows = len(ledger.entries())
     assert "entry" in run("show", folder / "m.dpvb").stdout
     refused("has ended", "resume", folder / "run", "--overwrite")
@@ -102,9 +101,7 @@ def test_faults_of_counted_fits(folder: Path) -> None:
     (folder / "other").mkdir()
     (folder / "other" / "command.json").write_text('{"command": "fit_magic", "given": {}}')
     refused("does not know", "resume", folder / "other")
-    refused(
-        "--resume must be one of", *[part if part != "replay" else "x" for part in arguments(folder, "--resume", "x")]
-    )
+    refused("--resume must be one of", *arguments(folder, "--resume", "replay"))
     beyond = arguments(folder)
     beyond[beyond.index("--epsilon") + 1] = "3"
     beyond[beyond.index("--checkpoint") + 1] = str(folder / "beyond")

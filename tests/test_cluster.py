@@ -96,7 +96,7 @@ class Recorded:
     def recorded(self, step: int) -> None:
         return None
 
-    def begin(self, step: int, fingerprint: Any) -> None:
+    def begin(self, step: int) -> None:
         self.begun.append(step)
 
     def record(self, step: int, total: Mapping[str, Any]) -> None:

@@ -45,10 +45,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import secrets
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 import numpy as np
@@ -56,7 +54,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from dpvb.errors import CheckpointError, ParameterError, PrivacyError, check_integer, check_number
+from dpvb.errors import ParameterError, PrivacyError, check_integer, check_number
+from dpvb.forks import Origin
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,7 +67,6 @@ _TAIL_STDS: Final = 39
 _BLOCK: Final = 2**14  # words; the five working arrays of one block stay in the second-level cache
 _LEAST_DRAWS: Final = 64  # a lone draw hides among others: which branches of ndtri it takes no longer shows
 _ZEROS: Final = bytes(8 * _BLOCK)
-_SECRET_HEAD: Final = b"dpvb run secret 1\n"
 
 
 class NoiseSource(Protocol):
@@ -96,10 +94,6 @@ class NoiseSource(Protocol):
 
     def words(self, *, step: int, purpose: str) -> Words:
         """Return the same words for a process that the source's secret does not reach."""
-        ...
-
-    def key(self, purpose: str) -> bytes:
-        """Return a key for another use of the secret."""
         ...
 
 
@@ -189,10 +183,6 @@ class _KeyedNoise:
         """Return the stream of `uniform_bits` for a process that the secret does not reach; private."""
         return Words(self._key("uniform", step, purpose))
 
-    def key(self, purpose: str) -> bytes:
-        """Return a key of 256 bits for another use of the secret, independent of all draws."""
-        return self._key(purpose, 0, "")
-
     def _sum_digest(self, total: NDArray[np.int64]) -> bytes:
         exact = np.ascontiguousarray(total, dtype="<i8")
         return hashlib.sha256(repr(total.shape).encode() + b"|" + exact.data).digest()
@@ -213,54 +203,18 @@ class SecureNoise(_KeyedNoise):
     """The noise of private releases: AES-256 in counter mode under keys from one fresh 256-bit secret.
 
     It takes no argument, so that no seed can reach a private release. One object serves one run on one data
-    set. A forked child process draws a fresh secret before its first use, and the object can be neither
-    pickled nor copied: no two processes ever share a draw. Only a run that must survive its process keeps its
-    secret, in a file of its own (`kept`), and is continued by `reopened`.
+    set. It refuses in a forked child process, and can be neither pickled nor copied nor kept in a file: no two
+    processes ever share a draw, and none draws anew what was drawn.
     """
 
     private: Final = True
 
     def __init__(self) -> None:
         super().__init__(secrets.token_bytes(32), secrets.token_hex(16))
-        self._process = os.getpid()
-
-    @classmethod
-    def kept(cls, path: Path) -> SecureNoise:
-        """A fresh source whose secret also lies in a new file, readable by its owner alone, until the run has ended.
-
-        Whoever reads the file can remove the noise of this run.
-
-        Raises:
-            CheckpointError: if the file is there already or cannot be written.
-        """
-        noise = cls()
-        text = _SECRET_HEAD + f"{noise._run_id} {noise._secret.hex()}\n".encode()
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with open(descriptor, "wb") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise CheckpointError(f"{path}: the run's secret cannot be kept here ({error.strerror}).") from error
-        return noise
-
-    @classmethod
-    def reopened(cls, path: Path) -> SecureNoise | None:
-        """The source whose secret a file holds, or None without such a file: it is gone, damaged, or open to others."""
-        try:
-            with open(path, "rb") as file:
-                private = os.name != "posix" or os.fstat(file.fileno()).st_mode & 0o077 == 0
-                run_id, secret = file.read(256).removeprefix(_SECRET_HEAD).split()
-            noise = cls()
-            noise._run_id, noise._secret = run_id.decode("ascii"), bytes.fromhex(secret.decode("ascii"))
-        except (OSError, ValueError):
-            return None
-        return noise if private and len(noise._secret) == 32 else None
+        self._origin = Origin()
 
     def _key(self, purpose: str, step: int, name: str, *more: bytes) -> bytes:
-        if os.getpid() != self._process:
-            self._secret, self._process = secrets.token_bytes(32), os.getpid()
+        self._origin.check("this source of noise")
         return super()._key(purpose, step, name, *more)
 
     def __reduce_ex__(self, protocol: Any) -> Any:

@@ -65,6 +65,19 @@ def read_own(path: str | os.PathLike[str]) -> bytes:
             raise CheckpointError(f"{Path(path)}: cannot be read ({error.strerror}).") from error
 
 
+def check_own(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that is not this user's alone, without opening it: a database is opened by its own library only.
+
+    Args:
+        path: see `open_own`.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        CheckpointError: if it is anything else.
+    """
+    _check(path, os.lstat(path), 0o077, "a file")
+
+
 def check_own_folder(path: str | os.PathLike[str]) -> None:
     """Refuse a folder in which anybody but this user could put a file.
 
@@ -160,6 +173,15 @@ def locked(path: str | os.PathLike[str]) -> IO[bytes]:
         file.close()
         raise
     return file
+
+
+def unlock(file: IO[bytes]) -> None:
+    """Let go of a file of `locked`, also where a forked child still has it open."""
+    if sys.platform != "win32":
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_UN)
+    file.close()
 
 
 def sync_folder(folder: Path) -> None:

@@ -16,6 +16,7 @@ implies. Values are numbers of a few plain types, all finite. Memory stays below
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
@@ -86,29 +87,12 @@ def save(
         ParameterError: if the contents cannot be stored.
         ModelFileError: if the file cannot be written; nothing half-written is left.
     """
-    if not _NAME.fullmatch(kind):
-        raise ParameterError(f"kind must be a plain name, got {kind!r}.")
-    if len(arrays) > _MAX_ARRAYS:
-        raise ParameterError(f"a model file holds at most {_MAX_ARRAYS} arrays, got {len(arrays)}.")
-    total = sum(np.asarray(array).nbytes for array in arrays.values())
-    if total > _MAX_BYTES:
-        raise ParameterError(
-            f"a model file holds at most {_MAX_BYTES} bytes of arrays, got {total}. Store them as float32, or each "
-            "with numpy.save."
-        )
-    plain = {name: _plain_array(name, array) for name, array in arrays.items()}
-    members = {f"{name}.npy": [_npy_header(a.dtype.str, a.shape), _bytes(a)] for name, a in plain.items()}
-    manifest = _manifest(kind, plain, facts)
-    if len(manifest) > _manifest_limit(total):
-        raise ParameterError(
-            f"facts must fit into {_manifest_limit(total)} bytes of JSON beside these arrays, got {len(manifest)}. "
-            "Keep long texts in a file of their own."
-        )
+    members = _members(kind, arrays, facts)
     target = _target(_path(path))
     temporary = target.parent / f".dpvb-{secrets.token_hex(8)}.tmp"
     try:
         with open(temporary, "xb+") as file:
-            _write_zip(file, {_MANIFEST: [manifest], **members})
+            _write_zip(file, members)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
@@ -133,12 +117,56 @@ def load(path: str | os.PathLike[str], *, kind: str | None = None) -> StoredMode
     """
     found = _path(path)
     with _refusing(found), open(_regular(found), "rb") as file:
-        _check_digest(file)
-        with zipfile.ZipFile(file) as archive:
-            stored = _read(archive)
+        return _stored(file, kind)
+
+
+def packed(*, kind: str, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> bytes:
+    """The bytes of a model file; arguments and errors are those of `save`."""
+    file = io.BytesIO()
+    _write_zip(file, _members(kind, arrays, facts))
+    return file.getvalue()
+
+
+def unpacked(data: bytes, *, kind: str) -> StoredModel:
+    """Read the bytes of a model file, trusting nothing in them.
+
+    Raises:
+        ModelFileError: as `load` does.
+    """
+    with _refusing(Path("bytes")):
+        return _stored(io.BytesIO(data), kind)
+
+
+def _stored(file: IO[bytes], kind: str | None) -> StoredModel:
+    _check_digest(file)
+    with zipfile.ZipFile(file) as archive:
+        stored = _read(archive)
     if kind is not None and stored.kind != kind:
-        raise ModelFileError(f"{found}: holds a model of kind {stored.kind!r}, not {kind!r}.")
+        raise ModelFileError(f"holds a model of kind {stored.kind!r}, not {kind!r}.")
     return stored
+
+
+def _members(kind: str, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The parts of every member of a model file, if its contents may be stored."""
+    if not _NAME.fullmatch(kind):
+        raise ParameterError(f"kind must be a plain name, got {kind!r}.")
+    if len(arrays) > _MAX_ARRAYS:
+        raise ParameterError(f"a model file holds at most {_MAX_ARRAYS} arrays, got {len(arrays)}.")
+    total = sum(np.asarray(array).nbytes for array in arrays.values())
+    if total > _MAX_BYTES:
+        raise ParameterError(
+            f"a model file holds at most {_MAX_BYTES} bytes of arrays, got {total}. Store them as float32, or each "
+            "with numpy.save."
+        )
+    plain = {name: _plain_array(name, array) for name, array in arrays.items()}
+    manifest = _manifest(kind, plain, facts)
+    if len(manifest) > _manifest_limit(total):
+        raise ParameterError(
+            f"facts must fit into {_manifest_limit(total)} bytes of JSON beside these arrays, got {len(manifest)}. "
+            "Keep long texts in a file of their own."
+        )
+    members = {f"{name}.npy": [_npy_header(a.dtype.str, a.shape), _bytes(a)] for name, a in plain.items()}
+    return {_MANIFEST: [manifest], **members}
 
 
 def _plain_array(name: str, array: NDArray[Any]) -> NDArray[Any]:

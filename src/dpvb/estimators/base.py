@@ -105,9 +105,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         facts = {"model": type(self).__name__, "params": _plain(self.get_params(deep=False))}
         counted = runs.counted(plan, **self._account, epsilon=self.epsilon, delta=self.delta, facts=facts)
         with spread(source, model, cluster) as held, counted as run:
-            noise, seed = (None, None) if run is None else (run.noise, run.seed)
-            wall = Wall(held, plan, noise=noise, num_examples=self.num_examples, journal=run)
-            rng = rng if seed is None else generator("random_state", seed)
+            wall = Wall(held, plan, num_examples=self.num_examples, journal=run)
+            rng = rng if run is None or run.seed is None else generator("random_state", run.seed)
             q, estimate = loop.fit(model, wall, plan, rho=rho, rng=rng, projection=projection, on_step=tell)
             assert estimate.receipt is not None  # A plan has at least one release.
             self.privacy_ = PrivacyStatement.from_plan(

@@ -8,8 +8,7 @@ With a folder all of it outlasts the process: every entry is whole on the disk b
     runs/DIGEST/offer                   the offer, which is accepted by this: it comes after its answer
     runs/DIGEST/STEP-ATTEMPT.request    SHA-256 of the request that an attempt at a release was begun for
     runs/DIGEST/ended                   the run is over
-    runs/DIGEST/released                checkpoint of the run (see `checkpoint`); its secret is beside it
-    runs/DIGEST/again-STEP-ATTEMPT      checkpoint of a repeated release
+    runs/DIGEST/released                checkpoint of the run (see `checkpoint`)
 
 Without a folder answers to requests make room for newer ones; offers and the answers to them stay, and no more of them
 are accepted when there are too many. So what was answered once gets the same bytes for ever, or is refused: nothing is
@@ -160,20 +159,19 @@ class Memory:
                 excess -= len(self._replies.pop(old))
         self._replies[digest] = reply
 
-    def checkpoint(self, offer: str, name: str) -> Path | None:
-        """The place of a checkpoint of a run; None: it has none."""
-        return None if self._path is None else self._room(offer) / name
+    def checkpoint(self, offer: str) -> Path | None:
+        """The place of the checkpoint of a run; None: it has none."""
+        return None if self._path is None else self._room(offer) / "released"
 
-    def has_secrets(self, offer: str) -> bool:
-        """Whether secrets of a run are still there."""
-        return self._path is not None and any((self._path / "runs" / offer).glob("*.secret"))
+    def is_open(self, offer: str) -> bool:
+        """Whether the checkpoint of a run still has its token."""
+        return self._path is not None and (self._path / "runs" / offer / "released" / "token").exists()
 
-    def forget_secrets(self, offer: str) -> None:
-        """Delete the secrets of a run that is over."""
+    def close_run(self, offer: str) -> None:
+        """Delete the token of a run that is over."""
         if self._path is not None:
             with suppress(OSError):
-                for path in (self._path / "runs" / offer).glob("*.secret"):
-                    path.unlink()
+                (self._path / "runs" / offer / "released" / "token").unlink()
 
     def _room(self, offer: str) -> Path:
         assert self._path is not None

@@ -88,11 +88,8 @@ class Server:
         )
         self._record = record = transport if isinstance(transport, Recorded) else None
         self._now = time.monotonic if record is None else record.now
-        self._noise = None
-        if trust.party.gathers_noise:
-            self._noise = SecureNoise() if record is None else record.noise()
-        name = secrets.token_hex(16) if record is None else record.run
-        self._run = name if self._noise is None else self._noise.run_id
+        self._noise = SecureNoise() if trust.party.gathers_noise else None
+        self._run = secrets.token_hex(16) if record is None else record.run
         self._plans: dict[str, Plan] = {}
         self._nonces: dict[str, bytes] = {}
         self._again: list[Release] = []
@@ -354,6 +351,7 @@ class Server:
             run=self._run,
             private=all(share.private for share in shares),
             noise=self._noise,
+            journal=None if self._noise is None else self._record,
         )
         for name, grid in grids_of(release, federation.num_examples, federation.trust.party).items():
             if np.abs(released.total[name]).max(initial=0.0) > _ROOM * grid.step:
