@@ -160,7 +160,8 @@ class Checkpoint:
             CheckpointError: if it cannot be written.
         """
         key = AESGCM.generate_key(256)
-        sealed = AESGCM(key).encrypt(_NONCE, storage.packed(kind="Release", arrays=total, facts={"step": step}), None)
+        packed = storage.packed(kind="Release", arrays=total, facts={"step": step})
+        sealed = AESGCM(key).encrypt(_NONCE, packed, None)
         try:
             own.write_own(self._file(step, attempt), sealed)
         except OSError as error:
