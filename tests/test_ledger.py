@@ -35,6 +35,7 @@ from dpvb.accounting.costs import Composition, Cost
 from dpvb.errors import BudgetError, LedgerError, ParameterError
 from dpvb.ledger import Ledger, Receipt, pricing, verify_export
 from dpvb.ledger import sqlite as in_file
+from dpvb.ledger.seen import Seen
 
 ADD = "add_or_remove_one"
 FACTS: dict[str, Any] = {"unit": "document", "neighboring_relation": ADD, "epsilon": 3.0, "delta": 1e-5}
@@ -897,8 +898,15 @@ def test_a_restored_backup(path: Path, tmp_path: Path) -> None:
         Ledger(path)
     with pytest.raises(LedgerError, match="set back"):
         verified(path)
-    # With the head restored too, only the receipt of a released model knows.
+    # With the head restored too, this user still knows.
     shutil.copy(tmp_path / "backup" / "budget.db.head", path.with_name("budget.db.head"))
+    seen = Seen(receipt.ledger).path
+    with pytest.raises(LedgerError, match=f"set back.*{seen}"):
+        Ledger(path)
+    with pytest.raises(LedgerError, match=f"set back.*{seen}"):
+        verified(path)
+    # And where that is lost as well, the receipt of a released model.
+    seen.unlink()
     with Ledger(path) as found:
         found.verify()
         with pytest.raises(LedgerError, match=f"row {receipt.seq} is missing"):
