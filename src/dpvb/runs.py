@@ -83,6 +83,7 @@ class Run:
         self._ledger, self._dataset, self._plan = ledger, dataset, plan
         self._checkpoint, self._mode = checkpoint, resume
         self._attempt = 0
+        self._token: str | None = secrets.token_hex(16)
         self.seed: int | None = None
         self._recorded: dict[int, Sums] = {}
         self._digests: dict[int, str] = {}
@@ -110,6 +111,7 @@ class Run:
             self._name = self.noise.run_id
             self._manifest = {
                 "run": self._name,
+                "token": self._token,
                 "seed": self.seed,
                 "ledger": self._ledger.uuid,
                 "dataset": self._dataset,
@@ -131,6 +133,7 @@ class Run:
                     "it was begun with, or name a new folder as checkpoint."
                 )
         self._manifest, self._name, self.seed = found, str(found["run"]), int(found["seed"])
+        self._token = None if found.get("token") is None else str(found["token"])
         charged = bool(self._ledger.history(self._name))
         self._receipt = self._charge_plan()
         history = self._ledger.history(self._name)
@@ -275,6 +278,8 @@ class Run:
             run=self._name,
             plan_digest=self._plan.digest.hex(),
             unit=self._plan.unit,
+            releases=[release.event() for release in self._plan.releases],
+            token=self._token,
         )
 
     def _charge_again(self, step: int) -> None:
