@@ -290,6 +290,7 @@ class Run:
             run=self._name,
             plan_digest=self._plan.digest.hex(),
             unit=self._plan.unit,
+            releases=[release.event() for release in self._plan],
             token=self._token,
         )
 

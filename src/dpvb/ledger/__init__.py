@@ -35,7 +35,7 @@ from dpvb.ledger import pricing, turns
 from dpvb.ledger.chain import Entry, canonical
 from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name
 from dpvb.ledger.head import Head
-from dpvb.ledger.past import Past, Units
+from dpvb.ledger.past import Past, Units, order_of
 from dpvb.ledger.seen import Seen, way_out
 from dpvb.ledger.state import (
     RESTORE,
@@ -268,6 +268,7 @@ class Ledger:
         kind: str = "plan",
         steps: Sequence[int] | None = None,
         payload: Mapping[str, Any] | None = None,
+        releases: Sequence[Event] | None = None,
         token: str | None = None,
     ) -> Receipt:
         """Charge a data set, before anything of it is looked at.
@@ -284,6 +285,8 @@ class Ledger:
             kind: what for, in a word: "plan" for a whole fit.
             steps: which releases, if not all.
             payload: other public facts to keep, as JSON can hold them.
+            releases: the same as `cost` in the order in which they are made. Of different releases whose order is not
+                on record nothing comes back once one has begun.
             token: a secret of the run's owner, of whom only its hash is put on record. None: one is drawn with the
                 run's first charge, and this object alone remembers it. Whoever gives the same one again may go on.
 
@@ -311,6 +314,8 @@ class Ledger:
             "cost": cost.to_dict(),
             "payload": dict(payload or {}),
         }
+        if releases is not None:
+            body["order"] = order_of(cost, releases)
         key = canonical(["charge", check_name("run", run), attempt, kind, part])
         form = pricing.form(cost)
         with self._transaction(write=True) as (rows, state):

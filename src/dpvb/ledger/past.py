@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from dpvb.accounting import costs as prices
 from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Composition, Cost
 from dpvb.accounting.events import Event
-from dpvb.errors import LedgerError
+from dpvb.errors import LedgerError, ParameterError
 from dpvb.ledger.chain import Entry
 
 Units = tuple[int, ...]
@@ -79,43 +80,53 @@ class Past:
             raise _too_many(run)
 
     def check_steps(self, run: str, unstarted: Cost, cost: Sequence[int]) -> None:
-        """Raise LedgerError unless a refund is of releases of the run's first charge, none of which may have begun.
-
-        Rows do not say in which order different releases are made: then the dearest ones count as begun.
-        """
+        """Raise LedgerError unless a refund is of releases of the run's first charge, none of which may have begun."""
         assert self.first is not None
         charged = prices.from_dict(self.first.facts["cost"])
         if not isinstance(unstarted, Composition) or not isinstance(charged, Composition):
             raise LedgerError("only releases of a plan can be taken back, not those of a random number of trials.")
-        plan = prices.num_steps([charged])
-        left = plan.copy()
-        left.subtract(prices.num_steps([unstarted]))
-        if _fact(self.first, "kind") != "plan" or min(left.values()) < 0 or left.total() < self.begun:
+        left = self._left(prices.num_steps([charged])) if _fact(self.first, "kind") == "plan" else Counter[Event]()
+        if any(number > left[event] for event, number in prices.num_steps([unstarted]).items()):
             raise _too_many(run)
         if any(-back > most for back, most in zip(cost, spending.cost_units(unstarted), strict=True)):
             raise LedgerError(f"run {run!r} takes back more than its releases cost.")
-        kept = spending.add(self.first.cost_units, cost)
-        if len(plan) > 1 and any(map(int.__lt__, kept, _dearest(plan, self.begun, charged))):
-            raise _too_many(run)
+
+    def _left(self, plan: Counter[Event]) -> Counter[Event]:
+        """The releases that have not begun: of several kinds none once one has, if their order is not on record."""
+        order = _fact(self.first, "order")
+        if isinstance(order, list):
+            kinds = list(plan)
+            releases = [(kinds[kind], number) for kind, number in order]
+        elif len(plan) == 1 or not self.begun:
+            releases = list(plan.items())
+        else:
+            releases = []
+        left, before = Counter[Event](), self.begun
+        for event, number in releases:
+            left[event] += max(0, number - before)
+            before = max(0, before - number)
+        return left & plan
 
 
-def _dearest(plan: Counter[Event], number: int, charged: Composition) -> Units:
-    """Lower bounds on the cost of so many releases of a plan, at each order the dearest ones."""
-    alone = {event: spending.refund_units(Composition([event], charged.neighboring_relation)) for event in plan}
-    found = []
-    for order in range(len(spending.ORDERS)):
-        rest, total = number, 0
-        for event in sorted(plan, key=lambda event: -alone[event][order]):
-            count = min(rest, plan[event])
-            rest, total = rest - count, total + count * alone[event][order]
-        found.append(total)
-    return tuple(found)
+def order_of(cost: Cost, releases: Sequence[Event]) -> list[tuple[int, int]]:
+    """Releases in the order in which they are made: for each piece of equal ones their kind's number and how many.
+
+    Raises:
+        ParameterError: if they do not make up the cost.
+    """
+    plan = prices.num_steps([cost])
+    numbers = {event: number for number, event in enumerate(plan)}
+    if prices.num_steps(Composition([event], cost.neighboring_relation) for event in releases) != plan:
+        raise ParameterError("releases must be those that cost is the cost of.")
+    alone = [(numbers[replace(event, num_steps=1)], event.num_steps) for event in releases]
+    pieces = groupby(alone, key=lambda piece: piece[0])
+    return [(kind, sum(number for _, number in piece)) for kind, piece in pieces]
 
 
-def _fact(entry: Entry, name: str) -> object:
+def _fact(entry: Entry | None, name: str) -> object:
     """A fact of a row that somebody else may have written."""
     try:
-        return entry.facts.get(name)
+        return None if entry is None else entry.facts.get(name)
     except (ValueError, TypeError, RecursionError):
         return None
 

@@ -133,7 +133,7 @@ def charged(rows: Transaction, state: State, name: str) -> list[dict[Cost, int]]
                 cost = prices.from_dict(check_hash(entry).facts["cost"])
                 if cost.neighboring_relation != state.datasets[one].neighboring_relation:
                     raise ParameterError("cost must have the neighbours of its data set.")
-            except (ParameterError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            except (ParameterError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
                 if state.shared:
                     return None
                 raise

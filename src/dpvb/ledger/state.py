@@ -16,7 +16,7 @@ from dpvb.ledger.past import Past, Units
 
 _ZERO: Units = (0,) * len(spending.ORDERS)
 # What reading facts raises that no ledger has written.
-_ODD = (LedgerError, ParameterError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_ODD = (LedgerError, ParameterError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True)
