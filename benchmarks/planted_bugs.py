@@ -217,13 +217,19 @@ BUGS = [
     Bug(
         "noise used twice",
         "the same secret in every run",
-        (("noise.py", "(secrets.token_bytes(32), secrets.token_hex(16))", '(bytes(32), "run")'),),
+        (("noise.py", "return secrets.token_bytes(32)", "return bytes(32)"),),
         "test_wall.py::test_neighbours_never_share_noise",
     ),
     Bug(
         "noise used twice",
-        "noise key without the step",
-        (("noise.py", 'self._key("gaussian", step, block', 'self._key("gaussian", 0, block'),),
+        "one key for all draws of a run",
+        (
+            (
+                "noise.py",
+                "return secrets.token_bytes(32)",
+                'return bytes(vars(self).setdefault("_key", secrets.token_bytes(32)))',
+            ),
+        ),
         "test_wall.py::test_equal_sums_of_two_blocks_and_steps_get_their_own_noise",
     ),
     Bug(
@@ -402,9 +408,8 @@ BUGS = [
         (
             (
                 "noise.py",
-                "super().__init__(secrets.token_bytes(32), secrets.token_hex(16))",
-                "seed = int.from_bytes(secrets.token_bytes(4))\n"
-                "        super().__init__(np.random.default_rng(seed).bytes(32), secrets.token_hex(16))",
+                "return secrets.token_bytes(32)",
+                "return np.random.default_rng(int.from_bytes(secrets.token_bytes(4))).bytes(32)",
             ),
         ),
         "test_noise.py::test_no_ordinary_generator_is_touched",

@@ -342,7 +342,7 @@ def test_a_task_done_again_draws_the_same_batch(two: LocalPool) -> None:
     """The sums of a Poisson batch count who was drawn: the same units in another process and in another run."""
     release = Release({"one": Block((NUMBER,), 1.0)}, Mechanism(Poisson(0.3), 1.0))
     noise = InsecureNoise(5)
-    expected = noise.uniform_bits(NUMBER, step=2, purpose="sampling") < np.uint64(int(0.3 * 2**64))
+    expected = noise.words(step=2, purpose="sampling")(NUMBER) < np.uint64(int(0.3 * 2**64))
     work: Work[Any] = Work(Named(X[:, 0]), release, grids_of(release, None), noise.words(step=2, purpose="sampling"))
     for _ in range(2):
         with spread(Design(X, Y), None, two) as source:

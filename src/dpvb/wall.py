@@ -15,7 +15,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass
-from functools import partial
 from typing import Any, Generic, TypeVar, final
 
 import numpy as np
@@ -313,9 +312,9 @@ class Wall(Generic[Rows]):
         source, noise, grids = self.__source, self.__noise, self.__grids[step]
 
         def sums() -> Mapping[str, Ints]:
+            work = Work(query, release, grids, noise.words(step=step, purpose="sampling"))
             if isinstance(source, Spread):
-                return source.sums(Work(query, release, grids, noise.words(step=step, purpose="sampling")), step)
-            work = Work(query, release, grids, partial(noise.uniform_bits, step=step, purpose="sampling"))
+                return source.sums(work, step)
             return work.sums(source.chunks(), work.draw(source.count))
 
         return _behind(sums)
