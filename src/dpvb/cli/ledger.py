@@ -91,9 +91,11 @@ def register(
     """
     from dpvb import Ledger
     from dpvb.ledger import is_address
+    from dpvb.ledger.address import without_password
 
     if not _is_file(path) and not is_address(path):
-        raise ParameterError(f"there is no ledger {path!r}. Make it first: dpvb ledger init {path}")
+        shown = without_password(path)
+        raise ParameterError(f"there is no ledger {shown!r}. Make it first: dpvb ledger init {shown}")
     with Ledger(path) as found:
         found.register(
             name,
