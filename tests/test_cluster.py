@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 import platform
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+import dpvb
 from dpvb import DPVI, LDA, Ledger, LogisticRegression, SigmoidBeliefNetwork, cluster, loop
 from dpvb.blocks import Block
 from dpvb.cluster import LocalPool, spread
@@ -490,6 +494,54 @@ def test_a_dask_client_that_cannot_work_is_refused(client: Any) -> None:
         pass
     with pytest.raises(ParameterError, match="connected"), spread(Design(X, Y), None, closed):
         pass
+
+
+PLANTED = """
+import os, sys
+with open(os.path.join({folder!r}, "ran"), "a") as file:
+    file.write({name!r})
+os._exit(1)
+"""
+BESIDE_THE_DATA = """
+import sys
+import dpvb, dpvb.audit
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+import numpy as np
+sys.path += ["", ".", "folder"]
+if __name__ == "__main__":
+    model = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2)
+    with dpvb.cluster.LocalPool(2) as pool:
+        model.fit(np.eye(4), [0, 1, 1, 0], cluster=pool)
+        places = [Path(f"/proc/{number}/cmdline") for number in pool.process_ids]
+        started = [place.read_text().rstrip("\\0").split("\\0") for place in places]
+    with dpvb.audit._installed_code_alone(), ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        print(model.coef_.shape[-1], pool.submit(abs, -7).result(), *{"", ".", "folder"}.intersection(*started))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks at what processes were started with")
+def test_worker_processes_run_no_code_of_the_current_folder(tmp_path: Path) -> None:
+    """Whatever a module there is called: its place is on nobody's path, as it is not on the installed program's."""
+    names = {"cloudpickle", "numpy", "numba", "scipy", "dpvb", "sklearn", *sys.stdlib_module_names}
+    names = {name for name in names if name != "__main__" and importlib.util.find_spec(name)}
+    for name in names | {"sitecustomize", "usercustomize"}:
+        (tmp_path / f"{name}.py").write_text(PLANTED.format(folder=str(tmp_path), name=name))
+    path = os.pathsep.join([str(Path(dpvb.__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", BESIDE_THE_DATA],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path.strip(os.pathsep)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "4 7\n", done.stderr
+    assert not (tmp_path / "ran").exists()
+    alone = subprocess.run([sys.executable, "-c", "import secrets"], cwd=tmp_path, check=False)
+    assert alone.returncode == 1
+    assert (tmp_path / "ran").exists()
 
 
 def test_processes_end_with_their_pool() -> None:
