@@ -496,6 +496,78 @@ def test_a_dask_client_that_cannot_work_is_refused(client: Any) -> None:
         pass
 
 
+def spilled(folder: Path) -> dict[Path, bytes]:
+    """What a worker that takes its memory for full writes of a fit; it looks at its memory now and then."""
+    for _ in range(1000):
+        if found := {path: path.read_bytes() for path in folder.rglob("dpvb-*-part-*") if path.is_file()}:
+            return found
+        time.sleep(0.02)
+    raise AssertionError("nothing was spilled")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
+def test_what_workers_of_dask_spill_is_their_users_alone(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    dask = pytest.importorskip("dask")
+    rows = (np.random.default_rng(1).random((20_000, 100)) > 0.5).astype(np.int8)
+    full = {f"distributed.worker.memory.{name}": 1e-3 for name in ("target", "spill")}
+    full |= {"distributed.worker.memory.monitor-interval": "20ms", "temporary-directory": str(tmp_path)}
+    before = os.umask(0)
+    try:
+        with (
+            dask.config.set(full),
+            distributed.LocalCluster(n_workers=1, memory_limit="2GB", **DASK) as workers,
+            distributed.Client(workers) as client,
+        ):
+            for folder in tmp_path.rglob("storage"):
+                folder.parent.chmod(0o777)
+            with spread(BinaryMatrix(rows), None, client):
+                found = spilled(tmp_path)
+                written = b"".join(found.values())
+                assert any(rows[start : start + 10].tobytes() in written for start in range(0, 20_000, 100))
+                for path in found:
+                    assert path.stat().st_mode & 0o777 == 0o600
+                    assert path.parent.stat().st_mode & 0o777 == 0o700
+                    assert path.parent.parent.stat().st_mode & 0o777 == 0o700
+            client.restart()  # Workers that come later keep the rule.
+            with spread(BinaryMatrix(rows), None, client):
+                assert {path.stat().st_mode & 0o777 for path in spilled(tmp_path)} == {0o600}
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_a_cluster_that_strangers_could_reach_is_refused(host: str, secure: bool) -> None:
+    distributed = pytest.importorskip("distributed")
+    options = {
+        "n_workers": 1,
+        "processes": False,
+        "protocol": "tls" if secure else "tcp",
+        "host": host,
+        "security": distributed.Security.temporary() if secure else distributed.Security(),
+        "dashboard_address": None,
+        "scheduler_kwargs": {"dashboard_address": "127.0.0.1:0"},
+    }
+    with distributed.LocalCluster(**options) as workers, distributed.Client(workers) as client:
+        if secure or host == "127.0.0.1":
+            with spread(Design(X, Y), None, client) as source:
+                assert source.count() == NUMBER
+        else:
+            with pytest.raises(ParameterError, match="without TLS"), spread(Design(X, Y), None, client):
+                pass
+
+
+@pytest.mark.parametrize("page", ["127.0.0.1:0", ":0"])
+def test_pages_of_dask_that_strangers_could_see_are_said(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 1, "processes": False, "dashboard_address": page, "worker_dashboard_address": "127.0.0.1:0"}
+    with distributed.LocalCluster(**options) as workers, distributed.Client(workers) as client:  # noqa: SIM117
+        with spread(Design(X, Y), None, client):
+            pass
+    assert ("beyond this machine" in capsys.readouterr().err) == (page == ":0")
+
+
 PLANTED = """
 import os, sys
 with open(os.path.join({folder!r}, "ran"), "a") as file:
