@@ -71,6 +71,11 @@ def test_a_file_with_access_for_others_is_refused(tmp_path: Path, bit: int) -> N
     for read in (read_own, open_own):
         with pytest.raises(CheckpointError, match="others may read or write it"):
             read(path)
+        if bit & 0o022:
+            with pytest.raises(CheckpointError, match="others may write to it"):
+                read(path, secret=False)
+    if not bit & 0o022:
+        assert read_own(path, secret=False) == b""
 
 
 @posix
@@ -81,8 +86,9 @@ def test_only_regular_files_that_are_no_links_are_read(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir(0o700)
     os.mkfifo(tmp_path / "pipe", 0o600)
     for name in ("link", "dangling", "folder", "pipe"):
-        with pytest.raises(CheckpointError, match=f"{name}: is "):
-            read_own(tmp_path / name)
+        for secret in (True, False):
+            with pytest.raises(CheckpointError, match=f"{name}: is "):
+                read_own(tmp_path / name, secret=secret)
         with pytest.raises((CheckpointError, IsADirectoryError)):
             locked(tmp_path / name)
     with pytest.raises(FileNotFoundError):

@@ -23,11 +23,12 @@ _POSIX = os.name == "posix"
 _CAREFULLY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
-def open_own(path: str | os.PathLike[str]) -> IO[bytes]:
+def open_own(path: str | os.PathLike[str], *, secret: bool = True) -> IO[bytes]:
     """Open a file that is this user's alone for reading.
 
     Args:
         path: a regular file and no link, owned by this process's effective user, without access for anybody else.
+        secret: False: others may read it, as long as they cannot write it.
 
     Raises:
         FileNotFoundError: if there is none.
@@ -41,24 +42,24 @@ def open_own(path: str | os.PathLike[str]) -> IO[bytes]:
     except OSError as error:
         raise CheckpointError(f"{Path(path)}: cannot be read ({error.strerror}).") from error
     try:
-        _check(path, os.fstat(descriptor), 0o077, "a file")
+        _check(path, os.fstat(descriptor), 0o077 if secret else 0o022, "a file")
     except CheckpointError:
         os.close(descriptor)
         raise
     return open(descriptor, "rb")
 
 
-def read_own(path: str | os.PathLike[str]) -> bytes:
+def read_own(path: str | os.PathLike[str], *, secret: bool = True) -> bytes:
     """Return the bytes of a file that is this user's alone.
 
     Args:
-        path: see `open_own`.
+        path, secret: see `open_own`.
 
     Raises:
         FileNotFoundError: if there is none.
         CheckpointError: if it is anything else, or cannot be read.
     """
-    with open_own(path) as file:
+    with open_own(path, secret=secret) as file:
         try:
             return file.read()
         except OSError as error:
@@ -213,8 +214,8 @@ def _check(path: str | os.PathLike[str], found: os.stat_result, closed: int, wha
             "somebody else wrote is not believed. Run as its owner, or begin anew in a place of your own."
         )
     if found.st_mode & closed:
-        others = "write to it" if what == "a folder" else "read or write it"
+        others, bits = ("read or write it", "-rwx") if closed == 0o077 else ("write to it", "-w")
         raise CheckpointError(
             f"{Path(path)}: has mode {stat.S_IMODE(found.st_mode):04o}, so that others may {others}. If nobody did, "
-            f"close it (chmod go{'-w' if what == 'a folder' else '-rwx'}); else begin anew in a place of your own."
+            f"close it (chmod go{bits}); else begin anew in a place of your own."
         )

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from dpvb import __version__
 from dpvb.errors import ModelFileError, ParameterError
 from dpvb.own import sync_folder
+from dpvb.strangers import parsed_json, printable
 
 #: Version of the file format; a reader refuses a newer one.
 FORMAT = 1
@@ -201,9 +202,13 @@ def _manifest(kind: str, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str,
     }
     manifest = {"format": FORMAT, "dpvb": __version__, "kind": kind, "arrays": listed, "facts": facts}
     try:
-        return json.dumps(manifest, allow_nan=False).encode("ascii")
+        text = json.dumps(manifest, allow_nan=False).encode("ascii")
+        parsed_json(text)  # What a reader would refuse is not written.
+        return text
     except (TypeError, ValueError, RecursionError) as error:
-        raise ParameterError(f"facts must be what JSON can hold, with finite numbers: {error}.") from error
+        raise ParameterError(
+            f"facts must be what JSON can hold, with finite numbers and whole characters: {error}."
+        ) from error
 
 
 def _manifest_limit(array_bytes: int) -> int:
@@ -320,8 +325,13 @@ def _read(archive: zipfile.ZipFile) -> StoredModel:
 def _parse(text: bytes) -> dict[str, Any]:
     """The manifest, if it has the form that `save` gives it."""
     if text.count(b"{") + text.count(b"[") > 100_000:
-        raise ModelFileError("tampered with: its manifest is nested beyond reason.")
-    manifest = json.loads(text.decode("ascii"), parse_float=_finite, parse_constant=_finite)
+        raise ModelFileError("tampered with: its manifest has more parts than memory should hold.")
+    try:
+        manifest = parsed_json(text.decode("ascii"))
+    except ValueError as error:
+        raise ModelFileError(
+            f"tampered with: its manifest is none that dpvb writes ({printable(str(error))})."
+        ) from error
     if not isinstance(manifest, dict) or type(manifest.get("format")) is not int:
         raise ModelFileError("tampered with: its manifest states no format.")
     if manifest["format"] > FORMAT:
@@ -335,13 +345,6 @@ def _parse(text: bytes) -> dict[str, Any]:
     if not all(_NAME.fullmatch(name) for name in [manifest["kind"], *manifest["arrays"]]):
         raise ModelFileError("tampered with: it uses names that dpvb does not write.")
     return manifest
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ModelFileError("tampered with: its manifest holds a number that is not finite.")
-    return number
 
 
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, entry: Mapping[str, Any]) -> NDArray[Any]:
