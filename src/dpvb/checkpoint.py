@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from dpvb import own, storage
 from dpvb.errors import CheckpointError, ModelFileError
 from dpvb.journal import Sums
+from dpvb.strangers import parsed_json
 
 #: Version of the folder's form; a reader refuses another one.
 FORMAT = 2
@@ -105,7 +106,7 @@ class Checkpoint:
             CheckpointError: if it is damaged, somebody else's, or of another version.
         """
         try:
-            found = json.loads(own.read_own(self._manifest_path))
+            found = parsed_json(own.read_own(self._manifest_path))
         except FileNotFoundError:
             return None
         except ValueError as error:

@@ -35,6 +35,7 @@ from dpvb.grids import grids_of
 from dpvb.mechanism import Plan, Release
 from dpvb.noise import SecureNoise
 from dpvb.report import PrivacyStatement
+from dpvb.strangers import printable
 from dpvb.wall import Released, gathered
 
 # The only client where the sum alone is seen.
@@ -184,7 +185,7 @@ class Server:
                     self._plans[name] = self._plan if trust.name != "none" else self._own_plan(answer)
                     self._nonces[name] = answer.nonce
                 except DpvbError as error:
-                    self._reasons[name] = str(error)
+                    self._reasons[name] = printable(str(error))
             else:
                 self._reasons.setdefault(name, "it answered with something else")
         self._clients = self._present(self._plans)
@@ -415,10 +416,10 @@ class Server:
         try:
             found = messages.decode(answer)
         except DpvbError as error:
-            self._reasons[name] = str(error)
+            self._reasons[name] = printable(str(error))
             return None
         if isinstance(found, Refusal):
-            self._reasons[name] = found.reason
+            self._reasons[name] = printable(found.reason)
         return found
 
     def _leave(self, reason: str) -> None:
