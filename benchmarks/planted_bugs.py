@@ -615,7 +615,7 @@ BUGS = [
     ),
     Bug(
         "leaks by text, logs and files",
-        "the secret of a run left beside its releases",
+        "the token of a run left in its folder",
         (
             (
                 "runs.py",
@@ -623,7 +623,7 @@ BUGS = [
                 "        self._ended = True\n        if self._checkpoint is None:",
             ),
         ),
-        "test_runs.py::test_a_fit_killed_anywhere_goes_on[before the end-replay]",
+        "test_runs.py::test_a_fit_killed_anywhere_goes_on[before the end-part of the cap]",
     ),
     Bug(
         "crashes, retries and races",
