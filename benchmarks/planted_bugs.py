@@ -564,7 +564,10 @@ BUGS = [
     Bug(
         "crashes, retries and races",
         "a forked child gives back what its parent was charged",
-        (("runs.py", "if self._ended or self._reads or not self._origin.is_here:", "if self._ended or self._reads:"),),
+        (
+            ("runs.py", "if self._ended or self._reads or not self._origin.is_here:", "if self._ended or self._reads:"),
+            ("ledger/__init__.py", "ledger._tokens.clear()", "pass"),
+        ),
         "test_runs.py::test_a_fit_goes_on_in_one_process_after_a_fork[False]",
     ),
     Bug(
