@@ -552,16 +552,21 @@ def _now() -> str:
 
 
 def is_address(url: str) -> bool:
-    """Whether a ledger's place is the address of a database, and not the path of a file."""
-    return url.startswith(("postgresql://", "postgres://"))
+    """Whether a ledger's place is meant as the address of a database, right or wrong, and not as the path of a file."""
+    return "://" in url or "password=" in url
 
 
 def _address(path_or_url: object) -> str:
-    if isinstance(path_or_url, str) and is_address(path_or_url):
+    place = os.fspath(path_or_url) if isinstance(path_or_url, (str, os.PathLike)) else None
+    if isinstance(place, str) and place and not is_address(place):
+        return os.path.realpath(place)
+    if isinstance(path_or_url, str) and path_or_url.startswith(("postgresql://", "postgres://")):
         return path_or_url
-    if isinstance(path_or_url, (str, os.PathLike)) and "://" not in (path := os.fspath(path_or_url)) and path:
-        return os.path.realpath(path)
-    raise ParameterError(f"path_or_url must be a path or begin with 'postgresql://', got {path_or_url!r}.")
+    # An address may hold a password, whatever is wrong with it.
+    raise ParameterError(
+        "path_or_url must be a path or begin with 'postgresql://', got "
+        + ("another address." if place else f"{path_or_url!r}.")
+    )
 
 
 _ALIVE: weakref.WeakSet[Ledger] = weakref.WeakSet()
