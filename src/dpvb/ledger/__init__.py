@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import uuid as uuids
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -553,22 +554,25 @@ def _now() -> str:
 
 def is_address(url: str) -> bool:
     """Whether a ledger's place is meant as the address of a database, right or wrong, and not as the path of a file."""
-    return "://" in url or "password=" in url
+    return bool(_ADDRESS.search(url))
 
 
 def _address(path_or_url: object) -> str:
-    place = os.fspath(path_or_url) if isinstance(path_or_url, (str, os.PathLike)) else None
-    if isinstance(place, str) and place and not is_address(place):
-        return os.path.realpath(place)
     if isinstance(path_or_url, str) and path_or_url.startswith(("postgresql://", "postgres://")):
         return path_or_url
-    # An address may hold a password, whatever is wrong with it.
-    raise ParameterError(
-        "path_or_url must be a path or begin with 'postgresql://', got "
-        + ("another address." if place else f"{path_or_url!r}.")
-    )
+    place = os.fspath(path_or_url) if isinstance(path_or_url, (str, os.PathLike)) else None
+    if not isinstance(place, str) or not place:
+        raise ParameterError(f"path_or_url must be a path or begin with 'postgresql://', got {path_or_url!r}.")
+    if is_address(place):
+        raise ParameterError(
+            "path_or_url must be a path or begin with 'postgresql://', got an address of another form. It is not shown, "
+            "as it may hold a password."
+        )
+    return os.path.realpath(place)
 
 
+# A scheme has more letters than a drive; a path has made one slash of two; a list of settings names its password.
+_ADDRESS = re.compile(r"^[A-Za-z][\w+.-]+:/|://|password *=")
 _ALIVE: weakref.WeakSet[Ledger] = weakref.WeakSet()
 _held: list[Ledger] = []
 

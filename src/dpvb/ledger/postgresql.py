@@ -153,6 +153,8 @@ class PostgreSQLStore:
                     self._run(schema.INDICES),
                     self._run(schema.TABLES),
                 )
+                if self._one("SELECT count(*) FROM dpvb.head") != 1:
+                    found.append("the row of head, at which writers take turns, is missing")
                 if self._version() == schema.EARLIER:
                     found = [_EARLIER]
             counted = {self._count(without) for without in (("seqscan",), ("indexscan", "indexonlyscan", "bitmapscan"))}

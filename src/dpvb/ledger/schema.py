@@ -22,7 +22,7 @@ EARLIER = 1
 _TYPES = {int: "bigint", str: "text"}
 _KEYS = {"seq": " PRIMARY KEY", "key": " UNIQUE"}
 # An exported line is at most 2^24 characters long, and a character at most six in it.
-_MAX_BODY = 2**22 // 2
+_MAX_BODY = 2**21
 _PATH = "pg_catalog, pg_temp"
 
 
@@ -285,7 +285,7 @@ BEGIN
     WHERE run = one.run AND step <> 'null' AND (kind = 'event' OR dpvb.facts(body) ->> 'kind' = 'again');
     WITH plans AS (
         SELECT cost, dpvb.facts(body) -> 'cost' -> 'events' AS events FROM dpvb.entry
-        WHERE run = one.run AND kind = 'charge' AND dpvb.facts(body) ->> 'kind' <> 'again'
+        WHERE run = one.run AND kind = 'charge' AND dpvb.facts(body) ->> 'kind' = 'plan'
     ), counts AS (
         SELECT sum(number) AS number FROM (
             SELECT event - 'num_steps' AS kind, (event ->> 'num_steps')::numeric AS number
@@ -354,10 +354,10 @@ BEGIN
     IF (NEW.seq = coalesce(last.seq, 0) + 1 AND NEW.prev = coalesce(last.hash, first)) IS NOT TRUE THEN
         RAISE EXCEPTION 'row % does not follow the last row', NEW.seq;
     END IF;
-    IF (octet_length(NEW.body) <= {_MAX_BODY} AND octet_length(NEW.created) <= 64
+    IF (octet_length(NEW.body) <= {_MAX_BODY} AND NEW.created ~ '^[0-9A-Z:+.-]{{0,40}}$'
         AND NEW.form ~ '^([0-9a-f]{{64}})?$' AND NEW.hash = dpvb.digest(NEW)) IS NOT TRUE
     THEN
-        RAISE EXCEPTION 'row %: its hash does not fit its contents, or they are too long', NEW.seq;
+        RAISE EXCEPTION 'row %: its hash does not fit its contents, or those are not spelled as they must be', NEW.seq;
     END IF;
     facts := dpvb.facts(NEW.body);
     -- What a reader could not read: deep nesting, numbers beyond its range.
