@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,7 @@ from dpvb.accounting.costs import Composition
 from dpvb.accounting.events import Event
 from dpvb.errors import BudgetError, LedgerError
 from dpvb.ledger import Ledger
-from dpvb.ledger.chain import Entry, canonical
-from dpvb.ledger.head import Head
+from dpvb.ledger.chain import Entry
 from dpvb.ledger.postgresql import PostgreSQLStore, place
 
 psycopg = pytest.importorskip("psycopg")
@@ -75,7 +72,7 @@ def appender(ledger: Ledger, server: Server, name: str = "analyst") -> str:
 
 
 def role(server: Server, name: str) -> str:
-    if not server.execute(f"SELECT FROM pg_roles WHERE rolname = '{name}'"):
+    if not server.execute(f"SELECT 1 FROM pg_roles WHERE rolname = '{name}'"):
         server.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{name}'")
     return name
 
@@ -109,7 +106,6 @@ def test_nothing_is_changed_or_removed(ledger: Ledger, postgresql: Server, state
 
 
 def test_a_role_can_append_and_nothing_else(ledger: Ledger, postgresql: Server) -> None:
-    name = database(ledger.url)
     grants = [
         line.strip(" ;") for line in sys.modules[PostgreSQLStore.__module__].__doc__.splitlines() if "GRANT" in line
     ]

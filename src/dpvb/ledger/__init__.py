@@ -565,8 +565,8 @@ def _address(path_or_url: object) -> str:
         raise ParameterError(f"path_or_url must be a path or begin with 'postgresql://', got {path_or_url!r}.")
     if is_address(place):
         raise ParameterError(
-            "path_or_url must be a path or begin with 'postgresql://', got an address of another form. It is not shown, "
-            "as it may hold a password."
+            "path_or_url must be a path or begin with 'postgresql://', got an address of another form. It is not "
+            "shown, as it may hold a password."
         )
     return os.path.realpath(place)
 

@@ -8,9 +8,9 @@ no more than this, and should have no more:
     GRANT INSERT ON dpvb.entry TO analyst;
     GRANT UPDATE ON dpvb.head TO analyst;
 
-Such a role can append and nothing else: triggers (`schema`) refuse to change, to remove or to reorder rows, and each row
-that dpvb would never write. Events and refunds of a run are taken from the role that charged it, or from a member of
-that role; `?options=-crole%3Dteam` in the addresses lets a team's members go on with each other's runs. The right to
+Such a role can append and nothing else: triggers (`schema`) refuse to change, to remove or to reorder rows, and each
+row that dpvb would never write. Events and refunds of a run are taken from the role that charged it, or from a member
+of that role; `?options=-crole%3Dteam` in the addresses lets a team's members go on with each other's runs. The right to
 UPDATE is one to lock: no update passes.
 
 The owner and superusers can take the triggers away; `verify` then finds a changed row, and what each client has seen,
@@ -147,6 +147,7 @@ class PostgreSQLStore:
         """Compare the schema with the one that is made here, and the rows with their index."""
         with self._typed():
             with self._block():
+                self._run("SET LOCAL quote_all_identifiers = off")  # Which definitions are spelled by.
                 found = schema.faults(
                     self._run(schema.FUNCTIONS),
                     self._run(schema.TRIGGERS),
@@ -223,8 +224,8 @@ class PostgreSQLStore:
             )
         if others:
             raise LedgerError(
-                f"{place(self._url)}: {', '.join(others)} in the schema dpvb belong to somebody else than the schema, to "
-                f"{owner!r}. Make the ledger anew from a copy that you trust."
+                f"{place(self._url)}: {', '.join(others)} in the schema dpvb belong to somebody else than the schema, "
+                f"whose owner is {owner!r}. Make the ledger anew from a copy that you trust."
             )
         return str(self._one("SELECT uuid FROM dpvb.ledger"))
 

@@ -372,12 +372,14 @@ BEGIN
         fault := 'its data set is not registered';
     ELSE
         fault := CASE
-            WHEN NEW.kind = 'event' THEN dpvb.event_fault(NEW, facts)
-            WHEN NEW.kind IN ('charge', 'sole') THEN dpvb.charge_fault(NEW, facts)
-            WHEN NEW.kind = 'refund' THEN dpvb.refund_fault(NEW, facts)
-            ELSE 'it has an unknown kind'
+            WHEN (NEW.kind IN ('event', 'charge', 'sole', 'refund')) IS NOT TRUE THEN 'it has an unknown kind'
+            ELSE dpvb.turn_fault(NEW, facts)
         END;
-        fault := coalesce(fault, dpvb.turn_fault(NEW, facts));
+        fault := coalesce(fault, CASE NEW.kind
+            WHEN 'event' THEN dpvb.event_fault(NEW, facts)
+            WHEN 'refund' THEN dpvb.refund_fault(NEW, facts)
+            ELSE dpvb.charge_fault(NEW, facts)
+        END);
         IF NEW.kind <> 'event' AND fault IS NULL THEN
             fault := CASE
                 WHEN (facts ->> 'favoured' ~ {_COUNT} AND (facts ->> 'favoured')::integer < {len(ORDERS)}
