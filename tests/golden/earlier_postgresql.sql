@@ -1,3 +1,4 @@
+SET check_function_bodies = false;
 CREATE SCHEMA dpvb;
 CREATE FUNCTION dpvb.check_entry() RETURNS trigger
     LANGUAGE plpgsql

@@ -138,7 +138,7 @@ class PostgreSQLStore:
         with self._typed():
             last = self._run(_LAST).fetchone()
             newest = {name: (row, charge) for name, row, charge in self._run(_NEWEST)}
-        return Head.first(self.uuid) if last is None else Head(self.uuid, *last, newest)
+        return Head.first(self.uuid) if last is None else Head(self.uuid, last[0], last[1], newest)
 
     def settle(self, head: Head) -> None:
         """Do nothing: the head is in the rows."""
@@ -174,29 +174,45 @@ class PostgreSQLStore:
         found = self._run("SELECT format FROM dpvb.ledger").fetchall()
         return int(found[0][0]) if len(found) == 1 else 0
 
+    def _owner(self) -> tuple[str, bool]:
+        """The role that owns the schema, and whether it is this role's own; asked before anything in it is touched."""
+        found = self._run(schema.OWNERS).fetchone()
+        if found is None:
+            return "", True
+        owner, own, believed, others = found
+        if not believed:
+            raise LedgerError(
+                f"{place(self._url)} has a schema dpvb of the role {owner!r}, which is not yours, nor the database's "
+                "owner, nor a superuser: somebody may have made it before you. Connect as that role if it is the "
+                f"keeper's (?options=-crole%3D{owner}), or drop the schema."
+            )
+        if others:
+            raise LedgerError(
+                f"{place(self._url)}: {', '.join(others)} in the schema dpvb belong to somebody else than the schema, "
+                f"whose owner is {owner!r}. Make the ledger anew from a copy that you trust."
+            )
+        return owner, own
+
     def _build(self, uuid: str, created: str) -> None:
         """Make all tables, or those of this version from earlier ones, unless somebody else did so a moment ago."""
         with self._block():
+            self._owner()
             if self._version() not in (None, schema.EARLIER):
                 return
         with self._block():
             self._run(_ONE_MAKER)
-            version, found = self._version(), self._run(schema.OWNERS).fetchone()
+            (owner, own), version = self._owner(), self._version()
             if version not in (None, schema.EARLIER):
                 return
             if self._one("SHOW server_encoding") != "UTF8":
                 raise LedgerError(f"{place(self._url)} must have the encoding UTF8 to hold a ledger.")
-            if found is None:
-                self._run("CREATE SCHEMA dpvb")
-            elif not found[1]:
-                raise LedgerError(
-                    f"{place(self._url)}: {_EARLIER}."
-                    if version
-                    else f"{place(self._url)} has a schema dpvb that belongs to the role {found[0]!r}. Connect as that "
-                    "role to make a ledger in it, or drop it."
-                )
+            if not own:
+                missing = _EARLIER if version else f"the schema dpvb is empty; its owner {owner!r} makes a ledger in it"
+                raise LedgerError(f"{place(self._url)}: {missing}.")
+            if owner:
+                self._run("SELECT set_config('role', %s, true)", (owner,))
             else:
-                self._run("SELECT set_config('role', %s, true)", (found[0],))
+                self._run("CREATE SCHEMA dpvb")
             for statement in schema.upgrade() if version else schema.make():
                 self._run(statement)
             if not version:
@@ -204,6 +220,7 @@ class PostgreSQLStore:
 
     def _identify(self, read_only: bool) -> str:
         """The ledger's uuid, if it is one, may be believed, and keeps what it is told."""
+        self._owner()
         if (version := self._version()) is None:
             raise LedgerError(f"{place(self._url)} holds no ledger; `dpvb ledger init` makes one.")
         if "off" in (self._one("SHOW fsync"), self._one("SHOW full_page_writes")):
@@ -214,18 +231,6 @@ class PostgreSQLStore:
             raise LedgerError(
                 f"{place(self._url)} holds a ledger of format {version or 'no known one'}; this version of dpvb reads "
                 f"{schema.VERSION}."
-            )
-        owner, _, believed, others = self._run(schema.OWNERS).fetchone() or ("", False, False, [])
-        if not (believed or read_only):
-            raise LedgerError(
-                f"{place(self._url)} holds a ledger of the role {owner!r}, which is neither yours, nor that of the "
-                "database's owner or of a superuser: somebody else may have made it before you. Connect as that role, "
-                "if it is the keeper's, or drop the schema dpvb."
-            )
-        if others:
-            raise LedgerError(
-                f"{place(self._url)}: {', '.join(others)} in the schema dpvb belong to somebody else than the schema, "
-                f"whose owner is {owner!r}. Make the ledger anew from a copy that you trust."
             )
         return str(self._one("SELECT uuid FROM dpvb.ledger"))
 
