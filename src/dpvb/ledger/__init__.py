@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import re
 import secrets
 import uuid as uuids
 import weakref
@@ -682,18 +683,26 @@ def _now() -> str:
 
 
 def is_address(url: str) -> bool:
-    """Whether a ledger's place is the address of a database, and not the path of a file."""
-    return url.startswith(("postgresql://", "postgres://"))
+    """Whether a ledger's place is meant as the address of a database, right or wrong, and not as the path of a file."""
+    return bool(_ADDRESS.search(url))
 
 
 def _address(path_or_url: object) -> str:
-    if isinstance(path_or_url, str) and is_address(path_or_url):
+    if isinstance(path_or_url, str) and path_or_url.startswith(("postgresql://", "postgres://")):
         return path_or_url
-    if isinstance(path_or_url, (str, os.PathLike)) and "://" not in (path := os.fspath(path_or_url)) and path:
-        return os.path.realpath(path)
-    raise ParameterError(f"path_or_url must be a path or begin with 'postgresql://', got {path_or_url!r}.")
+    place = os.fspath(path_or_url) if isinstance(path_or_url, (str, os.PathLike)) else None
+    if not isinstance(place, str) or not place:
+        raise ParameterError(f"path_or_url must be a path or begin with 'postgresql://', got {path_or_url!r}.")
+    if is_address(place):
+        raise ParameterError(
+            "path_or_url must be a path or begin with 'postgresql://', got an address of another form. It is not "
+            "shown, as it may hold a password."
+        )
+    return os.path.realpath(place)
 
 
+# A scheme has more letters than a drive; a path has made one slash of two; a list of settings names its password.
+_ADDRESS = re.compile(r"^[A-Za-z][\w+.-]+:/|://|password *=")
 _ALIVE: weakref.WeakSet[Ledger] = weakref.WeakSet()
 _held: list[Ledger] = []
 
