@@ -17,6 +17,7 @@ holds on it.
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import hashlib
 import os
@@ -183,7 +184,11 @@ class SqliteStore:
         with suppress(sqlite3.Error, LedgerError, OSError, UnicodeError):
             if not self._read_only:
                 self._sign()
-        self._connection.close()
+        if self._is_moved():
+            # SQLite would write its own log over the file that is there now: only the end of the process ends this one.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+        else:
+            self._connection.close()
 
     @contextmanager
     def _locked_head(self) -> Iterator[BinaryIO]:
@@ -218,9 +223,12 @@ class SqliteStore:
         check_kept(kept, self.uuid, None if row is None else row.hash, RESTORE)
         return kept
 
+    def _is_moved(self) -> bool:
+        """Whether other files lie where those that were opened did."""
+        return bool(self._places) and (_identity(self._path), _identity(self._wal_path)) != self._places
+
     def _check_place(self) -> None:
-        """Raise LedgerError if the files are not those that were opened."""
-        if self._places and (_identity(self._path), _identity(self._wal_path)) != self._places:
+        if self._is_moved():
             raise LedgerError(
                 f"{self._path}: the file or its -wal was replaced or removed while it was open. Nothing is read from "
                 "it and nothing acknowledged. Close it and open it again, once nobody replaces it any more."
