@@ -104,6 +104,8 @@ def done(ledger: Ledger, what: str, who: str) -> list[str]:
         ledger.verify()
     elif what == "close":
         ledger.close()
+    elif what == "runs":
+        return [entry.run for entry in ledger.entries() if entry.kind == "charge"]
     elif what == "copy":
         with copy.copy(ledger) as other:
             other.remaining("notes")
@@ -248,6 +250,24 @@ def test_opened_again_it_goes_on(path: Path) -> None:
         ledger.close()
         assert charge(ledger, "other").seq == 4
         ledger.verify()
+
+
+def test_a_process_whose_log_was_taken_away_leaves_the_file_alone(path: Path, processes: Any) -> None:
+    """What it has of the old log is never written over what others do meanwhile; acknowledged charges stay."""
+    first, *others = [processes(path) for _ in range(3)]
+    mine = Ledger(path)
+    mine.remaining("notes")
+    without_its_log(path)
+    names = first.ask("spend", "other")
+    first.ask("close")
+    mine.close()
+    with pytest.raises(LedgerError, match="new process"):
+        Ledger(path)
+    assert len(names) > 5
+    for other in others:
+        assert other.ask("verify") == []
+        assert other.ask("runs") == names
+        other.ask("close")
 
 
 def test_a_reader_goes_on_while_writers_come_and_go(path: Path) -> None:

@@ -44,6 +44,8 @@ _PLACE = 4096
 # Overwriting in place changes no facts of a file that need to be durable.
 _SYNC = getattr(os, "fdatasync", os.fsync)
 _NAMES = ", ".join(COLUMNS)
+# Files that this process had open with a log that is no longer there.
+_abandoned: set[_Identity | None] = set()
 _TYPES = {int: "INTEGER", str: "TEXT"}
 _KEYS = {"seq": " PRIMARY KEY", "key": " UNIQUE"}
 # Where locks or memory maps are not what SQLite's log needs.
@@ -181,14 +183,15 @@ class SqliteStore:
 
     def close(self) -> None:
         """Let go of the file; the last writer to do so signs it."""
-        with suppress(sqlite3.Error, LedgerError, OSError, UnicodeError):
-            if not self._read_only:
-                self._sign()
         if self._is_moved():
             # SQLite would write its own log over the file that is there now: only the end of the process ends this one.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
-        else:
-            self._connection.close()
+            _abandoned.add(self._file)
+            return
+        with suppress(sqlite3.Error, LedgerError, OSError, UnicodeError):
+            if not self._read_only:
+                self._sign()
+        self._connection.close()
 
     @contextmanager
     def _locked_head(self) -> Iterator[BinaryIO]:
@@ -305,6 +308,11 @@ class SqliteStore:
         """A connection to the very file that lies at the path."""
         for _ in range(_LOOKS):
             self._file = _identity(self._path)
+            if self._file in _abandoned:
+                raise LedgerError(
+                    f"{self._path}: its -wal file was replaced or removed while this process had it open, and part of "
+                    "it is still in memory here. Begin a new process."
+                )
             connection = self._configured()
             if self._file == _identity(self._path):
                 return connection
