@@ -17,6 +17,7 @@ holds on it.
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import hashlib
 import os
@@ -43,6 +44,8 @@ _PLACE = 4096
 # Overwriting in place changes no facts of a file that need to be durable.
 _SYNC = getattr(os, "fdatasync", os.fsync)
 _NAMES = ", ".join(COLUMNS)
+# Files that this process had open with a log that is no longer there.
+_abandoned: set[_Identity | None] = set()
 _TYPES = {int: "INTEGER", str: "TEXT"}
 _KEYS = {"seq": " PRIMARY KEY", "key": " UNIQUE"}
 # Where locks or memory maps are not what SQLite's log needs.
@@ -180,6 +183,11 @@ class SqliteStore:
 
     def close(self) -> None:
         """Let go of the file; the last writer to do so signs it."""
+        if self._is_moved():
+            # SQLite would write its own log over the file that is there now: only the end of the process ends this one.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+            _abandoned.add(self._file)
+            return
         with suppress(sqlite3.Error, LedgerError, OSError, UnicodeError):
             if not self._read_only:
                 self._sign()
@@ -218,9 +226,12 @@ class SqliteStore:
         check_kept(kept, self.uuid, None if row is None else row.hash, RESTORE)
         return kept
 
+    def _is_moved(self) -> bool:
+        """Whether other files lie where those that were opened did."""
+        return bool(self._places) and (_identity(self._path), _identity(self._wal_path)) != self._places
+
     def _check_place(self) -> None:
-        """Raise LedgerError if the files are not those that were opened."""
-        if self._places and (_identity(self._path), _identity(self._wal_path)) != self._places:
+        if self._is_moved():
             raise LedgerError(
                 f"{self._path}: the file or its -wal was replaced or removed while it was open. Nothing is read from "
                 "it and nothing acknowledged. Close it and open it again, once nobody replaces it any more."
@@ -297,6 +308,11 @@ class SqliteStore:
         """A connection to the very file that lies at the path."""
         for _ in range(_LOOKS):
             self._file = _identity(self._path)
+            if self._file in _abandoned:
+                raise LedgerError(
+                    f"{self._path}: its -wal file was replaced or removed while this process had it open, and part of "
+                    "it is still in memory here. Begin a new process."
+                )
             connection = self._configured()
             if self._file == _identity(self._path):
                 return connection

@@ -228,15 +228,15 @@ class State:
             raise _refused(entry, "its data set is not registered")
         try:
             cost = entry.cost_units
-            if len(cost) != len(spending.ORDERS) or not all(type(part) is int for part in cost):
-                raise ValueError("its cost is not one whole number for each order")
-            if (max(cost) > 0) if entry.kind == "refund" else (min(cost) < 0):
-                raise ValueError("its cost has the wrong sign")
-            price = self.price(entry.dataset, cost)
-            if entry.totals != canonical(price.totals) or min(price.totals) < 0:
-                raise ValueError("its totals are not those before it plus its cost")
-        except (ValueError, TypeError, RecursionError) as error:
-            raise _refused(entry, str(error)) from error
+        except _ODD as error:
+            raise _refused(entry, "its contents are not what a ledger writes") from error
+        if len(cost) != len(spending.ORDERS) or not all(type(part) is int for part in cost):
+            raise _refused(entry, "its cost is not one whole number for each order")
+        if (max(cost) > 0) if entry.kind == "refund" else (min(cost) < 0):
+            raise _refused(entry, "its cost has the wrong sign")
+        price = self.price(entry.dataset, cost)
+        if entry.totals != canonical(price.totals) or min(price.totals) < 0:
+            raise _refused(entry, "its totals are not those before it plus its cost")
         odd = self._odd_refund(entry, past) if entry.kind == "refund" else self._odd_charge(entry, price)
         if not odd and (entry.units, _favoured(entry)) != (price.spent, price.favoured):
             odd = "what it says is spent does not follow from its totals"
