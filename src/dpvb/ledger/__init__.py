@@ -36,6 +36,7 @@ from dpvb.ledger import pricing, turns
 from dpvb.ledger.chain import Entry, canonical
 from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name
 from dpvb.ledger.head import Head
+from dpvb.ledger.names import check_new_name
 from dpvb.ledger.past import Past, Units, order_of
 from dpvb.ledger.seen import Seen, way_out
 from dpvb.ledger.state import (
@@ -147,7 +148,7 @@ class Ledger:
         """Say what a data set may lose in all; for good. Saying the same again changes nothing.
 
         Args:
-            name: a public name.
+            name: a public name, in one form alone and unlike every other name: see `names`.
             unit: whose presence is protected, in words: "document", "row", "person".
             neighboring_relation: what neighbouring data sets differ in.
             epsilon, delta: the cap: 0 <= epsilon <= 1e6, 0 < delta < 1.
@@ -156,14 +157,15 @@ class Ledger:
                 the whole is charged, with its facts.
 
         Raises:
-            ParameterError: for a value outside its range.
-            LedgerError: if the name stands for other facts, or the part does not fit its whole.
+            ParameterError: for a value outside its range, or a name in another form than is accepted.
+            LedgerError: if the name stands for other facts or looks like another, or the part does not fit its whole.
         """
         facts = Dataset(name, unit, neighboring_relation, epsilon, delta, part_of)
         with self._transaction(write=True) as (rows, state):
             if state.datasets.get(facts.name) == facts:
                 return
             check_registration(facts, state)
+            check_new_name(facts.name, state.datasets)
             self._append(
                 rows,
                 state,
