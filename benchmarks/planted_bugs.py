@@ -55,6 +55,7 @@ FAILURES = (
     "persons that are several units, or several persons that are one",
     "queries made by somebody else",
     "a unit that makes a computation fail",
+    "files, folders and names that others choose",
 )
 
 
@@ -463,6 +464,162 @@ BUGS = [
             ),
         ),
         "test_storage.py::test_pickled_objects_are_never_run",
+    ),
+    Bug(
+        "code in model files",
+        "a ledger that a model file chooses",
+        (("estimators/base.py", "if foreign := params.keys() & _OF_THE_RUN:", "if foreign := params.keys() & ():"),),
+        "test_strangers.py::test_a_model_file_says_nothing_of_later_fits",
+    ),
+    Bug(
+        "code in model files",
+        "objects of JSON that name a key twice",
+        (("strangers.py", "    if len(found) != len(pairs):\n", "    if len(found) > len(pairs):\n"),),
+        "test_strangers.py::test_json_that_readers_could_take_for_different_things_is_refused",
+    ),
+    Bug(
+        "code in model files",
+        "half a surrogate pair in JSON",
+        (("strangers.py", 'one.encode("utf-8")  #', 'one.encode("utf-8", "replace")  #'),),
+        "test_strangers.py::test_json_that_readers_could_take_for_different_things_is_refused",
+    ),
+    Bug(
+        "files, folders and names that others choose",
+        "a file of mine that others can write",
+        (("own.py", '0o077 if secret else 0o022, "a file"', '0o007 if secret else 0o002, "a file"'),),
+        "test_own.py::test_a_file_with_access_for_others_is_refused",
+    ),
+    Bug(
+        "files, folders and names that others choose",
+        "a file of somebody else's that root believes",
+        (("own.py", "if found.st_uid != os.geteuid():", "if found.st_uid != os.geteuid() and os.geteuid():"),),
+        "test_own.py::test_what_belongs_to_somebody_else_is_refused_even_to_root",
+    ),
+    Bug(
+        "files, folders and names that others choose",
+        "a link that somebody laid",
+        (("own.py", "if os.path.islink(path):", "if not path:"),),
+        "test_own.py::test_only_regular_files_that_are_no_links_are_read",
+    ),
+    Bug(
+        "files, folders and names that others choose",
+        "a kept call that replaces files",
+        (
+            (
+                "cli/resumption.py",
+                '"overwrite": overwrite}',
+                '"overwrite": (overwrite := overwrite or given["overwrite"])}',
+            ),
+        ),
+        "test_cli_runs.py::test_a_resumed_fit_never_replaces_a_file_by_itself",
+    ),
+    Bug(
+        "files, folders and names that others choose",
+        "a kept call that belongs to no run",
+        (("cli/resumption.py", "    _check_run(checkpoint, call)\n", ""),),
+        "test_cli_runs.py::test_a_call_that_no_fit_left_is_not_made",
+    ),
+    Bug(
+        "files, folders and names that others choose",
+        "a kept call that others can write",
+        (("cli/resumption.py", "        check_own_folder(folder)\n        call =", "        call ="),),
+        "test_cli_runs.py::test_a_folder_of_somebody_else_is_not_resumed",
+    ),
+    Bug(
+        "files, folders and names that others choose",
+        "code beside the data in worker processes",
+        (("cluster/local.py", "*filter(os.path.isabs, sys.path)", "*sys.path"),),
+        "test_cluster.py::test_worker_processes_run_no_code_of_the_current_folder",
+    ),
+    Bug(
+        "files, folders and names that others choose",
+        "a cluster that whoever reaches it can read",
+        (
+            (
+                "cluster/dask.py",
+                'if protocol not in ("tls", "inproc") and',
+                'if protocol not in ("tls", "tcp", "inproc") and',
+            ),
+        ),
+        "test_cluster.py::test_a_cluster_that_strangers_could_reach_is_refused",
+    ),
+    Bug(
+        "files, folders and names that others choose",
+        "rows that a worker of Dask spills for all to read",
+        (("cluster/dask.py", "                os.umask(0o077)", "                os.umask(0o022)"),),
+        "test_cluster.py::test_what_workers_of_dask_spill_is_their_users_alone",
+    ),
+    Bug(
+        "files, folders and names that others choose",
+        "names that look alike",
+        (
+            (
+                "ledger/names.py",
+                'drawn = unicodedata.normalize("NFD", "".join(parts))',
+                'drawn = unicodedata.normalize("NFD", shown)',
+            ),
+        ),
+        "test_ledger_names.py::test_a_name_that_looks_like_another_is_refused_and_named",
+    ),
+    Bug(
+        "files, folders and names that others choose",
+        "a name in two forms",
+        (("ledger/names.py", "    if name != plain:\n", "    if not plain:\n"),),
+        "test_ledger_names.py::test_a_name_has_one_form",
+    ),
+    Bug(
+        "files, folders and names that others choose",
+        "a network drive at a folder that is not ASCII",
+        (("ledger/sqlite.py", "os.fsencode(point))", 'point.encode("latin-1", "replace"))'),),
+        "test_ledger.py::test_network_drives_are_seen_whatever_their_folder_is_called",
+    ),
+    Bug(
+        "files, folders and names that others choose",
+        "a network drive of a host or of an unknown program",
+        (("ledger/sqlite.py", "return kind in _NETWORK or", "return kind in _NETWORK and"),),
+        "test_ledger.py::test_kinds_of_network_drives",
+    ),
+    Bug(
+        "leaks by text, logs and files",
+        "commands to a terminal",
+        (
+            (
+                "terminal.py",
+                'typer.echo("\\n".join(map(printable, text.split("\\n"))), err=err)',
+                "typer.echo(text, err=err)",
+            ),
+        ),
+        "test_strangers.py::test_the_doors_to_a_terminal_let_no_command_out",
+    ),
+    Bug(
+        "leaks by text, logs and files",
+        "words of a picture that are mathematics",
+        (("pictures.py", ", parse_math=False)", ")"),),
+        "test_pictures.py::test_words_in_a_picture_are_words",
+    ),
+    Bug(
+        "leaks by text, logs and files",
+        "rows of documents for all to read",
+        (("own.py", 'flags, 0o600), "wb+")', 'flags, 0o644), "wb+")'),),
+        "test_cli.py::test_rows_of_documents_are_their_owners_alone",
+    ),
+    Bug(
+        "leaks by text, logs and files",
+        "a password in an estimator's repr",
+        (("ledger/address.py", "return repr(without_password(str(self)))", "return repr(str(self))"),),
+        "test_cli_runs.py::test_a_ledgers_address_is_kept_without_its_secrets",
+    ),
+    Bug(
+        "leaks by text, logs and files",
+        "a password in the query of an address",
+        (
+            (
+                "ledger/address.py",
+                "return bool(separator) and unquote(name) in _PUBLIC and",
+                "return bool(separator) and",
+            ),
+        ),
+        "test_cli_runs.py::test_a_ledgers_address_is_kept_without_its_secrets",
     ),
     Bug(
         "work that depends on the record",

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,6 +99,31 @@ def test_only_visible_characters_are_shown() -> None:
     for command in "\x00\x07\x08\n\r\x1b\x7f\x9b\u200b\u200e\u202a\u202e\u2066\u2028\ud800\ufeff\U000e0041":
         assert printable(f"a{command}b") == "a?b"
     assert printable("Ünïcode, 中文, עברית and 😀") == "Ünïcode, 中文, עברית and 😀"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> storage.StoredModel:
+    """What the file of a model holds."""
+    path = tmp_path_factory.mktemp("saved") / "m.dpvb"
+    rows = np.random.default_rng(0).random((40, 3)) > 0.5
+    dpvb.SigmoidBeliefNetwork(1, epsilon=1.0, delta=1e-5, num_steps=1).fit(rows).save(path)
+    return storage.load(path)
+
+
+@pytest.mark.parametrize("value", ["somewhere", None])
+@pytest.mark.parametrize("name", ["ledger", "dataset", "checkpoint", "resume"])
+def test_a_model_file_says_nothing_of_later_fits(
+    name: str, value: str | None, saved: storage.StoredModel, tmp_path: Path
+) -> None:
+    """Where a fit is counted and kept is said by whoever calls it."""
+    assert name not in saved.facts["params"]
+    facts = {**saved.facts, "params": {**saved.facts["params"], name: value}}
+    storage.save(tmp_path / "h.dpvb", kind=saved.kind, arrays=saved.arrays, facts=facts)
+    with pytest.raises(ModelFileError, match=f"it says {name}, which belongs to the call of a fit"):
+        dpvb.load(tmp_path / "h.dpvb")
+    storage.save(tmp_path / "m.dpvb", kind=saved.kind, arrays=saved.arrays, facts=saved.facts)
+    loaded = dpvb.load(tmp_path / "m.dpvb")
+    assert loaded.ledger is loaded.dataset is loaded.checkpoint is None
 
 
 COMMANDS = "\x1b]0;owned\x07\x1b[2K\rall is well\x9b2J\u202e\u2066"

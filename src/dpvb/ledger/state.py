@@ -84,15 +84,17 @@ class State:
             if charge := head.datasets[name][1]:
                 state.charges[name] = _named(row(charge), charge, name, COSTS)
         for name in state.charges:
-            state.favoured[state.family(name)[0]] = state._first_favoured(name, first)
+            whole = state.datasets[name].part_of or name
+            if whole not in state.favoured:
+                state.favoured[whole] = state._first_favoured(name, first)
         return state
 
     def _first_favoured(self, name: str, first: Callable[[str], Entry | None] | None) -> int:
         """The order that the first charge of a data set's family favours."""
         if first is None:
             return int(self.charges[name].facts["favoured"])
-        found = [first(one) for one in self.family(name) if one in self.charges]
-        earliest = min((entry for entry in found if entry), key=lambda entry: entry.seq)
+        found = filter(None, (first(one) for one in self.family(name) if one in self.charges))
+        earliest = min(found, key=lambda entry: entry.seq, default=self.charges[name])
         facts = self.datasets[name]
         return spending.favoured_order(check_hash(earliest).cost_units, epsilon=facts.cap, delta=facts.delta)
 
