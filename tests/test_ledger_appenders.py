@@ -29,7 +29,7 @@ from dpvb.ledger.verify import walk
 psycopg = pytest.importorskip("psycopg")
 
 _INSERT = f"INSERT INTO dpvb.entry ({', '.join(COLUMNS)}) VALUES ({', '.join(['%s'] * len(COLUMNS))})"
-_NOT_THEIRS = r"another role|belongs to somebody else"
+_NOT_THEIRS = r"another role|belongs to somebody else|has no owner"
 _EVENT = {"digest": None, "state": "started", "step": 0}
 
 

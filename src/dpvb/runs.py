@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 import os
 import secrets
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -31,6 +30,7 @@ from dpvb.journal import Journal, Sums
 from dpvb.ledger import Entry, Ledger, Receipt, is_address
 from dpvb.mechanism import Plan, Release
 from dpvb.report import ChargeFacts
+from dpvb.strangers import say
 
 #: How a run uses its checkpoint, see Run.
 MODES = ("continue", "read")
@@ -367,7 +367,7 @@ def counted(
         facts = {**(facts or {}), "accountant": accountant("pld", ledger=found, dataset=dataset, checkpoint=checkpoint)}
         run = Run(found, dataset, plan, checkpoint=folder, resume=resume, facts=facts)
         if 0 < run.num_recorded < len(plan):
-            _say(f"run {run.name} goes on at release {run.num_recorded + 1} of {len(plan)}.")
+            say(f"run {run.name} goes on at release {run.num_recorded + 1} of {len(plan)}.")
         try:
             yield run
             run.finish()
@@ -381,7 +381,7 @@ def counted(
 def uncounted(plan: Plan, *, epsilon: float, delta: float) -> None:
     """Say on standard error what is spent without a ledger."""
     if epsilon < math.inf:
-        _say(
+        say(
             f"this fit spends epsilon = {epsilon:g}, delta = {delta:g} of each {plan.unit}'s privacy in these "
             "data, and nobody keeps count: the epsilons of several fits add up. A ledger counts them (dpvb.Ledger)."
         )
@@ -426,7 +426,3 @@ def opened(ledger: Ledger | str | os.PathLike[str]) -> Iterator[Ledger]:
         raise LedgerError(f"there is no ledger {place!r}. Make it first: dpvb.Ledger(path) or `dpvb ledger init`.")
     with Ledger(ledger) as own:
         yield own
-
-
-def _say(message: str) -> None:
-    print(f"dpvb: {message}", file=sys.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from typing import Any
 
 # Deeper than anything that this package writes.
@@ -43,6 +44,15 @@ def printable(text: str) -> str:
         text: whoever wrote it.
     """
     return text if text.isprintable() else "".join(one if one.isprintable() else "?" for one in text)
+
+
+def say(message: str) -> None:
+    """Write one line on standard error, for whoever started this process; private values are not for it.
+
+    Args:
+        message: public; words in it may be somebody else's.
+    """
+    print(f"dpvb: {printable(message)}", file=sys.stderr)
 
 
 def _finite(text: str) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import os
 import secrets
-import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -15,6 +14,7 @@ import numpy as np
 
 from dpvb.cluster.engine import Answered, PartMissing, Task, answered, opened, packed, shared_out
 from dpvb.errors import ParameterError
+from dpvb.strangers import say
 
 # The data of a fit are larger than what Dask thinks wise to send; saying so would tell how large.
 _SETTINGS = {"distributed.admin.large-graph-warning-threshold": "1 PB"}
@@ -166,10 +166,9 @@ def _check_doors(client: Any) -> None:
                 "127.0.0.1."
             )
     if not all(map(_is_loopback, pages)):
-        print(
-            "dpvb: the Dask cluster shows its pages beyond this machine: whoever reaches them sees how large the data "
-            "are. Start scheduler and workers with dashboard_address='127.0.0.1:0'.",
-            file=sys.stderr,
+        say(
+            "the Dask cluster shows its pages beyond this machine: whoever reaches them sees how large the data "
+            "are. Start scheduler and workers with dashboard_address='127.0.0.1:0'."
         )
 
 

@@ -24,7 +24,6 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -65,6 +64,7 @@ from dpvb.mechanism import Plan, Release
 from dpvb.noise import NoiseSource
 from dpvb.report import PrivacyStatement
 from dpvb.silence import silence
+from dpvb.strangers import say
 from dpvb.wall import Conceal, Wall
 
 _SILENT: Final = "this client failed; the reason stays with its owner."
@@ -169,7 +169,7 @@ class Client:
                 return self._answered(digest, data) if known is None else known
             except DpvbError as error:
                 if isinstance(error, LedgerError | CheckpointError):
-                    _say(f"client {self.name!r}: {error}")
+                    say(f"client {self.name!r}: {error}")
                 return _refused(digest, str(error))
             except Exception:  # What failed may speak of private data.
                 return _refused(digest, _SILENT)
@@ -780,7 +780,3 @@ def _refused(digest: str, reason: str) -> bytes:
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}... (SHA-256 {messages.digest(text.encode())})"
-
-
-def _say(message: str) -> None:
-    print(f"dpvb: {message}", file=sys.stderr)
