@@ -308,21 +308,16 @@ def test_a_head_settles_between_two_histories(path: Path, tmp_path: Path, number
     store: Any = twin._opened()
     assert isinstance(store, SqliteStore)
     store._head_path = path.with_name("budget.db.head")
-    twin._seen.path.unlink(missing_ok=True)
-    with mine._transaction(write=True) as (rows, state):
-        for k in range(number):
-            body = {"state": "started", "step": k}
-            mine._append(rows, state, kind="event", key=f"x{k}", dataset="notes", run="r", body=body)
-    end = mine._state
-    assert end is not None
-    twin._seen.path.unlink(missing_ok=True)
-    with (
-        pytest.raises(LedgerError, match=r"went on apart|missing") if number else nullcontext(),
-        twin._transaction(write=True) as (rows, state),
-    ):
-        twin._append(rows, state, kind="event", key="y", dataset="notes", run="r", body={"state": "started"})
+    ways = pytest.raises(LedgerError, match=r"went on apart|missing") if number else nullcontext()
+    with ways, twin._transaction(write=True) as (rows, state):
+        started = {"kind": "event", "dataset": "notes", "run": "r", "body": {"state": "started"}}
+        twin._append(rows, state, key="theirs", **started)
+        with mine._transaction(write=True) as (others, end):
+            for k in range(number):
+                mine._append(others, end, key=f"mine {k}", **started)
+        twin._seen.path.unlink(missing_ok=True)
     settled = store.head()
-    assert (settled.seq, settled.hash) == ((end.seq, end.hash) if number else (2, twin._state.hash))  # type: ignore[union-attr]
+    assert (settled.seq, settled.hash) == ((end if number else state).seq, (end if number else state).hash)
     twin.close()
     mine.close()
 
