@@ -55,7 +55,7 @@ def most_charges(folder: Path) -> int:
 class Process:
     """Another process that does to a ledger what it is told, and answers."""
 
-    def __init__(self, path: Path, *, user: Path | None = None) -> None:
+    def __init__(self, path: Path | str, *, user: Path | None = None) -> None:
         (child_in, self._out), (self._in, child_out) = os.pipe(), os.pipe()
         self._child = os.fork()
         if self._child == 0:
@@ -72,7 +72,7 @@ class Process:
         self._lines = os.fdopen(self._in)
 
     @staticmethod
-    def _serve(path: Path, inlet: int, outlet: int) -> None:
+    def _serve(path: Path | str, inlet: int, outlet: int) -> None:
         ledger: Ledger | None = None
         with os.fdopen(inlet) as lines:
             for line in lines:
@@ -325,9 +325,11 @@ def test_a_head_settles_between_two_histories(path: Path, tmp_path: Path, number
 def test_a_forked_process_does_not_go_on_with_its_parents_runs(path: Path) -> None:
     with Ledger(path) as ledger:
         charge(ledger, "run")
+        ledger.append("run", attempt=0, state="started", step=0)
 
         def work() -> None:
             for say in (
+                lambda: ledger.append("run", attempt=0, state="started", step=0),  # Nor say the same again.
                 lambda: ledger.append("run", attempt=0, state="released", step=0, digest="aa"),
                 lambda: ledger.append("run", attempt=0, state="finished"),
                 lambda: ledger.append("run", attempt=1, state="resumed"),

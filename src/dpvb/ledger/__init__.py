@@ -390,6 +390,7 @@ class Ledger:
         }
         name = canonical(["event", check_name("run", run), attempt, state, body["step"]])
         with self._transaction(write=True) as (rows, end):
+            self._check_owner(rows, run)
             found = turns.keyed(rows, name)
             if found and state != "resumed":
                 if (found.digest, found.unseals) != (digest, key):
@@ -398,7 +399,6 @@ class Ledger:
             newest = turns.check_turn(rows, run, attempt, resumes=state == "resumed")
             if newest is None:
                 raise LedgerError(f"run {run!r} was never charged.")
-            self._check_owner(rows, run)
             return self._append(
                 rows, end, kind="event", key=name, dataset=newest.dataset, run=run, attempt=attempt, body=body
             )
