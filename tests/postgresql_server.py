@@ -8,9 +8,10 @@ import secrets
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -32,8 +33,73 @@ class Server:
 
     folder: Path
     password: str
-    start: Callable[[], None]
-    stop: Callable[[], None]
+    owner: pwd.struct_passwd | None
+    settings: Mapping[str, str]
+
+    def start(self) -> None:
+        """Start it."""
+        options = {"listen_addresses": "", "unix_socket_directories": self.folder, **self.settings}
+        chosen = " ".join(f"-c {key}='{value}'" for key, value in options.items())
+        self.control("-l", self.folder / "log", "-o", chosen, "start")
+
+    def stop(self) -> None:
+        """Stop it as a power cut would."""
+        self.control("-m", "immediate", "stop")
+
+    def control(self, *words: object) -> None:
+        """Run `pg_ctl` on its data."""
+        self.run("pg_ctl", "-D", self.folder / "data", "-w", "-s", *words, owner=self.owner)
+
+    @contextmanager
+    def standby(self) -> Iterator[Server]:
+        """Another server, which follows this one; it is stopped in the end."""
+        other = replace(self, folder=self.folder / "standby")
+        other.folder.mkdir()
+        if self.owner is not None:
+            os.chown(other.folder, self.owner.pw_uid, self.owner.pw_gid)
+        copied = (
+            "-D",
+            other.folder / "data",
+            "-d",
+            self.url("postgres"),
+            "-R",
+            "-X",
+            "stream",
+            "-c",
+            "fast",
+            "--no-sync",
+        )
+        self.run("pg_basebackup", *copied, owner=self.owner)
+        other.start()
+        try:
+            yield other
+        finally:
+            with suppress(AssertionError):
+                other.stop()
+
+    def wait_for(self, standby: Server) -> None:
+        """Return once a standby has all that this server has written."""
+        [(end,)] = self.execute("SELECT pg_current_wal_flush_lsn()")
+        standby.until(f"SELECT 1 WHERE pg_last_wal_replay_lsn() >= '{end}'")
+
+    def run(self, program: str, *arguments: object, feed: str = "", owner: pwd.struct_passwd | None = None) -> str:
+        """What one of PostgreSQL's programs says, fed with a text; run as its owner, or else as this user."""
+        found = programs()
+        assert found is not None, "no PostgreSQL server is installed: setup/debian.sh"
+        as_user = {} if owner is None else {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
+        words = [str(word) for word in (found / program, *arguments)]
+        with tempfile.TemporaryFile("w+") as said:  # Not a pipe: a server that was started would hold it open.
+            done = subprocess.run(words, cwd=self.folder, input=feed, stdout=said, stderr=said, text=True, **as_user)
+            said.seek(0)
+            assert done.returncode == 0, f"{words[0]}: {said.read()}"
+            return said.read()
+
+    def until(self, query: str) -> None:
+        """Return once a query finds something, each time over a new connection."""
+        deadline = time.monotonic() + 60
+        while not self.execute(query):
+            assert time.monotonic() < deadline, f"never: {query}"
+            time.sleep(0.02)
 
     @property
     def pid(self) -> int:
@@ -68,39 +134,20 @@ def running(*, on_disk: bool = False, **settings: str) -> Iterator[Server]:
     Its files lie in memory where that is possible and nobody asks for the disk. It runs as this user, or, since
     PostgreSQL refuses to run as root, as the user `postgres` (`nobody` where there is none).
     """
-    found = programs()
-    assert found is not None, "no PostgreSQL server is installed: setup/debian.sh"
     memory = Path("/dev/shm")
     place = memory if memory.is_dir() and os.access(memory, os.W_OK) and not on_disk else None
     with tempfile.TemporaryDirectory(prefix="dpvb-postgresql-", dir=place) as name:
         folder, secret = Path(name), secrets.token_hex(16) + "/@: %"
         owner = _owner() if os.geteuid() == 0 else None
-        data, password = folder / "data", folder / "password"
+        server, password = Server(folder, secret, owner, settings), folder / "password"
         password.write_text(secret)
         if owner is not None:
             os.chown(folder, owner.pw_uid, owner.pw_gid)
             os.chown(password, owner.pw_uid, owner.pw_gid)
-
-        def run(*command: object) -> None:
-            as_user = {} if owner is None else {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
-            words = [str(word) for word in command]
-            done = subprocess.run(
-                words, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, **as_user
-            )
-            assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
-
-        run(
-            *(found / "initdb", "-D", data, "-U", "admin", "--auth=scram-sha-256", f"--pwfile={password}"),
+        server.run(
+            *("initdb", "-D", folder / "data", "-U", "admin", "--auth=scram-sha-256", f"--pwfile={password}"),
             *("-E", "UTF8", "--no-locale", "--no-sync", "--data-checksums", "--wal-segsize=1"),
-        )
-        options = {"listen_addresses": "", "unix_socket_directories": name, "max_connections": "100", **settings}
-        chosen = " ".join(f"-c {key}='{value}'" for key, value in options.items())
-        control = (found / "pg_ctl", "-D", data, "-w", "-s")
-        server = Server(
-            folder,
-            secret,
-            start=lambda: run(*control, "-l", folder / "log", "-o", chosen, "start"),
-            stop=lambda: run(*control, "-m", "immediate", "stop"),
+            owner=owner,
         )
         server.start()
         try:

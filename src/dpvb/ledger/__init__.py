@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import re
 import secrets
 import uuid as uuids
 import weakref
@@ -35,6 +36,7 @@ from dpvb.ledger import pricing, turns
 from dpvb.ledger.chain import Entry, canonical
 from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name
 from dpvb.ledger.head import Head
+from dpvb.ledger.names import check_new_name
 from dpvb.ledger.past import Past, Units, order_of
 from dpvb.ledger.seen import Seen, way_out
 from dpvb.ledger.state import (
@@ -146,7 +148,7 @@ class Ledger:
         """Say what a data set may lose in all; for good. Saying the same again changes nothing.
 
         Args:
-            name: a public name.
+            name: a public name, in one form alone and unlike every other name: see `names`.
             unit: whose presence is protected, in words: "document", "row", "person".
             neighboring_relation: what neighbouring data sets differ in.
             epsilon, delta: the cap: 0 <= epsilon <= 1e6, 0 < delta < 1.
@@ -155,14 +157,15 @@ class Ledger:
                 the whole is charged, with its facts.
 
         Raises:
-            ParameterError: for a value outside its range.
-            LedgerError: if the name stands for other facts, or the part does not fit its whole.
+            ParameterError: for a value outside its range, or a name in another form than is accepted.
+            LedgerError: if the name stands for other facts or looks like another, or the part does not fit its whole.
         """
         facts = Dataset(name, unit, neighboring_relation, epsilon, delta, part_of)
         with self._transaction(write=True) as (rows, state):
             if state.datasets.get(facts.name) == facts:
                 return
             check_registration(facts, state)
+            check_new_name(facts.name, state.datasets)
             self._append(
                 rows,
                 state,
@@ -684,18 +687,26 @@ def _now() -> str:
 
 
 def is_address(url: str) -> bool:
-    """Whether a ledger's place is the address of a database, and not the path of a file."""
-    return url.startswith(("postgresql://", "postgres://"))
+    """Whether a ledger's place is meant as the address of a database, right or wrong, and not as the path of a file."""
+    return bool(_ADDRESS.search(url))
 
 
 def _address(path_or_url: object) -> str:
-    if isinstance(path_or_url, str) and is_address(path_or_url):
+    if isinstance(path_or_url, str) and path_or_url.startswith(("postgresql://", "postgres://")):
         return path_or_url
-    if isinstance(path_or_url, (str, os.PathLike)) and "://" not in (path := os.fspath(path_or_url)) and path:
-        return os.path.realpath(path)
-    raise ParameterError(f"path_or_url must be a path or begin with 'postgresql://', got {path_or_url!r}.")
+    place = os.fspath(path_or_url) if isinstance(path_or_url, (str, os.PathLike)) else None
+    if not isinstance(place, str) or not place:
+        raise ParameterError(f"path_or_url must be a path or begin with 'postgresql://', got {path_or_url!r}.")
+    if is_address(place):
+        raise ParameterError(
+            "path_or_url must be a path or begin with 'postgresql://', got an address of another form. It is not "
+            "shown, as it may hold a password."
+        )
+    return os.path.realpath(place)
 
 
+# A scheme has more letters than a drive; a path has made one slash of two; a list of settings names its password.
+_ADDRESS = re.compile(r"^[A-Za-z][\w+.-]+:/|://|password *=")
 _ALIVE: weakref.WeakSet[Ledger] = weakref.WeakSet()
 _held: list[Ledger] = []
 

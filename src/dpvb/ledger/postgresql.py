@@ -8,14 +8,19 @@ no more than this, and should have no more:
     GRANT INSERT ON dpvb.entry TO analyst;
     GRANT UPDATE ON dpvb.head TO analyst;
 
-Such a role can append and nothing else: triggers refuse to change, to remove or to reorder rows, and a row above its
-cap. The owner and superusers can take the triggers away; `verify` then finds a changed row, and the receipts in
-released models find a chain cut short. Make the server's cluster with `initdb --data-checksums`, so that damage
-below the rows is found too.
+Such a role can append and nothing else: triggers (`schema`) refuse to change, to remove or to reorder rows, and each
+row that dpvb would never write. Events and refunds of a run are taken from the role that charged it, or from a member
+of that role; `?options=-crole%3Dteam` in the addresses lets a team's members go on with each other's runs. The right to
+UPDATE is one to lock: no update passes.
+
+The owner and superusers can take the triggers away; `verify` then finds a changed row, and what each client has seen,
+as well as the receipts in released models, find a chain cut short. Make the server's cluster with `initdb
+--data-checksums`, so that damage below the rows is found too.
 
 Writers take turns at the row of `head`, which each locks before it reads anything. A writer's rows are committed
-without waiting for the disk, so that the next writer starts at once; then it waits until the disk has all that was
-written before, together with the other writers who wait. Nothing is acknowledged before that.
+without waiting for the disk, so that the next writer starts at once; then it waits until the disk, and the standby
+where the server is told to wait for one, have all that was written before, together with the other writers who wait.
+Nothing is acknowledged before that.
 """
 
 from __future__ import annotations
@@ -27,96 +32,19 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from dpvb.errors import LedgerError
-from dpvb.ledger.chain import COLUMNS, FORMAT, Entry
+from dpvb.ledger import schema
+from dpvb.ledger.chain import COLUMNS, Entry
 from dpvb.ledger.head import Head
 
 if TYPE_CHECKING:
     import psycopg
 
-_TYPES = {int: "bigint", str: "text"}
 _NAMES = ", ".join(COLUMNS)
 _BATCH = 2_000
 # Before anything is done, these failures leave nothing behind: a deadlock, a serialization failure.
 _TRANSIENT = ("40001", "40P01")
 _ATTEMPTS = 5
 
-# In every function names are qualified, so that nobody's search path decides what they mean.
-_FUNCTIONS = {
-    "refuse": """
-BEGIN
-    RAISE EXCEPTION 'rows of a ledger are only ever appended';
-END""",
-    "check_entry": f"""
-DECLARE
-    last dpvb.entry;
-    newest text;
-    cap bigint;
-BEGIN
-    SELECT * INTO last FROM dpvb.entry ORDER BY seq DESC LIMIT 1;
-    IF NEW.seq <> coalesce(last.seq, 0) + 1 OR NEW.prev <> coalesce(last.hash, NEW.prev) THEN
-        RAISE EXCEPTION 'row % does not follow the last row', NEW.seq;
-    END IF;
-    IF NEW.totals = '' THEN
-        RETURN NEW;
-    END IF;
-    SELECT totals INTO newest FROM dpvb.entry
-        WHERE dataset = NEW.dataset AND totals <> '' ORDER BY seq DESC LIMIT 1;
-    IF EXISTS (
-        SELECT FROM ROWS FROM (
-            json_array_elements_text(NEW.totals::json),
-            json_array_elements_text(NEW.cost::json),
-            json_array_elements_text(coalesce(newest, NEW.totals)::json)
-        ) AS orders (total, cost, before)
-        WHERE total IS NULL OR cost IS NULL OR before IS NULL OR total::numeric < 0 OR total::numeric <> CASE
-            WHEN newest IS NULL THEN least({2**62}, cost::numeric)
-            WHEN before::numeric >= {2**62} THEN {2**62}
-            ELSE least({2**62}, before::numeric + cost::numeric)
-        END
-    ) THEN
-        RAISE EXCEPTION 'the totals of row % are not those before it and its cost', NEW.seq;
-    END IF;
-    SELECT units INTO cap FROM dpvb.entry WHERE key = 'dataset/' || NEW.dataset;
-    IF cap IS NULL OR (NEW.units > cap AND NEW.kind <> 'sole') THEN
-        RAISE EXCEPTION 'row % is above the cap of its data set', NEW.seq;
-    END IF;
-    RETURN NEW;
-END""",
-    "check_head": """
-BEGIN
-    IF NEW.seq < OLD.seq OR NEW.seq <> (SELECT max(seq) FROM dpvb.entry) THEN
-        RAISE EXCEPTION 'the head is not the last row';
-    END IF;
-    RETURN NEW;
-END""",
-}
-_CHANGES = "BEFORE UPDATE OR DELETE OR TRUNCATE ON dpvb.{} FOR EACH STATEMENT EXECUTE FUNCTION dpvb.refuse()"
-_TRIGGERS = {
-    "ledger_stays": _CHANGES.format("ledger"),
-    "entry_stays": _CHANGES.format("entry"),
-    "head_stays": "BEFORE DELETE OR TRUNCATE ON dpvb.head FOR EACH STATEMENT EXECUTE FUNCTION dpvb.refuse()",
-    "entry_follows": "BEFORE INSERT ON dpvb.entry FOR EACH ROW EXECUTE FUNCTION dpvb.check_entry()",
-    "head_follows": "BEFORE UPDATE ON dpvb.head FOR EACH ROW EXECUTE FUNCTION dpvb.check_head()",
-}
-_INDICES = {
-    "entry_run": "dpvb.entry (run, seq)",
-    "entry_dataset": "dpvb.entry (dataset, seq) WHERE totals <> ''",
-    "entry_form": "dpvb.entry (dataset, form, kind) WHERE totals <> ''",
-}
-_KEYS = {"seq": " PRIMARY KEY", "key": " UNIQUE"}
-_SCHEMA = [
-    "CREATE SCHEMA IF NOT EXISTS dpvb",
-    "CREATE TABLE dpvb.ledger (uuid text PRIMARY KEY, format bigint NOT NULL, created text NOT NULL)",
-    "CREATE TABLE dpvb.entry ("
-    + ", ".join(f"{name} {_TYPES[kind]} NOT NULL{_KEYS.get(name, '')}" for name, kind in COLUMNS.items())
-    + ")",
-    "CREATE TABLE dpvb.head (one boolean PRIMARY KEY CHECK (one), seq bigint NOT NULL, text text NOT NULL)",
-    *(f"CREATE INDEX {name} ON {where}" for name, where in _INDICES.items()),
-    *(
-        f"CREATE FUNCTION dpvb.{name}() RETURNS trigger LANGUAGE plpgsql AS $body${body}$body$"
-        for name, body in _FUNCTIONS.items()
-    ),
-    *(f"CREATE TRIGGER {name} {rule}" for name, rule in _TRIGGERS.items()),
-]
 _BEGIN = "BEGIN ISOLATION LEVEL {}; SET LOCAL search_path = pg_catalog, pg_temp"
 _LOOK = _BEGIN.format("REPEATABLE READ READ ONLY")
 _LOCK = (
@@ -129,9 +57,14 @@ _COMMIT = (
     " SELECT pg_catalog.pg_logical_emit_message(true, 'dpvb', ''); COMMIT"
 )
 _INSERT = f"INSERT INTO dpvb.entry ({_NAMES}) VALUES ({', '.join(['%s'] * len(COLUMNS))})"
-_MOVE = "UPDATE dpvb.head SET seq = %s, text = %s"
 _LATER = "seq >= %s ORDER BY seq LIMIT %s"
 _SINCE = f"SELECT {_NAMES} FROM dpvb.entry WHERE {_LATER}"
+_LAST = "SELECT seq, hash FROM dpvb.entry ORDER BY seq DESC LIMIT 1"
+_NEWEST = """
+SELECT dataset, seq, coalesce((
+    SELECT seq FROM dpvb.entry AS charge WHERE charge.dataset = entry.dataset AND totals <> '' ORDER BY seq DESC LIMIT 1
+), 0) FROM dpvb.entry WHERE kind = 'dataset'"""
+_EARLIER = "the schema dpvb was made by an earlier version of dpvb; its owner must open the ledger once with this one"
 _ONE_MAKER = "SELECT pg_advisory_xact_lock(hashtext('dpvb.ledger'))"
 
 
@@ -148,9 +81,12 @@ def place(url: str) -> str:
 class PostgreSQLStore:
     """The schema `dpvb` of a PostgreSQL database.
 
+    A schema of an earlier version is upgraded by its owner, who opens it; others may only look at it before.
+
     Raises:
         LedgerError: if psycopg is not installed, the server does not answer or refuses, the server may lose what it has
-            acknowledged, or the database holds a ledger of another format; with `read_only` also if it holds none.
+            acknowledged, or the database holds a ledger of another format, or one that somebody else may have made to
+            deceive; with `read_only` also if it holds none.
     """
 
     uuid: str
@@ -162,15 +98,15 @@ class PostgreSQLStore:
         # The last row that this store has seen; from there on rows are asked for together with the beginning.
         self._seen = 2**62
         self._connection: psycopg.Connection[Any] | None = None
-        if url.partition("?")[0].count("@") > 1:
+        self._warnings: list[str] = []
+        if max(part.count("@") for part in (url.partition("?")[0], url.split("/")[2])) > 1:
             raise LedgerError("the address has a second @ before its ?; write one that belongs to a password as %40.")
         try:
             with self._typed():
-                if not self._exists():
-                    if read_only:
-                        raise LedgerError(f"{place(url)} holds no ledger; `dpvb ledger init` makes one.")
-                    self._make(uuid, created)
-                self.uuid = self._identify()
+                if not read_only:
+                    self._build(uuid, created)
+                with self._block():
+                    self.uuid = self._identify(read_only)
         except BaseException:
             self.close()
             raise
@@ -185,7 +121,13 @@ class PostgreSQLStore:
                     pass
                 transaction = _Transaction(self._open(), seen, cursor.fetchall())
                 yield transaction
+                self._warnings.clear()
                 transaction.send(_COMMIT if write else "COMMIT")
+                if self._warnings:
+                    raise LedgerError(
+                        f"{place(self._url)}: {self._warnings[0]}. What was written is on record on this machine, "
+                        "perhaps not on its standby; ask again."
+                    )
                 self._seen = transaction.last
             except BaseException:
                 with suppress(Exception):  # A lost connection has rolled back by itself.
@@ -193,38 +135,31 @@ class PostgreSQLStore:
                 raise
 
     def head(self) -> Head | None:
-        """The head, of a table of its own."""
+        """The head, found by the rows: nobody can write another one."""
         with self._typed():
-            text = self._one("SELECT text FROM dpvb.head")
-        return None if text is None else Head.read(text)
+            last = self._run(_LAST).fetchone()
+            newest = {name: (row, charge) for name, row, charge in self._run(_NEWEST)}
+        return Head.first(self.uuid) if last is None else Head(self.uuid, last[0], last[1], newest)
 
     def settle(self, head: Head) -> None:
-        """Do nothing: the head was in the transaction that appended."""
+        """Do nothing: the head is in the rows."""
 
     def check(self) -> Sequence[str]:
-        """Compare triggers, functions and indices with those that are made here, and the rows with their index."""
+        """Compare the schema with the one that is made here, and the rows with their index."""
         with self._typed():
-            functions = dict(self._run("SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'dpvb'::regnamespace"))
-            triggers = self._run(
-                "SELECT tgname, relname, proname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid"
-                " JOIN pg_proc ON pg_proc.oid = tgfoid WHERE relnamespace = 'dpvb'::regnamespace"
-                " AND tgenabled IN ('O', 'A') AND tgqual IS NULL"
-            ).fetchall()
-            indices = self._run(
-                "SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid"
-                " WHERE relnamespace = 'dpvb'::regnamespace AND indisvalid"
-            ).fetchall()
+            with self._block():
+                self._run("SET LOCAL quote_all_identifiers = off")  # Which definitions are spelled by.
+                found = schema.faults(
+                    self._run(schema.FUNCTIONS),
+                    self._run(schema.TRIGGERS),
+                    self._run(schema.INDICES),
+                    self._run(schema.TABLES),
+                )
+                if self._one("SELECT count(*) FROM dpvb.head") != 1:
+                    found.append("the row of head, at which writers take turns, is missing")
+                if self._version() == schema.EARLIER:
+                    found = [_EARLIER]
             counted = {self._count(without) for without in (("seqscan",), ("indexscan", "indexonlyscan", "bitmapscan"))}
-        found = [f"function {name} was changed" for name, body in _FUNCTIONS.items() if functions.get(name) != body]
-        found += [
-            f"trigger {name} is missing or was changed"
-            for name, rule in _TRIGGERS.items()
-            if not any(
-                name == row[0] and f" ON dpvb.{row[1]} " in rule and rule.endswith(f"dpvb.{row[2]}()")
-                for row in triggers
-            )
-        ]
-        found += [f"index {name} is missing or invalid" for name in _INDICES if (name,) not in indices]
         return found if len(counted) == 1 else [*found, "the table and its primary key do not hold the same rows"]
 
     def close(self) -> None:
@@ -233,32 +168,72 @@ class PostgreSQLStore:
             self._connection.close()
             self._connection = None
 
-    def _exists(self) -> bool:
-        return bool(self._one("SELECT count(*) FROM pg_tables WHERE schemaname = 'dpvb' AND tablename = 'ledger'"))
+    def _version(self) -> int | None:
+        """Of the schema: 0 if it is no known one, None if there is none."""
+        if not self._one("SELECT count(*) FROM pg_tables WHERE schemaname = 'dpvb' AND tablename = 'ledger'"):
+            return None
+        found = self._run("SELECT format FROM dpvb.ledger").fetchall()
+        return int(found[0][0]) if len(found) == 1 else 0
 
-    def _identify(self) -> str:
+    def _owner(self) -> tuple[str, bool]:
+        """The role that owns the schema, and whether it is this role's own; asked before anything in it is touched."""
+        found = self._run(schema.OWNERS).fetchone()
+        if found is None:
+            return "", True
+        owner, own, believed, others = found
+        if not believed:
+            raise LedgerError(
+                f"{place(self._url)} has a schema dpvb of the role {owner!r}, which is not yours, nor the database's "
+                "owner, nor a superuser: somebody may have made it before you. Connect as that role if it is the "
+                f"keeper's (?options=-crole%3D{owner}), or drop the schema."
+            )
+        if others:
+            raise LedgerError(
+                f"{place(self._url)}: {', '.join(others)} in the schema dpvb belong to somebody else than the schema, "
+                f"whose owner is {owner!r}. Make the ledger anew from a copy that you trust."
+            )
+        return owner, own
+
+    def _build(self, uuid: str, created: str) -> None:
+        """Make all tables, or those of this version from earlier ones, unless somebody else did so a moment ago."""
+        with self._block():
+            self._owner()
+            if self._version() not in (None, schema.EARLIER):
+                return
+        with self._block():
+            self._run(_ONE_MAKER)
+            (owner, own), version = self._owner(), self._version()
+            if version not in (None, schema.EARLIER):
+                return
+            if self._one("SHOW server_encoding") != "UTF8":
+                raise LedgerError(f"{place(self._url)} must have the encoding UTF8 to hold a ledger.")
+            if not own:
+                missing = _EARLIER if version else f"the schema dpvb is empty; its owner {owner!r} makes a ledger in it"
+                raise LedgerError(f"{place(self._url)}: {missing}.")
+            if owner:
+                self._run("SELECT set_config('role', %s, true)", (owner,))
+            else:
+                self._run("CREATE SCHEMA dpvb")
+            for statement in schema.upgrade() if version else schema.make():
+                self._run(statement)
+            if not version:
+                self._run("INSERT INTO dpvb.ledger VALUES (%s, %s, %s)", (uuid, schema.VERSION, created))
+
+    def _identify(self, read_only: bool) -> str:
+        """The ledger's uuid, if it is one, may be believed, and keeps what it is told."""
+        self._owner()
+        if (version := self._version()) is None:
+            raise LedgerError(f"{place(self._url)} holds no ledger; `dpvb ledger init` makes one.")
         if "off" in (self._one("SHOW fsync"), self._one("SHOW full_page_writes")):
             raise LedgerError(
                 f"{place(self._url)} runs with fsync or full_page_writes off and may lose charges; turn both on."
             )
-        kept = self._run("SELECT uuid, format FROM dpvb.ledger").fetchall()
-        if len(kept) != 1 or kept[0][1] != FORMAT:
-            found = ", ".join(str(row[1]) for row in kept) or "no known one"
+        if version not in ((schema.EARLIER, schema.VERSION) if read_only else (schema.VERSION,)):
             raise LedgerError(
-                f"{place(self._url)} holds a ledger of format {found}; this version of dpvb reads {FORMAT}."
+                f"{place(self._url)} holds a ledger of format {version or 'no known one'}; this version of dpvb reads "
+                f"{schema.VERSION}."
             )
-        return str(kept[0][0])
-
-    def _make(self, uuid: str, created: str) -> None:
-        """Make all tables, unless somebody else did so a moment ago."""
-        head = Head.first(uuid)
-        with self._open().transaction():
-            self._run(_ONE_MAKER)
-            if not self._exists():
-                for statement in _SCHEMA:
-                    self._run(statement)
-                self._run("INSERT INTO dpvb.ledger VALUES (%s, %s, %s)", (uuid, FORMAT, created))
-                self._run("INSERT INTO dpvb.head VALUES (true, 0, %s)", (head.text(),))
+        return str(self._one("SELECT uuid FROM dpvb.ledger"))
 
     def _begin(self, statement: str) -> psycopg.Cursor[Any]:
         """Begin, and again where nothing was done yet: after a lost connection, a deadlock, a failed serialization."""
@@ -279,7 +254,7 @@ class PostgreSQLStore:
 
     def _count(self, without: Sequence[str]) -> int:
         """Number of rows, found without some of the ways to find them."""
-        with self._open().transaction(force_rollback=True):
+        with self._block():
             for way in without:
                 self._run(f"SET LOCAL enable_{way} = off")
             return int(self._one("SELECT count(seq) FROM dpvb.entry WHERE seq > 0"))
@@ -296,7 +271,20 @@ class PostgreSQLStore:
                 connect_timeout=10,
                 client_encoding="UTF8",
             )
+            self._connection.add_notice_handler(self._notice)
         return self._connection
+
+    def _notice(self, said: psycopg.errors.Diagnostic) -> None:
+        """Remember a warning: of a commit it says that the server did not wait for all that it was told to."""
+        if said.severity_nonlocalized == "WARNING":
+            self._warnings.append(said.message_primary or "the server warned")
+
+    @contextmanager
+    def _block(self) -> Iterator[None]:
+        """A transaction in which names and operators are PostgreSQL's own."""
+        with self._open().transaction():
+            self._run("SET LOCAL search_path = pg_catalog, pg_temp")
+            yield
 
     def _run(self, statement: str, values: Sequence[object] | None = None) -> psycopg.Cursor[Any]:
         return self._open().execute(statement, values)
@@ -349,7 +337,7 @@ class _Transaction:
     def __init__(self, connection: psycopg.Connection[Any], seen: int, rows: list[Any]) -> None:
         self._connection = connection
         self._seen, self._known = seen, rows
-        self._unsent: list[tuple[Entry, Head]] = []
+        self._unsent: list[Entry] = []
         self.last = rows[-1][0] if rows else seen
 
     def since(self, seq: int) -> Iterator[Entry]:
@@ -391,20 +379,15 @@ class _Transaction:
         return self.send(query, (dataset,)).fetchall()
 
     def append(self, entry: Entry, head: Head) -> None:
-        """Insert a row, and move the head to it: at once before the next question, or else with the end."""
-        self._unsent.append((entry, head))
+        """Insert a row: at once before the next question, or else with the end."""
+        self._unsent.append(entry)
         self.last = entry.seq
 
     def send(self, statement: str, values: Sequence[object] = ()) -> psycopg.Cursor[Any]:
         """Run a statement, after what was appended, in one round trip."""
         unsent, self._unsent = self._unsent, []
-        before = [(_INSERT, tuple(getattr(entry, name) for name in COLUMNS)) for entry, _ in unsent]
-        if unsent:
-            head = unsent[-1][1]
-            before.append((_MOVE, (head.seq, head.text())))
-        texts = [text for text, _ in before]
-        bound = [value for _, part in before for value in part]
-        cursor = self._connection.execute("; ".join([*texts, statement]), [*bound, *values])
+        bound = [getattr(entry, name) for entry in unsent for name in COLUMNS]
+        cursor = self._connection.execute("; ".join([_INSERT] * len(unsent) + [statement]), [*bound, *values])
         while cursor.nextset():
             pass
         return cursor

@@ -12,13 +12,13 @@ import hashlib
 import os
 import re
 import secrets
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dpvb.errors import LedgerError
 from dpvb.ledger.head import Head
+from dpvb.strangers import say
 
 _NAME = re.compile("[0-9A-Za-z-]{1,64}")
 
@@ -118,8 +118,7 @@ def _remark(path: Path, error: OSError) -> None:
     global _remarked
     if not _remarked:
         _remarked = True
-        print(
-            f"dpvb: {path}: cannot be used ({error.strerror}), so that a ledger set back together with its head is not "
-            "found out. Point XDG_STATE_HOME to a folder of your own.",
-            file=sys.stderr,
+        say(
+            f"{path}: cannot be used ({error.strerror}), so that a ledger set back together with its head is not "
+            "found out. Point XDG_STATE_HOME to a folder of your own."
         )

@@ -21,6 +21,7 @@ import ctypes
 import fcntl
 import hashlib
 import os
+import re
 import secrets
 import sqlite3
 import time
@@ -48,11 +49,16 @@ _NAMES = ", ".join(COLUMNS)
 _abandoned: set[_Identity | None] = set()
 _TYPES = {int: "INTEGER", str: "TEXT"}
 _KEYS = {"seq": " PRIMARY KEY", "key": " UNIQUE"}
-# Where locks or memory maps are not what SQLite's log needs.
-_NETWORK = (
-    *("9p", "afs", "beegfs", "ceph", "cifs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2"),
-    *("smb2", "smb3", "smbfs", "fuse.ceph", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"),
-)
+# File systems where locks or memory maps are not what SQLite's log needs: another machine writes to them, too, or
+# nobody knows what they are.
+_NETWORK = {
+    *("9p", "acfs", "afpfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "davfs2", "drvfs", "fuse", "gfs2"),
+    *("glusterfs", "gpfs", "gvfsd-fuse", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "panfs", "prl_fs"),
+    *("pvfs2", "smb2", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs", "webdav", "fuse.ceph", "fuse.curlftpfs"),
+    *("fuse.davfs2", "fuse.glusterfs", "fuse.gvfsd-fuse", "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "fuse.vmhgfs-fuse"),
+}
+# What any other program mounts ("fuse.NAME") may lie anywhere; these read disks of this machine.
+_LOCAL_PROGRAMS = {"fuse.fuse-overlayfs", "fuse.ntfs-3g", "fuse.exfat"}
 _ADVICE = {
     "SQLITE_BUSY": f"another process has held it for {_WAIT:g} s; try again",
     "SQLITE_FULL": "the disk is full; make room and try again",
@@ -530,20 +536,27 @@ def _sync_folder(folder: Path) -> None:
 
 def _check_drive(path: Path) -> None:
     with suppress(OSError):
-        kind = file_system(path, Path("/proc/mounts").read_text())
-        if kind in _NETWORK:
+        kind = file_system(path, os.fsdecode(Path("/proc/self/mounts").read_bytes()))
+        if is_network(kind):
             raise LedgerError(
                 f"{path}: this is a network drive ({kind}), where two writers can both believe that they are alone. "
                 "Use a local disk, or PostgreSQL: Ledger('postgresql://...')."
             )
 
 
+def is_network(kind: str) -> bool:
+    """Whether somebody beyond this system may write to a file system of this type."""
+    return kind in _NETWORK or (kind.startswith("fuse.") and kind not in _LOCAL_PROGRAMS)
+
+
 def file_system(path: Path, mounts: str) -> str:
-    """The type of the file system that a path lies on, from the text of /proc/mounts."""
+    """The type of the file system that a path lies on, from the text of /proc/mounts; the last entry counts."""
     where, kind = -1, ""
-    for line in mounts.splitlines():
-        point, name = line.split()[1:3]
-        root = Path(point.encode().decode("unicode_escape"))
+    for line in filter(None, mounts.split("\n")):
+        point, name = line.split(" ")[1:3]
+        # The kernel writes a blank, a line end or a backslash of a name in octal, and every other byte as it is.
+        plain = re.sub(rb"\\([0-3][0-7]{2})", lambda found: bytes([int(found[1], 8)]), os.fsencode(point))
+        root = Path(os.fsdecode(plain))
         if path.is_relative_to(root) and len(root.parts) >= where:
             where, kind = len(root.parts), name
     return kind
