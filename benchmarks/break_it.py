@@ -40,11 +40,13 @@ import killed_fit
 import numpy as np
 import psycopg
 import test_ledger as in_file
+import test_ledger_histories as histories
 from postgresql_server import Server, running
 from sklearn.base import clone
 
 from dpvb.accounting import Event
 from dpvb.accounting.costs import Composition
+from dpvb.accounting.filter import refund_units
 from dpvb.errors import BudgetError, DpvbError, LedgerError, ParameterError
 from dpvb.ledger import Ledger, chain, verify_export
 
@@ -114,6 +116,19 @@ class Place:
             in_file.edited(Path(address), *(statement.replace("dpvb.", "") for statement in statements))
         else:
             self.server.execute("SET session_replication_role = replica", *statements, database=database(address))
+
+
+@contextlib.contextmanager
+def somebody_else(place: Place) -> Iterator[None]:
+    """Be a user who has seen nothing yet."""
+    before = os.environ.get("XDG_STATE_HOME")
+    os.environ["XDG_STATE_HOME"] = str(place.folder / f"user-{secrets.token_hex(4)}")
+    try:
+        yield
+    finally:
+        os.environ.pop("XDG_STATE_HOME")
+        if before is not None:
+            os.environ["XDG_STATE_HOME"] = before
 
 
 def database(address: str) -> str:
@@ -609,16 +624,21 @@ def changed_rows(place: Place, tally: Tally) -> None:
 
 
 def restored_backup(place: Place, tally: Tally) -> None:
-    """An older copy of everything: only the receipt of a released model knows, whatever is charged on top."""
+    """An older copy of everything: who has seen more refuses it; to anybody else the receipt of a model tells."""
     address = place.new()
     with Ledger(address) as ledger:
         charge(ledger, "early")
     backup = place.copied(address)
     with Ledger(address) as ledger:
         receipts = [charge(ledger, f"late {k}") for k in range(3)]
+    for use in (lambda ledger: charge(ledger, "other"), Ledger.verify, lambda ledger: ledger.remaining("people")):
+        tally.trials += 1
+        with contextlib.suppress(LedgerError), Ledger(backup) as ledger:
+            use(ledger)
+            tally.undetected += 1
     out = place.folder / f"chain-{place.made}.jsonl"
     for extra in range(4):
-        with Ledger(backup) as ledger:
+        with somebody_else(place), Ledger(backup) as ledger:
             if extra:
                 charge(ledger, f"other {extra}")
             ledger.export(out)
@@ -630,6 +650,164 @@ def restored_backup(place: Place, tally: Tally) -> None:
                 with contextlib.suppress(LedgerError):
                     verify_export(out, [receipt])
                     tally.undetected += 1
+
+
+def objects_and_processes(place: Place, tally: Tally, size: int = 30) -> None:
+    """Objects in one process and two other processes charge, look, verify and close in any order."""
+    for seed in range(size):
+        draw, address = random.Random(seed), notes(place)
+        others = [histories.Process(address) for _ in range(2)]
+        objects = [Ledger(address) for _ in range(3)]
+        names: set[str] = set()
+        for k in range(40):
+            what, who = draw.choice(histories.ACTIONS), draw.randrange(5)
+            names |= set(others[who - 3].ask(what, f"{k}") if who > 2 else histories.done(objects[who], what, f"{k}"))
+        for number, ledger in enumerate(objects):
+            names |= set(histories.spend(ledger, f"object {number}"))
+        for number, other in enumerate(others):
+            names |= set(other.ask("spend", f"process {number}"))
+        for ledger in objects:
+            ledger.close()
+        for other in reversed(others):
+            other.end()
+        judge(address, tally, names)
+        tally.overspent += len(names) > most_notes(place)
+        tally.trials += 1
+
+
+def notes(place: Place) -> str:
+    """Address of a ledger with the data set of the tests."""
+    address = place.empty()
+    with Ledger(address) as made:
+        made.register("notes", **in_file.FACTS)
+    return address
+
+
+def most_notes(place: Place) -> int:
+    """How many charges one process alone gets of such a ledger."""
+    with Ledger(notes(place)) as alone:
+        return len(histories.spend(alone, "alone"))
+
+
+def replaced_while_open(place: Place, tally: Tally) -> None:
+    """Files that are copied over themselves, renamed, or lose their log, while two users have the ledger open."""
+    most = most_notes(place)
+    for way in histories.WAYS:
+        for before in range(5):
+            for late in (False, True):
+                path = Path(notes(place))
+                other = histories.Process(path, user=path.parent / "user")
+                if not late:
+                    other.ask("look")
+                mine = Ledger(path)
+                names = histories.spend(mine, "early", before)
+                way(path)
+                for k in range(4):
+                    names += other.ask("charge", f"other {k}")
+                    names += histories.spend(mine, f"mine {k}", 1)
+                names += other.ask("spend", "other")
+                names += histories.spend(mine, "mine")
+                mine.close()
+                other.ask("close")
+                other.end()
+                names = [name for name in names if not name.startswith("refused")]
+                tally.overspent += len(names) > most
+                tally.trials += 1
+                with contextlib.suppress(LedgerError), Ledger(path) as found:
+                    found.verify()
+                    tally.lost += len(set(names) - {entry.run for entry in found.entries()})
+
+
+def copies_apart(place: Place, tally: Tally, size: int = 20) -> None:
+    """A ledger and its copies in other folders, used in turns by one user: together no more than one."""
+    most = most_notes(place)
+    for seed in range(size):
+        draw, address = random.Random(seed), notes(place)
+        ways = [address, *(place.copied(address) for _ in range(2))]
+        ledgers, names = [Ledger(way) for way in ways], []
+        for k in range(3 * most):
+            which = draw.randrange(3)
+            if draw.random() < 0.1:
+                ledgers[which].close()
+            names += histories.spend(ledgers[which], f"{k} of {which}", 1)
+        for ledger in ledgers:
+            ledger.close()
+        tally.overspent += len(names) > most
+        tally.lost += not names
+        tally.trials += 1
+
+
+def forks_in_a_fit(place: Place, tally: Tally) -> None:
+    """The caller's code forks between two releases: one of the processes ends the fit, and one charge is made."""
+    for after in range(killed_fit.STEPS):
+        for kept in (False, True):
+            address, children = place.new(), list[int]()
+            inlet, outlet = os.pipe()
+
+            def progress(step: int, plan: Any, after: int = after, children: list[int] = children) -> None:
+                if step == after and not children:
+                    for _ in range(3):
+                        child = os.fork()
+                        children.append(child)
+                        if child == 0:
+                            return
+
+            folder = place.folder / f"fork-{secrets.token_hex(4)}" if kept else None
+            with contextlib.suppress(Exception):
+                model = killed_fit.model(address, folder, "replay", epsilon=0.5)
+                model.fit(*killed_fit.data(), progress=progress)
+                os.write(outlet, f"{model.coef_.tobytes().hex()}\n".encode())
+            if children and children[-1] == 0:
+                os._exit(0)
+            os.close(outlet)
+            for child in children:
+                os.waitpid(child, 0)
+            with os.fdopen(inlet) as lines:
+                results = set(lines)
+            entries = judge(address, tally)
+            tally.unpaid += len(results) > sum(entry.kind in ("charge", "sole") for entry in entries)
+            tally.lost += not results
+            tally.trials += 1
+
+
+def hostile_refunds(place: Place, tally: Tally, size: int = 40) -> None:
+    """By the interface: a run says, charges and asks back whatever it likes; strangers ask for what is others'."""
+    address = place.new(epsilon=1000.0)
+    with Ledger(address) as ledger, Ledger(address) as stranger:
+        for seed in range(size):
+            draw, run = random.Random(seed), f"run {seed}"
+            steps = draw.randint(1, 6)
+            before = ledger.remaining("people").spent_adaptive
+            ledger.charge("people", cost(20.0, steps), run=run, plan_digest="p", unit="row")
+            begun, again, attempt = 0, 0, 0
+            for _ in range(draw.randint(0, 6)):
+                step = draw.randrange(steps)
+                what = draw.choice(["started", "released", "resumed", "again", "plan"])
+                with contextlib.suppress(LedgerError):
+                    if what == "resumed":
+                        ledger.append(run, attempt=attempt + 1, state=what)
+                        attempt += 1
+                        continue
+                    if what in ("again", "plan"):
+                        number = len(ledger.history(run))
+                        given: dict[str, Any] = {"kind": what, "steps": [step], "attempt": attempt}
+                        ledger.charge("people", cost(20.0), run=run, plan_digest="p", unit="row", **given)
+                        again += len(ledger.history(run)) - number
+                    else:
+                        ledger.append(run, attempt=attempt, state=what, step=step, digest="aa")
+                    begun = max(begun, step + 1)
+            for asking in (stranger, ledger):
+                for number in range(steps + again, 0, -1):
+                    tally.trials += 1
+                    with contextlib.suppress(LedgerError):
+                        asking.refund(run, unstarted=cost(20.0, number))
+                        tally.unpaid += asking is stranger or number > steps - begun
+            charged = [entry for entry in ledger.history(run) if entry.cost]
+            kept = [sum(parts) for parts in zip(*(entry.cost_units for entry in charged), strict=True)]
+            least = refund_units(cost(20.0, begun + again)) if begun + again else [0] * len(kept)
+            tally.overspent += any(map(int.__lt__, kept, least))
+            tally.overspent += ledger.remaining("people").spent_adaptive < before
+    judge(address, tally)
 
 
 def clocks(place: Place, tally: Tally) -> None:
@@ -764,6 +942,9 @@ BOTH: list[Callable[[Place, Tally], None]] = [
     flipped_bits,
     changed_rows,
     restored_backup,
+    objects_and_processes,
+    forks_in_a_fit,
+    hostile_refunds,
     clocks,
     odd_caps_and_costs,
     same_release_again,
@@ -771,7 +952,14 @@ BOTH: list[Callable[[Place, Tally], None]] = [
     interrupted,
     another_reader,
 ]
-ONLY_FILES: list[Callable[[Place, Tally], None]] = [truncated, lost_files, no_permission, network_drives]
+ONLY_FILES: list[Callable[[Place, Tally], None]] = [
+    truncated,
+    lost_files,
+    replaced_while_open,
+    copies_apart,
+    no_permission,
+    network_drives,
+]
 ONLY_SERVERS: list[Callable[[Place, Tally], None]] = [server_stopped_at_random_times, server_files]
 
 
@@ -796,6 +984,7 @@ def places() -> Iterator[list[Place]]:
         folders = [Path(name) / "files", Path(name) / "server"]
         for folder in folders:
             folder.mkdir()
+        os.environ["XDG_STATE_HOME"] = str(Path(name) / "state")
         yield [Place(folders[0], None), Place(folders[1], server)]
 
 

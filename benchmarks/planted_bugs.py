@@ -767,8 +767,8 @@ BUGS = [
             ("ledger/__init__.py", "if sole or price.spent <= facts.cap:", "if sole or price.spent > 0:"),
             (
                 "ledger/state.py",
-                'if entry.kind != "sole" and price.spent > self.datasets[entry.dataset].cap:',
-                "if False:",
+                'return "it is over the cap" if price.spent > self.datasets[entry.dataset].cap else ""',
+                'return ""',
             ),
         ),
         "test_runs.py::test_budget_beyond_the_cap_is_refused_before_the_data_are_read",
@@ -800,8 +800,127 @@ BUGS = [
     Bug(
         "crashes, retries and races",
         "a restored backup taken for the ledger",
-        (("ledger/__init__.py", "state = State.at(head, rows.row)", "state = walk(store.uuid, rows.since(1))"),),
+        (
+            (
+                "ledger/__init__.py",
+                "return State.at(head, rows.row, rows.first_charge if store.shared else None)",
+                "return walk(store.uuid, rows.since(1))",
+            ),
+            (
+                "ledger/state.py",
+                "    if head.uuid != uuid:\n",
+                "    if True:\n        return\n    if head.uuid != uuid:\n",
+            ),
+        ),
         "test_ledger.py::test_a_restored_backup",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "the database opened beside SQLite, whose locks are dropped by that",
+        (("ledger/sqlite.py", "sha256(fresh.serialize())", "sha256(self._path.read_bytes())"),),
+        "test_ledger_histories.py::test_nothing_but_sqlite_opens_the_database",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "a head taken for a chain's own by its number",
+        (
+            (
+                "ledger/sqlite.py",
+                "        check_kept(kept, self.uuid, None if row is None else row.hash, RESTORE)\n",
+                "",
+            ),
+        ),
+        "test_ledger_histories.py::test_a_head_settles_between_two_histories",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "a file replaced while it is open, and nobody looks",
+        (
+            (
+                "ledger/sqlite.py",
+                "return bool(self._places) and (_identity(self._path)",
+                "return False and (_identity(self._path)",
+            ),
+        ),
+        "test_ledger_histories.py::test_a_look_at_replaced_files_says_so",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "a log that was taken away written over its successor",
+        (
+            (
+                "ledger/sqlite.py",
+                "        if self._is_moved():\n            # SQLite",
+                "        if False:\n            # SQLite",
+            ),
+        ),
+        "test_ledger_histories.py::test_a_process_whose_log_was_taken_away_leaves_the_file_alone",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "what a user has seen of a ledger forgotten",
+        (
+            (
+                "ledger/__init__.py",
+                "        if seen is not None:\n            self._check_kept(seen",
+                "        if False:\n            self._check_kept(seen",
+            ),
+        ),
+        "test_ledger_histories.py::test_a_copy_that_goes_its_own_way",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "a forked process that goes on with its parent's runs",
+        (("ledger/__init__.py", "ledger._tokens.clear()", "pass"),),
+        "test_ledger_histories.py::test_a_forked_process_does_not_go_on_with_its_parents_runs",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "a run that everybody may end",
+        (("ledger/__init__.py", "elif token is None or _hash(token) != owner:", "elif token is None:"),),
+        "test_ledger_histories.py::test_a_token_goes_where_it_is_told",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "releases that have begun given back",
+        (("ledger/past.py", "left, before = Counter[Event](), self.begun", "left, before = Counter[Event](), 0"),),
+        "test_ledger_refunds.py::test_what_has_begun_is_never_given_back",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "steps that were charged again not counted as begun",
+        (("ledger/past.py", "self.begun = max(self.begun, 1 + max(named))", "pass"),),
+        "test_ledger_refunds.py::test_charges_of_what_was_done_again_never_come_back",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "everybody's charges taken back by one row",
+        (
+            (
+                "ledger/past.py",
+                "if any(-back > most for back, most in zip(cost, self.planned",
+                "if any(False for _ in zip(cost, self.planned",
+            ),
+        ),
+        "test_ledger_refunds.py::test_no_refund_goes_beyond_its_runs_own_charge",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "an order favoured after the fact",
+        (
+            (
+                "ledger/state.py",
+                "        if first is None:\n            return int(",
+                "        if True:\n            return int(",
+            ),
+        ),
+        "test_ledger_refunds.py::test_an_order_favoured_by_a_stranger_is_not_believed",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "one row that stops everybody",
+        (("ledger/state.py", "if odd and not self.shared:", "if odd:"),),
+        "test_ledger_refunds.py::test_an_odd_row_stops_nobody_where_others_may_append",
     ),
     Bug(
         "an accountant beyond its range or precision",

@@ -26,6 +26,8 @@ ATTACKS = {
     "raced": partial(break_it.raced, sizes=(8,)),
     "changed rows": break_it.changed_rows,
     "restored backup": break_it.restored_backup,
+    "objects and processes": partial(break_it.objects_and_processes, size=2),
+    "hostile refunds": partial(break_it.hostile_refunds, size=6),
     "odd caps and costs": break_it.odd_caps_and_costs,
     "another reader": break_it.another_reader,
 }

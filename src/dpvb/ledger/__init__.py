@@ -393,6 +393,7 @@ class Ledger:
         }
         name = canonical(["event", check_name("run", run), attempt, state, body["step"]])
         with self._transaction(write=True) as (rows, end):
+            self._check_owner(rows, run)
             found = turns.keyed(rows, name)
             if found and state != "resumed":
                 if (found.digest, found.unseals) != (digest, key):
@@ -401,7 +402,6 @@ class Ledger:
             newest = turns.check_turn(rows, run, attempt, resumes=state == "resumed")
             if newest is None:
                 raise LedgerError(f"run {run!r} was never charged.")
-            self._check_owner(rows, run)
             return self._append(
                 rows, end, kind="event", key=name, dataset=newest.dataset, run=run, attempt=attempt, body=body
             )
@@ -495,8 +495,7 @@ class Ledger:
             with store.transaction(write=False) as rows:
                 head = store.head()  # Before the rows: it is never ahead of them.
                 check_end(walk(store.uuid, rows.since(1), receipts, shared=store.shared), head)
-                for kept, way_out in self._kept(seen, head):
-                    self._check_kept(kept, rows, {}, way_out)
+                self._check_heads(seen, head, rows, {})
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write the whole chain as JSON lines, for `verify_export`; of a damaged ledger, what can be read.
@@ -518,10 +517,11 @@ class Ledger:
             # Before the rows: it is never ahead of them. In a shared store it is but what the rows say.
             head = None if store.shared and (self._state or seen) else _own(store)
             with store.transaction(write=write) as rows:
-                start = self._state or _begun(seen if store.shared and seen else head, store, rows)
-                self._state, hashes = _caught_up(start.copy(), rows)
-                for kept, way_out in self._kept(seen, head):
-                    self._check_kept(kept, rows, hashes, way_out)
+                if self._state is None:
+                    self._check_heads(seen, head, rows, {})
+                    self._state = _begun(seen if store.shared and seen else head, store, rows)
+                self._state, hashes = _caught_up(self._state.copy(), rows)
+                self._check_heads(seen, head, rows, hashes)
                 state = self._state.copy()
                 yield rows, state
             self._state = state
@@ -533,10 +533,12 @@ class Ledger:
     def _seen(self) -> Seen:
         return Seen(self._uuid)
 
-    def _kept(self, seen: Head | None, own: Head | None) -> list[tuple[Head, str]]:
-        """The heads that are kept outside the rows, and what to do where one disagrees with them."""
-        found = [] if own is None else [(own, RESTORE)]
-        return found if seen is None else [*found, (seen, way_out(self._seen.path))]
+    def _check_heads(self, seen: Head | None, own: Head | None, rows: Transaction, hashes: Mapping[int, str]) -> None:
+        """Raise LedgerError unless the heads that are kept outside the rows belong to their chain."""
+        if own is not None:
+            self._check_kept(own, rows, hashes, RESTORE)
+        if seen is not None:
+            self._check_kept(seen, rows, hashes, way_out(self._seen.path))
 
     def _check_kept(self, kept: Head, rows: Transaction, hashes: Mapping[int, str], way_out: str) -> None:
         """Raise LedgerError unless a head belongs to the chain; `hashes` are those of rows that were just followed."""
