@@ -137,7 +137,7 @@ class DaskEngine:
 
 
 def shows_pages(client: Any) -> bool:
-    """Whether pages of a cluster can be seen beyond its machine, as far as it tells; they show how large the data are."""
+    """Whether pages of a cluster can be seen beyond its machine, as it tells; they show how large the data are."""
     return not client.asynchronous and not all(map(_is_loopback, _doors(client)[1]))
 
 
