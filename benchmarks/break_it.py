@@ -47,6 +47,7 @@ from sklearn.base import clone
 from dpvb.accounting import Event
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.filter import refund_units
+from dpvb.checkpoint import Checkpoint, Seal
 from dpvb.errors import BudgetError, DpvbError, LedgerError, ParameterError
 from dpvb.ledger import Ledger, chain, verify_export
 
@@ -161,20 +162,21 @@ def judge(address: str, tally: Tally, acknowledged: set[str] = frozenset(), fold
         entries = ledger.entries()
         caps = {one.name: one.cap for one in ledger.datasets()}
     paid: dict[str, int] = {}
-    on_record = set()
     for entry in entries:
         if entry.kind in ("charge", "sole"):
             paid.setdefault(entry.run, entry.seq)
         if entry.kind == "charge":
             tally.overspent += entry.units > caps[entry.dataset]
         if entry.state == "released":
-            on_record.add(entry.step)
             tally.unpaid += entry.run not in paid
+            tally.lost += folder is not None and is_lost(folder, entry)
     tally.lost += len(acknowledged - set(paid))
-    if folder is not None:
-        published = {int(file.stem.split("-")[1]) for file in folder.glob("release-*.dpvb")}
-        tally.unpaid += len(published - on_record)
     return entries
+
+
+def is_lost(folder: Path, entry: Any) -> bool:
+    """Whether a release is on record that nobody can read."""
+    return Checkpoint(folder).release(entry.step, entry.attempt, Seal(entry.digest, entry.unseals)) is None
 
 
 def forked(work: Callable[[Callable[[str], None]], object], seconds: float | None = None) -> tuple[set[str], int]:
@@ -204,7 +206,7 @@ def forked(work: Callable[[Callable[[str], None]], object], seconds: float | Non
 # Crashes
 
 
-def fit(address: str, folder: Path, resume: str, acknowledge: Callable[[str], None]) -> None:
+def fit(address: str, folder: Path, options: dict[str, Any], acknowledge: Callable[[str], None]) -> None:
     """A private fit that says when its charge was acknowledged."""
     plain = Ledger.charge
 
@@ -215,52 +217,52 @@ def fit(address: str, folder: Path, resume: str, acknowledge: Callable[[str], No
 
     Ledger.charge = charge_and_say  # type: ignore[method-assign]
     try:
-        killed_fit.model(address, folder, resume).fit(*killed_fit.data())
+        killed_fit.model(address, folder, **options).fit(*killed_fit.data())
     finally:
         Ledger.charge = plain  # type: ignore[method-assign]
 
 
-def goes_on(place: Place, tally: Tally, work: Callable[..., None], resume: str, seconds: float | None = None) -> None:
-    """Kill a fit, look, let it go on, and look again: one plan is charged, and at most one step of it twice.
-
-    Twice only where the secret was not kept, or where the process died while it was writing the step's release.
-    """
+def goes_on(
+    place: Place, tally: Tally, work: Callable[..., None], epsilon: float, seconds: float | None = None
+) -> None:
+    """Kill a fit, look, let it go on, and look again: one plan is charged, once, and every release is made once."""
     address, folder = place.new(), place.folder / f"run-{tally.trials}-{place.name}"
-    names, _ = forked(lambda acknowledge: work(address, folder, resume, acknowledge), seconds)
-    torn = any(not path.name.startswith(".run-") for path in folder.glob(".*.tmp"))
+    names, _ = forked(lambda acknowledge: work(address, folder, {"epsilon": epsilon}, acknowledge), seconds)
     before = judge(address, tally, names, folder)
-    ended = any(entry.state == "finished" for entry in before)
-    _, status = forked(lambda acknowledge: fit(address, folder, "read" if ended else resume, acknowledge))
+    options = {"epsilon": epsilon, "resume": "read" if before and before[-1].state == "finished" else "continue"}
+    _, status = forked(lambda acknowledge: fit(address, folder, options, acknowledge))
     entries = judge(address, tally, names, folder)
     charges = [entry for entry in entries if entry.kind in ("charge", "sole")]
     steps = [entry.step for entry in entries if entry.state == "released"]
     if status or not any(entry.state == "finished" for entry in entries):
         tally.faults.append(f"the fit did not go on ({status})")
-    if len({entry.run for entry in charges}) != 1 or len(charges) > 1 + (torn or resume == "recharge"):
-        tally.overspent += 1
-    if sorted(set(steps)) != list(range(len(set(steps)))):
-        tally.faults.append("a release is missing")
+    tally.overspent += len(charges) != 1
+    if steps != list(range(len(steps))):
+        tally.faults.append("a release is missing, or was made twice")
     shutil.rmtree(folder, ignore_errors=True)
     tally.trials += 1
+
+
+#: Of the plan and of all: a first plan may take the whole cap.
+_PARTS = (1.0, 4.0)
 
 
 def killed_at_named_points(place: Place, tally: Tally, size: int = NAMED) -> None:
     for point in killed_fit.POINTS:
         for k in range(size):
-            count = 1 if "secret" in point or "charge" in point else 1 + k % killed_fit.STEPS
-            resume = "recharge" if k % 2 and "secret" not in point else "replay"
+            count = 1 if "folder" in point or "charge" in point else 1 + k % killed_fit.STEPS
 
             def work(*given: Any, point: str = point, count: int = count) -> None:
                 killed_fit.die(*killed_fit.POINTS[point], count)
                 fit(*given)
 
-            goes_on(place, tally, work, resume)
+            goes_on(place, tally, work, _PARTS[k % 2])
 
 
 def killed_at_random_times(place: Place, tally: Tally, size: int = RANDOM) -> None:
     draw = random.Random(1)
     for k in range(size):
-        goes_on(place, tally, fit, ("replay", "recharge")[k % 2], draw.uniform(0, 0.4))
+        goes_on(place, tally, fit, _PARTS[k % 2], draw.uniform(0, 0.4))
 
 
 def killed_while_it_is_made(place: Place, tally: Tally, size: int = 30) -> None:
@@ -754,7 +756,7 @@ def forks_in_a_fit(place: Place, tally: Tally) -> None:
 
             folder = place.folder / f"fork-{secrets.token_hex(4)}" if kept else None
             with contextlib.suppress(Exception):
-                model = killed_fit.model(address, folder, "replay", epsilon=0.5)
+                model = killed_fit.model(address, folder, epsilon=0.5)
                 model.fit(*killed_fit.data(), progress=progress)
                 os.write(outlet, f"{model.coef_.tobytes().hex()}\n".encode())
             if children and children[-1] == 0:
@@ -885,7 +887,7 @@ def copies_of_estimators(place: Place, tally: Tally) -> None:
     """Pickled, copied, cloned, in joblib's processes: as many fits, as many charges."""
     address = place.new()
     with Ledger(address) as ledger:
-        one = killed_fit.model(ledger, None, "replay", epsilon=0.1)
+        one = killed_fit.model(ledger, None, epsilon=0.1)
         copies = [one, clone(one), copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))]
         for estimator in copies:
             estimator.fit(*killed_fit.data())
@@ -912,7 +914,7 @@ def interrupted(place: Place, tally: Tally) -> None:
                     raise error
 
             with contextlib.suppress(error):
-                killed_fit.model(address, None, "replay", epsilon=0.5).fit(*killed_fit.data(), progress=progress)
+                killed_fit.model(address, None, epsilon=0.5).fit(*killed_fit.data(), progress=progress)
             entries = judge(address, tally)
             tally.lost += not any(entry.kind in ("charge", "sole") for entry in entries)
             if entries[-1].state != "abandoned" and entries[-1].kind != "refund":
