@@ -154,26 +154,29 @@ def spend_all(ledger: Ledger, name: str, noise: float = 6.0) -> int:
         number += 1
 
 
-def judge(address: str, tally: Tally, acknowledged: set[str] = frozenset(), folder: Path | None = None) -> list[Any]:  # type: ignore[assignment]
+def judge(address: str, tally: Tally, acknowledged: set[str] = frozenset()) -> list[Any]:  # type: ignore[assignment]
     """Add what is wrong with a ledger after an attack; its rows, none if it cannot be read."""
     with Ledger(address) as ledger:
         ledger.verify()
         entries = ledger.entries()
         caps = {one.name: one.cap for one in ledger.datasets()}
     paid: dict[str, int] = {}
-    on_record = set()
+    released: dict[tuple[str, int | None], int] = {}
     for entry in entries:
         if entry.kind in ("charge", "sole"):
             paid.setdefault(entry.run, entry.seq)
         if entry.kind == "charge":
             tally.overspent += entry.units > caps[entry.dataset]
         if entry.state == "released":
-            on_record.add(entry.step)
+            step = entry.run, entry.step
+            released[step] = released.get(step, 0) + 1
             tally.unpaid += entry.run not in paid
+        if entry.cost and entry.facts.get("steps"):
+            for number in entry.facts["steps"]:
+                released[entry.run, number] = released.get((entry.run, number), 0) - 1
+    # Only what is on record has a key, so that a release without one is read by nobody.
+    tally.unpaid += sum(count > 1 for count in released.values())
     tally.lost += len(acknowledged - set(paid))
-    if folder is not None:
-        published = {int(file.stem.split("-")[1]) for file in folder.glob("release-*.dpvb")}
-        tally.unpaid += len(published - on_record)
     return entries
 
 
@@ -204,7 +207,7 @@ def forked(work: Callable[[Callable[[str], None]], object], seconds: float | Non
 # Crashes
 
 
-def fit(address: str, folder: Path, resume: str, acknowledge: Callable[[str], None]) -> None:
+def fit(address: str, folder: Path, acknowledge: Callable[[str], None], resume: str = "continue") -> None:
     """A private fit that says when its charge was acknowledged."""
     plain = Ledger.charge
 
@@ -215,31 +218,26 @@ def fit(address: str, folder: Path, resume: str, acknowledge: Callable[[str], No
 
     Ledger.charge = charge_and_say  # type: ignore[method-assign]
     try:
-        killed_fit.model(address, folder, resume).fit(*killed_fit.data())
+        killed_fit.model(address, folder, resume=resume).fit(*killed_fit.data())
     finally:
         Ledger.charge = plain  # type: ignore[method-assign]
 
 
-def goes_on(place: Place, tally: Tally, work: Callable[..., None], resume: str, seconds: float | None = None) -> None:
-    """Kill a fit, look, let it go on, and look again: one plan is charged, and at most one step of it twice.
-
-    Twice only where the secret was not kept, or where the process died while it was writing the step's release.
-    """
+def goes_on(place: Place, tally: Tally, work: Callable[..., None], seconds: float | None = None) -> None:
+    """Kill a fit, look, let it go on, and look again: one plan is charged, and nothing twice."""
     address, folder = place.new(), place.folder / f"run-{tally.trials}-{place.name}"
-    names, _ = forked(lambda acknowledge: work(address, folder, resume, acknowledge), seconds)
-    torn = any(not path.name.startswith(".run-") for path in folder.glob(".*.tmp"))
-    before = judge(address, tally, names, folder)
-    ended = any(entry.state == "finished" for entry in before)
-    _, status = forked(lambda acknowledge: fit(address, folder, "read" if ended else resume, acknowledge))
-    entries = judge(address, tally, names, folder)
+    names, _ = forked(lambda acknowledge: work(address, folder, acknowledge), seconds)
+    before = judge(address, tally, names)
+    resume = "read" if any(entry.state == "finished" for entry in before) else "continue"
+    _, status = forked(lambda acknowledge: fit(address, folder, acknowledge, resume))
+    entries = judge(address, tally, names)
     charges = [entry for entry in entries if entry.kind in ("charge", "sole")]
     steps = [entry.step for entry in entries if entry.state == "released"]
     if status or not any(entry.state == "finished" for entry in entries):
         tally.faults.append(f"the fit did not go on ({status})")
-    if len({entry.run for entry in charges}) != 1 or len(charges) > 1 + (torn or resume == "recharge"):
-        tally.overspent += 1
-    if sorted(set(steps)) != list(range(len(set(steps)))):
-        tally.faults.append("a release is missing")
+    tally.overspent += len(charges) != 1
+    if sorted(steps) != list(range(len(steps))):
+        tally.faults.append("a release is missing, or was made twice")
     shutil.rmtree(folder, ignore_errors=True)
     tally.trials += 1
 
@@ -247,20 +245,19 @@ def goes_on(place: Place, tally: Tally, work: Callable[..., None], resume: str, 
 def killed_at_named_points(place: Place, tally: Tally, size: int = NAMED) -> None:
     for point in killed_fit.POINTS:
         for k in range(size):
-            count = 1 if "secret" in point or "charge" in point else 1 + k % killed_fit.STEPS
-            resume = "recharge" if k % 2 and "secret" not in point else "replay"
+            count = 1 if "folder" in point or "charge" in point else 1 + k % killed_fit.STEPS
 
             def work(*given: Any, point: str = point, count: int = count) -> None:
                 killed_fit.die(*killed_fit.POINTS[point], count)
                 fit(*given)
 
-            goes_on(place, tally, work, resume)
+            goes_on(place, tally, work)
 
 
 def killed_at_random_times(place: Place, tally: Tally, size: int = RANDOM) -> None:
     draw = random.Random(1)
-    for k in range(size):
-        goes_on(place, tally, fit, ("replay", "recharge")[k % 2], draw.uniform(0, 0.4))
+    for _ in range(size):
+        goes_on(place, tally, fit, draw.uniform(0, 0.4))
 
 
 def killed_while_it_is_made(place: Place, tally: Tally, size: int = 30) -> None:
@@ -754,7 +751,7 @@ def forks_in_a_fit(place: Place, tally: Tally) -> None:
 
             folder = place.folder / f"fork-{secrets.token_hex(4)}" if kept else None
             with contextlib.suppress(Exception):
-                model = killed_fit.model(address, folder, "replay", epsilon=0.5)
+                model = killed_fit.model(address, folder, epsilon=0.5)
                 model.fit(*killed_fit.data(), progress=progress)
                 os.write(outlet, f"{model.coef_.tobytes().hex()}\n".encode())
             if children and children[-1] == 0:
@@ -885,7 +882,7 @@ def copies_of_estimators(place: Place, tally: Tally) -> None:
     """Pickled, copied, cloned, in joblib's processes: as many fits, as many charges."""
     address = place.new()
     with Ledger(address) as ledger:
-        one = killed_fit.model(ledger, None, "replay", epsilon=0.1)
+        one = killed_fit.model(ledger, None, epsilon=0.1)
         copies = [one, clone(one), copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))]
         for estimator in copies:
             estimator.fit(*killed_fit.data())
@@ -912,7 +909,7 @@ def interrupted(place: Place, tally: Tally) -> None:
                     raise error
 
             with contextlib.suppress(error):
-                killed_fit.model(address, None, "replay", epsilon=0.5).fit(*killed_fit.data(), progress=progress)
+                killed_fit.model(address, None, epsilon=0.5).fit(*killed_fit.data(), progress=progress)
             entries = judge(address, tally)
             tally.lost += not any(entry.kind in ("charge", "sole") for entry in entries)
             if entries[-1].state != "abandoned" and entries[-1].kind != "refund":
