@@ -17,8 +17,7 @@ from typing import Any
 
 #: Version of rows, hashes, orders and tables; a ledger of another one is refused.
 FORMAT = 1
-KINDS = ("dataset", "charge", "sole", "refund", "event")
-#: Those that change what is spent.
+#: Kinds of rows that change what is spent.
 COSTS = ("charge", "sole", "refund")
 
 
