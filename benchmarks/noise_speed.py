@@ -24,7 +24,7 @@ def main(count: int = 4_000_000, repeats: int = 3) -> None:
             seconds.append(time.process_time() - begin)
         slow = 0
         out = np.empty(2**14, dtype=np.int64)
-        words = source.uniform_bits(count, step=0, purpose=f"share {exponent}")
+        words = source.words(step=0, purpose=f"share {exponent}")(count)
         for first in range(0, count - out.size, out.size):
             slow += len(noise._round_block(std, words[first : first + out.size], out))
         print(f"| 2^{exponent} | {count / min(seconds) / 1e6:.1f} | 5 | {slow / count:.1e} |")

@@ -42,8 +42,8 @@ class TimedNoise:
         finally:
             self.spent += time.process_time() - begun
 
-    def uniform_bits(self, *args, **kwargs):
-        return self._source.uniform_bits(*args, **kwargs)
+    def words(self, *args, **kwargs):
+        return self._source.words(*args, **kwargs)
 
 
 def blas(x_nd: np.ndarray) -> dict[str, float]:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 os.environ.setdefault("NUMBA_NUM_THREADS", "2")
+
+# What was seen of ledgers is remembered apart for each test; and for fixtures that several tests share.
+_states = tempfile.TemporaryDirectory(prefix="dpvb-state-")
+_numbers = itertools.count()
+os.environ["XDG_STATE_HOME"] = _states.name
 
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
@@ -24,6 +31,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("everyday")
+
+
+@pytest.fixture(autouse=True)
+def _state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", os.path.join(_states.name, str(next(_numbers))))
 
 
 @pytest.fixture(scope="session")

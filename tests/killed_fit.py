@@ -12,22 +12,20 @@ import numpy as np
 from dpvb import LogisticRegression
 from dpvb.checkpoint import Checkpoint
 from dpvb.ledger import Ledger
-from dpvb.noise import SecureNoise
 from dpvb.wall import Wall
 
-#: What is called, and whether the process dies before or after it: twelve points of a fit, in the order they are met.
+#: What is called, and whether the process dies before or after it: eleven points of a fit, in the order they are met.
 POINTS: dict[str, tuple[Any, str, str]] = {
-    "before the secret": (SecureNoise, "kept", "before"),
-    "after the secret": (SecureNoise, "kept", "after"),
+    "before the folder says so": (Checkpoint, "begin", "before"),
+    "after the folder says so": (Checkpoint, "begin", "after"),
     "before the charge": (Ledger, "charge", "before"),
     "after the charge": (Ledger, "charge", "after"),
     "before the data are read": (Wall, "_sums", "before"),
     "after the data are read": (Wall, "_sums", "after"),
-    "after the noise is drawn": (Checkpoint, "prepare", "before"),
-    "after the release is written": (Checkpoint, "prepare", "after"),
+    "after the noise is drawn": (Checkpoint, "seal", "before"),
+    "after the release is sealed": (Checkpoint, "seal", "after"),
     "before it is on record": (Ledger, "append", "before"),
     "after it is on record": (Ledger, "append", "after"),
-    "after it has its name": (Checkpoint, "publish", "after"),
     "before the end": (Ledger, "append", "last"),
 }
 STEPS = 4
@@ -39,9 +37,9 @@ def data() -> tuple[np.ndarray, np.ndarray]:
     return x_nd, (x_nd[:, 0] + 0.2 * rng.standard_normal(60) > 0).astype(int)
 
 
-def model(ledger: Any, checkpoint: Any, resume: str, **options: Any) -> LogisticRegression:
+def model(ledger: Any, checkpoint: Any, **options: Any) -> LogisticRegression:
     given = {"epsilon": 1.0, "delta": 1e-5, "num_steps": STEPS, **options}
-    return LogisticRegression(ledger=ledger, dataset="people", checkpoint=checkpoint, resume=resume, **given)
+    return LogisticRegression(ledger=ledger, dataset="people", checkpoint=checkpoint, **given)
 
 
 def die(owner: Any, name: str, when: str, count: int) -> None:
@@ -63,7 +61,7 @@ def die(owner: Any, name: str, when: str, count: int) -> None:
     setattr(owner, name, dying)
 
 
-def main(ledger: str, checkpoint: str, resume: str, point: str, count: int) -> None:
+def main(ledger: str, checkpoint: str, point: str, count: int, epsilon: float = 1.0) -> None:
     if point:
         die(*POINTS[point], count)
-    model(ledger, checkpoint, resume).fit(*data())
+    model(ledger, checkpoint, epsilon=epsilon).fit(*data())

@@ -274,8 +274,8 @@ def test_a_rate_above_the_accounted_one_is_found() -> None:
 def test_one_batch_for_all_steps_is_found() -> None:
     @dataclass(frozen=True)
     class Stuck(Source):
-        def uniform_bits(self, count: int, *, step: int, purpose: str, start: int = 0) -> Any:
-            return self.inner.uniform_bits(count, step=0, purpose=purpose, start=start)
+        def words(self, *, step: int, purpose: str) -> Any:
+            return InsecureNoise(int(self.run_id[:8], 16)).words(step=0, purpose=purpose)
 
     found = sampled(Poisson(Q), Stuck)
     assert {"spread of inclusion counts", "repeats from one batch to the next"} <= set(found)
@@ -301,11 +301,8 @@ class Source:
         made = self.inner.gaussian(self.scale * std_steps, total, step=step, block=block, plan_digest=plan_digest)
         return made // self.coarse * self.coarse
 
-    def uniform_bits(self, count: int, *, step: int, purpose: str, start: int = 0) -> Any:
-        return self.inner.uniform_bits(count, step=step, purpose=purpose, start=start)
-
-    def key(self, purpose: str) -> bytes:
-        return self.inner.key(purpose)
+    def words(self, *, step: int, purpose: str) -> Any:
+        return self.inner.words(step=step, purpose=purpose)
 
 
 def test_sound_noise_passes() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import os
 import re
 import resource
 import subprocess
@@ -232,6 +233,21 @@ def test_transform_to_csv(tmp_path: Path, fitted: Path) -> None:
     assert np.loadtxt(out, delimiter=",", skiprows=1) == pytest.approx(
         dpvb.load(fitted).transform(corpus(60)), abs=1e-5
     )
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
+@pytest.mark.parametrize("ending", ["csv", "npz"])
+def test_rows_of_documents_are_their_owners_alone(ending: str, tmp_path: Path, fitted: Path) -> None:
+    data, out = write(tmp_path, "c.csv"), tmp_path / f"theta.{ending}"
+    before = os.umask(0)
+    try:
+        for _ in range(2):
+            run("transform", fitted, data, "--out", out, "--overwrite")
+            assert out.stat().st_mode & 0o777 == 0o600
+            out.chmod(0o644)
+    finally:
+        os.umask(before)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.csv", out.name]
 
 
 def test_persons_are_the_unit_of_a_group_column(tmp_path: Path, words_file: Path) -> None:

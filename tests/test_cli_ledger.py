@@ -105,7 +105,7 @@ def test_a_changed_ledger_names_the_row_and_can_be_exported(path: Path, tmp_path
     assert "row 3" in run("verify", tmp_path / "chain.jsonl", code=2).stderr
 
 
-def test_a_model_knows_a_ledger_that_was_set_back(path: Path, tmp_path: Path) -> None:
+def test_a_model_knows_a_ledger_that_was_set_back(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = (path, path.with_name("budget.db.head"))
     backup = [file.read_bytes() for file in files]
     rng = np.random.default_rng(0)
@@ -120,6 +120,8 @@ def test_a_model_knows_a_ledger_that_was_set_back(path: Path, tmp_path: Path) ->
     assert "1 of them" in run("verify", chain, "--receipt", tmp_path / "model.dpvb").stdout
     for file, content in zip(files, backup, strict=True):
         file.write_bytes(content)
+    assert "set back" in run("verify", path, code=2).stderr
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # Somebody else, who has not seen it before.
     run("verify", path)
     assert "set back" in run("verify", path, "--receipt", tmp_path / "model.dpvb", code=2).stderr
     alone = dpvb.LogisticRegression(epsilon=0.5, delta=1e-6, num_steps=2).fit(x_nd, (x_nd[:, 0] > 0).astype(int))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 import platform
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
+import dpvb
 from dpvb import DPVI, LDA, Ledger, LogisticRegression, SigmoidBeliefNetwork, cluster, loop
 from dpvb.blocks import Block
 from dpvb.cluster import LocalPool, spread
@@ -96,7 +100,7 @@ class Recorded:
     def recorded(self, step: int) -> None:
         return None
 
-    def begin(self, step: int, fingerprint: Any) -> None:
+    def begin(self, step: int) -> None:
         self.begun.append(step)
 
     def record(self, step: int, total: Mapping[str, Any]) -> None:
@@ -342,7 +346,7 @@ def test_a_task_done_again_draws_the_same_batch(two: LocalPool) -> None:
     """The sums of a Poisson batch count who was drawn: the same units in another process and in another run."""
     release = Release({"one": Block((NUMBER,), 1.0)}, Mechanism(Poisson(0.3), 1.0))
     noise = InsecureNoise(5)
-    expected = noise.uniform_bits(NUMBER, step=2, purpose="sampling") < np.uint64(int(0.3 * 2**64))
+    expected = noise.words(step=2, purpose="sampling")(NUMBER) < np.uint64(int(0.3 * 2**64))
     work: Work[Any] = Work(Named(X[:, 0]), release, grids_of(release, None), noise.words(step=2, purpose="sampling"))
     for _ in range(2):
         with spread(Design(X, Y), None, two) as source:
@@ -490,6 +494,126 @@ def test_a_dask_client_that_cannot_work_is_refused(client: Any) -> None:
         pass
     with pytest.raises(ParameterError, match="connected"), spread(Design(X, Y), None, closed):
         pass
+
+
+def spilled(folder: Path) -> dict[Path, bytes]:
+    """What a worker that takes its memory for full writes of a fit; it looks at its memory now and then."""
+    for _ in range(1000):
+        if found := {path: path.read_bytes() for path in folder.rglob("dpvb-*-part-*") if path.is_file()}:
+            return found
+        time.sleep(0.02)
+    raise AssertionError("nothing was spilled")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
+def test_what_workers_of_dask_spill_is_their_users_alone(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed")
+    dask = pytest.importorskip("dask")
+    rows = (np.random.default_rng(1).random((20_000, 100)) > 0.5).astype(np.int8)
+    full = {f"distributed.worker.memory.{name}": 1e-3 for name in ("target", "spill")}
+    full |= {"distributed.worker.memory.monitor-interval": "20ms", "temporary-directory": str(tmp_path)}
+    before = os.umask(0)
+    try:
+        with (
+            dask.config.set(full),
+            distributed.LocalCluster(n_workers=1, memory_limit="2GB", **DASK) as workers,
+            distributed.Client(workers) as client,
+        ):
+            for folder in tmp_path.rglob("storage"):
+                folder.parent.chmod(0o777)
+            with spread(BinaryMatrix(rows), None, client):
+                found = spilled(tmp_path)
+                written = b"".join(found.values())
+                assert any(rows[start : start + 10].tobytes() in written for start in range(0, 20_000, 100))
+                for path in found:
+                    assert path.stat().st_mode & 0o777 == 0o600
+                    assert path.parent.stat().st_mode & 0o777 == 0o700
+                    assert path.parent.parent.stat().st_mode & 0o777 == 0o700
+            client.restart()  # Workers that come later keep the rule.
+            with spread(BinaryMatrix(rows), None, client):
+                assert {path.stat().st_mode & 0o777 for path in spilled(tmp_path)} == {0o600}
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_a_cluster_that_strangers_could_reach_is_refused(host: str, secure: bool) -> None:
+    distributed = pytest.importorskip("distributed")
+    options = {
+        "n_workers": 1,
+        "processes": False,
+        "protocol": "tls" if secure else "tcp",
+        "host": host,
+        "security": distributed.Security.temporary() if secure else distributed.Security(),
+        "dashboard_address": None,
+        "scheduler_kwargs": {"dashboard_address": "127.0.0.1:0"},
+    }
+    with distributed.LocalCluster(**options) as workers, distributed.Client(workers) as client:
+        if secure or host == "127.0.0.1":
+            with spread(Design(X, Y), None, client) as source:
+                assert source.count() == NUMBER
+        else:
+            with pytest.raises(ParameterError, match="without TLS"), spread(Design(X, Y), None, client):
+                pass
+
+
+@pytest.mark.parametrize("page", ["127.0.0.1:0", ":0"])
+def test_pages_of_dask_that_strangers_could_see_are_said(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 1, "processes": False, "dashboard_address": page, "worker_dashboard_address": "127.0.0.1:0"}
+    with distributed.LocalCluster(**options) as workers, distributed.Client(workers) as client:  # noqa: SIM117
+        with spread(Design(X, Y), None, client):
+            pass
+    assert ("beyond this machine" in capsys.readouterr().err) == (page == ":0")
+
+
+PLANTED = """
+import os, sys
+with open(os.path.join({folder!r}, "ran"), "a") as file:
+    file.write({name!r})
+os._exit(1)
+"""
+BESIDE_THE_DATA = """
+import sys
+import dpvb, dpvb.audit
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+import numpy as np
+sys.path += ["", ".", "folder"]
+if __name__ == "__main__":
+    model = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2)
+    with dpvb.cluster.LocalPool(2) as pool:
+        model.fit(np.eye(4), [0, 1, 1, 0], cluster=pool)
+        places = [Path(f"/proc/{number}/cmdline") for number in pool.process_ids]
+        started = [place.read_text().rstrip("\\0").split("\\0") for place in places]
+    with dpvb.audit._installed_code_alone(), ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        print(model.coef_.shape[-1], pool.submit(abs, -7).result(), *{"", ".", "folder"}.intersection(*started))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks at what processes were started with")
+def test_worker_processes_run_no_code_of_the_current_folder(tmp_path: Path) -> None:
+    """Whatever a module there is called: its place is on nobody's path, as it is not on the installed program's."""
+    names = {"cloudpickle", "numpy", "numba", "scipy", "dpvb", "sklearn", *sys.stdlib_module_names}
+    names = {name for name in names if name != "__main__" and importlib.util.find_spec(name)}
+    for name in names | {"sitecustomize", "usercustomize"}:
+        (tmp_path / f"{name}.py").write_text(PLANTED.format(folder=str(tmp_path), name=name))
+    path = os.pathsep.join([str(Path(dpvb.__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", BESIDE_THE_DATA],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path.strip(os.pathsep)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "4 7\n", done.stderr
+    assert not (tmp_path / "ran").exists()
+    alone = subprocess.run([sys.executable, "-c", "import secrets"], cwd=tmp_path, check=False)
+    assert alone.returncode == 1
+    assert (tmp_path / "ran").exists()
 
 
 def test_processes_end_with_their_pool() -> None:

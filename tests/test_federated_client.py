@@ -28,7 +28,7 @@ from dpvb import __version__
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.filter import add, cost_units
 from dpvb.blocks import Block
-from dpvb.checkpoint import digest_of
+from dpvb.checkpoint import Checkpoint, Seal
 from dpvb.contributions import Contributions, Rows
 from dpvb.data import BagOfWords
 from dpvb.errors import CheckpointError, FederationError, ParameterError, PrivacyError
@@ -1007,8 +1007,8 @@ def history(ledger: Path) -> dict[str, list[Any]]:
         return {run: found.history(run) for run in dict.fromkeys(entry.run for entry in found.entries() if entry.run)}
 
 
-def released(rows: list[Any]) -> list[tuple[int, str]]:
-    return [(entry.step, entry.digest) for entry in rows if entry.state == "released"]
+def released(rows: list[Any]) -> list[Any]:
+    return [entry for entry in rows if entry.state == "released"]
 
 
 # The others take a minute or two.
@@ -1034,7 +1034,7 @@ def test_a_client_killed_anywhere_goes_on(mark: str, ledger: Path, tmp_path: Pat
     """Same folder, ledger and data: what was answered is answered the same, and everything is paid once."""
     folder = tmp_path / "memory"
     before = killed(ledger, folder, tmp_path / "out", mark)
-    on_record = [released(rows) for rows in history(ledger).values()]
+    on_record = [entry for rows in history(ledger).values() for entry in released(rows)]
     with killed_client.client(str(ledger), str(folder)) as client:
         answers = [client.answer(message) for message in script(client)]
         assert [answers[number] for number in before] == list(before.values())
@@ -1042,57 +1042,57 @@ def test_a_client_killed_anywhere_goes_on(mark: str, ledger: Path, tmp_path: Pat
     plain = [decode(answer) for answer in answers]
     assert isinstance(plain[0], Accepted)
     assert isinstance(plain[-1], Farewell)
-    made = {step: share(answer) for (step, _, _), answer in zip(killed_client.STEPS, plain[1:5], strict=True)}
-    first, again = history(ledger).values()
+    made = [share(answer) for answer in plain[1:5]]
+    (rows,) = history(ledger).values()
     # Every release is on record once, as it was given; what was on record before still is.
-    digests = [digest_of(share(answer)) for answer in plain[1:5]]
-    assert released(first) == list(zip([0, 1, 3], digests[:3], strict=True))
-    assert released(again) == [(0, digests[3])]
-    for rows, earlier in zip([first, again], on_record, strict=False):
-        assert released(rows)[: len(earlier)] == earlier
-    charges = [entry for entry in first + again if entry.kind in ("charge", "sole")]
-    assert len(charges) == 2
+    assert [entry.step for entry in released(rows)] == [0, 1, 3, 3]
+    assert released(rows)[: len(on_record)] == on_record
+    checkpoint = Checkpoint(next(folder.glob("runs/*/released")))
+    for entry, sums in zip(released(rows), made, strict=True):
+        kept = checkpoint.release(entry.step, entry.attempt, Seal(entry.digest, entry.unseals))
+        assert kept is not None
+        assert all(np.array_equal(kept[name], sums[name]) for name in sums)
+    assert [entry.facts["steps"] for entry in rows if entry.kind in ("charge", "sole")] == [None, [3]]
     plan = killed_client.TRUST.planned(_relative(), epsilon=1.0, delta=1e-5)
     assert spent(ledger) == costs(plan, [3])
-    assert not list(folder.rglob("*.secret"))
-    assert made.keys() == {0, 1, 3}
+    assert not list(folder.rglob("token"))
 
 
 def _relative() -> Plan:
     return phased(Location().blocks, FullBatch(), [1.0] * 5, unit="row")
 
 
-#: Where a release was begun and may have been seen, though nothing of it is to be found.
-UNSEEN = {
-    "after a release is bound": 1,
-    "before the data are read": 1,
-    "after the data are read": 1,
-    "after the noise is drawn": 1,
-    "after a release beyond a gap is bound": 3,
-    "after a repeated one is bound": 3,
-}
-
-
-@pytest.mark.parametrize(
-    "mark",
-    marked(
-        [mark for mark in MARKS if "end" not in mark and "charge" not in mark],
-        ["after the noise is drawn", "after a release beyond a gap is bound", "after it is written"],
-    ),
-)
-def test_without_its_secret_at_most_the_unseen_release_is_charged_again(
-    mark: str, ledger: Path, tmp_path: Path
+@pytest.mark.parametrize("trust", ["secure_aggregation", "none"])
+@pytest.mark.parametrize("counted", [True, False])
+@pytest.mark.parametrize("when", ["accepted", "answered once", "answered twice"])
+def test_a_folder_that_was_set_back_hides_no_two_sums_alike(
+    trust: str, counted: bool, when: str, ledger: Path, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "memory"
-    before = killed(ledger, folder, tmp_path / "out", mark)
-    for secret in folder.rglob("*.secret"):
-        secret.unlink()
-    with killed_client.client(str(ledger), str(folder)) as client:
-        answers = [client.answer(message) for message in script(client)]
-    assert [answers[number] for number in before] == list(before.values())
-    assert not any(isinstance(decode(answer), Refusal) for answer in answers)
-    plan = killed_client.TRUST.planned(_relative(), epsilon=1.0, delta=1e-5)
-    assert spent(ledger) == costs(plan, [3, UNSEEN[mark]] if mark in UNSEEN else [3])
+    """Under masks nothing is given anew; without, what is on record and lost is charged again."""
+    made, folder = party(trust), tmp_path / "memory"
+    other = Party(made.federation, made.identities, {"a": task_of(rows_of(5))})
+    options: dict[str, Any] = {"folder": folder, **({"ledger": ledger, "dataset": "a"} if counted else {})}
+    with made.client(**options) as client:
+        offer = begun(client, made)
+        for step in range(["accepted", "answered once", "answered twice"].index(when)):
+            share(tell(client, asked(offer, step)))
+    shutil.copytree(folder, tmp_path / "old")
+    ask = asked(offer, step := ["accepted", "answered once", "answered twice"].index(when))
+    with made.client(**options) as client:
+        first = decode(client.answer(encode(ask)))
+    assert isinstance(first, Share) == (counted or trust == "none")
+    before = spent(ledger)
+    shutil.rmtree(folder)
+    (tmp_path / "old").rename(folder)
+    with other.client(**options) as client:
+        for _ in range(2):
+            second = decode(client.answer(encode(ask)))
+            if trust == "secure_aggregation":
+                assert "masks could hide two sums alike" in reason(second)
+            else:
+                assert isinstance(second, Share)
+        assert spent(ledger) == (costs(made.plan, [step]) if counted and trust == "none" else before)
+        assert isinstance(tell(client, Farewell(offer, "over")), Farewell)
 
 
 def test_another_request_for_a_release_that_broke_off_is_refused(ledger: Path, tmp_path: Path) -> None:
@@ -1111,20 +1111,21 @@ def test_a_disk_that_fails_costs_nothing(ledger: Path, tmp_path: Path, capsys: p
     folder = tmp_path / "memory"
     with killed_client.client(str(ledger), str(folder)) as client:
         messages = script(client)
-        in_the_way = next(folder.glob("runs/*/released")) / "release-00000.part"
-        in_the_way.mkdir()
-        (in_the_way / "file").touch()
-        told = reason(decode(client.answer(messages[1])))
-        assert "release-00000" in told
-        assert told in capsys.readouterr().err
-        assert reason(decode(client.answer(messages[1])))
-        shutil.rmtree(in_the_way)
+        checkpoint = next(folder.glob("runs/*/released"))
+        in_the_way = [checkpoint / f"release-00000-{attempt}.sealed" / "file" for attempt in range(2)]
+        for file in in_the_way:
+            file.parent.mkdir()
+            file.touch()
+        for _ in in_the_way:
+            told = reason(decode(client.answer(messages[1])))
+            assert "cannot be written" in told
+            assert told in capsys.readouterr().err
         assert isinstance(decode(client.answer(messages[1])), Share)
     plan = killed_client.TRUST.planned(_relative(), epsilon=1.0, delta=1e-5)
     assert spent(ledger) == costs(plan)
 
 
-def test_other_data_in_the_same_folder_are_refused(ledger: Path, tmp_path: Path) -> None:
+def test_nothing_is_decided_by_the_data_of_a_client_that_goes_on(ledger: Path, tmp_path: Path) -> None:
     folder = tmp_path / "memory"
     made = party()
     with made.client(ledger=ledger, dataset="a", folder=folder) as client:
@@ -1132,8 +1133,6 @@ def test_other_data_in_the_same_folder_are_refused(ledger: Path, tmp_path: Path)
         share(tell(client, asked(offer, 0)))
     other = Party(made.federation, made.identities, {"a": task_of(rows_of(5))})
     with other.client(ledger=ledger, dataset="a", folder=folder) as client:
-        assert "not the data that the run began with" in reason(tell(client, asked(offer, 1)))
-    with made.client(ledger=ledger, dataset="a", folder=folder) as client:
         share(tell(client, asked(offer, 1)))
         assert client.statement.epsilon <= 1.0
     assert spent(ledger) == costs(made.plan)
@@ -1167,8 +1166,10 @@ def test_a_folder_has_one_client_at_a_time(tmp_path: Path) -> None:
         made.client(folder=tmp_path / "file")
 
 
-def test_a_folder_without_a_ledger_still_remembers(tmp_path: Path) -> None:
-    made = party("secure_aggregation")
+@pytest.mark.parametrize("trust", ["none", "secure_aggregation"])
+def test_a_folder_without_a_ledger_still_remembers(trust: str, tmp_path: Path) -> None:
+    """It cannot show that it was not set back, so that masks end with the process."""
+    made = party(trust)
     with made.client(folder=tmp_path / "memory") as client:
         messages = [encode(made.offer())]
         tell(client, decode(messages[0]))
@@ -1176,8 +1177,11 @@ def test_a_folder_without_a_ledger_still_remembers(tmp_path: Path) -> None:
         first = [client.answer(message) for message in messages]
     with made.client(folder=tmp_path / "memory") as client:
         assert [client.answer(message) for message in messages] == first
-        assert "was given for another request" in reason(tell(client, asked(digest(messages[0]), 1, q=-Q)))
-        share(tell(client, asked(digest(messages[0]), 2)))
+        if trust == "none":
+            assert "was given for another request" in reason(tell(client, asked(digest(messages[0]), 1, q=-Q)))
+            share(tell(client, asked(digest(messages[0]), 2)))
+        else:
+            assert "with a ledger it would go on" in reason(tell(client, asked(digest(messages[0]), 2)))
 
 
 @pytest.mark.parametrize("steps", [0, 2])

@@ -6,6 +6,8 @@ Three clients with 60 rows, as in test_federated. Without noise all tests are de
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -280,18 +282,52 @@ def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="damaged"):
         served(made, transport, tmp_path / "flipped")
     made = around("trusted_server", epsilon=1.0)
-    killed(made, tmp_path / "secret")
-    for damage in (lambda path: path.chmod(0o644), lambda path: path.unlink()):
-        damage(tmp_path / "secret" / "noise.secret")
-        with Recorded(transport, tmp_path / "secret") as record, pytest.raises(CheckpointError, match="open to others"):
-            Server(made.tasks[0], made.federation, record)
+    killed(made, tmp_path / "sums")
+    database = tmp_path / "sums" / "run.sqlite"
+    database.chmod(0o644)
+    with pytest.raises(CheckpointError, match="others may read or write it"):
+        Recorded(transport, tmp_path / "sums")
+    database.chmod(0o600)
+    for statement, match in (
+        ("UPDATE releases SET data = zeroblob(length(data))", "not a dpvb model file"),
+        ("PRAGMA user_version = 0", "an earlier version of dpvb began its run"),
+    ):
+        with closing(sqlite3.connect(database)) as file:
+            file.execute(statement)
+            file.commit()
+        with pytest.raises(CheckpointError, match=match):
+            served(made, transport, tmp_path / "sums")
+
+
+LOOK = """
+import sys
+from dpvb.errors import DpvbError
+from dpvb.federated.record import Recorded
+try:
+    Recorded(None, sys.argv[1])
+    print("in")
+except DpvbError as error:
+    print(error)
+"""
+
+
+def test_a_second_server_in_the_process_lets_no_other_process_in(tmp_path: Path) -> None:
+    """Closing any descriptor of a file would drop the locks of all of this process's databases on it."""
+    look = [sys.executable, "-c", LOOK, str(tmp_path / "server")]
+    with Recorded(InProcess({}), tmp_path / "server"):
+        for _ in range(3):
+            with pytest.raises(FederationError, match="another server uses this folder"):
+                Recorded(InProcess({}), tmp_path / "server")
+            said = subprocess.run(look, capture_output=True, text=True, check=True).stdout
+            assert "another server uses this folder" in said
+    assert subprocess.run(look, capture_output=True, text=True, check=True).stdout == "in\n"
 
 
 def test_a_record_is_its_owners_alone_and_is_gone_after_the_run(tmp_path: Path) -> None:
     made = around("trusted_server", epsilon=1.0)
     killed(made, tmp_path / "server")
     files = sorted((tmp_path / "server").iterdir())
-    assert [path.name for path in files] == ["noise.secret", "run.sqlite"]
+    assert [path.name for path in files] == ["run.sqlite"]
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
     assert (tmp_path / "server").stat().st_mode & 0o777 == 0o700
     with Recorded(InProcess(made.handlers), tmp_path / "server") as record:
@@ -307,11 +343,11 @@ def test_a_full_disk_stops_a_server_that_can_go_on(monkeypatch: pytest.MonkeyPat
         write = record._write
         turns = iter(range(10**6))
 
-        def full() -> None:
+        def full(*more: Any) -> None:
             if next(turns) == 12:
                 record._file.execute("PRAGMA max_page_count = 1")
                 record._unwritten = [(event, bytes(10**6)) for event, _ in record._unwritten]
-            write()
+            write(*more)
 
         monkeypatch.setattr(record, "_write", full)
         with pytest.raises(CheckpointError, match=r"is full.*Make room"):

@@ -35,6 +35,7 @@ from dpvb.accounting.costs import Composition, Cost
 from dpvb.errors import BudgetError, LedgerError, ParameterError
 from dpvb.ledger import Ledger, Receipt, pricing, verify_export
 from dpvb.ledger import sqlite as in_file
+from dpvb.ledger.seen import Seen
 
 ADD = "add_or_remove_one"
 FACTS: dict[str, Any] = {"unit": "document", "neighboring_relation": ADD, "epsilon": 3.0, "delta": 1e-5}
@@ -668,12 +669,62 @@ def test_a_folder_that_cannot_be_written_to() -> None:
         shutil.rmtree(folder)
 
 
-def test_network_drives() -> None:
-    mounts = "/dev/vda / ext4 rw 0 0\nserver:/home /home nfs4 rw 0 0\n//box/x /mnt/my\\040share cifs rw 0 0\n"
-    assert in_file.file_system(Path("/home/me/budget.db"), mounts) == "nfs4"
-    assert in_file.file_system(Path("/mnt/my share/budget.db"), mounts) == "cifs"
-    assert in_file.file_system(Path("/homes/budget.db"), mounts) == "ext4"
-    assert {"nfs4", "cifs", "fuse.sshfs"} <= set(in_file._NETWORK)
+NETWORK = [
+    *("9p", "acfs", "afpfs", "afs", "beegfs", "ceph", "cifs", "coda"),
+    *("davfs", "davfs2", "drvfs", "fuse", "gfs2", "glusterfs", "gpfs", "gvfsd-fuse"),
+    *("lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "panfs", "prl_fs"),
+    *("pvfs2", "smb2", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs", "webdav"),
+    *(
+        "fuse.sshfs",
+        "fuse.rclone",
+        "fuse.s3fs",
+        "fuse.davfs2",
+        "fuse.curlftpfs",
+        "fuse.gvfsd-fuse",
+        "fuse.vmhgfs-fuse",
+        "fuse.glusterfs",
+    ),
+    *("fuse.ceph", "fuse.grpcfuse", "fuse.whatever"),
+]
+LOCAL = [
+    *("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs"),
+    *("overlay", "vfat", "exfat", "ntfs3", "fuseblk", "fuse.fuse-overlayfs", "fuse.ntfs-3g"),
+]
+FOLDERS = [
+    "share",
+    "my share",
+    "donn\u00e9es",
+    "\u30c7\u30fc\u30bf",
+    "tab\there",
+    "line\nend",
+    "back\\slash",
+    "a\\040b",
+    "#5",
+]
+FOLDERS += [os.fsdecode(b"latin-\xe9"), "\u0130stanbul", "x\u00a0y", "re\rturn", "\u2028", "\x1c"]
+
+
+def mounted(lines: str, place: Path) -> str:
+    """A list of mounts as the kernel writes it, with this folder's name in it."""
+    name = b"".join(b"\\%03o" % byte if byte in b" \t\n\\#" else bytes([byte]) for byte in os.fsencode(place))
+    return lines.replace("%", os.fsdecode(name))
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=ascii)
+def test_network_drives_are_seen_whatever_their_folder_is_called(folder: str) -> None:
+    place = Path("/mnt") / folder
+    mounts = mounted("/dev/vda / ext4 rw 0 0\nserver:/x % nfs4 rw 0 0\n/dev/vdb %/disk xfs rw 0 0\n", place)
+    assert in_file.file_system(place / "budget.db", mounts) == "nfs4"
+    assert in_file.file_system(place / "disk" / "budget.db", mounts) == "xfs"
+    assert in_file.file_system(Path("/mnt/other/budget.db"), mounts) == "ext4"
+    assert in_file.file_system(Path(f"{place}s") / "budget.db", mounts) == "ext4"
+    over = mounted("home % nfs4 rw 0 0\nnone % tmpfs rw 0 0\n", place)
+    assert in_file.file_system(place / "budget.db", over) == "tmpfs"
+
+
+def test_kinds_of_network_drives() -> None:
+    assert [kind for kind in NETWORK if not in_file.is_network(kind)] == []
+    assert [kind for kind in LOCAL if in_file.is_network(kind)] == []
 
 
 # ---------------------------------------------------------------- changes that must be found
@@ -897,8 +948,15 @@ def test_a_restored_backup(path: Path, tmp_path: Path) -> None:
         Ledger(path)
     with pytest.raises(LedgerError, match="set back"):
         verified(path)
-    # With the head restored too, only the receipt of a released model knows.
+    # With the head restored too, this user still knows.
     shutil.copy(tmp_path / "backup" / "budget.db.head", path.with_name("budget.db.head"))
+    seen = Seen(receipt.ledger).path
+    with pytest.raises(LedgerError, match=f"set back.*{seen}"):
+        Ledger(path)
+    with pytest.raises(LedgerError, match=f"set back.*{seen}"):
+        verified(path)
+    # And where that is lost as well, the receipt of a released model.
+    seen.unlink()
     with Ledger(path) as found:
         found.verify()
         with pytest.raises(LedgerError, match=f"row {receipt.seq} is missing"):

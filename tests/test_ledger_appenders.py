@@ -21,7 +21,7 @@ from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.events import Event
 from dpvb.errors import LedgerError
-from dpvb.ledger import Dataset, Ledger, pricing, turns
+from dpvb.ledger import Dataset, Ledger, pricing, schema, turns
 from dpvb.ledger.chain import COLUMNS, Entry, canonical
 from dpvb.ledger.state import State, dataset_key
 from dpvb.ledger.verify import walk
@@ -29,7 +29,7 @@ from dpvb.ledger.verify import walk
 psycopg = pytest.importorskip("psycopg")
 
 _INSERT = f"INSERT INTO dpvb.entry ({', '.join(COLUMNS)}) VALUES ({', '.join(['%s'] * len(COLUMNS))})"
-_NOT_THEIRS = r"another role|belongs to somebody else"
+_NOT_THEIRS = r"another role|belongs to somebody else|has no owner"
 _EVENT = {"digest": None, "state": "started", "step": 0}
 
 
@@ -121,7 +121,7 @@ def test_rows_as_dpvb_writes_them_are_accepted(team: Team) -> None:
             lambda end: event(end, "new", _EVENT),
             lambda end: event(end, "new", {"digest": None, "state": "resumed", "step": None}, attempt=1),
             lambda end: registered(end, Dataset("others", "row", "add_or_remove_one", 0.3, 1e-6)),
-            lambda end: registered(end, Dataset("others/ä\U0001f600", "row", "add_or_remove_one", 0.3, 1e-6, "others")),
+            lambda end: registered(end, Dataset("others/äя組", "row", "add_or_remove_one", 0.3, 1e-6, "others")),
             lambda end: charged(end, "own", "people/a", kind="refund"),
         ]
         for one in make:
@@ -210,6 +210,10 @@ def forged(end: State) -> dict[str, list[Entry]]:
             told(many, name="others\n"),
         ],
         "its cap is none": [told(many, epsilon=-1), told(many, delta=1), replace(many, units=many.units + 1)],
+        "keeper of the ledger alone": [
+            told(replace(many, dataset=name, key=f"dataset/{name}"), name=name)
+            for name in ("\u200b", "x\u00ad", "\ue000", "\u0378", "\u2028", "a\u00a0b", "\U0001f600")
+        ],
         "cannot become a part": [
             registered(end, replace(people, name="p", part_of="nobody")),
             registered(end, replace(people, name="p", part_of="people/a", epsilon=2.0, delta=1e-5)),
@@ -537,9 +541,9 @@ def test_nothing_that_a_session_can_change_decides_in_the_triggers(team: Team) -
         with psycopg.connect(team.theirs, autocommit=True) as connection:
             connection.execute("DROP SCHEMA IF EXISTS evil CASCADE")
             connection.execute("CREATE SCHEMA evil")
-            for schema in ("evil", "pg_temp"):
+            for place in ("evil", "pg_temp"):
                 for statement in planted:
-                    connection.execute(statement.replace("HERE", schema))
+                    connection.execute(statement.replace("HERE", place))
             for table in ("ledger", "entry", "head"):
                 connection.execute(f"CREATE TEMP TABLE {table} (LIKE dpvb.{table})")
             connection.execute("CREATE TEMP VIEW pg_roles AS SELECT 'b'::name AS rolname, 10::oid AS oid")
@@ -552,3 +556,16 @@ def test_nothing_that_a_session_can_change_decides_in_the_triggers(team: Team) -
         charge(honest, "e")
         honest.verify()
     team.keeper.verify()
+
+
+def test_letters_of_names_are_printable_to_everybody(team: Team) -> None:
+    """Appenders register no name of one character that a reader could refuse; the keeper any that it takes."""
+    codes = [*range(1, 0xD800), *range(0xE000, 0x110000, 97)]
+    query = "SELECT one FROM unnest(%s::text[]) AS t (one) WHERE one ~ %s"
+    with psycopg.connect(team.theirs) as connection:
+        found = connection.execute(query, [[chr(code) for code in codes], f"^[{schema._LETTERS}]$"]).fetchall()
+    assert len(found) > 30_000
+    assert all(one.isprintable() for (one,) in found)
+    team.keeper.register("\U0001f600", **PEOPLE)
+    with Ledger(team.theirs) as honest, pytest.raises(LedgerError, match="keeper of the ledger alone"):
+        honest.register("\U0001f601", **PEOPLE)

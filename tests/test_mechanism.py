@@ -57,7 +57,7 @@ def draws(sampler: Sampler, n: int, steps: int, seed: int = 0) -> np.ndarray:
         def bits(count: int, step: int = step) -> np.ndarray:
             nonlocal position
             position += count
-            return source.uniform_bits(count, step=step, purpose="sampling", start=position - count)
+            return source.words(step=step, purpose="sampling")(count, start=position - count)
 
         draw = sampler.draw(bits, lambda: n)
         included[step] = np.concatenate([draw(m) for m in (n // 3, n - n // 3)])

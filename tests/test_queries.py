@@ -468,7 +468,7 @@ class Kept:
     def recorded(self, step: int) -> Mapping[str, np.ndarray] | None:
         return {"words": np.full(6, self._value)} if step == 0 else None
 
-    def begin(self, step: int, fingerprint: Any) -> None:
+    def begin(self, step: int) -> None:
         self.begun.append(step)
 
     def record(self, step: int, released: Any) -> None:

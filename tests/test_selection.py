@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import secrets
@@ -370,7 +371,8 @@ def test_each_unit_is_either_fitted_or_scored() -> None:
         runs = []
         for n in (59, 60):
             sources = Sources(seed)
-            runs.append(selection._run(choice, 1, selection.Data(X[:n], y[:n], {}), sources(), sources))
+            coins = sources().words(step=0, purpose="holdout")
+            runs.append(selection._run(choice, 1, selection.Data(X[:n], y[:n], {}), coins, sources))
         before, after = runs
         same_fit = np.array_equal(before.fitted["coef_"], after.fitted["coef_"])
         moved = abs(after.score - before.score)
@@ -387,7 +389,8 @@ def test_each_unit_is_either_fitted_or_scored() -> None:
 def test_a_share_of_the_units_is_scored() -> None:
     """40,000 coins at 1/4: five standard deviations, false-alarm rate 6e-7 (and repeatable, from a seed)."""
     source = Design(np.zeros((40_000, 1)), np.zeros(40_000))
-    parts = [scores.Part(source, InsecureNoise(0), 0.25, scored=scored) for scored in (True, False)]
+    coins = InsecureNoise(0).words(step=0, purpose="holdout")
+    parts = [scores.Part(source, coins, 0.25, scored=scored) for scored in (True, False)]
     sizes = [part.count() for part in parts]
     assert sum(sizes) == 40_000
     assert abs(sizes[0] - 10_000) < 5 * math.sqrt(40_000 * 0.25 * 0.75)
@@ -398,17 +401,21 @@ def test_neighbours_make_the_same_choices_until_a_release_differs() -> None:
     """K, candidates and coins owe nothing to the data: with equal secrets both data sets go through the same runs."""
     X, y = binary(100)
     asked: list[list[tuple[int, str]]] = []
-    original = InsecureNoise.uniform_bits
+    original = selection._words
     for n in (99, 100):
         words: list[tuple[int, str]] = []
 
-        def heard(self: Any, count: int, *, step: int, purpose: str, start: int = 0, words: Any = words) -> Any:
-            if purpose == "runs":
-                words.append((start, self.run_id))
-            return original(self, count, step=step, purpose=purpose, start=start)
+        def heard(noise: Any, words: Any = words) -> Any:
+            word, place = original(noise), itertools.count()
+
+            def told() -> int:
+                words.append((next(place), noise.run_id))
+                return word()
+
+            return told
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(InsecureNoise, "uniform_bits", heard)
+            patch.setattr(selection, "_words", heard)
             chosen(LOGISTIC, SETTINGS, X[:n], y[:n])
         asked.append(words)
     assert asked[0] == asked[1]

@@ -1,7 +1,14 @@
 """A folder that holds the releases of a run, so that another process can go on where one was killed.
 
-It holds released values and public facts alone: whoever may see the model may see the folder. A model's M-steps are
-functions of the releases, so that nothing else need be kept. Secrets lie elsewhere (see runs).
+    run.json                     public facts of the run
+    token                        what the run was charged with, until it has ended (see `ledger`)
+    release-STEP-ATTEMPT.sealed  a release, encrypted
+    lock                         one process at a time
+
+A release is written before it is on record, and nobody can read it until it is: its key is drawn for it alone, stays in
+memory, and is put on record with the SHA-256 of the sealed bytes. So a record that is durable always has its bytes; and
+a process that dies before leaves nothing but noise without a key. What is on record may be seen by whoever may see the
+model. A model's M-steps are functions of the releases, so that nothing else need be kept.
 """
 
 from __future__ import annotations
@@ -9,30 +16,37 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, final
+from typing import IO, Any, NamedTuple, final
 
-import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from dpvb import storage
+from dpvb import own, storage
 from dpvb.errors import CheckpointError, ModelFileError
 from dpvb.journal import Sums
+from dpvb.strangers import parsed_json
 
 #: Version of the folder's form; a reader refuses another one.
-FORMAT = 1
+FORMAT = 2
+_NAMES = ("run.json", "command.json", "token", "lock")
+_FACTS = {"run": str, "seed": int, "ledger": str, "dataset": str, "plan": str, "facts": dict}
+# A key seals one release, once.
+_NONCE = bytes(12)
 
 
-def digest_of(total: Sums) -> str:
-    """SHA-256 of released sums, as hexadecimal text: equal for equal bits alone."""
-    sha = hashlib.sha256()
-    for name, values in sorted(total.items()):
-        plain = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
-        kind = "" if plain.dtype == np.float64 else f"{plain.dtype.str} "
-        sha.update(f"{name} {values.shape} {kind}".encode() + plain.tobytes())
-    return sha.hexdigest()
+class Seal(NamedTuple):
+    """What is put on record of a release: it opens the sealed bytes, and says nothing of them before.
+
+    Attributes:
+        digest: SHA-256 of the sealed bytes.
+        key: of the release alone; both as hexadecimal text.
+    """
+
+    digest: str
+    key: str
 
 
 @final
@@ -43,101 +57,130 @@ class Checkpoint:
         path: the folder; made if it is missing, its parent must exist.
 
     Raises:
-        CheckpointError: if it cannot be made, or is not a checkpoint's folder.
+        CheckpointError: if it cannot be made, is somebody else's, or is not a checkpoint's folder.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
-        self._manifest_path = self.path / "run.json"
+        self._manifest_path, self._token_path = self.path / "run.json", self.path / "token"
+        self._lock: IO[bytes] | None = None
         try:
             self.path.mkdir(mode=0o700, exist_ok=True)
-            strangers = [name for name in os.listdir(self.path) if name not in ("run.json", "command.json")]
+            own.check_own_folder(self.path)
+            strangers = [name for name in os.listdir(self.path) if name not in _NAMES]
         except OSError as error:
             raise CheckpointError(f"{self.path}: cannot hold a checkpoint ({error.strerror}).") from error
-        if strangers and not self._manifest_path.exists():
+        if any(not name.endswith(".tmp") for name in strangers) and not self._manifest_path.exists():
             raise CheckpointError(
                 f"{self.path}: holds other files, and no checkpoint. Name an empty or a new folder as checkpoint."
             )
 
-    @property
-    def secret_path(self) -> Path:
-        """Where the run's secret lies while the run goes on: beside the folder, never in it."""
-        return self.path.with_name(self.path.name + ".secret")
+    def hold(self) -> None:
+        """Keep other processes out until `close`.
+
+        Raises:
+            CheckpointError: if one is there.
+        """
+        try:
+            self._lock = own.locked(self.path / "lock")
+            for torn in self.path.glob(".*.tmp"):
+                torn.unlink()
+        except BlockingIOError as error:
+            raise CheckpointError(
+                f"{self.path}: another process is at work on the run that is kept here. Wait until it has ended; or "
+                "name a new folder as checkpoint for another run."
+            ) from error
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def close(self) -> None:
+        """Let another process hold the folder."""
+        if self._lock is not None:
+            own.unlock(self._lock)
+            self._lock = None
 
     def manifest(self) -> dict[str, Any] | None:
         """What the folder says of its run, or None if it is new.
 
         Raises:
-            CheckpointError: if it is damaged or of another version.
+            CheckpointError: if it is damaged, somebody else's, or of another version.
         """
         try:
-            found = json.loads(self._manifest_path.read_bytes()) if self._manifest_path.exists() else None
-        except (OSError, ValueError, RecursionError) as error:
+            found = parsed_json(own.read_own(self._manifest_path))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
             raise CheckpointError(f"{self._manifest_path}: damaged; the run cannot be continued.") from error
-        if found is not None and (not isinstance(found, dict) or found.get("format") != FORMAT):
-            raise CheckpointError(f"{self._manifest_path}: not a checkpoint of format {FORMAT}.")
+        if not isinstance(found, dict) or found.get("format") != FORMAT:
+            raise CheckpointError(
+                f"{self._manifest_path}: not a checkpoint of format {FORMAT}. If an earlier version of dpvb began its "
+                "run, end it with that version; for a new run name a new folder as checkpoint."
+            )
+        if any(type(found.get(name)) is not kind for name, kind in _FACTS.items()):
+            raise CheckpointError(f"{self._manifest_path}: damaged; the run cannot be continued.")
         return found
 
-    def write_manifest(self, facts: Mapping[str, Any], *, new: bool = False) -> None:
-        """Write the manifest, whole or not at all.
+    def begin(self, facts: Mapping[str, Any], token: str) -> None:
+        """Write the token of a new run, then its facts.
 
         Raises:
-            CheckpointError: if it cannot be written; if `new`, also if there is one.
+            CheckpointError: if they cannot be written, or there is a run.
         """
-        temporary = self.path / f".run-{secrets.token_hex(8)}.tmp"
+        text = json.dumps({"format": FORMAT, **facts}, allow_nan=False, indent=1)
         try:
-            with open(temporary, "x", encoding="ascii") as file:
-                json.dump({"format": FORMAT, **facts}, file, allow_nan=False, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            if new:
-                os.link(temporary, self._manifest_path)
-            else:
-                os.replace(temporary, self._manifest_path)
+            own.write_own(self._token_path, token.encode("ascii"))
+            own.write_own(self._manifest_path, text.encode("ascii"), new=True)
         except FileExistsError as error:
             raise CheckpointError(f"{self.path}: another process has just begun a run here.") from error
         except OSError as error:
-            raise CheckpointError(f"{self.path}: cannot be written ({error.strerror}).") from error
-        finally:
-            with suppress(OSError):
-                temporary.unlink()
+            raise self._unwritable(error) from error
 
-    def prepare(self, step: int, total: Sums) -> None:
-        """Write a release to the disk; it counts only once it is published."""
-        try:
-            storage.save(self._file(step, "part"), kind="Release", arrays=total, facts={"step": step})
-        except ModelFileError as error:
-            raise CheckpointError(str(error)) from error
+    def token(self) -> str:
+        """The token of the run.
 
-    def publish(self, step: int) -> None:
-        """Give a prepared release its name."""
+        Raises:
+            CheckpointError: if it is gone, or could be somebody else's.
+        """
         try:
-            os.replace(self._file(step, "part"), self._file(step))
+            return own.read_own(self._token_path).decode("ascii", "replace")
+        except FileNotFoundError as error:
+            raise CheckpointError(
+                f"{self._token_path}: is gone, and with it the right to go on with this run or to take back what it "
+                "never started. Begin a new run in a new folder."
+            ) from error
+
+    def end(self) -> None:
+        """Forget the token of a run that has ended."""
+        with suppress(OSError):
+            self._token_path.unlink()
+
+    def seal(self, step: int, attempt: int, total: Sums) -> Seal:
+        """Write a release to the disk, for nobody to read without the key.
+
+        Raises:
+            CheckpointError: if it cannot be written.
+        """
+        key = AESGCM.generate_key(256)
+        packed = storage.packed(kind="Release", arrays=total, facts={"step": step})
+        sealed = AESGCM(key).encrypt(_NONCE, packed, None)
+        try:
+            own.write_own(self._file(step, attempt), sealed)
         except OSError as error:
-            raise CheckpointError(f"{self.path}: cannot be written ({error.strerror}).") from error
+            raise self._unwritable(error) from error
+        return Seal(hashlib.sha256(sealed).hexdigest(), key.hex())
 
-    def release(self, step: int, digest: str) -> Sums | None:
-        """The release of a step, if a file with this digest is there, published or only prepared."""
-        for path in (self._file(step), self._file(step, "part")):
-            with suppress(ModelFileError):
-                total = storage.load(path, kind="Release").arrays
-                if digest_of(total) == digest:
-                    return total
+    def release(self, step: int, attempt: int, seal: Seal) -> Sums | None:
+        """The release of a step that is on record with this seal; None where its bytes are gone."""
+        with suppress(FileNotFoundError, CheckpointError, ModelFileError, InvalidTag, ValueError):
+            sealed = own.read_own(self._file(step, attempt))
+            if hashlib.sha256(sealed).hexdigest() == seal.digest:
+                return storage.unpacked(
+                    AESGCM(bytes.fromhex(seal.key)).decrypt(_NONCE, sealed, None), kind="Release"
+                ).arrays
         return None
 
-    def prepared(self, step: int) -> Sums | None:
-        """A release that was written whole and not published, if there is one."""
-        with suppress(ModelFileError):
-            return storage.load(self._file(step, "part"), kind="Release").arrays
-        return None
+    def _file(self, step: int, attempt: int) -> Path:
+        return self.path / f"release-{step:05d}-{attempt}.sealed"
 
-    def discard_torn(self) -> bool:
-        """Remove what was being written when a process died; return whether a release was among it."""
-        torn = [path for path in self.path.glob(".*.tmp") if path.is_file()]
-        for path in torn:
-            with suppress(OSError):
-                path.unlink()
-        return any(not path.name.startswith(".run-") for path in torn)
-
-    def _file(self, step: int, ending: str = "dpvb") -> Path:
-        return self.path / f"release-{step:05d}.{ending}"
+    def _unwritable(self, error: OSError) -> CheckpointError:
+        return CheckpointError(f"{self.path}: cannot be written ({error.strerror}).")

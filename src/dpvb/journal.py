@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-#: Digest of the private data under the run's secret, or None where it could not be made.
-Fingerprint = Callable[[], str | None]
 #: What leaves a wall: noised sums in their units, or a party's integers.
 Sums = Mapping[str, NDArray[np.float64] | NDArray[np.int64]]
 
 
 class Journal(Protocol):
-    """What a wall tells of its run, and what it asks; nothing private passes, but for a keyed digest of the data."""
+    """What a wall tells of its run, and what it asks; nothing private passes."""
 
     def recorded(self, step: int) -> Sums | None:
         """The sums that this run released at a step before it was interrupted: the wall gives them out again."""
 
-    def begin(self, step: int, fingerprint: Fingerprint) -> None:
+    def begin(self, step: int) -> None:
         """Called before anything is read for a step; raises unless its charge is durable."""
 
     def record(self, step: int, total: Sums) -> None:
@@ -34,7 +32,7 @@ class Unrecorded:
     def recorded(self, step: int) -> None:
         """Nothing."""
 
-    def begin(self, step: int, fingerprint: Fingerprint) -> None:
+    def begin(self, step: int) -> None:
         """Nothing is written."""
 
     def record(self, step: int, total: Sums) -> None:

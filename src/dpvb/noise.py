@@ -45,18 +45,17 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 import secrets
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 import numpy as np
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from dpvb.errors import CheckpointError, ParameterError, PrivacyError, check_integer, check_number
+from dpvb.errors import ParameterError, check_integer, check_number
+from dpvb.forks import Origin
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,7 +67,6 @@ _TAIL_STDS: Final = 39
 _BLOCK: Final = 2**14  # words; the five working arrays of one block stay in the second-level cache
 _LEAST_DRAWS: Final = 64  # a lone draw hides among others: which branches of ndtri it takes no longer shows
 _ZEROS: Final = bytes(8 * _BLOCK)
-_SECRET_HEAD: Final = b"dpvb run secret 1\n"
 
 
 class NoiseSource(Protocol):
@@ -90,22 +88,14 @@ class NoiseSource(Protocol):
         """Return rounded Gaussian noise of the shape of `total`."""
         ...
 
-    def uniform_bits(self, count: int, *, step: int, purpose: str, start: int = 0) -> NDArray[np.uint64]:
-        """Return uniform 64-bit words."""
-        ...
-
     def words(self, *, step: int, purpose: str) -> Words:
-        """Return the same words for a process that the source's secret does not reach."""
-        ...
-
-    def key(self, purpose: str) -> bytes:
-        """Return a key for another use of the secret."""
+        """Return uniform words for one step and purpose."""
         ...
 
 
 @final
 class Words:
-    """The uniform words of one step and purpose, to be drawn by another process: the key of that stream alone."""
+    """A stream of uniform words; another process that has it draws the same. Any place of it is reached at once."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -126,162 +116,98 @@ class Words:
         return bits
 
 
-class _KeyedNoise:
-    """Noise whose every draw is a function of a secret and of the public and private names of the draw."""
+@final
+class SecureNoise:
+    """The noise of private releases: AES-256 in counter mode, every draw under a key of its own from the system.
 
-    def __init__(self, secret: bytes, run_id: str) -> None:
-        self._secret = secret
-        self._run_id = run_id
+    It takes no argument, so that no seed can reach a private release, and keeps no secret, so that nothing that was
+    drawn is drawn again: another sum, or the same one, always gets independent noise. It refuses in a forked child.
+    """
 
-    @property
-    def run_id(self) -> str:
-        """The public name of this source's run."""
-        return self._run_id
+    private: Final = True
+
+    def __init__(self) -> None:
+        self.run_id = secrets.token_hex(16)
+        self._origin = Origin()
 
     def gaussian(
         self, std_steps: float, total: NDArray[np.int64], *, step: int, block: str, plan_digest: bytes
     ) -> NDArray[np.int64]:
         """Return noise distributed exactly as round(N(0, std_steps²)), to be added to `total`.
 
-        Shapes: `total`, any; the result has the same. Units: grid steps. `total` and the result are private;
-        `std_steps`, `step`, `block`, `plan_digest` are public. `std_steps = 0` gives zeros.
-
-        The key of the draw is made from all arguments, the digest of `total` included: another sum (or step,
-        block, plan, standard deviation) always gets independent noise, so a difference of two releases never
-        cancels the noise. The same call gives the same bits. Within a run, whose data do not change, this is
-        safe: the same sum at the same place is the same release, and repeating it says nothing new. It does
-        not allow a source to be carried over to other data: whether two releases are equal would then tell
-        whether the sums are.
+        Shapes: `total`, any; the result has the same. Units: grid steps. `total` and the result are private; `total`
+        is not read, and `step`, `block`, `plan_digest` matter to test noise alone.
 
         Exactness and the error bound behind it: the module's docstring (interval refining as in Haney et al.
         2022).
 
         Raises:
-            ParameterError: std_steps outside [0, 2⁴⁰], total not int64, or a bad step.
+            ParameterError: std_steps outside [0, 2⁴⁰], or total not int64.
+            PrivacyError: in a process that was forked from this source's.
         """
-        std = check_number("std_steps", std_steps, low=0.0, high=MAX_STD_STEPS)
-        if not isinstance(total, np.ndarray) or total.dtype != np.int64:
-            raise ParameterError(f"total must be an int64 array, got {getattr(total, 'dtype', type(total).__name__)}.")
-        if std == 0.0 or total.size == 0:
-            return np.zeros(total.shape, dtype=np.int64)
-        key = self._key("gaussian", step, block, plan_digest, std.hex().encode(), self._sum_digest(total))
-        noise = np.empty(max(total.size, _LEAST_DRAWS), dtype=np.int64)
-        words = _Keystream(key, 0)
-        for first in range(0, noise.size, _BLOCK):
-            out = noise[first : first + _BLOCK]
-            for place, word in _round_block(std, words.next(out.size), out):
-                out[place] = _decide(std, word, _further_words(key, 1 + first + place))
-        return noise[: total.size].reshape(total.shape)
-
-    def uniform_bits(self, count: int, *, step: int, purpose: str, start: int = 0) -> NDArray[np.uint64]:
-        """Return `count` uniform 64-bit words of the stream of this step and purpose, from word `start` on.
-
-        Shape: (count,). The words are private (they tell who was sampled); all arguments are public. A
-        sampler that does not want `count` words in memory asks for them in pieces: `start` reaches any place
-        of the stream at once, and the pieces equal the whole. A place of a stream always holds the same word.
-
-        Raises:
-            ParameterError: count, start or step negative or not whole.
-        """
-        return self.words(step=step, purpose=purpose)(count, start)
+        return _gaussian(std_steps, total, self._fresh_key())
 
     def words(self, *, step: int, purpose: str) -> Words:
-        """Return the stream of `uniform_bits` for a process that the secret does not reach; private."""
-        return Words(self._key("uniform", step, purpose))
-
-    def key(self, purpose: str) -> bytes:
-        """Return a key of 256 bits for another use of the secret, independent of all draws."""
-        return self._key(purpose, 0, "")
-
-    def _sum_digest(self, total: NDArray[np.int64]) -> bytes:
-        exact = np.ascontiguousarray(total, dtype="<i8")
-        return hashlib.sha256(repr(total.shape).encode() + b"|" + exact.data).digest()
-
-    def _key(self, purpose: str, step: int, name: str, *more: bytes) -> bytes:
-        """Derive an AES-256 key (HKDF-SHA256, RFC 5869).
-
-        Every field carries its length, so that no two lists of fields make the same key.
-        """
-        step = check_integer("step", step, low=0)
-        fields = (self._run_id.encode(), purpose.encode(), str(step).encode(), name.encode(), *more)
-        info = b"".join(len(field).to_bytes(8, "little") + field for field in fields)
-        return HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info).derive(self._secret)
-
-
-@final
-class SecureNoise(_KeyedNoise):
-    """The noise of private releases: AES-256 in counter mode under keys from one fresh 256-bit secret.
-
-    It takes no argument, so that no seed can reach a private release. One object serves one run on one data
-    set. A forked child process draws a fresh secret before its first use, and the object can be neither
-    pickled nor copied: no two processes ever share a draw. Only a run that must survive its process keeps its
-    secret, in a file of its own (`kept`), and is continued by `reopened`.
-    """
-
-    private: Final = True
-
-    def __init__(self) -> None:
-        super().__init__(secrets.token_bytes(32), secrets.token_hex(16))
-        self._process = os.getpid()
-
-    @classmethod
-    def kept(cls, path: Path) -> SecureNoise:
-        """A fresh source whose secret also lies in a new file, readable by its owner alone, until the run has ended.
-
-        Whoever reads the file can remove the noise of this run.
+        """Return a stream of uniform words that nobody else has; private: they tell who was sampled.
 
         Raises:
-            CheckpointError: if the file is there already or cannot be written.
+            PrivacyError: in a process that was forked from this source's.
         """
-        noise = cls()
-        text = _SECRET_HEAD + f"{noise._run_id} {noise._secret.hex()}\n".encode()
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with open(descriptor, "wb") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise CheckpointError(f"{path}: the run's secret cannot be kept here ({error.strerror}).") from error
-        return noise
+        return Words(self._fresh_key())
 
-    @classmethod
-    def reopened(cls, path: Path) -> SecureNoise | None:
-        """The source whose secret a file holds, or None without such a file: it is gone, damaged, or open to others."""
-        try:
-            with open(path, "rb") as file:
-                private = os.name != "posix" or os.fstat(file.fileno()).st_mode & 0o077 == 0
-                run_id, secret = file.read(256).removeprefix(_SECRET_HEAD).split()
-            noise = cls()
-            noise._run_id, noise._secret = run_id.decode("ascii"), bytes.fromhex(secret.decode("ascii"))
-        except (OSError, ValueError):
-            return None
-        return noise if private and len(noise._secret) == 32 else None
-
-    def _key(self, purpose: str, step: int, name: str, *more: bytes) -> bytes:
-        if os.getpid() != self._process:
-            self._secret, self._process = secrets.token_bytes(32), os.getpid()
-        return super()._key(purpose, step, name, *more)
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        raise PrivacyError("A SecureNoise cannot be pickled or copied: its secret stays in the process that drew it.")
+    def _fresh_key(self) -> bytes:
+        self._origin.check("this source of noise")
+        return secrets.token_bytes(32)
 
 
 @final
-class InsecureNoise(_KeyedNoise):
+class InsecureNoise:
     """Noise for tests only: repeatable from a seed and blind to the sum, so neighbours meet the same draws.
 
-    `gaussian` depends on `total` by its shape only. Whatever is released with it is not private.
+    A draw is a function of the seed and of all its names, and of `total` by its shape only. Whatever is released with
+    it is not private.
     """
 
     private: Final = False
 
     def __init__(self, seed: int) -> None:
         seed = check_integer("seed", seed, low=0)
-        super().__init__(hashlib.sha256(b"dpvb insecure test noise %d" % seed).digest(), f"insecure-{seed}")
+        self.run_id = f"insecure-{seed}"
+        self._secret = hashlib.sha256(b"dpvb insecure test noise %d" % seed).digest()
 
-    def _sum_digest(self, total: NDArray[np.int64]) -> bytes:
-        return b""
+    def gaussian(
+        self, std_steps: float, total: NDArray[np.int64], *, step: int, block: str, plan_digest: bytes
+    ) -> NDArray[np.int64]:
+        """Return the noise of this name; arguments and errors are those of SecureNoise."""
+        return _gaussian(
+            std_steps, total, self._key("gaussian", step, block, plan_digest, float(std_steps).hex().encode(), b"")
+        )
+
+    def words(self, *, step: int, purpose: str) -> Words:
+        """Return the stream of uniform words of this name."""
+        return Words(self._key("uniform", step, purpose))
+
+    def _key(self, purpose: str, step: int, name: str, *more: bytes) -> bytes:
+        """Derive a key (HKDF-SHA256, RFC 5869); every field carries its length."""
+        fields = (self.run_id.encode(), purpose.encode(), str(step).encode(), name.encode(), *more)
+        info = b"".join(len(field).to_bytes(8, "little") + field for field in fields)
+        return HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info).derive(self._secret)
+
+
+def _gaussian(std_steps: float, total: NDArray[np.int64], key: bytes) -> NDArray[np.int64]:
+    """The noise under a key."""
+    std = check_number("std_steps", std_steps, low=0.0, high=MAX_STD_STEPS)
+    if not isinstance(total, np.ndarray) or total.dtype != np.int64:
+        raise ParameterError(f"total must be an int64 array, got {getattr(total, 'dtype', type(total).__name__)}.")
+    if std == 0.0 or total.size == 0:
+        return np.zeros(total.shape, dtype=np.int64)
+    noise = np.empty(max(total.size, _LEAST_DRAWS), dtype=np.int64)
+    words = _Keystream(key, 0)
+    for first in range(0, noise.size, _BLOCK):
+        out = noise[first : first + _BLOCK]
+        for place, word in _round_block(std, words.next(out.size), out):
+            out[place] = _decide(std, word, _further_words(key, 1 + first + place))
+    return noise[: total.size].reshape(total.shape)
 
 
 def noise_bound(std_steps: float) -> int:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dpvb import metrics
 from dpvb.errors import DpvbError
+from dpvb.strangers import printable
 
 if TYPE_CHECKING:
     from dpvb.report import PrivacyStatement
@@ -55,7 +56,7 @@ def topics_picture(
         axes.barh(place, 100 * probability_kv[k, top], color=_PRIVATE, height=0.7)
         if compared_kv is not None:
             axes.plot(100 * compared_kv[k, top], place, "o", color=_REFERENCE, markersize=4)
-        axes.set_yticks(place, [vocabulary[v] for v in top], fontsize=8)
+        axes.set_yticks(place, [printable(vocabulary[v]) for v in top], fontsize=8, parse_math=False)
         axes.invert_yaxis()
         axes.tick_params(axis="x", labelsize=7)
         axes.spines[["top", "right"]].set_visible(False)
@@ -69,7 +70,7 @@ def topics_picture(
         f"delta = {statement.delta:g}{dots}",
         fontsize=11,
     )
-    figure.savefig(Path(path), dpi=110)
+    _write(figure, path)
 
 
 def weights_picture(
@@ -105,7 +106,18 @@ def weights_picture(
         f"red: +{reach:.2g}",
         fontsize=9,
     )
-    figure.savefig(Path(path), dpi=110)
+    _write(figure, path)
+
+
+def _write(figure: Any, path: str | os.PathLike[str]) -> None:
+    """Write a picture; no word in it is a program of LaTeX, whatever the user's settings are."""
+    from matplotlib import rc_context
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_usetex(False)
+    with rc_context({"text.usetex": False}):  # For the texts that are made as they are drawn.
+        figure.savefig(Path(path), dpi=110)
 
 
 def _draw_curve(axes: Any, statement: PrivacyStatement) -> None:

@@ -1,71 +1,62 @@
-"""A fit that a ledger counts: charged before it looks, and continued after a crash at the least cost.
+"""A fit that a ledger counts: charged before it looks, and continued after a crash at no cost.
 
-What may be observed of a step is its release; it is put on record by its digest before it is written or returned. So
-after a crash
+What may be observed of a step is its release, and no release leaves the memory of its process before it is on record
+(see `checkpoint`). So after a crash
 
-* a release that was recorded, or written whole, is read from the checkpoint, and the wall gives it out again: the data
-  are not asked;
-* a step that may have begun, and left no record or no readable one, is done again. That costs nothing if it must give
-  the very bits of the first time: the same run secret (so the same batch and, for the same sums, the same noise), the
-  same data by their keyed digest, the same programs; and, where there is a record, bits of the recorded digest. If
-  not, or if it was being written when the process died, it is charged again before it is done.
+* a step that is on record is never made again: its release is read from the checkpoint, and the wall gives it out;
+* a step that is not on record left nothing behind, and is made afresh: another batch, other noise, whatever the data
+  are by now. Its first charge pays for it;
+* a step that is on record, and whose bytes are lost, is charged again before it is made again.
 
-A newer attempt fences off an older one: the ledger takes no record of a release from it, so nothing of it is read.
+Nothing private is kept or compared for that. A newer attempt fences off an older one: the ledger takes no record of a
+release from it, so nothing of it is ever read.
 """
 
 from __future__ import annotations
 
 import math
 import os
-import platform
 import secrets
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from importlib.metadata import version
 from typing import Any, final
 
-from dpvb import __version__
 from dpvb.accounting.costs import Composition
-from dpvb.checkpoint import Checkpoint, digest_of
+from dpvb.checkpoint import Checkpoint, Seal
 from dpvb.errors import CheckpointError, LedgerError, ParameterError, check_choice
-from dpvb.journal import Fingerprint, Sums
-from dpvb.ledger import Ledger, Receipt, is_address
+from dpvb.forks import Origin
+from dpvb.journal import Journal, Sums
+from dpvb.ledger import Entry, Ledger, Receipt, is_address
 from dpvb.mechanism import Plan, Release
-from dpvb.noise import SecureNoise
 from dpvb.report import ChargeFacts
+from dpvb.strangers import say
 
-#: How a run keeps itself, see Run.
-MODES = ("replay", "recharge", "read")
-_UNKNOWN = "unknown"
+#: How a run uses its checkpoint, see Run.
+MODES = ("continue", "read")
 # A run without a checkpoint says so often that it goes on, so that what it never started can be given back.
 _MARKS = 20
 
 
 @final
 class Run:
-    """The journal of one fit.
+    """The journal of one fit; it belongs to the process that made it.
 
     Args:
         ledger, dataset: what is charged.
         plan: all releases of the fit.
         checkpoint: where releases are kept; None: an interrupted run cannot be continued.
-        resume: "replay" keeps the run's secret in a file beside the checkpoint while the run goes on; "recharge" never
-            writes it, and an interrupted step is charged again; "read" makes no release, and reads those of a run that
-            has ended.
+        resume: "continue" goes on with a run that was interrupted, or begins one; "read" makes no release, and reads
+            those of a run that has ended.
         facts: public facts that the fit must share with the run that it continues.
-        begun: where a run may pass over releases, the steps that were begun so far, as its owner has put them on
-            record; None: they are begun in order.
 
     Attributes:
-        noise: the run's source of randomness.
         seed: of the public start, where a checkpoint keeps one.
-        num_recorded: releases that need not be made again.
 
     Raises:
         BudgetError, LedgerError: if the plan cannot be charged; nothing was read.
-        CheckpointError: if the checkpoint belongs to another run, or has ended; nothing was charged.
+        CheckpointError: if the checkpoint belongs to another run, to another process, or has ended; nothing was
+            charged.
     """
 
     def __init__(
@@ -75,105 +66,93 @@ class Run:
         plan: Plan,
         *,
         checkpoint: Checkpoint | None = None,
-        resume: str = "replay",
+        resume: str = "continue",
         facts: Mapping[str, Any] | None = None,
-        begun: Sequence[int] | None = None,
     ) -> None:
         check_choice("resume", resume, MODES)
         self._ledger, self._dataset, self._plan = ledger, dataset, plan
-        self._checkpoint, self._mode = checkpoint, resume
+        self._checkpoint, self._reads = checkpoint, resume == "read"
+        self._origin = Origin()
         self._attempt = 0
         self.seed: int | None = None
-        self._recorded: dict[int, Sums] = {}
-        self._digests: dict[int, str] = {}
-        self._begun, self._newest = 0, -1
+        # By step and request; what the plan fixes has the request "". A release is pending from its own charge on.
+        self._released: dict[tuple[int, str], Entry] = {}
+        self._pending: dict[int, str] = {}
+        self._newest = -1
         self._mark = max(1, len(plan) // _MARKS)
         self._ended = False
-        self._free: bool | None = None
-        found = None if checkpoint is None else checkpoint.manifest()
-        if found is None:
-            if resume == "read":
+        if checkpoint is None:
+            self._name, self._token = secrets.token_hex(16), secrets.token_hex(16)
+            self._receipt = self._charge_plan()
+            return
+        if not self._reads:
+            checkpoint.hold()
+        try:
+            found = checkpoint.manifest()
+            if found is not None:
+                self._continue_run(checkpoint, found, facts or {})
+            elif self._reads:
                 raise CheckpointError("resume='read' reads a run that has ended: name its folder as checkpoint.")
-            self._begin_run(facts or {})
-        else:
-            self._continue_run(found, facts or {}, begun)
+            else:
+                self._begin_run(checkpoint, facts or {})
+        except BaseException:
+            self.close()
+            raise
 
-    def _begin_run(self, facts: Mapping[str, Any]) -> None:
-        if self._checkpoint is None:
-            self.noise, self._name = SecureNoise(), secrets.token_hex(16)
-        else:
-            self.seed = secrets.randbits(63)
-            with suppress(OSError):  # A secret without a manifest: a run that was killed before it was charged.
-                self._checkpoint.secret_path.unlink()
-            kept = self._mode == "replay"
-            self.noise = SecureNoise.kept(self._checkpoint.secret_path) if kept else SecureNoise()
-            self._name = self.noise.run_id
-            self._manifest = {
-                "run": self._name,
-                "seed": self.seed,
-                "ledger": self._ledger.uuid,
-                "dataset": self._dataset,
-                "plan": self._plan.digest.hex(),
-                "facts": dict(facts),
-                "programs": _programs(),
-                "fingerprint": None,
-            }
-            self._checkpoint.write_manifest(self._manifest, new=True)
+    def _begin_run(self, checkpoint: Checkpoint, facts: Mapping[str, Any]) -> None:
+        self._name, self._token, self.seed = secrets.token_hex(16), secrets.token_hex(16), secrets.randbits(63)
+        checkpoint.begin({"run": self._name, "seed": self.seed, **self._own(facts)}, self._token)
         self._receipt = self._charge_plan()
 
-    def _continue_run(self, found: dict[str, Any], facts: Mapping[str, Any], begun: Sequence[int] | None) -> None:
-        assert self._checkpoint is not None
-        own = {"ledger": self._ledger.uuid, "dataset": self._dataset, "plan": self._plan.digest.hex(), "facts": facts}
-        for what, value in own.items():
-            if found.get(what) != value:
+    def _continue_run(self, checkpoint: Checkpoint, found: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+        for what, value in self._own(facts).items():
+            if found[what] != value:
                 raise CheckpointError(
-                    f"{self._checkpoint.path}: holds a run with another {what}. Continue it with the parameters that "
-                    "it was begun with, or name a new folder as checkpoint."
+                    f"{checkpoint.path}: holds a run with another {what}. Continue it with the parameters that it was "
+                    "begun with, or name a new folder as checkpoint."
                 )
-        self._manifest, self._name, self.seed = found, str(found["run"]), int(found["seed"])
-        charged = bool(self._ledger.history(self._name))
-        self._receipt = self._charge_plan()
+        self._name, self.seed = found["run"], found["seed"]
         history = self._ledger.history(self._name)
-        self._digests = {entry.step: entry.digest for entry in history if entry.step is not None and entry.digest}
         self._ended = any(entry.state in ("finished", "abandoned") for entry in history)
-        if self._ended and self._mode != "read":
-            raise CheckpointError(
-                f"{self._checkpoint.path}: its run has ended. resume='read' reads its result again and spends nothing; "
-                "for a new run name a new folder as checkpoint."
-            )
-        for step in range(len(self._plan)) if begun is None else begun:
-            total = self._checkpoint.release(step, self._digests[step]) if step in self._digests else None
-            if total is not None:
-                self._recorded[step] = total
-            elif begun is None:
-                break
-        if self._mode == "read":
+        if not self._reads:
+            if self._ended:
+                raise CheckpointError(
+                    f"{checkpoint.path}: its run has ended. resume='read' reads its result again and spends nothing; "
+                    "for a new run name a new folder as checkpoint."
+                )
+            self._token = checkpoint.token()
+            self._receipt = self._charge_plan()
+            self._attempt = max((entry.attempt for entry in history), default=-1) + 1
+            if history:
+                self._ledger.append(self._name, attempt=self._attempt, state="resumed")
+        elif history:
             last = history[-1]
             self._receipt = Receipt(self._ledger.uuid, last.seq, last.hash, last.dataset)
-        newest = max(self._digests, default=-1)
-        self._begun = 1 + newest + charged if begun is None else 1 + max(newest, *begun, -1)
-        whole = not self._checkpoint.discard_torn()
-        kept = SecureNoise.reopened(self._checkpoint.secret_path) if self._mode == "replay" else None
-        same = whole and kept is not None and kept.run_id == self._name and found["programs"] == _programs()
-        self._free = None if same else False
-        self.noise = kept if same and kept is not None else SecureNoise()
-        if self._mode != "read":
-            self._attempt = 1 + max(entry.attempt for entry in history)
-            self._ledger.append(self._name, attempt=self._attempt, state="resumed")
-            self._adopt(self._checkpoint, len(self._recorded) if begun is None else max(begun, default=0))
+        else:
+            raise CheckpointError(f"{checkpoint.path}: its run was never charged, so that there is nothing to read.")
+        for entry in history:
+            self._follow(entry)
 
-    def _adopt(self, checkpoint: Checkpoint, step: int) -> None:
-        """Put on record what was written whole just before the interruption: it may have been seen, and can be used."""
-        total = None if step in self._digests else checkpoint.prepared(step)
-        if total is not None:
-            self._put_on_record(checkpoint, step, total)
-            self._recorded[step] = total
+    def _follow(self, entry: Entry) -> None:
+        """Take in what is on record of this run."""
+        if entry.state == "released" and entry.step is not None:
+            self._released[entry.step, self._pending.pop(entry.step, "")] = entry
+        elif entry.kind == "charge" and entry.facts["kind"] == "again":
+            self._pending[entry.facts["steps"][0]] = entry.facts["payload"].get("request", "")
 
-    def _put_on_record(self, checkpoint: Checkpoint, step: int, total: Sums) -> None:
-        self._receipt = self._ledger.append(
-            self._name, attempt=self._attempt, state="released", step=step, digest=digest_of(total)
-        )
-        checkpoint.publish(step)
+    def _own(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """What a run must share with the one that continues it."""
+        return {
+            "ledger": self._ledger.uuid,
+            "dataset": self._dataset,
+            "plan": self._plan.digest.hex(),
+            "facts": dict(facts),
+        }
+
+    def close(self) -> None:
+        """Let another process go on with the run."""
+        if self._checkpoint is not None and self._origin.is_here:
+            self._checkpoint.close()
 
     @property
     def name(self) -> str:
@@ -182,8 +161,13 @@ class Run:
 
     @property
     def num_recorded(self) -> int:
-        """Number of releases that this run made before it was interrupted, and that are at hand."""
-        return len(self._recorded)
+        """Number of releases of the plan that are on record."""
+        return sum(not request for _, request in self._released)
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether a release is on record whose bytes are gone: the folder is not the newest one, say."""
+        return any(self._read(step, request) is None for step, request in self._released)
 
     @property
     def charge(self) -> ChargeFacts:
@@ -192,38 +176,56 @@ class Run:
         return ChargeFacts(newest.ledger, newest.seq, newest.hash, self._dataset)
 
     def recorded(self, step: int) -> Sums | None:
-        """The release of a step before the interruption, read from the checkpoint."""
-        return self._recorded.get(step)
+        """The release of a step that is on record, read from the checkpoint."""
+        return self._read(step, "")
 
-    def begin(self, step: int, fingerprint: Fingerprint) -> None:
-        """Charge a step that may have been done before; mark how far the run has come."""
-        if self._mode == "read":
-            raise CheckpointError(
-                f"release {step} of this run cannot be read from its checkpoint; nothing is spent on it."
-            )
-        if self._checkpoint is not None and self._free is None:
-            self._free = self._mode == "replay" and self._same_data(self._checkpoint, fingerprint)
-        if step < self._begun and not self._free:
-            self._charge_again(step)
+    def begin(self, step: int) -> None:
+        """Charge a step again that is on record and lost; mark how far a run has come that keeps no record."""
+        self._check_writes(step)
+        if (step, "") in self._released and self._pending.get(step) != "":
+            self._charge_again(step, "")
         self._newest = step
-        if self._checkpoint is None and step > 0 and step % self._mark == 0:
+        if self._checkpoint is None and step % self._mark == 0:
             self._ledger.append(self._name, attempt=self._attempt, state="started", step=step)
 
     def record(self, step: int, total: Sums) -> None:
         """Put a release on record before it can be read."""
+        self._check_writes(step)
         if self._checkpoint is None:
             return
-        if step in self._digests and self._digests[step] != digest_of(total) and self._free:
-            self._charge_again(step)
-        self._checkpoint.prepare(step, total)
-        self._put_on_record(self._checkpoint, step, total)
+        seal = self._checkpoint.seal(step, self._attempt, total)
+        self._receipt = self._ledger.append(
+            self._name, attempt=self._attempt, state="released", step=step, digest=seal.digest, key=seal.key
+        )
+        self._pending.pop(step, None)
+
+    def repeated(self, step: int, request: str) -> Journal:
+        """The journal of one more release of a step, beyond the plan, which is charged by this.
+
+        What the same request was charged for is not charged again: it is given out, or made if it never was.
+
+        Args:
+            step: which.
+            request: public name of what asks for it.
+
+        Raises:
+            BudgetError, LedgerError: if it cannot be charged; nothing was read.
+        """
+        found = self._read(step, request)
+        if found is None:
+            self._check_writes(step)
+            self._attempt += 1
+            self._ledger.append(self._name, attempt=self._attempt, state="resumed")
+            if self._pending.get(step) != request:
+                self._charge_again(step, request)
+        return _Repeated(self, step, found)
 
     def finish(self) -> None:
-        """Say that the run has ended, and delete its secret."""
-        if self._mode == "read":
-            return
-        self._receipt = self._ledger.append(self._name, attempt=self._attempt, state="finished")
-        self._end()
+        """Say that the run has ended."""
+        self._origin.check("this run")
+        if not self._reads:
+            self._receipt = self._ledger.append(self._name, attempt=self._attempt, state="finished")
+            self._end()
 
     def withdraw(self) -> None:
         """End a run of which no release was begun; its charge is given back where the ledger allows it."""
@@ -235,12 +237,12 @@ class Run:
     def _end(self) -> None:
         self._ended = True
         if self._checkpoint is not None:
-            with suppress(OSError):
-                self._checkpoint.secret_path.unlink()
+            self._checkpoint.end()
+            self.close()
 
     def interrupted(self, error: BaseException) -> None:
         """Say in an error what became of the budget; give back what a run that cannot go on has never started."""
-        if self._ended or self._mode == "read":
+        if self._ended or self._reads or not self._origin.is_here:
             return
         note = f"The data set {self._dataset!r} was charged before this happened"
         if self._checkpoint is not None:
@@ -267,6 +269,19 @@ class Run:
         except LedgerError as error:
             return str(error)
 
+    def _check_writes(self, step: int) -> None:
+        self._origin.check("this run")
+        if self._reads:
+            raise CheckpointError(
+                f"release {step} of this run cannot be read from its checkpoint; nothing is spent on it."
+            )
+
+    def _read(self, step: int, request: str) -> Sums | None:
+        entry = self._released.get((step, request))
+        if entry is None or self._checkpoint is None or entry.digest is None or entry.unseals is None:
+            return None
+        return self._checkpoint.release(step, entry.attempt, Seal(entry.digest, entry.unseals))
+
     def _charge_plan(self) -> Receipt:
         """Charge the whole plan; a run that was killed before it knew finds its own charge."""
         return self._ledger.charge(
@@ -275,10 +290,12 @@ class Run:
             run=self._name,
             plan_digest=self._plan.digest.hex(),
             unit=self._plan.unit,
+            releases=[release.event() for release in self._plan],
+            token=self._token,
         )
 
-    def _charge_again(self, step: int) -> None:
-        """Charge one release a second time, before it is done again."""
+    def _charge_again(self, step: int, request: str) -> None:
+        """Charge one release more, before it is made."""
         self._receipt = self._ledger.charge(
             self._dataset,
             self._cost([self._plan.releases[step]]),
@@ -288,31 +305,31 @@ class Run:
             attempt=self._attempt,
             kind="again",
             steps=[step],
+            payload={"request": request} if request else None,
         )
+        self._pending[step] = request
 
     def _cost(self, releases: Sequence[Release]) -> Composition:
         return Composition(replace(self._plan, releases=releases).events(), self._plan.neighboring_relation)
 
-    def _same_data(self, checkpoint: Checkpoint, fingerprint: Fingerprint) -> bool:
-        """Whether the data are those that the run began with; the first attempt writes down what they are.
 
-        Raises:
-            CheckpointError: if they are others.
-        """
-        own, known = fingerprint(), self._manifest["fingerprint"]
-        if known is None:  # Written before the first step is begun: none was.
-            self._manifest["fingerprint"] = own or _UNKNOWN
-            checkpoint.write_manifest(self._manifest)
-            return True
-        if own is None or known == _UNKNOWN:
-            return False
-        if own != known:
-            raise CheckpointError(
-                f"{checkpoint.path}: these are not the data that the run began with. Give it the same data in the same "
-                f"order; or delete {checkpoint.secret_path}, to go on with these: an interrupted step is then charged "
-                "again."
-            )
-        return True
+@final
+class _Repeated:
+    """The journal of one more release of a step, which was charged."""
+
+    def __init__(self, run: Run, step: int, found: Sums | None) -> None:
+        self._run, self._step, self._found = run, step, found
+
+    def recorded(self, step: int) -> Sums | None:
+        """The release that was made for the same request."""
+        return self._found
+
+    def begin(self, step: int) -> None:
+        """Nothing more is charged."""
+
+    def record(self, step: int, total: Sums) -> None:
+        """Put the release on record."""
+        self._run.record(self._step, total)
 
 
 @contextmanager
@@ -322,7 +339,7 @@ def counted(
     ledger: Ledger | str | os.PathLike[str] | None,
     dataset: str | None,
     checkpoint: str | os.PathLike[str] | None = None,
-    resume: str = "replay",
+    resume: str = "continue",
     epsilon: float,
     delta: float,
     facts: Mapping[str, Any] | None = None,
@@ -349,20 +366,22 @@ def counted(
         folder = None if checkpoint is None else Checkpoint(checkpoint)
         facts = {**(facts or {}), "accountant": accountant("pld", ledger=found, dataset=dataset, checkpoint=checkpoint)}
         run = Run(found, dataset, plan, checkpoint=folder, resume=resume, facts=facts)
-        if run.num_recorded:
-            _say(f"run {run.name} goes on at release {run.num_recorded + 1} of {len(plan)}.")
+        if 0 < run.num_recorded < len(plan):
+            say(f"run {run.name} goes on at release {run.num_recorded + 1} of {len(plan)}.")
         try:
             yield run
+            run.finish()
         except BaseException as error:
             run.interrupted(error)
             raise
-        run.finish()
+        finally:
+            run.close()
 
 
 def uncounted(plan: Plan, *, epsilon: float, delta: float) -> None:
     """Say on standard error what is spent without a ledger."""
     if epsilon < math.inf:
-        _say(
+        say(
             f"this fit spends epsilon = {epsilon:g}, delta = {delta:g} of each {plan.unit}'s privacy in these "
             "data, and nobody keeps count: the epsilons of several fits add up. A ledger counts them (dpvb.Ledger)."
         )
@@ -374,7 +393,7 @@ def accountant(
     ledger: Ledger | str | os.PathLike[str] | None,
     dataset: str | None,
     checkpoint: str | os.PathLike[str] | None = None,
-    resume: str = "replay",
+    resume: str = "continue",
 ) -> str:
     """The method by which a plan's noise is calibrated: beyond a first plan a ledger grants what its filter counts.
 
@@ -385,7 +404,7 @@ def accountant(
     if ledger is None or dataset is None or method != "pld":
         return method
     if checkpoint is not None and (found := Checkpoint(checkpoint).manifest()) is not None:
-        return str(found["facts"]["accountant"])
+        return str(found["facts"].get("accountant", method))
     with opened(ledger) as opened_ledger:
         return "renyi" if opened_ledger.charged(dataset) else "pld"
 
@@ -407,13 +426,3 @@ def opened(ledger: Ledger | str | os.PathLike[str]) -> Iterator[Ledger]:
         raise LedgerError(f"there is no ledger {place!r}. Make it first: dpvb.Ledger(path) or `dpvb ledger init`.")
     with Ledger(ledger) as own:
         yield own
-
-
-def _say(message: str) -> None:
-    print(f"dpvb: {message}", file=sys.stderr)
-
-
-def _programs() -> dict[str, str]:
-    """What must be the same for a computation to give the same bits."""
-    found = {name: version(name) for name in ("numpy", "scipy", "numba", "cryptography")}
-    return {"dpvb": __version__, "python": sys.version, "machine": platform.platform(), **found}

@@ -16,6 +16,7 @@ implies. Values are numbers of a few plain types, all finite. Memory stays below
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
@@ -34,6 +35,8 @@ from numpy.typing import NDArray
 
 from dpvb import __version__
 from dpvb.errors import ModelFileError, ParameterError
+from dpvb.own import sync_folder
+from dpvb.strangers import parsed_json, printable
 
 #: Version of the file format; a reader refuses a newer one.
 FORMAT = 1
@@ -85,29 +88,12 @@ def save(
         ParameterError: if the contents cannot be stored.
         ModelFileError: if the file cannot be written; nothing half-written is left.
     """
-    if not _NAME.fullmatch(kind):
-        raise ParameterError(f"kind must be a plain name, got {kind!r}.")
-    if len(arrays) > _MAX_ARRAYS:
-        raise ParameterError(f"a model file holds at most {_MAX_ARRAYS} arrays, got {len(arrays)}.")
-    total = sum(np.asarray(array).nbytes for array in arrays.values())
-    if total > _MAX_BYTES:
-        raise ParameterError(
-            f"a model file holds at most {_MAX_BYTES} bytes of arrays, got {total}. Store them as float32, or each "
-            "with numpy.save."
-        )
-    plain = {name: _plain_array(name, array) for name, array in arrays.items()}
-    members = {f"{name}.npy": [_npy_header(a.dtype.str, a.shape), _bytes(a)] for name, a in plain.items()}
-    manifest = _manifest(kind, plain, facts)
-    if len(manifest) > _manifest_limit(total):
-        raise ParameterError(
-            f"facts must fit into {_manifest_limit(total)} bytes of JSON beside these arrays, got {len(manifest)}. "
-            "Keep long texts in a file of their own."
-        )
+    members = _members(kind, arrays, facts)
     target = _target(_path(path))
     temporary = target.parent / f".dpvb-{secrets.token_hex(8)}.tmp"
     try:
         with open(temporary, "xb+") as file:
-            _write_zip(file, {_MANIFEST: [manifest], **members})
+            _write_zip(file, members)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
@@ -132,12 +118,56 @@ def load(path: str | os.PathLike[str], *, kind: str | None = None) -> StoredMode
     """
     found = _path(path)
     with _refusing(found), open(_regular(found), "rb") as file:
-        _check_digest(file)
-        with zipfile.ZipFile(file) as archive:
-            stored = _read(archive)
+        return _stored(file, kind)
+
+
+def packed(*, kind: str, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> bytes:
+    """The bytes of a model file; arguments and errors are those of `save`."""
+    file = io.BytesIO()
+    _write_zip(file, _members(kind, arrays, facts))
+    return file.getvalue()
+
+
+def unpacked(data: bytes, *, kind: str) -> StoredModel:
+    """Read the bytes of a model file, trusting nothing in them.
+
+    Raises:
+        ModelFileError: as `load` does.
+    """
+    with _refusing(Path("bytes")):
+        return _stored(io.BytesIO(data), kind)
+
+
+def _stored(file: IO[bytes], kind: str | None) -> StoredModel:
+    _check_digest(file)
+    with zipfile.ZipFile(file) as archive:
+        stored = _read(archive)
     if kind is not None and stored.kind != kind:
-        raise ModelFileError(f"{found}: holds a model of kind {stored.kind!r}, not {kind!r}.")
+        raise ModelFileError(f"holds a model of kind {stored.kind!r}, not {kind!r}.")
     return stored
+
+
+def _members(kind: str, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The parts of every member of a model file, if its contents may be stored."""
+    if not _NAME.fullmatch(kind):
+        raise ParameterError(f"kind must be a plain name, got {kind!r}.")
+    if len(arrays) > _MAX_ARRAYS:
+        raise ParameterError(f"a model file holds at most {_MAX_ARRAYS} arrays, got {len(arrays)}.")
+    total = sum(np.asarray(array).nbytes for array in arrays.values())
+    if total > _MAX_BYTES:
+        raise ParameterError(
+            f"a model file holds at most {_MAX_BYTES} bytes of arrays, got {total}. Store them as float32, or each "
+            "with numpy.save."
+        )
+    plain = {name: _plain_array(name, array) for name, array in arrays.items()}
+    manifest = _manifest(kind, plain, facts)
+    if len(manifest) > _manifest_limit(total):
+        raise ParameterError(
+            f"facts must fit into {_manifest_limit(total)} bytes of JSON beside these arrays, got {len(manifest)}. "
+            "Keep long texts in a file of their own."
+        )
+    members = {f"{name}.npy": [_npy_header(a.dtype.str, a.shape), _bytes(a)] for name, a in plain.items()}
+    return {_MANIFEST: [manifest], **members}
 
 
 def _plain_array(name: str, array: NDArray[Any]) -> NDArray[Any]:
@@ -172,9 +202,13 @@ def _manifest(kind: str, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str,
     }
     manifest = {"format": FORMAT, "dpvb": __version__, "kind": kind, "arrays": listed, "facts": facts}
     try:
-        return json.dumps(manifest, allow_nan=False).encode("ascii")
+        text = json.dumps(manifest, allow_nan=False).encode("ascii")
+        parsed_json(text)  # What a reader would refuse is not written.
+        return text
     except (TypeError, ValueError, RecursionError) as error:
-        raise ParameterError(f"facts must be what JSON can hold, with finite numbers: {error}.") from error
+        raise ParameterError(
+            f"facts must be what JSON can hold, with finite numbers and whole characters: {error}."
+        ) from error
 
 
 def _manifest_limit(array_bytes: int) -> int:
@@ -225,16 +259,6 @@ def _digest(file: IO[bytes], length: int) -> bytes:
         sha.update(chunk)
         length -= len(chunk)
     return sha.hexdigest().encode("ascii")
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable where folders can be synced."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 @contextmanager
@@ -301,8 +325,13 @@ def _read(archive: zipfile.ZipFile) -> StoredModel:
 def _parse(text: bytes) -> dict[str, Any]:
     """The manifest, if it has the form that `save` gives it."""
     if text.count(b"{") + text.count(b"[") > 100_000:
-        raise ModelFileError("tampered with: its manifest is nested beyond reason.")
-    manifest = json.loads(text.decode("ascii"), parse_float=_finite, parse_constant=_finite)
+        raise ModelFileError("tampered with: its manifest has more parts than memory should hold.")
+    try:
+        manifest = parsed_json(text.decode("ascii"))
+    except ValueError as error:
+        raise ModelFileError(
+            f"tampered with: its manifest is none that dpvb writes ({printable(str(error))})."
+        ) from error
     if not isinstance(manifest, dict) or type(manifest.get("format")) is not int:
         raise ModelFileError("tampered with: its manifest states no format.")
     if manifest["format"] > FORMAT:
@@ -316,13 +345,6 @@ def _parse(text: bytes) -> dict[str, Any]:
     if not all(_NAME.fullmatch(name) for name in [manifest["kind"], *manifest["arrays"]]):
         raise ModelFileError("tampered with: it uses names that dpvb does not write.")
     return manifest
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ModelFileError("tampered with: its manifest holds a number that is not finite.")
-    return number
 
 
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str, entry: Mapping[str, Any]) -> NDArray[Any]:

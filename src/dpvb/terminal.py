@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from dpvb.strangers import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -36,19 +38,24 @@ def print_table(
         right = place > 0 if numbers is None else place in numbers
         table.add_column(name, justify="right" if right else "left", overflow="fold")
     for row in rows:
-        # A word of a file that somebody sent may hold commands to the terminal.
-        table.add_row(*("".join(c if c.isprintable() else "?" for c in cell) for cell in row))
+        table.add_row(*map(printable, row))
     console = new_console()
     if title:
-        console.print(f"\n{title}", style="bold")
+        console.print(f"\n{printable(title)}", style="bold")
     console.print(table)
 
 
-def print_json(facts: Any) -> None:
-    """Print plain values as JSON on standard output."""
+def echo(text: str, *, err: bool = False) -> None:
+    """Print lines that somebody else may have written: a word of them may hold commands to the terminal."""
     import typer
 
-    typer.echo(json.dumps(facts, indent=2, allow_nan=False))
+    typer.echo("\n".join(map(printable, text.split("\n"))), err=err)
+
+
+def print_json(facts: Any, *, ensure_ascii: bool = True) -> None:
+    """Print plain values as JSON on standard output; what is no visible character is written by its number."""
+    text = json.dumps(facts, indent=2, allow_nan=False, ensure_ascii=ensure_ascii)
+    echo("".join(one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in text))
 
 
 def spent(model: Any) -> str:
@@ -60,9 +67,7 @@ def spent(model: Any) -> str:
 
 def remark(text: str) -> None:
     """Print a line on standard error."""
-    import typer
-
-    typer.echo(text, err=True)
+    echo(printable(text), err=True)
 
 
 @contextmanager

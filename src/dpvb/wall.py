@@ -15,7 +15,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass
-from functools import partial
 from typing import Any, Generic, TypeVar, final
 
 import numpy as np
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 from dpvb.blocks import Block, Floats, Ints
 from dpvb.contributions import Contribution, Contributions, Grid, grouped, is_gram, nonnegative
 from dpvb.errors import CheckpointError, PrivacyError, WallError
-from dpvb.fingerprint import fingerprint
+from dpvb.forks import Origin
 from dpvb.grids import Party, grids_of
 from dpvb.journal import Journal, Unrecorded
 from dpvb.mechanism import Draw, Plan, Release
@@ -183,12 +182,12 @@ class Spread(ABC, Generic[Rows]):
 
 @final
 class Wall(Generic[Rows]):
-    """Keeps private data; `release`, or for a party `share`, is all that it gives out.
+    """Keeps private data; `release`, or for a party `share`, is all that it gives out, in the process that made it.
 
     Args:
         source: private data.
         plan: public; its releases are granted once each, in order.
-        noise: source of all secret randomness; only tests and resumed runs pass one.
+        noise: source of all secret randomness; only tests and runs pass one.
         num_examples: public number of units, if there is one; it sizes the integer sums.
         journal: where releases are charged and recorded durably, if anywhere.
         party: for one of several walls whose sums are added.
@@ -213,6 +212,7 @@ class Wall(Generic[Rows]):
         self.__plan = plan
         self.__step = 0
         self.__turn = threading.Lock()
+        self.__origin = Origin()
         self.__party = party
         self.__grids = [grids_of(release, num_examples, party) for release in plan]
 
@@ -230,7 +230,8 @@ class Wall(Generic[Rows]):
             release: the plan's next release.
 
         Raises:
-            PrivacyError: if this is not the plan's next release, or the wall is a party's; nothing is read.
+            PrivacyError: if this is not the plan's next release, the wall is a party's, or this process was forked from
+                the wall's; nothing is read.
             LedgerError: if the journal could not charge it (nothing is read) or record it (nothing is released).
             CheckpointError: if the journal has another release in its place.
             WallError: if the computation failed; the charge stands, the reason is not told.
@@ -280,7 +281,7 @@ class Wall(Generic[Rows]):
         if made is not None:
             _check_form(made, release, np.int64 if self.__party is not None else np.float64)
         else:
-            self.__journal.begin(step, self._fingerprint)
+            self.__journal.begin(step)
             sums = self._sums(query, release, step)
             if sums is None:
                 raise WallError("a computation behind the wall failed; its charge stands and its reason stays private.")
@@ -293,6 +294,7 @@ class Wall(Generic[Rows]):
 
     def _charge(self, release: Release) -> int:
         """Spend the plan's next step before anything is read."""
+        self.__origin.check("this wall")
         with self.__turn:
             return self._next(release)
 
@@ -305,18 +307,14 @@ class Wall(Generic[Rows]):
         self.__step += 1
         return step
 
-    def _fingerprint(self) -> str | None:
-        """Digest of all private data under the run's secret, or None if it cannot be made."""
-        return _behind(lambda: fingerprint(self.__noise.key("fingerprint"), self.__source.chunks()))
-
     def _sums(self, query: Callable[[Rows], Contributions], release: Release, step: int) -> Mapping[str, Ints] | None:
         """Exact integer sums of the clipped contributions, or None if anything failed."""
         source, noise, grids = self.__source, self.__noise, self.__grids[step]
 
         def sums() -> Mapping[str, Ints]:
+            work = Work(query, release, grids, noise.words(step=step, purpose="sampling"))
             if isinstance(source, Spread):
-                return source.sums(Work(query, release, grids, noise.words(step=step, purpose="sampling")), step)
-            work = Work(query, release, grids, partial(noise.uniform_bits, step=step, purpose="sampling"))
+                return source.sums(work, step)
             return work.sums(source.chunks(), work.draw(source.count))
 
         return _behind(sums)
@@ -371,6 +369,7 @@ def gathered(
     run: str,
     private: bool,
     noise: NoiseSource | None = None,
+    journal: Journal | None = None,
 ) -> Released:
     """Add what all parties shared, and the noise if it is not in there.
 
@@ -382,24 +381,42 @@ def gathered(
         private: whether the noise of every share is secret.
         noise: of the one who gathers, where the parties add none; the noise of a `party` whose shares have theirs is
             complete.
+        journal: of the one who adds noise: a sum is noised once, and on record before anybody can read it.
 
     Raises:
         PrivacyError: if noise is missing, or given where it is not.
     """
     if party.gathers_noise != (noise is not None):
         raise PrivacyError("who gathers sums without noise must add it, and nobody else may.")
-    grids, total, noise_std = grids_of(release, num_examples, party), {}, {}
-    for name in release.blocks:
-        part = np.zeros(release.blocks[name].packed_shape, dtype=np.int64)
-        for share in shares:
-            part += share[name]  # Modulo 2⁶⁴: masks cancel.
-        noise_std[name] = release.noise_std(name) * math.sqrt(len(shares)) * party.noise_share
-        if noise is not None:
-            part = _with_noise(noise, part, name, release, step, grids[name], 1.0, plan)
-            noise_std[name], private = release.noise_std(name), noise.private
-        total[name] = grids[name].units(part)
+    grids, share_std = grids_of(release, num_examples, party), math.sqrt(len(shares)) * party.noise_share
+    noise_std = {name: release.noise_std(name) * (share_std if noise is None else 1.0) for name in release.blocks}
+    found = None if journal is None else journal.recorded(step)
+    if found is None:
+        total = {name: _sum_of(shares, name, release, step, grids[name], plan, noise) for name in release.blocks}
+        if journal is not None:
+            journal.record(step, total)
+    else:
+        _check_form(found, release, np.float64)
+        total = {name: np.asarray(sums, dtype=np.float64) for name, sums in found.items()}
+    private = private if noise is None else noise.private
     receipt = Receipt(run, step, plan.digest.hex(), private)
     return Released(total, noise_std, release.mechanism.sampler.sampling_prob, receipt, _SEAL)
+
+
+def _sum_of(
+    shares: Sequence[Mapping[str, Ints]],
+    name: str,
+    release: Release,
+    step: int,
+    grid: Grid,
+    plan: Plan,
+    noise: NoiseSource | None,
+) -> Floats:
+    """What all parties shared of a block, in its units, with noise where the parties add none."""
+    total = np.zeros(release.blocks[name].packed_shape, dtype=np.int64)
+    for share in shares:
+        total += share[name]  # Modulo 2⁶⁴: masks cancel.
+    return grid.units(total if noise is None else _with_noise(noise, total, name, release, step, grid, 1.0, plan))
 
 
 def _with_noise(

@@ -10,7 +10,9 @@ in a real run.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from dpvb.audit import budget, draws, neighbours, one_run, queries, readers
 from dpvb.audit.cases import NAMES, Case, shipped
@@ -23,6 +25,7 @@ __all__ = ["NAMES", "Case", "Check", "Matrix", "Report", "audit", "check_reader"
 
 #: Called with what is looked at next.
 Progress = Callable[[str], object]
+_SAFE = "PYTHONSAFEPATH"
 
 
 def audit(*subjects: str | Case, workers: int = 1, progress: Progress = lambda subject: None) -> Report:
@@ -45,7 +48,7 @@ def audit(*subjects: str | Case, workers: int = 1, progress: Progress = lambda s
         from concurrent.futures import ProcessPoolExecutor
         from multiprocessing import get_context
 
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        with _installed_code_alone(), ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
             for (name, _), report in zip(cases, pool.map(_of_shipped, cases), strict=True):
                 progress(name)
                 reports.append(report)
@@ -87,3 +90,17 @@ def _model(case: Case) -> Iterator[Check]:
     )
     for check in checks:
         yield from check(case)
+
+
+@contextmanager
+def _installed_code_alone() -> Iterator[None]:
+    """Processes that start meanwhile take no module from the current folder, which may be that of somebody's data."""
+    before = os.environ.get(_SAFE)
+    os.environ[_SAFE] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_SAFE]
+        else:
+            os.environ[_SAFE] = before

@@ -6,6 +6,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from dpvb.audit.matrix import Matrix
 from dpvb.audit.report import Check
 from dpvb.blocks import Block, Floats, Ints
 from dpvb.contributions import Contributions, Rows
+from dpvb.errors import PrivacyError
 from dpvb.mechanism import FullBatch, Mechanism, Plan, Release, Sampler
 from dpvb.noise import NoiseSource, SecureNoise
 from dpvb.wall import Released, Wall
@@ -205,12 +207,14 @@ def _never_again(noise: MakeNoise) -> Check:
     """Runs, steps and forked processes draw noise that has nothing in common."""
     source, size = noise(), 100_000
     drawn = [_draw(source, size, 0), _draw(source, size, 1), _draw(noise(), size, 0)]
+    words = "two steps, two runs"
     if hasattr(os, "fork"):
-        drawn.append(_in_child(lambda: _draw(source, size, 0), size))
+        child = _in_child(lambda: _draw(source, size, 0))
+        words += ", a forked process" if len(child) else "; a forked process draws nothing"
+        drawn += [child] if len(child) else []
     correlation = np.corrcoef(np.array(drawn, dtype=np.float64)) - np.eye(len(drawn))
     largest = float(np.abs(correlation).max())
     limit = _quantile(len(drawn) * (len(drawn) - 1) // 2) / math.sqrt(size)
-    words = "two steps, two runs" + (", a forked process" if len(drawn) > 3 else "")
     measured = f"{words}: correlation {largest:.4f} at most"
     return Check("noise", "never twice the same", largest <= limit, measured, f"at most {limit:.4f}", FALSE_ALARM)
 
@@ -219,24 +223,25 @@ def _draw(source: NoiseSource, size: int, step: int) -> NDArray[np.int64]:
     return source.gaussian(2.0**20, np.zeros(size, dtype=np.int64), step=step, block="b", plan_digest=b"")
 
 
-def _in_child(draw: Callable[[], NDArray[np.int64]], size: int) -> NDArray[np.int64]:
-    """What a forked process draws."""
+def _in_child(draw: Callable[[], NDArray[np.int64]]) -> NDArray[np.int64]:
+    """What a forked process draws; nothing where it refuses."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         for category in (DeprecationWarning, RuntimeWarning):  # Threads, JAX's too: the child calls none of them.
             warnings.simplefilter("ignore", category)
         child = os.fork()
     if child == 0:
+        status = 1
         try:
             os.close(reading)
-            with open(writing, "wb") as pipe:
+            with open(writing, "wb") as pipe, suppress(PrivacyError):
                 pipe.write(draw().tobytes())
+            status = 0
         finally:
-            os._exit(0)
+            os._exit(status)
     os.close(writing)
     with open(reading, "rb") as pipe:
         content = pipe.read()
-    os.waitpid(child, 0)
-    if len(content) != 8 * size:
-        raise ChildProcessError("a forked process could not draw noise")
+    if os.waitpid(child, 0)[1]:
+        raise ChildProcessError("a forked process neither drew noise nor refused to")
     return np.frombuffer(content, dtype=np.int64)

@@ -12,7 +12,7 @@ import typer
 from dpvb.cli import files, options
 from dpvb.cli.root import app
 from dpvb.errors import ParameterError
-from dpvb.terminal import new_console, print_json, print_table
+from dpvb.terminal import echo, new_console, print_json, print_table
 
 if TYPE_CHECKING:
     from dpvb.audit import Check
@@ -66,7 +66,7 @@ def audit(
     else:
         for subject in report.subjects:
             _print(subject, [check for check in report.checks if check.subject == subject])
-        new_console().print(report.summary)
+        echo(report.summary)
     if not report.passed:
         raise typer.Exit(1)
     if attach is not None and model is not None:

@@ -10,7 +10,7 @@ import typer
 
 from dpvb.cli import files, options
 from dpvb.cli.root import app
-from dpvb.terminal import new_console, print_json, print_table, working
+from dpvb.terminal import echo, new_console, print_json, print_table, working
 
 
 @app.command()
@@ -121,9 +121,9 @@ def show(model: options.Model, as_json: options.Json = False) -> None:
     if as_json:
         print_json(statement.to_dict() | ({} if report is None else {"audit": report.to_dict()}))
     else:
-        typer.echo(str(statement))
+        echo(str(statement))
         if report is not None:
-            typer.echo(f"{'Audit':<15}{report.summary}")
+            echo(f"{'Audit':<15}{report.summary}")
 
 
 @app.command()

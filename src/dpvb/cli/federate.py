@@ -14,7 +14,7 @@ import typer
 from dpvb.cli import files, options
 from dpvb.cli.root import app
 from dpvb.errors import FederationError, ParameterError
-from dpvb.terminal import progress_bar, remark, spent
+from dpvb.terminal import echo, progress_bar, remark, spent
 
 if TYPE_CHECKING:
     from dpvb.estimators.conducted import Data
@@ -59,7 +59,7 @@ def keys(
 
     made = Identity.generate(name)
     made.save(out)
-    typer.echo(f'{name} = "{made.public.hex()}"')
+    echo(f'{name} = "{made.public.hex()}"')
     remark(f"{out}: the secret key. Keep it to yourself; give the others the line above.")
 
 
@@ -142,7 +142,7 @@ def server(
         with nullcontext() if record is None else record.until_over():
             vars(model).update(fitted(conduct(type(model), params, data, conductor)))
             model.save(settings.out)
-    typer.echo(str(model.privacy_))
+    echo(str(model.privacy_))
     remark(f"{settings.out}: {agreement.kind}, {spent(model)} for each client. Next: dpvb show {settings.out}")
 
 
@@ -198,7 +198,7 @@ def client(
         )
         if talk.refusal:
             raise FederationError(f"this client does not take part: {talk.refusal}")
-        typer.echo(str(owner.statement))
+        echo(str(owner.statement))
 
 
 class _Talk:

@@ -10,9 +10,10 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from dpvb.errors import DataFormatError, ModelFileError, ParameterError
+from dpvb.own import new_own
 
 
 class Rows(NamedTuple):
@@ -180,3 +181,13 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+@contextmanager
+def private(path: Path) -> Iterator[IO[bytes]]:
+    """A file of private rows: nobody else may read it, and it takes the path's place once it is whole."""
+    try:
+        with new_own(path) as file:
+            yield file
+    except OSError as error:
+        raise DataFormatError(f"{path}: cannot be written ({error.strerror}); nothing was changed.") from error

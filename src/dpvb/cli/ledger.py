@@ -11,7 +11,7 @@ import typer
 from dpvb.cli import files, options
 from dpvb.cli.root import app
 from dpvb.errors import ParameterError
-from dpvb.terminal import new_console, print_json, print_table, working
+from dpvb.terminal import echo, print_json, print_table, working
 
 ledger = typer.Typer(
     no_args_is_help=True,
@@ -61,7 +61,7 @@ def init(path: Place) -> None:
             raise ParameterError(
                 f"{made.shown!r} is a ledger already, with {len(known)} data sets. Look at it with: dpvb ledger show"
             )
-        typer.echo(f"ledger {made.uuid}: no data sets yet. Say what one may lose with: dpvb ledger register")
+        echo(f"ledger {made.uuid}: no data sets yet. Say what one may lose with: dpvb ledger register")
 
 
 @ledger.command()
@@ -91,9 +91,11 @@ def register(
     """
     from dpvb import Ledger
     from dpvb.ledger import is_address
+    from dpvb.ledger.address import without_password
 
     if not _is_file(path) and not is_address(path):
-        raise ParameterError(f"there is no ledger {path!r}. Make it first: dpvb ledger init {path}")
+        shown = without_password(path)
+        raise ParameterError(f"there is no ledger {shown!r}. Make it first: dpvb ledger init {shown}")
     with Ledger(path) as found:
         found.register(
             name,
@@ -103,7 +105,7 @@ def register(
             delta=delta,
             part_of=part_of,
         )
-        typer.echo(f"{name}: {found.remaining(name)}")
+        echo(f"{name}: {found.remaining(name)}")
 
 
 @ledger.command()
@@ -145,11 +147,10 @@ def show(
         ],
         numbers=(2, 3, 4, 5, 6, 7),
     )
-    out = new_console()
-    out.print("spent: whatever made people choose the later plans; if fixed: had all plans been fixed beforehand.")
+    echo("spent: whatever made people choose the later plans; if fixed: had all plans been fixed beforehand.")
     for one in facts:
         if one["sole"]:
-            out.print(f"{one['name']}: one plan, charged by its own epsilon as the first; nothing can follow it.")
+            echo(f"{one['name']}: one plan, charged by its own epsilon as the first; nothing can follow it.")
 
 
 @ledger.command()
@@ -211,7 +212,7 @@ def quote(
     if as_json:
         print_json({**vars(answer), "noise_multiplier": noise_multiplier, "noise_scale": _finite(answer.noise_scale)})
     else:
-        typer.echo(f"noise multiplier {noise_multiplier:.6g}: {answer}")
+        echo(f"noise multiplier {noise_multiplier:.6g}: {answer}")
 
 
 @ledger.command()
@@ -247,7 +248,7 @@ def verify(
             found.verify(receipts)
             shown = found.shown
     known = f", and {len(receipts)} of them have a model's receipt" if receipts else ""
-    typer.echo(f"{shown}: all rows are as they were written{known}.")
+    echo(f"{shown}: all rows are as they were written{known}.")
 
 
 @ledger.command()

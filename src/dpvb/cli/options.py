@@ -190,8 +190,8 @@ CheckpointFolder = Annotated[
 Resume = Annotated[
     str,
     typer.Option(
-        help="Of an interrupted step. replay: done again at no cost, by a secret beside the folder until the run ends; "
-        "recharge: no secret is kept, and it is charged again. read: read a run that has ended.",
+        help="continue: go on with the fit that was interrupted in this folder, or begin one. read: read one that has "
+        "ended, and spend nothing.",
         rich_help_panel=RUN,
     ),
 ]
@@ -216,7 +216,7 @@ def _of_every_fit(
     ledger: Ledger = None,
     dataset: Dataset = None,
     checkpoint: CheckpointFolder = None,
-    resume: Resume = "replay",
+    resume: Resume = "continue",
 ) -> None:
     """Only its parameters matter."""
 

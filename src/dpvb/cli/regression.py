@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 from dpvb.cli import files, options
 from dpvb.cli.root import app, fit
 from dpvb.errors import ParameterError
-from dpvb.terminal import print_json, print_table, progress_bar, remark, spent
+from dpvb.terminal import echo, print_json, print_table, progress_bar, remark, spent
 
 KINDS = ("LogisticRegression", "BinomialRegression", "NegativeBinomialRegression")
 
@@ -229,11 +230,11 @@ def schema(
             ),
             target=Target("ill", classes=("no", "yes")),
         )
-        typer.echo(example.to_json())
+        print_json(json.loads(example.to_json()), ensure_ascii=False)
         return
     found = Schema.load(file)
     if as_json:
-        typer.echo(found.to_json())
+        print_json(json.loads(found.to_json()), ensure_ascii=False)
         return
     print_table(
         f"{file.name}: {found.width} features, row norm {found.row_norm:.4g}, intercept {found.intercept:.4g}",
@@ -242,9 +243,9 @@ def schema(
         numbers=(2,),
     )
     if found.target is not None:
-        typer.echo(f"target: {found.target.name} ({found.target.kind})")
+        echo(f"target: {found.target.name} ({found.target.kind})")
     if found.group is not None:
-        typer.echo(f"person: {found.group}")
+        echo(f"person: {found.group}")
 
 
 def _fit_and_save(model: Any, rows: files.Rows, out: Path, cluster: str | None, *, quiet: bool) -> None:

@@ -1,36 +1,52 @@
-"""`dpvb resume`: go on with a fit that was killed, as it was called."""
+"""`dpvb resume`: go on with a fit that was killed, as it was called.
+
+The call lies in the run's folder. Whoever could write it could have this user's rows fitted and files replaced, so it
+is believed only where nobody else could, only for a run that was begun and is charged to a ledger, and it is shown.
+"""
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
-from urllib.parse import urlsplit, urlunsplit
+from types import NoneType, UnionType
+from typing import Annotated, Any, get_args, get_origin
 
 import typer
 
-from dpvb.cli import options
+from dpvb.cli import files, options
 from dpvb.cli.root import app, fit
-from dpvb.errors import CheckpointError
+from dpvb.errors import CheckpointError, ParameterError
+from dpvb.ledger.address import HIDDEN, Address, without_password
+from dpvb.own import check_own_folder, read_own, write_own
+from dpvb.strangers import parsed_json, printable
+from dpvb.terminal import remark
 
-_CALL = "command.json"
+_CALL, _RUN = "command.json", "run.json"
 
 
 def remember(folder: Path, command: str, given: Mapping[str, Any]) -> None:
     """Leave a fit's call in its checkpoint, names of files and public parameters; that of a run that began stays.
 
     Raises:
-        CheckpointError: if the folder cannot be written.
+        CheckpointError: if the folder cannot be written, or others can write it.
+        ParameterError: for a number that is not finite.
     """
     plain = {name: str(value.absolute()) if isinstance(value, Path) else value for name, value in given.items()}
     if plain["ledger"] is not None:
-        plain["ledger"] = _without_password(plain["ledger"])
-    if (folder / "run.json").exists():
-        return
+        plain["ledger"] = without_password(plain["ledger"])
+        if "://" not in plain["ledger"]:
+            plain["ledger"] = str(Path(plain["ledger"]).absolute())
+    try:
+        text = json.dumps({"command": command, "given": plain}, indent=1, allow_nan=False)
+    except ValueError as error:
+        raise ParameterError("a fit with checkpoint= takes finite numbers: without privacy none is needed.") from error
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        (folder / _CALL).write_text(json.dumps({"command": command, "given": plain}, indent=1), encoding="utf-8")
+        check_own_folder(folder)
+        if not (folder / _RUN).exists():
+            write_own(folder / _CALL, text.encode())
     except OSError as error:
         raise CheckpointError(f"{folder}: cannot hold a checkpoint ({error.strerror}).") from error
 
@@ -50,35 +66,112 @@ def resume(
     """Go on with a fit that was killed, from its last release.
 
     What was released is read from the folder and costs nothing. The fit is called as it was the first time, so data and
-    ledger must be where they were.
+    ledger must be where they were; the call is printed. Folder and files must be this user's, and nobody else's to
+    write. A file that is where the model goes is replaced only with --overwrite.
 
         dpvb resume notes.run
     """
+    command, given = _call(checkpoint)
+    commands = {getattr(one.callback, "__name__", ""): one for one in fit.registered_commands}
+    if command not in commands:
+        raise CheckpointError(f"{checkpoint}: its call is of {command!r}, which this version does not know.")
+    callback: Callable[..., None] | None = commands[command].callback
+    assert callback is not None
+    given |= {"checkpoint": str(checkpoint.absolute()), "overwrite": overwrite}
+    given |= {} if ledger is None else {"ledger": ledger}
+    # A way to go on that earlier versions had is left to this one's default.
+    usual = inspect.signature(callback).parameters["resume"].default
+    given |= {"resume": "read" if read or given.get("resume") == "read" else usual}
+    call = _arguments(checkpoint, callback, given)
+    _check_run(checkpoint, call)
+    files.check_target(call["out"], overwrite)
+    remark(f"going on with `fit {commands[command].name}` of {_shown(callback, call)}")
+    callback(**call)
+
+
+def _call(folder: Path) -> tuple[str, dict[str, Any]]:
+    """The command and the values that a folder keeps.
+
+    Raises:
+        CheckpointError: if there are none, or somebody else could have written them.
+    """
     try:
-        call = json.loads((checkpoint / _CALL).read_text(encoding="utf-8"))
-        command, given = str(call["command"]), dict(call["given"])
+        check_own_folder(folder)
+        call = parsed_json(read_own(folder / _CALL, secret=False))
+        return str(call["command"]), dict(call["given"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
-            f"{checkpoint}: holds no call of `dpvb fit`. A fit from Python goes on with the same call of fit."
+            f"{folder}: holds no call of `dpvb fit`. A fit from Python goes on with the same call of fit."
         ) from error
-    commands = {getattr(one.callback, "__name__", ""): one.callback for one in fit.registered_commands}
-    if (callback := commands.get(command)) is None:
-        raise CheckpointError(f"{checkpoint}: its call is of {command!r}, which this version does not know.")
-    given |= {} if ledger is None else {"ledger": ledger}
-    given |= {"overwrite": overwrite or given["overwrite"]} | ({"resume": "read"} if read else {})
-    callback(**{name: Path(value) if name in _paths(callback) and value else value for name, value in given.items()})
 
 
-def _without_password(ledger: str) -> str:
-    """A path as it is from everywhere; a URL as anybody may see it."""
-    if "://" not in ledger:
-        return str(Path(ledger).absolute())
-    parts = urlsplit(ledger)
-    if parts.password is None:
-        return ledger
-    return urlunsplit(parts._replace(netloc=f"{parts.username}@{parts.netloc.rpartition('@')[2]}"))
+def _check_run(folder: Path, call: Mapping[str, Any]) -> None:
+    """Refuse a call that belongs to no run in its folder; the run itself compares ledger, plan and parameters.
+
+    Raises:
+        CheckpointError: naming what is missing.
+    """
+    try:
+        run = parsed_json(read_own(folder / _RUN, secret=False))
+    except FileNotFoundError as error:
+        raise CheckpointError(
+            f"{folder}: no run was begun here, so nothing was spent. Call `dpvb fit` again."
+        ) from error
+    except ValueError as error:
+        raise CheckpointError(f"{folder / _RUN}: damaged; the run cannot be continued.") from error
+    if call["ledger"] is None or call["dataset"] is None:
+        raise CheckpointError(f"{folder}: its call names no ledger and data set, and a run that is kept has both.")
+    if call["ledger"].endswith(f"://{HIDDEN}"):
+        raise CheckpointError(f"{folder}: the address of its ledger could not be kept. Give it: --ledger.")
+    if not isinstance(run, dict) or run.get("dataset") != call["dataset"]:
+        raise CheckpointError(f"{folder}: its call is of another data set than its run. Call `dpvb fit` again.")
 
 
-def _paths(callback: Any) -> set[str]:
-    """Names of the parameters that are paths."""
-    return {name for name, hint in callback.__annotations__.items() if "Path" in str(hint)}
+def _arguments(folder: Path, callback: Callable[..., None], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of a file as a command takes them.
+
+    Raises:
+        CheckpointError: if one is missing, unknown, or of another type than the command's.
+    """
+    parameters = inspect.signature(callback).parameters
+    if odd := sorted(parameters.keys() ^ given.keys()):
+        raise CheckpointError(f"{folder}: its call has not the parameters of this version: {', '.join(odd)}.")
+    found = {}
+    for name, parameter in parameters.items():
+        try:
+            found[name] = _argument(parameter.annotation, given[name])
+        except (TypeError, OverflowError) as error:
+            raise CheckpointError(f"{folder}: {name} of its call is of another type than the command's.") from error
+    return found
+
+
+def _argument(hint: Any, value: Any) -> Any:
+    """A JSON value as the type that a command asks for.
+
+    Raises:
+        TypeError, OverflowError: if it is none.
+    """
+    if get_origin(hint) is Annotated:
+        return _argument(get_args(hint)[0], value)
+    for kind in get_args(hint) if isinstance(hint, UnionType) else (hint,):
+        if kind is NoneType and value is None:
+            return None
+        if kind is Path and type(value) is str and "\0" not in value:
+            return Path(value)
+        if kind is float and type(value) in (int, float):
+            return float(value)
+        if get_origin(kind) is tuple and type(value) is list and len(value) == len(get_args(kind)):
+            return tuple(map(_argument, get_args(kind), value))
+        if kind is not NoneType and type(value) is kind:
+            return value
+    raise TypeError
+
+
+def _shown(callback: Callable[..., None], call: Mapping[str, Any]) -> str:
+    """What a call says beside the defaults, for a terminal."""
+    defaults = {name: parameter.default for name, parameter in inspect.signature(callback).parameters.items()}
+    given = {name: value for name, value in call.items() if value != defaults[name]} | {
+        "ledger": Address(call["ledger"])
+    }
+    words = (f"{name}={str(value) if isinstance(value, Path) else value!r}" for name, value in given.items())
+    return printable(", ".join(words))

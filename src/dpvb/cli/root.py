@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from dpvb import __version__
 from dpvb.errors import DpvbError
+from dpvb.terminal import echo, remark
 
 #: Parameters of the library that are options here, and those whose option has another name.
 _PARAMETERS = (
@@ -45,7 +46,7 @@ class _Commands(TyperGroup):
             message = (
                 f"unexpected {type(error).__name__} at {Path(place.filename).name}:{place.lineno}; please report it."
             )
-        typer.echo(f"error: {message}", err=True)
+        remark(f"error: {message}")
         raise typer.Exit(2)
 
 
@@ -82,7 +83,7 @@ app.add_typer(fit, name="fit")
 
 def _print_version(asked: bool) -> None:
     if asked:
-        typer.echo(__version__)
+        echo(__version__)
         raise typer.Exit
 
 

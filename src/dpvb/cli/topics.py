@@ -134,7 +134,7 @@ def transform(
     """Write the topic proportions of each document, one row a document.
 
     These rows are as private as the documents themselves: the promise covers the topics, not them. A .npz file holds
-    the array `proportions`, a .csv file a column for each topic.
+    the array `proportions`, a .csv file a column for each topic; its owner alone may read it.
 
         dpvb transform notes.dpvb notes.csv --out proportions.npz
     """
@@ -146,7 +146,7 @@ def transform(
     fitted = files.load_model(model, "LDA")
     source = open_for(fitted, data, vocabulary, text_column, file_format, token_pattern)
     proportions = fitted.transform(source)
-    with files.replacing(out) as temporary, open(temporary, "wb") as file:
+    with files.private(out) as file:
         if out.suffix.lower() == ".npz":
             np.savez_compressed(file, proportions=proportions)
         else:

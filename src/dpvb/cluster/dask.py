@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import os
 import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +14,7 @@ import numpy as np
 
 from dpvb.cluster.engine import Answered, PartMissing, Task, answered, opened, packed, shared_out
 from dpvb.errors import ParameterError
+from dpvb.strangers import say
 
 # The data of a fit are larger than what Dask thinks wise to send; saying so would tell how large.
 _SETTINGS = {"distributed.admin.large-graph-warning-threshold": "1 PB"}
@@ -37,12 +40,14 @@ class DaskEngine:
 
     Parts that are sent lie with the scheduler too, from where a worker that takes over gets them; files are read by
     the workers alone. Sums come straight from the workers, unless the client says `direct_to_workers=False`. A
-    worker's malloc may keep 64 MiB of what a pass has freed, as it would outside Dask. The whole cluster is inside
-    the wall: what crosses it are sums without noise. It must be one owner's, with TLS (`distributed.Security`) where
-    there is a network, and `dashboard_address=None`.
+    worker's malloc may keep 64 MiB of what a pass has freed, as it would outside Dask. What a worker spills to its disk
+    is its user's alone. The whole cluster is inside the wall: what crosses it are sums without noise. It must be one
+    owner's, with TLS (`distributed.Security`) wherever it listens beyond a machine, and `dashboard_address=None`: a
+    page of Dask's that is open beyond the machine is said on standard error.
 
     Raises:
-        ParameterError: for a client that is closed, asynchronous, or without workers.
+        ParameterError: for a client that is closed, asynchronous, or without workers, and for a cluster that listens
+            beyond a machine without TLS.
     """
 
     def __init__(self, client: Any) -> None:
@@ -53,6 +58,8 @@ class DaskEngine:
         self._addresses = sorted(client.nthreads())
         if not self._addresses:
             raise ParameterError("the Dask client of cluster has no workers; start some, or use cluster='local:2'.")
+        _check_doors(client)
+        client.register_plugin(_closed_spills(), name="dpvb-closed-spills")
         self._dealt: list[tuple[int, ...]] = []
         self._parts: dict[int, Any] = {}
         self._model: Any = None
@@ -128,6 +135,64 @@ class DaskEngine:
         where = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
         with dask.config.set(_SETTINGS):
             return self._client.submit(function, *arguments, key=key, pure=False, retries=0, **where)
+
+
+def _check_doors(client: Any) -> None:
+    """Refuse a cluster that strangers could reach, and say so where they could look at its pages.
+
+    Raises:
+        ParameterError: naming an address.
+    """
+
+    # It goes to processes that need not have this package, so it is no function of this module.
+    def doors(dask_scheduler: Any = None, dask_worker: Any = None) -> tuple[list[str], list[str]]:
+        server = dask_worker if dask_scheduler is None else dask_scheduler
+        pages = getattr(getattr(server, "http_server", None), "_sockets", {}).values()
+        return [one.listen_address for one in server.listeners], [page.getsockname()[0] for page in pages]
+
+    known = client.scheduler_info(n_workers=-1)
+    listening = [known["address"], *known["workers"], *(worker["nanny"] for worker in known["workers"].values())]
+    pages: list[str] = []
+    with suppress(Exception):  # A scheduler may run no functions.
+        for own, of_pages in [client.run_on_scheduler(doors), *client.run(doors).values()]:
+            listening += own
+            pages += of_pages
+    for address in filter(None, listening):
+        protocol, _, place = address.partition("://")
+        if protocol not in ("tls", "inproc") and not _is_loopback(place.rpartition(":")[0].strip("[]")):
+            raise ParameterError(
+                f"cluster listens at {address} without TLS: whoever reaches it reads the data. Give scheduler, workers "
+                "and client a distributed.Security with require_encryption=True; or have all of them listen on "
+                "127.0.0.1."
+            )
+    if not all(map(_is_loopback, pages)):
+        say(
+            "the Dask cluster shows its pages beyond this machine: whoever reaches them sees how large the data "
+            "are. Start scheduler and workers with dashboard_address='127.0.0.1:0'."
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _closed_spills() -> Any:
+    """A plugin that keeps what workers write from other users of their machines; also what later workers write."""
+    from distributed import WorkerPlugin
+
+    driver = os.getpid()
+
+    class ClosedSpills(WorkerPlugin):
+        def setup(self, worker: Any) -> None:
+            for folder, _, _ in os.walk(worker.local_directory):
+                os.chmod(folder, 0o700)
+            if os.getpid() != driver:  # A worker in the caller's own process would take the caller's files with it.
+                os.umask(0o077)
+
+    return ClosedSpills()
 
 
 def _release(*futures: Any) -> None:

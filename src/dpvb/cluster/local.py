@@ -18,6 +18,9 @@ from dpvb.errors import ParameterError, check_integer
 # How often one task is tried: its process may be killed by something that has nothing to do with it.
 _ATTEMPTS = 4
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+# The current folder may be that of the data, and what lies there is nobody's code: it is on the path only if this
+# process names it by its whole name, as it does for a script of that folder.
+_MAIN = "import sys; sys.path[:] = sys.argv[1:]; from dpvb.cluster.process import main; main()"
 
 
 @final
@@ -125,13 +128,13 @@ class LocalPool:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         share = max(1, cores // self._num_workers)
         threads = {name: str(min(share, _whole(os.environ.get(name), share))) for name in _THREADS}
-        path = os.pathsep.join(place or os.getcwd() for place in sys.path)
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         return subprocess.Popen(
-            [sys.executable, "-c", "from dpvb.cluster.process import main; main()"],
+            [sys.executable, "-P", "-c", _MAIN, *filter(os.path.isabs, sys.path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, **threads, "PYTHONPATH": path},
+            env=environment | threads,
             start_new_session=True,
         )
 

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from dpvb.data.design import Response
 from dpvb.data.spelling import MISSING_VALUES, Categories, Cells, Floats, alike, as_numbers, text
 from dpvb.errors import DataFormatError, DpvbError, ParameterError, check_choice, check_number
+from dpvb.strangers import parsed_json
 
 #: Size of an indicator: two rows that differ in a category are as far apart as the ends of a numeric column.
 INDICATOR = 0.7
@@ -396,8 +397,8 @@ class Schema:
             ParameterError: a column without bounds, or another field outside its range.
         """
         try:
-            facts = json.loads(text)
-        except (ValueError, TypeError, RecursionError) as error:
+            facts = parsed_json(text)
+        except (ValueError, TypeError) as error:
             raise DataFormatError(f"The schema is not JSON: {error}.") from error
         if not isinstance(facts, dict) or facts.pop("format", _FORMAT) != _FORMAT:
             raise DataFormatError(f'A schema is a JSON object with "format": "{_FORMAT}" and "columns": [...].')

@@ -19,6 +19,7 @@ from dpvb import loop, runs, storage
 from dpvb.blocks import Block
 from dpvb.cluster import spread
 from dpvb.errors import ModelFileError, ParameterError, PrivacyError, check_integer, check_number
+from dpvb.ledger.address import Address
 from dpvb.mechanism import SHARES, FixedSize, FullBatch, Plan, Poisson, Sampler, calibrated, check_budget, phased
 from dpvb.report import PrivacyStatement
 from dpvb.source import Source
@@ -40,6 +41,10 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     """
 
     _said: ClassVar[set[str]] = set()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # A notebook shows an estimator, and errors of scikit-learn quote it.
+        super().__setattr__(name, Address(value) if name == "ledger" and type(value) is str else value)
 
     def _sampler(self) -> Sampler:
         """The sampler that the public parameters name; without any, the full batch."""
@@ -105,9 +110,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         facts = {"model": type(self).__name__, "params": _plain(self.get_params(deep=False))}
         counted = runs.counted(plan, **self._account, epsilon=self.epsilon, delta=self.delta, facts=facts)
         with spread(source, model, cluster) as held, counted as run:
-            noise, seed = (None, None) if run is None else (run.noise, run.seed)
-            wall = Wall(held, plan, noise=noise, num_examples=self.num_examples, journal=run)
-            rng = rng if seed is None else generator("random_state", seed)
+            wall = Wall(held, plan, num_examples=self.num_examples, journal=run)
+            rng = rng if run is None or run.seed is None else generator("random_state", run.seed)
             q, estimate = loop.fit(model, wall, plan, rho=rho, rng=rng, projection=projection, on_step=tell)
             assert estimate.receipt is not None  # A plan has at least one release.
             self.privacy_ = PrivacyStatement.from_plan(
@@ -233,11 +237,17 @@ def load(path: str | os.PathLike[str]) -> Any:
     estimator_class = getattr(importlib.import_module(_HOMES[stored.kind]), stored.kind)
     try:
         params = {k: float(v) if v in ("inf", "-inf") else v for k, v in stored.facts["params"].items()}
+        if foreign := params.keys() & _OF_THE_RUN:
+            raise ModelFileError(
+                f"{os.fspath(path)}: tampered with: it says {sorted(foreign)[0]}, which belongs to the call of a fit."
+            )
         estimator: Any = estimator_class(**params)
         estimator.privacy_ = PrivacyStatement.from_dict(stored.facts["privacy"])
         estimator._restore(stored.arrays, stored.facts)
         if "audit" in stored.facts:
             estimator.audit_ = importlib.import_module("dpvb.audit.report").Report.from_dict(stored.facts["audit"])
+    except ModelFileError:
+        raise
     except (KeyError, TypeError, ValueError, AttributeError, PrivacyError):
         estimator = None
     if estimator is None:

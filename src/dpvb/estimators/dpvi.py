@@ -60,7 +60,7 @@ class DPVI(PrivateEstimator):
         ledger, dataset: a dpvb.Ledger, its path or its URL, and the registered data set that is charged before a fit
             looks; without them nobody keeps count.
         checkpoint: a folder that keeps the releases of a fit, so that the same call goes on where it was killed.
-        resume: "replay" or "recharge", what to do then with an interrupted step; "read" reads an ended run (see
+        resume: "continue" goes on there, or begins; "read" reads a run that has ended, and spends nothing (see
             runs.Run).
 
     Attributes:
@@ -94,7 +94,7 @@ class DPVI(PrivateEstimator):
     ledger: Any = None
     dataset: str | None = None
     checkpoint: Any = None
-    resume: str = "replay"
+    resume: str = "continue"
 
     def fit(
         self,

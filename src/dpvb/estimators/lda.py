@@ -43,7 +43,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         ledger, dataset: a dpvb.Ledger, its path or its URL, and the registered data set that is charged before a fit
             looks; without them nobody keeps count.
         checkpoint: a folder that keeps the releases of a fit, so that the same call goes on where it was killed.
-        resume: "replay" or "recharge", what to do then with an interrupted step; "read" reads an ended run (see
+        resume: "continue" goes on there, or begins; "read" reads a run that has ended, and spends nothing (see
             runs.Run).
         tol, max_iter, fixed_work: local iterations of a document.
 
@@ -85,7 +85,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         ledger: Any = None,
         dataset: str | None = None,
         checkpoint: Any = None,
-        resume: str = "replay",
+        resume: str = "continue",
         tol: float = 1e-3,
         max_iter: int = 15,
         fixed_work: bool = False,

@@ -99,7 +99,7 @@ def private_range(
     account: dict[str, Any] = {"ledger": ledger, "dataset": dataset}
     plan = calibrated(relative, epsilon=epsilon, delta=delta, accountant=runs.accountant("pld", **account))
     with runs.counted(plan, **account, epsilon=epsilon, delta=delta) as run:
-        wall = Wall(source, plan, noise=None if run is None else run.noise, journal=run)
+        wall = Wall(source, plan, journal=run)
         released = wall.release(histogram.e_step, plan.releases[0])
     found = histogram.quantiles(released.total["counts"], released.noise_std["counts"], (1.0 - share) / 2)
     statement = PrivacyStatement.from_plan(

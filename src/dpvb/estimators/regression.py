@@ -68,7 +68,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
     ledger: Any = None
     dataset: str | None = None
     checkpoint: Any = None
-    resume: str = "replay"
+    resume: str = "continue"
 
     @property
     @abstractmethod
@@ -377,7 +377,7 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
         ledger, dataset: a dpvb.Ledger, its path or its URL, and the registered data set that is charged before a fit
             looks; without them nobody keeps count.
         checkpoint: a folder that keeps the releases of a fit, so that the same call goes on where it was killed.
-        resume: "replay" or "recharge", what to do then with an interrupted step; "read" reads an ended run (see
+        resume: "continue" goes on there, or begins; "read" reads a run that has ended, and spends nothing (see
             runs.Run).
         noise_multiplier: given noise, instead of noise calibrated to epsilon.
         accountant: method of the calibration, one of dpvb.accounting's.

@@ -60,7 +60,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         ledger, dataset: a dpvb.Ledger, its path or its URL, and the registered data set that is charged before a fit
             looks; without them nobody keeps count.
         checkpoint: a folder that keeps the releases of a fit, so that the same call goes on where it was killed.
-        resume: "replay" or "recharge", what to do then with an interrupted step; "read" reads an ended run (see
+        resume: "continue" goes on there, or begins; "read" reads a run that has ended, and spends nothing (see
             runs.Run).
         threshold: binarises rows by x > threshold; None: entries must be 0 or 1.
         clip: factor on the bounds of the scores ("first_order"); 1 suits networks that reconstruct most of a row.
@@ -104,7 +104,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
     ledger: Any = None
     dataset: str | None = None
     checkpoint: Any = None
-    resume: str = "replay"
+    resume: str = "continue"
 
     def fit(
         self,

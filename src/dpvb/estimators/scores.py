@@ -18,7 +18,7 @@ from dpvb.estimators.sbn import SigmoidBeliefNetwork
 from dpvb.kernels import linear
 from dpvb.kernels import sbn as sbn_kernel
 from dpvb.models.binomial import Likelihood
-from dpvb.noise import NoiseSource
+from dpvb.noise import Words
 from dpvb.source import Chunk, Source
 
 Units = TypeVar("Units")
@@ -29,8 +29,8 @@ Score = Callable[[Any], Floats]
 class Part(Generic[Units]):
     """The units whose coin says that they are scored, or those that are fitted."""
 
-    def __init__(self, source: Source[Units], noise: NoiseSource, holdout: float, *, scored: bool) -> None:
-        self._source, self._noise, self._scored = source, noise, scored
+    def __init__(self, source: Source[Units], coins: Words, holdout: float, *, scored: bool) -> None:
+        self._source, self._coins, self._scored = source, coins, scored
         self._threshold = np.uint64(math.floor(math.ldexp(holdout, 64)))
 
     def count(self) -> int:
@@ -46,8 +46,7 @@ class Part(Generic[Units]):
             yield Whole(chosen) if self._scored else chosen
 
     def _chosen(self, start: int, number: int) -> Bools:
-        bits = self._noise.uniform_bits(number, step=0, purpose="holdout", start=start)
-        return np.asarray((bits < self._threshold) == self._scored)
+        return np.asarray((self._coins(number, start) < self._threshold) == self._scored)
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ from dpvb.estimators.regression import BinomialLikelihoodRegression
 from dpvb.estimators.sbn import SigmoidBeliefNetwork
 from dpvb.estimators.scores import Part, contributions, scores, usual_range
 from dpvb.mechanism import FullBatch, Mechanism, Plan, Release
-from dpvb.noise import NoiseSource, SecureNoise
+from dpvb.noise import NoiseSource, SecureNoise, Words
 from dpvb.report import ChargeFacts, PrivacyStatement, SelectionFacts
 from dpvb.silence import silence
 from dpvb.wall import Wall
@@ -288,12 +288,12 @@ def _selected(
 
     Ties go to the earlier run, which is as good as a coin: the order of runs is random.
     """
-    word = _words(noise)
+    word, coins = _words(noise), noise.words(step=0, purpose="holdout")
     best: _Run | None = None
     with silence(logs=True):  # Neither may count the runs.
         try:
             for _ in range(choice.cost.runs.draw(word)):
-                run = _run(choice, _uniform(word, len(choice.plans)), data, noise, make_noise)
+                run = _run(choice, _uniform(word, len(choice.plans)), data, coins, make_noise)
                 best = run if best is None or run.score > best.score else best
         except Exception:  # Whichever run it was, and why, stays here.
             best = None
@@ -330,21 +330,21 @@ class _Run(NamedTuple):
     private: bool
 
 
-def _run(choice: _Choice, c: int, data: Data, noise: NoiseSource, make_noise: Callable[[], NoiseSource]) -> _Run:
+def _run(choice: _Choice, c: int, data: Data, coins: Words, make_noise: Callable[[], NoiseSource]) -> _Run:
     """Fit a candidate, and release its score."""
     params, plan = choice.params(c), choice.plans[c]
     tasks: list[Task] = []
 
     def run(task: Task) -> Any:
         tasks.append(task)
-        kept = Part(task.source, noise, choice.holdout, scored=False)
+        kept = Part(task.source, coins, choice.holdout, scored=False)
         wall = Wall(kept, plan, noise=make_noise(), num_examples=params["num_examples"])
         rng = generator("random_state", params["random_state"])
         q, _ = loop.fit(task.model, wall, plan, rho=task.rho, rng=rng, projection=task.projection)
         return q
 
     trial = conduct(choice.kind, params, data, run)
-    scored = Part(tasks[0].source, noise, choice.holdout, scored=True)
+    scored = Part(tasks[0].source, coins, choice.holdout, scored=True)
     wall = Wall(scored, choice.scoring, noise=make_noise(), num_examples=choice.settings[c]["num_examples"])
     query = partial(contributions, partial(scores, trial), choice.score_range)
     released = wall.release(query, choice.scoring.releases[0])
@@ -353,8 +353,8 @@ def _run(choice: _Choice, c: int, data: Data, noise: NoiseSource, make_noise: Ca
 
 def _words(noise: NoiseSource) -> Callable[[], int]:
     """The next uniform 64-bit word of the selection's own stream."""
-    place = count()
-    return lambda: int(noise.uniform_bits(1, step=0, purpose="runs", start=next(place))[0])
+    words, place = noise.words(step=0, purpose="runs"), count()
+    return lambda: int(words(1, next(place))[0])
 
 
 def _uniform(word: Callable[[], int], m: int) -> int:

@@ -10,9 +10,11 @@ A message is answered in this order, each step durable before the next:
 4. the wall looks, adds this client's noise, masks the sum under that digest, and puts it on record;
 5. the answer is kept, then given.
 
-So a process killed anywhere goes on, from its folder, with the same numbers or with a new charge. Each release of the
-plan is given for one request; releases that a server passes over are forgone. Another request for the newest release
-(others take part, since one was lost) is another release: fresh noise, fresh masks, charged again on top of the plan.
+So a process killed anywhere goes on, from its folder: what is on record is given again, the same bytes; what is not was
+never given, and is made afresh. Each release of the plan is given for one request; releases that a server passes over
+are forgone. Another request for the newest release (others take part, since one was lost) is another release: fresh
+noise, fresh masks, charged again on top of the plan. Masks hide one sum each: where a folder may have been set back, so
+that the same masks could hide another one, nothing more is given.
 
 With trust="trusted_server" what leaves has no noise of this client's: it must be sealed for the server on its way.
 """
@@ -22,11 +24,10 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, Final, final
@@ -57,11 +58,13 @@ from dpvb.federated.masks import Masks
 from dpvb.federated.memory import Memory
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share
 from dpvb.federated.trust import Trust
+from dpvb.journal import Journal
 from dpvb.ledger import Ledger
 from dpvb.mechanism import Plan, Release
 from dpvb.noise import NoiseSource
 from dpvb.report import PrivacyStatement
 from dpvb.silence import silence
+from dpvb.strangers import say
 from dpvb.wall import Conceal, Wall
 
 _SILENT: Final = "this client failed; the reason stays with its owner."
@@ -147,6 +150,8 @@ class Client:
                 and not (self._closed or current.ended or self._memory.lasting)
             ):
                 current.run.interrupted(FederationError("the client was closed."))
+            if current is not None and current.run is not None:
+                current.run.close()
             self._closed = True
             self._held.close()
 
@@ -164,7 +169,7 @@ class Client:
                 return self._answered(digest, data) if known is None else known
             except DpvbError as error:
                 if isinstance(error, LedgerError | CheckpointError):
-                    _say(f"client {self.name!r}: {error}")
+                    say(f"client {self.name!r}: {error}")
                 return _refused(digest, str(error))
             except Exception:  # What failed may speak of private data.
                 return _refused(digest, _SILENT)
@@ -299,7 +304,7 @@ class Client:
             "delta": federation.delta,
             "num_examples": federation.num_examples,
         }
-        place = self._memory.checkpoint(digest, "released")
+        place = self._memory.checkpoint(digest)
         relative = _Same(self._task.plan.digest, self._task.plan)
         method = runs.accountant(trust.method, ledger=self._ledger, dataset=self._dataset, checkpoint=place)
         reply = self._memory.reply(digest)
@@ -310,7 +315,7 @@ class Client:
         else:
             plan = _planned(relative, trust, method=method, **budget)
         nonce = secrets.token_bytes(messages.NONCE_BYTES) if known is None else known.nonce
-        return _Run(digest, offer.run, nonce, plan, method)
+        return _Run(digest, offer.run, nonce, plan, method, restarted=known is not None)
 
     def _charge(self, current: _Run) -> None:
         """Charge the whole plan, or say that nobody counts it."""
@@ -320,44 +325,56 @@ class Client:
 
     def _open(self, current: _Run) -> None:
         """Begin or continue the run's journal, and put the data behind its wall."""
-        facts = {"client": self.name, "offer": current.offer, "accountant": current.method}
-        begun = sorted(self._memory.begun(current.offer))
-        current.run = self._journal(current, "released", current.plan, facts, begun)
+        if current.run is not None:
+            current.run.close()
+        current.run = self._journal(current)
         current.wall = None if current.ended else self._wall(current.plan, current.run)
         current.position = 0
 
-    def _journal(
-        self, current: _Run, name: str, plan: Plan, facts: Mapping[str, Any], begun: list[int]
-    ) -> runs.Run | None:
-        """The journal of a plan that is charged by this, unless it was before; nothing is left of one that is not."""
+    def _journal(self, current: _Run) -> runs.Run | None:
+        """The journal of the plan, charged by this unless it was; of a plan that cannot be, nothing is left."""
         if self._ledger is None or self._dataset is None:
             return None
-        place = self._memory.checkpoint(current.offer, name)
+        place = self._memory.checkpoint(current.offer)
         checkpoint = None if place is None else Checkpoint(place)
         if current.ended and (checkpoint is None or checkpoint.manifest() is None):  # Nobody kept count of it then.
             return None
+        facts = {"client": self.name, "offer": current.offer, "accountant": current.method}
+        mode = "read" if current.ended else "continue"
         try:
-            mode = "read" if current.ended else "replay"
-            return runs.Run(
-                self._ledger, self._dataset, plan, checkpoint=checkpoint, resume=mode, facts=facts, begun=begun
-            )
+            return runs.Run(self._ledger, self._dataset, current.plan, checkpoint=checkpoint, resume=mode, facts=facts)
         except (BudgetError, ParameterError):
             if checkpoint is not None:
                 shutil.rmtree(checkpoint.path, ignore_errors=True)
-                checkpoint.secret_path.unlink(missing_ok=True)
             raise
 
-    def _wall(self, plan: Plan, run: runs.Run | None) -> Wall[Any]:
-        noise = self._given_noise if run is None or self._given_noise is not None else run.noise
+    def _wall(self, plan: Plan, journal: Journal | None) -> Wall[Any]:
         federation = self._federation
         return Wall(
             self._task.source,
             plan,
-            noise=noise,
+            noise=self._given_noise,
             num_examples=federation.num_examples,
-            journal=run,
+            journal=journal,
             party=federation.trust.party,
         )
+
+    def _opened(self, current: _Run) -> Wall[Any]:
+        """The wall of a run that goes on.
+
+        Raises:
+            FederationError: if this client's masks may have hidden another sum before.
+        """
+        if current.wall is None:
+            self._open(current)
+            if self._federation.trust.secure and current.run is not None and current.run.has_lost:
+                current.wall = None
+                raise FederationError(
+                    "the ledger of this client knows of a release that its folder has lost: the folder was set back, "
+                    "and masks could hide two sums alike. Begin a new run."
+                )
+        assert current.wall is not None
+        return current.wall
 
     # --- requests -------------------------------------------------------------------------------------------------
 
@@ -386,6 +403,11 @@ class Client:
             raise FederationError(f"{strangers[0]!r} is asked too, and is no participant of this run.")
         if self.name not in request.participants:
             raise FederationError(f"the request is for {', '.join(request.participants)}, not for {self.name!r}.")
+        if trust.secure and current.restarted and self._ledger is None:
+            raise FederationError(
+                "this client was started anew in the middle of its run, and has no ledger to show that its folder was "
+                "not set back, so that masks could hide two sums alike. Begin a new run; with a ledger it would go on."
+            )
         if trust.secure and request.nonces.get(self.name) != current.nonce:
             raise FederationError(
                 "the request has not the nonce that this client gave when it accepted, so that masks could hide two "
@@ -469,27 +491,17 @@ class Client:
         conceal: Conceal,
     ) -> tuple[Mapping[str, Ints], bool]:
         """A release of the plan."""
-        step = request.step
-        if current.wall is None:
-            self._open(current)
-        assert current.wall is not None
+        step, wall = request.step, self._opened(current)
         if current.position > step:
             raise FederationError(
                 f"release {step} was begun before and its answer is gone: it is not given anew. Ask for the next one."
             )
         self._memory.begin(current.offer, step, request.attempt, digest)
         for passed in current.plan.releases[current.position : step]:
-            current.wall.forgo(passed)
+            wall.forgo(passed)
         current.position = step + 1
-        try:
-            return current.wall.share(query, current.plan.releases[step], conceal)
-        except WallError:
-            raise
-        except BaseException:
-            if self._memory.lasting:  # What is on record decides how it goes on, as after a kill.
-                current.wall = None
-                current.masks.clear()
-            raise
+        with self._reopening(current):
+            return wall.share(query, current.plan.releases[step], conceal)
 
     def _give_again(
         self,
@@ -502,16 +514,27 @@ class Client:
         """A release beyond the plan: charged by itself, behind a wall of its own."""
         release = current.plan.releases[request.step]
         plan = replace(current.plan, releases=[release])
-        name = f"again-{request.step}-{request.attempt}"
         known = digest in self._memory.begun(current.offer).get(request.step, {}).values()
         if known and not self._memory.lasting:
             raise FederationError("this attempt was begun before and its answer is gone; ask for another one.")
-        run = self._journal(current, name, plan, {"client": self.name, "request": digest}, [0] if known else [])
-        self._memory.begin(current.offer, request.step, request.attempt, digest)
-        given = self._wall(plan, run).share(query, release, conceal)
-        if run is not None:
-            current.again.append(run)
-        return given
+        self._opened(current)
+        with self._reopening(current):
+            journal = None if current.run is None else current.run.repeated(request.step, digest)
+            self._memory.begin(current.offer, request.step, request.attempt, digest)
+            return self._wall(plan, journal).share(query, release, conceal)
+
+    @contextmanager
+    def _reopening(self, current: _Run) -> Iterator[None]:
+        """After a failure what is on record decides how a run with a folder goes on, as after a kill."""
+        try:
+            yield
+        except WallError:
+            raise
+        except BaseException:
+            if self._memory.lasting:
+                current.wall = None
+                current.masks.clear()
+            raise
 
     # --- ends -----------------------------------------------------------------------------------------------------
 
@@ -530,12 +553,10 @@ class Client:
         self._finish(current)
 
     def _finish(self, current: _Run) -> None:
-        for run in (*current.again, current.run):
-            if run is not None and self._memory.begun(current.offer):
-                run.finish()
-            elif run is not None:  # Others refused, say: nobody has looked at anything.
-                run.withdraw()
-        self._memory.forget_secrets(current.offer)
+        if current.run is not None and self._memory.begun(current.offer):
+            current.run.finish()
+        elif current.run is not None:  # Others refused, say: nobody has looked at anything.
+            current.run.withdraw()
         current.ended = True
         current.wall = None
 
@@ -556,7 +577,7 @@ class Client:
             if not self._memory.ended(digest):
                 return self._run_of(digest, offer)
             over = partial(self._over, digest, offer, plan)
-            if self._memory.has_secrets(digest):  # Killed at its end.
+            if self._memory.is_open(digest):  # Killed at its end.
                 over()
         return None if over is None else over()
 
@@ -568,11 +589,11 @@ class Client:
         if current is not None and current.plan.digest.hex() != plan:
             current = None
         if current is not None:
-            if self._memory.has_secrets(digest):
+            if self._memory.is_open(digest):
                 with suppress(CheckpointError):
                     self._open(current)
             self._finish(current)
-        self._memory.forget_secrets(digest)
+        self._memory.close_run(digest)
         return current
 
     def _kept(self, digest: str, reply: Any) -> bytes:
@@ -592,9 +613,9 @@ class _Run:
         plan: what this client gives.
         method: of the accountant that its noise was found by.
         run: journal of the plan; None without a ledger, or before it is opened.
-        again: journals of attempts beyond the plan.
         wall, position: the wall, and how many releases of the plan are behind it.
         masks: by participants.
+        restarted: whether another process accepted the offer.
         ended: whether it is over.
     """
 
@@ -604,10 +625,10 @@ class _Run:
     plan: Plan
     method: str
     run: runs.Run | None = None
-    again: list[runs.Run] = field(default_factory=list)
     wall: Wall[Any] | None = None
     position: int = 0
     masks: dict[tuple[str, ...], Masks] = field(default_factory=dict)
+    restarted: bool = False
     ended: bool = False
 
 
@@ -759,7 +780,3 @@ def _refused(digest: str, reason: str) -> bytes:
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}... (SHA-256 {messages.digest(text.encode())})"
-
-
-def _say(message: str) -> None:
-    print(f"dpvb: {message}", file=sys.stderr)

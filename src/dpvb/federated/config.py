@@ -245,6 +245,7 @@ class ClientConfig:
             FederationError: for an identity that cannot be read.
         """
         from dpvb.ledger import is_address
+        from dpvb.ledger.address import Address
 
         file = _Table.read(path)
         agreement, data = Agreement.load(file.path("agreement")), file.inner("data")
@@ -255,7 +256,7 @@ class ClientConfig:
             address=parse_address(file.take("address", str)),
             certificate=file.path("certificate", None),
             folder=file.path("folder"),
-            ledger=ledger if ledger is None or is_address(ledger) else str(file.folder / ledger),
+            ledger=None if ledger is None else Address(ledger if is_address(ledger) else file.folder / ledger),
             dataset=file.take("dataset", str, None),
             server_seconds=_seconds(file, "server_seconds", 3600.0),
             data=DataFiles(

@@ -16,7 +16,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from dpvb.errors import FederationError, ParameterError
+from dpvb.errors import CheckpointError, FederationError, ParameterError
+from dpvb.own import read_own, write_own
 
 _HEAD: Final = b"dpvb identity 1\n"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -91,11 +92,7 @@ class Identity:
         """
         text = _HEAD + f"{self.name} {self._private.private_bytes_raw().hex()}\n".encode("ascii")
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with open(descriptor, "wb") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
+            write_own(path, text, new=True)
         except OSError as error:
             raise FederationError(f"{Path(path)}: an identity cannot be written here ({error.strerror}).") from error
 
@@ -104,19 +101,16 @@ class Identity:
         """Read an identity that `save` wrote.
 
         Raises:
-            FederationError: if the file is missing, damaged, or others than its owner may read or write it.
+            FederationError: if the file is missing, damaged, or not this user's alone.
         """
         try:
-            with open(path, "rb") as file:
-                private = os.name != "posix" or os.fstat(file.fileno()).st_mode & 0o077 == 0
-                text = file.read(512)
-        except OSError as error:
+            text = read_own(path)
+        except FileNotFoundError as error:
             raise FederationError(f"{Path(path)}: no identity can be read here ({error.strerror}).") from error
-        if not private:
+        except CheckpointError as error:
             raise FederationError(
-                f"{Path(path)}: others may read this secret key, so it is one no longer. Make a new identity; a file "
-                "of mode 0600 keeps it."
-            )
+                f"no identity can be read here: {error} A secret key that others could read is one no longer."
+            ) from error
         found = re.fullmatch(re.escape(_HEAD) + rb"(\S{1,64}) ([0-9a-f]{64})\n", text)
         if found is None or not _NAME.fullmatch(found[1].decode("latin-1")):
             raise FederationError(f"{Path(path)}: damaged, or not an identity of dpvb.")

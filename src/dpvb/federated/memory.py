@@ -8,8 +8,7 @@ With a folder all of it outlasts the process: every entry is whole on the disk b
     runs/DIGEST/offer                   the offer, which is accepted by this: it comes after its answer
     runs/DIGEST/STEP-ATTEMPT.request    SHA-256 of the request that an attempt at a release was begun for
     runs/DIGEST/ended                   the run is over
-    runs/DIGEST/released                checkpoint of the run (see `checkpoint`); its secret is beside it
-    runs/DIGEST/again-STEP-ATTEMPT      checkpoint of a repeated release
+    runs/DIGEST/released                checkpoint of the run (see `checkpoint`)
 
 Without a folder answers to requests make room for newer ones; offers and the answers to them stay, and no more of them
 are accepted when there are too many. So what was answered once gets the same bytes for ever, or is refused: nothing is
@@ -21,13 +20,12 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final, final
 
 from dpvb.errors import CheckpointError, FederationError
-from dpvb.storage import sync_folder
+from dpvb.own import locked, sync_folder
 
 # Without a folder, so many bytes of answers to requests are kept, the newest; and so many accepted offers, or bytes of
 # them and their answers, before the next one is refused.
@@ -63,13 +61,18 @@ class Memory:
             self._path = Path(folder).absolute()
             try:
                 self._path.mkdir(mode=0o700, exist_ok=True)
-                self._lock = _locked(self._path / "lock")
+                self._lock = locked(self._path / "lock")
                 for name in ("replies", "runs"):
                     (self._path / name).mkdir(mode=0o700, exist_ok=True)
                     for torn in (self._path / name).glob("**/.*.tmp"):
                         torn.unlink()
                 sync_folder(self._path)
                 self._read(self._path / "runs")
+            except BlockingIOError as error:
+                raise FederationError(
+                    f"{self._path}: another client uses this folder. Wait for it, or give each client a folder of its "
+                    "own."
+                ) from error
             except OSError as error:
                 self.close()
                 raise CheckpointError(f"{self._path}: cannot hold a client's memory ({error.strerror}).") from error
@@ -156,20 +159,19 @@ class Memory:
                 excess -= len(self._replies.pop(old))
         self._replies[digest] = reply
 
-    def checkpoint(self, offer: str, name: str) -> Path | None:
-        """The place of a checkpoint of a run; None: it has none."""
-        return None if self._path is None else self._room(offer) / name
+    def checkpoint(self, offer: str) -> Path | None:
+        """The place of the checkpoint of a run; None: it has none."""
+        return None if self._path is None else self._room(offer) / "released"
 
-    def has_secrets(self, offer: str) -> bool:
-        """Whether secrets of a run are still there."""
-        return self._path is not None and any((self._path / "runs" / offer).glob("*.secret"))
+    def is_open(self, offer: str) -> bool:
+        """Whether the checkpoint of a run still has its token."""
+        return self._path is not None and (self._path / "runs" / offer / "released" / "token").exists()
 
-    def forget_secrets(self, offer: str) -> None:
-        """Delete the secrets of a run that is over."""
+    def close_run(self, offer: str) -> None:
+        """Delete the token of a run that is over."""
         if self._path is not None:
             with suppress(OSError):
-                for path in (self._path / "runs" / offer).glob("*.secret"):
-                    path.unlink()
+                (self._path / "runs" / offer / "released" / "token").unlink()
 
     def _room(self, offer: str) -> Path:
         assert self._path is not None
@@ -208,23 +210,3 @@ class Memory:
         finally:
             with suppress(OSError):
                 temporary.unlink()
-
-
-def _locked(path: Path) -> IO[bytes]:
-    """A file that this process alone holds until it closes it, or dies."""
-    file = open(path, "ab")  # noqa: SIM115
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        file.close()
-        raise FederationError(
-            f"{path.parent}: another client uses this folder. Wait for it, or give each client a folder of its own."
-        ) from error
-    return file

@@ -5,10 +5,11 @@ goes on by hearing them again: it asks what it asked before, which the record ch
 Where the record ends it is where the other one was. What was open is sent once more, the same bytes, which cost a
 client nothing. For that the server's time moves when it sends and when it looks for answers, and only then.
 
-    run.sqlite      name of the run, seed of its start; what was sent and what came, in order, with the server's time
-    noise.secret    under trusted_server, the secret of the server's own noise
+    run.sqlite      name of the run, seed of its start; what was sent and what came, in order, with the server's time;
+                    under trusted_server, the sums with the server's noise
 
-Under trusted_server the answers are sums without noise: the folder is then as secret as they are.
+Under trusted_server the answers are sums without noise: the folder is then as secret as they are. Their sum is noised
+once: it is on record before the server uses it, and what is not on record left nothing behind.
 """
 
 from __future__ import annotations
@@ -23,17 +24,21 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Self, final
 
-from dpvb.errors import CheckpointError, FederationError
+from dpvb import own, storage
+from dpvb.errors import CheckpointError, FederationError, ModelFileError
 from dpvb.federated import messages
 from dpvb.federated.transport import Reply, Transport
-from dpvb.noise import SecureNoise
+from dpvb.journal import Sums
 
 _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS run (name TEXT NOT NULL, seed INTEGER NOT NULL)",
     "CREATE TABLE IF NOT EXISTS events (number INTEGER PRIMARY KEY, poll INTEGER, ticket INTEGER NOT NULL, "
     "client TEXT NOT NULL, digest TEXT, time REAL NOT NULL, data BLOB)",
     "CREATE INDEX IF NOT EXISTS polls ON events (poll)",
+    "CREATE TABLE IF NOT EXISTS releases (step INTEGER PRIMARY KEY, data BLOB NOT NULL)",
 )
+#: Version of the record's form; a reader refuses another one.
+FORMAT: Final = 2
 # A server that looks so often for answers where it once sent something will not send it.
 _MOST_EMPTY: Final = 3
 
@@ -50,7 +55,7 @@ class _Event(NamedTuple):
 
 @final
 class Recorded:
-    """A transport with a record.
+    """A transport with a record, and the journal of a server that adds noise.
 
     Args:
         transport: what carries the bytes.
@@ -67,7 +72,6 @@ class Recorded:
         self, transport: Transport, folder: str | os.PathLike[str], ready: Callable[[], object] = lambda: None
     ) -> None:
         self._transport, self._folder = transport, Path(folder).absolute()
-        self._secret = self._folder / "noise.secret"
         self._open: dict[int, tuple[str, bytes]] = {}
         self._tickets: dict[int, int] = {}  # The transport's tickets, to those of the record.
         self._unwritten: list[tuple[_Event, bytes | None]] = []
@@ -76,7 +80,10 @@ class Recorded:
         self._ready: Callable[[], object] | None = ready
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            os.close(os.open(self._folder / "run.sqlite", os.O_RDWR | os.O_CREAT, 0o600))
+            own.check_own_folder(self._folder)
+            with suppress(FileExistsError):  # A database that is there is opened by SQLite alone, which locks it.
+                os.close(os.open(self._folder / "run.sqlite", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            own.check_own(self._folder / "run.sqlite")
         except OSError as error:
             raise self._unusable(error.strerror) from error
         self._file = sqlite3.connect(self._folder / "run.sqlite", timeout=0.0, isolation_level=None)
@@ -108,22 +115,25 @@ class Recorded:
         """Whether a server that died is still being repeated."""
         return bool(self._past)
 
-    def noise(self) -> SecureNoise:
-        """The run's own noise, the same for a server that takes over.
+    def recorded(self, step: int) -> Sums | None:
+        """The noised sums of a step, if they are on record."""
+        try:
+            found = self._file.execute("SELECT data FROM releases WHERE step = ?", (step,)).fetchone()
+            return None if found is None else storage.unpacked(found[0], kind="Release").arrays
+        except (sqlite3.Error, ModelFileError) as error:
+            raise self._unusable(error) from error
+
+    def begin(self, step: int) -> None:
+        """Nothing is charged here: clients charge."""
+
+    def record(self, step: int, total: Sums) -> None:
+        """Put noised sums on record.
 
         Raises:
-            CheckpointError: if its secret cannot be kept, or is gone.
+            CheckpointError: if they cannot be written.
         """
-        if self.offer is None:
-            with suppress(OSError):
-                self._secret.unlink()
-            return SecureNoise.kept(self._secret)
-        found = SecureNoise.reopened(self._secret)
-        if found is None:
-            raise CheckpointError(
-                f"{self._secret}: the secret of the server's noise is gone, damaged or open to others."
-            )
-        return found
+        data = storage.packed(kind="Release", arrays=total, facts={"step": step})
+        self._write(("INSERT INTO releases VALUES (?, ?)", (step, data)))
 
     def now(self) -> float:
         """Seconds of the run when the server sent or looked last."""
@@ -182,7 +192,7 @@ class Recorded:
     def end(self) -> None:
         """Forget the run, which is over."""
         self.close()
-        for name in ("run.sqlite-journal", "run.sqlite", "noise.secret"):  # No journal is left for another's database.
+        for name in ("run.sqlite-journal", "run.sqlite"):  # No journal is left for another's database.
             with suppress(OSError):
                 (self._folder / name).unlink()
 
@@ -243,8 +253,15 @@ class Recorded:
         for setting in ("locking_mode = EXCLUSIVE", "synchronous = EXTRA"):
             self._file.execute(f"PRAGMA {setting}")
         self._file.execute("BEGIN EXCLUSIVE")
+        tables, found_format = (
+            self._file.execute(question).fetchone()[0]
+            for question in ("SELECT count(*) FROM sqlite_schema", "PRAGMA user_version")
+        )
+        if tables and found_format != FORMAT:
+            raise sqlite3.DatabaseError("an earlier version of dpvb began its run; end it with that version")
         for table in _TABLES:
             self._file.execute(table)
+        self._file.execute(f"PRAGMA user_version = {FORMAT}")
         found = self._file.execute("SELECT name, seed FROM run").fetchone()
         if found is None:
             found = secrets.token_hex(16), secrets.randbits(62)
@@ -262,14 +279,16 @@ class Recorded:
         except sqlite3.Error as error:
             raise self._unusable(error) from error
 
-    def _write(self) -> None:
-        """Bring what is not written yet to the disk."""
-        if not self._unwritten:
+    def _write(self, *more: tuple[str, tuple[object, ...]]) -> None:
+        """Bring what is not written yet to the disk, and more with it."""
+        if not self._unwritten and not more:
             return
         try:
             self._file.execute("BEGIN")
             rows = [(*event, data) for event, data in self._unwritten]
             self._file.executemany("INSERT INTO events VALUES (NULL, ?, ?, ?, ?, ?, ?)", rows)
+            for statement, values in more:
+                self._file.execute(statement, values)
             self._file.execute("COMMIT")
         except sqlite3.Error as error:
             raise CheckpointError(

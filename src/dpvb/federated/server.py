@@ -35,6 +35,7 @@ from dpvb.grids import grids_of
 from dpvb.mechanism import Plan, Release
 from dpvb.noise import SecureNoise
 from dpvb.report import PrivacyStatement
+from dpvb.strangers import printable
 from dpvb.wall import Released, gathered
 
 # The only client where the sum alone is seen.
@@ -88,11 +89,8 @@ class Server:
         )
         self._record = record = transport if isinstance(transport, Recorded) else None
         self._now = time.monotonic if record is None else record.now
-        self._noise = None
-        if trust.party.gathers_noise:
-            self._noise = SecureNoise() if record is None else record.noise()
-        name = secrets.token_hex(16) if record is None else record.run
-        self._run = name if self._noise is None else self._noise.run_id
+        self._noise = SecureNoise() if trust.party.gathers_noise else None
+        self._run = secrets.token_hex(16) if record is None else record.run
         self._plans: dict[str, Plan] = {}
         self._nonces: dict[str, bytes] = {}
         self._again: list[Release] = []
@@ -187,7 +185,7 @@ class Server:
                     self._plans[name] = self._plan if trust.name != "none" else self._own_plan(answer)
                     self._nonces[name] = answer.nonce
                 except DpvbError as error:
-                    self._reasons[name] = str(error)
+                    self._reasons[name] = printable(str(error))
             else:
                 self._reasons.setdefault(name, "it answered with something else")
         self._clients = self._present(self._plans)
@@ -354,6 +352,7 @@ class Server:
             run=self._run,
             private=all(share.private for share in shares),
             noise=self._noise,
+            journal=None if self._noise is None else self._record,
         )
         for name, grid in grids_of(release, federation.num_examples, federation.trust.party).items():
             if np.abs(released.total[name]).max(initial=0.0) > _ROOM * grid.step:
@@ -417,10 +416,10 @@ class Server:
         try:
             found = messages.decode(answer)
         except DpvbError as error:
-            self._reasons[name] = str(error)
+            self._reasons[name] = printable(str(error))
             return None
         if isinstance(found, Refusal):
-            self._reasons[name] = found.reason
+            self._reasons[name] = printable(found.reason)
         return found
 
     def _leave(self, reason: str) -> None:

@@ -6,16 +6,18 @@
     print(ledger.remaining("notes"))
 
 Rows are only ever appended; each carries the hash of the one before it (`chain`), the totals of its data set after it,
-in whole numbers (`accounting.filter`), and follows from the rows before it (`state`). Databases only keep them
-(`store`, `sqlite`, `postgresql`). Outside the rows the head (`head`) and the receipts in released models tell a ledger
-from an older copy of itself. No clock decides anything.
+in whole numbers (`accounting.filter`), and follows from the rows before it (`state`, `past`). Databases only keep them
+(`store`, `sqlite`, `postgresql`). Outside the rows the head (`head`), what each user has seen (`seen`) and the receipts
+in released models tell a ledger from an older copy of itself. No clock decides anything.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import re
+import secrets
 import uuid as uuids
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +35,21 @@ from dpvb.errors import LedgerError, ParameterError, check_choice, check_integer
 from dpvb.ledger import pricing, turns
 from dpvb.ledger.chain import Entry, canonical
 from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name
-from dpvb.ledger.state import WAY_OUT, Price, State, Units, check_hash, check_registration, dataset_key, set_back
+from dpvb.ledger.head import Head
+from dpvb.ledger.names import check_new_name
+from dpvb.ledger.past import Past, Units, order_of
+from dpvb.ledger.seen import Seen, way_out
+from dpvb.ledger.state import (
+    RESTORE,
+    WAY_OUT,
+    Price,
+    State,
+    check_hash,
+    check_kept,
+    check_registration,
+    dataset_key,
+    set_back,
+)
 from dpvb.ledger.store import Store, Transaction
 from dpvb.ledger.verify import check_end, verify_export, walk, write_export
 from dpvb.mechanism import Plan
@@ -47,7 +63,8 @@ class Ledger:
     """A ledger in a file or in a PostgreSQL database.
 
     Several processes and threads may use one ledger at a time. A pickle or a copy is another way into the same ledger,
-    and a forked process finds its own.
+    and a forked process finds its own. What a run says later, and what it gets back, is for whoever holds the token of
+    its charge: the object that made the charge, and nobody else unless it is told.
 
     Args:
         path_or_url: a file, made if it is missing, or "postgresql://...".
@@ -71,6 +88,7 @@ class Ledger:
 
     def _begin(self) -> None:
         self._state: State | None = None
+        self._tokens: dict[str, str] = {}
         self._lock = RLock()
         # In a list of its own, for a finalizer that must not hold on to the ledger.
         self._stores: list[Store] = []
@@ -130,7 +148,7 @@ class Ledger:
         """Say what a data set may lose in all; for good. Saying the same again changes nothing.
 
         Args:
-            name: a public name.
+            name: a public name, in one form alone and unlike every other name: see `names`.
             unit: whose presence is protected, in words: "document", "row", "person".
             neighboring_relation: what neighbouring data sets differ in.
             epsilon, delta: the cap: 0 <= epsilon <= 1e6, 0 < delta < 1.
@@ -139,14 +157,15 @@ class Ledger:
                 the whole is charged, with its facts.
 
         Raises:
-            ParameterError: for a value outside its range.
-            LedgerError: if the name stands for other facts, or the part does not fit its whole.
+            ParameterError: for a value outside its range, or a name in another form than is accepted.
+            LedgerError: if the name stands for other facts or looks like another, or the part does not fit its whole.
         """
         facts = Dataset(name, unit, neighboring_relation, epsilon, delta, part_of)
         with self._transaction(write=True) as (rows, state):
             if state.datasets.get(facts.name) == facts:
                 return
             check_registration(facts, state)
+            check_new_name(facts.name, state.datasets)
             self._append(
                 rows,
                 state,
@@ -178,7 +197,9 @@ class Ledger:
             delta=facts.delta,
             cap_epsilon=facts.epsilon,
             spent_adaptive=spent,
-            spent_if_fixed=max(prices.total(group).epsilon(facts.delta) for group in charged),
+            spent_if_fixed=spent
+            if charged is None
+            else max(prices.total(group).epsilon(facts.delta) for group in charged),
             num_charges=number,
             sole=bool(state.sole(name)),
         )
@@ -202,12 +223,14 @@ class Ledger:
         sole = not within and pricing.is_sole(price, cost, facts)
         alone = cost.epsilon(facts.delta)
         scale, largest = pricing.largest(state, facts, cost)
+        total = alone if sole else as_epsilon(price.spent)
+        fixed = [] if charged is None else [pricing.together(group, cost).epsilon(facts.delta) for group in charged]
         return Quote(
             dataset=facts.name,
             epsilon=alone,
             fits=within or sole,
-            total_adaptive=alone if sole else as_epsilon(price.spent),
-            total_if_fixed=max(pricing.together(group, cost).epsilon(facts.delta) for group in charged),
+            total_adaptive=total,
+            total_if_fixed=max(fixed, default=total),
             largest=largest,
             noise_scale=scale,
             cap_epsilon=facts.epsilon,
@@ -248,6 +271,8 @@ class Ledger:
         kind: str = "plan",
         steps: Sequence[int] | None = None,
         payload: Mapping[str, Any] | None = None,
+        releases: Sequence[Event] | None = None,
+        token: str | None = None,
     ) -> Receipt:
         """Charge a data set, before anything of it is looked at.
 
@@ -263,6 +288,10 @@ class Ledger:
             kind: what for, in a word: "plan" for a whole fit.
             steps: which releases, if not all.
             payload: other public facts to keep, as JSON can hold them.
+            releases: the same as `cost` in the order in which they are made. Of different releases whose order is not
+                on record nothing comes back once one has begun.
+            token: a secret of the run's owner, of whom only its hash is put on record. None: one is drawn with the
+                run's first charge, and this object alone remembers it. Whoever gives the same one again may go on.
 
         Returns:
             The receipt, once the charge is durable.
@@ -270,11 +299,14 @@ class Ledger:
         Raises:
             BudgetError: if the cap would be exceeded; it says what is left and what would fit.
             LedgerError: if the data set is unknown or has another unit or other neighbours; if the run has ended, was
-                taken over by a newer attempt, or was charged for another plan; if the ledger fails.
+                taken over by a newer attempt, was charged for another plan, or belongs to somebody else; if the ledger
+                fails.
             ParameterError: for a value outside its range.
         """
         part = None if steps is None else [check_integer("steps", step, low=0) for step in steps]
         attempt = check_integer("attempt", attempt, low=0)
+        if token is not None and not (isinstance(token, str) and token):
+            raise ParameterError("token must be a text that is not empty.")
         cost_units = spending.cost_units(cost)
         if min(cost_units) >= spending.SATURATED or not any(cost_units):
             raise ParameterError("cost must be positive and finite: a plan without noise has no place under a cap.")
@@ -285,6 +317,8 @@ class Ledger:
             "cost": cost.to_dict(),
             "payload": dict(payload or {}),
         }
+        if releases is not None:
+            body["order"] = order_of(cost, releases)
         key = canonical(["charge", check_name("run", run), attempt, kind, part])
         form = pricing.form(cost)
         with self._transaction(write=True) as (rows, state):
@@ -293,8 +327,15 @@ class Ledger:
             if found := turns.keyed(rows, key):
                 if (found.facts["plan"], found.form, found.dataset) != (plan_digest, form, dataset):
                     raise LedgerError(f"run {run!r} was charged for another plan. Begin a new run for a new plan.")
+                if token is not None:
+                    self._check_owner(rows, run, token)
                 return self._receipt(found)
-            turns.check_turn(rows, run, attempt, dataset=dataset)
+            if turns.check_turn(rows, run, attempt, dataset=dataset):
+                self._check_owner(rows, run, token)
+            else:
+                self._tokens[run] = token or self._tokens.get(run) or secrets.token_hex(16)
+            if run in self._tokens:
+                body["owner"] = _hash(self._tokens[run])
             price = state.price(dataset, cost_units)
             sole = price.spent > facts.cap and pricing.is_sole(price, cost, facts)
             if sole or price.spent <= facts.cap:
@@ -316,7 +357,14 @@ class Ledger:
         raise pricing.over(state, facts, cost, price)
 
     def append(
-        self, run: str, *, attempt: int, state: str, step: int | None = None, digest: str | None = None
+        self,
+        run: str,
+        *,
+        attempt: int,
+        state: str,
+        step: int | None = None,
+        digest: str | None = None,
+        key: str | None = None,
     ) -> Receipt:
         """Put on record how far a run has come. Saying the same again gives the same receipt, "resumed" excepted.
 
@@ -326,31 +374,36 @@ class Ledger:
             state: "started", "released", "resumed", "finished" or "abandoned".
             step: which release.
             digest: hash of what was released.
+            key: of what was "released" and lies sealed, the one-time key by which it is read.
 
         Raises:
-            LedgerError: if the run was never charged, has ended, or was taken over by a newer attempt; or if it said
-                something else about the same step.
+            LedgerError: if the run was never charged, has ended, belongs to somebody else, or was taken over by a newer
+                attempt; or if it said something else about the same step.
             ParameterError: for a value outside its range.
         """
         check_choice("state", state, _STATES)
         attempt = check_integer("attempt", attempt, low=0)
+        if key is not None and state != "released":
+            raise ParameterError(f"key must be None for the state {state!r}: only what was released is unsealed.")
         body = {
             "state": state,
             "step": None if step is None else check_integer("step", step, low=0),
             "digest": None if digest is None else check_name("digest", digest),
+            **({} if key is None else {"key": check_name("key", key)}),
         }
-        key = canonical(["event", check_name("run", run), attempt, state, body["step"]])
+        name = canonical(["event", check_name("run", run), attempt, state, body["step"]])
         with self._transaction(write=True) as (rows, end):
-            found = turns.keyed(rows, key)
+            found = turns.keyed(rows, name)
             if found and state != "resumed":
-                if found.digest != digest:
+                if (found.digest, found.unseals) != (digest, key):
                     raise LedgerError(f"run {run!r} said something else about step {step} before.")
                 return self._receipt(found)
             newest = turns.check_turn(rows, run, attempt, resumes=state == "resumed")
             if newest is None:
                 raise LedgerError(f"run {run!r} was never charged.")
+            self._check_owner(rows, run)
             return self._append(
-                rows, end, kind="event", key=key, dataset=newest.dataset, run=run, attempt=attempt, body=body
+                rows, end, kind="event", key=name, dataset=newest.dataset, run=run, attempt=attempt, body=body
             )
 
     def history(self, run: str) -> list[Entry]:
@@ -384,8 +437,9 @@ class Ledger:
             unstarted: the cost of the releases that nobody ever began; never of more than the run was charged for.
 
         Raises:
-            LedgerError: if the run was never charged, has finished, was charged as a data set's first plan beyond the
-                filter, or has had another refund; or if more is asked for than can have been left.
+            LedgerError: if the run was never charged, has finished, belongs to somebody else, was charged as a data
+                set's first plan beyond the filter, or has had another refund; or if more is asked for than can have
+                been left of its first charge, each step that was begun or charged again being used.
         """
         key, form = turns.refund_key(check_name("run", run)), pricing.form(unstarted)
         back = spending.refund_units(unstarted)
@@ -394,10 +448,15 @@ class Ledger:
                 if found.form != form:
                     raise LedgerError(f"run {run!r} has had a refund already, of something else.")
                 return self._receipt(found)
-            newest = turns.check_refund(run, turns.of_run(rows, run), unstarted)
+            entries = turns.of_run(rows, run)
+            past = Past.of(entries)
+            past.check_bounds(run, [-part for part in back])
+            self._check_owner(rows, run, refund=True)
+            newest = entries[-1]
             name, attempt = newest.dataset, newest.attempt
             facts = state.dataset(name)
             pricing.check_promise(facts, facts.unit, unstarted)
+            past.check_steps(run, unstarted, [-part for part in back])
             if newest.state != "abandoned":
                 event = canonical(["event", run, attempt, "abandoned", None])
                 body = {"state": "abandoned", "step": None, "digest": None}
@@ -432,9 +491,12 @@ class Ledger:
             store = self._opened()
             if faults := store.check():
                 raise LedgerError(f"{self.shown}: {'; '.join(faults)}. {WAY_OUT}")
+            seen = self._seen.head()
             with store.transaction(write=False) as rows:
                 head = store.head()  # Before the rows: it is never ahead of them.
-                check_end(walk(store.uuid, rows.since(1), receipts), head)
+                check_end(walk(store.uuid, rows.since(1), receipts, shared=store.shared), head)
+                for kept, way_out in self._kept(seen, head):
+                    self._check_kept(kept, rows, {}, way_out)
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write the whole chain as JSON lines, for `verify_export`; of a damaged ledger, what can be read.
@@ -452,13 +514,69 @@ class Ledger:
             raise LedgerError(f"{self.shown} was opened with read_only=True; open it without to spend.")
         with self._lock:
             store = self._opened()
+            seen = self._seen.head()
+            # Before the rows: it is never ahead of them. In a shared store it is but what the rows say.
+            head = None if store.shared and (self._state or seen) else _own(store)
             with store.transaction(write=write) as rows:
-                self._state = _caught_up(self._state, store, rows)
+                start = self._state or _begun(seen if store.shared and seen else head, store, rows)
+                self._state, hashes = _caught_up(start.copy(), rows)
+                for kept, way_out in self._kept(seen, head):
+                    self._check_kept(kept, rows, hashes, way_out)
                 state = self._state.copy()
                 yield rows, state
             self._state = state
             if write:
                 store.settle(state.head())
+            self._keep(store, state, hashes, seen, acknowledged=write)
+
+    @property
+    def _seen(self) -> Seen:
+        return Seen(self._uuid)
+
+    def _kept(self, seen: Head | None, own: Head | None) -> list[tuple[Head, str]]:
+        """The heads that are kept outside the rows, and what to do where one disagrees with them."""
+        found = [] if own is None else [(own, RESTORE)]
+        return found if seen is None else [*found, (seen, way_out(self._seen.path))]
+
+    def _check_kept(self, kept: Head, rows: Transaction, hashes: Mapping[int, str], way_out: str) -> None:
+        """Raise LedgerError unless a head belongs to the chain; `hashes` are those of rows that were just followed."""
+        found = hashes.get(kept.seq)
+        if found is None and kept.seq > 0:
+            row = rows.row(kept.seq)
+            found = None if row is None else check_hash(row).hash
+        check_kept(kept, self._uuid, found, way_out)
+
+    def _keep(
+        self, store: Store, state: State, hashes: Mapping[int, str], seen: Head | None, *, acknowledged: bool
+    ) -> None:
+        """Remember the newest head, once it is durable: of a shared store after an acknowledgement only."""
+        if (seen is not None and seen.seq == state.seq) or (store.shared and not acknowledged):
+            return
+        hashes = {**hashes, state.seq: state.hash}
+
+        def check(kept: Head) -> None:
+            if kept.seq in hashes:
+                check_kept(kept, self._uuid, hashes[kept.seq], way_out(self._seen.path))
+                return
+            with store.transaction(write=False) as rows:
+                self._check_kept(kept, rows, hashes, way_out(self._seen.path))
+
+        self._seen.keep(state.head(), check)
+
+    def _check_owner(self, rows: Transaction, run: str, token: str | None = None, *, refund: bool = False) -> None:
+        """Raise LedgerError unless a token is that of a run's charge; remember it if it is."""
+        first, token = turns.first(rows, run), token or self._tokens.get(run)
+        owner = first and first.owner
+        if owner is None:
+            if refund:
+                raise LedgerError(f"run {run!r} has no owner, as earlier versions wrote it: nothing of it comes back.")
+        elif token is None or _hash(token) != owner:
+            raise LedgerError(
+                f"run {run!r} belongs to somebody else: only who holds the token of its charge may go on with it, end "
+                "it or take anything back."
+            )
+        else:
+            self._tokens[run] = token
 
     def _opened(self) -> Store:
         if not self._stores:
@@ -518,7 +636,7 @@ class Ledger:
             created=_now(),
             prev=state.hash,
         ).sealed()
-        state.follow(entry)
+        state.follow(entry, lambda run: turns.past(rows, run, entry.seq))
         rows.append(entry, state.head())
         return self._receipt(entry)
 
@@ -526,16 +644,24 @@ class Ledger:
         return Receipt(self._uuid, entry.seq, entry.hash, entry.dataset)
 
 
-def _caught_up(state: State | None, store: Store, rows: Transaction) -> State:
-    """The state at the last row: from what this process has seen before, or else from the head."""
-    if state is None:
-        head = store.head()  # Before the rows: it is never ahead of them.
-        if head is None:
-            raise LedgerError(f"the head is gone; it tells a ledger from an older copy of it. {WAY_OUT}")
-        if head.uuid != store.uuid:
-            raise LedgerError(f"the head is that of another ledger. {WAY_OUT}")
-        state = State.at(head, rows.row)
-    state = state.copy()
+def _own(store: Store) -> Head:
+    """The head that a store keeps."""
+    head = store.head()
+    if head is None:
+        raise LedgerError(f"the head is gone; it tells a ledger from an older copy of it. {WAY_OUT}")
+    return head
+
+
+def _begun(head: Head | None, store: Store, rows: Transaction) -> State:
+    """The state to go on from: of a shared store that which this user has seen, where it has seen any."""
+    assert head is not None
+    if head.uuid != store.uuid:
+        raise LedgerError(f"the head is that of another ledger. {WAY_OUT}")
+    return State.at(head, rows.row, rows.first_charge if store.shared else None)
+
+
+def _caught_up(state: State, rows: Transaction) -> tuple[State, dict[int, str]]:
+    """The state at the last row, and the hashes of the rows on the way there."""
     entries = rows.since(max(state.seq, 1))
     if state.seq > 0:
         last = next(entries, None)
@@ -543,9 +669,15 @@ def _caught_up(state: State | None, store: Store, rows: Transaction) -> State:
             raise set_back(state.seq)
         if check_hash(last).hash != state.hash:
             raise LedgerError(f"row {state.seq} is another one than it was: the ledger was replaced. {WAY_OUT}")
+    hashes = {state.seq: state.hash}
     for entry in entries:
-        state.follow(entry)
-    return state
+        state.follow(entry, lambda run, seq=entry.seq: turns.past(rows, run, seq))  # type: ignore[misc]
+        hashes[entry.seq] = entry.hash
+    return state, hashes
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
 
 
 def _now() -> str:
@@ -596,4 +728,11 @@ def _after_fork() -> None:
         _held.pop()._lock.release()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+def _in_child() -> None:
+    """A fork is another process: what runs were charged before it is not for it to go on with."""
+    for ledger in _held:
+        ledger._tokens.clear()
+    _after_fork()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)

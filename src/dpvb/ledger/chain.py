@@ -18,6 +18,8 @@ from typing import Any
 #: Version of rows, hashes, orders and tables; a ledger of another one is refused.
 FORMAT = 1
 KINDS = ("dataset", "charge", "sole", "refund", "event")
+#: Those that change what is spent.
+COSTS = ("charge", "sole", "refund")
 
 
 def canonical(value: object) -> str:
@@ -80,6 +82,11 @@ class Entry:
         return dict(json.loads(self.body))
 
     @cached_property
+    def cost_units(self) -> tuple[int, ...]:
+        """Of a charge: its cost."""
+        return tuple(json.loads(self.cost))
+
+    @cached_property
     def total_units(self) -> tuple[int, ...]:
         """Of a charge: its totals."""
         return tuple(json.loads(self.totals))
@@ -98,6 +105,16 @@ class Entry:
     def digest(self) -> str | None:
         """Of an event: the hash of what was released."""
         return self.facts.get("digest")
+
+    @property
+    def unseals(self) -> str | None:
+        """Of an event: the one-time key by which what was released is read, where it lies sealed."""
+        return self.facts.get("key")
+
+    @property
+    def owner(self) -> str | None:
+        """Of a charge: SHA-256 of the token that its run's owner holds; None in rows of earlier versions."""
+        return self.facts.get("owner")
 
 
 #: The columns of table `entry`, in order, with their types in both databases: whole numbers or text.

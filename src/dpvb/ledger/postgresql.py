@@ -89,6 +89,7 @@ class PostgreSQLStore:
     """
 
     uuid: str
+    shared = True
 
     def __init__(self, url: str, *, uuid: str, created: str, read_only: bool) -> None:
         """Connect; where there is no ledger, make one with this uuid."""
@@ -365,9 +366,17 @@ class _Transaction:
         """The rows of a run, in order."""
         return [Entry(*row) for row in self._rows("run = %s ORDER BY seq", run)]
 
+    def first_of_run(self, run: str) -> Entry | None:
+        """The first row of a run."""
+        return self._entry("run = %s ORDER BY seq LIMIT 1", run)
+
     def newest_of_run(self, run: str) -> Entry | None:
         """The last row of a run."""
         return self._entry("run = %s ORDER BY seq DESC LIMIT 1", run)
+
+    def first_charge(self, dataset: str) -> Entry | None:
+        """The first charge of a data set."""
+        return self._entry("dataset = %s AND totals <> '' ORDER BY seq LIMIT 1", dataset)
 
     def forms(self, dataset: str) -> list[tuple[int, int]]:
         """For each form and kind of charges of a data set: the number of one such row, and how many there are."""

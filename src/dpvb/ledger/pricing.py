@@ -62,9 +62,11 @@ def left(state: State, name: str) -> int:
 
 
 def spent(state: State, name: str) -> float:
-    """What counts against the cap."""
+    """What counts against the cap; of a plan charged by its own epsilon the cap, where it says nothing credible."""
     if found := state.sole(name):
-        return max(float(entry.facts["epsilon"]) for entry in found)
+        cap = state.datasets[name].epsilon
+        said = [entry.facts.get("epsilon") for entry in found]
+        return max(one if isinstance(one, float) and 0 <= one <= cap else cap for one in said)
     return as_epsilon(state.price(name).spent)
 
 
@@ -115,8 +117,11 @@ def concerned(state: State, name: str) -> list[str]:
     return list(dict.fromkeys(one for line in state.lines(name) for one in line))
 
 
-def charged(rows: Transaction, state: State, name: str) -> list[dict[Cost, int]]:
-    """What was charged, for each group of data sets that add up; refunds count as less than none."""
+def charged(rows: Transaction, state: State, name: str) -> list[dict[Cost, int]] | None:
+    """What was charged, for each group of data sets that add up; refunds count as less than none.
+
+    None where somebody else wrote a row that does not say what it is the cost of.
+    """
     found: dict[str, dict[Cost, int]] = {}
     for one in concerned(state, name):
         counts = found.setdefault(one, {})
@@ -124,7 +129,14 @@ def charged(rows: Transaction, state: State, name: str) -> list[dict[Cost, int]]
             entry = rows.row(seq)
             if entry is None:
                 raise LedgerError(f"row {seq} is missing. {WAY_OUT}")
-            cost = prices.from_dict(check_hash(entry).facts["cost"])
+            try:
+                cost = prices.from_dict(check_hash(entry).facts["cost"])
+                if cost.neighboring_relation != state.datasets[one].neighboring_relation:
+                    raise ParameterError("cost must have the neighbours of its data set.")
+            except (ParameterError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+                if state.shared:
+                    return None
+                raise
             counts[cost] = counts.get(cost, 0) + (-count if entry.kind == "refund" else count)
     return [_sum(found[one] for one in line) for line in state.lines(name)]
 

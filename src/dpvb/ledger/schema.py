@@ -32,6 +32,11 @@ def _numbers(one: str) -> str:
 
 
 _CHARGED, _GIVEN_BACK = _numbers("(0|[1-9][0-9]{0,18})"), _numbers("(0|-[1-9][0-9]{0,18})")
+# Characters that Python has always called printable; the keeper may use others in the names of data sets.
+_LETTERS = (
+    " -~\u00a1-\u00ac\u00ae-\u0377\u037a-\u037f\u0384-\u038a\u038c\u038e-\u03a1\u03a3-\u052f"
+    "\u3041-\u3096\u30a1-\u30ff\u4e00-\u9ffc\uac00-\ud7a3"
+)
 _COUNT = "'^(0|[1-9][0-9]{0,8})$'"
 _ROW = " || ',' || ".join(
     f"'\"{name}\":' || " + (f"dpvb.canonical_text(one.{name})" if kind is str else f"one.{name}")
@@ -120,12 +125,12 @@ END""",
         "one dpvb.entry, facts jsonb",
         "text",
         "STABLE",
-        """
+        f"""
 DECLARE
     fields text[] := ARRAY['name', 'unit', 'neighboring_relation', 'epsilon', 'delta', 'part_of'];
     whole dpvb.entry;
 BEGIN
-    IF (facts ?& fields AND facts - fields = '{}' AND facts ->> 'name' = one.dataset
+    IF (facts ?& fields AND facts - fields = '{{}}' AND facts ->> 'name' = one.dataset
         AND one.key = 'dataset/' || one.dataset AND dpvb.is_name(facts -> 'name') AND dpvb.is_name(facts -> 'unit')
         AND facts ->> 'neighboring_relation' IN ('add_or_remove_one', 'replace_one')
         AND jsonb_typeof(facts -> 'epsilon') = 'number' AND jsonb_typeof(facts -> 'delta') = 'number'
@@ -138,6 +143,11 @@ BEGIN
         AND (facts ->> 'delta')::float8 < 1 AND one.units = dpvb.cap((facts ->> 'epsilon')::float8)) IS NOT TRUE
     THEN
         RETURN 'its cap is none';
+    END IF;
+    IF (one.dataset || (facts ->> 'unit') ~ '^[{_LETTERS}]*$'
+        OR pg_has_role((SELECT relowner FROM pg_class WHERE oid = 'dpvb.entry'::regclass), 'MEMBER')) IS NOT TRUE
+    THEN
+        RETURN 'the keeper of the ledger alone registers names in such letters';
     END IF;
     IF jsonb_typeof(facts -> 'part_of') = 'null' THEN
         RETURN NULL;

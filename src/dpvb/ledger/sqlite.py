@@ -7,23 +7,35 @@ PATH-wal, PATH-shm   SQLite's own, while somebody has it open; they belong to PA
 
 A commit is durable in the log before the head is written, and acknowledged after that. So after a crash the head may be
 behind the rows, which then follow from it one by one; a head ahead of the rows means that rows were lost.
+
+Who writes the head has it locked, and looks first whether it tells of this file's rows: of two copies that went apart
+one is acknowledged. Files that were replaced while they were open are found out before anything is read or written.
+
+Nothing here opens the database but SQLite: closing any other descriptor of a file would drop all locks that the process
+holds on it.
 """
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import hashlib
 import os
+import re
 import secrets
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from dpvb.errors import LedgerError
 from dpvb.ledger.chain import COLUMNS, FORMAT, Entry
 from dpvb.ledger.head import Head
-from dpvb.ledger.state import WAY_OUT
+from dpvb.ledger.state import RESTORE, WAY_OUT, check_kept
+
+_Identity = tuple[int, int]
 
 _APPLICATION = 0x64707662  # "dpvb"
 _WAIT = 30.0
@@ -33,13 +45,20 @@ _PLACE = 4096
 # Overwriting in place changes no facts of a file that need to be durable.
 _SYNC = getattr(os, "fdatasync", os.fsync)
 _NAMES = ", ".join(COLUMNS)
+# Files that this process had open with a log that is no longer there.
+_abandoned: set[_Identity | None] = set()
 _TYPES = {int: "INTEGER", str: "TEXT"}
 _KEYS = {"seq": " PRIMARY KEY", "key": " UNIQUE"}
-# Where locks or memory maps are not what SQLite's log needs.
-_NETWORK = (
-    *("9p", "afs", "beegfs", "ceph", "cifs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2"),
-    *("smb2", "smb3", "smbfs", "fuse.ceph", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"),
-)
+# File systems where locks or memory maps are not what SQLite's log needs: another machine writes to them, too, or
+# nobody knows what they are.
+_NETWORK = {
+    *("9p", "acfs", "afpfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "davfs2", "drvfs", "fuse", "gfs2"),
+    *("glusterfs", "gpfs", "gvfsd-fuse", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "panfs", "prl_fs"),
+    *("pvfs2", "smb2", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs", "webdav", "fuse.ceph", "fuse.curlftpfs"),
+    *("fuse.davfs2", "fuse.glusterfs", "fuse.gvfsd-fuse", "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "fuse.vmhgfs-fuse"),
+}
+# What any other program mounts ("fuse.NAME") may lie anywhere; these read disks of this machine.
+_LOCAL_PROGRAMS = {"fuse.fuse-overlayfs", "fuse.ntfs-3g", "fuse.exfat"}
 _ADVICE = {
     "SQLITE_BUSY": f"another process has held it for {_WAIT:g} s; try again",
     "SQLITE_FULL": "the disk is full; make room and try again",
@@ -98,10 +117,13 @@ class SqliteStore:
         LedgerError: if it is missing, lost, foreign, of another format, on a network drive, or cannot be opened.
     """
 
+    shared = False
+
     def __init__(self, path: Path, *, uuid: str, created: str, read_only: bool) -> None:
         self._path, self._read_only = path, read_only
         self._head_path = path.with_name(f"{path.name}.head")
         self._wal_path = path.with_name(f"{path.name}-wal")
+        self._places: tuple[_Identity | None, ...] = ()
         _check_drive(path)
         with self._typed():
             if not path.exists() or path.stat().st_size == 0:
@@ -111,6 +133,7 @@ class SqliteStore:
                 if self._is_blank():
                     self._make(created)
                 self.uuid = self._identify()
+                self._places = self._file, _identity(self._wal_path)
             except BaseException:
                 self._connection.close()
                 raise
@@ -119,6 +142,7 @@ class SqliteStore:
     def transaction(self, *, write: bool) -> Iterator[_Rows]:
         """Begin; commit durably at the end, or roll back if an exception passes."""
         with self._typed():
+            self._check_place()
             self._connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
                 yield _Rows(self._connection)
@@ -132,9 +156,8 @@ class SqliteStore:
         """The newer one of the two in the file beside."""
         try:
             for _ in range(_LOOKS):  # Another process may be writing one, and then the other.
-                heads = [head for head in _heads(self._head_path.read_bytes()) if head]
-                if heads:
-                    return max(heads, key=lambda head: head.seq)
+                if head := _newest(self._head_path.read_bytes()):
+                    return head
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -142,12 +165,12 @@ class SqliteStore:
         raise LedgerError(f"{self._head_path}: it was changed, its own hash does not fit. {WAY_OUT}")
 
     def settle(self, head: Head) -> None:
-        """Replace the head file, unless another writer has written a later one."""
-        if self._is_settled(head):
-            return
-        with self.transaction(write=True):  # The exclusive right to append is the right to write the head.
-            if not self._is_settled(head):
-                self._write_head(head)
+        """Write the head, unless another writer has written a later one of this chain."""
+        with self._typed(), self._locked_head() as file:
+            self._check_place()
+            kept = self._checked(file)
+            if kept.seq < head.seq:
+                self._write_head(file, head)
 
     def check(self) -> Sequence[str]:
         """Look at pages, indices and triggers, and at every byte of a file that was closed in order."""
@@ -157,7 +180,7 @@ class SqliteStore:
             head = self.head()
             last = _Rows(self._connection).last_seq()
             if head is not None and head.file and head.seq == last and not self._log_size():
-                changed = _file_digest(self._path) != head.file
+                changed = self._digest() != head.file
                 if changed and self.head() == head:  # Nobody has written meanwhile.
                     found.append("the file is not the one that was closed: a byte of it was changed")
                 if self.head() == head and self._head_path.read_bytes() != _doubled(head):
@@ -166,16 +189,67 @@ class SqliteStore:
 
     def close(self) -> None:
         """Let go of the file; the last writer to do so signs it."""
+        if self._is_moved():
+            # SQLite would write its own log over the file that is there now: only the end of the process ends this one.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+            _abandoned.add(self._file)
+            return
         with suppress(sqlite3.Error, LedgerError, OSError, UnicodeError):
             if not self._read_only:
                 self._sign()
         self._connection.close()
 
-    def _is_settled(self, head: Head) -> bool:
-        kept = self.head()
+    @contextmanager
+    def _locked_head(self) -> Iterator[BinaryIO]:
+        """The head file, and the right to write it; its lock, unlike SQLite's, holds across copies of the database."""
+        deadline = time.monotonic() + _WAIT
+        while True:
+            try:
+                file = self._head_path.open("rb+")
+            except FileNotFoundError as error:
+                text = f"{self._head_path} is gone; it tells a ledger from an older copy of it."
+                raise LedgerError(text) from error
+            except OSError as error:
+                raise self._unwritten(error) from error
+            with file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError as error:
+                    if time.monotonic() > deadline:
+                        raise LedgerError(f"{self._head_path}: {_ADVICE['SQLITE_BUSY']}.") from error
+                else:
+                    if _identity(self._head_path) == _identity(file.fileno()):
+                        yield file
+                        return
+            time.sleep(0.0005)
+
+    def _checked(self, file: BinaryIO) -> Head:
+        """The newest head in the file, if it is one of this database's rows."""
+        kept = _newest(file.read())
         if kept is None:
-            raise LedgerError(f"{self._head_path} is gone; it tells a ledger from an older copy of it.")
-        return kept.seq >= head.seq
+            raise LedgerError(f"{self._head_path}: it was changed, its own hash does not fit. {WAY_OUT}")
+        row = _Rows(self._connection).row(kept.seq)
+        check_kept(kept, self.uuid, None if row is None else row.hash, RESTORE)
+        return kept
+
+    def _is_moved(self) -> bool:
+        """Whether other files lie where those that were opened did."""
+        return bool(self._places) and (_identity(self._path), _identity(self._wal_path)) != self._places
+
+    def _check_place(self) -> None:
+        if self._is_moved():
+            raise LedgerError(
+                f"{self._path}: the file or its -wal was replaced or removed while it was open. Nothing is read from "
+                "it and nothing acknowledged. Close it and open it again, once nobody replaces it any more."
+            )
+
+    def _digest(self) -> str:
+        """SHA-256 of the database file, of which a fresh connection has no page in memory."""
+        fresh = self._connect("ro" if self._mode == "rwc" else self._mode)
+        try:
+            return hashlib.sha256(fresh.serialize()).hexdigest()
+        finally:
+            fresh.close()
 
     def _begin_head(self, uuid: str) -> None:
         """Write the head of a new ledger, before the ledger: so a file that is gone is never taken for a new one."""
@@ -197,25 +271,28 @@ class SqliteStore:
             )
         return kept
 
-    def _write_head(self, head: Head) -> None:
-        """Overwrite the older head in its place, or both with a new file; only for who has the right to append."""
+    def _write_head(self, file: BinaryIO, head: Head) -> None:
+        """Overwrite the older head in its place, or both with a new file; only for who has it locked."""
         place = head.text().encode()
         try:
-            with open(self._head_path, "rb+") as file:
-                old = file.read()
-                if head.file or len(place) >= len(old) // 2:
-                    self._replace_head(_doubled(head))
-                    return
-                first, second = (kept.seq if kept else -1 for kept in _heads(old))
-                file.seek(0 if first <= second else len(old) // 2)
-                file.write(place.ljust(len(old) // 2 - 1) + b"\n")
-                file.flush()
-                _SYNC(file.fileno())
+            file.seek(0)
+            old = file.read()
+            if head.file or len(place) >= len(old) // 2:
+                self._replace_head(_doubled(head))
+                return
+            first, second = (kept.seq if kept else -1 for kept in _heads(old))
+            file.seek(0 if first <= second else len(old) // 2)
+            file.write(place.ljust(len(old) // 2 - 1) + b"\n")
+            file.flush()
+            _SYNC(file.fileno())
         except OSError as error:
-            raise LedgerError(
-                f"{self._head_path}: cannot be written ({error.strerror}). What was charged is on record and stands; "
-                "the next charge writes it."
-            ) from error
+            raise self._unwritten(error) from error
+
+    def _unwritten(self, error: OSError) -> LedgerError:
+        return LedgerError(
+            f"{self._head_path}: cannot be written ({error.strerror}). What was charged is on record and stands; the "
+            "next charge writes it."
+        )
 
     def _replace_head(self, content: bytes, *, new: bool = False) -> None:
         temporary = self._head_path.with_name(f".{self._head_path.name}.{secrets.token_hex(8)}")
@@ -234,8 +311,23 @@ class SqliteStore:
                 temporary.unlink()
 
     def _connected(self) -> sqlite3.Connection:
-        mode = "ro" if self._read_only else "rwc"
-        connection = self._connect(mode)
+        """A connection to the very file that lies at the path."""
+        for _ in range(_LOOKS):
+            self._file = _identity(self._path)
+            if self._file in _abandoned:
+                raise LedgerError(
+                    f"{self._path}: its -wal file was replaced or removed while this process had it open, and part of "
+                    "it is still in memory here. Begin a new process."
+                )
+            connection = self._configured()
+            if self._file == _identity(self._path):
+                return connection
+            connection.close()
+        raise LedgerError(f"{self._path}: the file is replaced again and again. Open it once nobody does.")
+
+    def _configured(self) -> sqlite3.Connection:
+        self._mode = "ro" if self._read_only else "rwc"
+        connection = self._connect(self._mode)
         try:
             if self._read_only:
                 connection.execute("PRAGMA query_only = ON")
@@ -246,7 +338,8 @@ class SqliteStore:
                     if self._log_size():
                         raise
                     connection.close()
-                    connection = self._connect("ro&immutable=1")
+                    self._mode = "ro&immutable=1"
+                    connection = self._connect(self._mode)
             else:
                 connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA cell_size_check = ON")
@@ -319,10 +412,10 @@ class SqliteStore:
             return
         self._connection.execute("PRAGMA busy_timeout = 0")
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        with self.transaction(write=True) as rows:
-            kept = self.head()
-            if kept is not None and not self._log_size() and rows.last_seq() == kept.seq:
-                self._write_head(kept.of_file(_file_digest(self._path)))
+        with self.transaction(write=True) as rows, self._locked_head() as file:
+            kept = self._checked(file)
+            if not self._log_size() and rows.last_seq() == kept.seq:
+                self._write_head(file, kept.of_file(hashlib.sha256(self._connection.serialize()).hexdigest()))
 
     @contextmanager
     def _typed(self) -> Iterator[None]:
@@ -362,9 +455,17 @@ class _Rows:
             map(_entry, self._connection.execute(f"SELECT {_NAMES} FROM entry WHERE run = ? ORDER BY seq", (run,)))
         )
 
+    def first_of_run(self, run: str) -> Entry | None:
+        """The first row of a run."""
+        return self._one("run = ? ORDER BY seq LIMIT 1", run)
+
     def newest_of_run(self, run: str) -> Entry | None:
         """The last row of a run."""
         return self._one("run = ? ORDER BY seq DESC LIMIT 1", run)
+
+    def first_charge(self, dataset: str) -> Entry | None:
+        """The first charge of a data set."""
+        return self._one("dataset = ? AND totals <> '' ORDER BY seq LIMIT 1", dataset)
 
     def forms(self, dataset: str) -> list[tuple[int, int]]:
         """For each form and kind of charges of a data set: the number of one such row, and how many there are."""
@@ -392,9 +493,18 @@ def _entry(values: Sequence[object]) -> Entry:
     return Entry(*values)  # type: ignore[arg-type]
 
 
-def _file_digest(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _identity(place: Path | int) -> _Identity | None:
+    """Which file it is; None if there is none."""
+    try:
+        found = os.stat(place)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _newest(content: bytes) -> Head | None:
+    """The newer head of a head file, if one of them is whole."""
+    return max((head for head in _heads(content) if head), key=lambda head: head.seq, default=None)
 
 
 def _heads(content: bytes) -> tuple[Head | None, Head | None]:
@@ -426,20 +536,27 @@ def _sync_folder(folder: Path) -> None:
 
 def _check_drive(path: Path) -> None:
     with suppress(OSError):
-        kind = file_system(path, Path("/proc/mounts").read_text())
-        if kind in _NETWORK:
+        kind = file_system(path, os.fsdecode(Path("/proc/self/mounts").read_bytes()))
+        if is_network(kind):
             raise LedgerError(
                 f"{path}: this is a network drive ({kind}), where two writers can both believe that they are alone. "
                 "Use a local disk, or PostgreSQL: Ledger('postgresql://...')."
             )
 
 
+def is_network(kind: str) -> bool:
+    """Whether somebody beyond this system may write to a file system of this type."""
+    return kind in _NETWORK or (kind.startswith("fuse.") and kind not in _LOCAL_PROGRAMS)
+
+
 def file_system(path: Path, mounts: str) -> str:
-    """The type of the file system that a path lies on, from the text of /proc/mounts."""
+    """The type of the file system that a path lies on, from the text of /proc/mounts; the last entry counts."""
     where, kind = -1, ""
-    for line in mounts.splitlines():
-        point, name = line.split()[1:3]
-        root = Path(point.encode().decode("unicode_escape"))
+    for line in filter(None, mounts.split("\n")):
+        point, name = line.split(" ")[1:3]
+        # The kernel writes a blank, a line end or a backslash of a name in octal, and every other byte as it is.
+        plain = re.sub(rb"\\([0-3][0-7]{2})", lambda found: bytes([int(found[1], 8)]), os.fsencode(point))
+        root = Path(os.fsdecode(plain))
         if path.is_relative_to(root) and len(root.parts) >= where:
             where, kind = len(root.parts), name
     return kind

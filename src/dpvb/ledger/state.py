@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 
+from dpvb.accounting import costs as prices
 from dpvb.accounting import filter as spending
 from dpvb.errors import LedgerError, ParameterError
-from dpvb.ledger.chain import KINDS, Entry, canonical, genesis
+from dpvb.ledger.chain import COSTS, Entry, canonical, genesis
 from dpvb.ledger.facts import Dataset
 from dpvb.ledger.head import Head
+from dpvb.ledger.past import Past, Units
 
-Units = tuple[int, ...]
 _ZERO: Units = (0,) * len(spending.ORDERS)
+# What reading facts raises that no ledger has written.
+_ODD = (LedgerError, ParameterError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ class State:
         datasets: the registrations.
         rows: the numbers of their rows.
         charges: the newest charge of each data set that has one.
+        favoured: for each whole data set that was charged, the order that carries most of delta.
+        shared: whether others may append. What they claim is then calculated anew, and an odd row stops nobody.
     """
 
     uuid: str
@@ -51,33 +56,57 @@ class State:
     datasets: dict[str, Dataset] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     charges: dict[str, Entry] = field(default_factory=dict)
+    favoured: dict[str, int] = field(default_factory=dict)
+    shared: bool = False
 
     def __post_init__(self) -> None:
         self.hash = self.hash or genesis(self.uuid)
 
     @staticmethod
-    def at(head: Head, row: Callable[[int], Entry | None]) -> State:
+    def at(head: Head, row: Callable[[int], Entry | None], first: Callable[[str], Entry | None] | None = None) -> State:
         """The state that a head stands for.
 
         Args:
             head: of the ledger.
             row: finds a row by its number.
+            first: finds the first charge of a data set, where others may append and no row is believed that a charge
+                favours the order that the first one did.
 
         Raises:
             LedgerError: if a row that the head names is missing or was changed.
         """
-        state = State(head.uuid, head.seq, head.hash)
-        for name, (seq, charge) in sorted(head.datasets.items(), key=lambda item: item[1]):
+        state = State(head.uuid, head.seq, head.hash, shared=first is not None)
+        for name, (seq, _) in sorted(head.datasets.items(), key=lambda item: item[1]):
             registration = _named(row(seq), seq, name, ("dataset",))
-            state.datasets[name] = Dataset.from_dict(registration.facts)
-            state.rows[name] = seq
-            if charge:
-                state.charges[name] = _named(row(charge), charge, name, ("charge", "sole", "refund"))
+            with suppress(*_ODD) if state.shared else nullcontext():
+                state._take_dataset(registration, first)
+        for name in state.datasets:
+            if charge := head.datasets[name][1]:
+                state.charges[name] = _named(row(charge), charge, name, COSTS)
+        for name in state.charges:
+            whole = state.datasets[name].part_of or name
+            if whole not in state.favoured:
+                state.favoured[whole] = state._first_favoured(name, first)
         return state
+
+    def _first_favoured(self, name: str, first: Callable[[str], Entry | None] | None) -> int:
+        """The order that the first charge of a data set's family favours."""
+        if first is None:
+            return int(self.charges[name].facts["favoured"])
+        found = filter(None, (first(one) for one in self.family(name) if one in self.charges))
+        earliest = min(found, key=lambda entry: entry.seq, default=self.charges[name])
+        facts = self.datasets[name]
+        return spending.favoured_order(check_hash(earliest).cost_units, epsilon=facts.cap, delta=facts.delta)
 
     def copy(self) -> State:
         """A state of its own."""
-        return replace(self, datasets=dict(self.datasets), rows=dict(self.rows), charges=dict(self.charges))
+        return replace(
+            self,
+            datasets=dict(self.datasets),
+            rows=dict(self.rows),
+            charges=dict(self.charges),
+            favoured=dict(self.favoured),
+        )
 
     def head(self) -> Head:
         """The head of a ledger in this state."""
@@ -119,10 +148,9 @@ class State:
     def price(self, name: str, cost: Units = _ZERO) -> Price:
         """What charging a data set with a cost would come to."""
         facts = self.datasets[name]
-        newest = [self.charges[one] for one in self.family(name) if one in self.charges]
-        if newest:
-            favoured = int(newest[0].facts["favoured"])
-        else:
+        favoured = self.favoured.get(facts.part_of or name)
+        first = favoured is None
+        if favoured is None:
             favoured = spending.favoured_order(cost, epsilon=facts.cap, delta=facts.delta)
         offsets = spending.offset_units(facts.delta, favoured)
         spent = 0
@@ -132,7 +160,7 @@ class State:
                 total = spending.add(total, self.totals(one))
             if any(total):
                 spent = max(spent, spending.spent_units(total, offsets))
-        return Price(spending.add(self.totals(name), cost), spent, favoured, not newest)
+        return Price(spending.add(self.totals(name), cost), spent, favoured, first)
 
     def sole(self, name: str) -> list[Entry]:
         """The charges that hold by their own epsilon only, and that nothing can follow."""
@@ -141,8 +169,16 @@ class State:
     def _is_sole(self, name: str) -> bool:
         return name in self.charges and self.charges[name].kind == "sole"
 
-    def follow(self, entry: Entry) -> None:
+    def follow(self, entry: Entry, past: Callable[[str], Past] = lambda _: Past()) -> str:
         """Move on by one row.
+
+        Args:
+            entry: the row.
+            past: tells of a run what its rows before this one amount to; only a refund asks.
+
+        Returns:
+            "", or what is odd about a row that somebody else wrote into a shared store. Of such a row nothing is
+            believed: a charge counts with its cost, everything else for nothing.
 
         Raises:
             LedgerError: naming the row and the check, if it cannot be the next one.
@@ -152,35 +188,50 @@ class State:
         if entry.prev != self.hash:
             raise _refused(entry, "its chain is broken: it does not follow from the row before it")
         check_hash(entry)
-        try:
-            self._take(entry)
-        except (ParameterError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise _refused(entry, "its contents are not what a ledger writes") from error
+        odd = self._take_charge(entry, past) if entry.cost or entry.totals else self._take_other(entry)
+        if odd and not self.shared:
+            raise _refused(entry, odd)
         self.seq, self.hash = entry.seq, entry.hash
+        return odd
 
-    def _take(self, entry: Entry) -> None:
-        if entry.kind not in KINDS:
-            raise _refused(entry, f"it has the kind {entry.kind!r}")
-        if entry.kind == "dataset":
-            self._take_dataset(entry)
-        elif entry.dataset not in self.datasets:
-            raise _refused(entry, "its data set is not registered")
-        elif entry.kind == "event":
-            if entry.cost or entry.totals or entry.units:
-                raise _refused(entry, "an event costs nothing")
-        else:
-            self._take_charge(entry)
+    def _take_other(self, entry: Entry) -> str:
+        try:
+            if entry.kind == "dataset":
+                self._take_dataset(entry)
+            elif entry.kind != "event":
+                return f"it has the kind {entry.kind!r} and no cost"
+            elif entry.dataset not in self.datasets:
+                return "its data set is not registered"
+            elif entry.units or not isinstance(entry.facts.get("state"), str):
+                return "it is no event that a ledger writes"
+        except LedgerError as error:
+            return str(error).rstrip(".")
+        except _ODD:
+            return "its contents are not what a ledger writes"
+        return ""
 
-    def _take_dataset(self, entry: Entry) -> None:
+    def _take_dataset(self, entry: Entry, first: Callable[[str], Entry | None] | None = None) -> None:
         facts = Dataset.from_dict(entry.facts)
         check_registration(facts, self)
         if (entry.dataset, entry.key, entry.units) != (facts.name, dataset_key(facts.name), facts.cap):
-            raise _refused(entry, "its columns differ from its contents")
+            raise LedgerError("its columns differ from its contents.")
+        if first is not None and facts.part_of is not None:
+            charged = [first(one) for one in [*self.family(facts.part_of), facts.name]]
+            if any(one is not None and one.seq < entry.seq for one in charged):
+                raise LedgerError("it is a part of what was charged before.")
         self.datasets[facts.name] = facts
         self.rows[facts.name] = entry.seq
 
-    def _take_charge(self, entry: Entry) -> None:
-        cost = tuple(json.loads(entry.cost))
+    def _take_charge(self, entry: Entry, past: Callable[[str], Past]) -> str:
+        """Count a cost. What would lower a total wrongly, or cannot be counted, is refused whoever wrote it."""
+        if entry.kind not in COSTS:
+            raise _refused(entry, f"it has the kind {entry.kind!r} and a cost")
+        if entry.dataset not in self.datasets:
+            raise _refused(entry, "its data set is not registered")
+        try:
+            cost = entry.cost_units
+        except _ODD as error:
+            raise _refused(entry, "its contents are not what a ledger writes") from error
         if len(cost) != len(spending.ORDERS) or not all(type(part) is int for part in cost):
             raise _refused(entry, "its cost is not one whole number for each order")
         if (max(cost) > 0) if entry.kind == "refund" else (min(cost) < 0):
@@ -188,13 +239,41 @@ class State:
         price = self.price(entry.dataset, cost)
         if entry.totals != canonical(price.totals) or min(price.totals) < 0:
             raise _refused(entry, "its totals are not those before it plus its cost")
-        if (entry.units, entry.facts["favoured"]) != (price.spent, price.favoured):
-            raise _refused(entry, "what it says is spent does not follow from its totals")
-        if entry.kind == "sole" and not price.first:
-            raise _refused(entry, "it is charged as a first plan and is none")
-        if entry.kind != "sole" and price.spent > self.datasets[entry.dataset].cap:
-            raise _refused(entry, "it is over the cap")
+        odd = self._odd_refund(entry, past) if entry.kind == "refund" else self._odd_charge(entry, price)
+        if not odd and (entry.units, _favoured(entry)) != (price.spent, price.favoured):
+            odd = "what it says is spent does not follow from its totals"
         self.charges[entry.dataset] = entry
+        self.favoured.setdefault(self.family(entry.dataset)[0], price.favoured)
+        return odd
+
+    def _odd_charge(self, entry: Entry, price: Price) -> str:
+        if entry.kind == "sole":
+            return "" if price.first else "it is charged as a first plan and is none"
+        return "it is over the cap" if price.spent > self.datasets[entry.dataset].cap else ""
+
+    def _odd_refund(self, entry: Entry, pasts: Callable[[str], Past]) -> str:
+        """Where others may append, what a run has begun is its owner's own word: a refund must only be within it."""
+        try:
+            past = pasts(entry.run)
+            past.check_bounds(entry.run, entry.cost_units)
+            if past.first is None or past.first.dataset != entry.dataset:
+                raise LedgerError("its run was charged to another data set.")
+        except LedgerError as error:
+            raise _refused(entry, str(error).rstrip(".")) from error
+        try:
+            past.check_steps(entry.run, prices.from_dict(entry.facts["cost"]), entry.cost_units)
+        except LedgerError as error:
+            return str(error).rstrip(".")
+        except _ODD:
+            return "its contents are not what a ledger writes"
+        return ""
+
+
+def _favoured(entry: Entry) -> object:
+    try:
+        return entry.facts.get("favoured")
+    except _ODD:
+        return None
 
 
 def check_registration(facts: Dataset, state: State) -> None:
@@ -235,11 +314,31 @@ def _named(entry: Entry | None, seq: int, name: str, kinds: tuple[str, ...]) -> 
     return entry
 
 
-def set_back(seq: int) -> LedgerError:
+def check_kept(head: Head, uuid: str, found: str | None, way_out: str) -> None:
+    """Raise LedgerError unless a head that was kept outside the rows belongs to their chain.
+
+    Args:
+        head: what was kept.
+        uuid: of the ledger.
+        found: hash of the row of the head's number; None if there is none.
+        way_out: what to do if they disagree.
+    """
+    if head.uuid != uuid:
+        raise LedgerError(f"the head is that of another ledger. {way_out}")
+    if head.seq > 0 and found is None:
+        raise set_back(head.seq, way_out)
+    if head.hash != (found if head.seq > 0 else genesis(uuid)):
+        raise LedgerError(
+            f"row {head.seq} is another one than it was: the ledger was replaced, or two copies of it went on apart. "
+            f"Nothing is acknowledged here. {way_out}"
+        )
+
+
+def set_back(seq: int, way_out: str = "") -> LedgerError:
     """What to say of a ledger that lacks a row it had."""
     return LedgerError(
-        f"row {seq} is missing: the ledger was set back to an older copy, or its -wal file was lost. Restore the "
-        f"newest copy. {WAY_OUT}"
+        f"row {seq} is missing: the ledger was set back to an older copy, or its -wal file was lost. "
+        f"{way_out or RESTORE}"
     )
 
 
@@ -252,8 +351,9 @@ def _refused(entry: Entry, why: str) -> LedgerError:
     return LedgerError(f"row {entry.seq}: {why}. {WAY_OUT}")
 
 
-#: What to do with a ledger that fails a check.
+#: What to do with a ledger that fails a check; with one whose head tells of more.
 WAY_OUT = (
     "Nothing is spent from a ledger that fails a check; Ledger(..., read_only=True).export(path) or `dpvb ledger "
     "export` still reads it."
 )
+RESTORE = f"Restore the newest copy. {WAY_OUT}"

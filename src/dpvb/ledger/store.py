@@ -36,8 +36,14 @@ class Transaction(Protocol):
     def of_run(self, run: str) -> list[Entry]:
         """The rows of a run, in order."""
 
+    def first_of_run(self, run: str) -> Entry | None:
+        """The first row of a run."""
+
     def newest_of_run(self, run: str) -> Entry | None:
         """The last row of a run."""
+
+    def first_charge(self, dataset: str) -> Entry | None:
+        """The first charge of a data set."""
 
     def forms(self, dataset: str) -> list[tuple[int, int]]:
         """For each form and kind of charges of a data set: the number of one such row, and how many there are."""
@@ -51,9 +57,11 @@ class Store(Protocol):
 
     Attributes:
         uuid: of the ledger.
+        shared: whether others than its owner may append: their rows are taken as `State.follow` says.
     """
 
     uuid: str
+    shared: bool
 
     def transaction(self, *, write: bool) -> AbstractContextManager[Transaction]:
         """Begin; commit durably at the end, or roll back if an exception passes.
@@ -63,10 +71,10 @@ class Store(Protocol):
         """
 
     def head(self) -> Head | None:
-        """The head that is kept outside the rows, None if there is none."""
+        """The head that is kept outside the rows, None if there is none; of a shared store what its rows say."""
 
     def settle(self, head: Head) -> None:
-        """Return once the head kept outside is durable and this one or a later one; called after each commit."""
+        """Return once the head kept outside is durable and this one or a later one of this chain; after each commit."""
 
     def check(self) -> Sequence[str]:
         """Look for damage below the rows (pages, indices, triggers); return what was found, in words."""

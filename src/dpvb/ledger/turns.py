@@ -1,13 +1,10 @@
-"""Whose turn it is: what a run may still write, and take back."""
+"""Whose turn it is: what a run may still write."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from dpvb.accounting import costs as prices
-from dpvb.accounting.costs import Composition, Cost
 from dpvb.errors import LedgerError
 from dpvb.ledger.chain import Entry, canonical
+from dpvb.ledger.past import Past
 from dpvb.ledger.state import WAY_OUT, check_hash
 from dpvb.ledger.store import Transaction
 
@@ -44,6 +41,17 @@ def of_run(rows: Transaction, run: str) -> list[Entry]:
     return [check_found(entry, entry.run == run) for entry in rows.of_run(run)]
 
 
+def first(rows: Transaction, run: str) -> Entry | None:
+    """The first row of a run, its first charge."""
+    found = rows.first_of_run(run)
+    return found and check_found(found, found.run == run)
+
+
+def past(rows: Transaction, run: str, seq: int) -> Past:
+    """What the rows of a run before this number amount to."""
+    return Past.of(entry for entry in of_run(rows, run) if entry.seq < seq)
+
+
 def check_found(entry: Entry, wanted: bool) -> Entry:
     """A row that an index led to, which a flipped bit may have bent."""
     if not wanted:
@@ -54,23 +62,3 @@ def check_found(entry: Entry, wanted: bool) -> Entry:
 def refund_key(run: str) -> str:
     """Key of a run's one refund."""
     return canonical(["refund", run])
-
-
-def check_refund(run: str, entries: Sequence[Entry], unstarted: Cost) -> Entry:
-    """The newest row of a run, if so much of it may be taken back."""
-    charges = [entry for entry in entries if entry.kind in ("charge", "sole")]
-    if not charges:
-        raise LedgerError(f"run {run!r} was never charged.")
-    if entries[-1].state == "finished":
-        raise LedgerError(f"run {run!r} has finished: all its releases were made.")
-    if any(entry.kind == "sole" for entry in charges):
-        raise LedgerError(f"run {run!r} was charged by its own epsilon, as a first plan: nothing of it comes back.")
-    costs = [prices.from_dict(entry.facts["cost"]) for entry in charges]
-    if not isinstance(unstarted, Composition) or not all(isinstance(cost, Composition) for cost in costs):
-        raise LedgerError("only releases of a plan can be taken back, not those of a random number of trials.")
-    left = prices.num_steps(costs)
-    left.subtract(prices.num_steps([unstarted]))
-    begun = 1 + max((entry.step for entry in entries if entry.step is not None), default=-1)
-    if min(left.values()) < 0 or sum(left.values()) < begun:
-        raise LedgerError(f"run {run!r} has not so many releases left that never started.")
-    return entries[-1]

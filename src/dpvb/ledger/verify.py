@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,27 +14,34 @@ from dpvb.errors import LedgerError
 from dpvb.ledger.chain import COLUMNS, FORMAT, Entry, canonical
 from dpvb.ledger.facts import Receipt
 from dpvb.ledger.head import Head
+from dpvb.ledger.past import Past
 from dpvb.ledger.state import WAY_OUT, State, set_back
 from dpvb.ledger.store import Store
 
 _MAX_LINE = 2**24
 _UNREADABLE = "unreadable"
+_MAX_ODD = 10
 
 
-def walk(uuid: str, entries: Iterable[Entry], receipts: Iterable[Receipt] = ()) -> State:
+def walk(uuid: str, entries: Iterable[Entry], receipts: Iterable[Receipt] = (), *, shared: bool = False) -> State:
     """Follow a chain from its first row to its last.
 
     Raises:
-        LedgerError: naming the row and the check that failed, or a receipt that is not in the chain.
+        LedgerError: naming the row and the check that failed, or a receipt that is not in the chain; of a shared ledger
+            also after its end, naming the rows that no ledger writes and that were counted all the same.
     """
-    state, keys = State(uuid), set[str]()
+    state, keys, odd = State(uuid, shared=shared), set[str](), dict[int, str]()
+    pasts: defaultdict[str, Past] = defaultdict(Past)
     wanted: dict[int, set[str]] = {}
     for receipt in receipts:
         if receipt.ledger != uuid:
             raise LedgerError(f"a receipt for {receipt.dataset!r} comes from another ledger, {receipt.ledger}.")
         wanted.setdefault(receipt.seq, set()).add(receipt.hash)
     for entry in entries:
-        state.follow(entry)
+        if why := state.follow(entry, pasts.__getitem__):
+            odd[entry.seq] = why
+        if entry.run:
+            pasts[entry.run].take(entry)
         if entry.key in keys:
             raise LedgerError(f"row {entry.seq}: its key was used before. {WAY_OUT}")
         keys.add(entry.key)
@@ -43,6 +51,12 @@ def walk(uuid: str, entries: Iterable[Entry], receipts: Iterable[Receipt] = ()) 
         raise LedgerError(
             f"row {min(wanted)} is missing: a released model has a receipt for it. The ledger was set back to row "
             f"{state.seq}. {WAY_OUT}"
+        )
+    if odd:
+        rows = "; ".join(f"row {seq}: {why}" for seq, why in list(odd.items())[:_MAX_ODD])
+        raise LedgerError(
+            f"{rows}. Somebody wrote {len(odd)} such rows past dpvb. They stop nobody and lower nothing; whoever may "
+            "append should be asked."
         )
     return state
 

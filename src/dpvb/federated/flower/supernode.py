@@ -44,6 +44,7 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from dpvb.errors import FederationError
 from dpvb.federated.channel import Channel
 from dpvb.federated.flower import ASK, GREET, GREETING, REFUSE, REFUSED, Address, check_readable, packed, unpacked
+from dpvb.strangers import printable
 
 # Seconds between looks at the server: just after a message, and at most.
 _SOON, _LATER = 0.05, 1.0
@@ -126,8 +127,9 @@ def _reply(
         tell(f"a message was refused: {error}")
         return Message(Error(REFUSED), reply_to=message)
     if kind == REFUSE:  # By whom, nobody knows: all that it can do is to stop this client.
-        reason = "".join(one for one in question.decode("ascii", "replace") if one.isprintable())
-        raise FederationError(f"the server sends {channel.name!r} away: {reason}")
+        raise FederationError(
+            f"the server sends {channel.name!r} away: {printable(question.decode('ascii', 'replace'))}"
+        )
     answer = GREETING + data if kind == GREET else handler(question)
     return Message(packed(channel.seal(server, answer)), reply_to=message)
 

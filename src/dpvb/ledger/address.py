@@ -1,0 +1,56 @@
+"""Addresses of ledgers as they may be kept and shown: without passwords."""
+
+from __future__ import annotations
+
+import re
+from typing import final
+from urllib.parse import unquote
+
+_HOST = r"(?:[^@/?#:,\[\]]*|\[[0-9A-Fa-f:.]*\])(?::\d*)?"
+_ADDRESS = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)"
+    r"(?:(?P<user>[^@/?#:]*)(?::[^@/?#]*)?@)?"
+    rf"(?P<place>{_HOST}(?:,{_HOST})*(?:/[^@/?#]*)?)"
+    r"(?:\?(?P<query>[^@#]*))?"
+)
+# What was meant for an address, and would be taken for the path of a file.
+_MISTYPED = re.compile(r"postgres\w*(\+\w+)?:|.*\bpassword\s*=", re.IGNORECASE | re.DOTALL)
+# What a query may say to anybody; whatever else it says may be secret.
+_PUBLIC = {
+    *("host", "hostaddr", "port", "user", "dbname", "service", "application_name", "connect_timeout", "sslmode"),
+    *("sslrootcert", "sslcert", "sslkey", "sslcrl", "target_session_attrs", "channel_binding", "gssencmode"),
+}
+#: What stands for the rest of an address that nobody can be sure to read rightly.
+HIDDEN = "..."
+
+
+def without_password(place: str) -> str:
+    """Return a ledger's place as it may be kept and shown.
+
+    Args:
+        place: a path, which stays as it is, or an address, of which user, servers, database and the public words of
+            its query stay. Nothing stays of an address that can be read in two ways.
+    """
+    if "://" not in place and not _MISTYPED.match(place):
+        return place
+    if not (found := _ADDRESS.fullmatch(place)):
+        return f"postgresql://{HIDDEN}"
+    user = f"{found['user']}@" if found["user"] else ""
+    words = "&".join(filter(_is_public, (found["query"] or "").split("&")))
+    return found["scheme"] + user + found["place"] + (f"?{words}" if words else "")
+
+
+@final
+class Address(str):
+    """The address of a ledger: a text like any other, but for its `repr`, which shows no password."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return repr(without_password(str(self)))
+
+
+def _is_public(word: str) -> bool:
+    """Whether a word of a query is one that may be shown, and has no other word inside."""
+    name, separator, value = word.partition("=")
+    return bool(separator) and unquote(name) in _PUBLIC and not re.search("[=@]", unquote(value))

@@ -1,0 +1,139 @@
+"""What a run was charged with, what of it has begun, and so what may come back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from dpvb.accounting import costs as prices
+from dpvb.accounting import filter as spending
+from dpvb.accounting.costs import Composition, Cost
+from dpvb.accounting.events import Event
+from dpvb.errors import LedgerError, ParameterError
+from dpvb.ledger.chain import Entry
+
+Units = tuple[int, ...]
+_ZERO: Units = (0,) * len(spending.ORDERS)
+_ALL = 2**53
+
+
+@dataclass
+class Past:
+    """The rows of a run so far, as far as a refund asks.
+
+    Attributes:
+        first: the run's first charge; only of this one releases may come back.
+        planned: what the run's plan was charged; charges of steps that were done again are not in it.
+        begun: number of releases that may have begun, in order: events and later charges name them.
+        finished, refunded: what the run has said and had.
+    """
+
+    first: Entry | None = None
+    planned: Units = _ZERO
+    begun: int = 0
+    finished: bool = False
+    refunded: bool = False
+
+    @staticmethod
+    def of(entries: Iterable[Entry]) -> Past:
+        """What these rows of one run amount to, in order."""
+        past = Past()
+        for entry in entries:
+            past.take(entry)
+        return past
+
+    def take(self, entry: Entry) -> None:
+        """Go on by one row of the run."""
+        if entry.kind in ("charge", "sole") and entry.cost:
+            self._take_charge(entry)
+        elif entry.kind == "refund":
+            self.refunded = True
+        elif entry.kind == "event":
+            state, step = _fact(entry, "state"), _fact(entry, "step")
+            self.finished = self.finished or state == "finished"
+            if step is not None or state in ("started", "released"):
+                self.begun = max(self.begun, 1 + _step(step))
+
+    def _take_charge(self, entry: Entry) -> None:
+        if self.first is None:
+            self.first = entry
+        else:  # Whoever charges a run again, does again what it names, or else anything.
+            steps = _fact(entry, "steps")
+            named = [_step(step) for step in steps] if isinstance(steps, list) and steps else [_ALL]
+            self.begun = max(self.begun, 1 + max(named))
+        if entry.kind == "charge" and _fact(entry, "kind") == "plan" and entry.dataset == self.first.dataset:
+            self.planned = spending.add(self.planned, entry.cost_units)
+
+    def check_bounds(self, run: str, cost: Sequence[int]) -> None:
+        """Raise LedgerError unless a refund, in units and negative, is within what the run's plan was charged."""
+        if self.first is None:
+            raise LedgerError(f"run {run!r} was never charged.")
+        if self.finished:
+            raise LedgerError(f"run {run!r} has finished: all its releases were made.")
+        if self.refunded:
+            raise LedgerError(f"run {run!r} has had a refund already.")
+        if self.first.kind == "sole":
+            raise LedgerError(f"run {run!r} was charged by its own epsilon, as a first plan: nothing of it comes back.")
+        if any(-back > most for back, most in zip(cost, self.planned, strict=True)):
+            raise _too_many(run)
+
+    def check_steps(self, run: str, unstarted: Cost, cost: Sequence[int]) -> None:
+        """Raise LedgerError unless a refund is of releases of the run's first charge, none of which may have begun."""
+        assert self.first is not None
+        charged = prices.from_dict(self.first.facts["cost"])
+        if not isinstance(unstarted, Composition) or not isinstance(charged, Composition):
+            raise LedgerError("only releases of a plan can be taken back, not those of a random number of trials.")
+        left = self._left(prices.num_steps([charged])) if _fact(self.first, "kind") == "plan" else Counter[Event]()
+        if any(number > left[event] for event, number in prices.num_steps([unstarted]).items()):
+            raise _too_many(run)
+        if any(-back > most for back, most in zip(cost, spending.cost_units(unstarted), strict=True)):
+            raise LedgerError(f"run {run!r} takes back more than its releases cost.")
+
+    def _left(self, plan: Counter[Event]) -> Counter[Event]:
+        """The releases that have not begun: of several kinds none once one has, if their order is not on record."""
+        order = _fact(self.first, "order")
+        if isinstance(order, list):
+            kinds = list(plan)
+            releases = [(kinds[kind], number) for kind, number in order]
+        elif len(plan) == 1 or not self.begun:
+            releases = list(plan.items())
+        else:
+            releases = []
+        left, before = Counter[Event](), self.begun
+        for event, number in releases:
+            left[event] += max(0, number - before)
+            before = max(0, before - number)
+        return left & plan
+
+
+def order_of(cost: Cost, releases: Sequence[Event]) -> list[tuple[int, int]]:
+    """Releases in the order in which they are made: for each piece of equal ones their kind's number and how many.
+
+    Raises:
+        ParameterError: if they do not make up the cost.
+    """
+    plan = prices.num_steps([cost])
+    numbers = {event: number for number, event in enumerate(plan)}
+    if prices.num_steps(Composition([event], cost.neighboring_relation) for event in releases) != plan:
+        raise ParameterError("releases must be those that cost is the cost of.")
+    alone = [(numbers[replace(event, num_steps=1)], event.num_steps) for event in releases]
+    pieces = groupby(alone, key=lambda piece: piece[0])
+    return [(kind, sum(number for _, number in piece)) for kind, piece in pieces]
+
+
+def _fact(entry: Entry | None, name: str) -> object:
+    """A fact of a row that somebody else may have written."""
+    try:
+        return None if entry is None else entry.facts.get(name)
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def _step(value: object) -> int:
+    return value if isinstance(value, int) and value >= 0 else 0
+
+
+def _too_many(run: str) -> LedgerError:
+    return LedgerError(f"run {run!r} has not so many releases left that never started.")

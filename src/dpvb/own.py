@@ -1,0 +1,221 @@
+"""Files and folders that are this user's alone: nobody else may read, write or place them.
+
+A stranger who can put a file where a run looks for it chooses what the run believes, and that includes its noise. So
+what is read here has to be a regular file of this user, closed to everybody else, and no link to one. Systems without
+the owners and modes of POSIX are trusted to keep a user's folders.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from dpvb.errors import CheckpointError
+
+_POSIX = os.name == "posix"
+# A link is not followed, and a pipe that somebody put there is not waited for.
+_CAREFULLY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+def open_own(path: str | os.PathLike[str], *, secret: bool = True) -> IO[bytes]:
+    """Open a file that is this user's alone for reading.
+
+    Args:
+        path: a regular file and no link, owned by this process's effective user, without access for anybody else.
+        secret: False: others may read it, as long as they cannot write it.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        CheckpointError: if it is anything else, or cannot be read.
+    """
+    try:
+        _refuse_link(path)
+        descriptor = os.open(path, os.O_RDONLY | _CAREFULLY)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CheckpointError(f"{Path(path)}: cannot be read ({error.strerror}).") from error
+    try:
+        _check(path, os.fstat(descriptor), 0o077 if secret else 0o022, "a file")
+    except CheckpointError:
+        os.close(descriptor)
+        raise
+    return open(descriptor, "rb")
+
+
+def read_own(path: str | os.PathLike[str], *, secret: bool = True) -> bytes:
+    """Return the bytes of a file that is this user's alone.
+
+    Args:
+        path, secret: see `open_own`.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        CheckpointError: if it is anything else, or cannot be read.
+    """
+    with open_own(path, secret=secret) as file:
+        try:
+            return file.read()
+        except OSError as error:
+            raise CheckpointError(f"{Path(path)}: cannot be read ({error.strerror}).") from error
+
+
+def check_own(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that is not this user's alone, without opening it: a database is opened by its own library only.
+
+    Args:
+        path: see `open_own`.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        CheckpointError: if it is anything else.
+    """
+    _check(path, os.lstat(path), 0o077, "a file")
+
+
+def check_own_folder(path: str | os.PathLike[str]) -> None:
+    """Refuse a folder in which anybody but this user could put a file.
+
+    Args:
+        path: a folder and no link, owned by this process's effective user, that nobody else may write.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        CheckpointError: if it is anything else.
+    """
+    try:
+        _check(path, os.lstat(path), 0o022, "a folder")
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CheckpointError(f"{Path(path)}: cannot be read ({error.strerror}).") from error
+
+
+@contextmanager
+def new_own(path: str | os.PathLike[str], *, new: bool = False) -> Iterator[IO[bytes]]:
+    """Write a file that is this user's alone, whole or not at all.
+
+    Args:
+        path: the file; what is there gives way to it, a link included, once it is whole and on the disk.
+        new: refuse to take the place of anything.
+
+    Raises:
+        FileExistsError: if it must be new, and something is there.
+        OSError: if it cannot be written; nothing half-written is left.
+    """
+    target = Path(path)
+    temporary = target.with_name(f".dpvb-{secrets.token_hex(8)}.tmp")
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    try:
+        with open(os.open(temporary, flags, 0o600), "wb+") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if new:
+            os.link(temporary, target)
+        else:
+            os.replace(temporary, target)
+        sync_folder(target.parent)
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def write_own(path: str | os.PathLike[str], data: bytes, *, new: bool = False) -> None:
+    """Write bytes into a file that is this user's alone, whole or not at all.
+
+    Args:
+        path: see `new_own`.
+        data: its contents.
+        new: refuse to take the place of anything.
+
+    Raises:
+        FileExistsError: if it must be new, and something is there.
+        OSError: if it cannot be written; nothing half-written is left.
+    """
+    with new_own(path, new=new) as file:
+        file.write(data)
+
+
+def locked(path: str | os.PathLike[str]) -> IO[bytes]:
+    """Return a file that this process alone holds until it closes it, or dies.
+
+    Args:
+        path: the file; made if it is missing, kept as it is otherwise.
+
+    Raises:
+        BlockingIOError: if another process holds it.
+        CheckpointError: if it is not a regular file of this user, or is a link.
+        OSError: if it cannot be opened.
+    """
+    _refuse_link(path)
+    file = open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | _CAREFULLY, 0o600), "ab")  # noqa: SIM115
+    try:
+        # Earlier versions made locks that others may read; they say nothing.
+        _check(path, os.fstat(file.fileno()), 0, "a file")
+        if sys.platform == "win32":
+            import msvcrt
+
+            try:
+                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+            except OSError as error:
+                raise BlockingIOError(error.errno, error.strerror) from error
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def unlock(file: IO[bytes]) -> None:
+    """Let go of a file of `locked`, also where a forked child still has it open."""
+    if sys.platform != "win32":
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_UN)
+    file.close()
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable where folders can be synced."""
+    if _POSIX:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _refuse_link(path: str | os.PathLike[str]) -> None:
+    """Say in words what opening a link would say by a number; opening it refuses one that comes in between."""
+    if os.path.islink(path):
+        raise CheckpointError(f"{Path(path)}: is a link, and whoever made it chose where it leads. Name a file itself.")
+
+
+def _check(path: str | os.PathLike[str], found: os.stat_result, closed: int, what: str) -> None:
+    """Refuse what is of another type or owner, or has one of the bits of its mode that must be closed."""
+    kept = stat.S_ISDIR(found.st_mode) if what == "a folder" else stat.S_ISREG(found.st_mode)
+    if not kept:
+        raise CheckpointError(f"{Path(path)}: is not {what}, or is a link to one. Name {what} itself.")
+    if not _POSIX:
+        return
+    if found.st_uid != os.geteuid():
+        raise CheckpointError(
+            f"{Path(path)}: belongs to user {found.st_uid}, and this process runs as user {os.geteuid()}: what "
+            "somebody else wrote is not believed. Run as its owner, or begin anew in a place of your own."
+        )
+    if found.st_mode & closed:
+        others, bits = ("read or write it", "-rwx") if closed == 0o077 else ("write to it", "-w")
+        raise CheckpointError(
+            f"{Path(path)}: has mode {stat.S_IMODE(found.st_mode):04o}, so that others may {others}. If nobody did, "
+            f"close it (chmod go{bits}); else begin anew in a place of your own."
+        )
