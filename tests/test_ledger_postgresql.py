@@ -354,6 +354,7 @@ def test_a_chain_cut_short_is_found_out_by_who_has_seen_more(ledger: Ledger, pos
 
 
 def test_an_older_dump_is_found_out_by_who_has_seen_more(ledger: Ledger, postgresql: Server) -> None:
+    """By the process that was there, and by every later one of the same user."""
     ledger.close()  # A restore needs the schema for itself; what the process has seen stays with it.
     dump = postgresql.run("pg_dump", ledger.url)
     charge(ledger, "later")
@@ -363,6 +364,9 @@ def test_an_older_dump_is_found_out_by_who_has_seen_more(ledger: Ledger, postgre
     for what in (lambda: charge(ledger, "e"), lambda: ledger.remaining("people")):
         with pytest.raises(LedgerError, match="row 4 is missing"):
             what()
+    for read_only in (False, True):
+        with pytest.raises(LedgerError, match="row 4 is missing"), Ledger(ledger.url, read_only=read_only) as found:
+            found.remaining("people")
 
 
 @pytest.mark.slow
@@ -386,6 +390,8 @@ def test_a_standby_that_lags_is_found_out_by_who_has_seen_more() -> None:
             for what in (lambda: charge(before, "c"), lambda: before.remaining("people")):
                 with pytest.raises(LedgerError, match="row 3 is missing"):
                     what()
+            with pytest.raises(LedgerError, match="row 3 is missing"):
+                Ledger(url)
 
 
 def test_a_commit_that_did_not_wait_for_its_standby_is_not_acknowledged() -> None:
