@@ -18,8 +18,9 @@ from dpvb.accounting.costs import Composition
 from dpvb.accounting.events import Event
 from dpvb.errors import BudgetError, LedgerError, ParameterError
 from dpvb.ledger import Ledger
+from dpvb.ledger.address import without_password
 from dpvb.ledger.chain import COLUMNS, Entry
-from dpvb.ledger.postgresql import PostgreSQLStore, place
+from dpvb.ledger.postgresql import PostgreSQLStore
 from dpvb.runs import opened
 
 psycopg = pytest.importorskip("psycopg")
@@ -528,10 +529,12 @@ def test_passwords_stay_out_of_messages(postgresql: Server, url: str) -> None:
     for address in wrong:
         with pytest.raises(LedgerError) as caught:
             Ledger(address)
-        shown = [str(caught.value), repr(caught.value), str(caught.value.__cause__), place(address)]
+        shown = [str(caught.value), repr(caught.value), str(caught.value.__cause__), without_password(address)]
         assert caught.value.__cause__ is None
         assert not any(secret in text for text in shown), shown
-    assert place("postgresql://keeper:x@server:5433/budgets?sslmode=require") == "postgresql://server/budgets"
+    assert without_password("postgresql://keeper:x@server:5433/b?sslmode=require&password=x") == (
+        "postgresql://keeper@server:5433/b?sslmode=require"
+    )
 
 
 @pytest.mark.parametrize(

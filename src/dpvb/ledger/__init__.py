@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import re
 import secrets
 import uuid as uuids
 import weakref
@@ -33,6 +32,7 @@ from dpvb.accounting.costs import Cost
 from dpvb.accounting.events import Event, NeighboringRelation
 from dpvb.errors import LedgerError, ParameterError, check_choice, check_integer, check_number
 from dpvb.ledger import pricing, turns
+from dpvb.ledger.address import is_address, without_password
 from dpvb.ledger.chain import Entry, canonical
 from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name
 from dpvb.ledger.head import Head
@@ -119,11 +119,7 @@ class Ledger:
     @property
     def shown(self) -> str:
         """The same without a password."""
-        if not is_address(self._url):
-            return self._url
-        from dpvb.ledger.postgresql import place
-
-        return place(self._url)
+        return without_password(self._url)
 
     @property
     def uuid(self) -> str:
@@ -686,11 +682,6 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def is_address(url: str) -> bool:
-    """Whether a ledger's place is meant as the address of a database, right or wrong, and not as the path of a file."""
-    return bool(_ADDRESS.search(url))
-
-
 def _address(path_or_url: object) -> str:
     if isinstance(path_or_url, str) and path_or_url.startswith(("postgresql://", "postgres://")):
         return path_or_url
@@ -705,8 +696,6 @@ def _address(path_or_url: object) -> str:
     return os.path.realpath(place)
 
 
-# A scheme has more letters than a drive; a path has made one slash of two; a list of settings names its password.
-_ADDRESS = re.compile(r"^[A-Za-z][\w+.-]+:/|://|password *=")
 _ALIVE: weakref.WeakSet[Ledger] = weakref.WeakSet()
 _held: list[Ledger] = []
 

@@ -13,8 +13,9 @@ _ADDRESS = re.compile(
     rf"(?P<place>{_HOST}(?:,{_HOST})*(?:/[^@/?#]*)?)"
     r"(?:\?(?P<query>[^@#]*))?"
 )
-# What was meant for an address, and would be taken for the path of a file.
-_MISTYPED = re.compile(r"postgres\w*(\+\w+)?:|.*\bpassword\s*=", re.IGNORECASE | re.DOTALL)
+# What is meant for an address, right or wrong: a scheme has more letters than a drive, a path has made one slash of
+# two, and a list of settings names its password.
+_MEANT = re.compile(r"^[a-z][\w+.-]+:/|://|\bpassword\s*=|^postgres\w*(\+\w+)?:", re.IGNORECASE)
 # What a query may say to anybody; whatever else it says may be secret.
 _PUBLIC = {
     *("host", "hostaddr", "port", "user", "dbname", "service", "application_name", "connect_timeout", "sslmode"),
@@ -24,6 +25,11 @@ _PUBLIC = {
 HIDDEN = "..."
 
 
+def is_address(place: str) -> bool:
+    """Whether a ledger's place is meant as the address of a database, right or wrong, and not as the path of a file."""
+    return bool(_MEANT.search(place))
+
+
 def without_password(place: str) -> str:
     """Return a ledger's place as it may be kept and shown.
 
@@ -31,7 +37,7 @@ def without_password(place: str) -> str:
         place: a path, which stays as it is, or an address, of which user, servers, database and the public words of
             its query stay. Nothing stays of an address that can be read in two ways.
     """
-    if "://" not in place and not _MISTYPED.match(place):
+    if not is_address(place):
         return place
     if not (found := _ADDRESS.fullmatch(place)):
         return f"postgresql://{HIDDEN}"

@@ -29,10 +29,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from dpvb.errors import LedgerError
 from dpvb.ledger import schema
+from dpvb.ledger.address import without_password
 from dpvb.ledger.chain import COLUMNS, Entry
 from dpvb.ledger.head import Head
 from dpvb.ledger.state import set_back
@@ -67,16 +67,6 @@ _EARLIER = "the schema dpvb was made by an earlier version of dpvb; its owner mu
 _ONE_MAKER = "SELECT pg_advisory_xact_lock(hashtext('dpvb.ledger'))"
 
 
-def place(url: str) -> str:
-    """An address as messages may show it: server and database, nothing secret."""
-    try:
-        parts = urlsplit(url)
-        shown = f"postgresql://{parts.hostname or ''}{parts.path}"
-    except ValueError:
-        return "postgresql://..."
-    return "postgresql://..." if "@" in shown else shown
-
-
 class PostgreSQLStore:
     """The schema `dpvb` of a PostgreSQL database.
 
@@ -93,7 +83,7 @@ class PostgreSQLStore:
 
     def __init__(self, url: str, *, uuid: str, created: str, read_only: bool) -> None:
         """Connect; where there is no ledger, make one with this uuid."""
-        self._url = url
+        self._url, self._place = url, without_password(url)
         # The last row that this store has seen; from there on rows are asked for together with the beginning.
         self._seen = 2**62
         self._connection: psycopg.Connection[Any] | None = None
@@ -124,7 +114,7 @@ class PostgreSQLStore:
                 transaction.send(_COMMIT if write else "COMMIT")
                 if self._warnings:
                     raise LedgerError(
-                        f"{place(self._url)}: {self._warnings[0]}. What was written is on record on this machine, "
+                        f"{self._place}: {self._warnings[0]}. What was written is on record on this machine, "
                         "perhaps not on its standby; ask again."
                     )
                 self._seen = transaction.last
@@ -186,13 +176,13 @@ class PostgreSQLStore:
         owner, own, believed, others = found
         if not believed:
             raise LedgerError(
-                f"{place(self._url)} has a schema dpvb of the role {owner!r}, which is not yours, nor the database's "
+                f"{self._place} has a schema dpvb of the role {owner!r}, which is not yours, nor the database's "
                 "owner, nor a superuser: somebody may have made it before you. Connect as that role if it is the "
                 f"keeper's (?options=-crole%3D{owner}), or drop the schema."
             )
         if others:
             raise LedgerError(
-                f"{place(self._url)}: {', '.join(others)} in the schema dpvb belong to somebody else than the schema, "
+                f"{self._place}: {', '.join(others)} in the schema dpvb belong to somebody else than the schema, "
                 f"whose owner is {owner!r}. Make the ledger anew from a copy that you trust."
             )
         return owner, own
@@ -209,10 +199,10 @@ class PostgreSQLStore:
             if version not in (None, schema.EARLIER):
                 return
             if self._one("SHOW server_encoding") != "UTF8":
-                raise LedgerError(f"{place(self._url)} must have the encoding UTF8 to hold a ledger.")
+                raise LedgerError(f"{self._place} must have the encoding UTF8 to hold a ledger.")
             if not own:
                 missing = _EARLIER if version else f"the schema dpvb is empty; its owner {owner!r} makes a ledger in it"
-                raise LedgerError(f"{place(self._url)}: {missing}.")
+                raise LedgerError(f"{self._place}: {missing}.")
             if owner:
                 self._run("SELECT set_config('role', %s, true)", (owner,))
             else:
@@ -228,14 +218,14 @@ class PostgreSQLStore:
         """The ledger's uuid, if it is one, may be believed, and keeps what it is told."""
         self._owner()
         if (version := self._version()) is None:
-            raise LedgerError(f"{place(self._url)} holds no ledger; `dpvb ledger init` makes one.")
+            raise LedgerError(f"{self._place} holds no ledger; `dpvb ledger init` makes one.")
         if "off" in (self._one("SHOW fsync"), self._one("SHOW full_page_writes")):
             raise LedgerError(
-                f"{place(self._url)} runs with fsync or full_page_writes off and may lose charges; turn both on."
+                f"{self._place} runs with fsync or full_page_writes off and may lose charges; turn both on."
             )
         if version not in ((schema.EARLIER, schema.VERSION) if read_only else (schema.VERSION,)):
             raise LedgerError(
-                f"{place(self._url)} holds a ledger of format {version or 'no known one'}; this version of dpvb reads "
+                f"{self._place} holds a ledger of format {version or 'no known one'}; this version of dpvb reads "
                 f"{schema.VERSION}."
             )
         return str(self._one("SELECT uuid FROM dpvb.ledger"))
@@ -309,7 +299,7 @@ class PostgreSQLStore:
             reason = self._reason(error)
         else:
             return
-        raise LedgerError(f"{place(self._url)}: {reason}")
+        raise LedgerError(f"{self._place}: {reason}")
 
     def _reason(self, error: psycopg.Error) -> str:
         if error.diag.message_primary:
