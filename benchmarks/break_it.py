@@ -595,10 +595,10 @@ def changed_rows(place: Place, tally: Tally) -> None:
         ["UPDATE dpvb.entry SET dataset = 'north' WHERE dataset = 'people'"],
         ["UPDATE dpvb.ledger SET uuid = 'x'"],
         ["UPDATE dpvb.ledger SET format = 0"],
-        ["UPDATE dpvb.ledger SET format = 2"],
+        ["UPDATE dpvb.ledger SET format = 99"],
         ["DELETE FROM dpvb.ledger"],
         ["DROP INDEX dpvb.entry_run"],
-        ["DROP TABLE dpvb.entry"],
+        ["DROP TABLE dpvb.entry" if place.server is None else "DROP TABLE dpvb.entry CASCADE"],
     ):
         target = place.copied(address)
         try:
@@ -614,7 +614,7 @@ def changed_rows(place: Place, tally: Tally) -> None:
             connection.close()
             found_out(target, before, tally)
     else:
-        for statement in ("DELETE FROM dpvb.head", "UPDATE dpvb.head SET seq = 3, text = 'x'"):
+        for statement in ("DELETE FROM dpvb.head", "UPDATE dpvb.head SET datasets = '{}'"):
             target = place.copied(address)
             place.behind(target, statement)
             found_out(target, before, tally)
