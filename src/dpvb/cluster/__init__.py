@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from dpvb.cluster.dask import DaskEngine
+from dpvb.cluster.dask import DaskEngine, shows_pages
 from dpvb.cluster.engine import Engine
 from dpvb.cluster.local import LocalPool
 from dpvb.cluster.spread import SpreadSource
 from dpvb.errors import ParameterError
 from dpvb.source import Source
 
-__all__ = ["LocalPool", "spread"]
+__all__ = ["LocalPool", "is_on_show", "spread"]
 
 
 @contextmanager
@@ -47,6 +47,11 @@ def spread(source: Source[Any], model: object, cluster: object) -> Iterator[Sour
             yield SpreadSource(source, model, engine)
         finally:
             engine.close()
+
+
+def is_on_show(cluster: object) -> bool:
+    """Whether a cluster has pages that tell whoever is on the network how large the data are."""
+    return hasattr(cluster, "scheduler_info") and shows_pages(cluster)
 
 
 def _pool(name: str) -> LocalPool:

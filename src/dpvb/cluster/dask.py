@@ -14,7 +14,6 @@ import numpy as np
 
 from dpvb.cluster.engine import Answered, PartMissing, Task, answered, opened, packed, shared_out
 from dpvb.errors import ParameterError
-from dpvb.strangers import say
 
 # The data of a fit are larger than what Dask thinks wise to send; saying so would tell how large.
 _SETTINGS = {"distributed.admin.large-graph-warning-threshold": "1 PB"}
@@ -43,7 +42,7 @@ class DaskEngine:
     worker's malloc may keep 64 MiB of what a pass has freed, as it would outside Dask. What a worker spills to its disk
     is its user's alone. The whole cluster is inside the wall: what crosses it are sums without noise. It must be one
     owner's, with TLS (`distributed.Security`) wherever it listens beyond a machine, and `dashboard_address=None`: a
-    page of Dask's that is open beyond the machine is said on standard error.
+    page of Dask's that is open beyond the machine shows how large data are (see `shows_pages`).
 
     Raises:
         ParameterError: for a client that is closed, asynchronous, or without workers, and for a cluster that listens
@@ -137,27 +136,20 @@ class DaskEngine:
             return self._client.submit(function, *arguments, key=key, pure=False, retries=0, **where)
 
 
+def shows_pages(client: Any) -> bool:
+    """Whether pages of a cluster can be seen beyond its machine, as it tells; they show how large the data are."""
+    return not client.asynchronous and not all(map(_is_loopback, _doors(client)[1]))
+
+
 def _check_doors(client: Any) -> None:
-    """Refuse a cluster that strangers could reach, and say so where they could look at its pages.
+    """Refuse a cluster that strangers could reach.
 
     Raises:
         ParameterError: naming an address.
     """
-
-    # It goes to processes that need not have this package, so it is no function of this module.
-    def doors(dask_scheduler: Any = None, dask_worker: Any = None) -> tuple[list[str], list[str]]:
-        server = dask_worker if dask_scheduler is None else dask_scheduler
-        pages = getattr(getattr(server, "http_server", None), "_sockets", {}).values()
-        return [one.listen_address for one in server.listeners], [page.getsockname()[0] for page in pages]
-
     known = client.scheduler_info(n_workers=-1)
     listening = [known["address"], *known["workers"], *(worker["nanny"] for worker in known["workers"].values())]
-    pages: list[str] = []
-    with suppress(Exception):  # A scheduler may run no functions.
-        for own, of_pages in [client.run_on_scheduler(doors), *client.run(doors).values()]:
-            listening += own
-            pages += of_pages
-    for address in filter(None, listening):
+    for address in filter(None, [*listening, *_doors(client)[0]]):
         protocol, _, place = address.partition("://")
         if protocol not in ("tls", "inproc") and not _is_loopback(place.rpartition(":")[0].strip("[]")):
             raise ParameterError(
@@ -165,11 +157,21 @@ def _check_doors(client: Any) -> None:
                 "and client a distributed.Security with require_encryption=True; or have all of them listen on "
                 "127.0.0.1."
             )
-    if not all(map(_is_loopback, pages)):
-        say(
-            "the Dask cluster shows its pages beyond this machine: whoever reaches them sees how large the data "
-            "are. Start scheduler and workers with dashboard_address='127.0.0.1:0'."
-        )
+
+
+def _doors(client: Any) -> tuple[list[str], list[str]]:
+    """Addresses at which scheduler and workers listen, and those of their pages."""
+
+    # It goes to processes that need not have this package, so it is no function of this module.
+    def doors(dask_scheduler: Any = None, dask_worker: Any = None) -> tuple[list[str], list[str]]:
+        server = dask_worker if dask_scheduler is None else dask_scheduler
+        pages = getattr(getattr(server, "http_server", None), "_sockets", {}).values()
+        return [one.listen_address for one in server.listeners], [page.getsockname()[0] for page in pages]
+
+    found = []
+    with suppress(Exception):  # A scheduler may run no functions.
+        found = [client.run_on_scheduler(doors), *client.run(doors).values()]
+    return [one for own, _ in found for one in own], [one for _, pages in found for one in pages]
 
 
 def _is_loopback(host: str) -> bool:

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpvb import loop, runs, storage
 from dpvb.blocks import Block
-from dpvb.cluster import spread
+from dpvb.cluster import is_on_show, spread
 from dpvb.errors import ModelFileError, ParameterError, PrivacyError, check_integer, check_number
 from dpvb.ledger.address import Address
 from dpvb.mechanism import SHARES, FixedSize, FullBatch, Plan, Poisson, Sampler, calibrated, check_budget, phased
@@ -109,6 +109,11 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         tell = (lambda t, q: None) if progress is None else (lambda t, q: progress(t, plan))
         facts = {"model": type(self).__name__, "params": _plain(self.get_params(deep=False))}
         counted = runs.counted(plan, **self._account, epsilon=self.epsilon, delta=self.delta, facts=facts)
+        if is_on_show(cluster):
+            self._say_once(
+                "the Dask cluster shows its pages beyond this machine, and whoever reaches them sees how large the "
+                "data are. Start scheduler and workers with dashboard_address='127.0.0.1:0'."
+            )
         with spread(source, model, cluster) as held, counted as run:
             wall = Wall(held, plan, num_examples=self.num_examples, journal=run)
             rng = rng if run is None or run.seed is None else generator("random_state", run.seed)
