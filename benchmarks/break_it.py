@@ -28,6 +28,7 @@ import tempfile
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -162,14 +163,18 @@ def judge(address: str, tally: Tally, acknowledged: set[str] = frozenset(), fold
         entries = ledger.entries()
         caps = {one.name: one.cap for one in ledger.datasets()}
     paid: dict[str, int] = {}
+    made = Counter[tuple[str, int]]()
     for entry in entries:
         if entry.kind in ("charge", "sole"):
             paid.setdefault(entry.run, entry.seq)
+            made.subtract((entry.run, step) for step in entry.facts["steps"] or ())
         if entry.kind == "charge":
             tally.overspent += entry.units > caps[entry.dataset]
         if entry.state == "released":
             tally.unpaid += entry.run not in paid
+            made[entry.run, entry.step] += 1
             tally.lost += folder is not None and is_lost(folder, entry)
+    tally.unpaid += sum(times > 1 for times in made.values())
     tally.lost += len(acknowledged - set(paid))
     return entries
 
