@@ -923,6 +923,87 @@ BUGS = [
         "test_ledger_refunds.py::test_an_odd_row_stops_nobody_where_others_may_append",
     ),
     Bug(
+        "crashes, retries and races",
+        "PostgreSQL: a run that anybody may end or take back",
+        (
+            (
+                "ledger/schema.py",
+                "(beginning.writer = current_user OR",
+                "(true OR",
+            ),
+        ),
+        "test_ledger_appenders.py::test_the_writer_is_who_wrote",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "PostgreSQL: the writer is who the client says",
+        (("ledger/schema.py", "NEW.writer := current_user;", "NEW.writer := coalesce(NEW.writer, current_user);"),),
+        "test_ledger_appenders.py::test_the_writer_is_who_wrote",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "PostgreSQL: a refund beyond what its run was charged",
+        (("ledger/schema.py", "(SELECT min(part) FROM parts) >= 0 AND ", ""),),
+        "test_ledger_appenders.py::test_what_dpvb_never_writes_is_refused",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "PostgreSQL: one row that no reader takes",
+        (
+            (
+                "ledger/schema.py",
+                "WHEN (NEW.kind IN ('event', 'charge', 'sole', 'refund')) IS NOT TRUE THEN 'it has an unknown kind'",
+                "WHEN (NEW.kind IN ('event', 'charge', 'sole', 'refund')) IS NOT TRUE THEN NULL",
+            ),
+            ("ledger/schema.py", "ELSE dpvb.charge_fault(NEW, facts)", "WHEN 'charge' THEN NULL"),
+            ("ledger/schema.py", "IF NEW.kind <> 'event' AND fault IS NULL THEN", "IF NEW.kind = 'charge' THEN"),
+        ),
+        "test_ledger_appenders.py::test_whatever_row_is_changed_it_is_refused_or_stops_nobody[0]",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "PostgreSQL: operators of the caller's decide in the triggers",
+        (
+            (
+                "ledger/schema.py",
+                '            f" SET search_path = {_PATH} AS $body${body}$body$"',
+                '            f" AS $body${body}$body$"',
+            ),
+            ("ledger/schema.py", 'body, False, f"search_path={_PATH}", "plpgsql")', 'body, False, None, "plpgsql")'),
+        ),
+        "test_ledger_appenders.py::test_nothing_that_a_session_can_change_decides_in_the_triggers",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "PostgreSQL: the head is what a client says",
+        (("ledger/schema.py", "    NEW := OLD;\n", ""),),
+        "test_ledger_postgresql.py::test_nobody_moves_the_head_but_to_the_last_row",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "PostgreSQL: a ledger that somebody else made beforehand",
+        (("ledger/postgresql.py", "        if not believed:\n", "        if not owner:\n"),),
+        "test_ledger_postgresql.py::test_a_ledger_that_somebody_else_made_beforehand_is_refused",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "PostgreSQL: a commit that did not wait for its standby",
+        (
+            (
+                "ledger/postgresql.py",
+                "                if self._warnings:\n",
+                "                if self._warnings and not write:\n",
+            ),
+        ),
+        "test_ledger_postgresql.py::test_a_commit_that_did_not_wait_for_its_standby_is_not_acknowledged",
+    ),
+    Bug(
+        "leaks by text, logs and files",
+        "a password in the refusal of an address",
+        (("ledger/__init__.py", "return bool(_ADDRESS.search(url))", 'return url.startswith("postgresql://")'),),
+        "test_ledger_postgresql.py::test_addresses_of_another_form_are_refused_and_not_shown",
+    ),
+    Bug(
         "an accountant beyond its range or precision",
         "charges of a ledger rounded down",
         (("accounting/filter.py", "return math.ceil(units)", "return math.floor(units)"),),

@@ -66,6 +66,19 @@ def rows(ledger: Ledger) -> list[Entry]:
     return found
 
 
+def test_nobody_moves_the_head_but_to_the_last_row(ledger: Ledger, postgresql: Server) -> None:
+    """Whoever updates it: the owner, or a role that may append."""
+    query = "SELECT * FROM dpvb.head"
+    kept = postgresql.execute(query, database=database(ledger.url))
+    theirs = appender(ledger, postgresql)
+    for address in (ledger.url, theirs):
+        with psycopg.connect(address, autocommit=True) as connection:
+            for change in ("seq = 1", "seq = 99", "hash = 'x'", "datasets = '{}'", "one = NULL", "one = false"):
+                connection.execute(f"UPDATE dpvb.head SET {change}")
+                assert connection.execute(query).fetchall() == kept
+    ledger.verify()
+
+
 def appender(ledger: Ledger, server: Server, name: str = "analyst") -> str:
     """Address of a ledger for a role that may append and nothing else."""
     made = role(server, name)
@@ -98,7 +111,6 @@ def database(url: str) -> str:
         "TRUNCATE dpvb.ledger",
         "DELETE FROM dpvb.head",
         "TRUNCATE dpvb.head",
-        "UPDATE dpvb.head SET one = true",
     ],
 )
 def test_nothing_is_changed_or_removed(ledger: Ledger, postgresql: Server, statement: str) -> None:
@@ -163,6 +175,10 @@ def test_a_role_can_append_and_nothing_else(ledger: Ledger, postgresql: Server) 
         ("ALTER TABLE dpvb.entry OWNER TO pg_monitor", "entry, .* belong to somebody else"),
         ("ALTER FUNCTION dpvb.refuse() OWNER TO pg_monitor", "refuse in the schema dpvb belong"),
         ("DROP INDEX dpvb.entry_run", "entry_run"),
+        ("DELETE FROM dpvb.entry WHERE seq = 3", "row 3 is missing"),
+        ("UPDATE dpvb.head SET hash = 'x'", "the head says otherwise"),
+        ("UPDATE dpvb.head SET datasets = '{}'", "the head says otherwise"),
+        ("UPDATE dpvb.head SET seq = 4", "row 4 is missing"),
         ("DELETE FROM dpvb.entry WHERE seq = 2", "row 2 is missing"),
         ("UPDATE dpvb.entry SET units = units - 1 WHERE seq = 2", "row 2: .*hash"),
         ("UPDATE dpvb.entry SET seq = 5 - seq WHERE seq IN (2, 3)", "row 2: .*"),
@@ -293,6 +309,13 @@ def test_a_ledger_of_an_earlier_version_is_upgraded_by_its_owner(postgresql: Ser
         again.verify()
 
 
+def test_an_earlier_ledger_that_was_cut_short_is_not_upgraded(postgresql: Server, earlier: str) -> None:
+    behind = "SET session_replication_role = replica"
+    postgresql.execute(behind, "DELETE FROM dpvb.entry WHERE seq > 8", database=database(earlier))
+    with pytest.raises(LedgerError, match="row 10 is missing"):
+        Ledger(earlier)
+
+
 def test_several_upgrade_one_ledger(earlier: str) -> None:
     context = multiprocessing.get_context("fork")
     start, ends = context.Barrier(4), context.SimpleQueue()
@@ -331,6 +354,7 @@ def test_a_chain_cut_short_is_found_out_by_who_has_seen_more(ledger: Ledger, pos
 
 
 def test_an_older_dump_is_found_out_by_who_has_seen_more(ledger: Ledger, postgresql: Server) -> None:
+    """By the process that was there, and by every later one of the same user."""
     ledger.close()  # A restore needs the schema for itself; what the process has seen stays with it.
     dump = postgresql.run("pg_dump", ledger.url)
     charge(ledger, "later")
@@ -340,6 +364,9 @@ def test_an_older_dump_is_found_out_by_who_has_seen_more(ledger: Ledger, postgre
     for what in (lambda: charge(ledger, "e"), lambda: ledger.remaining("people")):
         with pytest.raises(LedgerError, match="row 4 is missing"):
             what()
+    for read_only in (False, True):
+        with pytest.raises(LedgerError, match="row 4 is missing"), Ledger(ledger.url, read_only=read_only) as found:
+            found.remaining("people")
 
 
 @pytest.mark.slow
@@ -363,6 +390,8 @@ def test_a_standby_that_lags_is_found_out_by_who_has_seen_more() -> None:
             for what in (lambda: charge(before, "c"), lambda: before.remaining("people")):
                 with pytest.raises(LedgerError, match="row 3 is missing"):
                     what()
+            with pytest.raises(LedgerError, match="row 3 is missing"):
+                Ledger(url)
 
 
 def test_a_commit_that_did_not_wait_for_its_standby_is_not_acknowledged() -> None:

@@ -11,7 +11,7 @@ no more than this, and should have no more:
 Such a role can append and nothing else: triggers (`schema`) refuse to change, to remove or to reorder rows, and each
 row that dpvb would never write. Events and refunds of a run are taken from the role that charged it, or from a member
 of that role; `?options=-crole%3Dteam` in the addresses lets a team's members go on with each other's runs. The right to
-UPDATE is one to lock: no update passes.
+UPDATE the head is one to lock it, and to have it moved by the rows.
 
 The owner and superusers can take the triggers away; `verify` then finds a changed row, and what each client has seen,
 as well as the receipts in released models, find a chain cut short. Make the server's cluster with `initdb
@@ -35,6 +35,7 @@ from dpvb.errors import LedgerError
 from dpvb.ledger import schema
 from dpvb.ledger.chain import COLUMNS, Entry
 from dpvb.ledger.head import Head
+from dpvb.ledger.state import set_back
 
 if TYPE_CHECKING:
     import psycopg
@@ -59,11 +60,9 @@ _COMMIT = (
 _INSERT = f"INSERT INTO dpvb.entry ({_NAMES}) VALUES ({', '.join(['%s'] * len(COLUMNS))})"
 _LATER = "seq >= %s ORDER BY seq LIMIT %s"
 _SINCE = f"SELECT {_NAMES} FROM dpvb.entry WHERE {_LATER}"
-_LAST = "SELECT seq, hash FROM dpvb.entry ORDER BY seq DESC LIMIT 1"
-_NEWEST = """
-SELECT dataset, seq, coalesce((
-    SELECT seq FROM dpvb.entry AS charge WHERE charge.dataset = entry.dataset AND totals <> '' ORDER BY seq DESC LIMIT 1
-), 0) FROM dpvb.entry WHERE kind = 'dataset'"""
+# The database moves the head by the rows, whatever it is told.
+_MOVE = "UPDATE dpvb.head SET seq = seq"
+_CUT = "SELECT seq FROM dpvb.head WHERE seq > coalesce((SELECT max(seq) FROM dpvb.entry), 0)"
 _EARLIER = "the schema dpvb was made by an earlier version of dpvb; its owner must open the ledger once with this one"
 _ONE_MAKER = "SELECT pg_advisory_xact_lock(hashtext('dpvb.ledger'))"
 
@@ -135,14 +134,20 @@ class PostgreSQLStore:
                 raise
 
     def head(self) -> Head | None:
-        """The head, found by the rows: nobody can write another one."""
+        """The head, which the database moves by the rows."""
         with self._typed():
-            last = self._run(_LAST).fetchone()
-            newest = {name: (row, charge) for name, row, charge in self._run(_NEWEST)}
-        return Head.first(self.uuid) if last is None else Head(self.uuid, last[0], last[1], newest)
+            if self._version() == schema.EARLIER:
+                text = self._one("SELECT text FROM dpvb.head")
+                return None if text is None else Head.read(text)
+            kept = self._run("SELECT seq, hash, datasets FROM dpvb.head").fetchone()
+        if kept is None:
+            return None
+        seq, digest, numbers = kept
+        datasets = {name: (row, charge) for name, (row, charge) in numbers.items()}
+        return Head(self.uuid, seq, digest, datasets) if seq else Head.first(self.uuid)
 
     def settle(self, head: Head) -> None:
-        """Do nothing: the head is in the rows."""
+        """Do nothing: the head was in the transaction that appended."""
 
     def check(self) -> Sequence[str]:
         """Compare the schema with the one that is made here, and the rows with their index."""
@@ -155,8 +160,6 @@ class PostgreSQLStore:
                     self._run(schema.INDICES),
                     self._run(schema.TABLES),
                 )
-                if self._one("SELECT count(*) FROM dpvb.head") != 1:
-                    found.append("the row of head, at which writers take turns, is missing")
                 if self._version() == schema.EARLIER:
                     found = [_EARLIER]
             counted = {self._count(without) for without in (("seqscan",), ("indexscan", "indexonlyscan", "bitmapscan"))}
@@ -214,6 +217,8 @@ class PostgreSQLStore:
                 self._run("SELECT set_config('role', %s, true)", (owner,))
             else:
                 self._run("CREATE SCHEMA dpvb")
+            if version and self._one(_CUT):
+                raise set_back(self._one(_CUT))
             for statement in schema.upgrade() if version else schema.make():
                 self._run(statement)
             if not version:
@@ -379,7 +384,7 @@ class _Transaction:
         return self.send(query, (dataset,)).fetchall()
 
     def append(self, entry: Entry, head: Head) -> None:
-        """Insert a row: at once before the next question, or else with the end."""
+        """Insert a row, and move the head to it: at once before the next question, or else with the end."""
         self._unsent.append(entry)
         self.last = entry.seq
 
@@ -387,7 +392,8 @@ class _Transaction:
         """Run a statement, after what was appended, in one round trip."""
         unsent, self._unsent = self._unsent, []
         bound = [getattr(entry, name) for entry in unsent for name in COLUMNS]
-        cursor = self._connection.execute("; ".join([_INSERT] * len(unsent) + [statement]), [*bound, *values])
+        before = [*[_INSERT] * len(unsent), _MOVE] if unsent else []
+        cursor = self._connection.execute("; ".join([*before, statement]), [*bound, *values])
         while cursor.nextset():
             pass
         return cursor

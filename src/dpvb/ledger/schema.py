@@ -32,6 +32,11 @@ def _numbers(one: str) -> str:
 
 
 _CHARGED, _GIVEN_BACK = _numbers("(0|[1-9][0-9]{0,18})"), _numbers("(0|-[1-9][0-9]{0,18})")
+# Characters that Python has always called printable; the keeper may use others in the names of data sets.
+_LETTERS = (
+    " -~\u00a1-\u00ac\u00ae-\u0377\u037a-\u037f\u0384-\u038a\u038c\u038e-\u03a1\u03a3-\u052f"
+    "\u3041-\u3096\u30a1-\u30ff\u4e00-\u9ffc\uac00-\ud7a3"
+)
 _COUNT = "'^(0|[1-9][0-9]{0,8})$'"
 _ROW = " || ',' || ".join(
     f"'\"{name}\":' || " + (f"dpvb.canonical_text(one.{name})" if kind is str else f"one.{name}")
@@ -120,12 +125,12 @@ END""",
         "one dpvb.entry, facts jsonb",
         "text",
         "STABLE",
-        """
+        f"""
 DECLARE
     fields text[] := ARRAY['name', 'unit', 'neighboring_relation', 'epsilon', 'delta', 'part_of'];
     whole dpvb.entry;
 BEGIN
-    IF (facts ?& fields AND facts - fields = '{}' AND facts ->> 'name' = one.dataset
+    IF (facts ?& fields AND facts - fields = '{{}}' AND facts ->> 'name' = one.dataset
         AND one.key = 'dataset/' || one.dataset AND dpvb.is_name(facts -> 'name') AND dpvb.is_name(facts -> 'unit')
         AND facts ->> 'neighboring_relation' IN ('add_or_remove_one', 'replace_one')
         AND jsonb_typeof(facts -> 'epsilon') = 'number' AND jsonb_typeof(facts -> 'delta') = 'number'
@@ -138,6 +143,11 @@ BEGIN
         AND (facts ->> 'delta')::float8 < 1 AND one.units = dpvb.cap((facts ->> 'epsilon')::float8)) IS NOT TRUE
     THEN
         RETURN 'its cap is none';
+    END IF;
+    IF (one.dataset || (facts ->> 'unit') ~ '^[{_LETTERS}]*$'
+        OR pg_has_role((SELECT relowner FROM pg_class WHERE oid = 'dpvb.entry'::regclass), 'MEMBER')) IS NOT TRUE
+    THEN
+        RETURN 'the keeper of the ledger alone registers names in such letters';
     END IF;
     IF jsonb_typeof(facts -> 'part_of') = 'null' THEN
         RETURN NULL;
@@ -164,8 +174,10 @@ BEGIN
     SELECT coalesce(body::jsonb ->> 'part_of', name) INTO whole FROM dpvb.entry WHERE key = 'dataset/' || name;
     RETURN EXISTS (SELECT FROM dpvb.entry WHERE dataset = whole AND totals <> '')
         OR EXISTS (
-            SELECT FROM dpvb.entry AS part JOIN dpvb.entry AS charge ON charge.dataset = part.dataset
-            WHERE part.kind = 'dataset' AND part.body::jsonb ->> 'part_of' = whole AND charge.totals <> ''
+            SELECT FROM dpvb.entry AS part WHERE kind = 'dataset' AND CASE
+                WHEN EXISTS (SELECT FROM dpvb.entry AS charge WHERE charge.dataset = part.dataset AND totals <> '')
+                THEN body::jsonb ->> 'part_of' = whole
+            END
         );
 END""",
     ),
@@ -395,6 +407,28 @@ BEGIN
     RETURN NEW;
 END""",
     ),
+    # Whatever a client says: an update brings the head to the last row, as the rows have it, and does nothing else.
+    "move_head": (
+        "",
+        "trigger",
+        "VOLATILE",
+        """
+DECLARE
+    one dpvb.entry;
+BEGIN
+    NEW := OLD;
+    FOR one IN SELECT * FROM dpvb.entry WHERE seq > OLD.seq ORDER BY seq LOOP
+        NEW.seq := one.seq;
+        NEW.hash := one.hash;
+        IF one.kind = 'dataset' THEN
+            NEW.datasets := NEW.datasets || jsonb_build_object(one.dataset, jsonb_build_array(one.seq, 0));
+        ELSIF one.totals <> '' THEN
+            NEW.datasets := jsonb_set(NEW.datasets, ARRAY[one.dataset, '1'], to_jsonb(one.seq));
+        END IF;
+    END LOOP;
+    RETURN NEW;
+END""",
+    ),
     "refuse": (
         "",
         "trigger",
@@ -406,18 +440,22 @@ END""",
     ),
 }
 _TABLES = ("ledger", "entry", "head")
-_STAYS = "BEFORE DELETE OR UPDATE OR TRUNCATE ON dpvb.{} FOR EACH STATEMENT EXECUTE FUNCTION dpvb.refuse()"
+_STAYS = "BEFORE {} ON dpvb.{} FOR EACH STATEMENT EXECUTE FUNCTION dpvb.refuse()"
 # Spelled as PostgreSQL spells them when it is asked.
 _TRIGGERS = {
-    **{f"{table}_stays": _STAYS.format(table) for table in _TABLES},
+    "ledger_stays": _STAYS.format("DELETE OR UPDATE OR TRUNCATE", "ledger"),
+    "entry_stays": _STAYS.format("DELETE OR UPDATE OR TRUNCATE", "entry"),
+    "head_stays": _STAYS.format("DELETE OR TRUNCATE", "head"),
     "entry_follows": "BEFORE INSERT ON dpvb.entry FOR EACH ROW EXECUTE FUNCTION dpvb.check_entry()",
+    "head_follows": "BEFORE UPDATE ON dpvb.head FOR EACH ROW EXECUTE FUNCTION dpvb.move_head()",
 }
 _INDICES = {
     "entry_run": "dpvb.entry (run, seq)",
     "entry_dataset": "dpvb.entry (dataset, seq) WHERE totals <> ''",
     "entry_form": "dpvb.entry (dataset, form, kind) WHERE totals <> ''",
-    "entry_part": "dpvb.entry ((body::jsonb ->> 'part_of')) WHERE kind = 'dataset'",
+    "entry_registration": "dpvb.entry (seq) WHERE kind = 'dataset'",
 }
+_HEAD = "hash text NOT NULL DEFAULT '', datasets jsonb NOT NULL DEFAULT '{}'"
 _WRITER = "writer name NOT NULL DEFAULT ''"
 
 
@@ -437,8 +475,8 @@ def make() -> Iterator[str]:
     columns = ", ".join(f"{name} {_TYPES[kind]} NOT NULL{_KEYS.get(name, '')}" for name, kind in COLUMNS.items())
     yield "CREATE TABLE dpvb.ledger (uuid text PRIMARY KEY, format bigint NOT NULL, created text NOT NULL)"
     yield f"CREATE TABLE dpvb.entry ({columns}, {_WRITER})"
-    yield "CREATE TABLE dpvb.head (one boolean PRIMARY KEY CHECK (one))"
-    yield "INSERT INTO dpvb.head VALUES (true)"
+    yield f"CREATE TABLE dpvb.head (one boolean PRIMARY KEY CHECK (one), seq bigint NOT NULL, {_HEAD})"
+    yield "INSERT INTO dpvb.head VALUES (true, 0)"
     for name, where in _INDICES.items():
         yield f"CREATE INDEX {name} ON {where}"
     yield from _rules()
@@ -449,9 +487,15 @@ def upgrade() -> Iterator[str]:
     for name in ("refuse", "check_entry", "check_head"):
         yield f"DROP FUNCTION dpvb.{name}() CASCADE"
     yield f"ALTER TABLE dpvb.entry ADD COLUMN {_WRITER}"
-    yield "ALTER TABLE dpvb.head DROP COLUMN seq, DROP COLUMN text"
     yield f"UPDATE dpvb.ledger SET format = {VERSION}"
-    yield f"CREATE INDEX entry_part ON {_INDICES['entry_part']}"
+    yield f"CREATE INDEX entry_registration ON {_INDICES['entry_registration']}"
+    yield f"ALTER TABLE dpvb.head DROP COLUMN text, ADD COLUMN {_HEAD.replace(', ', ', ADD COLUMN ')}"
+    yield """
+UPDATE dpvb.head SET hash = (SELECT hash FROM dpvb.entry ORDER BY seq DESC LIMIT 1), datasets = (
+    SELECT jsonb_object_agg(dataset, jsonb_build_array(seq, coalesce((
+        SELECT max(seq) FROM dpvb.entry AS charge WHERE charge.dataset = registration.dataset AND totals <> ''
+    ), 0))) FROM dpvb.entry AS registration WHERE kind = 'dataset'
+) WHERE seq > 0"""
     yield from _rules()
 
 
