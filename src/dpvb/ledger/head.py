@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from dpvb.errors import LedgerError
 from dpvb.ledger.chain import FORMAT, canonical, genesis
+from dpvb.strangers import parsed_json
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class Head:
             LedgerError: if it was changed, or has another format.
         """
         try:
-            kept = json.loads(text)
+            kept = parsed_json(text)
             body, digest = str(kept["head"]), str(kept["sha256"])
             if text != canonical(kept) or hashlib.sha256(body.encode()).hexdigest() != digest:
                 raise ValueError("hash")
-            facts = json.loads(body)
+            facts = parsed_json(body)
             if facts.pop("format") != FORMAT:
                 raise LedgerError(f"the head has a format other than {FORMAT}, which this version of dpvb reads.")
             facts["datasets"] = {name: (row, charge) for name, (row, charge) in facts["datasets"].items()}

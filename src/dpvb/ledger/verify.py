@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +16,7 @@ from dpvb.ledger.head import Head
 from dpvb.ledger.past import Past
 from dpvb.ledger.state import WAY_OUT, State, set_back
 from dpvb.ledger.store import Store
+from dpvb.strangers import parsed_json
 
 _MAX_LINE = 2**24
 _UNREADABLE = "unreadable"
@@ -117,8 +117,8 @@ def verify_export(path: str | os.PathLike[str], receipts: Sequence[Receipt] = ()
 def _lines(file: TextIO) -> Iterator[dict[str, object]]:
     while line := file.readline(_MAX_LINE):
         try:
-            facts = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            facts = parsed_json(line)
+        except ValueError as error:
             raise LedgerError("a line is not JSON.") from error
         if not isinstance(facts, dict):
             raise LedgerError("a line is not a JSON object.")
