@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import shutil
+import signal
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -1065,8 +1068,9 @@ def _relative() -> Plan:
 @pytest.mark.parametrize("trust", ["secure_aggregation", "none"])
 @pytest.mark.parametrize("counted", [True, False])
 @pytest.mark.parametrize("when", ["accepted", "answered once", "answered twice"])
+@pytest.mark.parametrize("reads", [False, True])
 def test_a_folder_that_was_set_back_hides_no_two_sums_alike(
-    trust: str, counted: bool, when: str, ledger: Path, tmp_path: Path
+    trust: str, counted: bool, when: str, reads: bool, ledger: Path, tmp_path: Path
 ) -> None:
     """Under masks nothing is given anew; without, what is on record and lost is charged again."""
     made, folder = party(trust), tmp_path / "memory"
@@ -1085,6 +1089,8 @@ def test_a_folder_that_was_set_back_hides_no_two_sums_alike(
     shutil.rmtree(folder)
     (tmp_path / "old").rename(folder)
     with other.client(**options) as client:
+        if reads:  # It opens the run.
+            assert client.statement.epsilon > 0
         for _ in range(2):
             second = decode(client.answer(encode(ask)))
             if trust == "secure_aggregation":
@@ -1123,6 +1129,186 @@ def test_a_disk_that_fails_costs_nothing(ledger: Path, tmp_path: Path, capsys: p
         assert isinstance(decode(client.answer(messages[1])), Share)
     plan = killed_client.TRUST.planned(_relative(), epsilon=1.0, delta=1e-5)
     assert spent(ledger) == costs(plan)
+
+
+DAMAGE: dict[str, Any] = {
+    "no checkpoint": lambda run: shutil.rmtree(run / "released"),
+    "no token": lambda run: (run / "released" / "token").unlink(),
+    "an empty token": lambda run: (run / "released" / "token").write_bytes(b""),
+    "another run": lambda run: (run / "released" / "run.json").write_text('{"format": 2, "run": "x"}'),
+    "no releases": lambda run: [file.unlink() for file in run.glob("released/*.sealed")],
+    "an open release": lambda run: [file.chmod(0o644) for file in run.glob("released/*.sealed")],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_folder_hides_no_two_sums_alike(damage: str, ledger: Path, tmp_path: Path) -> None:
+    """Whatever of it is lost: what was masked once is given as it was or not at all, and the folder is left."""
+    made, folder = party("secure_aggregation"), tmp_path / "memory"
+    other = Party(made.federation, made.identities, {"a": task_of(rows_of(5))})
+    options: dict[str, Any] = {"folder": folder, "ledger": ledger, "dataset": "a"}
+    with made.client(**options) as client:
+        offer = begun(client, made)
+        share(tell(client, asked(offer, 0)))
+    for file in folder.glob("replies/*"):
+        file.unlink()
+    DAMAGE[damage](folder / "runs" / offer)
+    before = spent(ledger)
+    for _ in range(3):
+        with other.client(**options) as client:
+            for step in (0, 1):
+                for _ in range(2):
+                    assert reason(tell(client, asked(offer, step)))
+        assert spent(ledger) == before
+
+
+def test_a_ledger_that_comes_later_does_not_bring_masks_back(ledger: Path, tmp_path: Path) -> None:
+    made, folder = party("secure_aggregation"), tmp_path / "memory"
+    with made.client(folder=folder) as client:
+        offer = begun(client, made)
+    with made.client(folder=folder, ledger=ledger, dataset="a") as client:
+        assert "masks could hide two sums alike" in reason(tell(client, asked(offer, 0)))
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_answers_that_are_removed_while_a_client_runs_bring_no_masks_back(
+    counted: bool, ledger: Path, tmp_path: Path
+) -> None:
+    made, folder = party("secure_aggregation"), tmp_path / "memory"
+    with made.client(folder=folder, **({"ledger": ledger, "dataset": "a"} if counted else {})) as client:
+        offer = begun(client, made)
+        given = [client.answer(encode(asked(offer, step))) for step in range(2)]
+        for file in folder.glob("replies/*"):
+            file.unlink()
+        for step in (0, 1, 0, 1):
+            answer = client.answer(encode(asked(offer, step)))
+            assert answer == given[step] or reason(decode(answer))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("counted", [True, False])
+@pytest.mark.parametrize("lasting", [True, False])
+def test_a_client_belongs_to_one_process(counted: bool, lasting: bool, ledger: Path, tmp_path: Path) -> None:
+    """A forked child answers nothing, ends nothing, and lets go of nothing."""
+    made = party()
+    options: dict[str, Any] = {"ledger": ledger, "dataset": "a"} if counted else {}
+    if lasting:
+        options["folder"] = tmp_path / "memory"
+    with made.client(**options) as client:
+        offer = begun(client, made)
+        if (child := os.fork()) == 0:
+            said = [reason(tell(client, asked(offer, step))) for step in (0, 0, 1)]
+            for ask in (client.leave, lambda: client.statement):
+                with pytest.raises(PrivacyError, match="belongs to the process that made it"):
+                    ask()
+            client.close()
+            os._exit(0 if all("belongs to the process that made it" in text for text in said) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        share(tell(client, asked(offer, 0)))
+        sleeper = os.fork()
+        if sleeper == 0:
+            time.sleep(60)
+            os._exit(0)
+    with made.client(**options) as client:  # The child that lives on holds no lock.
+        if lasting:
+            share(tell(client, asked(offer, 1)))
+    os.kill(sleeper, signal.SIGKILL)
+    os.waitpid(sleeper, 0)
+
+
+@pytest.mark.parametrize(
+    "place", ["", "runs", "replies", "runs/*", "runs/*/offer", "runs/*/answer", "runs/*/0-0.request"]
+)
+def test_a_folder_that_others_can_write_is_refused(place: str, tmp_path: Path) -> None:
+    made, folder = party(), tmp_path / "memory"
+    with made.client(folder=folder) as client:
+        share(tell(client, asked(begun(client, made), 0)))
+    (found,) = folder.glob(place) if place else [folder]
+    found.chmod(0o777)
+    with pytest.raises(CheckpointError, match="others may"):
+        made.client(folder=folder)
+    found.chmod(0o700)
+    with made.client(folder=folder):
+        pass
+
+
+HOSTILE: dict[str, Any] = {
+    "an offer of another kind": ("offer", encode(Farewell("0" * 64, "x"))),
+    "an answer of another kind": ("answer", encode(Refusal("0" * 64, "x"))),
+    "an answer without a plan": ("answer", encode(Accepted("0" * 64, "a", bytes(32), {}))),
+    "a request that is no digest": ("0-0.request", b"\xff\xfe"),
+    "an empty request": ("0-0.request", b""),
+    "an empty offer": ("offer", b""),
+}
+
+
+@pytest.mark.parametrize("what", [*HOSTILE, "a pipe", "a link", "a huge file"])
+def test_a_hostile_folder_is_refused_by_name(what: str, tmp_path: Path) -> None:
+    made, folder = party(), tmp_path / "memory"
+    with made.client(folder=folder) as client:
+        offer = begun(client, made)
+        share(tell(client, asked(offer, 0)))
+    run = folder / "runs" / offer
+    if what in HOSTILE:
+        name, data = HOSTILE[what]
+        (run / name).write_bytes(data)
+    else:
+        (run / "0-0.request").unlink()
+        if what == "a pipe":
+            os.mkfifo(run / "0-0.request", 0o600)
+        elif what == "a link":
+            (run / "0-0.request").symlink_to(run / "offer")
+        else:
+            with open(run / "0-0.request", "wb") as file:
+                file.truncate(2**40)
+    with pytest.raises(CheckpointError):
+        made.client(folder=folder)
+
+
+def test_an_attempt_is_bound_before_it_is_charged(
+    ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that cannot remember for what a release is given costs nothing."""
+    made = party()
+    with made.client(ledger=ledger, dataset="a", folder=tmp_path / "memory") as client:
+        offer = begun(client, made)
+        share(tell(client, asked(offer, 0)))
+        before = spent(ledger)
+        begin = client._memory.begin
+
+        def full(*given: Any) -> None:
+            raise CheckpointError("the disk is full.")
+
+        monkeypatch.setattr(client._memory, "begin", full)
+        for attempt in (1, 2, 3):
+            assert "full" in reason(tell(client, asked(offer, 0, attempt=attempt, names="ab")))
+        assert spent(ledger) == before
+        monkeypatch.setattr(client._memory, "begin", begin)
+        share(tell(client, asked(offer, 0, attempt=1, names="ab")))
+        assert spent(ledger) == costs(made.plan, [0])
+
+
+@pytest.mark.parametrize("trust", ["secure_aggregation", "none"])
+def test_an_answer_that_could_not_be_kept_is_given_once_it_can(
+    trust: str, ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = party(trust)
+    with made.client(ledger=ledger, dataset="a", folder=tmp_path / "memory") as client:
+        offer = begun(client, made)
+        keep = client._memory.keep
+        asked_for = encode(asked(offer, 0))
+
+        def full(*given: Any) -> None:
+            raise CheckpointError("the disk is full.")
+
+        monkeypatch.setattr(client._memory, "keep", full)
+        assert "full" in reason(decode(client.answer(asked_for)))
+        monkeypatch.setattr(client._memory, "keep", keep)
+        answer = client.answer(asked_for)
+        share(decode(answer))
+        assert client.answer(asked_for) == answer
+        share(tell(client, asked(offer, 1)))
+        assert spent(ledger) == costs(made.plan)
 
 
 def test_nothing_is_decided_by_the_data_of_a_client_that_goes_on(ledger: Path, tmp_path: Path) -> None:
@@ -1181,7 +1367,7 @@ def test_a_folder_without_a_ledger_still_remembers(trust: str, tmp_path: Path) -
             assert "was given for another request" in reason(tell(client, asked(digest(messages[0]), 1, q=-Q)))
             share(tell(client, asked(digest(messages[0]), 2)))
         else:
-            assert "with a ledger it would go on" in reason(tell(client, asked(digest(messages[0]), 2)))
+            assert "has no ledger to show" in reason(tell(client, asked(digest(messages[0]), 2)))
 
 
 @pytest.mark.parametrize("steps", [0, 2])

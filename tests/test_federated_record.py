@@ -5,6 +5,7 @@ Three clients with 60 rows, as in test_federated. Without noise all tests are de
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -289,14 +290,17 @@ def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
         Recorded(transport, tmp_path / "sums")
     database.chmod(0o600)
     for statement, match in (
+        ("UPDATE releases SET data = (SELECT data FROM releases WHERE step = 1) WHERE step = 0", "another step's"),
+        ("CREATE VIEW events_more AS SELECT * FROM events", "its tables are not as they were made"),
         ("UPDATE releases SET data = zeroblob(length(data))", "not a dpvb model file"),
         ("PRAGMA user_version = 0", "an earlier version of dpvb began its run"),
     ):
-        with closing(sqlite3.connect(database)) as file:
+        copy = shutil.copytree(tmp_path / "sums", tmp_path / match)
+        with closing(sqlite3.connect(copy / "run.sqlite")) as file:
             file.execute(statement)
             file.commit()
         with pytest.raises(CheckpointError, match=match):
-            served(made, transport, tmp_path / "sums")
+            served(made, transport, copy)
 
 
 LOOK = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
+import itertools
 import json
 import multiprocessing
 import os
@@ -13,6 +14,7 @@ import signal
 import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +209,66 @@ def test_no_budget_for_a_second_time_stops_before_the_data_are_read(path: Path, 
     assert any("Continue with the same call" in note for note in caught.value.__notes__)
 
 
+@pytest.mark.parametrize("damage", [lambda file: file.chmod(0o644), lambda file: os.truncate(file, 2**40)])
+def test_a_release_that_cannot_be_read_is_not_charged_again(damage: Any, path: Path, tmp_path: Path) -> None:
+    """It is not lost: whoever mends its mode, or makes room, goes on for nothing."""
+    checkpoint = tmp_path / "run"
+    killed(path, checkpoint, "after it is on record", 2, epsilon=4.0)
+    (file,) = checkpoint.glob("release-00000-*")
+    size = file.stat().st_size
+    damage(file)
+    with pytest.raises(CheckpointError, match=r"others may read|more than"):
+        model(path, checkpoint, epsilon=4.0).fit(*data())
+    os.truncate(file, size)
+    file.chmod(0o600)
+    model(path, checkpoint, epsilon=4.0).fit(*data())
+    assert len(charges(rows(path))) == 1
+
+
+def test_a_plan_that_was_refused_leaves_the_folder_free(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(BudgetError):
+        model(path, tmp_path / "run", epsilon=5.0).fit(*data())
+    model(path, tmp_path / "run", epsilon=1.0).fit(*data())
+    assert len(charges(rows(path))) == 1
+
+
+def test_an_interruption_just_after_the_charge_gives_all_of_it_back(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Ledger.charge
+
+    def interrupted(self: Ledger, *given: Any, **more: Any) -> Any:
+        plain(self, *given, **more)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Ledger, "charge", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model(path, None, epsilon=0.5).fit(*data())
+    history = rows(path)
+    assert [entry.kind for entry in history] == ["charge", "event", "refund"]
+    for charged, left in zip(totals(history[0]), totals(history[-1]), strict=True):
+        assert 0 <= left <= charged * 4e-9 + 2 or charged >= 2**60  # Costs are rounded up, refunds down.
+
+
+def test_nothing_that_has_begun_comes_back_in_the_middle_of_a_fit(path: Path) -> None:
+    """By the interface, and by the holder of the token, after every step."""
+    refused = 0
+
+    def take_back(step: int, plan: Plan) -> None:
+        nonlocal refused
+        (run,) = {entry.run for entry in ledger.entries() if entry.run}
+        for unstarted in (plan.releases, plan.releases[1:], plan.releases[step - 1 :]):
+            with pytest.raises(LedgerError, match="not so many releases"):
+                ledger.refund(run, unstarted=Composition(replace(plan, releases=unstarted).events(), RELATION))
+            refused += 1
+
+    with Ledger(path) as ledger:
+        model(ledger, None, epsilon=0.5, num_steps=58).fit(*data(), progress=take_back)
+    assert refused >= 3 * 58
+    assert [entry.kind for entry in rows(path) if entry.kind != "event"] == ["charge"]
+
+
+RELATION: Any = "add_or_remove_one"
 PLAN = Plan([Release({"a": Block((2,), 1.0)}, Mechanism(FullBatch(), 5.0))] * 2, unit="row")
 TOTAL = {"a": np.array([1.0, 2.0])}
 
@@ -251,6 +313,52 @@ def test_an_older_attempt_is_fenced_off(path: Path, tmp_path: Path, monkeypatch:
         new.record(0, TOTAL)
         newest = runs.Run(two, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
         np.testing.assert_array_equal((newest.recorded(0) or {})["a"], TOTAL["a"])
+
+
+def test_what_is_put_on_record_while_another_attempt_begins_is_not_made_again(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where locks do nothing: an older attempt is heard until it is fenced off, and what it said then counts."""
+    monkeypatch.setattr(Checkpoint, "hold", lambda self: None)
+    with Ledger(path) as one, Ledger(path) as two:
+        old = runs.Run(one, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
+        old.begin(0)
+        plain = two.append
+
+        def late(run: str, **given: Any) -> Any:
+            if given["state"] == "resumed":
+                old.record(0, TOTAL)
+            return plain(run, **given)
+
+        monkeypatch.setattr(two, "append", late)
+        new = runs.Run(two, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
+        np.testing.assert_array_equal((new.recorded(0) or {})["a"], TOTAL["a"])
+
+
+def test_each_release_is_given_for_what_asked_for_it(tmp_path: Path) -> None:
+    """The plan's, and two beyond it, in any order of deaths: each is charged once, and never taken for another."""
+    sums = {name: {"a": np.full(2, float(number))} for number, name in enumerate(("", "first", "second"))}
+    for number, order in enumerate(itertools.permutations(sums)):
+        address, folder = tmp_path / f"{number}.db", tmp_path / str(number)
+        with Ledger(address) as ledger:
+            ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=9.0, delta=1e-5)
+            for name in order:  # Each is charged and begun, and the process dies.
+                run = runs.Run(ledger, "people", PLAN, checkpoint=Checkpoint(folder))
+                (run if name == "" else run.repeated(0, name)).begin(0)
+                run.close()
+            for name in order[::-1]:  # Now each is made, and the process dies.
+                run = runs.Run(ledger, "people", PLAN, checkpoint=Checkpoint(folder))
+                journal = run if name == "" else run.repeated(0, name)
+                assert journal.recorded(0) is None
+                journal.begin(0)
+                journal.record(0, sums[name])
+                run.close()
+            run = runs.Run(ledger, "people", PLAN, checkpoint=Checkpoint(folder))
+            for name, total in sums.items():
+                journal = run if name == "" else run.repeated(0, name)
+                np.testing.assert_array_equal((journal.recorded(0) or {})["a"], total["a"])
+            run.close()
+            assert len(charges(ledger.history(run.name))) == 3
 
 
 @pytest.mark.parametrize("counted", [False, True])

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +34,10 @@ from dpvb.strangers import parsed_json
 FORMAT = 2
 _NAMES = ("run.json", "command.json", "token", "lock")
 _FACTS = {"run": str, "seed": int, "ledger": str, "dataset": str, "plan": str, "facts": dict}
+# Of a run, and its token.
+_NAME = re.compile("[0-9a-f]{32}")
+# More than a model file can hold.
+_MOST = 2**31
 # A key seals one release, once.
 _NONCE = bytes(12)
 
@@ -83,8 +88,6 @@ class Checkpoint:
         """
         try:
             self._lock = own.locked(self.path / "lock")
-            for torn in self.path.glob(".*.tmp"):
-                torn.unlink()
         except BlockingIOError as error:
             raise CheckpointError(
                 f"{self.path}: another process is at work on the run that is kept here. Wait until it has ended; or "
@@ -92,6 +95,9 @@ class Checkpoint:
             ) from error
         except OSError as error:
             raise self._unwritable(error) from error
+        with suppress(OSError):  # What is in the way of no release is left.
+            for torn in self.path.glob(".*.tmp"):
+                torn.unlink()
 
     def close(self) -> None:
         """Let another process hold the folder."""
@@ -116,7 +122,8 @@ class Checkpoint:
                 f"{self._manifest_path}: not a checkpoint of format {FORMAT}. If an earlier version of dpvb began its "
                 "run, end it with that version; for a new run name a new folder as checkpoint."
             )
-        if any(type(found.get(name)) is not kind for name, kind in _FACTS.items()):
+        fits = all(type(found.get(name)) is kind for name, kind in _FACTS.items())
+        if not fits or not _NAME.fullmatch(found["run"]):
             raise CheckpointError(f"{self._manifest_path}: damaged; the run cannot be continued.")
         return found
 
@@ -142,17 +149,26 @@ class Checkpoint:
             CheckpointError: if it is gone, or could be somebody else's.
         """
         try:
-            return own.read_own(self._token_path).decode("ascii", "replace")
+            token = own.read_own(self._token_path).decode("ascii", "replace")
         except FileNotFoundError as error:
             raise CheckpointError(
                 f"{self._token_path}: is gone, and with it the right to go on with this run or to take back what it "
                 "never started. Begin a new run in a new folder."
             ) from error
+        if _NAME.fullmatch(token) is None:
+            raise CheckpointError(f"{self._token_path}: damaged; the run cannot be continued.")
+        return token
 
     def end(self) -> None:
         """Forget the token of a run that has ended."""
         with suppress(OSError):
             self._token_path.unlink()
+
+    def withdraw(self) -> None:
+        """Forget a run that nothing was charged for."""
+        with suppress(OSError):
+            self._manifest_path.unlink()
+        self.end()
 
     def seal(self, step: int, attempt: int, total: Sums) -> Seal:
         """Write a release to the disk, for nobody to read without the key.
@@ -170,9 +186,13 @@ class Checkpoint:
         return Seal(hashlib.sha256(sealed).hexdigest(), key.hex())
 
     def release(self, step: int, attempt: int, seal: Seal) -> Sums | None:
-        """The release of a step that is on record with this seal; None where its bytes are gone."""
-        with suppress(FileNotFoundError, CheckpointError, ModelFileError, InvalidTag, ValueError):
-            sealed = own.read_own(self._file(step, attempt))
+        """The release of a step that is on record with this seal; None where its bytes are gone.
+
+        Raises:
+            CheckpointError: if they are there and cannot be read.
+        """
+        with suppress(FileNotFoundError, ModelFileError, InvalidTag, ValueError):
+            sealed = own.read_own(self._file(step, attempt), most=_MOST)
             if hashlib.sha256(sealed).hexdigest() == seal.digest:
                 return storage.unpacked(
                     AESGCM(bytes.fromhex(seal.key)).decrypt(_NONCE, sealed, None), kind="Release"

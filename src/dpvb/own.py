@@ -49,11 +49,12 @@ def open_own(path: str | os.PathLike[str], *, secret: bool = True) -> IO[bytes]:
     return open(descriptor, "rb")
 
 
-def read_own(path: str | os.PathLike[str], *, secret: bool = True) -> bytes:
+def read_own(path: str | os.PathLike[str], *, secret: bool = True, most: int = 2**24) -> bytes:
     """Return the bytes of a file that is this user's alone.
 
     Args:
         path, secret: see `open_own`.
+        most: how many bytes there may be.
 
     Raises:
         FileNotFoundError: if there is none.
@@ -61,9 +62,12 @@ def read_own(path: str | os.PathLike[str], *, secret: bool = True) -> bytes:
     """
     with open_own(path, secret=secret) as file:
         try:
-            return file.read()
+            data = file.read(most + 1) if os.fstat(file.fileno()).st_size <= most else None
         except OSError as error:
             raise CheckpointError(f"{Path(path)}: cannot be read ({error.strerror}).") from error
+    if data is None or len(data) > most:
+        raise CheckpointError(f"{Path(path)}: has more than the {most} bytes that such a file can have.")
+    return data
 
 
 def check_own(path: str | os.PathLike[str]) -> None:

@@ -24,7 +24,7 @@ from typing import Any, final
 
 from dpvb.accounting.costs import Composition
 from dpvb.checkpoint import Checkpoint, Seal
-from dpvb.errors import CheckpointError, LedgerError, ParameterError, check_choice
+from dpvb.errors import CheckpointError, DpvbError, LedgerError, ParameterError, check_choice
 from dpvb.forks import Origin
 from dpvb.journal import Journal, Sums
 from dpvb.ledger import Entry, Ledger, Receipt, is_address
@@ -77,13 +77,18 @@ class Run:
         self.seed: int | None = None
         # By step and request; what the plan fixes has the request "". A release is pending from its own charge on.
         self._released: dict[tuple[int, str], Entry] = {}
-        self._pending: dict[int, str] = {}
+        self._pending: set[tuple[int, str]] = set()
         self._newest = -1
         self._mark = max(1, len(plan) // _MARKS)
         self._ended = False
         if checkpoint is None:
             self._name, self._token = secrets.token_hex(16), secrets.token_hex(16)
-            self._receipt = self._charge_plan()
+            try:
+                self._receipt = self._charge_plan()
+            except BaseException:  # Interrupted after it was charged, say: nobody else can take it back.
+                with suppress(LedgerError):
+                    self.withdraw()
+                raise
             return
         if not self._reads:
             checkpoint.hold()
@@ -102,7 +107,12 @@ class Run:
     def _begin_run(self, checkpoint: Checkpoint, facts: Mapping[str, Any]) -> None:
         self._name, self._token, self.seed = secrets.token_hex(16), secrets.token_hex(16), secrets.randbits(63)
         checkpoint.begin({"run": self._name, "seed": self.seed, **self._own(facts)}, self._token)
-        self._receipt = self._charge_plan()
+        try:
+            self._receipt = self._charge_plan()
+        except DpvbError:
+            if not self._ledger.history(self._name):
+                checkpoint.withdraw()
+            raise
 
     def _continue_run(self, checkpoint: Checkpoint, found: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
         for what, value in self._own(facts).items():
@@ -125,6 +135,7 @@ class Run:
             self._attempt = max((entry.attempt for entry in history), default=-1) + 1
             if history:
                 self._ledger.append(self._name, attempt=self._attempt, state="resumed")
+                history = self._ledger.history(self._name)  # From now on no older attempt adds to it.
         elif history:
             last = history[-1]
             self._receipt = Receipt(self._ledger.uuid, last.seq, last.hash, last.dataset)
@@ -136,9 +147,11 @@ class Run:
     def _follow(self, entry: Entry) -> None:
         """Take in what is on record of this run."""
         if entry.state == "released" and entry.step is not None:
-            self._released[entry.step, self._pending.pop(entry.step, "")] = entry
+            request = entry.request or ""
+            self._released[entry.step, request] = entry
+            self._pending.discard((entry.step, request))
         elif entry.kind == "charge" and entry.facts["kind"] == "again":
-            self._pending[entry.facts["steps"][0]] = entry.facts["payload"].get("request", "")
+            self._pending.add((entry.facts["steps"][0], entry.facts["payload"].get("request", "")))
 
     def _own(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """What a run must share with the one that continues it."""
@@ -182,22 +195,29 @@ class Run:
     def begin(self, step: int) -> None:
         """Charge a step again that is on record and lost; mark how far a run has come that keeps no record."""
         self._check_writes(step)
-        if (step, "") in self._released and self._pending.get(step) != "":
+        if (step, "") in self._released and (step, "") not in self._pending:
             self._charge_again(step, "")
         self._newest = step
-        if self._checkpoint is None and step % self._mark == 0:
-            self._ledger.append(self._name, attempt=self._attempt, state="started", step=step)
+        if self._checkpoint is None and step % self._mark == 0:  # Speaks of all steps up to the next mark.
+            last = min(step + self._mark, len(self._plan)) - 1
+            self._ledger.append(self._name, attempt=self._attempt, state="started", step=last)
 
-    def record(self, step: int, total: Sums) -> None:
-        """Put a release on record before it can be read."""
+    def record(self, step: int, total: Sums, request: str = "") -> None:
+        """Put a release on record before it can be read; beyond the plan, with the name of what asked for it."""
         self._check_writes(step)
         if self._checkpoint is None:
             return
         seal = self._checkpoint.seal(step, self._attempt, total)
         self._receipt = self._ledger.append(
-            self._name, attempt=self._attempt, state="released", step=step, digest=seal.digest, key=seal.key
+            self._name,
+            attempt=self._attempt,
+            state="released",
+            step=step,
+            digest=seal.digest,
+            key=seal.key,
+            request=request or None,
         )
-        self._pending.pop(step, None)
+        self._pending.discard((step, request))
 
     def repeated(self, step: int, request: str) -> Journal:
         """The journal of one more release of a step, beyond the plan, which is charged by this.
@@ -214,11 +234,11 @@ class Run:
         found = self._read(step, request)
         if found is None:
             self._check_writes(step)
+            self._ledger.append(self._name, attempt=self._attempt + 1, state="resumed")
             self._attempt += 1
-            self._ledger.append(self._name, attempt=self._attempt, state="resumed")
-            if self._pending.get(step) != request:
+            if (step, request) not in self._pending:
                 self._charge_again(step, request)
-        return _Repeated(self, step, found)
+        return _Repeated(self, step, request, found)
 
     def finish(self) -> None:
         """Say that the run has ended."""
@@ -307,7 +327,7 @@ class Run:
             steps=[step],
             payload={"request": request} if request else None,
         )
-        self._pending[step] = request
+        self._pending.add((step, request))
 
     def _cost(self, releases: Sequence[Release]) -> Composition:
         return Composition(replace(self._plan, releases=releases).events(), self._plan.neighboring_relation)
@@ -317,8 +337,8 @@ class Run:
 class _Repeated:
     """The journal of one more release of a step, which was charged."""
 
-    def __init__(self, run: Run, step: int, found: Sums | None) -> None:
-        self._run, self._step, self._found = run, step, found
+    def __init__(self, run: Run, step: int, request: str, found: Sums | None) -> None:
+        self._run, self._step, self._request, self._found = run, step, request, found
 
     def recorded(self, step: int) -> Sums | None:
         """The release that was made for the same request."""
@@ -329,7 +349,7 @@ class _Repeated:
 
     def record(self, step: int, total: Sums) -> None:
         """Put the release on record."""
-        self._run.record(self._step, total)
+        self._run.record(self._step, total, self._request)
 
 
 @contextmanager
@@ -366,9 +386,9 @@ def counted(
         folder = None if checkpoint is None else Checkpoint(checkpoint)
         facts = {**(facts or {}), "accountant": accountant("pld", ledger=found, dataset=dataset, checkpoint=checkpoint)}
         run = Run(found, dataset, plan, checkpoint=folder, resume=resume, facts=facts)
-        if 0 < run.num_recorded < len(plan):
-            say(f"run {run.name} goes on at release {run.num_recorded + 1} of {len(plan)}.")
         try:
+            if 0 < run.num_recorded < len(plan):
+                say(f"run {run.name} goes on at release {run.num_recorded + 1} of {len(plan)}.")
             yield run
             run.finish()
         except BaseException as error:
@@ -401,6 +421,8 @@ def accountant(
         ParameterError: if one of ledger and dataset is missing.
     """
     check_account(ledger, dataset)
+    if resume == "read" and not os.path.isdir(checkpoint or ""):
+        raise CheckpointError("resume='read' reads a run that has ended: name its folder as checkpoint.")
     if ledger is None or dataset is None or method != "pld":
         return method
     if checkpoint is not None and (found := Checkpoint(checkpoint).manifest()) is not None:

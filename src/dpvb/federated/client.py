@@ -58,6 +58,7 @@ from dpvb.federated.masks import Masks
 from dpvb.federated.memory import Memory
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share
 from dpvb.federated.trust import Trust
+from dpvb.forks import Origin
 from dpvb.journal import Journal
 from dpvb.ledger import Ledger
 from dpvb.mechanism import Plan, Release
@@ -118,6 +119,7 @@ class Client:
         if identity is not None and (identity.name, identity.public) != (name, federation.participants[name]):
             raise ParameterError(f"identity must be that of {name!r}, with the public key that participants has.")
         self._turn = threading.Lock()
+        self._origin = Origin()
         self._held = ExitStack()
         self._no_rows: list[Any] | None = None
         self._closed = False
@@ -142,6 +144,8 @@ class Client:
 
     def close(self) -> None:
         """Let go of ledger and folder; a run that is going on can be continued if there is a folder."""
+        if not self._origin.is_here:
+            return
         with self._turn:
             current = self._current
             if (
@@ -163,6 +167,7 @@ class Client:
         digest = _digest(data := bytes(data))
         with self._turn:
             try:
+                self._origin.check("this client")
                 if self._closed:
                     raise FederationError("this client was closed.")
                 known = self._memory.reply(digest)
@@ -176,6 +181,7 @@ class Client:
 
     def leave(self) -> None:
         """End the run that is going on, as a farewell would; what was charged stays charged."""
+        self._origin.check("this client")
         with self._turn:
             if (current := self._current) is not None and not self._memory.ended(current.offer):
                 self._end(current)
@@ -185,8 +191,10 @@ class Client:
         """What this client has promised by the newest run: its plan, and all attempts beyond it.
 
         Raises:
-            PrivacyError: if no offer was accepted, or what was promised by the newest one is lost.
+            PrivacyError: if no offer was accepted, or what was promised by the newest one is lost; or in a process that
+                was forked from this client's.
         """
+        self._origin.check("this client")
         with self._turn:
             current, federation = self._current, self._federation
             newest = next(reversed(self._memory.offers()), "")
@@ -328,6 +336,8 @@ class Client:
         if current.run is not None:
             current.run.close()
         current.run = self._journal(current)
+        if self._federation.trust.secure and current.restarted and current.run is not None and not current.ended:
+            current.may_repeat_masks |= current.run.has_lost
         current.wall = None if current.ended else self._wall(current.plan, current.run)
         current.position = 0
 
@@ -341,10 +351,14 @@ class Client:
             return None
         facts = {"client": self.name, "offer": current.offer, "accountant": current.method}
         mode = "read" if current.ended else "continue"
+        is_new = checkpoint is None or checkpoint.manifest() is None
+        if is_new and current.restarted and self._federation.trust.secure:
+            current.may_repeat_masks = True
+            return None
         try:
             return runs.Run(self._ledger, self._dataset, current.plan, checkpoint=checkpoint, resume=mode, facts=facts)
         except (BudgetError, ParameterError):
-            if checkpoint is not None:
+            if checkpoint is not None and is_new:
                 shutil.rmtree(checkpoint.path, ignore_errors=True)
             raise
 
@@ -367,13 +381,12 @@ class Client:
         """
         if current.wall is None:
             self._open(current)
-            if self._federation.trust.secure and current.run is not None and current.run.has_lost:
-                current.wall = None
-                raise FederationError(
-                    "the ledger of this client knows of a release that its folder has lost: the folder was set back, "
-                    "and masks could hide two sums alike. Begin a new run."
-                )
         assert current.wall is not None
+        if current.may_repeat_masks:
+            raise FederationError(
+                "the folder of this client has not all that was released in this run: it was set back, or files of it "
+                "were lost, so that masks could hide two sums alike. Begin a new run."
+            )
         return current.wall
 
     # --- requests -------------------------------------------------------------------------------------------------
@@ -392,10 +405,11 @@ class Client:
         conceal = self._conceal(digest, request)
         try:
             give = self._give_again if again else self._give
-            arrays, private = give(current, digest, request, query, conceal)
+            with self._reopening(current):
+                arrays, private = give(current, digest, request, query, conceal)
+                return self._kept(digest, Share(digest, dict(arrays), private))
         except WallError as error:
             return self._kept(digest, Refusal(digest, str(error)))
-        return self._kept(digest, Share(digest, dict(arrays), private))
 
     def _check_request(self, current: _Run, request: Request) -> None:
         trust, every = self._federation.trust, self._federation.participants
@@ -406,7 +420,8 @@ class Client:
         if trust.secure and current.restarted and self._ledger is None:
             raise FederationError(
                 "this client was started anew in the middle of its run, and has no ledger to show that its folder was "
-                "not set back, so that masks could hide two sums alike. Begin a new run; with a ledger it would go on."
+                "not set back, so that masks could hide two sums alike. Begin a new run; one that a ledger counts from "
+                "its beginning would go on."
             )
         if trust.secure and request.nonces.get(self.name) != current.nonce:
             raise FederationError(
@@ -500,8 +515,7 @@ class Client:
         for passed in current.plan.releases[current.position : step]:
             wall.forgo(passed)
         current.position = step + 1
-        with self._reopening(current):
-            return wall.share(query, current.plan.releases[step], conceal)
+        return wall.share(query, current.plan.releases[step], conceal)
 
     def _give_again(
         self,
@@ -518,21 +532,20 @@ class Client:
         if known and not self._memory.lasting:
             raise FederationError("this attempt was begun before and its answer is gone; ask for another one.")
         self._opened(current)
-        with self._reopening(current):
-            journal = None if current.run is None else current.run.repeated(request.step, digest)
-            self._memory.begin(current.offer, request.step, request.attempt, digest)
-            return self._wall(plan, journal).share(query, release, conceal)
+        self._memory.begin(current.offer, request.step, request.attempt, digest)
+        journal = None if current.run is None else current.run.repeated(request.step, digest)
+        return self._wall(plan, journal).share(query, release, conceal)
 
     @contextmanager
     def _reopening(self, current: _Run) -> Iterator[None]:
         """After a failure what is on record decides how a run with a folder goes on, as after a kill."""
         try:
             yield
-        except WallError:
+        except (FederationError, WallError):
             raise
         except BaseException:
             if self._memory.lasting:
-                current.wall = None
+                current.wall, current.restarted = None, True
                 current.masks.clear()
             raise
 
@@ -568,15 +581,17 @@ class Client:
             if reply is None:  # It is refused, should somebody make it again.
                 continue
             try:
-                offer, plan = messages.decode(data), messages.decode(reply).facts["plan"]
+                offer, accepted = messages.decode(data), messages.decode(reply)
             except FederationError as error:
                 raise CheckpointError(
                     f"client {self.name!r}: its folder is of another version of dpvb. End its run with that version; "
                     "then give the client a new folder."
                 ) from error
+            if not isinstance(offer, Offer) or not _is_own(accepted, digest):
+                raise CheckpointError(f"client {self.name!r}: its folder is damaged. Give the client a new folder.")
             if not self._memory.ended(digest):
                 return self._run_of(digest, offer)
-            over = partial(self._over, digest, offer, plan)
+            over = partial(self._over, digest, offer, accepted.facts["plan"])
             if self._memory.is_open(digest):  # Killed at its end.
                 over()
         return None if over is None else over()
@@ -615,7 +630,8 @@ class _Run:
         run: journal of the plan; None without a ledger, or before it is opened.
         wall, position: the wall, and how many releases of the plan are behind it.
         masks: by participants.
-        restarted: whether another process accepted the offer.
+        restarted: whether what is on record decides how it goes on, after a failure or in another process.
+        may_repeat_masks: whether a release may be lost that this client's masks have hidden.
         ended: whether it is over.
     """
 
@@ -629,6 +645,7 @@ class _Run:
     position: int = 0
     masks: dict[tuple[str, ...], Masks] = field(default_factory=dict)
     restarted: bool = False
+    may_repeat_masks: bool = False
     ended: bool = False
 
 
@@ -766,6 +783,14 @@ def _sound(asked: _Question) -> bool:
     except Exception:  # A q of strangers' making may raise anything.
         return False
     return all(release.blocks.keys() <= made.keys() for made in answers)
+
+
+def _is_own(accepted: Any, offer: str) -> bool:
+    """Whether an answer has the form of those by which a client accepts an offer."""
+    if not isinstance(accepted, Accepted) or accepted.offer != offer or type(accepted.facts.get("plan")) is not str:
+        return False
+    multipliers = accepted.facts.get("multipliers")
+    return isinstance(multipliers, tuple) and all(type(one) is float for one in multipliers)
 
 
 # In one process many clients get the very same bytes.

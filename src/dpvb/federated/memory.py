@@ -19,19 +19,22 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final, final
 
 from dpvb.errors import CheckpointError, FederationError
-from dpvb.own import locked, sync_folder
+from dpvb.forks import Origin
+from dpvb.own import check_own_folder, locked, read_own, sync_folder, unlock, write_own
 
 # Without a folder, so many bytes of answers to requests are kept, the newest; and so many accepted offers, or bytes of
 # them and their answers, before the next one is refused.
 _MOST_KEPT = 2**26
 _MOST_OFFERS, _MOST_OFFERED = 1000, 2**26
-_REQUEST: Final = re.compile(r"(\d+)-(\d+)\.request")
+_REQUEST: Final = re.compile(r"(\d{1,9})-(\d{1,9})\.request")
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
+# More than a message can have.
+_MOST_BYTES = 2**31
 
 #: Digests of the requests that attempts at releases were begun for: {step: {attempt: digest}}.
 Begun = dict[int, dict[int, str]]
@@ -56,14 +59,17 @@ class Memory:
         self._begun: dict[str, Begun] = {}
         self._ended: set[str] = set()
         self._lock: IO[bytes] | None = None
+        self._origin = Origin()
         self._path: Path | None = None
         if folder is not None:
             self._path = Path(folder).absolute()
             try:
                 self._path.mkdir(mode=0o700, exist_ok=True)
+                check_own_folder(self._path)
                 self._lock = locked(self._path / "lock")
                 for name in ("replies", "runs"):
                     (self._path / name).mkdir(mode=0o700, exist_ok=True)
+                    check_own_folder(self._path / name)
                     for torn in (self._path / name).glob("**/.*.tmp"):
                         torn.unlink()
                 sync_folder(self._path)
@@ -76,11 +82,14 @@ class Memory:
             except OSError as error:
                 self.close()
                 raise CheckpointError(f"{self._path}: cannot hold a client's memory ({error.strerror}).") from error
+            except CheckpointError:
+                self.close()
+                raise
 
     def close(self) -> None:
         """Let another client use the folder."""
         if self._lock is not None:
-            self._lock.close()
+            unlock(self._lock)
             self._lock = None
 
     @property
@@ -141,12 +150,7 @@ class Memory:
         if self._path is None:
             return (self._answers if offered else self._replies).get(digest)
         place = self._path / "runs" / digest / "answer" if offered else self._path / "replies" / digest
-        try:
-            return place.read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise CheckpointError(f"{self._path}: cannot be read ({error.strerror}).") from error
+        return _bytes(place)
 
     def keep(self, digest: str, reply: bytes) -> None:
         """Keep the answer to a request, before it is given; without a folder, the oldest make room for it."""
@@ -180,6 +184,7 @@ class Memory:
             if not room.exists():
                 room.mkdir(mode=0o700)
                 sync_folder(room.parent)
+            check_own_folder(room)
         except OSError as error:
             raise CheckpointError(f"{self._path}: cannot be written ({error.strerror}).") from error
         return room
@@ -187,26 +192,29 @@ class Memory:
     def _read(self, runs: Path) -> None:
         accepted = [room for room in runs.iterdir() if (room / "offer").exists()]  # Else killed before it was.
         for room in sorted(accepted, key=lambda room: (room / "offer").stat().st_mtime_ns):
-            self._offers[room.name] = (room / "offer").read_bytes()
+            check_own_folder(room)
+            self._offers[room.name] = _bytes(room / "offer") or b""
             for path in room.glob("*.request"):
                 if found := _REQUEST.fullmatch(path.name):
-                    attempts = self.begun(room.name).setdefault(int(found[1]), {})
-                    attempts[int(found[2])] = path.read_text("ascii")
+                    digest = (_bytes(path) or b"").decode("ascii", "replace")
+                    if not _DIGEST.fullmatch(digest):
+                        raise CheckpointError(f"{path}: damaged. Give the client a new folder.")
+                    self.begun(room.name).setdefault(int(found[1]), {})[int(found[2])] = digest
             if (room / "ended").exists():
                 self._ended.add(room.name)
 
     def _write(self, path: Path, data: bytes) -> None:
         """Write a file whole or not at all, and be sure of it."""
-        temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+        self._origin.check("this client's folder")
         try:
-            with open(temporary, "xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-            sync_folder(path.parent)
+            write_own(path, data)
         except OSError as error:
             raise CheckpointError(f"{self._path}: cannot be written ({error.strerror}).") from error
-        finally:
-            with suppress(OSError):
-                temporary.unlink()
+
+
+def _bytes(path: Path) -> bytes | None:
+    """The contents of a file that nobody else could write, if it is there."""
+    try:
+        return read_own(path, secret=False, most=_MOST_BYTES)
+    except FileNotFoundError:
+        return None

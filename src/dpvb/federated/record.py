@@ -31,11 +31,11 @@ from dpvb.federated.transport import Reply, Transport
 from dpvb.journal import Sums
 
 _TABLES: Final = (
-    "CREATE TABLE IF NOT EXISTS run (name TEXT NOT NULL, seed INTEGER NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS events (number INTEGER PRIMARY KEY, poll INTEGER, ticket INTEGER NOT NULL, "
-    "client TEXT NOT NULL, digest TEXT, time REAL NOT NULL, data BLOB)",
-    "CREATE INDEX IF NOT EXISTS polls ON events (poll)",
-    "CREATE TABLE IF NOT EXISTS releases (step INTEGER PRIMARY KEY, data BLOB NOT NULL)",
+    "CREATE TABLE run (name TEXT NOT NULL, seed INTEGER NOT NULL) STRICT",
+    "CREATE TABLE events (number INTEGER PRIMARY KEY, poll INTEGER, ticket INTEGER NOT NULL, "
+    "client TEXT NOT NULL, digest TEXT, time REAL NOT NULL, data BLOB) STRICT",
+    "CREATE INDEX polls ON events (poll)",
+    "CREATE TABLE releases (step INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT",
 )
 #: Version of the record's form; a reader refuses another one.
 FORMAT: Final = 2
@@ -83,7 +83,9 @@ class Recorded:
             own.check_own_folder(self._folder)
             with suppress(FileExistsError):  # A database that is there is opened by SQLite alone, which locks it.
                 os.close(os.open(self._folder / "run.sqlite", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-            own.check_own(self._folder / "run.sqlite")
+            for name in ("run.sqlite", "run.sqlite-journal"):
+                with suppress(FileNotFoundError):
+                    own.check_own(self._folder / name)
         except OSError as error:
             raise self._unusable(error.strerror) from error
         self._file = sqlite3.connect(self._folder / "run.sqlite", timeout=0.0, isolation_level=None)
@@ -119,9 +121,12 @@ class Recorded:
         """The noised sums of a step, if they are on record."""
         try:
             found = self._file.execute("SELECT data FROM releases WHERE step = ?", (step,)).fetchone()
-            return None if found is None else storage.unpacked(found[0], kind="Release").arrays
+            stored = None if found is None else storage.unpacked(found[0], kind="Release")
         except (sqlite3.Error, ModelFileError) as error:
             raise self._unusable(error) from error
+        if stored is not None and stored.facts.get("step") != step:
+            raise self._unusable("a release is another step's")
+        return None if stored is None else stored.arrays
 
     def begin(self, step: int) -> None:
         """Nothing is charged here: clients charge."""
@@ -253,15 +258,15 @@ class Recorded:
         for setting in ("locking_mode = EXCLUSIVE", "synchronous = EXTRA"):
             self._file.execute(f"PRAGMA {setting}")
         self._file.execute("BEGIN EXCLUSIVE")
-        tables, found_format = (
-            self._file.execute(question).fetchone()[0]
-            for question in ("SELECT count(*) FROM sqlite_schema", "PRAGMA user_version")
-        )
-        if tables and found_format != FORMAT:
+        tables = {sql for (sql,) in self._file.execute("SELECT sql FROM sqlite_schema")}
+        if tables and self._file.execute("PRAGMA user_version").fetchone()[0] != FORMAT:
             raise sqlite3.DatabaseError("an earlier version of dpvb began its run; end it with that version")
-        for table in _TABLES:
-            self._file.execute(table)
-        self._file.execute(f"PRAGMA user_version = {FORMAT}")
+        if tables not in (set(), {*_TABLES}):
+            raise sqlite3.DatabaseError("its tables are not as they were made")
+        if not tables:
+            for table in _TABLES:
+                self._file.execute(table)
+            self._file.execute(f"PRAGMA user_version = {FORMAT}")
         found = self._file.execute("SELECT name, seed FROM run").fetchone()
         if found is None:
             found = secrets.token_hex(16), secrets.randbits(62)

@@ -361,6 +361,7 @@ class Ledger:
         step: int | None = None,
         digest: str | None = None,
         key: str | None = None,
+        request: str | None = None,
     ) -> Receipt:
         """Put on record how far a run has come. Saying the same again gives the same receipt, "resumed" excepted.
 
@@ -371,6 +372,7 @@ class Ledger:
             step: which release.
             digest: hash of what was released.
             key: of what was "released" and lies sealed, the one-time key by which it is read.
+            request: of what was "released" beyond the plan, the public name of what asked for it.
 
         Raises:
             LedgerError: if the run was never charged, has ended, belongs to somebody else, or was taken over by a newer
@@ -379,20 +381,22 @@ class Ledger:
         """
         check_choice("state", state, _STATES)
         attempt = check_integer("attempt", attempt, low=0)
-        if key is not None and state != "released":
-            raise ParameterError(f"key must be None for the state {state!r}: only what was released is unsealed.")
+        given = {"key": key, "request": request}
+        more = {name: check_name(name, value) for name, value in given.items() if value is not None}
+        if more and state != "released":
+            raise ParameterError(f"{next(iter(more))} must be None for the state {state!r}: it speaks of a release.")
         body = {
             "state": state,
             "step": None if step is None else check_integer("step", step, low=0),
             "digest": None if digest is None else check_name("digest", digest),
-            **({} if key is None else {"key": check_name("key", key)}),
+            **more,
         }
         name = canonical(["event", check_name("run", run), attempt, state, body["step"]])
         with self._transaction(write=True) as (rows, end):
             self._check_owner(rows, run)
             found = turns.keyed(rows, name)
             if found and state != "resumed":
-                if (found.digest, found.unseals) != (digest, key):
+                if (found.digest, found.unseals, found.request) != (digest, key, request):
                     raise LedgerError(f"run {run!r} said something else about step {step} before.")
                 return self._receipt(found)
             newest = turns.check_turn(rows, run, attempt, resumes=state == "resumed")

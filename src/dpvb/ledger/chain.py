@@ -111,6 +111,11 @@ class Entry:
         return self.facts.get("key")
 
     @property
+    def request(self) -> str | None:
+        """Of an event: what asked for a release beyond the plan."""
+        return self.facts.get("request")
+
+    @property
     def owner(self) -> str | None:
         """Of a charge: SHA-256 of the token that its run's owner holds; None in rows of earlier versions."""
         return self.facts.get("owner")

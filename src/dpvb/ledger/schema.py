@@ -226,11 +226,12 @@ END""",
         "STABLE",
         f"""
 BEGIN
-    IF (facts - ARRAY['state', 'step', 'digest', 'key'] = '{{}}' AND facts ?& ARRAY['step', 'digest']
+    IF (facts - ARRAY['state', 'step', 'digest', 'key', 'request'] = '{{}}' AND facts ?& ARRAY['step', 'digest']
         AND facts ->> 'state' IN ('started', 'released', 'resumed', 'finished', 'abandoned')
         AND (facts -> 'step')::text ~ {_COUNT.replace("^(", "^(null|")}
         AND (facts -> 'digest' = 'null' OR dpvb.is_name(facts -> 'digest'))
         AND (coalesce(facts -> 'key', 'null') = 'null' OR dpvb.is_name(facts -> 'key'))
+        AND (coalesce(facts -> 'request', 'null') = 'null' OR dpvb.is_name(facts -> 'request'))
         AND one.key = '["event",' || dpvb.canonical_text(one.run) || ',' || one.attempt || ','
             || dpvb.canonical_text(facts ->> 'state') || ',' || (facts -> 'step')::text || ']'
         AND (one.form, one.cost, one.totals, one.units) = ('', '', '', 0)) IS NOT TRUE
