@@ -290,12 +290,12 @@ def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
         Recorded(transport, tmp_path / "sums")
     database.chmod(0o600)
     for statement, match in (
-        ("UPDATE releases SET data = (SELECT data FROM releases WHERE step = 1) WHERE step = 0", "another step's"),
+        ("UPDATE releases SET step = 1", "another step's|asked something else"),
         ("CREATE VIEW events_more AS SELECT * FROM events", "its tables are not as they were made"),
         ("UPDATE releases SET data = zeroblob(length(data))", "not a dpvb model file"),
         ("PRAGMA user_version = 0", "an earlier version of dpvb began its run"),
     ):
-        copy = shutil.copytree(tmp_path / "sums", tmp_path / match)
+        copy = shutil.copytree(tmp_path / "sums", tmp_path / f"sums {match[:9]}")
         with closing(sqlite3.connect(copy / "run.sqlite")) as file:
             file.execute(statement)
             file.commit()
