@@ -736,8 +736,68 @@ BUGS = [
     Bug(
         "crashes, retries and races",
         "masks used again from a folder that was set back",
-        (("federated/client.py", "current.run is not None and current.run.has_lost", "False"),),
+        (("federated/client.py", "current.may_repeat_masks |= current.run.has_lost", "pass"),),
         "test_federated_client.py::test_a_folder_that_was_set_back_hides_no_two_sums_alike",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "masks used again by a client that begins its run anew",
+        (
+            (
+                "federated/client.py",
+                "if is_new and current.restarted and self._federation.trust.secure:",
+                "if False:",
+            ),
+        ),
+        "test_federated_client.py::test_a_damaged_folder_hides_no_two_sums_alike",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "a forked client that answers",
+        (("federated/client.py", 'try:\n                self._origin.check("this client")\n', "try:\n"),),
+        "test_federated_client.py::test_a_client_belongs_to_one_process[False-False]",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "an attempt that is charged though it cannot be bound",
+        (
+            (
+                "federated/client.py",
+                "        self._memory.begin(current.offer, request.step, request.attempt, digest)\n        journal =",
+                "        journal =",
+            ),
+        ),
+        "test_federated_client.py::test_an_attempt_is_bound_before_it_is_charged",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "a history that is read before the fence",
+        (
+            (
+                "runs.py",
+                "                history = self._ledger.history(self._name)  # From now on",
+                "                # From now on",
+            ),
+        ),
+        "test_runs.py::test_what_is_put_on_record_while_another_attempt_begins_is_not_made_again",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "a release taken for what something else asked for",
+        (
+            (
+                "runs.py",
+                "request=request or None,\n        )\n        self._pending",
+                "request=None,\n        )\n        self._pending",
+            ),
+        ),
+        "test_runs.py::test_each_release_is_given_for_what_asked_for_it",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "a mark that speaks of its first step alone",
+        (("runs.py", "last = min(step + self._mark, len(self._plan)) - 1", "last = step"),),
+        "test_runs.py::test_nothing_that_has_begun_comes_back_in_the_middle_of_a_fit",
     ),
     Bug(
         "crashes, retries and races",
@@ -1000,7 +1060,7 @@ BUGS = [
     Bug(
         "leaks by text, logs and files",
         "a password in the refusal of an address",
-        (("ledger/__init__.py", "return bool(_ADDRESS.search(url))", 'return url.startswith("postgresql://")'),),
+        (("ledger/address.py", "return bool(_MEANT.search(place))", 'return place.startswith("postgresql://")'),),
         "test_ledger_postgresql.py::test_addresses_of_another_form_are_refused_and_not_shown",
     ),
     Bug(
