@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from dpvb.accounting import Event, NeighboringRelation, costs
 from dpvb.accounting import filter as spending
-from dpvb.accounting.costs import Composition, Cost, Vector
+from dpvb.accounting.costs import Composition, Cost, Vector, from_dict
+from dpvb.accounting.events import MAX_STEPS
 from dpvb.errors import ParameterError
 
 ADD: NeighboringRelation = "add_or_remove_one"
@@ -333,3 +334,12 @@ def test_a_curve_alone_is_converted_soundly() -> None:
     assert exact <= costs.from_renyi(plan.renyi, 1e-6) <= 1.1 * exact
     mixed = costs.total([plan, RandomizedResponse(0.5)])
     assert mixed.epsilon(1e-6) >= exact
+
+
+@pytest.mark.parametrize("steps", [MAX_STEPS - 1, MAX_STEPS, MAX_STEPS + 1, 2 * MAX_STEPS])
+def test_any_number_of_steps_is_one_cost(steps: int) -> None:
+    """A release more than an event can count is another event; none is none."""
+    half = Event("full_batch", 1.0, 1e6, num_steps=steps // 2)
+    cost = Composition([half, replace(half, num_steps=steps - steps // 2)], "add_or_remove_one")
+    assert sum(event.num_steps for event in cost.events) == steps
+    assert from_dict(cost.to_dict()) == cost

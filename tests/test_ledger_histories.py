@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 from test_ledger import FACTS, charge, in_child, plan
 
-from dpvb.errors import LedgerError
-from dpvb.ledger import Ledger
+from dpvb.errors import LedgerError, ParameterError
+from dpvb.ledger import Ledger, sqlite
 from dpvb.ledger import seen as seen_module
 from dpvb.ledger.head import Head
 from dpvb.ledger.seen import Seen
@@ -434,3 +434,77 @@ def test_where_nothing_can_be_remembered_it_is_said_once(
     said = capsys.readouterr().err
     assert said.count("XDG_STATE_HOME") == 1
     assert said.count("\n") == 1
+
+
+def test_a_file_with_another_name_is_refused(tmp_path: Path) -> None:
+    """Under two names a file has two logs and two heads: a hard link, and a file that is mounted by itself."""
+    with Ledger(tmp_path / "budget.db") as made:
+        made.register("notes", **FACTS)
+    os.link(tmp_path / "budget.db", tmp_path / "other.db")
+    shutil.copy(tmp_path / "budget.db.head", tmp_path / "other.db.head")
+    for name in ("budget.db", "other.db"):
+        for read_only in (False, True):
+            with pytest.raises(LedgerError, match="has another name"):
+                Ledger(tmp_path / name, read_only=read_only)
+    (tmp_path / "other.db").unlink()
+    with Ledger(tmp_path / "budget.db") as found:
+        found.verify()
+
+
+@pytest.mark.parametrize("name", ["budget.db", "budget.db.head"])
+def test_a_file_that_is_mounted_by_itself_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As containers do with `-v file:file`: the folder around it is another one than the owner's."""
+    with Ledger(tmp_path / "budget.db") as made:
+        made.register("notes", **FACTS)
+    plain = sqlite._mounts()
+    monkeypatch.setattr(sqlite, "_mounts", lambda: f"{plain}/dev/vda {tmp_path / name} ext4 rw 0 0\n")
+    with pytest.raises(LedgerError, match="mounted by itself"):
+        Ledger(tmp_path / "budget.db")
+
+
+def test_a_look_at_a_copy_does_not_speak_for_the_original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What somebody else charged in a copy is looked at, and not taken for what this user has seen."""
+    original, copy = tmp_path / "budget.db", tmp_path / "copy.db"
+    with Ledger(original) as made:
+        made.register("notes", **FACTS)
+    for ending in ("", ".head"):
+        shutil.copy(f"{original}{ending}", f"{copy}{ending}")
+    with monkeypatch.context() as colleague:
+        colleague.setenv("XDG_STATE_HOME", str(tmp_path / "colleague"))
+        with Ledger(copy) as theirs:
+            charge(theirs, "theirs", COST)
+    with Ledger(copy, read_only=True) as look:
+        look.verify()
+        assert len(look.entries()) == 2
+    with Ledger(original) as mine:
+        charge(mine, "mine", COST)
+
+
+def test_no_charge_makes_a_ledger_that_cannot_be_read(tmp_path: Path) -> None:
+    """A payload that a reader would refuse is refused before it is written."""
+    deep: Any = 0
+    for _ in range(70):
+        deep = [deep]
+    with Ledger(tmp_path / "budget.db") as made:
+        made.register("notes", **FACTS)
+        for payload in ({"x": deep}, {"x": "\ud800"}, {"x": "y" * 2**20}, {"x": float("inf")}):
+            with pytest.raises(ParameterError, match="payload"):
+                made.charge("notes", COST, run="r", plan_digest="p", unit=FACTS["unit"], payload=payload)
+    with Ledger(tmp_path / "budget.db") as found:
+        found.verify()
+        assert [entry.kind for entry in found.entries()] == ["dataset"]
+
+
+@pytest.mark.parametrize("place", ["relative", "~/state"])
+def test_what_a_user_has_seen_lies_in_no_folder_of_chance(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", place)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    with Ledger(tmp_path / "budget.db") as made:
+        made.register("notes", **FACTS)
+    assert len(list((tmp_path / "home").glob(".local/state/dpvb/heads/*"))) == 1
+    assert not (tmp_path / place.split("/")[0]).exists()

@@ -183,7 +183,7 @@ def _merged(steps: Mapping[Event, int]) -> tuple[Event, ...]:
     found = []
     for event in sorted(steps, key=lambda one: (one.sampler, one.sampling_prob, one.noise_multiplier, one.swap_ratio)):
         whole, rest = divmod(steps[event], MAX_STEPS)
-        found += [replace(event, num_steps=MAX_STEPS)] * whole + [replace(event, num_steps=rest)] * (rest > 0)
+        found += [replace(event, num_steps=number) for number in (*[MAX_STEPS] * whole, rest) if number]
     return tuple(found)
 
 

@@ -33,7 +33,7 @@ class Event:
         sampling_prob: inclusion probability in (0, 1]; 1 for "full_batch".
         noise_multiplier: noise standard deviation over the clip norm C; 0 means no noise and epsilon = inf.
         num_steps: number of releases.
-        swap_ratio: largest distance of two possible contributions over C, in (0, 2]; it matters for replace-one
+        swap_ratio: largest distance of two possible contributions over C, in [1e-6, 2]; it matters for replace-one
             neighbours and for fixed-size batches only.
 
     All are public. Raises ParameterError for a value outside its range.
@@ -60,7 +60,7 @@ class Event:
                 f"noise_multiplier must be 0 (no noise) or at least {MIN_NOISE_MULTIPLIER:g}, got {noise!r}."
             )
         steps = check_integer("num_steps", self.num_steps, low=1, high=MAX_STEPS)
-        ratio = check_number("swap_ratio", self.swap_ratio, low=0, high=2, closed="right")
+        ratio = check_number("swap_ratio", self.swap_ratio, low=1e-6, high=2)
         object.__setattr__(self, "sampling_prob", prob)
         object.__setattr__(self, "noise_multiplier", noise)
         object.__setattr__(self, "num_steps", steps)

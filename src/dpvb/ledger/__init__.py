@@ -53,9 +53,12 @@ from dpvb.ledger.state import (
 from dpvb.ledger.store import Store, Transaction
 from dpvb.ledger.verify import check_end, verify_export, walk, write_export
 from dpvb.mechanism import Plan
+from dpvb.strangers import parsed_json
 
 __all__ = ["Dataset", "Entry", "Ledger", "Quote", "Receipt", "Remaining", "is_address", "verify_export"]
 
+# Of a row's JSON.
+_MAX_BODY = 2**20
 _STATES = ("started", "released", "resumed", "finished", "abandoned")
 
 
@@ -527,7 +530,8 @@ class Ledger:
             self._state = state
             if write:
                 store.settle(state.head())
-            self._keep(store, state, hashes, seen, acknowledged=write)
+            if not self._read_only:
+                self._keep(store, state, hashes, seen, acknowledged=write)
 
     @property
     def _seen(self) -> Seen:
@@ -621,8 +625,11 @@ class Ledger:
             body, units = {**body, "favoured": price.favoured}, price.spent
         try:
             text = canonical(body)
+            parsed_json(text)  # Every reader must be able to.
         except (TypeError, ValueError, RecursionError) as error:
             raise ParameterError(f"payload must be what JSON can hold, with finite numbers: {error}.") from error
+        if len(text) > _MAX_BODY:
+            raise ParameterError(f"payload must leave a row below {_MAX_BODY} bytes of JSON, got {len(text)}.")
         entry = Entry(
             seq=state.seq + 1,
             kind=kind,

@@ -51,7 +51,7 @@ class Past:
         elif entry.kind == "refund":
             self.refunded = True
         elif entry.kind == "event":
-            state, step = _fact(entry, "state"), _fact(entry, "step")
+            state, step = fact(entry, "state"), fact(entry, "step")
             self.finished = self.finished or state == "finished"
             if step is not None or state in ("started", "released"):
                 self.begun = max(self.begun, 1 + _step(step))
@@ -60,10 +60,11 @@ class Past:
         if self.first is None:
             self.first = entry
         else:  # Whoever charges a run again, does again what it names, or else anything.
-            steps = _fact(entry, "steps")
+            steps = fact(entry, "steps")
             named = [_step(step) for step in steps] if isinstance(steps, list) and steps else [_ALL]
             self.begun = max(self.begun, 1 + max(named))
-        if entry.kind == "charge" and _fact(entry, "kind") == "plan" and entry.dataset == self.first.dataset:
+        kind = fact(entry, "kind") if _is_readable(entry) else "plan"
+        if entry.kind == "charge" and kind == "plan" and entry.dataset == self.first.dataset:
             self.planned = spending.add(self.planned, entry.cost_units)
 
     def check_bounds(self, run: str, cost: Sequence[int]) -> None:
@@ -85,7 +86,7 @@ class Past:
         charged = prices.from_dict(self.first.facts["cost"])
         if not isinstance(unstarted, Composition) or not isinstance(charged, Composition):
             raise LedgerError("only releases of a plan can be taken back, not those of a random number of trials.")
-        left = self._left(prices.num_steps([charged])) if _fact(self.first, "kind") == "plan" else Counter[Event]()
+        left = self._left(prices.num_steps([charged])) if fact(self.first, "kind") == "plan" else Counter[Event]()
         if any(number > left[event] for event, number in prices.num_steps([unstarted]).items()):
             raise _too_many(run)
         if any(-back > most for back, most in zip(cost, spending.cost_units(unstarted), strict=True)):
@@ -93,7 +94,7 @@ class Past:
 
     def _left(self, plan: Counter[Event]) -> Counter[Event]:
         """The releases that have not begun: of several kinds none once one has, if their order is not on record."""
-        order = _fact(self.first, "order")
+        order = fact(self.first, "order")
         if isinstance(order, list):
             kinds = list(plan)
             releases = [(kinds[kind], number) for kind, number in order]
@@ -123,12 +124,19 @@ def order_of(cost: Cost, releases: Sequence[Event]) -> list[tuple[int, int]]:
     return [(kind, sum(number for _, number in piece)) for kind, piece in pieces]
 
 
-def _fact(entry: Entry | None, name: str) -> object:
+def fact(entry: Entry | None, name: str) -> object:
     """A fact of a row that somebody else may have written."""
     try:
         return None if entry is None else entry.facts.get(name)
     except (ValueError, TypeError, RecursionError):
         return None
+
+
+def _is_readable(entry: Entry) -> bool:
+    try:
+        return isinstance(entry.facts, dict)
+    except (ValueError, TypeError, RecursionError):
+        return False
 
 
 def _step(value: object) -> int:

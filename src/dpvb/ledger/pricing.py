@@ -14,6 +14,7 @@ from dpvb.accounting.events import Event
 from dpvb.errors import BudgetError, LedgerError, ParameterError
 from dpvb.ledger.chain import canonical
 from dpvb.ledger.facts import Dataset, as_epsilon, way_out
+from dpvb.ledger.past import fact
 from dpvb.ledger.state import WAY_OUT, Price, State, check_hash
 from dpvb.ledger.store import Transaction
 from dpvb.mechanism import Plan
@@ -65,7 +66,7 @@ def spent(state: State, name: str) -> float:
     """What counts against the cap; of a plan charged by its own epsilon the cap, where it says nothing credible."""
     if found := state.sole(name):
         cap = state.datasets[name].epsilon
-        said = [entry.facts.get("epsilon") for entry in found]
+        said = [fact(entry, "epsilon") for entry in found]
         return max(one if isinstance(one, float) and 0 <= one <= cap else cap for one in said)
     return as_epsilon(state.price(name).spent)
 

@@ -37,7 +37,9 @@ class Seen:
     @property
     def path(self) -> Path:
         """The file."""
-        state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+        state = os.environ.get("XDG_STATE_HOME", "")
+        if not os.path.isabs(state):  # Such a one is to be ignored, says the specification.
+            state = os.path.join(os.path.expanduser("~"), ".local", "state")
         return Path(state, "dpvb", "heads", self._name)
 
     def head(self) -> Head | None:

@@ -125,6 +125,7 @@ class SqliteStore:
         self._wal_path = path.with_name(f"{path.name}-wal")
         self._places: tuple[_Identity | None, ...] = ()
         _check_drive(path)
+        _check_one_name(path, self._head_path)
         with self._typed():
             if not path.exists() or path.stat().st_size == 0:
                 self._begin_head(uuid)
@@ -534,9 +535,36 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def _check_one_name(path: Path, head_path: Path) -> None:
+    """Refuse a file that has another name elsewhere: there another log and another head would lie beside it."""
+    links, points = 1, set[Path]()
+    with suppress(OSError):
+        points = {root for root, _ in _mounted(_mounts())}
+        links = os.stat(path).st_nlink
+    if links != 1 or points & {path, head_path}:
+        why = "has another name (a hard link)" if links != 1 else "or its head is mounted by itself"
+        raise LedgerError(
+            f"{path}: this file {why}, so that others could spend beside this process without its knowing. Mount the "
+            "folder that holds the ledger with its head; or copy both, and go on with the copies alone."
+        )
+
+
+def _mounts() -> str:
+    return os.fsdecode(Path("/proc/self/mounts").read_bytes())
+
+
+def _mounted(mounts: str) -> Iterator[tuple[Path, str]]:
+    """The places where something is mounted, with its type, from the text of /proc/mounts."""
+    for line in filter(None, mounts.split("\n")):
+        point, name = line.split(" ")[1:3]
+        # The kernel writes a blank, a line end or a backslash of a name in octal, and every other byte as it is.
+        plain = re.sub(rb"\\([0-3][0-7]{2})", lambda found: bytes([int(found[1], 8)]), os.fsencode(point))
+        yield Path(os.fsdecode(plain)), name
+
+
 def _check_drive(path: Path) -> None:
     with suppress(OSError):
-        kind = file_system(path, os.fsdecode(Path("/proc/self/mounts").read_bytes()))
+        kind = file_system(path, _mounts())
         if is_network(kind):
             raise LedgerError(
                 f"{path}: this is a network drive ({kind}), where two writers can both believe that they are alone. "
@@ -552,11 +580,7 @@ def is_network(kind: str) -> bool:
 def file_system(path: Path, mounts: str) -> str:
     """The type of the file system that a path lies on, from the text of /proc/mounts; the last entry counts."""
     where, kind = -1, ""
-    for line in filter(None, mounts.split("\n")):
-        point, name = line.split(" ")[1:3]
-        # The kernel writes a blank, a line end or a backslash of a name in octal, and every other byte as it is.
-        plain = re.sub(rb"\\([0-3][0-7]{2})", lambda found: bytes([int(found[1], 8)]), os.fsencode(point))
-        root = Path(os.fsdecode(plain))
+    for root, name in _mounted(mounts):
         if path.is_relative_to(root) and len(root.parts) >= where:
             where, kind = len(root.parts), name
     return kind

@@ -227,6 +227,8 @@ class State:
         if entry.kind not in COSTS:
             raise _refused(entry, f"it has the kind {entry.kind!r} and a cost")
         if entry.dataset not in self.datasets:
+            if self.shared:  # Its registration was odd, and stands for no data set.
+                return "its data set is not registered"
             raise _refused(entry, "its data set is not registered")
         try:
             cost = entry.cost_units

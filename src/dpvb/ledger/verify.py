@@ -16,7 +16,7 @@ from dpvb.ledger.head import Head
 from dpvb.ledger.past import Past
 from dpvb.ledger.state import WAY_OUT, State, set_back
 from dpvb.ledger.store import Store
-from dpvb.strangers import parsed_json
+from dpvb.strangers import parsed_json, printable
 
 _MAX_LINE = 2**24
 _UNREADABLE = "unreadable"
@@ -127,7 +127,8 @@ def _lines(file: TextIO) -> Iterator[dict[str, object]]:
 
 def _entry(facts: dict[str, object]) -> Entry:
     if _UNREADABLE in facts:
-        raise LedgerError(f"the ledger could not be read on when it was exported: {facts[_UNREADABLE]}")
+        told = printable(str(facts[_UNREADABLE]))
+        raise LedgerError(f"the ledger could not be read on when it was exported: {told}")
     if set(facts) != set(COLUMNS) or any(type(facts[name]) is not kind for name, kind in COLUMNS.items()):
         raise LedgerError("a line is not a row of a ledger.")
     return Entry(**facts)  # type: ignore[arg-type]
