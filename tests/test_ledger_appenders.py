@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,18 +49,24 @@ class Team:
 
 @pytest.fixture
 def team(postgresql: Server) -> Iterator[Team]:
+    with at_work(postgresql) as team:
+        yield team
+
+
+@contextmanager
+def at_work(server: Server) -> Iterator[Team]:
     """A ledger with a whole, a part of it and another data set; the keeper has charged some, and finished one run."""
-    with Ledger(postgresql.new_database()) as keeper:
+    with Ledger(server.new_database()) as keeper:
         keeper.register("people", **PEOPLE)
         keeper.register("people/a", **PEOPLE, part_of="people")
         keeper.register("free", **PEOPLE)
         for run in "abc":
             charge(keeper, run)
         keeper.append("a", attempt=0, state="finished")
-        theirs = appender(keeper, postgresql)
+        theirs = appender(keeper, server)
         with Ledger(theirs) as honest:
             honest.charge("people/a", cost(), run="own", plan_digest="plan", unit="row")
-        yield Team(keeper, theirs, postgresql)
+        yield Team(keeper, theirs, server)
 
 
 def everything(connection: Any) -> tuple[list[Entry], State]:
