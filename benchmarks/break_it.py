@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
+import json
 import math
 import os
 import pickle
@@ -40,17 +41,25 @@ import joblib
 import killed_fit
 import numpy as np
 import psycopg
+import test_cli
+import test_cli_runs
+import test_federated_client as clients
 import test_ledger as in_file
+import test_ledger_appenders as appenders
 import test_ledger_histories as histories
 from postgresql_server import Server, running
 from sklearn.base import clone
 
+from dpvb import own
 from dpvb.accounting import Event
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.filter import refund_units
 from dpvb.checkpoint import Checkpoint, Seal
 from dpvb.errors import BudgetError, DpvbError, LedgerError, ParameterError
+from dpvb.federated.messages import Accepted, Farewell, Share, decode, digest, encode
 from dpvb.ledger import Ledger, chain, verify_export
+from dpvb.ledger.past import Past
+from dpvb.ledger.state import State
 
 PEOPLE: dict[str, Any] = {"unit": "row", "neighboring_relation": "add_or_remove_one", "epsilon": 4.0, "delta": 1e-5}
 #: Full size of each attack that has one.
@@ -659,6 +668,164 @@ def restored_backup(place: Place, tally: Tally) -> None:
                     tally.undetected += 1
 
 
+def older_dumps(place: Place, tally: Tally, size: int = 5) -> None:
+    """Dumps put back in the database and beside it: who has seen more refuses; to others a model's receipt tells."""
+    assert place.server is not None
+    address, dumps, receipts = place.new(), list[str](), list[Any]()
+    for k in range(size + 1):
+        dumps.append(place.server.run("pg_dump", address))
+        with Ledger(address) as ledger:
+            receipts.append(charge(ledger, f"run {k}", 1e3))
+    for k, dump in enumerate(dumps):
+        beside = place.empty()
+        for target in (address, beside):
+            place.server.execute("DROP SCHEMA IF EXISTS dpvb CASCADE", database=database(target))
+            place.server.run("psql", "-q", "-v", "ON_ERROR_STOP=1", target, feed=dump)
+            for use in (
+                lambda ledger: charge(ledger, "other"),
+                Ledger.verify,
+                lambda ledger: ledger.remaining("people"),
+            ):
+                for read_only in (False, True):
+                    tally.trials += 1
+                    with contextlib.suppress(LedgerError), Ledger(target, read_only=read_only) as ledger:
+                        use(ledger)
+                        tally.undetected += 1
+        with somebody_else(place), Ledger(beside) as ledger:
+            for extra in range(2):
+                for receipt in receipts[k:]:
+                    tally.trials += 1
+                    with contextlib.suppress(LedgerError):
+                        ledger.verify([receipt])
+                        tally.undetected += 1
+                ledger.verify(receipts[:k])
+                charge(ledger, f"other {extra}", 1e3)
+
+
+def standby(place: Place, tally: Tally, size: int = 2) -> None:
+    """A standby that applies nothing, is promoted, and lacks what came last: nobody who has seen more is deceived."""
+    uses = (lambda ledger: charge(ledger, "other"), Ledger.verify, lambda ledger: ledger.remaining("people"))
+    for _ in range(size):
+        for delayed in (False, True):
+            with running() as primary:
+                address = primary.new_database()
+                with Ledger(address) as ledger:
+                    ledger.register("people", **PEOPLE)
+                    names = {f"run {charge(ledger, f'run {k}').seq - 2}" for k in range(2)}
+                with primary.standby() as other:
+                    there = other.url(database(address))
+                    primary.wait_for(other)
+                    if delayed:  # It has all that was written, and shows nothing of it.
+                        other.execute("ALTER SYSTEM SET recovery_min_apply_delay = '1h'", "SELECT pg_reload_conf()")
+                        other.until("SELECT 1 WHERE current_setting('recovery_min_apply_delay') = '1h'")
+                    else:
+                        other.stop()
+                    with Ledger(address) as ledger:
+                        charge(ledger, "late")
+                    names.add("late")
+                    if delayed:
+                        ends = primary.execute("SELECT pg_current_wal_flush_lsn()")[0]
+                        other.until(f"SELECT 1 WHERE pg_last_wal_receive_lsn() >= '{ends[0]}'")
+                        looked(there, uses, tally, read_only=True)
+                    primary.stop()
+                    if not delayed:
+                        other.start()
+                    other.control("promote")
+                    if delayed:
+                        judge(there, tally, names)
+                        tally.trials += 1
+                    else:
+                        looked(there, uses, tally, read_only=False)
+
+
+def looked(address: str, uses: Any, tally: Tally, *, read_only: bool) -> None:
+    """Each use of a ledger that lacks what its user has seen must be refused."""
+    for use in uses:
+        tally.trials += 1
+        with contextlib.suppress(LedgerError), Ledger(address, read_only=read_only) as ledger:
+            use(ledger)
+            tally.undetected += 1
+
+
+def hostile_appenders(place: Place, tally: Tally, size: int = 600) -> None:
+    """Rows that a role makes up which may append: each is refused, or it stops nobody and lowers nothing of others."""
+    assert place.server is not None
+    draw = random.Random(6)
+    with appenders.at_work(place.server) as team, psycopg.connect(team.theirs, autocommit=True) as connection:
+        rows, end = appenders.everything(connection)
+        end.shared, others = True, {entry.run for entry in rows}
+        number = sum(map(len, appenders.forged(end).values()))
+        for k in range(number + size):
+            made = [entry for entries in appenders.forged(end).values() for entry in entries] if k < number else []
+            entry = made[k].sealed() if made else appenders.changed(draw, end)
+            tally.trials += 1
+            try:
+                appenders.insert(connection, entry)
+            except psycopg.Error:
+                continue
+            end.follow(entry, lambda run: Past.of(one for one in rows if one.run == run))
+            rows.append(entry)
+            if entry.kind == "refund":
+                kept = zip(*(one.cost_units for one in rows if one.run == entry.run and one.cost), strict=True)
+                tally.overspent += entry.run in others - {"own"} or any(sum(parts) < 0 for parts in kept)
+        for ledger in (team.keeper, Ledger(team.keeper.url), Ledger(team.theirs)):
+            told = {one.name: ledger.remaining(one.name).epsilon for one in ledger.datasets()}
+            tally.overspent += any(left > room(end, name) for name, left in told.items())
+            ledger.quote(cost(), dataset="people")
+        team.keeper.register("last", **PEOPLE)
+        charge(team.keeper, "last", dataset="last")
+
+
+def room(state: State, name: str) -> float:
+    """What a data set has left by all its rows, as each was first written."""
+    return max(0, state.datasets[name].cap - state.price(name).spent) * 1e-9 + 1e-12
+
+
+def restored_client_folders(place: Place, tally: Tally, size: int = 20) -> None:
+    """A federated client's folder is set back again and again, and its data change: no mask hides two sums."""
+    for seed in range(size):
+        draw, trust = random.Random(seed), ("secure_aggregation", "none")[seed % 2]
+        address, folder = place.new(epsilon=50.0), place.folder / f"client-{place.name}-{seed}"
+        party = clients.party(trust, tolerated=seed % 4 // 2 if trust != "none" else 0)
+        tasks = [{"a": clients.task_of(clients.rows_of(k))} for k in range(2)]
+        parties = [clients.Party(party.federation, party.identities, task) for task in tasks]
+        account: dict[str, Any] = {"ledger": address, "dataset": "people"} if seed % 8 < 6 else {}
+        given: dict[str, set[bytes]] = {}
+        kept: list[Path] = []
+        for life in range(6):
+            if kept and draw.random() < 0.7:
+                shutil.rmtree(folder)
+                shutil.copytree(draw.choice(kept), folder)
+            with draw.choice(parties).client("a", folder=folder, **account) as client:
+                offer = parties[0].offer()
+                accepted = clients.tell(client, offer)
+                for _ in range(3):
+                    names = draw.choice(["abc", "abc", "ab"])
+                    ask = clients.asked(digest(encode(offer)), draw.randrange(3), draw.randrange(2), names)
+                    answer = client.answer(encode(ask))
+                    tally.trials += 1
+                    if isinstance(decode(answer), Share):
+                        given.setdefault(digest(encode(ask)), set()).add(answer)
+                if isinstance(accepted, Accepted) and draw.random() < 0.2:
+                    clients.tell(client, Farewell(digest(encode(offer)), "over"))
+            kept.append(folder.with_name(f"{folder.name}-{life}"))
+            shutil.copytree(folder, kept[-1])
+        if trust == "secure_aggregation":
+            tally.unpaid += sum(len(answers) - 1 for answers in given.values())
+        if account:
+            entries = judge(address, tally)
+            made = [entry for entry in entries if entry.state == "released"]
+            tally.unpaid += sum(map(len, given.values())) > len(made)
+            charged = [entry.cost_units for entry in entries if entry.cost]
+            releases = [parties[0].plan.releases[entry.step].event() for entry in made]
+            if releases:
+                paid = map(sum, zip(*charged, strict=True))
+                least = refund_units(Composition(releases, "add_or_remove_one"))
+                tally.unpaid += any(map(int.__lt__, paid, least))
+        for path in (folder, *kept):
+            shutil.rmtree(path)
+
+
 def objects_and_processes(place: Place, tally: Tally, size: int = 30) -> None:
     """Objects in one process and two other processes charge, look, verify and close in any order."""
     for seed in range(size):
@@ -817,6 +984,136 @@ def hostile_refunds(place: Place, tally: Tally, size: int = 40) -> None:
     judge(address, tally)
 
 
+def hostile_folders(place: Place, tally: Tally, size: int = 12) -> None:
+    """The folder of an interrupted fit, changed by somebody: the fit is refused, or goes on and everything is paid."""
+    address, folder = place.new(), place.folder / f"kept-{place.name}"
+    x, y, victim, out = (place.folder / f"{name}-{place.name}.npy" for name in ("x", "y", "victim", "out"))
+    for path, values in zip((x, y), killed_fit.data(), strict=True):
+        np.save(path, values)
+    call = test_cli_runs.arguments(folder)
+    for option, value in (("--target", y), ("--ledger", address), ("--checkpoint", folder)):
+        call[call.index(option) + 1] = str(value)
+    call[2], call[call.index("--out") + 1] = str(x), str(out)
+
+    def work(acknowledge: Callable[[str], None]) -> None:
+        killed_fit.die(*killed_fit.POINTS["after it is on record"], 3)
+        test_cli.cli.app(call, standalone_mode=False)
+
+    forked(work)
+    for seed in range(size):
+        for name, change in HOSTILE.items():
+            copied, target = place.copied(address), place.folder / f"hostile-{place.name}"
+            shutil.copytree(folder, target)
+            victim.write_bytes(b"of the owner")
+            if change(target, victim, random.Random(f"{name} {seed}")) is None:
+                tally.trials += 1
+                with somebody_else(place):
+                    went_on(place, copied, target, name, tally)
+            tally.lost += victim.read_bytes() != b"of the owner"
+            out.unlink(missing_ok=True)
+            remove(target)
+
+
+def went_on(place: Place, address: str, target: Path, name: str, tally: Tally) -> None:
+    """Go on with a folder, as a command or by the interface, and look at what is on record then."""
+    command = ["resume", str(target), "--ledger", address]
+    said = test_cli.CliRunner().invoke(test_cli.cli.app, command)
+    refused = said.exit_code == 2 and said.stderr.splitlines()[-1].startswith("error: ")
+    if not refused and said.exit_code != 0:
+        tally.faults.append(f"{name}: {said.exception!r}")
+    if not refused and name.startswith("somebody"):
+        tally.undetected += 1
+    entries = judge(address, tally)
+    newest = {entry.step: entry for entry in entries if entry.state == "released"}
+    tally.lost += not refused and any(is_lost(target, entry) for entry in newest.values())
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder, or a link to one and that."""
+    whole = folder.resolve()
+    folder.unlink() if folder.is_symlink() else None
+    shutil.rmtree(whole, ignore_errors=True)
+
+
+def somebody_owns(folder: Path, victim: Path, draw: random.Random) -> bool | None:
+    if os.geteuid() != 0:
+        return False
+    os.chown(draw.choice([folder, folder / "run.json", folder / "token", folder / "command.json"]), 65534, 65534)
+    return None
+
+
+def somebody_may_write(folder: Path, victim: Path, draw: random.Random) -> None:
+    path = draw.choice([folder, folder / "run.json", folder / "token", folder / "command.json"])
+    path.chmod(path.stat().st_mode | draw.choice([0o020, 0o002]))
+
+
+def somebody_links(folder: Path, victim: Path, draw: random.Random) -> None:
+    path = draw.choice([folder, folder / "run.json", folder / "token", folder / "command.json", folder / "lock"])
+    path.rename(aside := folder.with_name(f"{folder.name}-aside-{draw.random()}"))
+    path.symlink_to(draw.choice([aside, aside, victim, Path("/dev/zero"), Path("/nowhere")]))
+
+
+def somebody_pipes(folder: Path, victim: Path, draw: random.Random) -> None:
+    path = draw.choice([folder / "run.json", folder / "token", folder / "command.json"])
+    path.unlink()
+    os.mkfifo(path, 0o600)
+
+
+def release_links(folder: Path, victim: Path, draw: random.Random) -> None:
+    path = draw.choice(sorted(folder.glob("release-*")))
+    path.unlink()
+    path.symlink_to(draw.choice([victim, Path("/dev/zero"), folder]))
+
+
+def json_damaged(folder: Path, victim: Path, draw: random.Random) -> None:
+    path = folder / draw.choice(["run.json", "command.json"])
+    text = path.read_bytes()
+    at = draw.randrange(len(text))
+    damaged = [
+        *(text[:at], text[:at] + bytes([draw.randrange(256)]) + text[at + 1 :], text + text, b"", b"[]", b"null"),
+        *(b"[" * 10**5, b'{"format": NaN}', b"9" * 5000, b"\xff", text.replace(b'"', b'"\\ud800', 1)),
+    ]
+    own.write_own(path, draw.choice(damaged))
+
+
+def json_planted(folder: Path, victim: Path, draw: random.Random) -> None:
+    path = folder / draw.choice(["run.json", "command.json"])
+    facts = json.loads(path.read_bytes())
+    part = draw.choice([facts, *(value for value in facts.values() if isinstance(value, dict) and value)])
+    values = [None, True, -1, 0, 10**400, 1e308, 0.5, "", "x", "\0", "people", str(victim), [], {}, [[]], {"x": {}}]
+    part[draw.choice([*part, "more"])] = draw.choice(values)
+    own.write_own(path, json.dumps(facts).encode())
+
+
+def command_planted(folder: Path, victim: Path, draw: random.Random) -> None:
+    facts = json.loads((folder / "command.json").read_bytes())
+    values = {"out": str(victim), "overwrite": True, "data": str(victim), "epsilon": 4.0, "num_steps": 9, "delta": 0.5}
+    for name in draw.sample(list(values), 3):
+        facts["given"][name] = values[name]
+    own.write_own(folder / "command.json", json.dumps(facts).encode())
+
+
+def releases_swapped(folder: Path, victim: Path, draw: random.Random) -> None:
+    one, two = draw.sample(sorted(folder.glob("release-*")), 2)
+    kept = one.read_bytes(), two.read_bytes()
+    own.write_own(one, kept[1])
+    own.write_own(two, draw.choice([kept[0], kept[1], b"", kept[1][:-1], bytes(len(kept[1]))]))
+
+
+def token_planted(folder: Path, victim: Path, draw: random.Random) -> None:
+    own.write_own(folder / "token", draw.choice([b"", b"\xff\0", b"0" * 32, b"x" * 10**6]))
+
+
+#: What is done to a folder; False: it cannot be done here. What somebody else could have placed must be refused.
+HOSTILE: dict[str, Callable[[Path, Path, random.Random], bool | None]] = {
+    change.__name__: change
+    for change in (
+        *(somebody_owns, somebody_may_write, somebody_links, somebody_pipes, release_links, json_damaged),
+        *(json_planted, command_planted, releases_swapped, token_planted),
+    )
+}
+
+
 def clocks(place: Place, tally: Tally) -> None:
     """Ten years back, and forward: nothing changes."""
     import pytest
@@ -952,6 +1249,8 @@ BOTH: list[Callable[[Place, Tally], None]] = [
     objects_and_processes,
     forks_in_a_fit,
     hostile_refunds,
+    hostile_folders,
+    restored_client_folders,
     clocks,
     odd_caps_and_costs,
     same_release_again,
@@ -967,7 +1266,13 @@ ONLY_FILES: list[Callable[[Place, Tally], None]] = [
     no_permission,
     network_drives,
 ]
-ONLY_SERVERS: list[Callable[[Place, Tally], None]] = [server_stopped_at_random_times, server_files]
+ONLY_SERVERS: list[Callable[[Place, Tally], None]] = [
+    server_stopped_at_random_times,
+    server_files,
+    older_dumps,
+    standby,
+    hostile_appenders,
+]
 
 
 def attacked(attack: Callable[[Place, Tally], None], place: Place) -> Tally:

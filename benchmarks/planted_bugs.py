@@ -1022,6 +1022,36 @@ BUGS = [
     ),
     Bug(
         "crashes, retries and races",
+        "PostgreSQL: rows of a run on another data set than its first charge",
+        (("ledger/schema.py", "IF one.dataset <> beginning.dataset THEN", "IF false THEN"),),
+        "test_ledger_appenders.py::test_what_dpvb_never_writes_is_refused",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "PostgreSQL: a name that readers spell differently",
+        (("ledger/schema.py", " AND facts = one.body::jsonb AND facts ->> 'name' =", " AND facts ->> 'name' ="),),
+        "test_ledger_appenders.py::test_what_dpvb_never_writes_is_refused",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "PostgreSQL: a refund beyond what counts as infinite",
+        (
+            (
+                "ledger/schema.py",
+                "SELECT least({SATURATED}, sum(part::numeric)",
+                "SELECT greatest(0, sum(part::numeric)",
+            ),
+        ),
+        "test_ledger_appenders.py::test_no_more_comes_back_than_counts_as_infinite",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "PostgreSQL: a cost that nobody can calculate stops who asks what remains",
+        (("ledger/pricing.py", "charged)\n    except ODD:\n", "charged)\n    except LookupError:\n"),),
+        "test_ledger_appenders.py::test_a_cost_that_nobody_can_calculate_stops_nobody[fixed_size-1e-300-1e+100-1e-300]",
+    ),
+    Bug(
+        "crashes, retries and races",
         "PostgreSQL: operators of the caller's decide in the triggers",
         (
             (

@@ -30,10 +30,18 @@ ATTACKS = {
     "hostile refunds": partial(break_it.hostile_refunds, size=6),
     "odd caps and costs": break_it.odd_caps_and_costs,
     "another reader": break_it.another_reader,
+    "older dumps": partial(break_it.older_dumps, size=1),
+    "standby": partial(break_it.standby, size=1),
+    "hostile appenders": partial(break_it.hostile_appenders, size=60),
+    "hostile folders": partial(break_it.hostile_folders, size=1),
+    "restored client folders": partial(break_it.restored_client_folders, size=4),
 }
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+SLOW = ("standby",)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in ATTACKS])
 def test_survived(name: str, place: break_it.Place) -> None:
     tally = break_it.attacked(ATTACKS[name], place)
     assert tally.survived, tally

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,18 +49,24 @@ class Team:
 
 @pytest.fixture
 def team(postgresql: Server) -> Iterator[Team]:
+    with at_work(postgresql) as team:
+        yield team
+
+
+@contextmanager
+def at_work(server: Server) -> Iterator[Team]:
     """A ledger with a whole, a part of it and another data set; the keeper has charged some, and finished one run."""
-    with Ledger(postgresql.new_database()) as keeper:
+    with Ledger(server.new_database()) as keeper:
         keeper.register("people", **PEOPLE)
         keeper.register("people/a", **PEOPLE, part_of="people")
         keeper.register("free", **PEOPLE)
         for run in "abc":
             charge(keeper, run)
         keeper.append("a", attempt=0, state="finished")
-        theirs = appender(keeper, postgresql)
+        theirs = appender(keeper, server)
         with Ledger(theirs) as honest:
             honest.charge("people/a", cost(), run="own", plan_digest="plan", unit="row")
-        yield Team(keeper, theirs, postgresql)
+        yield Team(keeper, theirs, server)
 
 
 def everything(connection: Any) -> tuple[list[Entry], State]:
@@ -155,7 +162,11 @@ def forged(end: State) -> dict[str, list[Entry]]:
             charged(end, "b", kind="refund"),
             told(replace(charged(end, "b"), key=canonical(["charge", "b", 0, "again", None])), kind="again"),
         ],
-        "another data set": [event(end, "own", _EVENT), charged(end, "own", kind="refund")],
+        "another data set": [
+            event(end, "own", _EVENT),
+            told(replace(charged(end, "own"), key=canonical(["charge", "own", 0, "again", None])), kind="again"),
+            *(charged(end, "own", dataset, kind="refund") for dataset in ("people", "free")),
+        ],
         "no turn": [event(end, "own", _EVENT, attempt, "people/a") for attempt in (1, 2**40)],
         "more than its run has left": [
             charged(end, "own", "people/a", cost(10.0), kind="refund"),
@@ -208,6 +219,8 @@ def forged(end: State) -> dict[str, list[Entry]]:
             told(many, unit=None),
             told(many, neighboring_relation="none"),
             told(many, name="others\n"),
+            told(replace(many, dataset="x\\u0001", key="dataset/x\\u0001"), name="x\\u0000"),
+            told(many, unit="\\u0000"),
         ],
         "its cap is none": [told(many, epsilon=-1), told(many, delta=1), replace(many, units=many.units + 1)],
         "keeper of the ledger alone": [
@@ -230,7 +243,10 @@ def forged(end: State) -> dict[str, list[Entry]]:
             replace(new, body=" " * 2**21 + "{}"),
             replace(new, form="x"),
         ],
-        "invalid|Unicode": [replace(new, body=body) for body in ("", "{", '{"x":NaN}', '{"x":"\\ud800"}')],
+        "invalid|Unicode": [
+            *(replace(new, body=body) for body in ("", "{", '{"x":NaN}', '{"x":"\\ud800"}')),
+            told(many, unit="\0"),
+        ],
     }
 
 
@@ -280,6 +296,26 @@ def test_what_has_begun_or_was_done_again_never_comes_back(team: Team) -> None:
                 with pytest.raises(psycopg.Error, match="more than its run has left"):
                     insert(connection, entry)
     team.keeper.verify()
+
+
+def test_no_more_comes_back_than_counts_as_infinite(team: Team) -> None:
+    """Readers cut what a run was charged there; whatever is asked back above it stops nobody."""
+    much = canonical([spending.SATURATED + 1] * len(spending.ORDERS))
+    totals = canonical([spending.SATURATED] * len(spending.ORDERS))
+    with psycopg.connect(team.theirs, autocommit=True) as connection:
+        end = replace(state(connection), shared=True)
+        paid = replace(charged(end, "x", "free"), cost=much, totals=totals).sealed()
+        insert(connection, paid)
+        end.follow(paid)
+        back = replace(charged(end, "x", "free", kind="refund"), totals=totals, units=0)
+        for part, fits in ((spending.SATURATED + 1, False), (spending.SATURATED, True)):
+            entry = replace(back, cost=canonical([-part] * len(spending.ORDERS))).sealed()
+            if fits:
+                insert(connection, entry)
+            else:
+                with pytest.raises(psycopg.Error, match="more than its run has left"):
+                    insert(connection, entry)
+    charge(team.keeper, "last")
 
 
 def test_the_writer_is_who_wrote(team: Team) -> None:
@@ -484,6 +520,30 @@ def test_wrong_claims_stop_nobody_and_lower_nothing(team: Team) -> None:
         with pytest.raises(LedgerError, match=f"row {rows[-1].seq + 1}: .*row {rows[-1].seq + 3}: "):
             ledger.verify()
         ledger.quote(cost(), dataset="people")
+    charge(team.keeper, "last")
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(
+    ("sampler", "prob", "noise", "ratio"),
+    [
+        ("fixed_size", 1e-300, 1e100, 1e-300),
+        ("fixed_size", 0.999999999999, 0.1, 1e-300),
+        ("poisson", 1e-5, 1e9, 1e-300),
+    ],
+)
+def test_a_cost_that_nobody_can_calculate_stops_nobody(
+    team: Team, sampler: str, prob: float, noise: float, ratio: float
+) -> None:
+    """What all plans would have cost, had they been fixed beforehand, is then what they count as."""
+    claim = {"sampler": sampler, "sampling_prob": prob, "noise_multiplier": noise, "num_steps": 10**8}
+    said = {**cost().to_dict(), "events": [{**claim, "swap_ratio": ratio}]}
+    with psycopg.connect(team.theirs, autocommit=True) as connection:
+        wrong = charged(state(connection), "new")
+        insert(connection, replace(wrong, body=canonical({**wrong.facts, "cost": said}), form="1" * 64).sealed())
+    left = team.keeper.remaining("people")
+    assert left.spent_if_fixed <= left.spent_adaptive
+    team.keeper.quote(cost(), dataset="people")
     charge(team.keeper, "last")
 
 

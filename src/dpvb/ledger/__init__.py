@@ -26,7 +26,6 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from dpvb.accounting import costs as prices
 from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Cost
 from dpvb.accounting.events import Event, NeighboringRelation
@@ -190,15 +189,13 @@ class Ledger:
             facts = state.dataset(name)
             charged = pricing.charged(rows, state, name)
             number = sum(count for one in pricing.concerned(state, name) for _, count in rows.forms(one))
-        spent = pricing.spent(state, name)
+        spent, fixed = pricing.spent(state, name), pricing.if_fixed(state, facts, charged)
         return Remaining(
             epsilon=as_epsilon(pricing.left(state, name)),
             delta=facts.delta,
             cap_epsilon=facts.epsilon,
             spent_adaptive=spent,
-            spent_if_fixed=spent
-            if charged is None
-            else max(prices.total(group).epsilon(facts.delta) for group in charged),
+            spent_if_fixed=spent if fixed is None else fixed,
             num_charges=number,
             sole=bool(state.sole(name)),
         )
@@ -223,13 +220,13 @@ class Ledger:
         alone = cost.epsilon(facts.delta)
         scale, largest = pricing.largest(state, facts, cost)
         total = alone if sole else as_epsilon(price.spent)
-        fixed = [] if charged is None else [pricing.together(group, cost).epsilon(facts.delta) for group in charged]
+        fixed = pricing.if_fixed(state, facts, charged, cost)
         return Quote(
             dataset=facts.name,
             epsilon=alone,
             fits=within or sole,
             total_adaptive=total,
-            total_if_fixed=max(fixed, default=total),
+            total_if_fixed=total if fixed is None else fixed,
             largest=largest,
             noise_scale=scale,
             cap_epsilon=facts.epsilon,

@@ -15,7 +15,7 @@ from dpvb.errors import BudgetError, LedgerError, ParameterError
 from dpvb.ledger.chain import canonical
 from dpvb.ledger.facts import Dataset, as_epsilon, way_out
 from dpvb.ledger.past import fact
-from dpvb.ledger.state import WAY_OUT, Price, State, check_hash
+from dpvb.ledger.state import ODD, WAY_OUT, Price, State, check_hash
 from dpvb.ledger.store import Transaction
 from dpvb.mechanism import Plan
 
@@ -134,7 +134,7 @@ def charged(rows: Transaction, state: State, name: str) -> list[dict[Cost, int]]
                 cost = prices.from_dict(check_hash(entry).facts["cost"])
                 if cost.neighboring_relation != state.datasets[one].neighboring_relation:
                     raise ParameterError("cost must have the neighbours of its data set.")
-            except (ParameterError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            except ODD:
                 if state.shared:
                     return None
                 raise
@@ -150,9 +150,22 @@ def _sum(parts: Iterable[Mapping[Cost, int]]) -> dict[Cost, int]:
     return counts
 
 
-def together(charged: Mapping[Cost, int], cost: Cost) -> prices.Total:
-    """What was charged with one plan more."""
-    return prices.total({**charged, cost: charged.get(cost, 0) + 1})
+def if_fixed(
+    state: State, facts: Dataset, charged: Sequence[Mapping[Cost, int]] | None, cost: Cost | None = None
+) -> float | None:
+    """Epsilon of what was charged, with one plan more if one is given, had all been fixed beforehand.
+
+    None where somebody else wrote a row whose cost nobody can tell.
+    """
+    if charged is None:
+        return None
+    more = {} if cost is None else {cost: 1}
+    try:
+        return max(prices.total(_sum([group, more])).epsilon(facts.delta) for group in charged)
+    except ODD:
+        if state.shared:
+            return None
+        raise
 
 
 def form(cost: Cost) -> str:

@@ -130,7 +130,7 @@ DECLARE
     fields text[] := ARRAY['name', 'unit', 'neighboring_relation', 'epsilon', 'delta', 'part_of'];
     whole dpvb.entry;
 BEGIN
-    IF (facts ?& fields AND facts - fields = '{{}}' AND facts ->> 'name' = one.dataset
+    IF (facts ?& fields AND facts - fields = '{{}}' AND facts = one.body::jsonb AND facts ->> 'name' = one.dataset
         AND one.key = 'dataset/' || one.dataset AND dpvb.is_name(facts -> 'name') AND dpvb.is_name(facts -> 'unit')
         AND facts ->> 'neighboring_relation' IN ('add_or_remove_one', 'replace_one')
         AND jsonb_typeof(facts -> 'epsilon') = 'number' AND jsonb_typeof(facts -> 'delta') = 'number'
@@ -211,7 +211,7 @@ BEGIN
     IF newest.kind = 'refund' OR ended = 'finished' OR (ended = 'abandoned' AND one.kind <> 'refund') THEN
         RETURN 'its run has ended';
     END IF;
-    IF one.dataset <> newest.dataset THEN
+    IF one.dataset <> beginning.dataset THEN
         RETURN 'its run was charged to another data set';
     END IF;
     IF one.attempt <> newest.attempt + (one.kind = 'event' AND facts ->> 'state' = 'resumed')::integer THEN
@@ -307,7 +307,9 @@ BEGIN
                 FROM jsonb_array_elements(facts -> 'cost' -> 'events') AS event
         ) AS releases GROUP BY kind
     ), parts AS (
-        SELECT sum(part::numeric) AS part FROM (SELECT cost FROM plans UNION ALL SELECT one.cost) AS costs,
+        SELECT least({SATURATED}, sum(part::numeric) FILTER (WHERE NOT back)) + sum(part::numeric) FILTER (WHERE back)
+            AS part
+        FROM (SELECT cost, false AS back FROM plans UNION ALL SELECT one.cost, true) AS costs,
             unnest(string_to_array(btrim(cost, '[]'), ',')) WITH ORDINALITY AS orders (part, number) GROUP BY number
     )
     SELECT (SELECT min(part) FROM parts) >= 0 AND (SELECT min(number) FROM counts) >= 0

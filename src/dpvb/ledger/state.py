@@ -15,8 +15,9 @@ from dpvb.ledger.head import Head
 from dpvb.ledger.past import Past, Units
 
 _ZERO: Units = (0,) * len(spending.ORDERS)
-# What reading facts raises that no ledger has written.
-_ODD = (LedgerError, ParameterError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+#: What reading facts, or calculating with them, raises that no ledger has written.
+ODD = (ParameterError, ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError)
+_ODD = (LedgerError, *ODD)
 
 
 @dataclass(frozen=True)
