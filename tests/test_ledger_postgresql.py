@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ GRANTS = (
     "GRANT USAGE ON SCHEMA dpvb TO analyst",
     "GRANT SELECT ON dpvb.ledger, dpvb.entry, dpvb.head TO analyst",
     "GRANT INSERT ON dpvb.entry TO analyst",
-    "GRANT UPDATE ON dpvb.head TO analyst",
+    "GRANT UPDATE (seq) ON dpvb.head TO analyst",
 )
 PEOPLE = {"unit": "row", "neighboring_relation": "add_or_remove_one", "epsilon": 2.0, "delta": 1e-5}
 
@@ -71,12 +72,24 @@ def test_nobody_moves_the_head_but_to_the_last_row(ledger: Ledger, postgresql: S
     """Whoever updates it: the owner, or a role that may append."""
     query = "SELECT * FROM dpvb.head"
     kept = postgresql.execute(query, database=database(ledger.url))
-    theirs = appender(ledger, postgresql)
-    for address in (ledger.url, theirs):
+    theirs, earlier = appender(ledger, postgresql), appender(ledger, postgresql, "earlier")
+    postgresql.execute("GRANT UPDATE ON dpvb.head TO earlier", database=database(ledger.url))
+    for address in (ledger.url, theirs, earlier):
         with psycopg.connect(address, autocommit=True) as connection:
             for change in ("seq = 1", "seq = 99", "hash = 'x'", "datasets = '{}'", "one = NULL", "one = false"):
-                connection.execute(f"UPDATE dpvb.head SET {change}")
+                with (
+                    nullcontext()
+                    if address != theirs or "seq" in change
+                    else pytest.raises(psycopg.errors.InsufficientPrivilege)
+                ):
+                    connection.execute(f"UPDATE dpvb.head SET {change}")
                 assert connection.execute(query).fetchall() == kept
+    with psycopg.connect(theirs, autocommit=True) as connection:
+        for mode in ("ACCESS EXCLUSIVE", "EXCLUSIVE", "SHARE"):
+            for table in ("head", "entry", "ledger"):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    connection.execute(f"BEGIN; LOCK TABLE dpvb.{table} IN {mode} MODE")
+                connection.execute("ROLLBACK")
     ledger.verify()
 
 

@@ -32,7 +32,7 @@ from dpvb.accounting.events import Event, NeighboringRelation
 from dpvb.errors import LedgerError, ParameterError, check_choice, check_integer, check_number
 from dpvb.ledger import pricing, turns
 from dpvb.ledger.address import is_address, without_password
-from dpvb.ledger.chain import Entry, canonical
+from dpvb.ledger.chain import MAX_BODY, Entry, canonical
 from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name
 from dpvb.ledger.head import Head
 from dpvb.ledger.names import check_new_name
@@ -56,8 +56,6 @@ from dpvb.strangers import parsed_json
 
 __all__ = ["Dataset", "Entry", "Ledger", "Quote", "Receipt", "Remaining", "is_address", "verify_export"]
 
-# Of a row's JSON.
-_MAX_BODY = 2**20
 _STATES = ("started", "released", "resumed", "finished", "abandoned")
 
 
@@ -625,8 +623,10 @@ class Ledger:
             parsed_json(text)  # Every reader must be able to.
         except (TypeError, ValueError, RecursionError) as error:
             raise ParameterError(f"payload must be what JSON can hold, with finite numbers: {error}.") from error
-        if len(text) > _MAX_BODY:
-            raise ParameterError(f"payload must leave a row below {_MAX_BODY} bytes of JSON, got {len(text)}.")
+        if len(text) > MAX_BODY or "\\u0000" in text:
+            raise ParameterError(
+                f"payload must leave a row's JSON within {MAX_BODY} bytes and without NUL, got {len(text)} bytes."
+            )
         entry = Entry(
             seq=state.seq + 1,
             kind=kind,

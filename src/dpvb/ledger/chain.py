@@ -18,6 +18,8 @@ from typing import Any
 #: Version of rows, hashes, orders and tables; a ledger of another one is refused.
 FORMAT = 1
 #: Kinds of rows that change what is spent.
+#: Bytes of a row's other facts, as JSON.
+MAX_BODY = 2**18
 COSTS = ("charge", "sole", "refund")
 
 

@@ -6,7 +6,7 @@ no more than this, and should have no more:
     GRANT USAGE ON SCHEMA dpvb TO analyst;
     GRANT SELECT ON dpvb.ledger, dpvb.entry, dpvb.head TO analyst;
     GRANT INSERT ON dpvb.entry TO analyst;
-    GRANT UPDATE ON dpvb.head TO analyst;
+    GRANT UPDATE (seq) ON dpvb.head TO analyst;
 
 Such a role can append and nothing else: triggers (`schema`) refuse to change, to remove or to reorder rows, and each
 row that dpvb would never write. Events and refunds of a run are taken from the role that charged it, or from a member
@@ -267,6 +267,7 @@ class PostgreSQLStore:
                 client_encoding="UTF8",
             )
             self._connection.add_notice_handler(self._notice)
+            self._connection.execute("SET lock_timeout = '30s'")
         return self._connection
 
     def _notice(self, said: psycopg.errors.Diagnostic) -> None:

@@ -14,15 +14,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dpvb.accounting.filter import ORDERS, SATURATED
-from dpvb.ledger.chain import COLUMNS, FORMAT
+from dpvb.ledger.chain import COLUMNS, FORMAT, MAX_BODY
 
 #: Version of tables, functions and triggers; an earlier one has other triggers, and the same rows.
 VERSION = 2
 EARLIER = 1
 _TYPES = {int: "bigint", str: "text"}
 _KEYS = {"seq": " PRIMARY KEY", "key": " UNIQUE"}
-# An exported line is at most 2^24 characters long, and a character at most six in it.
-_MAX_BODY = 2**21
+# Different releases of a cost: readers need time for each.
+_MAX_EVENTS = 1_000
 _PATH = "pg_catalog, pg_temp"
 
 
@@ -82,7 +82,8 @@ BEGIN
     RETURN encode(sha256(convert_to('{{' || {_ROW} || '}}', 'UTF8')), 'hex');
 END""",
     ),
-    # jsonb holds no NUL, which a payload may hold; another character in its place changes nothing that is looked at.
+    # jsonb holds no NUL, which rows of earlier versions may hold; another character in its place changes nothing that
+    # is looked at.
     "facts": (
         "body text",
         "jsonb",
@@ -90,6 +91,34 @@ END""",
         """
 BEGIN
     RETURN replace(body, chr(92) || 'u0000', chr(92) || 'u0001')::jsonb;
+END""",
+    ),
+    # Whether every reader reads the same in a text: no NUL, no blank, no key twice, no number beyond reach, no depth.
+    "is_plain": (
+        "body text",
+        "boolean",
+        "IMMUTABLE",
+        f"""
+DECLARE
+    bones text;
+    facts jsonb;
+BEGIN
+    IF octet_length(body) > {MAX_BODY} OR octet_length(body) <> char_length(body)
+        OR strpos(body, chr(92) || 'u0000') > 0
+    THEN
+        RETURN false;
+    END IF;
+    -- Without its texts, of which the escapes go first.
+    bones := regexp_replace(body, '[' || chr(92) || chr(92) || '].', '', 'g');
+    bones := regexp_replace(bones, '"[^"]*"', '"', 'g');
+    facts := body::jsonb;
+    RETURN jsonb_typeof(facts) = 'object'
+        AND bones !~ '[[:space:][:cntrl:]]' AND bones !~ '[0-9]{{26}}|[eE][+-]?[0-9]{{4}}'
+        AND NOT jsonb_path_exists(facts, 'strict $.**{{60}}')
+        AND NOT jsonb_path_exists(facts, 'strict $.** ? (@ > 1e300 || @ < -1e300)')
+        AND (SELECT count(*) FROM regexp_matches(bones, '":', 'g')) = (
+            SELECT count(*) FROM jsonb_path_query(facts, 'strict $.** ? (@.type() == "object").keyvalue()')
+        );
 END""",
     ),
     "is_name": (
@@ -130,7 +159,7 @@ DECLARE
     fields text[] := ARRAY['name', 'unit', 'neighboring_relation', 'epsilon', 'delta', 'part_of'];
     whole dpvb.entry;
 BEGIN
-    IF (facts ?& fields AND facts - fields = '{{}}' AND facts = one.body::jsonb AND facts ->> 'name' = one.dataset
+    IF (facts ?& fields AND facts - fields = '{{}}' AND facts ->> 'name' = one.dataset
         AND one.key = 'dataset/' || one.dataset AND dpvb.is_name(facts -> 'name') AND dpvb.is_name(facts -> 'unit')
         AND facts ->> 'neighboring_relation' IN ('add_or_remove_one', 'replace_one')
         AND jsonb_typeof(facts -> 'epsilon') = 'number' AND jsonb_typeof(facts -> 'delta') = 'number'
@@ -171,12 +200,12 @@ END""",
 DECLARE
     whole text;
 BEGIN
-    SELECT coalesce(body::jsonb ->> 'part_of', name) INTO whole FROM dpvb.entry WHERE key = 'dataset/' || name;
+    SELECT coalesce(dpvb.facts(body) ->> 'part_of', name) INTO whole FROM dpvb.entry WHERE key = 'dataset/' || name;
     RETURN EXISTS (SELECT FROM dpvb.entry WHERE dataset = whole AND totals <> '')
         OR EXISTS (
             SELECT FROM dpvb.entry AS part WHERE kind = 'dataset' AND CASE
                 WHEN EXISTS (SELECT FROM dpvb.entry AS charge WHERE charge.dataset = part.dataset AND totals <> '')
-                THEN body::jsonb ->> 'part_of' = whole
+                THEN dpvb.facts(body) ->> 'part_of' = whole
             END
         );
 END""",
@@ -206,7 +235,7 @@ BEGIN
     END IF;
     SELECT * INTO newest FROM dpvb.entry WHERE run = one.run ORDER BY seq DESC LIMIT 1;
     IF newest.kind = 'event' THEN
-        ended := newest.body::jsonb ->> 'state';
+        ended := dpvb.facts(newest.body) ->> 'state';
     END IF;
     IF newest.kind = 'refund' OR ended = 'finished' OR (ended = 'abandoned' AND one.kind <> 'refund') THEN
         RETURN 'its run has ended';
@@ -369,17 +398,17 @@ BEGIN
     IF (NEW.seq = coalesce(last.seq, 0) + 1 AND NEW.prev = coalesce(last.hash, first)) IS NOT TRUE THEN
         RAISE EXCEPTION 'row % does not follow the last row', NEW.seq;
     END IF;
-    IF (octet_length(NEW.body) <= {_MAX_BODY} AND NEW.created ~ '^[0-9A-Z:+.-]{{0,40}}$'
+    IF (NEW.created ~ '^[0-9A-Z:+.-]{{0,40}}$'
         AND NEW.form ~ '^([0-9a-f]{{64}})?$' AND NEW.hash = dpvb.digest(NEW)) IS NOT TRUE
     THEN
         RAISE EXCEPTION 'row %: its hash does not fit its contents, or those are not spelled as they must be', NEW.seq;
     END IF;
-    facts := dpvb.facts(NEW.body);
-    -- What a reader could not read: deep nesting, numbers beyond its range.
-    IF (jsonb_typeof(facts) = 'object' AND NOT jsonb_path_exists(facts, 'strict $.**{{100}}')
-        AND NOT jsonb_path_exists(facts, 'strict $.** ? (@ > 1e300 || @ < -1e300)')) IS NOT TRUE
-    THEN
-        RAISE EXCEPTION 'row %: its body is none', NEW.seq;
+    IF dpvb.is_plain(NEW.body) IS NOT TRUE THEN
+        RAISE EXCEPTION 'row %: its body is none that every reader reads alike', NEW.seq;
+    END IF;
+    facts := NEW.body::jsonb;
+    IF jsonb_path_exists(facts, '$.cost.events.size() ? (@ > {_MAX_EVENTS})') THEN
+        RAISE EXCEPTION 'row %: it has more than {_MAX_EVENTS} different releases', NEW.seq;
     END IF;
     IF NEW.kind = 'dataset' THEN
         fault := dpvb.registration_fault(NEW, facts);
