@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -48,6 +49,8 @@ from dpvb.strangers import printable
 
 # Seconds between looks at the server: just after a message, and at most.
 _SOON, _LATER = 0.05, 1.0
+# Seconds for which a last answer is tried again.
+_LAST = 10.0
 _NONCE = 32
 
 
@@ -84,23 +87,26 @@ def serve(
         logging.getLogger(name).setLevel(logging.CRITICAL)
     authority = None if certificate is None else str(check_readable("certificate", certificate))  # type: ignore[arg-type]
     insecure = authority is None and address.is_loopback
-    deadline = time.monotonic() + patience
-    while not ended():
+    deadline, owes_until = time.monotonic() + patience, 0.0
+    while not ended() or time.monotonic() < owes_until:
         try:
             with _node(address, insecure, authority) as node:
                 tell(f"connected to {address}.")
                 pause = _SOON
-                while not ended():
+                while not ended() or time.monotonic() < owes_until:
                     taken = node.pull()
                     deadline = time.monotonic() + patience
                     if taken is None:
                         time.sleep(pause)
                         pause = min(pause * 1.5, _LATER)
                     else:
-                        pause = _SOON
+                        pause, owes_until = _SOON, math.inf
                         node.push(_reply(channel, server, handler, taken, tell))
+                        owes_until = 0.0
         except (httpx.HTTPError, ConnectionError) as error:
-            if time.monotonic() > deadline:
+            if ended():  # Whether its last answer has arrived, it does not know.
+                owes_until = min(owes_until, time.monotonic() + _LAST)
+            elif time.monotonic() > deadline:
                 raise FederationError(
                     f"the server at {address} was out of reach for {patience:g} s ({type(error).__name__}: {error}). "
                     "Is it running, do address and certificate fit, and are both clocks right?"
