@@ -49,8 +49,9 @@ from dpvb.strangers import printable
 
 # Seconds between looks at the server: just after a message, and at most.
 _SOON, _LATER = 0.05, 1.0
-# Seconds for which a last answer is tried again.
-_LAST = 10.0
+# Seconds for which a last answer is tried again; and in which a server fetches it, which has no answers of those who
+# have gone.
+_LAST, _STAY = 10.0, 2.0
 _NONCE = 32
 
 
@@ -103,6 +104,7 @@ def serve(
                         pause, owes_until = _SOON, math.inf
                         node.push(_reply(channel, server, handler, taken, tell))
                         owes_until = 0.0
+                time.sleep(_STAY)
         except (httpx.HTTPError, ConnectionError) as error:
             if ended():  # Whether its last answer has arrived, it does not know.
                 owes_until = min(owes_until, time.monotonic() + _LAST)
