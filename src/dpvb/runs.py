@@ -34,6 +34,7 @@ from dpvb.strangers import say
 
 #: How a run uses its checkpoint, see Run.
 MODES = ("continue", "read")
+_NOTHING_TO_READ = "resume='read' reads a run that has ended: name its folder as checkpoint."
 # A run without a checkpoint says so often that it goes on, so that what it never started can be given back.
 _MARKS = 20
 
@@ -97,7 +98,7 @@ class Run:
             if found is not None:
                 self._continue_run(checkpoint, found, facts or {})
             elif self._reads:
-                raise CheckpointError("resume='read' reads a run that has ended: name its folder as checkpoint.")
+                raise CheckpointError(_NOTHING_TO_READ)
             else:
                 self._begin_run(checkpoint, facts or {})
         except BaseException:
@@ -422,7 +423,7 @@ def accountant(
     """
     check_account(ledger, dataset)
     if resume == "read" and not os.path.isdir(checkpoint or ""):
-        raise CheckpointError("resume='read' reads a run that has ended: name its folder as checkpoint.")
+        raise CheckpointError(_NOTHING_TO_READ)
     if ledger is None or dataset is None or method != "pld":
         return method
     if checkpoint is not None and (found := Checkpoint(checkpoint).manifest()) is not None:

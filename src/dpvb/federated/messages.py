@@ -159,6 +159,12 @@ class Accepted:
         if not isinstance(self.facts, Mapping):
             raise ParameterError("facts must be a mapping.")
 
+    @property
+    def multipliers(self) -> tuple[float, ...] | None:
+        """How much noise the client adds in each release; None where it says nothing of that form."""
+        said = self.facts.get("multipliers")
+        return said if isinstance(said, tuple) and all(type(one) is float for one in said) else None
+
 
 @dataclass(frozen=True)
 class Request:

@@ -192,11 +192,10 @@ class Server:
 
     def _own_plan(self, answer: Accepted) -> Plan:
         """The plan of a client with a budget of its own."""
-        multipliers = answer.facts.get("multipliers")
-        if not isinstance(multipliers, tuple) or not all(type(multiplier) is float for multiplier in multipliers):
+        if answer.multipliers is None:
             raise FederationError("it accepted without saying how much noise it adds")
         return self._federation.trust.adopted(
-            self._task.plan, list(multipliers), epsilon=np.inf, delta=self._federation.delta
+            self._task.plan, list(answer.multipliers), epsilon=np.inf, delta=self._federation.delta
         )
 
     def _present(self, answered: Collection[str]) -> list[str]:

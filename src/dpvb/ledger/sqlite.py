@@ -124,8 +124,9 @@ class SqliteStore:
         self._head_path = path.with_name(f"{path.name}.head")
         self._wal_path = path.with_name(f"{path.name}-wal")
         self._places: tuple[_Identity | None, ...] = ()
-        _check_drive(path)
-        _check_one_name(path, self._head_path)
+        mounts = _mounts()
+        _check_drive(path, mounts)
+        _check_one_name(path, self._head_path, mounts)
         with self._typed():
             if not path.exists() or path.stat().st_size == 0:
                 self._begin_head(uuid)
@@ -535,11 +536,10 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _check_one_name(path: Path, head_path: Path) -> None:
+def _check_one_name(path: Path, head_path: Path, mounts: str) -> None:
     """Refuse a file that has another name elsewhere: there another log and another head would lie beside it."""
-    links, points = 1, set[Path]()
+    links, points = 1, {root for root, _ in _mounted(mounts)}
     with suppress(OSError):
-        points = {root for root, _ in _mounted(_mounts())}
         links = os.stat(path).st_nlink
     if links != 1 or points & {path, head_path}:
         why = "has another name (a hard link)" if links != 1 else "or its head is mounted by itself"
@@ -550,7 +550,11 @@ def _check_one_name(path: Path, head_path: Path) -> None:
 
 
 def _mounts() -> str:
-    return os.fsdecode(Path("/proc/self/mounts").read_bytes())
+    """What is mounted for this process; "" on a system that does not say so."""
+    try:
+        return os.fsdecode(Path("/proc/self/mounts").read_bytes())
+    except OSError:
+        return ""
 
 
 def _mounted(mounts: str) -> Iterator[tuple[Path, str]]:
@@ -562,14 +566,13 @@ def _mounted(mounts: str) -> Iterator[tuple[Path, str]]:
         yield Path(os.fsdecode(plain)), name
 
 
-def _check_drive(path: Path) -> None:
-    with suppress(OSError):
-        kind = file_system(path, _mounts())
-        if is_network(kind):
-            raise LedgerError(
-                f"{path}: this is a network drive ({kind}), where two writers can both believe that they are alone. "
-                "Use a local disk, or PostgreSQL: Ledger('postgresql://...')."
-            )
+def _check_drive(path: Path, mounts: str) -> None:
+    kind = file_system(path, mounts)
+    if is_network(kind):
+        raise LedgerError(
+            f"{path}: this is a network drive ({kind}), where two writers can both believe that they are alone. "
+            "Use a local disk, or PostgreSQL: Ledger('postgresql://...')."
+        )
 
 
 def is_network(kind: str) -> bool:
