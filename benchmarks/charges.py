@@ -1,4 +1,4 @@
-"""Time of a charge on this machine's disk, alone and among eight writers, of several versions in turns.
+"""Time of a charge in a file and in PostgreSQL, alone and among eight writers, of several versions in turns.
 
     python benchmarks/charges.py SRC [SRC ...]
 
@@ -15,11 +15,15 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from postgresql_server import running
+
 ROUNDS, CHARGES, WRITERS, SECONDS = 5, 300, 8, 2.0
 
 
-def measured() -> None:
-    """Print milliseconds of a charge, of a look and of an opening, and charges a second of eight writers."""
+def measured(address: str) -> list[float]:
+    """Milliseconds of a charge, of a look and of an opening, and charges a second of eight writers."""
     from dpvb.accounting import Event
     from dpvb.accounting.costs import Composition
     from dpvb.ledger import Ledger
@@ -29,54 +33,57 @@ def measured() -> None:
     def charge(ledger: Ledger, run: str) -> None:
         ledger.charge("people", cost, run=run, plan_digest="plan", unit="row")
 
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["XDG_STATE_HOME"] = folder
-        path = f"{folder}/budget.db"
-        with Ledger(path) as ledger:
-            ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=1e6, delta=1e-6)
-            charge(ledger, "first")
-            start = time.perf_counter()
-            for k in range(CHARGES):
-                charge(ledger, f"run {k}")
-            charging = (time.perf_counter() - start) / CHARGES
-            start = time.perf_counter()
-            for _ in range(CHARGES):
-                ledger.datasets()
-            looking = (time.perf_counter() - start) / CHARGES
+    with Ledger(address) as ledger:
+        ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=1e6, delta=1e-6)
+        charge(ledger, "first")
         start = time.perf_counter()
-        with Ledger(path):
-            opening = time.perf_counter() - start
-        inlet, outlet = os.pipe()
-        for number in range(WRITERS):
-            if os.fork() == 0:
-                count, end = 0, time.perf_counter() + SECONDS
-                with Ledger(path) as ledger:
-                    while time.perf_counter() < end:
-                        charge(ledger, f"writer {number}, {count}")
-                        count += 1
-                os.write(outlet, f"{count}\n".encode())
-                os._exit(0)
-        os.close(outlet)
-        with os.fdopen(inlet) as lines:
-            rate = sum(map(int, lines)) / SECONDS
-        for _ in range(WRITERS):
-            os.wait()
-    print(1e3 * charging, 1e3 * looking, 1e3 * opening, rate)
+        for k in range(CHARGES):
+            charge(ledger, f"run {k}")
+        charging = (time.perf_counter() - start) / CHARGES
+        start = time.perf_counter()
+        for _ in range(CHARGES):
+            ledger.datasets()
+        looking = (time.perf_counter() - start) / CHARGES
+    start = time.perf_counter()
+    with Ledger(address):
+        opening = time.perf_counter() - start
+    inlet, outlet = os.pipe()
+    for number in range(WRITERS):
+        if os.fork() == 0:
+            count, end = 0, time.perf_counter() + SECONDS
+            with Ledger(address) as ledger:
+                while time.perf_counter() < end:
+                    charge(ledger, f"writer {number}, {count}")
+                    count += 1
+            os.write(outlet, f"{count}\n".encode())
+            os._exit(0)
+    os.close(outlet)
+    with os.fdopen(inlet) as lines:
+        rate = sum(map(int, lines)) / SECONDS
+    for _ in range(WRITERS):
+        os.wait()
+    return [1e3 * charging, 1e3 * looking, 1e3 * opening, rate]
 
 
 def main(sources: list[str]) -> None:
-    found: dict[str, list[list[float]]] = {source: [] for source in sources}
-    for _ in range(ROUNDS):
-        for source in sources:
-            environment = {**os.environ, "PYTHONPATH": str(Path(source).resolve())}
-            command = [sys.executable, __file__]
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-            found[source].append([float(part) for part in done.stdout.split()])
-    print("| | charge, ms | look, ms | opening, ms | charges / s of eight writers |\n|---|---|---|---|---|")
-    for source, rounds in found.items():
+    found: dict[tuple[str, str], list[list[float]]] = {}
+    with tempfile.TemporaryDirectory() as folder, running(fsync="on") as server:
+        for number in range(ROUNDS):
+            for which, source in enumerate(sources):
+                place = f"{Path(folder).resolve()}/{number}-{which}"
+                environment = {**os.environ, "PYTHONPATH": str(Path(source).resolve()), "XDG_STATE_HOME": place}
+                for store, address in (("file", f"{place}.db"), ("PostgreSQL", server.new_database())):
+                    command = [sys.executable, __file__, "--one", address]
+                    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+                    found.setdefault((store, source), []).append([float(part) for part in done.stdout.split()])
+    print("| | | charge, ms | look, ms | opening, ms | charges / s of eight writers |\n|---|---|---|---|---|---|")
+    for (store, source), rounds in found.items():
         charging, looking, opening, rate = (statistics.median(column) for column in zip(*rounds, strict=True))
-        print(f"| {source} | {charging:.2f} | {looking:.2f} | {opening:.1f} | {rate:.0f} |")
+        print(f"| {store} | {source} | {charging:.2f} | {looking:.2f} | {opening:.1f} | {rate:.0f} |")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:]) if len(sys.argv) > 1 else measured()
+    if sys.argv[1:2] == ["--one"]:
+        print(*measured(sys.argv[2]))
+    else:
+        main(sys.argv[1:])

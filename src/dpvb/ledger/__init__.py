@@ -81,6 +81,7 @@ class Ledger:
         self._begin()
         with self._lock:
             self._uuid = self._opened().uuid
+            self._seen = Seen(self._uuid)
             if not read_only:
                 with self._transaction() as (_, state):
                     pass
@@ -100,6 +101,7 @@ class Ledger:
 
     def __setstate__(self, facts: dict[str, Any]) -> None:
         self.__dict__.update(facts)
+        self._seen = Seen(self._uuid)
         self._begin()
 
     def __repr__(self) -> str:
@@ -318,13 +320,15 @@ class Ledger:
         with self._transaction(write=True) as (rows, state):
             facts = state.dataset(dataset)
             pricing.check_promise(facts, unit, cost)
-            if found := turns.keyed(rows, key):
+            newest = turns.newest(rows, run)
+            if newest and (found := turns.keyed(rows, key)):
                 if (found.facts["plan"], found.form, found.dataset) != (plan_digest, form, dataset):
                     raise LedgerError(f"run {run!r} was charged for another plan. Begin a new run for a new plan.")
                 if token is not None:
                     self._check_owner(rows, run, token)
                 return self._receipt(found)
-            if turns.check_turn(rows, run, attempt, dataset=dataset):
+            if newest:
+                turns.check_turn(rows, newest, attempt, dataset=dataset)
                 self._check_owner(rows, run, token)
             else:
                 self._tokens[run] = token or self._tokens.get(run) or secrets.token_hex(16)
@@ -397,9 +401,10 @@ class Ledger:
                 if (found.digest, found.unseals, found.request) != (digest, key, request):
                     raise LedgerError(f"run {run!r} said something else about step {step} before.")
                 return self._receipt(found)
-            newest = turns.check_turn(rows, run, attempt, resumes=state == "resumed")
+            newest = turns.newest(rows, run)
             if newest is None:
                 raise LedgerError(f"run {run!r} was never charged.")
+            turns.check_turn(rows, newest, attempt, resumes=state == "resumed")
             return self._append(
                 rows, end, kind="event", key=name, dataset=newest.dataset, run=run, attempt=attempt, body=body
             )
@@ -527,10 +532,6 @@ class Ledger:
                 store.settle(state.head())
             if not self._read_only:
                 self._keep(store, state, hashes, seen, acknowledged=write)
-
-    @property
-    def _seen(self) -> Seen:
-        return Seen(self._uuid)
 
     def _check_heads(self, seen: Head | None, own: Head | None, rows: Transaction, hashes: Mapping[int, str]) -> None:
         """Raise LedgerError unless the heads that are kept outside the rows belong to their chain."""

@@ -26,12 +26,6 @@ _MAX_EVENTS = 1_000
 _PATH = "pg_catalog, pg_temp"
 
 
-def _numbers(one: str) -> str:
-    """A pattern of whole numbers, one for each order, as canonical JSON spells them."""
-    return f"'^[[]{one}(,{one}){{{len(ORDERS) - 1}}}[]]$'"
-
-
-_CHARGED, _GIVEN_BACK = _numbers("(0|[1-9][0-9]{0,18})"), _numbers("(0|-[1-9][0-9]{0,18})")
 # Characters that Python has always called printable; the keeper may use others in the names of data sets.
 _LETTERS = (
     " -~\u00a1-\u00ac\u00ae-\u0377\u037a-\u037f\u0384-\u038a\u038c\u038e-\u03a1\u03a3-\u052f"
@@ -119,6 +113,24 @@ BEGIN
         AND (SELECT count(*) FROM regexp_matches(bones, '":', 'g')) = (
             SELECT count(*) FROM jsonb_path_query(facts, 'strict $.** ? (@.type() == "object").keyvalue()')
         );
+END""",
+    ),
+    # The whole numbers, one for each order, of a text in canonical JSON; NULL where it is none.
+    "units": (
+        "numbers text",
+        "numeric[]",
+        "IMMUTABLE",
+        f"""
+DECLARE
+    parts bigint[];
+BEGIN
+    IF numbers !~ '^[[][0-9,-]+[]]$' THEN
+        RETURN NULL;
+    END IF;
+    parts := string_to_array(btrim(numbers, '[]'), ',')::bigint[];
+    RETURN CASE
+        WHEN cardinality(parts) = {len(ORDERS)} AND '[' || array_to_string(parts, ',') || ']' = numbers THEN parts
+    END;
 END""",
     ),
     "is_name": (
@@ -274,19 +286,19 @@ END""",
         "one dpvb.entry, facts jsonb",
         "text",
         "STABLE",
-        f"""
+        """
 BEGIN
     IF (dpvb.is_name(facts -> 'kind') AND dpvb.is_name(facts -> 'plan')
-        AND (facts -> 'steps')::text ~ '^(null|[[](0|[1-9][0-9]{{0,8}})(, (0|[1-9][0-9]{{0,8}}))*[]]|[[][]])$'
+        AND (facts -> 'steps')::text ~ '^(null|[[](0|[1-9][0-9]{0,8})(, (0|[1-9][0-9]{0,8}))*[]]|[[][]])$'
         AND jsonb_typeof(facts -> 'cost') = 'object'
-        AND (facts -> 'owner' IS NULL OR facts ->> 'owner' ~ '^[0-9a-f]{{64}}$')
+        AND (facts -> 'owner' IS NULL OR facts ->> 'owner' ~ '^[0-9a-f]{64}$')
         AND one.key = '["charge",' || dpvb.canonical_text(one.run) || ',' || one.attempt || ','
             || dpvb.canonical_text(facts ->> 'kind') || ',' || replace((facts -> 'steps')::text, ' ', '') || ']'
         ) IS NOT TRUE
     THEN
         RETURN 'it is not what a charge says';
     END IF;
-    IF (one.cost ~ {_CHARGED}) IS NOT TRUE THEN
+    IF (0 <= ALL (dpvb.units(one.cost))) IS NOT TRUE THEN
         RETURN 'its cost is not one whole number for each order';
     END IF;
     IF one.kind = 'sole' AND (jsonb_typeof(facts -> 'epsilon') = 'number' AND NOT dpvb.is_charged(one.dataset))
@@ -307,7 +319,7 @@ DECLARE
     begun bigint;
     fits boolean;
 BEGIN
-    IF (one.key = '["refund",' || dpvb.canonical_text(one.run) || ']' AND one.cost ~ {_GIVEN_BACK}
+    IF (one.key = '["refund",' || dpvb.canonical_text(one.run) || ']' AND 0 >= ALL (dpvb.units(one.cost))
         AND facts -> 'cost' ->> 'form' = 'composition' AND jsonb_array_length(facts -> 'cost' -> 'events') > 0
         AND NOT EXISTS (
             SELECT FROM jsonb_array_elements(facts -> 'cost' -> 'events') AS event
@@ -336,10 +348,10 @@ BEGIN
                 FROM jsonb_array_elements(facts -> 'cost' -> 'events') AS event
         ) AS releases GROUP BY kind
     ), parts AS (
-        SELECT least({SATURATED}, sum(part::numeric) FILTER (WHERE NOT back)) + sum(part::numeric) FILTER (WHERE back)
+        SELECT least({SATURATED}, sum(part) FILTER (WHERE NOT back)) + sum(part) FILTER (WHERE back)
             AS part
         FROM (SELECT cost, false AS back FROM plans UNION ALL SELECT one.cost, true) AS costs,
-            unnest(string_to_array(btrim(cost, '[]'), ',')) WITH ORDINALITY AS orders (part, number) GROUP BY number
+            unnest(dpvb.units(cost)) WITH ORDINALITY AS orders (part, number) GROUP BY number
     )
     SELECT (SELECT min(part) FROM parts) >= 0 AND (SELECT min(number) FROM counts) >= 0
         AND (SELECT sum(number) FROM counts) >= begun INTO fits;
@@ -362,10 +374,9 @@ BEGIN
         WHEN before >= {SATURATED} THEN {SATURATED}
         ELSE least({SATURATED}, before + cost)
     END::text, ',' ORDER BY number) || ']' INTO summed FROM unnest(
-        coalesce(string_to_array(btrim(newest, '[]'), ',')::numeric[], array_fill(0::numeric, ARRAY[{len(ORDERS)}])),
-        string_to_array(btrim(one.cost, '[]'), ',')::numeric[]
+        coalesce(dpvb.units(newest), array_fill(0::numeric, ARRAY[{len(ORDERS)}])), dpvb.units(one.cost)
     ) WITH ORDINALITY AS orders (before, cost, number);
-    IF (one.totals ~ {_CHARGED} AND one.totals = summed) IS NOT TRUE THEN
+    IF (one.totals = summed) IS NOT TRUE THEN
         RETURN 'its totals are not those before it and its cost';
     END IF;
     SELECT units INTO cap FROM dpvb.entry WHERE key = 'dataset/' || one.dataset;

@@ -32,15 +32,13 @@ class Seen:
 
     def __init__(self, uuid: str) -> None:
         # A database says this name, and somebody else may have chosen it.
-        self._name = uuid if _NAME.fullmatch(uuid) else hashlib.sha256(uuid.encode()).hexdigest()
-
-    @property
-    def path(self) -> Path:
-        """The file."""
+        name = uuid if _NAME.fullmatch(uuid) else hashlib.sha256(uuid.encode()).hexdigest()
         state = os.environ.get("XDG_STATE_HOME", "")
         if not os.path.isabs(state):  # Such a one is to be ignored, says the specification.
             state = os.path.join(os.path.expanduser("~"), ".local", "state")
-        return Path(state, "dpvb", "heads", self._name)
+        #: The file.
+        self.path = Path(state, "dpvb", "heads", name)
+        self._newest: tuple[str, Head] | None = None  # What the file said last, and what that means.
 
     def head(self) -> Head | None:
         """What was kept; None if nothing was, or if it cannot be read.
@@ -59,10 +57,14 @@ class Seen:
             text = "?"
         if not text:  # A power cut came between its name and its bytes, which nobody waits for.
             return None
+        if self._newest is not None and self._newest[0] == text:
+            return self._newest[1]
         try:
-            return Head.read(text)
+            head = Head.read(text)
         except LedgerError as error:
             raise LedgerError(f"{self.path}: {error} {way_out(self.path)}") from error
+        self._newest = text, head
+        return head
 
     def keep(self, head: Head, check: Callable[[Head], None]) -> None:
         """Keep a head unless a later one is kept.
@@ -77,7 +79,9 @@ class Seen:
                 if kept is not None:
                     check(kept)
                 if kept is None or kept.seq < head.seq:
-                    self._write(head.text() + "\n")
+                    text = head.text()
+                    self._write(text + "\n")
+                    self._newest = text, head
         except OSError as error:
             _remark(self.path, error)
 
@@ -93,7 +97,7 @@ class Seen:
             os.close(handle)
 
     def _write(self, text: str) -> None:
-        temporary = self.path.with_name(f".{self._name}.{secrets.token_hex(8)}")
+        temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
         try:
             with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
                 file.write(text)

@@ -12,13 +12,10 @@ _ENDS = ("finished", "abandoned")
 
 
 def check_turn(
-    rows: Transaction, run: str, attempt: int, *, dataset: str | None = None, resumes: bool = False
-) -> Entry | None:
-    """The newest row of a run, if this attempt may write the next one."""
-    newest = rows.newest_of_run(run)
-    if newest is None:
-        return None
-    check_found(newest, newest.run == run)
+    rows: Transaction, newest: Entry, attempt: int, *, dataset: str | None = None, resumes: bool = False
+) -> None:
+    """Raise LedgerError unless this attempt may write the row after the newest of its run."""
+    run = newest.run
     if newest.state in _ENDS or keyed(rows, refund_key(run)):
         raise LedgerError(f"run {run!r} has ended; begin a new one.")
     if dataset not in (None, newest.dataset):
@@ -27,7 +24,6 @@ def check_turn(
         raise LedgerError(f"run {run!r} was taken over by another process, as attempt {newest.attempt}.")
     if attempt > newest.attempt + resumes:
         raise LedgerError(f"run {run!r} is at attempt {newest.attempt}; say 'resumed' to begin the next one.")
-    return newest
 
 
 def keyed(rows: Transaction, key: str) -> Entry | None:
@@ -44,6 +40,12 @@ def of_run(rows: Transaction, run: str) -> list[Entry]:
 def first(rows: Transaction, run: str) -> Entry | None:
     """The first row of a run, its first charge."""
     found = rows.first_of_run(run)
+    return found and check_found(found, found.run == run)
+
+
+def newest(rows: Transaction, run: str) -> Entry | None:
+    """The newest row of a run."""
+    found = rows.newest_of_run(run)
     return found and check_found(found, found.run == run)
 
 
