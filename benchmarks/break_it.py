@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path += [f"{sys.path[0]}/{room}" for room in ("cli", "federated", "ledger")]
 
 import joblib
 import killed_fit
@@ -50,16 +51,16 @@ import test_ledger_histories as histories
 from postgresql_server import Server, running
 from sklearn.base import clone
 
-from dpvb import own
 from dpvb.accounting import Event
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.filter import refund_units
-from dpvb.checkpoint import Checkpoint, Seal
 from dpvb.errors import BudgetError, DpvbError, LedgerError, ParameterError
 from dpvb.federated.messages import Accepted, Farewell, Share, decode, digest, encode
+from dpvb.guards import own
 from dpvb.ledger import Ledger, chain, verify_export
 from dpvb.ledger.past import Past
 from dpvb.ledger.state import State
+from dpvb.runs.checkpoint import Checkpoint, Seal
 
 PEOPLE: dict[str, Any] = {"unit": "row", "neighboring_relation": "add_or_remove_one", "epsilon": 4.0, "delta": 1e-5}
 #: Full size of each attack that has one.
@@ -447,8 +448,10 @@ def no_permission(place: Place, tally: Tally) -> None:
 
 
 def network_drives(place: Place, tally: Tally) -> None:
-    in_file.test_network_drives()
-    tally.trials += 4
+    in_file.test_kinds_of_network_drives()
+    for folder in in_file.FOLDERS:
+        in_file.test_network_drives_are_seen_whatever_their_folder_is_called(folder)
+    tally.trials += 1 + len(in_file.FOLDERS)
 
 
 # Changes

@@ -25,12 +25,12 @@ from distributed import Client, LocalCluster  # noqa: E402
 from scipy import sparse  # noqa: E402
 
 from dpvb.cluster import LocalPool, spread  # noqa: E402
+from dpvb.core.grids import grids_of  # noqa: E402
+from dpvb.core.noise import InsecureNoise  # noqa: E402
+from dpvb.core.plan import FullBatch, Mechanism, Poisson, Release  # noqa: E402
+from dpvb.core.wall import Work  # noqa: E402
 from dpvb.data import BagOfWords  # noqa: E402
-from dpvb.grids import grids_of  # noqa: E402
-from dpvb.mechanism import FullBatch, Mechanism, Poisson, Release  # noqa: E402
-from dpvb.models.lda import LDA  # noqa: E402
-from dpvb.noise import InsecureNoise  # noqa: E402
-from dpvb.wall import Work  # noqa: E402
+from dpvb.models.topics.lda import LDA  # noqa: E402
 
 NUM_TOPICS, WORKERS, FASTER, OVERHEAD = 100, 2, 1.6, 0.2
 #: A batch without units: what a step costs beside its E-step.

@@ -11,11 +11,11 @@ import time
 import numpy as np
 from scipy.special import expit
 
-from dpvb import loop
+from dpvb.core import loop
+from dpvb.core.plan import FullBatch, calibrated, phased
+from dpvb.core.wall import Wall
 from dpvb.data import Design
-from dpvb.mechanism import FullBatch, calibrated, phased
-from dpvb.models.first_order import FirstOrder
-from dpvb.wall import Wall
+from dpvb.models.regression.first_order import FirstOrder
 
 NUM_ROWS, NUM_FEATURES, COLUMN, DELTA = 20_000, 19, 0.4, 1e-5
 #: Standard deviation of the features, and the share of the repeats that are spent on it.

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import expit, ndtri
 
-from dpvb.mechanism import FullBatch, calibrated, phased
-from dpvb.models.first_order_diagonal import _TRIM, FirstOrderDiagonal
+from dpvb.core.plan import FullBatch, calibrated, phased
+from dpvb.models.regression.first_order_diagonal import _TRIM, FirstOrderDiagonal
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 NUM_ROWS, NUM_COLUMNS, CONSTANT = 20_000, 200, 0.4

@@ -19,12 +19,12 @@ import numpy as np
 import dpvb
 from benchmarks.logistic import Cells, short
 from benchmarks.peers import protocol
-from dpvb.data.numbers import Numbers
-from dpvb.dpvi.density import Density
-from dpvb.dpvi.model import Variational
-from dpvb.estimate import Estimate
-from dpvb.mechanism import FullBatch, phased
-from dpvb.wall import Wall
+from dpvb.core.estimate import Estimate
+from dpvb.core.plan import FullBatch, phased
+from dpvb.core.wall import Wall
+from dpvb.data.tables.numbers import Numbers
+from dpvb.models.gradients.density import Density
+from dpvb.models.gradients.model import Variational
 
 ROOT = Path(__file__).parents[1]
 CACHE = ROOT / "build" / "dpvi.jsonl"

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from scipy.special import digamma, gammaln
 from sklearn.decomposition import LatentDirichletAllocation
 
-from dpvb.kernels import lda
+from dpvb.models.topics import kernel
 
 K, ETA, TOL, GRID = 50, 0.02, 1e-3, 2.0**-30
 PLAIN_ROUNDS, ACCELERATED_ROUNDS = 100, 30
@@ -61,12 +61,12 @@ def our_step(
     x: sp.csr_matrix, b_vk: np.ndarray, *, threads: int, bound: float, rounds: int = ACCELERATED_ROUNDS
 ) -> tuple[np.ndarray, np.ndarray]:
     indptr, indices, counts = arrays(x)
-    theta_nk, ratio_j, norm_n, gamma_nk = lda.local_step(
+    theta_nk, ratio_j, norm_n, gamma_nk = kernel.local_step(
         indptr, indices, counts, b_vk, ALPHA, tol=TOL, max_iter=rounds, threads=threads
     )
     weight_n = np.minimum(1, bound * (1 - 2.0**-20) / np.maximum(norm_n, 1e-300))
     out_vk = np.zeros(b_vk.shape, np.int64)
-    lda.accumulate(indptr, indices, ratio_j, theta_nk, weight_n, b_vk, GRID, out_vk, threads=threads)
+    kernel.accumulate(indptr, indices, ratio_j, theta_nk, weight_n, b_vk, GRID, out_vk, threads=threads)
     return out_vk * GRID, gamma_nk
 
 
@@ -126,7 +126,7 @@ def perplexity(x: sp.csr_matrix, lambda_vk: np.ndarray) -> float:
     """exp of the negative ELBO a word, local inference by the float64 NumPy path at a tight tolerance."""
     indptr, indices, counts = arrays(x)
     b_vk = exp_elog(lambda_vk)
-    *_, gamma_nk = lda.local_step(indptr, indices, counts, b_vk, ALPHA, tol=1e-6, max_iter=2000, engine="numpy")
+    *_, gamma_nk = kernel.local_step(indptr, indices, counts, b_vk, ALPHA, tol=1e-6, max_iter=2000, engine="numpy")
     bound = 0.0
     for n, gamma_k in enumerate(gamma_nk):
         row = slice(indptr[n], indptr[n + 1])

@@ -8,11 +8,11 @@ from scipy import sparse
 from scipy.special import digamma, gammaln
 from sklearn.decomposition import LatentDirichletAllocation
 
-from dpvb import loop
+from dpvb.core import loop
+from dpvb.core.plan import FullBatch, Mechanism, Plan, Release
+from dpvb.core.wall import Wall
 from dpvb.data import as_source
-from dpvb.mechanism import FullBatch, Mechanism, Plan, Release
-from dpvb.models.lda import LDA
-from dpvb.wall import Wall
+from dpvb.models.topics.lda import LDA
 
 NUM_TOPICS, ROWS, TOLERANCE = 50, 200, 1e-8
 #: Ordinary variational Bayes: the plain statistic, never clipped, no document cut.

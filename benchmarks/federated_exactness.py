@@ -19,12 +19,13 @@ import dpvb
 from benchmarks.exactness import PLAIN
 from benchmarks.peers import protocol
 from benchmarks.regression_exactness import independent
-from dpvb import federated, loop
+from dpvb import federated
+from dpvb.core import loop
+from dpvb.core.plan import FullBatch, Mechanism, Plan, Release
+from dpvb.core.wall import Wall
 from dpvb.data import Design, as_source
-from dpvb.data.design import BinaryMatrix
+from dpvb.data.tables.design import BinaryMatrix
 from dpvb.federated.server import SCHEDULES
-from dpvb.mechanism import FullBatch, Mechanism, Plan, Release
-from dpvb.wall import Wall
 
 CLIENTS, DELTA, ASKED = 4, 1e-5, 1e-6
 #: Distance of one client's fit: the sums of a client are cut to another grid than those of an ordinary fit.

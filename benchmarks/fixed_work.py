@@ -6,11 +6,11 @@ from functools import partial
 import numpy as np
 from scipy import sparse
 
+from dpvb.core.noise import InsecureNoise
+from dpvb.core.plan import FullBatch, Mechanism, Plan, Release
+from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
-from dpvb.mechanism import FullBatch, Mechanism, Plan, Release
-from dpvb.models.lda import LDA
-from dpvb.noise import InsecureNoise
-from dpvb.wall import Wall
+from dpvb.models.topics.lda import LDA
 
 NUM_TERMS, NUM_TOPICS, NUM_DOCUMENTS, STEPS = 2_000, 10, 20_000, 25
 

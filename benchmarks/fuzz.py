@@ -96,12 +96,12 @@ def model_files() -> list[bytes]:
 
 def read_model(content: bytes, folder: Path) -> object:
     import dpvb
-    from dpvb import storage
+    from dpvb.results import model_file
 
     path = folder / "model"
-    comment = len(storage._COMMENT) + 64
+    comment = len(model_file._COMMENT) + 64
     if len(content) % 2 and len(content) > comment:
-        head = content[: -comment - 2] + struct.pack("<H", comment) + storage._COMMENT
+        head = content[: -comment - 2] + struct.pack("<H", comment) + model_file._COMMENT
         content = head + hashlib.sha256(head).hexdigest().encode()
     path.write_bytes(content)
     return dpvb.load(path)
@@ -121,21 +121,21 @@ def read_manifest(content: bytes, folder: Path) -> object:
     import numpy as np
 
     import dpvb
-    from dpvb import storage
+    from dpvb.results import model_file
 
     members: dict[str, list[Any]] = {}
     try:
         manifest = json.loads(content)
         for name, entry in manifest["arrays"].items():
-            dtype = entry["dtype"] if entry["dtype"] in storage._DTYPES else "<f8"  # NumPy reads others as programs.
+            dtype = entry["dtype"] if entry["dtype"] in model_file._DTYPES else "<f8"  # NumPy reads others as programs.
             array = np.ones([min(int(n), 50) for n in entry["shape"]][:4], dtype)
-            entry["sha256"] = hashlib.sha256(storage._bytes(array)).hexdigest()
-            members[f"{name}.npy"] = [storage._npy_header(array.dtype.str, array.shape), storage._bytes(array)]
+            entry["sha256"] = hashlib.sha256(model_file._bytes(array)).hexdigest()
+            members[f"{name}.npy"] = [model_file._npy_header(array.dtype.str, array.shape), model_file._bytes(array)]
         content = json.dumps(manifest).encode()
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
         members = {}
     with open(folder / "model", "wb+") as file:
-        storage._write_zip(file, {"manifest.json": [content], **members})
+        model_file._write_zip(file, {"manifest.json": [content], **members})
     return dpvb.load(folder / "model")
 
 

@@ -28,7 +28,18 @@ WIDTH = 3
 SEPARATOR, FIELD = b"\xf5\x01", b"\xf5\x02"
 MOST_RECORDS, MOST_TEXT = 8, 40
 #: Constants that decide where blocks end and what is too long, by the rooms that have a copy of them.
-ROOMS = ("storage", "text_files", "csv_files", "arrow", "matrix_files", "rows", "vocabulary", "table", "units", "files")
+ROOMS = (
+    "readable",
+    "documents.text_files",
+    "csv_files",
+    "arrow",
+    "documents.matrix_files",
+    "documents.count_rows",
+    "documents.vocabulary",
+    "tables.table",
+    "units",
+    "documents.files",
+)
 SMALL = {"MAX_DOCUMENT_BYTES": MOST_TEXT, "MAX_ROWS": 3, "MAX_ENTRIES": 16, "CHUNK_ENTRIES": 16}
 SIGNS = [*'ab ,"{}[]:%+-.019e\n\r\t\0\x1c\x85\xa0\u2028\ufeff\ufffd']
 #: Cells that lists, arrays and columns may hold, by a byte.
@@ -492,7 +503,7 @@ def second(table: Any) -> Any:
 
 def design(given: Input) -> Callable[[Any], Any]:
     from dpvb.data import BinaryMatrix, Design
-    from dpvb.data.numbers import Numbers
+    from dpvb.data.tables.numbers import Numbers
 
     def read(rows: Any) -> Any:
         # An id is not changed, but as a response it may be anything.

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 import dpvb
-from dpvb import metrics
 from dpvb.data import Binary, Categorical, Numeric, Schema, Table, Target
+from dpvb.results import metrics
 
 SEEDS, EPSILONS, DELTA = range(5), (1.0, 2.0, 4.0, math.inf), 1e-5
 #: Public guesses: the variance is mean + mean²/DISPERSION, and a count above MAX_COUNT counts as MAX_COUNT.

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from dpvb import noise
+from dpvb.core import noise
 
 
 def main(count: int = 4_000_000, repeats: int = 3) -> None:

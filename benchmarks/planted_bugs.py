@@ -85,7 +85,13 @@ BUGS = [
     Bug(
         "records that touch each other",
         "rows in coordinates that were another step's",
-        (("data/design.py", "if known is function and np.array_equal(its_matrix, matrix):", "if known is function:"),),
+        (
+            (
+                "data/tables/design.py",
+                "if known is function and np.array_equal(its_matrix, matrix):",
+                "if known is function:",
+            ),
+        ),
         "test_design.py::test_what_is_derived_is_formed_anew_for_another_matrix_or_function",
     ),
     Bug(
@@ -93,7 +99,7 @@ BUGS = [
         "the norm of a scaled row without its scale",
         (
             (
-                "contributions.py",
+                "core/contributions.py",
                 "np.abs(self.scale_n) * self.length_n * (1.0 + 2.0**-50)",
                 "self.length_n * (1.0 + 2.0**-50)",
             ),
@@ -104,8 +110,8 @@ BUGS = [
         "NaN and infinity",
         "NaN passes the clip",
         (
-            ("contributions.py", "2.0**-1000, 0.0), np.inf)", "2.0**-1000, 0.0), 0.0)"),
-            ("wall.py", "np.where(usable & (norms[name] > 0),", "np.where(usable,"),
+            ("core/contributions.py", "2.0**-1000, 0.0), np.inf)", "2.0**-1000, 0.0), 0.0)"),
+            ("core/wall.py", "np.where(usable & (norms[name] > 0),", "np.where(usable,"),
         ),
         "test_conformance.py::test_a_record_without_a_finite_statistic_adds_nothing[True-nan-location]",
     ),
@@ -114,7 +120,7 @@ BUGS = [
         "division by the realised batch size",
         (
             (
-                "wall.py",
+                "core/wall.py",
                 "_MARGIN / np.maximum(relative[name], _MARGIN), 0.0)",
                 "_MARGIN / np.maximum(relative[name], _MARGIN), 0.0) / max(len(usable), 1)",
             ),
@@ -130,7 +136,7 @@ BUGS = [
     Bug(
         "noise or sensitivity off by a factor",
         "swap ratio of nonnegative blocks taken as 1",
-        (("blocks.py", "return math.sqrt(2.0) if certain", "return 1.0 if certain"),),
+        (("core/blocks.py", "return math.sqrt(2.0) if certain", "return 1.0 if certain"),),
         "test_blocks.py::test_swap_ratio_bounds_every_pair_and_is_near_one",
     ),
     Bug(
@@ -138,12 +144,12 @@ BUGS = [
         "shuffled epochs accounted as Poisson",
         (
             (
-                "mechanism.py",
+                "core/plan.py",
                 "return lambda m: bits(m) < threshold",
                 "turn, period = next(_TURNS), round(1 / self.sampling_prob)\n"
                 "        return lambda m: (np.arange(m) + turn) % period == 0\n",
             ),
-            ("mechanism.py", "#: Says, chunk after chunk", "_TURNS = iter(range(10**9))\n#: Says, chunk after chunk"),
+            ("core/plan.py", "#: Says, chunk after chunk", "_TURNS = iter(range(10**9))\n#: Says, chunk after chunk"),
         ),
         "test_mechanism.py::test_batches_are_fresh[poisson]",
     ),
@@ -152,7 +158,7 @@ BUGS = [
         "Poisson threshold rounded up",
         (
             (
-                "mechanism.py",
+                "core/plan.py",
                 "np.uint64(math.floor(math.ldexp(self.sampling_prob, 64)))",
                 "np.uint64(math.floor(math.ldexp(self.sampling_prob, 64)) + 1)",
             ),
@@ -162,13 +168,13 @@ BUGS = [
     Bug(
         "another sampler than the accounted one",
         "every chunk meets the same random words",
-        (("wall.py", "            position += count\n", "            position = count\n"),),
+        (("core/wall.py", "            position += count\n", "            position = count\n"),),
         "test_wall.py::test_sums_do_not_depend_on_chunks",
     ),
     Bug(
         "a sampling rate above the accounted one",
         "fixed-size batches drawn above their rate",
-        (("mechanism.py", "places = max(self.num_examples, count())", "places = max(self.batch_size, count())"),),
+        (("core/plan.py", "places = max(self.num_examples, count())", "places = max(self.batch_size, count())"),),
         "test_mechanism.py::test_fixed_size_pads_and_never_exceeds_its_rate",
     ),
     Bug(
@@ -176,31 +182,35 @@ BUGS = [
         "warm start of a document from the one before",
         (
             (
-                "kernels/lda.py",
+                "models/topics/kernel.py",
                 "gamma_k = last_k = np.ones(alpha_k.size)\n",
                 "gamma_k = last_k = _LAST.get(alpha_k.size, np.ones(alpha_k.size))\n",
             ),
-            ("kernels/lda.py", "gamma_nk[n] = _fixed_point(", "gamma_nk[n] = _LAST[num_topics] = _fixed_point("),
-            ("kernels/lda.py", "TIGHT = 1e-4", "_LAST: dict = {}\nTIGHT = 1e-4"),
+            (
+                "models/topics/kernel.py",
+                "gamma_nk[n] = _fixed_point(",
+                "gamma_nk[n] = _LAST[num_topics] = _fixed_point(",
+            ),
+            ("models/topics/kernel.py", "TIGHT = 1e-4", "_LAST: dict = {}\nTIGHT = 1e-4"),
         ),
         "test_conformance.py::test_a_record_adds_the_same_whatever_else_is_there[lda_numpy]",
     ),
     Bug(
         "noise or sensitivity off by a factor",
         "noise 2 % too small",
-        (("wall.py", "/ grid.step * ratio,", "/ grid.step * ratio * 0.98,"),),
+        (("core/wall.py", "/ grid.step * ratio,", "/ grid.step * ratio * 0.98,"),),
         "test_wall.py::test_noise_std_is_right_at_every_batch_size",
     ),
     Bug(
         "noise or sensitivity off by a factor",
         "noise of a block forgets the block's weight",
-        (("mechanism.py", "self.blocks[name].bound / self.weights[name]", "self.blocks[name].bound"),),
+        (("core/plan.py", "self.blocks[name].bound / self.weights[name]", "self.blocks[name].bound"),),
         "test_mechanism.py::test_noise_is_shared_by_the_weights",
     ),
     Bug(
         "noise or sensitivity off by a factor",
         "off-diagonal noise halved once too often",
-        (("blocks.py", "slice(d, None)), math.sqrt(0.5))", "slice(d, None)), 0.5)"),),
+        (("core/blocks.py", "slice(d, None)), math.sqrt(0.5))", "slice(d, None)), 0.5)"),),
         "test_blocks.py::test_noise_parts_are_iid_noise_on_svec",
     ),
     Bug(
@@ -208,7 +218,7 @@ BUGS = [
         "no noise where the batch is empty",
         (
             (
-                "wall.py",
+                "core/wall.py",
                 "    noised = np.empty(total.shape, dtype=np.int64)\n",
                 "    noised = np.empty(total.shape, dtype=np.int64)\n    if not total.any():\n        return total\n",
             ),
@@ -218,7 +228,7 @@ BUGS = [
     Bug(
         "noise used twice",
         "the same secret in every run",
-        (("noise.py", "return secrets.token_bytes(32)", "return bytes(32)"),),
+        (("core/noise.py", "return secrets.token_bytes(32)", "return bytes(32)"),),
         "test_wall.py::test_neighbours_never_share_noise",
     ),
     Bug(
@@ -226,7 +236,7 @@ BUGS = [
         "one key for all draws of a run",
         (
             (
-                "noise.py",
+                "core/noise.py",
                 "return secrets.token_bytes(32)",
                 'return bytes(vars(self).setdefault("_key", secrets.token_bytes(32)))',
             ),
@@ -238,7 +248,7 @@ BUGS = [
         "noise added in floating point, off the grid",
         (
             (
-                "wall.py",
+                "core/wall.py",
                 "self.__grids[step][name].units(ints) for",
                 "self.__grids[step][name].units(ints) + np.random.default_rng().normal(0.0, 1e-6, ints.shape) for",
             ),
@@ -250,7 +260,7 @@ BUGS = [
         "width of the vocabulary from the data",
         (
             (
-                "data/bag_of_words.py",
+                "data/documents/bag_of_words.py",
                 "    width = int(matrix.shape[1])\n",
                 "    width = int(max(matrix.nonzero()[1], default=0)) + 1\n",
             ),
@@ -262,7 +272,7 @@ BUGS = [
         "un-noised loss printed in training",
         (
             (
-                "wall.py",
+                "core/wall.py",
                 '    if release.clip == "joint":\n',
                 '    print("loss", *(float(norm.sum()) for norm in norms.values()))\n    if release.clip == "joint":\n',
             ),
@@ -273,8 +283,8 @@ BUGS = [
         "norms beyond the clip",
         "norms in float32 and no margin",
         (
-            ("contributions.py", "(values, dtype=np.float64)", "(values, dtype=np.float32)"),
-            ("wall.py", "_MARGIN = 1.0 - 2.0**-20", "_MARGIN = 1.0"),
+            ("core/contributions.py", "(values, dtype=np.float64)", "(values, dtype=np.float32)"),
+            ("core/wall.py", "_MARGIN = 1.0 - 2.0**-20", "_MARGIN = 1.0"),
         ),
         "test_wall.py::test_one_record_moves_a_release_by_at_most_the_bound[location]",
     ),
@@ -283,7 +293,7 @@ BUGS = [
         "norm bound that knows the size of the batch",
         (
             (
-                "contributions.py",
+                "core/contributions.py",
                 "np.bincount(self.unit_of_row, minlength=self.num_units) * 2.0**-52",
                 "len(self.unit_of_row) * 2.0**-40",
             ),
@@ -295,7 +305,7 @@ BUGS = [
         "the text of an exception comes out",
         (
             (
-                "wall.py",
+                "core/wall.py",
                 "        stop = next((kind for kind in STOPS if isinstance(error, kind)), None)\n",
                 "        raise WallError(str(error))\n",
             ),
@@ -306,9 +316,9 @@ BUGS = [
         "crashes, retries and races",
         "charge after the look",
         (
-            ("wall.py", "        self.__step += 1\n", ""),
+            ("core/wall.py", "        self.__step += 1\n", ""),
             (
-                "wall.py",
+                "core/wall.py",
                 "        digest = self.__plan.digest.hex()\n",
                 "        self.__step += 1\n        digest = self.__plan.digest.hex()\n",
             ),
@@ -319,8 +329,8 @@ BUGS = [
         "many rows of one person",
         "groups ignored",
         (
-            ("wall.py", "if batch.unit_of_row is not None:", "if False:"),
-            ("wall.py", "if any(norm.shape != (num_units,) for norm in norms.values()):", "if False:"),
+            ("core/wall.py", "if batch.unit_of_row is not None:", "if False:"),
+            ("core/wall.py", "if any(norm.shape != (num_units,) for norm in norms.values()):", "if False:"),
         ),
         "test_conformance.py::test_a_person_with_many_rows_counts_once[100-location]",
     ),
@@ -329,7 +339,7 @@ BUGS = [
         "truncation replaced by rounding away",
         (
             (
-                "contributions.py",
+                "core/contributions.py",
                 "np.copyto(whole[: len(own)], own, casting",
                 "np.copyto(whole[: len(own)], np.round(own * (1 + 2.0**-19)), casting",
             ),
@@ -339,7 +349,7 @@ BUGS = [
     Bug(
         "norms beyond the clip",
         "outer products declared too short",
-        (("contributions.py", "length * length * _GRAM_ROOM", "0.5 * length * length * _GRAM_ROOM"),),
+        (("core/contributions.py", "length * length * _GRAM_ROOM", "0.5 * length * length * _GRAM_ROOM"),),
         "test_conformance.py::test_a_record_adds_the_same_whatever_else_is_there[first_order_first]",
     ),
     Bug(
@@ -357,19 +367,25 @@ BUGS = [
     Bug(
         "NaN and infinity",
         "a faulty response kept in its row",
-        (("data/design.py", "faulty = np.isnan(scale_n) | np.isnan(y_n)", "faulty = np.isnan(scale_n)"),),
+        (("data/tables/design.py", "faulty = np.isnan(scale_n) | np.isnan(y_n)", "faulty = np.isnan(scale_n)"),),
         "test_design.py::test_a_label_outside_the_classes_silences_its_row",
     ),
     Bug(
         "public facts read off private data",
         "the classes read off the data",
-        (("data/design.py", "Categories(self.classes)", "Categories(np.unique(given)[:2].tolist())"),),
+        (("data/tables/design.py", "Categories(self.classes)", "Categories(np.unique(given)[:2].tolist())"),),
         "test_design.py::test_constant_labels_and_no_rows_are_ordinary",
     ),
     Bug(
         "norms beyond the clip",
         "gradients of a belief network declared too short",
-        (("kernels/sbn.py", "np.maximum(square_n, 0.0) + slack_n", "0.99 * np.maximum(square_n, 0.0) + slack_n"),),
+        (
+            (
+                "models/belief_network/kernel.py",
+                "np.maximum(square_n, 0.0) + slack_n",
+                "0.99 * np.maximum(square_n, 0.0) + slack_n",
+            ),
+        ),
         "test_kernel_sbn.py::test_norms_bound_the_very_numbers_that_are_summed",
     ),
     Bug(
@@ -383,7 +399,7 @@ BUGS = [
         "large draws take more rounds",
         (
             (
-                "noise.py",
+                "core/noise.py",
                 "    sign = (words & np.uint64(1)).view(np.int64)\n",
                 "    for _ in range(round(8 * magnitude[0] / std)):\n        np.rint(u)\n"
                 "    sign = (words & np.uint64(1)).view(np.int64)\n",
@@ -396,7 +412,7 @@ BUGS = [
         "no room for the sum asked of the grid",
         (
             (
-                "grids.py",
+                "core/grids.py",
                 "max(std * share / _NOISE_STEPS, bound * capacity / 2.0**62)",
                 "std * share / _NOISE_STEPS or bound * 2.0**-62",
             ),
@@ -408,7 +424,7 @@ BUGS = [
         "noise from a 32-bit seed",
         (
             (
-                "noise.py",
+                "core/noise.py",
                 "return secrets.token_bytes(32)",
                 "return np.random.default_rng(int.from_bytes(secrets.token_bytes(4))).bytes(32)",
             ),
@@ -418,7 +434,7 @@ BUGS = [
     Bug(
         "noise used twice",
         "a forked process keeps its parent's secret",
-        (("noise.py", 'self._origin.check("this source of noise")', "pass"),),
+        (("core/noise.py", 'self._origin.check("this source of noise")', "pass"),),
         "test_noise.py::test_processes_never_share_a_draw[fork-False]",
     ),
     Bug(
@@ -432,7 +448,7 @@ BUGS = [
         "training ends when a private sum vanishes",
         (
             (
-                "wall.py",
+                "core/wall.py",
                 "            if sums is None:\n",
                 "            if sums is not None and not any(total.any() for total in sums.values()):\n"
                 "                self.__step = len(self.__plan)\n            if sums is None:\n",
@@ -445,7 +461,7 @@ BUGS = [
         "checkpoints hold sums without noise",
         (
             (
-                "wall.py",
+                "core/wall.py",
                 "self.__journal.record(step, made)",
                 "self.__journal.record(step, {name: sums[name].astype(np.float64) for name in sums})",
             ),
@@ -457,7 +473,7 @@ BUGS = [
         "arrays of a model file unpickled",
         (
             (
-                "storage.py",
+                "results/model_file.py",
                 '    shape, dtype = tuple(entry["shape"]), entry["dtype"]\n',
                 "    with archive.open(info) as member:\n        return np.load(member, allow_pickle=True)\n"
                 '    shape, dtype = tuple(entry["shape"]), entry["dtype"]\n',
@@ -474,31 +490,31 @@ BUGS = [
     Bug(
         "code in model files",
         "objects of JSON that name a key twice",
-        (("strangers.py", "    if len(found) != len(pairs):\n", "    if len(found) > len(pairs):\n"),),
+        (("guards/strangers.py", "    if len(found) != len(pairs):\n", "    if len(found) > len(pairs):\n"),),
         "test_strangers.py::test_json_that_readers_could_take_for_different_things_is_refused",
     ),
     Bug(
         "code in model files",
         "half a surrogate pair in JSON",
-        (("strangers.py", 'one.encode("utf-8")  #', 'one.encode("utf-8", "replace")  #'),),
+        (("guards/strangers.py", 'one.encode("utf-8")  #', 'one.encode("utf-8", "replace")  #'),),
         "test_strangers.py::test_json_that_readers_could_take_for_different_things_is_refused",
     ),
     Bug(
         "files, folders and names that others choose",
         "a file of mine that others can write",
-        (("own.py", '0o077 if secret else 0o022, "a file"', '0o007 if secret else 0o002, "a file"'),),
+        (("guards/own.py", '0o077 if secret else 0o022, "a file"', '0o007 if secret else 0o002, "a file"'),),
         "test_own.py::test_a_file_with_access_for_others_is_refused",
     ),
     Bug(
         "files, folders and names that others choose",
         "a file of somebody else's that root believes",
-        (("own.py", "if found.st_uid != os.geteuid():", "if found.st_uid != os.geteuid() and os.geteuid():"),),
+        (("guards/own.py", "if found.st_uid != os.geteuid():", "if found.st_uid != os.geteuid() and os.geteuid():"),),
         "test_own.py::test_what_belongs_to_somebody_else_is_refused_even_to_root",
     ),
     Bug(
         "files, folders and names that others choose",
         "a link that somebody laid",
-        (("own.py", "if os.path.islink(path):", "if not path:"),),
+        (("guards/own.py", "if os.path.islink(path):", "if not path:"),),
         "test_own.py::test_only_regular_files_that_are_no_links_are_read",
     ),
     Bug(
@@ -584,7 +600,7 @@ BUGS = [
         "commands to a terminal",
         (
             (
-                "terminal.py",
+                "cli/terminal.py",
                 'typer.echo("\\n".join(map(printable, text.split("\\n"))), err=err)',
                 "typer.echo(text, err=err)",
             ),
@@ -594,13 +610,13 @@ BUGS = [
     Bug(
         "leaks by text, logs and files",
         "words of a picture that are mathematics",
-        (("pictures.py", ", parse_math=False)", ")"),),
+        (("results/pictures.py", ", parse_math=False)", ")"),),
         "test_pictures.py::test_words_in_a_picture_are_words",
     ),
     Bug(
         "leaks by text, logs and files",
         "rows of documents for all to read",
-        (("own.py", 'flags, 0o600), "wb+")', 'flags, 0o644), "wb+")'),),
+        (("guards/own.py", 'flags, 0o600), "wb+")', 'flags, 0o644), "wb+")'),),
         "test_cli.py::test_rows_of_documents_are_their_owners_alone",
     ),
     Bug(
@@ -626,7 +642,7 @@ BUGS = [
         "fixed work that stops at convergence",
         (
             (
-                "kernels/lda.py",
+                "models/topics/kernel.py",
                 "np.abs(residual_k).mean() < tol and not fixed_work:",
                 "np.abs(residual_k).mean() < tol:",
             ),
@@ -668,7 +684,7 @@ BUGS = [
         "fits of the same plan share one charge",
         (
             (
-                "runs.py",
+                "runs/run.py",
                 "self._name, self._token = secrets.token_hex(16)",
                 "self._name, self._token = plan.digest.hex()",
             ),
@@ -678,7 +694,7 @@ BUGS = [
     Bug(
         "crashes, retries and races",
         "a release that is on record and lost made again for nothing",
-        (("runs.py", 'if (step, "") in self._released and', "if False and"),),
+        (("runs/run.py", 'if (step, "") in self._released and', "if False and"),),
         "test_runs.py::test_a_release_on_record_whose_bytes_are_lost_is_charged_again",
     ),
     Bug(
@@ -686,7 +702,7 @@ BUGS = [
         "a release that can be read before it is on record",
         (
             (
-                "checkpoint.py",
+                "runs/checkpoint.py",
                 "sealed = AESGCM(key).encrypt(_NONCE, packed, None)",
                 "sealed = packed",
             ),
@@ -698,7 +714,7 @@ BUGS = [
         "the key of a release left beside it",
         (
             (
-                "checkpoint.py",
+                "runs/checkpoint.py",
                 "        return Seal(hashlib.sha256(sealed)",
                 '        own.write_own(self.path / "release.key", key.hex().encode())\n'
                 "        return Seal(hashlib.sha256(sealed)",
@@ -709,20 +725,24 @@ BUGS = [
     Bug(
         "crashes, retries and races",
         "two processes at work in one folder",
-        (("checkpoint.py", 'self._lock = own.locked(self.path / "lock")', "pass"),),
+        (("runs/checkpoint.py", 'self._lock = own.locked(self.path / "lock")', "pass"),),
         "test_runs.py::test_two_processes_in_one_folder_are_one_run",
     ),
     Bug(
         "crashes, retries and races",
         "a forked child goes on with its parent's fit",
-        (("forks.py", "return self._num_forks == _num_forks", "return True"),),
+        (("core/forks.py", "return self._num_forks == _num_forks", "return True"),),
         "test_runs.py::test_a_fit_goes_on_in_one_process_after_a_fork[False]",
     ),
     Bug(
         "crashes, retries and races",
         "a forked child gives back what its parent was charged",
         (
-            ("runs.py", "if self._ended or self._reads or not self._origin.is_here:", "if self._ended or self._reads:"),
+            (
+                "runs/run.py",
+                "if self._ended or self._reads or not self._origin.is_here:",
+                "if self._ended or self._reads:",
+            ),
             ("ledger/__init__.py", "ledger._tokens.clear()", "pass"),
         ),
         "test_runs.py::test_a_fit_goes_on_in_one_process_after_a_fork[False]",
@@ -730,7 +750,7 @@ BUGS = [
     Bug(
         "files of strangers that are believed",
         "a checkpoint in a folder that somebody else made",
-        (("checkpoint.py", "            own.check_own_folder(self.path)\n", ""),),
+        (("runs/checkpoint.py", "            own.check_own_folder(self.path)\n", ""),),
         "test_runs.py::test_a_folder_of_a_stranger_is_refused",
     ),
     Bug(
@@ -804,7 +824,7 @@ BUGS = [
         "a history that is read before the fence",
         (
             (
-                "runs.py",
+                "runs/run.py",
                 "                history = self._ledger.history(self._name)  # From now on",
                 "                # From now on",
             ),
@@ -816,7 +836,7 @@ BUGS = [
         "a release taken for what something else asked for",
         (
             (
-                "runs.py",
+                "runs/run.py",
                 "request=request or None,\n        )\n        self._pending",
                 "request=None,\n        )\n        self._pending",
             ),
@@ -826,7 +846,7 @@ BUGS = [
     Bug(
         "crashes, retries and races",
         "a mark that speaks of its first step alone",
-        (("runs.py", "last = min(step + self._mark, len(self._plan)) - 1", "last = step"),),
+        (("runs/run.py", "last = min(step + self._mark, len(self._plan)) - 1", "last = step"),),
         "test_runs.py::test_nothing_that_has_begun_comes_back_in_the_middle_of_a_fit",
     ),
     Bug(
@@ -845,7 +865,7 @@ BUGS = [
         "crashes, retries and races",
         "a trusted server noises a sum twice",
         (
-            ("wall.py", "found = None if journal is None else journal.recorded(step)", "found = None"),
+            ("core/wall.py", "found = None if journal is None else journal.recorded(step)", "found = None"),
             ("federated/record.py", "INSERT INTO releases", "INSERT OR REPLACE INTO releases"),
         ),
         "test_federated_record.py",
@@ -868,7 +888,7 @@ BUGS = [
         "the token of a run left in its folder",
         (
             (
-                "runs.py",
+                "runs/run.py",
                 "        self._ended = True\n        if self._checkpoint is not None:",
                 "        self._ended = True\n        if self._checkpoint is None:",
             ),
@@ -1238,7 +1258,7 @@ BUGS = [
         "no noise of a client that trusts nobody",
         (
             (
-                "wall.py",
+                "core/wall.py",
                 "else self.__party.noise_share\n",
                 "else self.__party.noise_share * (self.__party.num_parties > 1)\n",
             ),
@@ -1250,7 +1270,7 @@ BUGS = [
         "a trusted server that forgets its noise",
         (
             (
-                "wall.py",
+                "core/wall.py",
                 "total if noise is None else _with_noise(noise, total, name, release, step, grid, 1.0, plan)",
                 "total",
             ),
@@ -1260,7 +1280,7 @@ BUGS = [
     Bug(
         "sums of several parties without their noise, masks or room",
         "room for one party's sums alone",
-        (("grids.py", "capacity = parties * (_CAPACITY if", "capacity = (_CAPACITY if"),),
+        (("core/grids.py", "capacity = parties * (_CAPACITY if", "capacity = (_CAPACITY if"),),
         "test_gathered.py::test_the_largest_sums_of_all_parties_do_not_wrap",
     ),
     Bug(
@@ -1366,7 +1386,7 @@ BUGS = [
         "a CSV record in a large block longer than one in small blocks may be",
         (
             (
-                "kernels/csv_numba.py",
+                "data/csv_numba.py",
                 "-1 if place - start > longest or state == QUOTED else",
                 "-1 if state == QUOTED else",
             ),
@@ -1384,7 +1404,7 @@ BUGS = [
         "a byte order mark dropped from the first line alone",
         (
             (
-                "data/text_files.py",
+                "data/documents/text_files.py",
                 "        for line in lines(file):\n            yield (line.removeprefix(_BOM),)",
                 "        for n, line in enumerate(lines(file)):\n"
                 "            yield (line if n else line.removeprefix(_BOM),)",
@@ -1403,7 +1423,7 @@ BUGS = [
         "what follows a quote that is never closed read as that record's text",
         (
             (
-                "kernels/csv_numba.py",
+                "data/csv_numba.py",
                 "-1 if place - start > longest or state == QUOTED else",
                 "-1 if place - start > longest else",
             ),
@@ -1413,7 +1433,7 @@ BUGS = [
     Bug(
         "readers that take records apart, or read one differently because of another",
         "a quote inside a CSV field taken for one that opens it",
-        (("kernels/csv_numba.py", "if state in (START, CLOSED):", "if state != QUOTED:"),),
+        (("data/csv_numba.py", "if state in (START, CLOSED):", "if state != QUOTED:"),),
         "test_readers.py::test_csv_is_read_as_the_csv_module_reads_it",
     ),
     Bug(
@@ -1427,7 +1447,7 @@ BUGS = [
         "a line read or not by where it stands in a block",
         (
             (
-                "data/storage.py",
+                "data/readable.py",
                 'line.removesuffix(b"\\r") if len(line) <= MAX_DOCUMENT_BYTES else UNREADABLE',
                 'line.removesuffix(b"\\r")',
             ),
@@ -1439,7 +1459,7 @@ BUGS = [
         "the line behind one that is too long taken for its end",
         (
             (
-                "data/storage.py",
+                "data/readable.py",
                 "piece, is_dropping = piece[end:], False",
                 "piece, is_dropping = piece[end + 1 :], False",
             ),
@@ -1451,7 +1471,7 @@ BUGS = [
         "gzip told by the first bytes, which may be somebody's",
         (
             (
-                "data/storage.py",
+                "data/readable.py",
                 'return path.name.lower().endswith(".gz")',
                 'return path.is_file() and path.read_bytes()[:2] == b"\\x1f\\x8b"',
             ),
@@ -1461,19 +1481,19 @@ BUGS = [
     Bug(
         "readers that take records apart, or read one differently because of another",
         "an object of another kind on one line of JSON ends the file",
-        (("data/text_files.py", "if isinstance(record, dict) else nothing", "if record else nothing"),),
+        (("data/documents/text_files.py", "if isinstance(record, dict) else nothing", "if record else nothing"),),
         "test_readers.py::test_no_bytes_at_all_raise_what_speaks_of_a_record",
     ),
     Bug(
         "readers that take records apart, or read one differently because of another",
         "one document as deep as the parser goes ends a file of JSON lines",
-        (("data/text_files.py", "except (ValueError, RecursionError, MemoryError):", "except ValueError:"),),
+        (("data/documents/text_files.py", "except (ValueError, RecursionError, MemoryError):", "except ValueError:"),),
         "test_data.py::test_a_malformed_record_is_an_empty_document",
     ),
     Bug(
         "readers that take records apart, or read one differently because of another",
         "a malformed line of triples leaves its tokens to the next one",
-        (("kernels/triples_numba.py", "        else:\n            left = left_before\n", ""),),
+        (("data/documents/triples_numba.py", "        else:\n            left = left_before\n", ""),),
         "test_readers.py::test_numbers_are_those_of_float_and_tokens_those_of_split",
     ),
     Bug(
@@ -1481,7 +1501,7 @@ BUGS = [
         "triples parsed by another parser where all lines of their block please it",
         (
             (
-                "data/matrix_files.py",
+                "data/documents/matrix_files.py",
                 '    most = block.count(b"\\n") + 1\n',
                 "    try:\n        with silence():\n"
                 '            found = np.loadtxt(block.decode("latin-1").split("\\n"), ndmin=2, comments=None)\n'
@@ -1496,8 +1516,8 @@ BUGS = [
         "readers that take records apart, or read one differently because of another",
         "digits of one number carried into the next",
         (
-            ("kernels/triples_numba.py", "if mantissa > LARGEST_EXACT:\n", "if mantissa > 2**62:\n"),
-            ("kernels/triples_numba.py", "if digits == 0 or mantissa > LARGEST_EXACT:", "if digits == 0:"),
+            ("data/documents/triples_numba.py", "if mantissa > LARGEST_EXACT:\n", "if mantissa > 2**62:\n"),
+            ("data/documents/triples_numba.py", "if digits == 0 or mantissa > LARGEST_EXACT:", "if digits == 0:"),
         ),
         "test_readers.py::test_numbers_near_the_limits_of_exact_arithmetic",
     ),
@@ -1506,7 +1526,7 @@ BUGS = [
         "blocks of triples without a record warn",
         (
             (
-                "data/matrix_files.py",
+                "data/documents/matrix_files.py",
                 "    return table[:rows]\n",
                 "    if not rows:\n        np.loadtxt([])\n    return table[:rows]\n",
             ),
@@ -1516,19 +1536,19 @@ BUGS = [
     Bug(
         "readers that take records apart, or read one differently because of another",
         "the symmetry of a whole matrix decides whether its file is read",
-        (("data/matrix_files.py", "(general|symmetric|skew-symmetric|hermitian)", "(general)"),),
+        (("data/documents/matrix_files.py", "(general|symmetric|skew-symmetric|hermitian)", "(general)"),),
         "test_readers.py::test_what_a_writer_infers_of_a_whole_matrix_decides_nothing",
     ),
     Bug(
         "readers that take records apart, or read one differently because of another",
         "of a symmetric matrix the lower half alone",
-        (("data/matrix_files.py", "        if self.mirrored:\n", "        if self.mirrored and False:\n"),),
+        (("data/documents/matrix_files.py", "        if self.mirrored:\n", "        if self.mirrored and False:\n"),),
         "test_readers.py::test_what_a_writer_infers_of_a_whole_matrix_decides_nothing",
     ),
     Bug(
         "readers that take records apart, or read one differently because of another",
         "one imaginary part makes a whole npz file unreadable",
-        (("data/matrix_files.py", 'types["data"].kind not in "biufc"', 'types["data"].kind not in "biuf"'),),
+        (("data/documents/matrix_files.py", 'types["data"].kind not in "biufc"', 'types["data"].kind not in "biuf"'),),
         "test_readers.py::test_a_record_more_is_a_unit_more[npz]",
     ),
     Bug(
@@ -1536,33 +1556,37 @@ BUGS = [
         "the order of entries decides whether documents stream",
         (
             (
-                "data/matrix_files.py",
+                "data/documents/matrix_files.py",
                 "    width: int | None\n    slabs:",
                 "    width: int | None\n    ordered: bool\n    slabs:",
             ),
             (
-                "data/matrix_files.py",
+                "data/documents/matrix_files.py",
                 "return OpenedFile(header.width, slabs)",
                 "return OpenedFile(header.width, False, slabs)",
             ),
-            ("data/matrix_files.py", "return OpenedFile(None, slabs)", "return OpenedFile(None, False, slabs)"),
             (
-                "data/matrix_files.py",
+                "data/documents/matrix_files.py",
+                "return OpenedFile(None, slabs)",
+                "return OpenedFile(None, False, slabs)",
+            ),
+            (
+                "data/documents/matrix_files.py",
                 "return OpenedFile(form.width, lambda: _slabs_in_row_order(triples(), form.num_rows))",
                 "return OpenedFile(form.width, True, lambda: _slabs_in_row_order(triples(), form.num_rows))",
             ),
             (
-                "data/matrix_files.py",
+                "data/documents/matrix_files.py",
                 "return OpenedFile(form.width, lambda: _slabs_in_row_order(_sorted(triples()), form.num_rows))",
                 "return OpenedFile(form.width, False, lambda: _slabs_in_row_order(_sorted(triples()), form.num_rows))",
             ),
             (
-                "data/files.py",
+                "data/documents/files.py",
                 "    return Stream(opened.slabs, declared, vocabulary=words)",
                 "    return Stream(opened.slabs, declared, vocabulary=words), opened.ordered",
             ),
             (
-                "data/files.py",
+                "data/documents/files.py",
                 "source = _open_counts(location, name, vocabulary, width)",
                 "source, ordered = _open_counts(location, name, vocabulary, width)\n        stream = stream or ordered",
             ),
@@ -1574,7 +1598,7 @@ BUGS = [
         "the size of a file decides whether documents stream",
         (
             (
-                "data/files.py",
+                "data/documents/files.py",
                 "    return source if stream else in_memory(source)",
                 "    return source if stream or location.stat().st_size > 2**14 else in_memory(source)",
             ),
@@ -1586,7 +1610,7 @@ BUGS = [
         "the size of a file decides whether a table streams",
         (
             (
-                "data/table.py",
+                "data/tables/table.py",
                 "        if not stream:\n            self._held",
                 "        if not (stream or (is_file and Path(data).stat().st_size > 2**14)):\n            self._held",
             ),
@@ -1616,7 +1640,7 @@ BUGS = [
         "arrays of text refused, which one cell made text",
         (
             (
-                "data/matrices.py",
+                "data/tables/matrices.py",
                 "    return DenseMatrix(real(array))\n",
                 '    if array.dtype.kind in "SU":\n'
                 '        raise DataFormatError(f"X must be a matrix of numbers, got {array.dtype}. {_WAY_OUT}")\n'
@@ -1652,7 +1676,13 @@ BUGS = [
     Bug(
         "readers that take records apart, or read one differently because of another",
         "the first row of a list decides how wide all others are",
-        (("data/matrices.py", "key=lambda one: (lengths[one], one is not None, -(one or 0))", "key=lambda one: 0"),),
+        (
+            (
+                "data/tables/matrices.py",
+                "key=lambda one: (lengths[one], one is not None, -(one or 0))",
+                "key=lambda one: 0",
+            ),
+        ),
         "test_law_in_memory.py::test_a_list_of_lists_has_the_width_of_most_rows",
     ),
     Bug(
@@ -1660,7 +1690,7 @@ BUGS = [
         "a list of labels in the type that NumPy infers from all of them",
         (
             (
-                "data/matrices.py",
+                "data/tables/matrices.py",
                 "    if isinstance(values, (list, tuple)):\n        array = _objects(values)\n",
                 "    if isinstance(values, (list, tuple)):\n        array = np.asarray(values)\n",
             ),
@@ -1696,7 +1726,7 @@ BUGS = [
         "a damaged row of a LIL matrix moves the values of all rows behind it",
         (
             (
-                "data/rows.py",
+                "data/documents/count_rows.py",
                 'raise DataFormatError(f"A sparse matrix must be CSR, CSC or COO, got {matrix.format.upper()}; '
                 'use .tocsr().")',
                 "matrix = matrix.tocsr()",
@@ -1737,13 +1767,13 @@ BUGS = [
     Bug(
         "leaks by text, logs and files",
         "silence that ends with the first of two threads",
-        (("silence.py", "if self._users == 0 and self._made is not None:", "if self._made is not None:"),),
+        (("guards/silence.py", "if self._users == 0 and self._made is not None:", "if self._made is not None:"),),
         "test_silence.py::test_the_first_thread_that_leaves_takes_no_silence_away",
     ),
     Bug(
         "leaks by text, logs and files",
         "silence of each thread by itself",
-        (("silence.py", "with _warnings, np.errstate", "with _without_warnings(), np.errstate"),),
+        (("guards/silence.py", "with _warnings, np.errstate", "with _without_warnings(), np.errstate"),),
         "test_silence.py::test_the_first_thread_that_leaves_takes_no_silence_away",
     ),
     Bug(
@@ -1809,13 +1839,13 @@ BUGS = [
     Bug(
         "persons that are several units, or several persons that are one",
         "documents of a person count once in each file",
-        (("data/files.py", "group=group if others is None else others.left(group)", "group=group"),),
+        (("data/documents/files.py", "group=group if others is None else others.left(group)", "group=group"),),
         "test_persons.py::test_a_person_moves_a_sum_over_files_by_one_bound_at_most",
     ),
     Bug(
         "persons that are several units, or several persons that are one",
         "rows of a person count once in each file of a table",
-        (("data/table.py", "group=others.left(table._held.group)", "group=table._held.group"),),
+        (("data/tables/table.py", "group=others.left(table._held.group)", "group=table._held.group"),),
         "test_persons.py::test_a_person_in_several_files_of_a_table_is_one_unit",
     ),
     Bug(
@@ -1870,31 +1900,31 @@ BUGS = [
     Bug(
         "queries made by somebody else",
         "q with numbers that are not finite asked",
-        (("loop.py", "domains.checked(q)", "q"),),
+        (("core/loop.py", "domains.checked(q)", "q"),),
         "test_queries.py::test_no_number_that_is_not_finite_reaches_an_e_step[inf-LDA]",
     ),
     Bug(
         "queries made by somebody else",
         "q with infinity taken for finite",
-        (("domains.py", "if not np.isfinite(array).all():", "if np.isnan(array).any():"),),
+        (("guards/domains.py", "if not np.isfinite(array).all():", "if np.isnan(array).any():"),),
         "test_queries.py::test_no_number_that_is_not_finite_reaches_an_e_step[inf-LDA]",
     ),
     Bug(
         "queries made by somebody else",
         "q with NaN in its domain",
-        (("domains.py", "if not np.isfinite(array).all():", "if np.isinf(array).any():"),),
+        (("guards/domains.py", "if not np.isfinite(array).all():", "if np.isinf(array).any():"),),
         "test_queries.py::test_no_number_that_is_not_finite_reaches_an_e_step[nan-LDA]",
     ),
     Bug(
         "queries made by somebody else",
         "declared domains of q never looked at",
-        (("domains.py", "if not domain.holds(array):", "if False:"),),
+        (("guards/domains.py", "if not domain.holds(array):", "if False:"),),
         "test_queries.py::test_every_declared_domain_is_checked[LDA]",
     ),
     Bug(
         "queries made by somebody else",
         "domains of parts that may be absent not found",
-        (("domains.py", "parts = (hint, *get_args(hint))", "parts = (hint,)"),),
+        (("guards/domains.py", "parts = (hint, *get_args(hint))", "parts = (hint,)"),),
         "test_queries.py::test_what_is_outside_is_named",
     ),
     Bug(
@@ -1940,7 +1970,7 @@ BUGS = [
         "negative entries of a nonnegative block kept",
         (
             (
-                "wall.py",
+                "core/wall.py",
                 'return nonnegative(contribution) if block.domain == "nonnegative" else contribution',
                 "return contribution",
             ),
@@ -1950,7 +1980,7 @@ BUGS = [
     Bug(
         "queries made by somebody else",
         "negative entries of forms that nobody knows kept",
-        (("contributions.py", "    return _UnitByUnit(contribution)\n", "    return contribution\n"),),
+        (("core/contributions.py", "    return _UnitByUnit(contribution)\n", "    return contribution\n"),),
         "test_queries.py::test_no_nonnegative_block_gets_a_negative_entry",
     ),
     Bug(
@@ -1958,7 +1988,7 @@ BUGS = [
         "negative entries of persons kept",
         (
             (
-                "contributions.py",
+                "core/contributions.py",
                 "            return replace(contribution, rows=nonnegative(contribution.rows))\n",
                 "            return contribution\n",
             ),
@@ -1968,7 +1998,7 @@ BUGS = [
     Bug(
         "queries made by somebody else",
         "a Gram block takes any matrices",
-        (("wall.py", 'if block.domain == "gram" and not is_gram(contribution):', "if False:"),),
+        (("core/wall.py", 'if block.domain == "gram" and not is_gram(contribution):', "if False:"),),
         "test_queries.py::test_a_gram_block_takes_gram_forms_alone",
     ),
     Bug(
@@ -1976,7 +2006,7 @@ BUGS = [
         "the distance √2 on a model's word that its matrices are positive semidefinite",
         (
             (
-                "blocks.py",
+                "core/blocks.py",
                 'block.domain in ("nonnegative", "gram") for',
                 'block.domain in ("nonnegative", "psd", "gram") for',
             ),
@@ -1986,22 +2016,22 @@ BUGS = [
     Bug(
         "queries made by somebody else",
         "norm 0 given weight 1",
-        (("wall.py", "np.where(usable & (norms[name] > 0),", "np.where(usable,"),),
+        (("core/wall.py", "np.where(usable & (norms[name] > 0),", "np.where(usable,"),),
         "test_queries.py::test_a_unit_of_norm_zero_or_unknown_adds_nothing",
     ),
     Bug(
         "queries made by somebody else",
         "what topics of any numbers give added as it is, compiled",
         (
-            ("kernels/lda_numba.py", "                s = s if s > 0.0 else 0.0  # NaN as well\n", ""),
-            ("kernels/lda_numba.py", "np.int64(s if s < most else most)", "np.int64(s)"),
+            ("models/topics/kernel_numba.py", "                s = s if s > 0.0 else 0.0  # NaN as well\n", ""),
+            ("models/topics/kernel_numba.py", "np.int64(s if s < most else most)", "np.int64(s)"),
         ),
         "test_queries.py::test_topics_of_any_numbers_add_nothing_below_0_or_beyond_the_bound",
     ),
     Bug(
         "queries made by somebody else",
         "what topics of any numbers give added as it is, interpreted",
-        (("kernels/lda.py", "np.where(s_jk > 0, np.minimum(s_jk, most), 0.0)", "np.trunc(s_jk)"),),
+        (("models/topics/kernel.py", "np.where(s_jk > 0, np.minimum(s_jk, most), 0.0)", "np.trunc(s_jk)"),),
         "test_queries.py::test_topics_of_any_numbers_add_nothing_below_0_or_beyond_the_bound",
     ),
     Bug(
@@ -2045,7 +2075,7 @@ BUGS = [
         "a document's length beside its counts, which need not add up to it",
         (
             (
-                "models/documents.py",
+                "models/topics/documents.py",
                 "        total_j = np.cumsum(batch.counts[row])\n",
                 "        share_j = batch.counts[row] / length_n[n]\n"
                 "        counts[row] = np.random.default_rng(seed).multinomial(length, share_j)\n"
@@ -2059,7 +2089,7 @@ BUGS = [
         "a unit that cannot be computed ends the release",
         (
             (
-                "wall.py",
+                "core/wall.py",
                 "                raise\n            return False\n",
                 "                raise\n            raise\n",
             ),
@@ -2069,16 +2099,16 @@ BUGS = [
     Bug(
         "a unit that makes a computation fail",
         "a unit that cannot be computed takes its batch along",
-        (("wall.py", "for n in range(batch.num_units):  # A unit", "for n in range(0):  # A unit"),),
+        (("core/wall.py", "for n in range(batch.num_units):  # A unit", "for n in range(0):  # A unit"),),
         "test_wall.py::test_a_unit_that_cannot_be_computed_is_zero_and_touches_no_other",
     ),
     Bug(
         "a unit that makes a computation fail",
         "a unit that cannot be computed takes those behind it along",
         (
-            ("wall.py", "                computed |= self._add(", "                if not self._add("),
+            ("core/wall.py", "                computed |= self._add(", "                if not self._add("),
             (
-                "wall.py",
+                "core/wall.py",
                 "np.arange(batch.num_units) == n), sums)\n",
                 "np.arange(batch.num_units) == n), sums):\n                    break\n",
             ),
@@ -2089,11 +2119,11 @@ BUGS = [
         "a unit that makes a computation fail",
         "a unit that breaks off leaves what it had added",
         (
-            ("wall.py", "            added = self._added(batch)\n", "            self._added(batch, sums)\n"),
-            ("wall.py", "        for name, total in added.items():\n            sums[name] += total\n", ""),
-            ("wall.py", "def _added(self, batch: Chunk[Rows])", "def _added(self, batch, sums=None)"),
+            ("core/wall.py", "            added = self._added(batch)\n", "            self._added(batch, sums)\n"),
+            ("core/wall.py", "        for name, total in added.items():\n            sums[name] += total\n", ""),
+            ("core/wall.py", "def _added(self, batch: Chunk[Rows])", "def _added(self, batch, sums=None)"),
             (
-                "wall.py",
+                "core/wall.py",
                 "        sums = self._nothing()\n        _add_clipped",
                 "        sums = self._nothing() if sums is None else sums\n        _add_clipped",
             ),
@@ -2103,7 +2133,7 @@ BUGS = [
     Bug(
         "a unit that makes a computation fail",
         "what fails whatever the data are taken for a unit's own failure",
-        (("wall.py", "if failed is not None and not computed:", "if False:"),),
+        (("core/wall.py", "if failed is not None and not computed:", "if False:"),),
         "test_wall.py::test_every_failure_is_the_same_error",
     ),
     Bug(
@@ -2111,7 +2141,7 @@ BUGS = [
         "a record of another form is believed",
         (
             (
-                "wall.py",
+                "core/wall.py",
                 "    if form != {name: (block.packed_shape,",
                 "    if False and form != {name: (block.packed_shape,",
             ),
@@ -2123,7 +2153,7 @@ BUGS = [
         "what extensions raise comes out",
         (
             (
-                "wall.py",
+                "core/wall.py",
                 "except BaseException as error:\n            if isinstance(error, STOPS):\n                raise\n",
                 "except Exception:\n",
             ),
@@ -2135,7 +2165,7 @@ BUGS = [
         "who stops a fit sees what was going on",
         (
             (
-                "wall.py",
+                "core/wall.py",
                 "stop = next((kind for kind in STOPS if isinstance(error, kind)), None)",
                 "if isinstance(error, STOPS):\n            raise",
             ),
@@ -2145,13 +2175,13 @@ BUGS = [
     Bug(
         "leaks by text, logs and files",
         "log records pass the wall",
-        (("wall.py", "with silence(logs=True):", "with silence():"),),
+        (("core/wall.py", "with silence(logs=True):", "with silence():"),),
         "test_wall.py::test_no_log_record_leaves_a_computation",
     ),
     Bug(
         "norms beyond the clip",
         "repeated places of a sparse unit",
-        (("contributions.py", "return np.where(faulty, np.inf, norm_n)", "return norm_n"),),
+        (("core/contributions.py", "return np.where(faulty, np.inf, norm_n)", "return norm_n"),),
         "test_contributions.py::test_sparse_units_with_repeated_or_negative_places_are_dropped",
     ),
     Bug(
@@ -2159,7 +2189,7 @@ BUGS = [
         "threads that race for a release",
         (
             (
-                "wall.py",
+                "core/wall.py",
                 "        with self.__turn:\n            return self._next(release)",
                 "        return self._next(release)",
             ),
@@ -2188,10 +2218,17 @@ def planted(directory: Path, bug: Bug) -> Path:
     return package
 
 
+def place(test: str) -> str:
+    """Where a test is: its file lies in the folder of its room."""
+    file, colons, name = test.partition("::")
+    (path,) = (ROOT / "tests").rglob(file)
+    return f"{path}{colons}{name}"
+
+
 def failure(package: Path, tests: list[str]) -> str:
     """Run tests against a copy; return what they print if they fail, or nothing."""
     environment = {**os.environ, "PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
-    chosen = [f"tests/{name}" for name in tests]
+    chosen = [place(name) for name in tests]
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *chosen]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     if done.returncode not in (0, 1):

@@ -11,12 +11,12 @@ from scipy.linalg.blas import dsyrk, dtrmm
 from scipy.linalg.lapack import dlauum, dpotrf, dtrtri
 from threadpoolctl import threadpool_limits
 
-from dpvb.data.design import Design
-from dpvb.estimate import Estimate
-from dpvb.mechanism import FullBatch, phased
-from dpvb.models.polya_gamma import PolyaGamma
-from dpvb.noise import InsecureNoise, NoiseSource, SecureNoise
-from dpvb.wall import Wall
+from dpvb.core.estimate import Estimate
+from dpvb.core.noise import InsecureNoise, NoiseSource, SecureNoise
+from dpvb.core.plan import FullBatch, phased
+from dpvb.core.wall import Wall
+from dpvb.data.tables.design import Design
+from dpvb.models.regression.polya_gamma import PolyaGamma
 
 ROWS, COLUMNS, ONES, REPEATS = 10_069, 4_146, 40, 3
 

@@ -9,12 +9,12 @@ import pandas as pd
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
-from dpvb import loop
+from dpvb.core import loop
+from dpvb.core.plan import FullBatch, phased
+from dpvb.core.wall import Wall
 from dpvb.data import Design, Response
-from dpvb.mechanism import FullBatch, phased
-from dpvb.models.binomial import Likelihood
-from dpvb.models.polya_gamma import PolyaGamma
-from dpvb.wall import Wall
+from dpvb.models.regression.likelihood import Likelihood
+from dpvb.models.regression.polya_gamma import PolyaGamma
 
 STEPS, CONSTANT = 100, 0.4
 

@@ -13,12 +13,12 @@ from functools import partial
 
 import numpy as np
 
-from dpvb.contributions import Grid
-from dpvb.data.design import BinaryMatrix
-from dpvb.estimate import Estimate
-from dpvb.mechanism import FullBatch, phased
-from dpvb.models.sbn import SBN
-from dpvb.wall import Wall
+from dpvb.core.contributions import Grid
+from dpvb.core.estimate import Estimate
+from dpvb.core.plan import FullBatch, phased
+from dpvb.core.wall import Wall
+from dpvb.data.tables.design import BinaryMatrix
+from dpvb.models.belief_network.first_order import SBN
 
 S, J, K, REPEATS = 3_200, 784, 100, 7
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dpvb.contributions import Rows
+from dpvb.core.contributions import Rows
 
 SECRET = "4711-private-4711"
 

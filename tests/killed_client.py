@@ -12,8 +12,9 @@ import numpy as np
 from killed_fit import die
 from small_models import D, Location, table
 
-from dpvb import __version__
-from dpvb.checkpoint import Checkpoint
+from dpvb.core.loop import constant
+from dpvb.core.plan import FullBatch, phased
+from dpvb.core.wall import Wall
 from dpvb.estimators.conducted import Task
 from dpvb.federated.agreement import Federation
 from dpvb.federated.client import Client
@@ -22,9 +23,8 @@ from dpvb.federated.memory import Memory
 from dpvb.federated.messages import Farewell, Offer, Request, decode, digest, encode
 from dpvb.federated.trust import Trust
 from dpvb.ledger import Ledger
-from dpvb.loop import constant
-from dpvb.mechanism import FullBatch, phased
-from dpvb.wall import Wall
+from dpvb.runs.checkpoint import Checkpoint
+from dpvb.version import __version__
 
 # Each child is forked from one process that has imported everything and has no threads.
 SERVER = multiprocessing.get_context("forkserver")

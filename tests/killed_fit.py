@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from dpvb import LogisticRegression
-from dpvb.checkpoint import Checkpoint
+from dpvb.core.wall import Wall
 from dpvb.ledger import Ledger
-from dpvb.wall import Wall
+from dpvb.runs.checkpoint import Checkpoint
 
 #: What is called, and whether the process dies before or after it: eleven points of a fit, in the order they are met.
 POINTS: dict[str, tuple[Any, str, str]] = {

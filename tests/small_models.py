@@ -16,15 +16,15 @@ from dpvb.audit.cases import HOSTILE_DOCUMENTS, HOSTILE_ROWS, KINDS, VISIBLE, D,
 from dpvb.audit.integers import difference, in_steps, relative_norm, squared
 from dpvb.audit.matrix import Matrix as Table
 from dpvb.audit.matrix import MatrixChunk as TableChunk
-from dpvb.blocks import Block, Floats
-from dpvb.contributions import Contributions, Gram, Rows
-from dpvb.estimate import Estimate
-from dpvb.models.first_order import FirstOrder
-from dpvb.models.first_order_diagonal import FirstOrderDiagonal
-from dpvb.models.lda import LDA
-from dpvb.models.polya_gamma import PolyaGamma
-from dpvb.models.sbn import SBN
-from dpvb.models.sbn_blocks import SBNBlocks
+from dpvb.core.blocks import Block, Floats
+from dpvb.core.contributions import Contributions, Gram, Rows
+from dpvb.core.estimate import Estimate
+from dpvb.models.belief_network.first_order import SBN
+from dpvb.models.belief_network.six_blocks import SBNBlocks
+from dpvb.models.regression.first_order import FirstOrder
+from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
+from dpvb.models.regression.polya_gamma import PolyaGamma
+from dpvb.models.topics.lda import LDA
 
 __all__ = ["CASES", "NAMES", "Case", "Curvature", "D", "Location", "Table", "TableChunk"]
 __all__ += ["difference", "in_steps", "relative_norm", "squared", "table"]

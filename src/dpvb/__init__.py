@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpvb import accounting, audit, data, federated
+    from dpvb.choosing.ranges import private_range
+    from dpvb.choosing.select import select
     from dpvb.estimators.base import load
     from dpvb.estimators.dpvi import DPVI
     from dpvb.estimators.lda import LDA
-    from dpvb.estimators.ranges import private_range
     from dpvb.estimators.regression import BinomialRegression, LogisticRegression, NegativeBinomialRegression
     from dpvb.estimators.sbn import SigmoidBeliefNetwork
-    from dpvb.estimators.selection import select
     from dpvb.ledger import Ledger
 
 __version__ = "0.2.0"
@@ -49,8 +49,8 @@ _HOMES = {
     "NegativeBinomialRegression": "dpvb.estimators.regression",
     "Ledger": "dpvb.ledger",
     "load": "dpvb.estimators.base",
-    "private_range": "dpvb.estimators.ranges",
-    "select": "dpvb.estimators.selection",
+    "private_range": "dpvb.choosing.ranges",
+    "select": "dpvb.choosing.select",
 }
 
 

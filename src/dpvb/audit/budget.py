@@ -12,8 +12,8 @@ from dpvb.accounting import Event
 from dpvb.accounting.events import RELATIONS
 from dpvb.audit.cases import Case
 from dpvb.audit.listening import heard
-from dpvb.audit.report import Check
-from dpvb.mechanism import FixedSize, FullBatch, Poisson, Sampler
+from dpvb.core.plan import FixedSize, FullBatch, Poisson, Sampler
+from dpvb.results.audit_report import Check
 
 _DELTA = 1e-5
 # What dp-accounting finds by bisection is good to about this.

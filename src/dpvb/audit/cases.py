@@ -17,24 +17,24 @@ from typing import Any
 
 import numpy as np
 
-from dpvb import loop
-from dpvb.blocks import Floats
+from dpvb.core import loop
+from dpvb.core.blocks import Floats
+from dpvb.core.noise import InsecureNoise, NoiseSource
+from dpvb.core.plan import SHARES, FullBatch, Mechanism, Plan, Release, Sampler, phased
+from dpvb.core.wall import Released, Wall
 from dpvb.data import BagOfWords
-from dpvb.data.design import BinaryMatrix, Design, Response
-from dpvb.data.numbers import Numbers
-from dpvb.dpvi.density import Density
-from dpvb.dpvi.model import GUIDES, Variational
+from dpvb.data.tables.design import BinaryMatrix, Design, Response
+from dpvb.data.tables.numbers import Numbers
 from dpvb.errors import ParameterError, check_choice
-from dpvb.mechanism import SHARES, FullBatch, Mechanism, Plan, Release, Sampler, phased
-from dpvb.models.binomial import Likelihood
-from dpvb.models.first_order import FirstOrder
-from dpvb.models.first_order_diagonal import FirstOrderDiagonal
-from dpvb.models.lda import LDA
-from dpvb.models.polya_gamma import PolyaGamma
-from dpvb.models.sbn import SBN
-from dpvb.models.sbn_blocks import SBNBlocks
-from dpvb.noise import InsecureNoise, NoiseSource
-from dpvb.wall import Released, Wall
+from dpvb.models.belief_network.first_order import SBN
+from dpvb.models.belief_network.six_blocks import SBNBlocks
+from dpvb.models.gradients.density import Density
+from dpvb.models.gradients.model import GUIDES, Variational
+from dpvb.models.regression.first_order import FirstOrder
+from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
+from dpvb.models.regression.likelihood import Likelihood
+from dpvb.models.regression.polya_gamma import PolyaGamma
+from dpvb.models.topics.lda import LDA
 
 #: Classes of this package that can be audited; DPVI where JAX is installed.
 NAMES: tuple[str, ...] = (

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from dpvb.audit.cases import Case
 from dpvb.audit.integers import in_steps
 from dpvb.audit.matrix import Matrix
-from dpvb.audit.report import Check
-from dpvb.blocks import Block, Floats, Ints
-from dpvb.contributions import Contributions, Rows
+from dpvb.core.blocks import Block, Floats, Ints
+from dpvb.core.contributions import Contributions, Rows
+from dpvb.core.noise import NoiseSource, SecureNoise
+from dpvb.core.plan import FullBatch, Mechanism, Plan, Release, Sampler
+from dpvb.core.wall import Released, Wall
 from dpvb.errors import PrivacyError
-from dpvb.mechanism import FullBatch, Mechanism, Plan, Release, Sampler
-from dpvb.noise import NoiseSource, SecureNoise
-from dpvb.wall import Released, Wall
+from dpvb.results.audit_report import Check
 
 #: Probability that a sound sampler or source fails a check.
 FALSE_ALARM = 1e-6

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dpvb.blocks import Block, Ints
-from dpvb.grids import grids_of
-from dpvb.mechanism import Release
-from dpvb.wall import Released
+from dpvb.core.blocks import Block, Ints
+from dpvb.core.grids import grids_of
+from dpvb.core.plan import Release
+from dpvb.core.wall import Released
 
 Steps = Mapping[str, Ints]
 

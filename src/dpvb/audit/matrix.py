@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpvb.blocks import Bools, Floats, Ints
+from dpvb.core.blocks import Bools, Floats, Ints
 
 
 @dataclass(frozen=True)

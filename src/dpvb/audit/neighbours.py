@@ -15,19 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from dpvb import loop, storage
 from dpvb.accounting.events import RELATIONS
 from dpvb.audit.cases import Case
 from dpvb.audit.integers import difference, in_steps, is_zero, relative_norm, same
 from dpvb.audit.listening import heard
 from dpvb.audit.replay import Replay
-from dpvb.audit.report import Check
-from dpvb.blocks import Floats, Ints
+from dpvb.core import loop
+from dpvb.core.blocks import Floats, Ints
+from dpvb.core.estimate import Estimate
+from dpvb.core.noise import InsecureNoise
+from dpvb.core.plan import FixedSize, FullBatch, Plan, Poisson, Release, Sampler
+from dpvb.core.wall import Released, Wall
 from dpvb.errors import WallError
-from dpvb.estimate import Estimate
-from dpvb.mechanism import FixedSize, FullBatch, Plan, Poisson, Release, Sampler
-from dpvb.noise import InsecureNoise
-from dpvb.wall import Released, Wall
+from dpvb.results import model_file
+from dpvb.results.audit_report import Check
 
 #: Records in the data set of a replayed run, and the samplers it is replayed with.
 _UNITS = 10
@@ -296,7 +297,7 @@ def _public(fit: Any, matrix: Floats) -> dict[str, Any]:
             return {"error": f"{type(error).__name__}: {error}"}
         path = Path(folder) / "model.dpvb"
         fitted.save(path)
-        stored = storage.load(path)
+        stored = model_file.load(path)
     found: dict[str, Any] = {f"array {name}": (array.shape, array.dtype.str) for name, array in stored.arrays.items()}
     found |= {f"words {n}": text for n, text in enumerate(said)}
     return found | dict(_flat("facts", stored.facts))

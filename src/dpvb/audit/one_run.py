@@ -19,15 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from dpvb import loop
 from dpvb.audit.cases import Case
 from dpvb.audit.draws import MakeNoise
-from dpvb.audit.report import Check
-from dpvb.blocks import Floats
-from dpvb.estimate import Estimate
-from dpvb.mechanism import FullBatch, Plan, Release, calibrated
-from dpvb.noise import InsecureNoise, SecureNoise
-from dpvb.wall import Wall
+from dpvb.core import loop
+from dpvb.core.blocks import Floats
+from dpvb.core.estimate import Estimate
+from dpvb.core.noise import InsecureNoise, SecureNoise
+from dpvb.core.plan import FullBatch, Plan, Release, calibrated
+from dpvb.core.wall import Wall
+from dpvb.results.audit_report import Check
 
 #: Probability that a sound run is taken for an unsound one.
 FALSE_ALARM = 1e-6

@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from dpvb import domains
 from dpvb.audit.cases import Case
 from dpvb.audit.integers import Steps, difference, relative_norm
-from dpvb.audit.report import Check
-from dpvb.blocks import Floats, swap_ratio
+from dpvb.core.blocks import Floats, swap_ratio
+from dpvb.core.grids import grids_of
+from dpvb.core.plan import Release
+from dpvb.core.wall import Work
 from dpvb.errors import DpvbError
-from dpvb.grids import grids_of
-from dpvb.mechanism import Release
-from dpvb.silence import silence
-from dpvb.wall import Work
+from dpvb.guards import domains
+from dpvb.guards.silence import silence
+from dpvb.results.audit_report import Check
 
 _QUERIES = 300
 # Records that are asked together, and how many such groups of them.

@@ -23,8 +23,8 @@ import numpy as np
 from scipy import sparse
 
 from dpvb.audit.listening import heard
-from dpvb.audit.report import Check
 from dpvb.data import open_documents
+from dpvb.results.audit_report import Check
 
 
 def units_of(source: Any) -> Counter[bytes]:
@@ -43,13 +43,14 @@ def units_of(source: Any) -> Counter[bytes]:
 
 
 def as_bytes(rows: Any) -> bytes:
-    """Types, shapes and bits of everything that some rows are made of.
+    """Types, shapes and bits of everything that some rows are made of; a zero has no sign, as sums know none.
 
     Raises:
         TypeError: rows that are no array, dataclass, tuple or plain number.
     """
     if isinstance(rows, np.ndarray):
-        return f"{rows.dtype.str}{rows.shape}".encode() + rows.tobytes()
+        values = rows + 0.0 if rows.dtype.kind == "f" else rows
+        return f"{rows.dtype.str}{rows.shape}".encode() + values.astype(rows.dtype, copy=False).tobytes()
     if is_dataclass(rows):
         return b"".join(as_bytes(getattr(rows, field.name)) for field in fields(rows))
     if isinstance(rows, tuple):

@@ -8,8 +8,8 @@ import numpy as np
 
 from dpvb.audit.cases import Case
 from dpvb.audit.integers import difference, in_steps
-from dpvb.blocks import Floats, Ints
-from dpvb.mechanism import Release, Sampler
+from dpvb.core.blocks import Floats, Ints
+from dpvb.core.plan import Release, Sampler
 
 
 class Replay:

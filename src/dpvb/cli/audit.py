@@ -11,8 +11,8 @@ import typer
 
 from dpvb.cli import files, options
 from dpvb.cli.root import app
+from dpvb.cli.terminal import echo, new_console, print_json, print_table
 from dpvb.errors import ParameterError
-from dpvb.terminal import echo, new_console, print_json, print_table
 
 if TYPE_CHECKING:
     from dpvb.audit import Check

@@ -10,7 +10,7 @@ import typer
 
 from dpvb.cli import files, options
 from dpvb.cli.root import app
-from dpvb.terminal import echo, new_console, print_json, print_table, working
+from dpvb.cli.terminal import echo, new_console, print_json, print_table, working
 
 
 @app.command()
@@ -50,7 +50,7 @@ def plan(
 
         dpvb plan --noise-multiplier 1.24 --sampling-prob 0.05 --delta 1e-4 --json
     """
-    from dpvb import planning
+    from dpvb.accounting import planning
 
     with working("accounting"):
         facts = planning.plan_facts(
@@ -139,7 +139,7 @@ def demo(
 
         dpvb demo --out demo-output
     """
-    from dpvb import demo as demonstration
+    from dpvb.cli import demo as demonstration
 
     files.check_folder(out)
     demonstration.run(out, epsilon=epsilon, delta=delta)

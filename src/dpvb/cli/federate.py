@@ -13,8 +13,8 @@ import typer
 
 from dpvb.cli import files, options
 from dpvb.cli.root import app
+from dpvb.cli.terminal import echo, progress_bar, remark, spent
 from dpvb.errors import FederationError, ParameterError
-from dpvb.terminal import echo, progress_bar, remark, spent
 
 if TYPE_CHECKING:
     from dpvb.estimators.conducted import Data

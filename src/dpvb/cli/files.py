@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from dpvb.errors import DataFormatError, ModelFileError, ParameterError
-from dpvb.own import new_own
+from dpvb.guards.own import new_own
 
 
 class Rows(NamedTuple):
@@ -78,7 +78,7 @@ def read_matrix(path: Path) -> Any:
     import numpy as np
     from scipy import sparse
 
-    from dpvb.silence import silence
+    from dpvb.guards.silence import silence
 
     if not path.is_file():
         raise DataFormatError(f"No such file: {str(path)!r}.")
@@ -109,7 +109,7 @@ def read_matrix(path: Path) -> Any:
 
 def _holds_objects(path: Path) -> bool:
     """Whether a .npy file, or the one array of a .npz file, declares cells that NumPy has pickled."""
-    from dpvb.data.matrix_files import array_header
+    from dpvb.data.documents.matrix_files import array_header
 
     with suppress(Exception):  # whatever a damaged header makes its reader raise
         if not zipfile.is_zipfile(path):

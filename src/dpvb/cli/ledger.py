@@ -10,8 +10,8 @@ import typer
 
 from dpvb.cli import files, options
 from dpvb.cli.root import app
+from dpvb.cli.terminal import echo, print_json, print_table, working
 from dpvb.errors import ParameterError
-from dpvb.terminal import echo, print_json, print_table, working
 
 ledger = typer.Typer(
     no_args_is_help=True,

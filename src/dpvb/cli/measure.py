@@ -11,9 +11,9 @@ import typer
 from dpvb.cli import files, options
 from dpvb.cli.regression import KINDS as REGRESSIONS
 from dpvb.cli.root import app
+from dpvb.cli.terminal import print_json, print_table
 from dpvb.cli.topics import open_for
 from dpvb.errors import ParameterError, PrivacyError, check_integer
-from dpvb.terminal import print_json, print_table
 
 _WORDS = {
     "auc": "AUC",
@@ -99,7 +99,7 @@ def _of_regression(fitted: Any, data: Path, target: Path | None, trials: Path | 
 
 def _of_network(fitted: Any, data: Path) -> dict[str, float]:
     """Measures of a belief network on public rows."""
-    from dpvb import metrics
+    from dpvb.results import metrics
 
     rows = files.read_matrix(data)
     binary = rows if fitted.threshold is None else rows > fitted.threshold
@@ -113,7 +113,7 @@ def _of_topics(fitted: Any, source: Any, words: int) -> dict[str, Any]:
     """Measures of topics on public documents."""
     from scipy import sparse
 
-    from dpvb import metrics
+    from dpvb.results import metrics
 
     empty = sparse.csr_array((0, source.width))
     counts = sparse.vstack([empty, *(chunk.rows.csr() for chunk in source.chunks())], format="csr")

@@ -10,8 +10,8 @@ import typer
 
 from dpvb.cli import files, options
 from dpvb.cli.root import app, fit
+from dpvb.cli.terminal import progress_bar, remark, spent
 from dpvb.errors import ParameterError, check_integer
-from dpvb.terminal import progress_bar, remark, spent
 
 
 @fit.command("sbn")
@@ -77,7 +77,7 @@ def picture(
 
     dpvb picture digits.dpvb --out digits.png
     """
-    from dpvb import pictures
+    from dpvb.results import pictures
 
     if out.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise ParameterError(f"--out must end in .png, .pdf or .svg, got {out.name!r}.")

@@ -10,8 +10,8 @@ import typer
 
 from dpvb.cli import files, options
 from dpvb.cli.root import app, fit
+from dpvb.cli.terminal import echo, print_json, print_table, progress_bar, remark, spent
 from dpvb.errors import ParameterError
-from dpvb.terminal import echo, print_json, print_table, progress_bar, remark, spent
 
 KINDS = ("LogisticRegression", "BinomialRegression", "NegativeBinomialRegression")
 

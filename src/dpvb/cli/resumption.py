@@ -17,11 +17,11 @@ import typer
 
 from dpvb.cli import files, options
 from dpvb.cli.root import app, fit
+from dpvb.cli.terminal import remark
 from dpvb.errors import CheckpointError, ParameterError
+from dpvb.guards.own import check_own_folder, read_own, write_own
+from dpvb.guards.strangers import parsed_json, printable
 from dpvb.ledger.address import HIDDEN, Address, without_password
-from dpvb.own import check_own_folder, read_own, write_own
-from dpvb.strangers import parsed_json, printable
-from dpvb.terminal import remark
 
 _CALL, _RUN = "command.json", "run.json"
 

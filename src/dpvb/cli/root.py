@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from dpvb import __version__
+from dpvb.cli.terminal import echo, remark
 from dpvb.errors import DpvbError
-from dpvb.terminal import echo, remark
+from dpvb.version import __version__
 
 #: Parameters of the library that are options here, and those whose option has another name.
 _PARAMETERS = (

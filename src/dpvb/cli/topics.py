@@ -9,8 +9,8 @@ import typer
 
 from dpvb.cli import files, options
 from dpvb.cli.root import app, fit
+from dpvb.cli.terminal import print_json, print_table, progress_bar, remark, spent
 from dpvb.errors import ParameterError, check_integer
-from dpvb.terminal import print_json, print_table, progress_bar, remark, spent
 
 if TYPE_CHECKING:
     from dpvb.data import Source

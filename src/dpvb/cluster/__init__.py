@@ -17,8 +17,8 @@ from dpvb.cluster.dask import DaskEngine, shows_pages
 from dpvb.cluster.engine import Engine
 from dpvb.cluster.local import LocalPool
 from dpvb.cluster.spread import SpreadSource
+from dpvb.core.source import Source
 from dpvb.errors import ParameterError
-from dpvb.source import Source
 
 __all__ = ["LocalPool", "is_on_show", "spread"]
 

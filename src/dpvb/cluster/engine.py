@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
 from dpvb.errors import ParameterError
-from dpvb.silence import silence
+from dpvb.guards.silence import silence
 
 #: What is done with the parts of one process: the parts by number, what all are told, and what each is told.
 Task = Callable[[Mapping[int, Any], Any, Mapping[int, Any]], Any]

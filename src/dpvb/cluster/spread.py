@@ -8,13 +8,13 @@ from typing import Any, Generic, NamedTuple, TypeVar, final
 
 import numpy as np
 
-from dpvb import __version__
-from dpvb.blocks import Bools, Ints
 from dpvb.cluster.engine import Engine, PartMissing, Task, map_reduce
+from dpvb.core.blocks import Bools, Ints
+from dpvb.core.plan import Draw
+from dpvb.core.source import Chunk, Source
+from dpvb.core.wall import Spread, Work
 from dpvb.errors import DataFormatError, ParameterError
-from dpvb.mechanism import Draw
-from dpvb.source import Chunk, Source
-from dpvb.wall import Spread, Work
+from dpvb.version import __version__
 
 Rows = TypeVar("Rows")
 

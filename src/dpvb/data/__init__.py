@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dpvb.data.bag_of_words import BagOfWords, Stream, as_source, in_memory
-from dpvb.data.design import BinaryMatrix, Design, DesignRows, Response, SparseDesignRows
-from dpvb.data.files import open_documents
-from dpvb.data.rows import Chunk, CountRows, Source
-from dpvb.data.schema import Binary, Categorical, Numeric, Schema, Target
-from dpvb.data.table import Table
-from dpvb.data.vocabulary import check_vocabulary
+from dpvb.data.documents.bag_of_words import BagOfWords, Stream, as_source, in_memory
+from dpvb.data.documents.count_rows import Chunk, CountRows, Source
+from dpvb.data.documents.files import open_documents
+from dpvb.data.documents.vocabulary import check_vocabulary
+from dpvb.data.tables.design import BinaryMatrix, Design, DesignRows, Response, SparseDesignRows
+from dpvb.data.tables.schema import Binary, Categorical, Numeric, Schema, Target
+from dpvb.data.tables.table import Table
 
 __all__ = [
     "BagOfWords",

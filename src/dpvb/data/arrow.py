@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpvb.data.readable import MAX_DOCUMENT_BYTES
 from dpvb.data.spelling import in_utc
-from dpvb.data.storage import MAX_DOCUMENT_BYTES
 from dpvb.errors import DataFormatError
 
 Cells: TypeAlias = "NDArray[Any] | list[object]"

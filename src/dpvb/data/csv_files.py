@@ -26,7 +26,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.data.storage import MAX_DOCUMENT_BYTES, open_binary, pieces
+from dpvb.data.readable import MAX_DOCUMENT_BYTES, open_binary, pieces
 from dpvb.errors import DataFormatError
 
 #: Fields of a record: bytes, or None throughout where it is faulty.
@@ -117,7 +117,7 @@ def _cut_all(
     text: bytes, slot_f: NDArray[np.int64], *, is_last: bool, skips_blank: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
     """For each record the number of its fields and the places of those that have a slot; and the bytes of all."""
-    from dpvb.kernels import csv_numba
+    from dpvb.data import csv_numba
 
     # Line ends inside quotes are no records: what one record holds must not decide how much memory is asked for.
     slots = int(slot_f.max()) + 1
@@ -142,7 +142,7 @@ def _fields(
 
 
 def _end_of_record(text: bytes, state: int) -> tuple[int, int]:
-    from dpvb.kernels import csv_numba
+    from dpvb.data import csv_numba
 
     end, state = csv_numba.end_of_record(np.frombuffer(text, np.uint8), state)
     return end, state

@@ -50,7 +50,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.silence import silence
+from dpvb.guards.silence import silence
 
 #: Texts that stand for a missing value, unless a column declares them as a category.
 MISSING_VALUES = (

@@ -10,8 +10,8 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpvb.data.documents.count_rows import running_total, spans
 from dpvb.data.persons import by_person
-from dpvb.data.rows import running_total, spans
 
 Integers = NDArray[np.int64]
 #: Row numbers, or a range of rows.

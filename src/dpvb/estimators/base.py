@@ -15,15 +15,17 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dpvb import loop, runs, storage
-from dpvb.blocks import Block
 from dpvb.cluster import is_on_show, spread
+from dpvb.core import loop
+from dpvb.core.blocks import Block
+from dpvb.core.plan import SHARES, FixedSize, FullBatch, Plan, Poisson, Sampler, calibrated, check_budget, phased
+from dpvb.core.source import Source
+from dpvb.core.wall import Wall
 from dpvb.errors import ModelFileError, ParameterError, PrivacyError, check_integer, check_number
 from dpvb.ledger.address import Address
-from dpvb.mechanism import SHARES, FixedSize, FullBatch, Plan, Poisson, Sampler, calibrated, check_budget, phased
-from dpvb.report import PrivacyStatement
-from dpvb.source import Source
-from dpvb.wall import Wall
+from dpvb.results import model_file
+from dpvb.results.statement import PrivacyStatement
+from dpvb.runs import run as runs
 
 #: Called with (step, number of steps, plan) after each release; all of it is public.
 Progress = Callable[[int, Plan], object]
@@ -175,7 +177,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         facts = {**facts, "privacy": self.privacy_.to_dict(), "params": _plain(self.get_params(deep=False))}
         if hasattr(self, "audit_"):
             facts["audit"] = self.audit_.to_dict()
-        storage.save(path, kind=type(self).__name__, arrays=arrays, facts=facts)
+        model_file.save(path, kind=type(self).__name__, arrays=arrays, facts=facts)
 
     def _check_fitted(self) -> None:
         check_is_fitted(self, "privacy_")
@@ -236,7 +238,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises:
         ModelFileError: if the file is missing, damaged, tampered with, or of a newer format.
     """
-    stored = storage.load(path)
+    stored = model_file.load(path)
     if stored.kind not in _HOMES:
         raise ModelFileError(f"{os.fspath(path)}: holds a {stored.kind!r}, which this version does not know.")
     estimator_class = getattr(importlib.import_module(_HOMES[stored.kind]), stored.kind)
@@ -250,7 +252,9 @@ def load(path: str | os.PathLike[str]) -> Any:
         estimator.privacy_ = PrivacyStatement.from_dict(stored.facts["privacy"])
         estimator._restore(stored.arrays, stored.facts)
         if "audit" in stored.facts:
-            estimator.audit_ = importlib.import_module("dpvb.audit.report").Report.from_dict(stored.facts["audit"])
+            estimator.audit_ = importlib.import_module("dpvb.results.audit_report").Report.from_dict(
+                stored.facts["audit"]
+            )
     except ModelFileError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, PrivacyError):

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from dpvb import loop
-from dpvb.blocks import Block
+from dpvb.core import loop
+from dpvb.core.blocks import Block
+from dpvb.core.plan import SHARES, Plan, phased
+from dpvb.core.source import Source
 from dpvb.estimators.base import PrivateEstimator
-from dpvb.mechanism import SHARES, Plan, phased
-from dpvb.source import Source
 
 
 class Data(NamedTuple):

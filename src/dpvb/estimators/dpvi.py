@@ -10,15 +10,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb import loop
-from dpvb.blocks import Floats
-from dpvb.data.numbers import Numbers
-from dpvb.dpvi import model as variational
-from dpvb.dpvi.density import Density
-from dpvb.dpvi.extra import optional
-from dpvb.dpvi.numpyro_model import NumPyro
+from dpvb.core import loop
+from dpvb.core.blocks import Floats
+from dpvb.data.tables.numbers import Numbers
 from dpvb.errors import DataFormatError, ParameterError, check_integer
 from dpvb.estimators.base import PrivateEstimator, Progress, generator
+from dpvb.models.gradients import model as variational
+from dpvb.models.gradients.density import Density
+from dpvb.models.gradients.extra import optional
+from dpvb.models.gradients.numpyro_model import NumPyro
 
 # Steps of a fit, at least, and passes over the data where batches are smaller.
 _STEPS, _PASSES = 200, 20

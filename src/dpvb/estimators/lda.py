@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from dpvb import domains, loop
-from dpvb.blocks import Floats
+from dpvb.core import loop
+from dpvb.core.blocks import Floats
 from dpvb.data import Source, as_source
 from dpvb.errors import DataFormatError, check_integer
 from dpvb.estimators.base import PrivateEstimator, Progress
-from dpvb.models import lda
+from dpvb.guards import domains
+from dpvb.models.topics import lda
 
 
 class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]

@@ -13,18 +13,20 @@ from scipy import sparse
 from scipy.special import ndtri
 from sklearn.base import ClassifierMixin, RegressorMixin
 
-from dpvb import domains, loop, metrics
-from dpvb.blocks import Floats
-from dpvb.data.design import Design, Response, SparseDesignRows
-from dpvb.data.matrices import has_columns
-from dpvb.data.schema import INDICATOR, Schema
-from dpvb.data.table import AnyDesign, Table
+from dpvb.core import loop
+from dpvb.core.blocks import Floats
+from dpvb.data.tables.design import Design, Response, SparseDesignRows
+from dpvb.data.tables.matrices import has_columns
+from dpvb.data.tables.schema import INDICATOR, Schema
+from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.estimators.base import PrivateEstimator, Progress, generator
-from dpvb.models.binomial import Likelihood, Weights, predictive
-from dpvb.models.first_order import FirstOrder
-from dpvb.models.first_order_diagonal import FirstOrderDiagonal
-from dpvb.models.polya_gamma import PolyaGamma
+from dpvb.guards import domains
+from dpvb.models.regression.first_order import FirstOrder
+from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
+from dpvb.models.regression.likelihood import Likelihood, Weights, predictive
+from dpvb.models.regression.polya_gamma import PolyaGamma
+from dpvb.results import metrics
 
 SOLVERS = ("first_order", "sufficient_statistics", "paper")
 COVARIANCES = ("full", "diagonal")
@@ -463,7 +465,7 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
         return self.evaluate(X, y, public=public)["accuracy"]
 
     def evaluate(self, X: Any, y: Any = None, *, public: bool = False) -> dict[str, float]:
-        """AUC, log-likelihood per row, accuracy and calibration error (10 bins; see dpvb.metrics) on public rows.
+        """AUC, log-likelihood per row, accuracy and calibration error (10 bins) on public rows.
 
         Args:
             X, y: as in `fit`; rows are clipped as there.

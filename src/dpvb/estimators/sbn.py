@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from dpvb import domains, loop
-from dpvb.blocks import Floats
-from dpvb.data.design import BinaryMatrix, binary_rows
+from dpvb.core import loop
+from dpvb.core.blocks import Floats
+from dpvb.data.tables.design import BinaryMatrix, binary_rows
 from dpvb.errors import DataFormatError, check_choice, check_integer, check_number
 from dpvb.estimators.base import PrivateEstimator, Progress, generator
-from dpvb.models import sbn, sbn_blocks
-from dpvb.models.beta_normal import Scales
+from dpvb.guards import domains
+from dpvb.models.belief_network import first_order, six_blocks
+from dpvb.models.belief_network.beta_normal import Scales
 
 FORMS = ("first_order", "six_blocks", "paper")
 # Rounds over the hidden units of a row that is transformed or scored: more than in a step of the fit.
@@ -222,9 +223,9 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         given: dict[str, Any] = {"num_examples": self.num_examples, "sweeps": sweeps, "start_std": self.start_std}
         given["ridge"] = self._planned()["ridge"] if self.ridge is None else self.ridge
         if self.form == "first_order":
-            return sbn.SBN(self.n_components, width, clip=self.clip, start_mean=self.start_mean, **given)
+            return first_order.SBN(self.n_components, width, clip=self.clip, start_mean=self.start_mean, **given)
         variant = "paper" if self.form == "paper" else "clipped"
-        return sbn_blocks.SBNBlocks(self.n_components, width, variant=variant, **given)  # type: ignore[arg-type]
+        return six_blocks.SBNBlocks(self.n_components, width, variant=variant, **given)  # type: ignore[arg-type]
 
     def _planned(self) -> Mapping[str, Any]:
         """What stands for None: by the form, and by epsilon."""
@@ -303,6 +304,6 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         if any(arrays[name].shape != lengths[name.rsplit("_", 1)[-1]] for name in names):
             raise ValueError("weights of another shape")
         rest = {"scales": Scales.start(num_hidden, self.n_features_in_), "count": float(facts["count"])}
-        made = sbn.Network if self.form == "first_order" else sbn_blocks.Posterior
+        made = first_order.Network if self.form == "first_order" else six_blocks.Posterior
         q = domains.checked(made(**{name: arrays[name] for name in names}, **rest))  # type: ignore[arg-type]
         self._set_network(model, q)

@@ -34,9 +34,14 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from dpvb import __version__, domains, loop, runs
-from dpvb.blocks import Ints
-from dpvb.checkpoint import Checkpoint
+from dpvb.core import loop
+from dpvb.core.blocks import Ints
+from dpvb.core.estimate import Estimate
+from dpvb.core.forks import Origin
+from dpvb.core.journal import Journal
+from dpvb.core.noise import NoiseSource
+from dpvb.core.plan import Plan, Release
+from dpvb.core.wall import Conceal, Wall
 from dpvb.errors import (
     BudgetError,
     CheckpointError,
@@ -48,7 +53,6 @@ from dpvb.errors import (
     WallError,
     check_integer,
 )
-from dpvb.estimate import Estimate
 from dpvb.estimators.base import generator
 from dpvb.estimators.conducted import Task
 from dpvb.federated import messages
@@ -58,15 +62,14 @@ from dpvb.federated.masks import Masks
 from dpvb.federated.memory import Memory
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share
 from dpvb.federated.trust import Trust
-from dpvb.forks import Origin
-from dpvb.journal import Journal
+from dpvb.guards import domains
+from dpvb.guards.silence import silence
+from dpvb.guards.strangers import say
 from dpvb.ledger import Ledger
-from dpvb.mechanism import Plan, Release
-from dpvb.noise import NoiseSource
-from dpvb.report import PrivacyStatement
-from dpvb.silence import silence
-from dpvb.strangers import say
-from dpvb.wall import Conceal, Wall
+from dpvb.results.statement import PrivacyStatement
+from dpvb.runs import run as runs
+from dpvb.runs.checkpoint import Checkpoint
+from dpvb.version import __version__
 
 _SILENT: Final = "this client failed; the reason stays with its owner."
 _MOST_SHOWN, _MOST_SAID = 200, 4096

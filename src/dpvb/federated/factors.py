@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from dpvb.estimate import Estimate
-from dpvb.loop import Model
-from dpvb.wall import Released
+from dpvb.core.estimate import Estimate
+from dpvb.core.loop import Model
+from dpvb.core.wall import Released
 
 
 class Factors:

@@ -23,9 +23,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final, final
 
+from dpvb.core.forks import Origin
 from dpvb.errors import CheckpointError, FederationError
-from dpvb.forks import Origin
-from dpvb.own import check_own_folder, locked, read_own, sync_folder, unlock, write_own
+from dpvb.guards.own import check_own_folder, locked, read_own, sync_folder, unlock, write_own
 
 # Without a folder, so many bytes of answers to requests are kept, the newest; and so many accepted offers, or bytes of
 # them and their answers, before the next one is refused.

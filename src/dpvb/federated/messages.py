@@ -32,13 +32,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from dpvb.blocks import Ints
+from dpvb.core.blocks import Ints
 from dpvb.errors import FederationError, ParameterError, check_choice, check_integer
 from dpvb.federated.keys import check_name, check_public
 from dpvb.federated.trust import TRUST, colluding
 
 #: Version of the wire; a reader refuses another one.
-VERSION: Final = 2
+VERSION: Final = 3
 #: Most bytes of a message, unless the reader says otherwise.
 MAX_BYTES: Final = 2**31
 #: Length of what a client draws for a run.
@@ -49,18 +49,12 @@ _MAGIC: Final = b"dpvb"
 _DTYPES: Final = ("<f8", "<f4", "<i8", "<u8", "|b1")
 # Classes may come from these modules, and from the modules of these packages; a density of others' stays at home.
 _MODULES: Final = (
-    "dpvb.columns",
-    "dpvb.curvature",
-    "dpvb.descent",
-    "dpvb.dpvi.model",
-    "dpvb.dpvi.optimizer",
-    "dpvb.dpvi.regression",
     "dpvb.federated.messages",
-    "dpvb.kernels.quadratic",
-    "dpvb.precision",
-    "dpvb.ridge",
+    "dpvb.models.gradients.model",
+    "dpvb.models.gradients.optimizer",
+    "dpvb.models.gradients.curvature",
 )
-_PACKAGES: Final = ("dpvb.models",)
+_PACKAGES: Final = ("dpvb.models.topics", "dpvb.models.regression", "dpvb.models.belief_network")
 _MAX_HEADER: Final = 2**24
 _MAX_PARTS: Final = 2**20
 _MAX_DEPTH: Final = 32

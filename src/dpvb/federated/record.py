@@ -24,11 +24,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Self, final
 
-from dpvb import own, storage
+from dpvb.core.journal import Sums
 from dpvb.errors import CheckpointError, FederationError, ModelFileError
 from dpvb.federated import messages
 from dpvb.federated.transport import Reply, Transport
-from dpvb.journal import Sums
+from dpvb.guards import own
+from dpvb.results import model_file
 
 _TABLES: Final = (
     "CREATE TABLE run (name TEXT NOT NULL, seed INTEGER NOT NULL) STRICT",
@@ -38,7 +39,7 @@ _TABLES: Final = (
     "CREATE TABLE releases (step INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT",
 )
 #: Version of the record's form; a reader refuses another one.
-FORMAT: Final = 2
+FORMAT: Final = 3
 # A server that looks so often for answers where it once sent something will not send it.
 _MOST_EMPTY: Final = 3
 
@@ -121,7 +122,7 @@ class Recorded:
         """The noised sums of a step, if they are on record."""
         try:
             found = self._file.execute("SELECT data FROM releases WHERE step = ?", (step,)).fetchone()
-            stored = None if found is None else storage.unpacked(found[0], kind="Release")
+            stored = None if found is None else model_file.unpacked(found[0], kind="Release")
         except (sqlite3.Error, ModelFileError) as error:
             raise self._unusable(error) from error
         if stored is not None and stored.facts.get("step") != step:
@@ -137,7 +138,7 @@ class Recorded:
         Raises:
             CheckpointError: if they cannot be written.
         """
-        data = storage.packed(kind="Release", arrays=total, facts={"step": step})
+        data = model_file.packed(kind="Release", arrays=total, facts={"step": step})
         self._write(("INSERT INTO releases VALUES (?, ?)", (step, data)))
 
     def now(self) -> float:

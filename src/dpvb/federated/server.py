@@ -22,7 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from dpvb import __version__
+from dpvb.core.grids import grids_of
+from dpvb.core.noise import SecureNoise
+from dpvb.core.plan import Plan, Release
+from dpvb.core.wall import Released, gathered
 from dpvb.errors import DpvbError, FederationError, ParameterError, check_choice, check_integer, check_number
 from dpvb.estimators.conducted import Task
 from dpvb.federated import messages
@@ -31,12 +34,9 @@ from dpvb.federated.factors import Factors
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share
 from dpvb.federated.record import Recorded
 from dpvb.federated.transport import Transport
-from dpvb.grids import grids_of
-from dpvb.mechanism import Plan, Release
-from dpvb.noise import SecureNoise
-from dpvb.report import PrivacyStatement
-from dpvb.strangers import printable
-from dpvb.wall import Released, gathered
+from dpvb.guards.strangers import printable
+from dpvb.results.statement import PrivacyStatement
+from dpvb.version import __version__
 
 # The only client where the sum alone is seen.
 _ALL = "all"

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dpvb.data.matrices import has_columns
+from dpvb.core.plan import Plan
+from dpvb.data.tables.matrices import has_columns
 from dpvb.errors import ParameterError, check_choice, check_integer
 from dpvb.estimators.base import PrivateEstimator, generator
 from dpvb.estimators.conducted import Data, Task, conduct, fitted, rehearsed
@@ -21,7 +22,6 @@ from dpvb.federated.keys import Identity
 from dpvb.federated.server import Server
 from dpvb.federated.transport import InProcess
 from dpvb.federated.trust import Trust
-from dpvb.mechanism import Plan
 
 UNITS = ("example", "client")
 # What a federated run decides itself.

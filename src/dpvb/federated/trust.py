@@ -39,10 +39,10 @@ import math
 from dataclasses import dataclass, replace
 
 from dpvb import accounting
-from dpvb.blocks import swap_ratio
+from dpvb.core.blocks import swap_ratio
+from dpvb.core.grids import Party, grids_of
+from dpvb.core.plan import Plan, calibrated, check_budget
 from dpvb.errors import ParameterError, PrivacyError, check_choice, check_integer, check_number
-from dpvb.grids import Party, grids_of
-from dpvb.mechanism import Plan, calibrated, check_budget
 
 TRUST = ("none", "secure_aggregation", "trusted_server")
 # s: what is added to the noise for its being whole numbers. Largest |log P(R = k)/P(D = k)| τ².

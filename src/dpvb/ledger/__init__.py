@@ -29,7 +29,9 @@ from typing import Any
 from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Cost
 from dpvb.accounting.events import Event, NeighboringRelation
+from dpvb.core.plan import Plan
 from dpvb.errors import LedgerError, ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.strangers import parsed_json
 from dpvb.ledger import pricing, turns
 from dpvb.ledger.address import is_address, without_password
 from dpvb.ledger.chain import MAX_BODY, Entry, canonical
@@ -51,8 +53,6 @@ from dpvb.ledger.state import (
 )
 from dpvb.ledger.store import Store, Transaction
 from dpvb.ledger.verify import check_end, verify_export, walk, write_export
-from dpvb.mechanism import Plan
-from dpvb.strangers import parsed_json
 
 __all__ = ["Dataset", "Entry", "Ledger", "Quote", "Receipt", "Remaining", "is_address", "verify_export"]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from dpvb.errors import LedgerError
+from dpvb.guards.strangers import parsed_json
 from dpvb.ledger.chain import FORMAT, canonical, genesis
-from dpvb.strangers import parsed_json
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from dpvb.accounting import costs as prices
 from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Composition, Cost
 from dpvb.accounting.events import Event
+from dpvb.core.plan import Plan
 from dpvb.errors import BudgetError, LedgerError, ParameterError
 from dpvb.ledger.chain import canonical
 from dpvb.ledger.facts import Dataset, as_epsilon, way_out
 from dpvb.ledger.past import fact
 from dpvb.ledger.state import ODD, WAY_OUT, Price, State, check_hash
 from dpvb.ledger.store import Transaction
-from dpvb.mechanism import Plan
 
 
 def chosen(state: State, name: str | None) -> Dataset:

@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dpvb.errors import LedgerError
+from dpvb.guards.strangers import say
 from dpvb.ledger.head import Head
-from dpvb.strangers import say
 
 _NAME = re.compile("[0-9A-Za-z-]{1,64}")
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TextIO
 
 from dpvb.errors import LedgerError
+from dpvb.guards.strangers import parsed_json, printable
 from dpvb.ledger.chain import COLUMNS, FORMAT, Entry, canonical
 from dpvb.ledger.facts import Receipt
 from dpvb.ledger.head import Head
 from dpvb.ledger.past import Past
 from dpvb.ledger.state import WAY_OUT, State, set_back
 from dpvb.ledger.store import Store
-from dpvb.strangers import parsed_json, printable
 
 _MAX_LINE = 2**24
 _UNREADABLE = "unreadable"

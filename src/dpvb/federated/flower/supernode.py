@@ -45,7 +45,7 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from dpvb.errors import FederationError
 from dpvb.federated.channel import Channel
 from dpvb.federated.flower import ASK, GREET, GREETING, REFUSE, REFUSED, Address, check_readable, packed, unpacked
-from dpvb.strangers import printable
+from dpvb.guards.strangers import printable
 
 # Seconds between looks at the server: just after a message, and at most.
 _SOON, _LATER = 0.05, 1.0

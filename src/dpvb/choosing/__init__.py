@@ -1,0 +1,1 @@
+"""Releases that choose: a model among several, a range."""

@@ -1,0 +1,375 @@
+"""Settings chosen privately: random stopping, noisy scores, one charge (Liu & Talwar 2019; Papernot & Steinke 2022).
+
+A secret coin for each unit says, once for the whole selection, whether it is fitted or scored. Then K times, K drawn
+from a law that does not depend on the data: a candidate drawn at random is fitted privately, and its score on the other
+units released with noise. Only the best run leaves; of the others nothing does, not even how many there were.
+
+**Why a run costs the dearer of its two parts, not their sum.** Neighbouring data sets differ in one unit (more or
+less, or another in its place); couple their coins so that the others' are equal. Given all coins, that unit is fitted
+or it is scored. If it is fitted, the fit costs what the accountant says, and the score is computed from its result
+and from units that both data sets share: post-processing. If it is scored, both fits are the same, and the score
+release costs what it costs. The coins do not depend on what the unit holds, so the run is a mixture of the two cases
+with equal weights in both data sets, and Rényi divergence is quasi-convex: the larger cost bounds it. The same
+argument covers the candidates' draw, and all K runs, which share their coins. It holds under "replace_one" as well:
+the unit in another's place is given the other's coin.
+
+**Why a failure tells nothing more.** A run that fails counts as better than every other: it ends the selection with
+one error that is always the same, and the theorem allows any order of outcomes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import Any, NamedTuple
+
+from dpvb.accounting.costs import Composition
+from dpvb.accounting.selection import NumberOfRuns, Selection, selection_scale
+from dpvb.choosing.scores import Part, contributions, scores, usual_range
+from dpvb.core import loop
+from dpvb.core.blocks import Block
+from dpvb.core.estimate import Estimate
+from dpvb.core.noise import NoiseSource, SecureNoise, Words
+from dpvb.core.plan import FullBatch, Mechanism, Plan, Release
+from dpvb.core.wall import Wall
+from dpvb.errors import LedgerError, ParameterError, WallError, check_choice, check_integer, check_number
+from dpvb.estimators.base import generator
+from dpvb.estimators.conducted import Data, Task, conduct, fitted, rehearsed
+from dpvb.estimators.lda import LDA
+from dpvb.estimators.regression import BinomialLikelihoodRegression
+from dpvb.estimators.sbn import SigmoidBeliefNetwork
+from dpvb.guards.silence import silence
+from dpvb.results.statement import ChargeFacts, PrivacyStatement, SelectionFacts
+from dpvb.runs import run as runs
+
+#: η of the laws of K that are offered.
+DISTRIBUTIONS: Mapping[str, float] = {"geometric": 1.0, "logarithmic": 0.0}
+# Expected runs for each candidate: a given one is never drawn with a probability of about 1/6 (geometric).
+_RUNS_EACH = 5
+# What a selection decides for all candidates together.
+_OWN = ("epsilon", "delta", "noise_multiplier", "accountant", "neighboring_relation")
+_OF_THE_RUN = ("ledger", "dataset", "checkpoint", "resume")
+
+
+def select(
+    estimator: Any,
+    candidates: Sequence[Mapping[str, Any]],
+    X: Any,
+    y: Any = None,
+    *,
+    epsilon: float,
+    delta: float,
+    ledger: Any = None,
+    dataset: str | None = None,
+    expected_runs: float | None = None,
+    distribution: str = "geometric",
+    holdout: float = 0.25,
+    score_range: tuple[float, float] | None = None,
+    group: Iterable[object] | None = None,
+    trials: Any = None,
+) -> Any:
+    """Fit the best of several settings privately, all of it for one (epsilon, delta).
+
+    The result is fitted on the units that were not held out, with its noise scaled so that the whole selection meets
+    the budget. Which settings won is covered by the promise. How long the selection took tells how many runs there
+    were, and time is outside the promise.
+
+    Args:
+        estimator: LDA, a regression or SigmoidBeliefNetwork; it says what candidates leave out. Its own epsilon, delta
+            and accountant are not used.
+        candidates: settings, each a dict of the estimator's parameters; public.
+        X, y, group, trials: private rows, as in the estimator's fit.
+        epsilon, delta: the budget of the whole selection; epsilon = inf: no noise and no privacy.
+        ledger, dataset: where it is charged, once, before anything is read; the estimator's own by default.
+        expected_runs: expected number of runs E[K], at least 1; None: five for each candidate,
+            which leaves a given one out with a probability of about 1/6 (geometric).
+        distribution: law of K. "logarithmic" is cheaper than "geometric", but often stops after one run.
+        holdout: probability, in (0, 1), that a unit is scored and not fitted.
+        score_range: public ends that a unit's score is clipped to, in nats; noise grows with their distance. A person's
+            score is the mean of the rows'. None, by the estimator: a document's bound per word (LDA), from 3/2 to 1/2
+            of -log V, the score of a uniform guess; a row's bound (belief networks), from that of a uniform guess to
+            0; a row's log-likelihood at the posterior mean (regression), from four times that of a uniform guess to 0.
+
+    Returns:
+        A fitted copy of the estimator with the winner's settings; its privacy_ states the selection.
+
+    Raises:
+        ParameterError, DataFormatError: for public faults, in any candidate, before anything is spent.
+        BudgetError, LedgerError: if it cannot be charged; nothing was read.
+        WallError: if a run failed; the whole selection stays charged.
+    """
+    data = Data(X, y, {name: given for name, given in (("group", group), ("trials", trials)) if given is not None})
+    choice = _fixed(
+        estimator,
+        candidates,
+        data,
+        epsilon=epsilon,
+        delta=delta,
+        holdout=holdout,
+        distribution=distribution,
+        expected_runs=expected_runs,
+        score_range=score_range,
+    )
+    book, name = (estimator.ledger, estimator.dataset) if ledger is None else (ledger, dataset)
+    return _charged(choice, data, SecureNoise, book, name)
+
+
+def _rehearsed(kind: type, params: Mapping[str, Any], data: Data) -> tuple[loop.Model[Any, Any], Plan]:
+    """Model and relative plan of a fit that goes no further.
+
+    Raises:
+        ParameterError, DataFormatError: as the fit would.
+    """
+    task = rehearsed(kind, params, data)
+    generator("random_state", params["random_state"])
+    Estimate.empty(task.model.blocks, task.projection)
+    Wall(task.source, task.plan, num_examples=params["num_examples"])
+    return task.model, task.plan
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """All that is public about a selection, fixed before anything is read.
+
+    Attributes:
+        kind: class of the estimator.
+        settings: its complete parameters for each candidate.
+        plans: the releases of a run of each candidate.
+        scoring: the release of a run's score.
+        cost: of everything.
+        score_range: ends of a unit's score.
+        holdout: probability that a unit is scored.
+        epsilon, delta: the budget.
+        run_epsilon: epsilon of one run by itself, by which candidates plan.
+    """
+
+    kind: type
+    settings: Sequence[Mapping[str, Any]]
+    plans: Sequence[Plan]
+    scoring: Plan
+    cost: Selection
+    score_range: tuple[float, float]
+    holdout: float
+    epsilon: float
+    delta: float
+    run_epsilon: float
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of everything that the selection may release."""
+        plans = [plan.digest.hex() for plan in (*self.plans, self.scoring)]
+        facts = {"plans": plans, "cost": self.cost.to_dict(), "holdout": self.holdout}
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    def params(self, c: int) -> dict[str, Any]:
+        """A candidate's parameters in a run."""
+        return _run_params(self.settings[c], self.holdout, self.run_epsilon, self.delta)
+
+    def winner(self, c: int) -> Any:
+        """An estimator with a candidate's settings, not fitted."""
+        return self.kind(**{**self.settings[c], "epsilon": self.epsilon, "delta": self.delta})
+
+
+def _complete(estimator: Any, candidates: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Complete parameters of each candidate.
+
+    Raises:
+        ParameterError: for an estimator of another kind, or a candidate that is not a dict of its parameters.
+    """
+    if not isinstance(estimator, (LDA, BinomialLikelihoodRegression, SigmoidBeliefNetwork)):
+        raise ParameterError(f"estimator must be one of this package's, got {type(estimator).__name__}.")
+    for name in ("noise_multiplier", "checkpoint"):
+        if getattr(estimator, name) is not None:
+            raise ParameterError(f"{name} must be None: a selection sets the noise itself, and is not resumed.")
+    if isinstance(candidates, (str, Mapping)) or not isinstance(candidates, Sequence) or not candidates:
+        raise ParameterError("candidates must be a list of dicts of the estimator's parameters, at least one.")
+    complete = []
+    for candidate in candidates:
+        own = estimator.get_params(deep=False)
+        if not isinstance(candidate, Mapping) or not set(candidate) <= set(own):
+            raise ParameterError(f"candidates must be dicts of parameters of {type(estimator).__name__}.")
+        if decided := sorted({*_OWN, *_OF_THE_RUN} & set(candidate)):
+            raise ParameterError(f"candidates must leave out {', '.join(decided)}: decided once for all of them.")
+        complete.append({**own, **candidate})
+    return complete
+
+
+def _run_params(setting: Mapping[str, Any], holdout: float, epsilon: float, delta: float) -> dict[str, Any]:
+    """A candidate's parameters for a fit to the units that are not held out."""
+    params = {**setting, "epsilon": epsilon, "delta": delta, "ledger": None, "dataset": None}
+    # A generator's state would count the runs.
+    params["random_state"] = deepcopy(params["random_state"])
+    if params["num_examples"] is not None:
+        number = check_integer("num_examples", params["num_examples"], low=1)
+        batch = 1 if params["batch_size"] is None else check_integer("batch_size", params["batch_size"], low=1)
+        params["num_examples"] = max(round((1.0 - holdout) * number), batch)
+    return params
+
+
+def _fixed(
+    estimator: Any,
+    candidates: Sequence[Mapping[str, Any]],
+    data: Data,
+    *,
+    epsilon: float,
+    delta: float,
+    holdout: float = 0.25,
+    distribution: str = "geometric",
+    expected_runs: float | None = None,
+    score_range: tuple[float, float] | None = None,
+) -> _Choice:
+    """Rehearse every candidate, and scale all noise so that the selection meets (epsilon, delta)."""
+    kind, settings = type(estimator), _complete(estimator, candidates)
+    if any(isinstance(given, Iterator) for given in (data.X, data.y, *data.rows.values())):
+        raise ParameterError("X, y, group and trials must be readable more than once: iterators are not.")
+    check_choice("distribution", distribution, tuple(DISTRIBUTIONS))
+    check_number("holdout", holdout, low=0, high=1, closed="neither")
+    mean = float(_RUNS_EACH * len(settings)) if expected_runs is None else expected_runs
+    law = NumberOfRuns.expecting(mean, DISTRIBUTIONS[distribution])
+    relation = settings[0]["neighboring_relation"]
+
+    def scaled(*plans: Plan) -> list[Plan]:
+        cost = Selection([Composition(plan.events(), relation) for plan in plans], law)
+        scale = selection_scale(cost, epsilon=epsilon, delta=delta)
+        return [plan.scaled(scale) for plan in plans]
+
+    # What a run may cost at most, spent on one release: candidates plan by its epsilon.
+    one = Plan([Release({"score": Block((1,), 1.0)}, Mechanism(FullBatch(), 1.0))], relation)
+    run_epsilon = scaled(one)[0].epsilon(delta)
+    found = [_rehearsed(kind, _run_params(setting, holdout, run_epsilon, delta), data) for setting in settings]
+    low, high = _checked_range(score_range, [usual_range(kind, model) for model, _ in found])
+    block = Block((1,), (high - low) / 2)
+    scoring = Plan([Release({"score": block}, Mechanism(FullBatch(), 1.0))], relation, found[0][1].unit)
+    # Each may cost as much as a run may; then all of them a little less, as their curves differ.
+    *plans, scoring = scaled(*(scaled(plan)[0] for plan in (*(plan for _, plan in found), scoring)))
+    cost = Selection([Composition(plan.events(), relation) for plan in (*plans, scoring)], law)
+    return _Choice(kind, settings, plans, scoring, cost, (low, high), holdout, epsilon, delta, run_epsilon)
+
+
+def _charged(
+    choice: _Choice, data: Data, make_noise: Callable[[], NoiseSource], ledger: Any, dataset: str | None
+) -> Any:
+    """Charge the selection, then run it."""
+    runs.check_account(ledger, dataset)
+    noise = make_noise()
+    if ledger is None or dataset is None:
+        # This says that nobody counts.
+        with runs.counted(choice.scoring, ledger=None, dataset=None, epsilon=choice.epsilon, delta=choice.delta):
+            return _selected(choice, data, noise, make_noise, None)
+    with runs.opened(ledger) as book:
+        receipt = book.charge(
+            dataset,
+            choice.cost,
+            run=noise.run_id,
+            plan_digest=choice.digest,
+            unit=choice.scoring.unit,
+            payload={"candidates": len(choice.settings)},
+        )
+        charge = ChargeFacts(receipt.ledger, receipt.seq, receipt.hash, dataset)
+        try:
+            winner = _selected(choice, data, noise, make_noise, charge)
+        except BaseException:
+            with suppress(LedgerError):
+                book.append(noise.run_id, attempt=0, state="abandoned")
+            raise
+        book.append(noise.run_id, attempt=0, state="finished")
+        return winner
+
+
+def _selected(
+    choice: _Choice, data: Data, noise: NoiseSource, make_noise: Callable[[], NoiseSource], charge: ChargeFacts | None
+) -> Any:
+    """The best of K runs, or one error that says nothing.
+
+    Ties go to the earlier run, which is as good as a coin: the order of runs is random.
+    """
+    word, coins = _words(noise), noise.words(step=0, purpose="holdout")
+    best: _Run | None = None
+    with silence(logs=True):  # Neither may count the runs.
+        try:
+            for _ in range(choice.cost.runs.draw(word)):
+                run = _run(choice, _uniform(word, len(choice.plans)), data, coins, make_noise)
+                best = run if best is None or run.score > best.score else best
+        except Exception:  # Whichever run it was, and why, stays here.
+            best = None
+    if best is None:
+        raise WallError("a run of the selection failed; all of it stays charged, and the reason private.")
+    winner = choice.winner(best.candidate)
+    vars(winner).update(best.fitted)
+    m = len(choice.settings)
+    winner.privacy_ = PrivacyStatement.of_selection(
+        Plan([*choice.plans[best.candidate], *choice.scoring], choice.cost.neighboring_relation, choice.scoring.unit),
+        SelectionFacts(choice.cost, m, choice.holdout),
+        delta=choice.delta,
+        private=best.private and noise.private,
+        run_id=noise.run_id,
+        plan_digest=choice.digest,
+        public=[
+            *best.public,
+            f"the {m} candidate settings",
+            f"scores from {choice.score_range[0]:.4g} to {choice.score_range[1]:.4g} nats",
+        ],
+        num_examples=winner.num_examples,
+        charge=charge,
+    )
+    return winner
+
+
+class _Run(NamedTuple):
+    """One run: which candidate, its released score, what its fit left behind, and whether its noise was secret."""
+
+    candidate: int
+    score: float
+    fitted: dict[str, Any]
+    public: list[str]
+    private: bool
+
+
+def _run(choice: _Choice, c: int, data: Data, coins: Words, make_noise: Callable[[], NoiseSource]) -> _Run:
+    """Fit a candidate, and release its score."""
+    params, plan = choice.params(c), choice.plans[c]
+    tasks: list[Task] = []
+
+    def run(task: Task) -> Any:
+        tasks.append(task)
+        kept = Part(task.source, coins, choice.holdout, scored=False)
+        wall = Wall(kept, plan, noise=make_noise(), num_examples=params["num_examples"])
+        rng = generator("random_state", params["random_state"])
+        q, _ = loop.fit(task.model, wall, plan, rho=task.rho, rng=rng, projection=task.projection)
+        return q
+
+    trial = conduct(choice.kind, params, data, run)
+    scored = Part(tasks[0].source, coins, choice.holdout, scored=True)
+    wall = Wall(scored, choice.scoring, noise=make_noise(), num_examples=choice.settings[c]["num_examples"])
+    query = partial(contributions, partial(scores, trial), choice.score_range)
+    released = wall.release(query, choice.scoring.releases[0])
+    return _Run(c, float(released.total["score"][0]), fitted(trial), tasks[0].public, released.receipt.private)
+
+
+def _words(noise: NoiseSource) -> Callable[[], int]:
+    """The next uniform 64-bit word of the selection's own stream."""
+    words, place = noise.words(step=0, purpose="runs"), count()
+    return lambda: int(words(1, next(place))[0])
+
+
+def _uniform(word: Callable[[], int], m: int) -> int:
+    """A number below m, each with the same probability."""
+    while (drawn := word()) >= 2**64 - 2**64 % m:
+        pass
+    return drawn % m
+
+
+def _checked_range(given: Any, usual: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """The given range, or one that holds those of all candidates."""
+    if given is None:
+        return min(low for low, _ in usual), max(high for _, high in usual)
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        raise ParameterError(f"score_range must be a pair (low, high), in nats, got {given!r}.")
+    low = check_number("score_range[0]", given[0], low=-1e100, high=1e100)
+    return low, check_number("score_range[1]", given[1], low=low, high=1e100, closed="right")

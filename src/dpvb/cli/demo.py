@@ -1,0 +1,95 @@
+"""The demo: topics of Wikipedia articles, fitted with privacy and without, side by side."""
+
+from __future__ import annotations
+
+import math
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpvb import LDA
+from dpvb.cli.terminal import new_console, print_table, progress_bar
+from dpvb.results import metrics
+from dpvb.results.metrics import Floats, Ids
+from dpvb.sample import Sample, load_sample
+
+TOPICS = 20
+#: Words on which topics are matched, and words that are printed.
+_MATCHED, _PRINTED = 20, 7
+_SEED = 0
+
+
+def run(out: Path, *, epsilon: float, delta: float) -> None:
+    """Fit the bundled sample twice, print the comparison, write model.dpvb and topics.png into a folder.
+
+    Args:
+        out: an existing folder.
+        epsilon, delta: budget of the private fit.
+    """
+    compare(load_sample(), out, epsilon=epsilon, delta=delta)
+
+
+def compare(
+    sample: Sample, out: Path, *, epsilon: float, delta: float, topics: int = TOPICS, **parameters: Any
+) -> None:
+    """As `run`, for any sample; `parameters` go to both estimators."""
+    console = new_console()
+    console.print(
+        f"Wikipedia: {sample.documents.shape[0]:,} articles played to be private, {sample.held_out.shape[0]:,} "
+        f"public held-out ones, {len(sample.vocabulary):,} words. {topics} topics."
+    )
+    fitted = {}
+    for label, budget in (("private", epsilon), ("not private", math.inf)):
+        model = LDA(topics, epsilon=budget, delta=delta, vocabulary=sample.vocabulary, random_state=_SEED, **parameters)
+        with progress_bar(budget, delta, label=label) as tell:
+            fitted[label] = model.fit(sample.documents, progress=tell)
+    private, plain = fitted["private"], fitted["not private"]
+    tops = [metrics.top_words(model.components_, min(_MATCHED, len(sample.vocabulary))) for model in (private, plain)]
+    partner, shared = metrics.match_topics(tops[0], tops[1])
+    _print_topics(private, plain, partner, shared, f"private, epsilon = {epsilon:g}")
+    _print_perplexities(sample, private, plain, epsilon)
+    console.print()
+    console.print(str(private.privacy_), soft_wrap=True)
+    console.print(
+        "\n(The articles are public in truth. So the demo may show what nobody may do with private documents: the fit "
+        "without privacy.)"
+    )
+    private.save(out / "model.dpvb")
+    console.print(f"\nModel:   {out / 'model.dpvb'} (dpvb topics, dpvb show)", soft_wrap=True)
+    if find_spec("matplotlib") is None:
+        console.print("Picture: none, matplotlib is not installed (pip install 'dpvb[plot]')", soft_wrap=True)
+        return
+    from dpvb.results.pictures import topics_picture
+
+    picture = out / "topics.png"
+    topics_picture(
+        picture, private.components_, sample.vocabulary, private.privacy_, reference_kv=plain.components_[partner]
+    )
+    console.print(f"Picture: {picture}", soft_wrap=True)
+
+
+def _print_topics(private: LDA, plain: LDA, partner: Ids, shared: Floats, title: str) -> None:
+    words = [private.topics(_PRINTED), plain.topics(_PRINTED)]
+    print_table(
+        "",
+        ["topic", title, "without privacy, the most similar topic", f"shared of {_MATCHED}"],
+        [
+            [str(k), " ".join(words[0][k]), " ".join(words[1][other]), str(round(shared[k] * _MATCHED))]
+            for k, other in enumerate(partner)
+        ],
+        numbers=(0, 3),
+    )
+
+
+def _print_perplexities(sample: Sample, private: LDA, plain: LDA, epsilon: float) -> None:
+    # Half a count for every word: one that these articles never use must not have probability zero.
+    frequency = np.asarray(sample.documents.sum(axis=0)).ravel() + 0.5
+    unigram = f"{metrics.unigram_perplexity(frequency, sample.held_out):,.0f}"
+    rows = [["word frequencies alone, no topics", unigram, unigram]]
+    for label, model in ((f"topics, private, epsilon = {epsilon:g}", private), ("topics, without privacy", plain)):
+        bound = model.perplexity(sample.held_out, public=True)
+        completion = metrics.completion_perplexity(model, sample.held_out)
+        rows.append([label, f"{bound:,.0f}", f"{completion:,.0f}"])
+    print_table("", ["perplexity of the held-out articles (lower is better)", "bound", "completion"], rows)

@@ -1,0 +1,131 @@
+"""What the command line shows: tables, remarks, and a bar of steps with the budget spent so far."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from dpvb.guards.strangers import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from dpvb.core.plan import Plan
+
+# At most about this many values of the epsilon spent so far are computed for a progress bar.
+_MARKS = 20
+
+
+def new_console(*, stderr: bool = False) -> Console:
+    """A console that shows text as it is."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, markup=False)
+
+
+def print_table(
+    title: str, columns: list[str], rows: list[list[str]], *, numbers: tuple[int, ...] | None = None
+) -> None:
+    """Print a table; the columns `numbers` (None: all but the first) are aligned to the right."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for place, name in enumerate(columns):
+        right = place > 0 if numbers is None else place in numbers
+        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(printable, row))
+    console = new_console()
+    if title:
+        console.print(f"\n{printable(title)}", style="bold")
+    console.print(table)
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Print lines that somebody else may have written: a word of them may hold commands to the terminal."""
+    import typer
+
+    typer.echo("\n".join(map(printable, text.split("\n"))), err=err)
+
+
+def print_json(facts: Any, *, ensure_ascii: bool = True) -> None:
+    """Print plain values as JSON on standard output; what is no visible character is written by its number."""
+    text = json.dumps(facts, indent=2, allow_nan=False, ensure_ascii=ensure_ascii)
+    echo("".join(one if one.isprintable() or one == "\n" else json.dumps(one)[1:-1] for one in text))
+
+
+def spent(model: Any) -> str:
+    """What the fit of an estimator has spent, in words."""
+    if not math.isfinite(model.epsilon):
+        return "NO PRIVACY"
+    return f"epsilon = {model.privacy_.epsilon:.4g} at delta = {model.delta:g}"
+
+
+def remark(text: str) -> None:
+    """Print a line on standard error."""
+    echo(printable(text), err=True)
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show a spinner on standard error."""
+    with new_console(stderr=True).status(what):
+        yield
+
+
+@contextmanager
+def progress_bar(
+    epsilon: float, delta: float, *, quiet: bool = False, label: str = "fit"
+) -> Iterator[Callable[[int, Plan], None]]:
+    """A bar of steps, which are public, with the epsilon of the releases made so far."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = new_console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[spent]}"))
+    bar = Progress(*columns, TimeRemainingColumn(), console=console)
+    waiting = console.status(f"{label}: noise and first step")
+    task = bar.add_task(label, total=None, spent="")
+    spending: Callable[[int], float] | None = None
+
+    def tell(step: int, plan: Plan) -> None:
+        nonlocal spending
+        if quiet:
+            return
+        if spending is None:
+            spending = spent_so_far(plan, epsilon, delta)
+            waiting.stop()
+            bar.start()
+        so_far = f"epsilon spent {spending(step):.3g} of {epsilon:.3g}" if math.isfinite(epsilon) else "no privacy"
+        bar.update(task, total=len(plan), completed=step, spent=so_far)
+
+    try:
+        if not quiet:
+            waiting.start()
+        yield tell
+    finally:
+        waiting.stop()
+        if spending is not None:
+            bar.stop()
+
+
+def spent_so_far(plan: Plan, epsilon: float, delta: float) -> Callable[[int], float]:
+    """Upper bound on the epsilon of a plan's first releases, from the public plan alone.
+
+    Exact for full batches; otherwise by Rényi divergences at some of the steps, rounded up to the next of them, and
+    never more than the epsilon of the whole plan.
+    """
+    from dataclasses import replace
+    from functools import cache
+
+    method = "pld" if all(r.mechanism.sampler.sampling_prob == 1 for r in plan) else "renyi"
+
+    @cache
+    def first(step: int) -> float:
+        return min(epsilon, replace(plan, releases=plan.releases[:step]).epsilon(delta, method))
+
+    stride = max(1, len(plan) // _MARKS)
+    return lambda step: first(min(len(plan), -(-step // stride) * stride)) if step else 0.0

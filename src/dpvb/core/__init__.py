@@ -1,0 +1,1 @@
+"""The privacy boundary: read this to believe the promise."""

@@ -1,0 +1,93 @@
+"""The running estimate of full-data statistics: post-processing of releases, and all that an M-step sees."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
+from typing import Literal, final
+
+import numpy as np
+
+from dpvb.core.blocks import Block, Floats
+from dpvb.core.wall import Receipt, Released
+from dpvb.errors import PrivacyError, check_choice
+
+_SEAL = object()
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Estimate:
+    """Running estimate of full-data statistics, S̄_t = (1-ρ)S̄_{t-1} + ρ T_t/q, linear and un-projected.
+
+    An M-step reads it with `read` (the raw linear estimate), `project` (its projection onto the domain) and
+    `noise_std`. Both are divided by the mass Π(1-ρ) has taken from the start S̄_0 = 0, unless told otherwise.
+    """
+
+    _blocks: Mapping[str, Block]
+    _mean: Mapping[str, Floats] = field(default_factory=dict)
+    _variance: Mapping[str, float] = field(default_factory=dict)
+    _mass: Mapping[str, float] = field(default_factory=dict)
+    seal: InitVar[object] = None
+    rho: float = 1.0
+    projection: Literal["read", "step"] = "read"
+    receipt: Receipt | None = None
+
+    def __post_init__(self, seal: object) -> None:
+        if seal is not _SEAL:
+            raise PrivacyError("Estimate starts with Estimate.empty and grows by Estimate.update alone.")
+
+    @classmethod
+    def empty(cls, blocks: Mapping[str, Block], projection: Literal["read", "step"] = "read") -> Estimate:
+        """No release yet; projection="step" projects the accumulator at each update, as the papers do."""
+        check_choice("projection", projection, ("read", "step"))
+        return cls(blocks, seal=_SEAL, projection=projection)
+
+    @classmethod
+    def total(cls, parts: Sequence[Estimate]) -> Estimate:
+        """The estimate of the sums over several data sets, from that of each."""
+        last = parts[-1]
+        names = frozenset[str].intersection(*(part.names for part in parts))
+        mean = {name: np.add.reduce([part._mean[name] / part._mass[name] for part in parts]) for name in names}
+        variance = {name: math.fsum(part._variance[name] / part._mass[name] ** 2 for part in parts) for name in names}
+        mass = dict.fromkeys(names, 1.0)
+        return cls(last._blocks, mean, variance, mass, _SEAL, last.rho, last.projection, last.receipt)
+
+    def update(self, released: Released, rho: float) -> Estimate:
+        """Take in one release with step size rho in (0, 1]; a score replaces its predecessor.
+
+        Raises:
+            PrivacyError: for a release whose arrays have not the shapes of the blocks.
+        """
+        mean, variance, mass = dict(self._mean), dict(self._variance), dict(self._mass)
+        for name, total in released.total.items():
+            block = self._blocks[name]
+            if total.shape != block.packed_shape:
+                raise PrivacyError(f"block {name!r} has shape {block.packed_shape} when packed, not {total.shape}.")
+            fresh = total / released.sampling_prob
+            fresh_variance = (released.noise_std[name] / released.sampling_prob) ** 2
+            step = rho if block.average else 1.0
+            mean[name] = step * fresh + (1 - step) * mean.get(name, np.zeros(()))
+            variance[name] = step**2 * fresh_variance + (1 - step) ** 2 * variance.get(name, 0.0)
+            mass[name] = step + (1 - step) * mass.get(name, 0.0)
+            if self.projection == "step":
+                mean[name] = block.pack(block.project(block.unpack(mean[name])))
+        return Estimate(self._blocks, mean, variance, mass, _SEAL, rho, self.projection, released.receipt)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Blocks that have been released so far."""
+        return frozenset(self._mean)
+
+    def read(self, name: str) -> Floats:
+        """Unbiased linear estimate of the full-data statistic; may leave the domain."""
+        return self._blocks[name].unpack(self._mean[name] / self._mass[name])
+
+    def project(self, name: str) -> Floats:
+        """The linear estimate, projected onto the block's domain."""
+        return self._blocks[name].project(self.read(name))
+
+    def noise_std(self, name: str) -> float:
+        """Noise std of a scaled coordinate of `read(name)`; a lower bound after step projections."""
+        return math.sqrt(self._variance[name]) / self._mass[name]

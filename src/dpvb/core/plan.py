@@ -1,0 +1,356 @@
+"""Mechanisms: one frozen object draws the batch, states the sensitivity and emits the accounting event."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import ClassVar, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpvb import accounting
+from dpvb.accounting.events import RELATIONS, Event, NeighboringRelation
+from dpvb.accounting.events import Sampler as SamplerName
+from dpvb.core.blocks import Block, Bools, swap_ratio
+from dpvb.errors import ParameterError, PrivacyError, check_choice, check_integer, check_number
+
+#: Share of the budget of a release that happens once, by its phase.
+SHARES: Mapping[str, float] = MappingProxyType({"first": 0.1, "last": 0.1})
+#: Returns the next `count` uniform 64-bit words of a cryptographic stream.
+Bits = Callable[[int], NDArray[np.uint64]]
+#: Says, chunk after chunk, which of the next `m` units are in the batch.
+Draw = Callable[[int], Bools]
+
+
+class Sampler(Protocol):
+    """Draws batches of units and names the event that the accountant is to compose."""
+
+    @property
+    def name(self) -> SamplerName:
+        """Name of the sampler in the accountant's words."""
+
+    @property
+    def sampling_prob(self) -> float:
+        """Public inclusion probability q; T/q estimates the full-data sum."""
+
+    def draw(self, bits: Bits, count: Callable[[], int]) -> Draw:
+        """Start a fresh batch; `count` tells the (private) number of units to samplers that need it."""
+
+
+@dataclass(frozen=True)
+class FullBatch:
+    """Every unit, at every step."""
+
+    name: ClassVar[SamplerName] = "full_batch"
+    sampling_prob: ClassVar[float] = 1.0
+
+    def draw(self, bits: Bits, count: Callable[[], int]) -> Draw:
+        """Take all units."""
+        return lambda m: np.ones(m, dtype=np.bool_)
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """Every unit independently with probability q; the default for batches.
+
+    Raises:
+        ParameterError: unless 0 < sampling_prob ≤ 1.
+    """
+
+    sampling_prob: float
+    name: ClassVar[SamplerName] = "poisson"
+
+    def __post_init__(self) -> None:
+        check_number("sampling_prob", self.sampling_prob, low=0, high=1, closed="right")
+
+    def draw(self, bits: Bits, count: Callable[[], int]) -> Draw:
+        """Compare 64-bit words with ⌊q·2⁶⁴⌋, so that the true rate is never above the accounted q."""
+        if self.sampling_prob == 1.0:
+            return lambda m: np.ones(m, dtype=np.bool_)
+        threshold = np.uint64(math.floor(math.ldexp(self.sampling_prob, 64)))
+        return lambda m: bits(m) < threshold
+
+
+@dataclass(frozen=True)
+class FixedSize:
+    """A fresh set of S units at each step, uniform without replacement.
+
+    Attributes:
+        batch_size: S, public.
+        num_examples: the public number of units N₀. Under add/remove the true number is private; where it
+            falls below N₀ the missing places are empty, so that no unit is ever drawn with a probability above S/N₀.
+
+    Raises:
+        ParameterError: unless 1 ≤ batch_size ≤ num_examples.
+    """
+
+    batch_size: int
+    num_examples: int
+    name: ClassVar[SamplerName] = "fixed_size"
+
+    def __post_init__(self) -> None:
+        check_integer("num_examples", self.num_examples, low=1)
+        check_integer("batch_size", self.batch_size, low=1, high=self.num_examples)
+
+    @property
+    def sampling_prob(self) -> float:
+        """S/N₀."""
+        return self.batch_size / self.num_examples
+
+    def draw(self, bits: Bits, count: Callable[[], int]) -> Draw:
+        """Choose the S places with the smallest 64-bit keys, drawn again while two keys are equal."""
+        places = max(self.num_examples, count())
+        keys = bits(places)
+        while len(np.unique(keys)) < places:
+            keys = bits(places)
+        chosen = np.zeros(places, dtype=np.bool_)
+        chosen[np.argpartition(keys, self.batch_size - 1)[: self.batch_size]] = True
+        position = 0
+
+        def take(m: int) -> Bools:
+            nonlocal position
+            position += m
+            return chosen[position - m : position]
+
+        return take
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """A sampler with its Gaussian noise: one private release.
+
+    Attributes:
+        sampler: how the batch is drawn.
+        noise_multiplier: noise std over the clip norm C; 0 means no noise and no privacy.
+    """
+
+    sampler: Sampler
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        check_number("noise_multiplier", self.noise_multiplier, low=0, high=1e12)
+
+    def sensitivity(self, neighboring_relation: NeighboringRelation, ratio: float) -> float:
+        """Largest change of the released sum over C; `ratio` is Δ/C, the swap ratio.
+
+        Add/remove changes the sum by one contribution, except where the batch size is fixed: there one unit
+        takes another's place, as it does under replace-one.
+        """
+        one_for_another = neighboring_relation == "replace_one" or self.sampler.name == "fixed_size"
+        return ratio if one_for_another else 1.0
+
+    def event(self, ratio: float) -> Event:
+        """What the accountant composes."""
+        return Event(
+            sampler=self.sampler.name,
+            sampling_prob=self.sampler.sampling_prob,
+            noise_multiplier=self.noise_multiplier,
+            swap_ratio=ratio,
+        )
+
+
+@dataclass(frozen=True)
+class Release:
+    """One call of the wall: which blocks, by which mechanism, and how they share its noise.
+
+    Attributes:
+        blocks: the blocks released together; one subsample and one event covers them all.
+        mechanism: sampler and noise.
+        weights: share w_b of each block, Σ w_b² = 1, by default in proportion to the blocks' own weights; a block's
+            noise std is noise_multiplier·bound/w_b.
+        clip: "block" clips every block to its own bound; "joint" the scaled concatenation to norm 1.
+    """
+
+    blocks: Mapping[str, Block]
+    mechanism: Mechanism
+    weights: Mapping[str, float] = field(default_factory=dict)
+    clip: Literal["block", "joint"] = "block"
+
+    def __post_init__(self) -> None:
+        check_choice("clip", self.clip, ("block", "joint"))
+        if not self.blocks:
+            raise ParameterError("a release needs at least one block.")
+        if not self.weights:
+            length = math.sqrt(math.fsum(block.weight**2 for block in self.blocks.values()))
+            object.__setattr__(self, "weights", {name: block.weight / length for name, block in self.blocks.items()})
+        if set(self.weights) != set(self.blocks):
+            raise ParameterError(f"weights must name the blocks {sorted(self.blocks)}, got {sorted(self.weights)}.")
+        for name, weight in self.weights.items():
+            check_number(f"weights[{name!r}]", weight, low=0, high=1, closed="right")
+        if math.fsum(w * w for w in self.weights.values()) > 1.0 + 1e-12:
+            raise ParameterError("the squares of weights must sum to at most 1: they share one unit of sensitivity.")
+
+    def noise_std(self, name: str) -> float:
+        """Noise std of a block's scaled coordinate, in the block's units."""
+        return self.mechanism.noise_multiplier * self.blocks[name].bound / self.weights[name]
+
+    def event(self) -> Event:
+        """What the accountant composes."""
+        return self.mechanism.event(swap_ratio(self.blocks))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All releases of a run, fixed before it starts, and the promise that they compose to.
+
+    Attributes:
+        releases: in order.
+        neighboring_relation: what neighbouring data sets differ in.
+        unit: whose presence is protected, in words: "document", "row", "person".
+    """
+
+    releases: Sequence[Release]
+    neighboring_relation: NeighboringRelation = "add_or_remove_one"
+    unit: str = "document"
+
+    def __post_init__(self) -> None:
+        check_choice("neighboring_relation", self.neighboring_relation, RELATIONS)
+        object.__setattr__(self, "releases", tuple(self.releases))
+        if not self.releases:
+            raise ParameterError("a plan needs at least one release.")
+
+    def __len__(self) -> int:
+        return len(self.releases)
+
+    def __iter__(self) -> Iterator[Release]:
+        return iter(self.releases)
+
+    def events(self) -> list[Event]:
+        """The events of all releases, equal ones counted together (composition does not depend on order)."""
+        counts = Counter(release.event() for release in self.releases)
+        return [replace(event, num_steps=count) for event, count in counts.items()]
+
+    def scaled(self, scale: float) -> Plan:
+        """The same plan with all noise multipliers scaled."""
+        made = {
+            id(release): replace(
+                release,
+                mechanism=replace(release.mechanism, noise_multiplier=scale * release.mechanism.noise_multiplier),
+            )
+            for release in self.releases
+        }
+        return replace(self, releases=[made[id(release)] for release in self.releases])
+
+    def epsilon(self, delta: float, method: str = "pld") -> float:
+        """ε at a public δ, an upper bound."""
+        return accounting.epsilon_of(
+            self.events(), delta=delta, neighboring_relation=self.neighboring_relation, method=method
+        )
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of everything public that the plan fixes."""
+        facts = {
+            "relation": self.neighboring_relation,
+            "unit": self.unit,
+            "releases": [
+                {
+                    "blocks": {name: vars(block) for name, block in release.blocks.items()},
+                    "weights": dict(release.weights),
+                    "clip": release.clip,
+                    "sampler": vars(release.mechanism.sampler),
+                    "event": vars(release.event()),
+                }
+                for release in self.releases
+            ],
+        }
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).digest()
+
+
+def phased(
+    blocks: Mapping[str, Block],
+    sampler: Sampler,
+    schedule: Sequence[float],
+    *,
+    shares: Mapping[str, float] = SHARES,
+    neighboring_relation: NeighboringRelation = "add_or_remove_one",
+    unit: str = "document",
+    clip: Literal["block", "joint"] = "block",
+) -> Plan:
+    """Lay out a model's releases by phase: first blocks once, step blocks at every step, last blocks once.
+
+    Args:
+        blocks: the model's declaration.
+        sampler: how the step batches are drawn; first and last blocks take the full batch.
+        schedule: noise multiplier of each step, shape (num_steps,); meant relatively if the plan is calibrated.
+        shares: part of the budget Σ q²/σ², which orders the cost of releases when noise is large, that the first and
+            the last release take where there is one.
+        neighboring_relation, unit, clip: as in Plan and Release.
+    """
+    in_phase = {
+        phase: {name: block for name, block in blocks.items() if block.phase == phase}
+        for phase in ("first", "step", "last")
+    }
+    steps = {noise: Release(in_phase["step"], Mechanism(sampler, noise), clip=clip) for noise in set(schedule)}
+    taken = {
+        phase: check_number(f"shares[{phase!r}]", shares[phase], low=0, high=1, closed="neither")
+        for phase in ("first", "last")
+        if in_phase[phase]
+    }
+    rest = 1.0 - sum(taken.values())
+    if rest <= 0:
+        raise ParameterError(f"shares must leave something for the steps: their sum is below 1, got {dict(shares)}.")
+    cost = sampler.sampling_prob**2 * math.fsum(noise**-2 if noise > 0 else math.inf for noise in schedule)
+    single = {
+        phase: [Release(in_phase[phase], Mechanism(FullBatch(), math.sqrt(rest / (share * cost))), clip=clip)]
+        for phase, share in taken.items()
+    }
+    releases = [*single.get("first", []), *(steps[noise] for noise in schedule), *single.get("last", [])]
+    return Plan(releases, neighboring_relation, unit)
+
+
+def calibrated(plan: Plan, *, epsilon: float, delta: float, accountant: str = "pld") -> Plan:
+    """Scale all noise multipliers of a plan by one factor, so that it meets (ε, δ).
+
+    Args:
+        plan: its noise multipliers are relative.
+        epsilon: target in (0, inf]; infinity means no noise and no privacy.
+        delta: in (0, 1).
+        accountant: method of the calibration; a method that is for comparison only is checked by "pld".
+
+    Raises:
+        ParameterError: for an argument outside its range.
+        PrivacyError: if an unsound method left too little noise, or if dp-accounting contradicts the accountant.
+    """
+    check_number("epsilon", epsilon, low=0, closed="right", hint="Infinity means no noise and no privacy.")
+    check_number("delta", delta, low=0, high=1, closed="neither")
+    if epsilon == math.inf:
+        return plan.scaled(0.0)
+    scale = accounting.calibrate(
+        lambda scale: plan.scaled(scale).events(),
+        epsilon=epsilon,
+        delta=delta,
+        neighboring_relation=plan.neighboring_relation,
+        method=accountant,
+    )
+    result = plan.scaled(scale)
+    if accountant not in ("pld", "renyi"):
+        return check_budget(result, epsilon=epsilon, delta=delta)
+    accounting.confirm(result.events(), epsilon=epsilon, delta=delta, neighboring_relation=plan.neighboring_relation)
+    return result
+
+
+def check_budget(plan: Plan, *, epsilon: float, delta: float) -> Plan:
+    """Return the plan if its ε, as the tight accountant finds it, does not exceed a public epsilon.
+
+    Raises:
+        PrivacyError: naming both; or if dp-accounting contradicts the accountant.
+    """
+    check_number("epsilon", epsilon, low=0, closed="right")
+    check_number("delta", delta, low=0, high=1, closed="neither")
+    if epsilon == math.inf:
+        return plan
+    if (spent := plan.epsilon(delta)) > epsilon:
+        raise PrivacyError(
+            f"epsilon = {epsilon:g} is not met: this noise gives epsilon = {spent:.4g} at delta = {delta:g}. "
+            "Leave noise_multiplier out, take more noise, or a sound accountant."
+        )
+    accounting.confirm(plan.events(), epsilon=spent, delta=delta, neighboring_relation=plan.neighboring_relation)
+    return plan

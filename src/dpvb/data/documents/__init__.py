@@ -1,0 +1,1 @@
+"""Documents: counts of words, in memory, from files, or from a stream."""

@@ -1,0 +1,332 @@
+"""Documents in memory, documents from a stream, and documents grouped by person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from dpvb.data.documents.count_rows import (
+    MAX_ENTRIES,
+    MAX_WIDTH,
+    Chunk,
+    CountRows,
+    Slab,
+    Source,
+    clean_slabs,
+    concatenate,
+    slab_of_sparse,
+    slab_of_triples,
+    spans,
+)
+from dpvb.data.documents.vocabulary import MISSING_VOCABULARY, TOKEN_PATTERN, Tokenizer, Vocabulary, check_vocabulary
+from dpvb.data.persons import by_person
+from dpvb.data.spelling import cells_of, document, real
+from dpvb.data.tables.matrices import array_of, as_matrix, holds_rows, is_column
+from dpvb.data.units import cuts
+from dpvb.errors import DataFormatError, ParameterError, check_integer
+
+Unit = Literal["document", "person"]
+
+
+class BagOfWords:
+    """Word counts held in memory, one row a document; the rows are cleaned and copied once.
+
+    With `group`, the rows of one person are brought together (a stable sort) and the person is the privacy
+    unit. Rows whose person is not known (see `spelling.identity`) are left out.
+    """
+
+    def __init__(
+        self, counts: object, *, vocabulary: Vocabulary | None = None, group: Iterable[object] | None = None
+    ) -> None:
+        """Take a matrix of counts.
+
+        Args:
+            counts: documents × terms: a SciPy sparse matrix or array (CSR, CSC or COO), a dense 2-D array, or an array
+                or series of lists, whose width is that of most. The width is public, everything else private; a row
+                with a cell that is no number, or of another length, is empty.
+            vocabulary: the terms in column order; public. None: columns have no names.
+            group: the person of each row, shape (rows,); private. None: each row is a unit.
+
+        Raises:
+            DataFormatError: not a matrix, a damaged sparse structure, a vocabulary of another width, or a group of
+                another length.
+        """
+        matrix, width = _check_matrix(counts)
+        names = None if vocabulary is None else check_vocabulary(vocabulary, width=width)
+        self._hold(concatenate(clean_slabs(_slabs_of(matrix), width), width), names, group)
+
+    @classmethod
+    def from_texts(
+        cls,
+        texts: Iterable[object],
+        *,
+        vocabulary: Vocabulary | None,
+        token_pattern: str = TOKEN_PATTERN,
+        group: Iterable[object] | None = None,
+    ) -> BagOfWords:
+        """Count the words of a public vocabulary in texts; an item that is not a string is an empty document.
+
+        So is the text of a number in an array or a series, as a number becomes text where another item is one.
+
+        Raises:
+            DataFormatError: no vocabulary or a faulty one, or a group of another length than texts.
+            ParameterError: a faulty token_pattern, or texts that are not one-dimensional: one string, a frame.
+        """
+        if isinstance(texts, (str, bytes, Mapping)) or not isinstance(texts, Iterable):
+            raise ParameterError(f"texts must be a list of strings, got {type(texts).__name__}.")
+        if sparse.issparse(texts) or (hasattr(texts, "__array__") and not is_column(texts)):
+            raise ParameterError(
+                f"texts must have one dimension, one text for each document, got {type(texts).__name__}; pass the one "
+                "column that holds them, as frame['text'] or array.ravel()."
+            )
+        words = check_vocabulary(vocabulary)
+        if hasattr(texts, "__array__"):
+            texts = map(document, cells_of(texts))
+        slabs = Tokenizer(words, token_pattern).slabs(texts)
+        return cls.of_rows(concatenate(clean_slabs(slabs, len(words)), len(words)), vocabulary=words, group=group)
+
+    @classmethod
+    def of_rows(
+        cls,
+        rows: CountRows,
+        *,
+        vocabulary: tuple[str, ...] | None = None,
+        group: Iterable[object] | None = None,
+    ) -> BagOfWords:
+        """Hold rows that are clean already.
+
+        Raises:
+            DataFormatError: a group of another length than the rows.
+        """
+        held = cls.__new__(cls)
+        held._hold(rows, vocabulary, group)
+        return held
+
+    def _hold(self, rows: CountRows, vocabulary: tuple[str, ...] | None, group: Iterable[object] | None) -> None:
+        self._vocabulary = vocabulary
+        self._unit_of_row: NDArray[np.int64] | None = None
+        self._unit_start: NDArray[np.int64] | None = None
+        if group is not None:
+            order, self._unit_of_row, self._unit_start = by_person(group, rows.num_rows)
+            rows = rows.take(order)
+        self._rows = rows
+
+    def __repr__(self) -> str:
+        return f"BagOfWords(width={self.width}, unit={self.unit!r})"
+
+    @property
+    def width(self) -> int:
+        """Number of vocabulary terms; public."""
+        return self._rows.width
+
+    @property
+    def vocabulary(self) -> tuple[str, ...] | None:
+        """The terms in column order, where given; public."""
+        return self._vocabulary
+
+    @property
+    def unit(self) -> Unit:
+        """What one privacy unit is; public."""
+        return "document" if self._unit_of_row is None else "person"
+
+    def count(self) -> int:
+        """Return the number of privacy units; private under add/remove."""
+        return self._rows.num_rows if self._unit_start is None else max(len(self._unit_start) - 1, 0)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield all units once; the arrays are views."""
+        for start, stop in spans(self._rows.indptr, self._unit_start):
+            if self._unit_of_row is None or self._unit_start is None:
+                yield Chunk(self._rows.span(start, stop), None, stop - start)
+            else:
+                first, last = int(self._unit_start[start]), int(self._unit_start[stop])
+                yield Chunk(self._rows.span(first, last), self._unit_of_row[first:last] - start, stop - start)
+
+    def parts(self, number: int) -> list[BagOfWords]:
+        """The same units in order, in at most so many sources of their own; nothing is copied."""
+        return [self._part(start, stop) for start, stop in cuts(self.count(), number)]
+
+    def _part(self, start: int, stop: int) -> BagOfWords:
+        part = copy(self)
+        if self._unit_of_row is None or self._unit_start is None:
+            part._rows = self._rows.span(start, stop)
+            return part
+        first, last = int(self._unit_start[start]), int(self._unit_start[stop])
+        part._rows = self._rows.span(first, last)
+        part._unit_of_row = self._unit_of_row[first:last] - start
+        part._unit_start = self._unit_start[start : stop + 1] - first
+        return part
+
+
+class Stream:
+    """Documents that a function produces afresh at each pass, so that no more than one piece is in memory."""
+
+    def __init__(
+        self,
+        factory: Callable[[], Iterable[object]],
+        width: int,
+        *,
+        vocabulary: Vocabulary | None = None,
+    ) -> None:
+        """Take a function that returns a new iterable of matrices, the same rows at each call.
+
+        Args:
+            factory: its matrices are documents × width, sparse (CSR, CSC, COO) or dense; private.
+            width: number of vocabulary terms; public.
+            vocabulary: the terms in column order; public.
+
+        Raises:
+            ParameterError: a width outside its range, or a factory that returns one and the same iterator,
+                which would be empty at the second pass.
+            DataFormatError: a vocabulary of another width; while reading: no matrix, or one of another width.
+        """
+        self._width = check_integer("width", width, low=1, high=MAX_WIDTH)
+        self._vocabulary = None if vocabulary is None else check_vocabulary(vocabulary, width=self._width)
+        if not callable(factory):
+            raise ParameterError(f"factory must be a function without arguments, got {type(factory).__name__}.")
+        first = factory()
+        if isinstance(first, Iterator) and factory() is first:
+            raise ParameterError(
+                "factory returned the same iterator twice, so a second pass would find no documents. "
+                "Pass a generator function itself, not the generator that it returns."
+            )
+        self._factory = factory
+        self._count: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Stream(width={self._width}, unit='document')"
+
+    @property
+    def width(self) -> int:
+        """Number of vocabulary terms; public."""
+        return self._width
+
+    @property
+    def vocabulary(self) -> tuple[str, ...] | None:
+        """The terms in column order, where given; public."""
+        return self._vocabulary
+
+    @property
+    def unit(self) -> Unit:
+        """What one privacy unit is; public."""
+        return "document"
+
+    def count(self) -> int:
+        """Return the number of documents, by one pass at the first call; private under add/remove."""
+        if self._count is None:
+            self._count = sum(chunk.num_units for chunk in self.chunks())
+        return self._count
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield all documents once."""
+        for rows in clean_slabs(self._slabs(), self._width):
+            yield Chunk(rows, None, rows.num_rows)
+
+    def parts(self, number: int) -> list[BagOfWords]:
+        """The same documents in order, read once and held, in at most so many sources of their own."""
+        return in_memory(self).parts(number)
+
+    def _slabs(self) -> Iterator[Slab]:
+        for piece in self._factory():
+            if isinstance(piece, Slab):
+                yield piece
+                continue
+            matrix, width = _check_matrix(piece)
+            if width != self._width:
+                raise DataFormatError(f"A streamed matrix has {width} columns where width={self._width} was declared.")
+            yield from _slabs_of(matrix)
+
+
+def in_memory(source: Source, *, group: Iterable[object] | None = None) -> BagOfWords:
+    """Read a stream once and hold its rows, which many passes, and any grouping by person, need.
+
+    Args:
+        source: documents; private.
+        group: the person of each document in the source's order; private.
+
+    Raises:
+        DataFormatError: a group of another length than the source.
+        ParameterError: a source that is already grouped.
+    """
+    if isinstance(source, BagOfWords) and group is None:
+        return source
+    if source.unit == "person":
+        raise ParameterError("source is already grouped by person; give group= where its rows are read.")
+    rows = concatenate((chunk.rows for chunk in source.chunks()), source.width)
+    return BagOfWords.of_rows(rows, vocabulary=source.vocabulary, group=group)
+
+
+def as_source(data: object, *, vocabulary: Vocabulary | None = None, group: Iterable[object] | None = None) -> Source:
+    """Return documents in any accepted form as a source.
+
+    A source stays itself; a list or tuple is text and needs a vocabulary, and so is a 1-D array or series, unless most
+    of its cells are lists of one length; anything else must be a matrix of counts.
+
+    Raises:
+        DataFormatError: none of these, or as `BagOfWords` says.
+    """
+    if isinstance(data, Source):
+        if vocabulary is not None:
+            check_vocabulary(vocabulary, width=data.width)
+        return data if group is None else in_memory(data, group=group)
+    if isinstance(data, (str, bytes)):
+        raise DataFormatError("Documents must be a matrix or a list of strings; open a file with open_documents(path).")
+    if isinstance(data, (list, tuple)):
+        if vocabulary is None:
+            raise DataFormatError(
+                "A list is read as texts, one string a document (for counts pass a NumPy array or a sparse "
+                "matrix). " + MISSING_VOCABULARY
+            )
+        return BagOfWords.from_texts(data, vocabulary=vocabulary, group=group)
+    if is_column(data) and not holds_rows(cells_of(data)):
+        if vocabulary is None:
+            raise DataFormatError(
+                "Counts must have 2 dimensions, documents by terms (Reshape your data: counts.reshape(1, -1) is one "
+                "document), and one dimension is read as texts. " + MISSING_VOCABULARY
+            )
+        return BagOfWords.from_texts(data, vocabulary=vocabulary, group=group)
+    return BagOfWords(data, vocabulary=vocabulary, group=group)
+
+
+def _check_matrix(counts: object) -> tuple[Any, int]:
+    """Return a 2-D matrix and its public width."""
+    matrix: Any = counts
+    if sparse.issparse(counts):
+        pass
+    elif isinstance(counts, np.ma.MaskedArray):
+        raise DataFormatError("Counts must not be a masked array; fill it with public values first.")
+    elif isinstance(counts, (list, tuple, str, bytes)) or not hasattr(counts, "__array__"):
+        raise DataFormatError(
+            f"Counts must be a SciPy sparse matrix or a 2-D array, got {type(counts).__name__}; "
+            "texts go through BagOfWords.from_texts(texts, vocabulary=...)."
+        )
+    else:
+        array = array_of(counts)
+        matrix = as_matrix(array).dense(slice(None)) if array.ndim == 1 and holds_rows(array) else real(array)
+    if matrix.ndim != 2:
+        raise DataFormatError(
+            f"Counts must have 2 dimensions, documents by terms, got {matrix.ndim}. "
+            "Reshape your data: counts.reshape(1, -1) is one document."
+        )
+    width = int(matrix.shape[1])
+    if not 1 <= width <= MAX_WIDTH:
+        raise DataFormatError(f"Counts must have between 1 and {MAX_WIDTH} columns, got {width}.")
+    return matrix, width
+
+
+def _slabs_of(matrix: Any) -> Iterator[Slab]:
+    """Yield a checked matrix's rows; reads a sparse matrix's arrays only, since SciPy trusts their ids."""
+    num_rows, width = matrix.shape
+    if isinstance(matrix, np.ndarray):
+        step = max(1, MAX_ENTRIES // width)
+        for start in range(0, num_rows, step):
+            block = matrix[start : start + step]
+            row, column = np.nonzero(block)
+            yield slab_of_triples(row, column, block[row, column], len(block))
+    else:
+        yield slab_of_sparse(matrix)

@@ -1,0 +1,242 @@
+"""One door for files of documents."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from dpvb.data.arrow import check_parquet
+from dpvb.data.csv_files import Record, check_csv, csv_records
+from dpvb.data.documents.bag_of_words import BagOfWords, Stream, in_memory
+from dpvb.data.documents.count_rows import CountRows, Slab, Source, clean_slabs, concatenate
+from dpvb.data.documents.matrix_files import OpenedFile, open_docword, open_lda_c, open_matrix_market, open_npz
+from dpvb.data.documents.text_files import folder_records, json_records, line_records, parquet_records
+from dpvb.data.documents.vocabulary import TOKEN_PATTERN, Tokenizer, Vocabulary, check_vocabulary
+from dpvb.data.persons import Elsewhere, elsewhere
+from dpvb.data.readable import check_readable
+from dpvb.data.shards import Shard, Sharded, paths_of
+from dpvb.errors import DataFormatError, ParameterError, check_choice, check_integer
+
+_MATRIX_FORMATS: dict[str, Callable[[Path], OpenedFile]] = {
+    "npz": open_npz,
+    "mtx": open_matrix_market,
+    "docword": open_docword,
+    "lda-c": open_lda_c,
+}
+_TEXT_FORMATS: dict[str, Callable[[Path, tuple[str, ...]], Iterator[Record]]] = {
+    "jsonl": json_records,
+    "csv": csv_records,
+    "parquet": parquet_records,
+    "txt": line_records,
+    "folder": folder_records,
+}
+_FORMAT_OF_SUFFIX = {
+    ".npz": "npz",
+    ".mtx": "mtx",
+    ".dat": "lda-c",
+    ".ldac": "lda-c",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".txt": "txt",
+}
+_GROUPED = ("jsonl", "csv", "parquet")
+FORMATS = (*_MATRIX_FORMATS, *_TEXT_FORMATS)
+
+
+class ShardedDocuments(Sharded[CountRows]):
+    """Documents in several files with one vocabulary."""
+
+    def __init__(self, shards: list[Shard], width: int, vocabulary: tuple[str, ...] | None, **facts: Any) -> None:
+        """Take files of one width; see `Sharded`."""
+        super().__init__(shards, **facts)
+        self.width, self.vocabulary = width, vocabulary
+
+
+def open_documents(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    vocabulary: Vocabulary | None = None,
+    width: int | None = None,
+    file_format: str | None = None,
+    text_column: str = "text",
+    group_column: str | None = None,
+    token_pattern: str = TOKEN_PATTERN,
+    stream: bool | None = None,
+) -> Source:
+    """Open files or a folder of documents; a file's name and header are public, its body private.
+
+    =============================  ==========  ==================================================
+    name                           format      holds
+    =============================  ==========  ==================================================
+    .npz                           "npz"       scipy.sparse.save_npz of a CSR matrix
+    .mtx                           "mtx"       Matrix Market, coordinate form, documents × terms
+    docword*.txt                   "docword"   UCI bag of words
+    .dat, .ldac                    "lda-c"     Blei's lda-c
+    .jsonl, .ndjson                "jsonl"     a JSON object on each line, text in `text_column`
+    .csv                           "csv"       a header line, text in `text_column`
+    .parquet                       "parquet"   text in `text_column` (pip install dpvb[arrow])
+    .txt                           "txt"       a document on each line
+    a folder                       "folder"    a document in each .txt file below it
+    a folder of .npz or .parquet               as the list of these files
+    a list of names                            all documents, file after file
+    =============================  ==========  ==================================================
+
+    All but .npz, .parquet and folders may be gzipped, and .gz then ends the name. Text is UTF-8; a text of more than
+    16 MiB is an empty document. A faulty record is an empty document and reaches no other record; `csv_files`,
+    `text_files` and `matrix_files` of dpvb.data say for each format how far damage reaches. An archive or Parquet file
+    that does not read to its end is refused as a whole. Several files are read one after another, anew at each pass;
+    or side by side, each by one process of a cluster (see dpvb.cluster), which holds it.
+
+    Args:
+        path: the file, folder or files; public.
+        vocabulary: public words, as `check_vocabulary` takes them. Text needs it; of counts it names the columns.
+        width: public number of terms, for an lda-c file without a vocabulary.
+        file_format: one of the formats above. None: told by the name.
+        text_column: the column or key of the text.
+        group_column: the column or key of the person (jsonl, csv, parquet); the rows are then held in memory
+            and the person is the privacy unit. Of a person who has rows in several files those of the first count.
+        token_pattern: regular expression of a token in the lower-cased text.
+        stream: True reads the file anew at each pass, in bounded memory; None and False hold its rows. A pass over
+            a Matrix Market or docword file that is not in row order holds its entries.
+
+    Raises:
+        DataFormatError: a file that cannot be opened, a faulty header, a missing column, text without a
+            vocabulary, a vocabulary of another width, or files of different widths.
+        ParameterError: an unknown format, an option that the format does not have, or stream=True with group_column.
+    """
+    options: dict[str, Any] = {
+        "vocabulary": vocabulary,
+        "width": width,
+        "file_format": file_format,
+        "text_column": text_column,
+        "group_column": group_column,
+        "token_pattern": token_pattern,
+    }
+    if group_column is not None and stream:
+        raise ParameterError("group_column brings persons together, which needs rows in memory: leave stream out.")
+    several = None if file_format == "folder" else paths_of(path)
+    if several is not None:
+        return _open_shards(several, {**options, "stream": stream})
+    if not isinstance(path, (str, os.PathLike)):
+        raise DataFormatError(f"path must be a file, a folder or a list of files, got {type(path).__name__}.")
+    location = Path(path)
+    name = check_choice("file_format", file_format or _format_of(location), FORMATS)
+    if group_column is not None and name not in _GROUPED:
+        raise ParameterError(f"group_column needs a jsonl, csv or parquet file, got format {name!r}.")
+    if name in _MATRIX_FORMATS:
+        source = _open_counts(location, name, vocabulary, width)
+    else:
+        words = check_vocabulary(vocabulary, width=width)
+        tokenizer = Tokenizer(words, token_pattern)
+        columns = (text_column,) if group_column is None else (text_column, group_column)
+        _check_text(location, name, columns, read_through=bool(stream))
+        if group_column is not None:
+            return _read_grouped(location, name, (text_column, group_column), tokenizer, words)
+
+        def slabs() -> Iterator[Slab]:
+            records = _TEXT_FORMATS[name](location, (text_column,))
+            return tokenizer.slabs(record[0] for record in records)
+
+        source = Stream(slabs, len(words), vocabulary=words)
+    return source if stream else in_memory(source)
+
+
+def _open_shards(paths: Sequence[Path], options: dict[str, Any]) -> ShardedDocuments:
+    """Check the header of every file; open none."""
+    if options["vocabulary"] is not None:
+        options["vocabulary"] = check_vocabulary(options["vocabulary"], width=options["width"])
+    if (column := options["group_column"]) is None:
+        opened = [open_documents(path, **{**options, "stream": True}) for path in paths]
+        widths = {source.width for source in opened}
+        if len(widths) > 1:
+            raise DataFormatError(f"The files declare different numbers of columns: {sorted(widths)}.")
+        shards = [Shard(path, partial(open_documents, path, **options)) for path in paths]
+        return ShardedDocuments(shards, widths.pop(), options["vocabulary"], unit="document")
+    names = {path: check_choice("file_format", options["file_format"] or _format_of(path), FORMATS) for path in paths}
+    words = check_vocabulary(options["vocabulary"], width=options["width"])
+    columns = options["text_column"], column
+    tokenizer = Tokenizer(words, options["token_pattern"])
+    for path, name in names.items():
+        if name not in _GROUPED:
+            raise ParameterError(f"group_column needs jsonl, csv or parquet files, got format {name!r}.")
+        _check_text(path, name, columns)
+
+    def persons(path: Path) -> Iterator[object]:
+        return (record[0] for record in _TEXT_FORMATS[names[path]](path, (column,)))
+
+    shards = [
+        Shard(path, partial(_read_grouped, path, names[path], columns, tokenizer, words, others))
+        for path, others in zip(paths, elsewhere(paths, persons), strict=True)
+    ]
+    return ShardedDocuments(shards, len(words), words, unit="person")
+
+
+def _format_of(path: Path) -> str:
+    if path.is_dir():
+        return "folder"
+    name = path.name.lower().removesuffix(".gz")
+    if name.startswith("docword") and name.endswith(".txt"):
+        return "docword"
+    found = _FORMAT_OF_SUFFIX.get(Path(name).suffix)
+    if found is None:
+        raise DataFormatError(
+            f"The name {path.name!r} does not tell its format; known are {', '.join(_FORMAT_OF_SUFFIX)} "
+            f"(also .gz), docword*.txt and folders. Say it with file_format=, one of {', '.join(FORMATS)}."
+        )
+    return found
+
+
+def _open_counts(path: Path, name: str, vocabulary: Vocabulary | None, width: int | None) -> Source:
+    opened = _MATRIX_FORMATS[name](path)
+    if width is not None:
+        check_integer("width", width, low=1)
+    declared = width if opened.width is None else opened.width
+    if width is not None and width != declared:
+        raise DataFormatError(f"The file {str(path)!r} declares {declared} columns, but width={width}.")
+    words = None if vocabulary is None else check_vocabulary(vocabulary, width=declared)
+    if declared is None and words is not None:
+        declared = len(words)
+    if declared is None:
+        raise DataFormatError(
+            "An lda-c file does not declare how many words there are, and counting them would read a "
+            "public fact off private documents: give vocabulary= or width=."
+        )
+    return Stream(opened.slabs, declared, vocabulary=words)
+
+
+def _check_text(path: Path, name: str, columns: tuple[str, ...], *, read_through: bool = True) -> None:
+    """Check what is public of a file; a Parquet file also to its end, where it will not be read at once."""
+    if name == "folder":
+        if not path.is_dir():
+            raise DataFormatError(f"{str(path)!r} is not a folder.")
+        return
+    check_readable(path, any_start=name in ("txt", "jsonl"))
+    if name == "csv":
+        check_csv(path, columns)
+    elif name == "parquet":
+        check_parquet(path, columns, read_through=read_through)
+
+
+def _read_grouped(
+    path: Path,
+    name: str,
+    columns: tuple[str, ...],
+    tokenizer: Tokenizer,
+    words: tuple[str, ...],
+    others: Elsewhere | None = None,
+) -> BagOfWords:
+    """Documents by person, without those of persons who are in a file before it."""
+    group: list[object] = []
+
+    def texts() -> Iterable[object]:
+        for text, person in _TEXT_FORMATS[name](path, columns):
+            group.append(person)
+            yield text
+
+    rows = concatenate(clean_slabs(tokenizer.slabs(texts()), len(words)), len(words))
+    return BagOfWords.of_rows(rows, vocabulary=words, group=group if others is None else others.left(group))

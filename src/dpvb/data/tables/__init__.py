@@ -1,0 +1,1 @@
+"""Tables: rows of numbers, and what is declared of their columns."""

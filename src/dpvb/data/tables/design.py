@@ -1,0 +1,409 @@
+"""Private rows for regression and for belief networks: numbers in, clean rows of bounded norm out.
+
+A fault in somebody's row must not show. So nothing here raises, warns or logs because of a value that it finds:
+
+======================================================  ===================================================
+found in a row                                          the row becomes
+======================================================  ===================================================
+NaN, infinity, or no number, in features or response    faulty
+a label outside the declared classes                    faulty
+a negative or fractional count                          faulty
+trials outside 1..max_trials or fractional, y > trials  faulty
+a pixel that is neither 0 nor 1                         faulty
+a count above max_count                                 the same row with the count max_count
+features beyond the norm                                the same row, scaled back to the norm
+======================================================  ===================================================
+
+A faulty row is NaN throughout (dense), or has a response of NaN and no entries (sparse): the wall drops it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpvb.data.documents.count_rows import running_total
+from dpvb.data.documents.matrix_files import open_npz
+from dpvb.data.shards import Shard, Sharded, paths_of
+from dpvb.data.spelling import Categories, Floats, alike, as_numbers
+from dpvb.data.tables.matrices import LENGTH_UNIT, Entries, SparseMatrix, as_matrix, column
+from dpvb.data.units import Integers, LazyChunk, Units, Which, cuts
+from dpvb.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
+
+KINDS = ("logistic", "binomial", "negative_binomial")
+
+Made = TypeVar("Made")
+
+# Entries of clean rows that are kept from pass to pass, 128 MiB; with what a model derives from them, twice that.
+_KEPT_ENTRIES = 2**24
+
+
+@dataclass(frozen=True)
+class Response:
+    """What a response may be; every field is public.
+
+    Attributes:
+        kind: "logistic" (a label), "binomial" (successes of some trials) or "negative_binomial" (a count).
+        classes: the two labels, of which the second is y = 1 (logistic); compared with y as texts or numbers, as
+            `spelling.Categories` says.
+        max_trials: bound on a row's trials (binomial).
+        max_count: bound on a row's count (negative binomial); larger ones become max_count.
+
+    Raises:
+        ParameterError: for a field outside its range.
+    """
+
+    kind: Literal["logistic", "binomial", "negative_binomial"] = "logistic"
+    classes: tuple[Any, Any] = (0, 1)
+    max_trials: int = 1
+    max_count: int = 1
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, KINDS)
+        for name in ("max_trials", "max_count"):
+            check_integer(name, getattr(self, name), low=1, high=10**9)
+        try:
+            first, second = self.classes
+            pair = all(isinstance(one, (str, bool, int, float, np.generic)) for one in (first, second))
+            pair = (
+                pair
+                and not isinstance(self.classes, str)
+                and bool(first != second)
+                and first == first
+                and second == second
+            )
+        except (TypeError, ValueError):
+            pair = False
+        if not pair:
+            raise ParameterError(
+                f"classes must be a pair of different labels (numbers or strings), got {self.classes!r}; "
+                "the second is the one whose probability is modelled. More classes need one model each."
+            )
+        object.__setattr__(self, "classes", (first, second))
+
+    def clean(self, y: object, trials: object, num_rows: int) -> tuple[Floats, Floats]:
+        """Responses and numbers of trials of all rows, both NaN in faulty ones; y=None gives zeros.
+
+        Raises:
+            DataFormatError: a faulty form of y or trials.
+            ParameterError: trials without the binomial kind, or the binomial kind without trials; classes that are
+                one number in two spellings, which y may have lost.
+        """
+        if (trials is None) == (self.kind == "binomial" and y is not None):
+            raise ParameterError(
+                f"trials must be given with a binomial response and with no other; the kind is {self.kind!r}."
+            )
+        trials_n = np.ones(num_rows) if trials is None else as_numbers(column("trials", trials, num_rows))
+        if y is None:
+            return np.zeros(num_rows), trials_n
+        given = column("y", y, num_rows)
+        y_n = self._labels(given) if self.kind == "logistic" else as_numbers(given)
+        with np.errstate(all="ignore"):
+            sound = (y_n >= 0) & (y_n == np.floor(y_n)) & np.isfinite(y_n)
+            if self.kind == "binomial":
+                sound &= (y_n <= trials_n) & (trials_n <= self.max_trials) & (trials_n == np.floor(trials_n))
+                sound &= trials_n >= 1
+        if self.kind == "negative_binomial":
+            y_n = np.minimum(y_n, self.max_count)
+        return np.where(sound, y_n, np.nan), np.where(sound, trials_n, np.nan)
+
+    def _labels(self, given: NDArray[Any]) -> Floats:
+        """0 and 1 for the two classes, NaN for any other label."""
+        if alike(self.classes) is not None:
+            raise ParameterError(
+                f"classes must be two different numbers or texts, got {self.classes!r}: y may hold either as the other "
+                "is written. Rename one of them, or read y from a CSV file by the schema of a Table."
+            )
+        places = Categories(self.classes).places(given, unseen=-1, missing=-1)
+        return np.where(places < 0, np.nan, places)
+
+
+LOGISTIC = Response()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DesignRows:
+    """Clean private rows; a faulty row is NaN throughout.
+
+    Attributes:
+        x_nd: features, (n, d), of norm at most 1; column 0 is the intercept's constant where there is one.
+        y_n: responses, (n,).
+        trials_n: numbers of trials, (n,); 1 unless the response is binomial.
+    """
+
+    x_nd: Floats
+    y_n: Floats
+    trials_n: Floats
+
+    def derived(self, function: Callable[[Floats, Floats], Made], matrix: Floats) -> Made:
+        """Return function(x, matrix), which is formed anew only where either is another than last time."""
+        for known, its_matrix, made in self._last:
+            if known is function and np.array_equal(its_matrix, matrix):
+                return made  # type: ignore[no-any-return]
+        fresh = function(self.x_nd, matrix)
+        self._last[:] = [(function, matrix.copy(), fresh)]
+        return fresh
+
+    @cached_property
+    def _last(self) -> list[tuple[Callable[..., Any], Floats, Any]]:
+        return []  # no field: it is no part of the data
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SparseDesignRows:
+    """Clean private rows as compressed sparse rows; a faulty row has no entries, and y and trials NaN.
+
+    Attributes:
+        indptr: row n holds entries indptr[n] to indptr[n+1], (n + 1,).
+        indices: columns, increasing in a row; column 0 is the intercept's where there is one.
+        values: entries; a row's norm is at most 1.
+        y_n: responses, (n,).
+        trials_n: numbers of trials, (n,); 1 unless the response is binomial.
+    """
+
+    indptr: Integers
+    indices: NDArray[np.int32]
+    values: Floats
+    y_n: Floats
+    trials_n: Floats
+
+
+class Design:
+    """Rows of a regression, held in memory as they were given and cleaned chunk by chunk; few enough are kept clean.
+
+    A delivered row is (c0, f·x): x the given features, f = min(1/row_norm, √(1-c0²)/‖x‖). So the posterior's
+    weights belong to x/row_norm, and to the constant c0.
+    """
+
+    def __init__(
+        self,
+        X: object,
+        y: object = None,
+        trials: object = None,
+        *,
+        response: Response = LOGISTIC,
+        row_norm: float = 1.0,
+        intercept: float = 0.0,
+        sparse_rows: bool = False,
+        group: Iterable[object] | None = None,
+    ) -> None:
+        """Take features and responses.
+
+        Args:
+            X: rows × features; see `matrices.as_matrix`. Its dtype and width are public, everything else private. It is
+                read again at every pass, but for the rows that are kept, and must not change while in use.
+            y: response of each row; private. None: zeros, for rows that are only to be predicted.
+            trials: number of trials of each row (binomial only); private.
+            response: what y may be; public.
+            row_norm: what the features are divided by; public.
+            intercept: the constant c0 of column 0, in [0, 1); 0 for no such column. Public.
+            sparse_rows: whether chunks hold `SparseDesignRows` or `DesignRows`.
+            group: the person of each row, (rows,); private. None: each row is a unit.
+
+        Raises:
+            DataFormatError: X is no matrix, or y, trials or group differ from it in length.
+            ParameterError: a public argument outside its range, or trials without the binomial kind.
+        """
+        self._row_norm = check_number("row_norm", row_norm, low=1e-100, high=1e100)
+        self._intercept = check_number("intercept", intercept, low=0, high=1, closed="left")
+        self._matrix = as_matrix(X)
+        y_n, trials_n = response.clean(y, trials, self._matrix.num_rows)
+        self._response, self._sparse = response, sparse_rows
+        dense_start = np.arange(self._matrix.num_rows + 1, dtype=np.int64) * self._matrix.width
+        self._units = Units(self._matrix.entry_start() if sparse_rows else dense_start, group)
+        limit = math.sqrt((1.0 - self._intercept) * (1.0 + self._intercept))
+        margin = 1.0 - (self._matrix.width + 16) * 2.0**-51
+        pieces = [np.empty(0)]
+        for chunk in Units(self._matrix.entry_start(), None).chunks(self._matrix.lengths):
+            with np.errstate(all="ignore"):
+                # A row inside the bound is left as it is. The margin keeps one that was scaled back inside it.
+                length_n = chunk.rows
+                inside = length_n <= limit * self._row_norm / LENGTH_UNIT
+                back_n = limit * margin / length_n / LENGTH_UNIT
+                pieces.append(np.where(inside, 1.0 / self._row_norm, back_n))
+        scale_n = np.concatenate(pieces)
+        faulty = np.isnan(scale_n) | np.isnan(y_n)
+        self._scale_n, self._y_n, self._trials_n = (np.where(faulty, np.nan, v) for v in (scale_n, y_n, trials_n))
+
+    def __repr__(self) -> str:
+        return f"Design(width={self.width}, unit={self.unit!r})"
+
+    @property
+    def width(self) -> int:
+        """Number of delivered columns, the intercept's included; public."""
+        return self._matrix.width + (self._intercept > 0)
+
+    @property
+    def intercept(self) -> float:
+        """The constant c0 in column 0; public. 0: there is no such column."""
+        return self._intercept
+
+    @property
+    def row_norm(self) -> float:
+        """What the features were divided by; public."""
+        return self._row_norm
+
+    @property
+    def response(self) -> Response:
+        """What y may be; public."""
+        return self._response
+
+    @property
+    def unit(self) -> Literal["row", "person"]:
+        """What one privacy unit is; public."""
+        return self._units.unit
+
+    def count(self) -> int:
+        """Return the number of privacy units; private under add/remove."""
+        return self._units.count()
+
+    def chunks(self) -> Iterator[LazyChunk[DesignRows]] | Iterator[LazyChunk[SparseDesignRows]]:
+        """Yield all units once."""
+        if self._sparse:
+            return self._units.chunks(self._sparse_rows)
+        return self._units.chunks(self._dense_rows, _KEPT_ENTRIES)
+
+    def parts(self, number: int) -> list[Design]:
+        """The same units in order, in at most so many designs of their own."""
+        return [self._part(start, stop) for start, stop in cuts(self.count(), number)]
+
+    def _part(self, start: int, stop: int) -> Design:
+        part = copy(self)
+        which, part._units = self._units.part(start, stop)
+        part._matrix = self._matrix.take(which)
+        part._scale_n, part._y_n, part._trials_n = (v[which] for v in (self._scale_n, self._y_n, self._trials_n))
+        return part
+
+    def _dense_rows(self, which: Which) -> DesignRows:
+        scale_n = self._scale_n[which]
+        first = int(self._intercept > 0)
+        features = self._matrix.dense(which)
+        x_nd = np.empty((len(features), self.width))
+        with np.errstate(all="ignore"):
+            np.multiply(features, scale_n[:, None], out=x_nd[:, first:])
+        x_nd[:, :first] = np.where(np.isnan(scale_n), np.nan, self._intercept)[:, None]
+        x_nd.flags.writeable = False
+        return DesignRows(x_nd, self._y_n[which], self._trials_n[which])
+
+    def _sparse_rows(self, which: Which) -> SparseDesignRows:
+        scale_n = self._scale_n[which]
+        indptr, indices, values = _without(self._matrix.entries(which), np.isnan(scale_n))
+        with np.errstate(all="ignore"):
+            values = values * np.repeat(scale_n, np.diff(indptr))
+        if self._intercept > 0:
+            usable = np.isfinite(scale_n)
+            place = indptr[:-1][usable]
+            indices = np.insert(indices + np.int32(1), place, np.int32(0))
+            values = np.insert(values, place, self._intercept)
+            indptr = indptr + running_total(usable)
+        return SparseDesignRows(indptr, indices, values, self._y_n[which], self._trials_n[which])
+
+
+def _without(entries: Entries, faulty: NDArray[np.bool_]) -> Entries:
+    """The same rows, the faulty ones without entries."""
+    lengths = np.diff(entries.indptr)
+    kept = ~np.repeat(faulty, lengths)
+    return Entries(running_total(np.where(faulty, 0, lengths)), entries.indices[kept], entries.values[kept])
+
+
+class BinaryMatrix:
+    """Binary vectors, held in memory as they were given; chunks hold float32 arrays (n, J), faulty rows NaN."""
+
+    def __init__(self, X: object, *, threshold: float | None = None, group: Iterable[object] | None = None) -> None:
+        """Take a matrix of zeros and ones.
+
+        Args:
+            X: rows × J; see `matrices.as_matrix`. It is not copied and must not change while the source is in use.
+            threshold: binarises by x > threshold; public. None: entries must be 0 or 1.
+            group: the person of each row, (rows,); private. None: each row is a unit.
+
+        Raises:
+            DataFormatError: X is no matrix, or group differs from it in length.
+            ParameterError: a threshold that is no number.
+        """
+        self._threshold = None if threshold is None else check_number("threshold", threshold)
+        self._matrix = as_matrix(X)
+        self._units = Units(np.arange(self._matrix.num_rows + 1, dtype=np.int64) * self.width, group)
+
+    def __repr__(self) -> str:
+        return f"BinaryMatrix(width={self.width}, unit={self.unit!r})"
+
+    @property
+    def width(self) -> int:
+        """Number of columns J; public."""
+        return self._matrix.width
+
+    @property
+    def unit(self) -> Literal["row", "person"]:
+        """What one privacy unit is; public."""
+        return self._units.unit
+
+    def count(self) -> int:
+        """Return the number of privacy units; private under add/remove."""
+        return self._units.count()
+
+    def chunks(self) -> Iterator[LazyChunk[NDArray[np.float32]]]:
+        """Yield all units once."""
+        return self._units.chunks(self._rows)
+
+    def parts(self, number: int) -> list[BinaryMatrix]:
+        """The same units in order, in at most so many sources of their own."""
+        return [self._part(start, stop) for start, stop in cuts(self.count(), number)]
+
+    def _part(self, start: int, stop: int) -> BinaryMatrix:
+        part = copy(self)
+        which, part._units = self._units.part(start, stop)
+        part._matrix = self._matrix.take(which)
+        return part
+
+    def _rows(self, which: Which) -> NDArray[np.float32]:
+        x_nj = self._matrix.dense(which)
+        ones = x_nj == 1 if self._threshold is None else x_nj > self._threshold
+        sound = ones | (x_nj == 0) if self._threshold is None else np.isfinite(x_nj)
+        y_nj = ones.astype(np.float32)
+        y_nj[~sound.all(axis=1)] = np.nan
+        return y_nj
+
+
+class ShardedBinary(Sharded[NDArray[np.float32]]):
+    """Binary vectors in several files."""
+
+    def __init__(self, shards: list[Shard], width: int) -> None:
+        """Take files of one width."""
+        super().__init__(shards, unit="row")
+        self.width = width
+
+
+def binary_rows(
+    X: object, *, threshold: float | None = None, group: Iterable[object] | None = None
+) -> BinaryMatrix | ShardedBinary:
+    """Binary vectors in memory, or where X is a list or folder of .npz files (scipy.sparse.save_npz), in these.
+
+    Raises:
+        DataFormatError, ParameterError: as in `BinaryMatrix`; files of different widths; a group for several files.
+    """
+    paths = paths_of(X)
+    if paths is None:
+        return BinaryMatrix(X, threshold=threshold, group=group)
+    if group is not None:
+        raise ParameterError("group is not read for several files: bring the rows into memory, or leave it out.")
+    widths = {open_npz(path).width or 0 for path in paths}
+    if len(widths) > 1:
+        raise DataFormatError(f"The files declare different numbers of columns: {sorted(widths)}.")
+    return ShardedBinary([Shard(path, partial(_binary_file, path, threshold)) for path in paths], widths.pop())
+
+
+def _binary_file(path: Path, threshold: float | None) -> BinaryMatrix:
+    opened = open_npz(path)
+    width = opened.width or 0
+    return BinaryMatrix(
+        SparseMatrix.stacked([SparseMatrix(slab, width) for slab in opened.slabs()], width), threshold=threshold
+    )

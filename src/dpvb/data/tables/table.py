@@ -1,0 +1,481 @@
+"""Tables with named columns, made into private rows by a public schema: pandas, Arrow, NumPy, CSV and Parquet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpvb.data.arrow import cells as arrow_cells
+from dpvb.data.arrow import check_batches, import_arrow, parquet_batches, parquet_schema
+from dpvb.data.csv_files import check_csv, csv_records, times_in_header
+from dpvb.data.documents.count_rows import MAX_ROWS, Slab
+from dpvb.data.persons import Elsewhere, elsewhere, tuples
+from dpvb.data.readable import check_readable
+from dpvb.data.shards import Shard, Sharded, paths_of
+from dpvb.data.spelling import Cells, Floats, as_array, as_numbers, cells_of, each, identity, spelled
+from dpvb.data.tables.design import LOGISTIC, Design, DesignRows, Response, SparseDesignRows
+from dpvb.data.tables.matrices import SparseMatrix, column, is_arrow_table, is_frame
+from dpvb.data.tables.schema import Schema
+from dpvb.data.units import LazyChunk
+from dpvb.errors import DataFormatError, ParameterError, check_choice
+
+_FORMATS = ("csv", "parquet")
+_WAY_OUT = "Every column of the schema must be there under its name."
+
+
+class _Piece(NamedTuple):
+    """Some rows as a reader found them: cells by column name, and which rows could not be read at all."""
+
+    cells: Mapping[str, Cells]
+    malformed: NDArray[np.bool_]
+
+
+class _Encoded(NamedTuple):
+    """Some rows as numbers: features, and what the data say of responses and persons."""
+
+    matrix: SparseMatrix
+    y_n: Floats | None
+    trials_n: Floats | None
+    group: list[object] | None
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Data in one of the accepted forms: the columns that it has of those asked for, and its rows, piece by piece."""
+
+    names: tuple[str, ...]
+    pieces: Callable[[], Iterator[_Piece]]
+
+
+class Table:
+    """Private data with named columns, and the public schema that makes features of them.
+
+    Estimators take it in the place of X: `fit(Table(data, schema))` takes the response from the schema's target,
+    `fit(Table(data, schema), y)` from y.
+    """
+
+    def __init__(
+        self,
+        data: object,
+        schema: Schema,
+        *,
+        file_format: Literal["csv", "parquet"] | None = None,
+        stream: bool | None = None,
+    ) -> None:
+        """Take data.
+
+        Args:
+            data: a pandas DataFrame; an Arrow table (or what exports one); a mapping of names to 1-D columns; a
+                structured NumPy array; the path of a .csv (also .csv.gz) or .parquet file, a list of such paths, or a
+                folder of .parquet files. Names of columns are public, everything else private; types too, as a cell
+                may have decided them. Columns that the schema does not name are not read. Several files are read one
+                after another, anew at each pass; or side by side, each by one process of a cluster (see dpvb.cluster),
+                which holds it. Of a person who has rows in several files those of the first one count.
+            schema: public.
+            file_format: "csv" or "parquet"; None: told by the name of the file.
+            stream: True reads a file anew at each pass, in bounded memory; None and False hold its rows as numbers.
+
+        Raises:
+            DataFormatError: none of these forms, a column of the schema that is missing, or public values that only
+                CSV text tells apart.
+            ParameterError: schema is no Schema, or stream=True with data in memory or with a group column.
+        """
+        if not isinstance(schema, Schema):
+            raise ParameterError(
+                f"schema must be a Schema, got {type(schema).__name__}; read one with Schema.load(path)."
+            )
+        self._schema = schema
+        self._held: _Encoded | None = None
+        self._count: int | None = None
+        self._files = paths_of(data)
+        self._options: dict[str, Any] = {"file_format": file_format, "stream": stream}
+        if self._files is not None:
+            self._reader = _files_reader(self._files, schema, file_format)
+            return
+        is_file = isinstance(data, (str, os.PathLike))
+        if is_file:
+            self._reader = _file_reader(Path(data), schema, file_format, read_through=bool(stream))  # type: ignore[arg-type]
+        else:
+            self._reader = _memory_reader(data, schema)
+        if stream and (not is_file or schema.group is not None):
+            raise ParameterError(
+                "stream=True needs a file, and a schema without a group: persons are brought together."
+            )
+        if not stream:
+            self._held = _joined([*self._encoded()], schema)
+            self._count = self._held.matrix.num_rows
+
+    def __repr__(self) -> str:
+        return f"Table(width={self._schema.width}, columns={len(self._schema.columns)})"
+
+    @property
+    def schema(self) -> Schema:
+        """The public schema."""
+        return self._schema
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features, without the intercept; public."""
+        return self._schema.feature_names
+
+    def design(
+        self,
+        y: object = None,
+        trials: object = None,
+        *,
+        response: Response | None = None,
+        fit_intercept: bool = True,
+        sparse_rows: bool = False,
+        group: Iterable[object] | None = None,
+    ) -> AnyDesign:
+        """The rows of a regression: features over R, the intercept 1/R before them, and responses.
+
+        Args:
+            y, trials: responses and numbers of trials, (rows,); private. None: the schema's target.
+            response: what y may be; public. None: the target's, or labels 0 and 1 where y is given.
+            fit_intercept: whether column 0 is the constant 1/R.
+            sparse_rows: whether chunks hold `SparseDesignRows` or `DesignRows`.
+            group: the person of each row; private. None: the schema's group column, if it has one.
+
+        Raises:
+            DataFormatError: no y and no target, or y, trials or group of another length.
+            ParameterError: a response that contradicts the schema's target, a group for data that are streamed, or y,
+                trials or group for several files, which must have them.
+        """
+        if self._files is not None:
+            if not (y is None and trials is None and group is None):
+                raise ParameterError(
+                    "of several files the response is the schema's target and the person its group: leave y, trials "
+                    "and group out."
+                )
+            response = self._target_response(response)
+            options = {"response": response, "fit_intercept": fit_intercept, "sparse_rows": sparse_rows}
+            grouped = self._schema.group is not None
+            others = elsewhere(self._files, self._persons) if grouped else [None] * len(self._files)
+            shards = [
+                Shard(path, partial(_design, path, self._schema, self._options, options, known))
+                for path, known in zip(self._files, others, strict=True)
+            ]
+            like = self._maker(fit_intercept, sparse_rows)(self._nothing())
+            return ShardedDesign(shards, like, unit="person" if grouped else "row")
+        make = self._maker(fit_intercept, sparse_rows)
+        if y is None:
+            if trials is not None:
+                raise ParameterError("trials are given with y; without y they come from the schema's target.")
+            response = self._target_response(response)
+        else:
+            response = LOGISTIC if response is None else response
+            y = column("y", y, self._num_rows())
+            trials = None if trials is None else column("trials", trials, self._num_rows())
+        if self._held is not None:
+            own = self._held
+            if y is None:
+                y, trials = own.y_n, own.trials_n if response.kind == "binomial" else None
+            persons = own.group if group is None else group
+            return make(own.matrix, y, trials, response=response, group=persons)
+        if group is not None:
+            raise ParameterError("group needs data that are held, to bring persons together: open with stream=False.")
+        make = partial(make, response=response)
+        return StreamedDesign(lambda: self._designs(y, trials, make), self._num_rows, make(self._nothing()))
+
+    def _persons(self, path: Path) -> Iterator[object]:
+        """The person of each row of a file."""
+        pieces = _file_reader(path, self._schema, self._options["file_format"]).pieces()
+        return (one for piece in pieces for one in _persons(piece, self._schema))
+
+    def features(self, *, fit_intercept: bool = True, sparse_rows: bool = False) -> Design | StreamedDesign:
+        """The same rows without responses (zeros in their place) and in the order of the data, for prediction."""
+        make = self._maker(fit_intercept, sparse_rows)
+        if self._held is not None:
+            return make(self._held.matrix)
+
+        def designs() -> Iterator[Design]:
+            return (make(piece.matrix) for piece in self._encoded())
+
+        return StreamedDesign(designs, self._num_rows, make(self._nothing()))
+
+    def _maker(self, fit_intercept: bool, sparse_rows: bool) -> Callable[..., Design]:
+        """Design with the schema's public constants."""
+        intercept = self._schema.intercept if fit_intercept else 0.0
+        return partial(Design, row_norm=self._schema.row_norm, intercept=intercept, sparse_rows=sparse_rows)
+
+    def _nothing(self) -> SparseMatrix:
+        """No rows, of the schema's width."""
+        return _joined([], self._schema).matrix
+
+    def _target_response(self, response: Response | None) -> Response:
+        """The response of the target's encoded values, whose labels are 0 and 1."""
+        target = self._schema.target
+        needed = [] if target is None else [target.name, *([] if target.trials is None else [target.trials])]
+        if target is None or not set(needed) <= set(self._reader.names):
+            raise DataFormatError(
+                "The response is missing: name its column with target=Target(...) in the schema, or give y."
+                if target is None
+                else f"The data lack {' and '.join(map(repr, needed))}, the target of the schema; or give y."
+            )
+        if response is not None and response.kind != target.kind:
+            raise ParameterError(f"the schema's target is {target.kind!r}, but the model's response {response.kind!r}.")
+        return Response(target.kind, (0, 1), target.max_trials, target.max_count)
+
+    def _encoded(self) -> Iterator[_Encoded]:
+        return (_encode(piece, self._schema) for piece in self._reader.pieces())
+
+    def _designs(
+        self, y: NDArray[Any] | None, trials: NDArray[Any] | None, make: Callable[..., Design]
+    ) -> Iterator[Design]:
+        start = 0
+        for piece in self._encoded():
+            stop = start + piece.matrix.num_rows
+            if y is None:
+                y_n, trials_n = piece.y_n, piece.trials_n
+            else:
+                y_n, trials_n = y[start:stop], None if trials is None else trials[start:stop]
+            yield make(piece.matrix, y_n, trials_n)
+            start = stop
+
+    def _num_rows(self) -> int:
+        """Number of rows, by one pass at the first call where they are not held."""
+        if self._count is None:
+            self._count = sum(len(piece.malformed) for piece in self._reader.pieces())
+        return self._count
+
+
+class StreamedDesign:
+    """Rows of a regression that are read anew at each pass; each row is a privacy unit."""
+
+    unit: Literal["row"] = "row"
+
+    def __init__(self, designs: Callable[[], Iterator[Design]], count: Callable[[], int], like: Design) -> None:
+        """Take a function that reads the rows in pieces, one that counts them, and a design with the same columns."""
+        self._designs = designs
+        self._num_rows = count
+        self.width, self.intercept, self.row_norm = like.width, like.intercept, like.row_norm
+
+    def __repr__(self) -> str:
+        return f"StreamedDesign(width={self.width}, unit={self.unit!r})"
+
+    def count(self) -> int:
+        """Return the number of rows, by one pass at the first call; private under add/remove."""
+        return self._num_rows()
+
+    def chunks(self) -> Iterator[LazyChunk[DesignRows]] | Iterator[LazyChunk[SparseDesignRows]]:
+        """Yield all rows once."""
+        for design in self._designs():
+            yield from design.chunks()
+
+    def parts(self, number: int) -> list[Design]:
+        """The same rows in order, read once and held, as the pieces in which they are read."""
+        return list(self._designs())
+
+
+class ShardedDesign(Sharded[DesignRows | SparseDesignRows]):
+    """Rows of a regression in several files."""
+
+    def __init__(self, shards: Sequence[Shard], like: Design, *, unit: str) -> None:
+        """Take files, a design with the same columns, and what one privacy unit is."""
+        super().__init__(shards, unit=unit)
+        self.width, self.intercept, self.row_norm = like.width, like.intercept, like.row_norm
+
+
+AnyDesign: TypeAlias = "Design | StreamedDesign | ShardedDesign"
+
+
+def _design(
+    path: Path, schema: Schema, own: Mapping[str, Any], options: Mapping[str, Any], others: Elsewhere | None
+) -> AnyDesign:
+    """One of several files as a design, without the rows of persons who are in a file before it."""
+    table = Table(path, schema, **own)
+    if others is None or table._held is None or table._held.group is None:
+        return table.design(**options)
+    return table.design(**options, group=others.left(table._held.group))
+
+
+def _encode(piece: _Piece, schema: Schema) -> _Encoded:
+    """A piece's cells as numbers; a malformed row is NaN."""
+    num_rows = len(piece.malformed)
+    missing_values = frozenset(schema.missing_values)
+    place_nc = np.empty((num_rows, len(schema.columns)), dtype=np.int32)
+    value_nc = np.empty((num_rows, len(schema.columns)))
+    start = 0
+    for c, spec in enumerate(schema.columns):
+        place_n, value_nc[:, c] = spec.encode(piece.cells[spec.name], missing_values)
+        place_nc[:, c] = start + place_n
+        start += spec.width
+    value_nc[piece.malformed] = np.nan
+    indptr = np.arange(num_rows + 1, dtype=np.int64) * len(schema.columns)
+    matrix = SparseMatrix(Slab(indptr, place_nc.ravel(), value_nc.ravel()), schema.width)
+    target = schema.target
+    y_n = trials_n = None
+    if target is not None and target.name in piece.cells:
+        y_n = target.encode(piece.cells[target.name])
+        if target.trials is not None and target.trials in piece.cells:
+            trials_n = as_numbers(piece.cells[target.trials])
+    group = None if schema.group is None else _persons(piece, schema)
+    return _Encoded(matrix, y_n, trials_n, group)
+
+
+def _persons(piece: _Piece, schema: Schema) -> list[object]:
+    """The person of each row; None for the texts that stand for a missing one, and for a malformed row."""
+    cells = cells_of(piece.cells[str(schema.group)])
+    stand_ins = {spelled(one) for one in schema.missing_values if identity(one) is not None}  # others are nobody anyway
+    missing = (
+        each(cells, lambda cell: spelled(cell) in stand_ins) if stand_ins else np.zeros(len(cells), dtype=np.int64)
+    )
+    return [None if lacks else cell for cell, lacks in zip(cells, missing | piece.malformed, strict=True)]
+
+
+def _joined(pieces: list[_Encoded], schema: Schema) -> _Encoded:
+    """All pieces as one."""
+    return _Encoded(
+        SparseMatrix.stacked([piece.matrix for piece in pieces], schema.width),
+        _concatenated([piece.y_n for piece in pieces]),
+        _concatenated([piece.trials_n for piece in pieces]),
+        None if schema.group is None else [one for piece in pieces for one in piece.group or []],
+    )
+
+
+def _concatenated(parts: list[Floats | None]) -> Floats:
+    return np.concatenate([np.empty(0), *(part for part in parts if part is not None)])
+
+
+def _memory_reader(data: Any, schema: Schema) -> _Reader:
+    if isinstance(data, np.ndarray) and data.dtype.names is not None and data.ndim <= 1:
+        data = np.atleast_1d(data)  # one row of a text file comes without a dimension
+        data = {name: data[name] for name in data.dtype.names}
+    if isinstance(data, Mapping):
+        return _mapping_reader(data, schema)
+    if is_frame(data):
+        return _pandas_reader(data, schema)
+    if is_arrow_table(data):
+        return _arrow_reader(import_arrow().table(data), schema)
+    raise DataFormatError(
+        f"data must be a pandas DataFrame, an Arrow table, a mapping of names to columns, a structured array, or the "
+        f"path of a CSV or Parquet file, got {type(data).__name__}. A plain matrix has no names: "
+        "Table(dict(zip(names, X.T)), schema)."
+    )
+
+
+def _mapping_reader(data: Mapping[Any, Any], schema: Schema) -> _Reader:
+    names = _present(schema, list(data), "mapping")
+    first = data[names[0]]
+    num_rows = len(first) if hasattr(first, "__len__") else 0
+    values = {name: tuples(data[name]) if name == schema.group else data[name] for name in names}
+    cells = {name: column(f"column {name!r}", values[name], num_rows) for name in names}
+    return _Reader(names, lambda: _slices(lambda name, rows: cells[name][rows], names, num_rows))
+
+
+def _pandas_reader(frame: Any, schema: Schema) -> _Reader:
+    names = _present(schema, [*frame.columns], "DataFrame")
+
+    def cells(name: str, rows: slice) -> Cells:
+        part = frame[name].iloc[rows]
+        return as_array(part) if isinstance(part.dtype, np.dtype) else cells_of(part)
+
+    return _Reader(names, lambda: _slices(cells, names, len(frame)))
+
+
+def _arrow_reader(table: Any, schema: Schema) -> _Reader:
+    names = _present(schema, table.column_names, "Arrow table")
+
+    def cells(name: str, rows: slice) -> Cells:
+        return arrow_cells(table.column(name).slice(rows.start, rows.stop - rows.start))
+
+    return _Reader(names, lambda: _slices(cells, names, table.num_rows))
+
+
+def _file_reader(path: Path, schema: Schema, file_format: str | None, *, read_through: bool = False) -> _Reader:
+    """One file; a Parquet file is read to its end first, where asked for."""
+    if file_format is None:
+        file_format = Path(path.name.lower().removesuffix(".gz")).suffix.removeprefix(".")
+        hint = "Say it with file_format=."
+    else:
+        hint = ""
+    check_choice(f"the format of {path.name!r}", file_format, _FORMATS, hint=hint)
+    check_readable(path)
+    return _csv_reader(path, schema) if file_format == "csv" else _parquet_reader(path, schema, read_through)
+
+
+def _files_reader(paths: Sequence[Path], schema: Schema, file_format: str | None) -> _Reader:
+    """Several files with the same columns, one after another."""
+    readers = [_file_reader(path, schema, file_format, read_through=True) for path in paths]
+    names = readers[0].names
+    for path, reader in zip(paths, readers, strict=True):
+        if set(reader.names) != set(names):
+            missing = sorted(set(names) ^ set(reader.names))
+            raise DataFormatError(
+                f"The files must have the same columns, but {str(path)!r} and {str(paths[0])!r} differ in {missing}."
+            )
+    return _Reader(names, lambda: (piece for reader in readers for piece in reader.pieces()))
+
+
+def _csv_reader(path: Path, schema: Schema) -> _Reader:
+    needed, optional = _needed(schema)
+    check_csv(path, needed, hint=_WAY_OUT)
+    times = times_in_header(path, optional)
+    names = (*needed, *(name for name in optional if times[name] == 1))
+
+    def pieces() -> Iterator[_Piece]:
+        records = csv_records(path, names)
+        while batch := list(islice(records, MAX_ROWS)):
+            malformed = np.array([record[0] is None for record in batch], dtype=np.bool_)
+            yield _Piece(dict(zip(names, map(list, zip(*batch, strict=True)), strict=True)), malformed)
+
+    return _Reader(names, pieces)
+
+
+def _parquet_reader(path: Path, schema: Schema, read_through: bool) -> _Reader:
+    names = _present(schema, parquet_schema(path).names, f"file {str(path)!r}")
+    if read_through:
+        check_batches(path, names)
+
+    def pieces() -> Iterator[_Piece]:
+        for batch in parquet_batches(path, names, batch_rows=MAX_ROWS):
+            cells = {name: arrow_cells(batch.column(name)) for name in names}
+            yield _Piece(cells, np.zeros(batch.num_rows, dtype=np.bool_))
+
+    return _Reader(names, pieces)
+
+
+def _slices(cells: Callable[[str, slice], Cells], names: tuple[str, ...], num_rows: int) -> Iterator[_Piece]:
+    """Pieces of data in memory."""
+    for start in range(0, num_rows, MAX_ROWS):
+        rows = slice(start, min(start + MAX_ROWS, num_rows))
+        yield _Piece({name: cells(name, rows) for name in names}, np.zeros(rows.stop - start, dtype=np.bool_))
+
+
+def _needed(schema: Schema) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names that the data must have, and those of the target, which may come as y."""
+    target = schema.target
+    optional = () if target is None else tuple(n for n in (target.name, target.trials) if n is not None)
+    return tuple(name for name in schema.read_columns if name not in optional), optional
+
+
+def _present(schema: Schema, names: list[Any], place: str) -> tuple[str, ...]:
+    """The columns to read of data whose types may have been inferred from values.
+
+    Raises:
+        DataFormatError: a needed name that is missing, or one that occurs twice; public values of a column that are
+            one number in two spellings, of which the data may have kept one.
+    """
+    needed, optional = _needed(schema)
+    for name in (*needed, *optional):
+        times = sum(1 for one in names if isinstance(one, str) and one == name)
+        if times > 1 or (times == 0 and name in needed):
+            raise DataFormatError(
+                f"The {place} must have one column {name!r}, but has {times}; its columns are {names}. {_WAY_OUT}"
+            )
+    present = tuple(name for name in (*needed, *optional) if name in names)
+    if (unclear := schema.alike(present)) is not None:
+        raise DataFormatError(
+            f"The schema gives column {unclear!r} two values that are one number in two spellings, which only the text "
+            f"of a CSV file tells apart, and not a {place}: read the CSV file itself, or rename one of the values."
+        )
+    return present

@@ -1,0 +1,1 @@
+"""What keeps private values in, and strangers' values out."""

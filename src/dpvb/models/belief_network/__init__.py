@@ -1,0 +1,1 @@
+"""Sigmoid belief networks: the paper, its reading of noise, its kernel."""

@@ -1,0 +1,294 @@
+"""E-step of the sigmoid belief network, and the exact sums of its scores.
+
+=====================  ===========================================================================
+paper                  code
+=====================  ===========================================================================
+w_j, its variances     ``w_kj``, ``v_kj``: hidden units first; no rows in v_kj where weights are points
+⟨z_n⟩                  ``pi_nk``
+⟨ξ_nj⟩                 ``xi_nj`` = tanh(g/2) / (2g) at g² = ⟨ψ_nj²⟩
+⟨ψ_nj⟩                 ``psi_nj``
+r_n = y_n - ½ - ξ_n⟨ψ_n⟩  ``r_nj``; p_n = π_n - z̄: ``p_nk``; a_n = π_n(1 - π_n): ``a_nk``
+gradient of the bound  never kept: s_kj = r_j p_k - w_kj ξ_j a_k
+=====================  ===========================================================================
+
+``local_step`` climbs each example's own bound from a common public start; ``score_norms`` gives the norms of the
+gradients, from which the clip forms weights; ``add_scores`` adds the weighted gradients as integers. The last two
+compute every entry by the same operations in the same dtype, so the bound of the one is a bound for the other.
+"""
+
+import math
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, xlogy
+
+from dpvb.kernels.threads import num_threads, spread
+
+Float = NDArray[np.float64]
+Real = NDArray[np.floating[Any]]
+Engine = Literal["numba", "numpy"]
+
+LANES = 16
+EXAMPLES_A_TASK = 64
+ROUNDING = 2.0**-52
+# Bits of a product of hidden units, and of the number of examples whose products are held at a time.
+_PAIR_BITS, _GROUP_BITS = 21, 9
+
+
+class Start(NamedTuple):
+    """Where every example starts: π = σ(⟨b⟩) and what follows from it."""
+
+    pi_k: Real
+    psi_j: Real
+    xi_j: Real
+    curve_k: Real
+    cross_k: Real
+
+
+def xi_of(second: Float) -> Float:
+    """⟨ξ⟩ = tanh(g/2) / (2g) of PG(1, g) at g² = ⟨ψ²⟩ (Polson, Scott & Windle 2013); ¼ at zero."""
+    g = np.maximum(np.sqrt(second), 1e-6)
+    return np.asarray(np.tanh(g / 2) / (2 * g))
+
+
+def second_moments(w_kj: Float, v_kj: Float, c_j: Float, extra_j: Float, pi_nk: Float) -> tuple[Float, Float]:
+    """⟨ψ⟩ and ⟨ψ²⟩, (n, J), by matrix products: for released or public things, where the last bit is free."""
+    psi_nj = pi_nk @ w_kj + c_j
+    second_nj = psi_nj**2 + (pi_nk * (1 - pi_nk)) @ w_kj**2 + extra_j
+    return psi_nj, second_nj + pi_nk @ v_kj if len(v_kj) else second_nj
+
+
+def example_bound(
+    y_nj: Real,
+    pi_nk: Float,
+    psi_nj: Float,
+    second_nj: Float,
+    b_k: Float,
+    b_second_k: Float,
+    at_nj: Float | None = None,
+) -> Float:
+    """Lower bound on each example's log-likelihood, (n,), in nats (Jaakkola & Jordan 2000).
+
+    ``psi_nj``, ``second_nj`` and ``b_k``, ``b_second_k`` are first and second moments of ψ and b under q. The bound is
+    taken at g² = ``at_nj``; None: at its best, ⟨ψ²⟩. KL divergences of weights are not in it.
+    """
+    at_nj = second_nj if at_nj is None else at_nj
+    visible_nj = (y_nj - 0.5) * psi_nj - 0.5 * xi_of(at_nj) * (second_nj - at_nj) - _log_two_cosh(at_nj)
+    entropy_nk = -xlogy(pi_nk, pi_nk) - xlogy(1 - pi_nk, 1 - pi_nk)
+    hidden_nk = (pi_nk - 0.5) * b_k - _log_two_cosh(b_second_k) + entropy_nk
+    return np.asarray(visible_nj.sum(axis=1) + hidden_nk.sum(axis=1))
+
+
+def _log_two_cosh(second: Float) -> Float:
+    """log(2 cosh(g/2)) at g² = second."""
+    g = np.sqrt(second)
+    return np.asarray(g / 2 + np.log1p(np.exp(-g)))
+
+
+def local_step(
+    y_nj: Real,
+    w_kj: Float,
+    c_j: Float,
+    b_k: Float,
+    *,
+    v_kj: Float | None = None,
+    extra_j: Float | None = None,
+    sweeps: int = 3,
+    dtype: type[np.floating[Any]] = np.float32,
+    engine: Engine = "numba",
+    threads: int | None = None,
+) -> tuple[Real, Real, Real]:
+    """Coordinate ascent over the hidden units of each example, ``sweeps`` times from π = σ(⟨b⟩).
+
+    ``y_nj`` (n, J) holds zeros and ones, private; a row with NaN gives NaN. ``w_kj`` (K, J), ``c_j`` (J,) and ``b_k``
+    (K,) are public means; ``v_kj`` (K, J) and ``extra_j`` (J,) the variances of weights and offsets, none where they
+    are points. ξ is brought to its optimum before each sweep and after the last one.
+
+    Returns ``(pi_nk, xi_nj, psi_nj)`` in ``dtype`` (plain NumPy: float64), private. A row of the result depends on that
+    row and the public arguments only: not on the batch, its order or ``threads``.
+
+    Source: Gan, Henao, Carlson & Carin 2015; Park, Foulds, Chaudhuri & Welling 2020, section 6.
+    """
+    v_kj = np.empty((0, w_kj.shape[1])) if v_kj is None else v_kj
+    extra_j = np.zeros(w_kj.shape[1]) if extra_j is None else extra_j
+    start = _start(w_kj, v_kj, c_j, extra_j, b_k)
+    num_examples, num_visible = y_nj.shape
+    dtype = np.float64 if engine == "numpy" else dtype
+    pi_nk = np.empty((num_examples, w_kj.shape[0]), dtype)
+    xi_nj, psi_nj = np.empty((2, num_examples, num_visible), dtype)
+    if engine == "numpy":
+        for n in range(num_examples):
+            found = _local_numpy(y_nj[n].astype(np.float64), w_kj, v_kj, c_j, extra_j, b_k, sweeps, start)
+            pi_nk[n], xi_nj[n], psi_nj[n] = found
+        return pi_nk, xi_nj, psi_nj
+
+    from dpvb.models.belief_network import kernel_numba
+
+    wide = [_padded(array, (rows, LANES), dtype) for array, rows in ((w_kj, 2), (v_kj, 1))]
+    wide += [_padded(array, (LANES,), dtype) for array in (c_j, extra_j)]
+    even_k = _padded(b_k, (2,), dtype)
+    begin = (
+        _padded(start.pi_k, (2,), dtype),
+        _padded(start.psi_j, (LANES,), dtype),
+        _padded(start.xi_j, (LANES,), dtype, fill=0.25),
+        _padded(start.curve_k, (2,), dtype),
+        _padded(start.cross_k, (2,), dtype),
+    )
+    rows = np.ascontiguousarray(y_nj, dtype=dtype)
+
+    def task(first: int) -> None:
+        last = min(first + EXAMPLES_A_TASK, num_examples)
+        w, v, c, extra = wide
+        kernel_numba.local_range(first, last, rows, w, v, c, extra, even_k, sweeps, begin, pi_nk, xi_nj, psi_nj)
+
+    spread(task, range(0, num_examples, EXAMPLES_A_TASK), num_threads(threads))
+    return pi_nk, xi_nj, psi_nj
+
+
+def score_norms(
+    r_nj: Real,
+    xi_nj: Real,
+    p_nk: Real,
+    a_nk: Real,
+    w_kj: Real,
+    *,
+    engine: Engine = "numba",
+    threads: int | None = None,
+) -> Float:
+    """Upper bounds of ‖s_n‖_F, s_kj = r_j p_k - (w_kj ξ_j) a_k, of the very numbers that ``add_scores`` sums.
+
+    All arrays have one dtype, float32 or float64, of unit roundoff u. In float64, and never built:
+
+        ‖s‖² = A - 2B + V²,   A = ‖r‖²‖p‖²,   B = Σ_k p_k a_k (r∘ξ)·w_k,   V² = Σ_k a_k² (ξ∘ξ)·(w_k∘w_k)
+
+    Sums of J·K products of at most six factors err by at most (J + K + 16)·2⁻⁵² of the sum of magnitudes, which is at
+    most (√A + V)² (Cauchy-Schwarz for B). ``add_scores`` forms an entry by four operations in the arrays' dtype: it is
+    off by u|s_kj| + (1 + u)(u|r_j p_k| + (2u + u²)|w_kj ξ_j a_k|) at most, all of them by 4u(√A + V) in norm. The
+    addend covers underflow. A row with NaN or infinity gives inf or NaN.
+    """
+    num_hidden, width = w_kj.shape
+    if engine == "numpy":
+        parts_n3 = np.empty((len(r_nj), 3))
+        for n in range(len(r_nj)):
+            r_j, xi_j, p_k, a_k, wide_kj = (x.astype(np.float64) for x in (r_nj[n], xi_nj[n], p_nk[n], a_nk[n], w_kj))
+            cross = float(p_k * a_k @ (wide_kj @ (r_j * xi_j)))
+            parts_n3[n] = (r_j @ r_j) * (p_k @ p_k), cross, a_k**2 @ (wide_kj**2 @ xi_j**2)
+    else:
+        from dpvb.models.belief_network import kernel_numba
+
+        parts_n3, wide_kj = np.empty((len(r_nj), 3)), w_kj.astype(np.float64)
+
+        def task(first: int) -> None:
+            last = min(first + EXAMPLES_A_TASK, len(r_nj))
+            kernel_numba.norm_range(first, last, r_nj, xi_nj, p_nk, a_nk, wide_kj, parts_n3)
+
+        spread(task, range(0, len(r_nj), EXAMPLES_A_TASK), num_threads(threads))
+    positive_n = np.sqrt(parts_n3[:, 0]) + np.sqrt(parts_n3[:, 2])
+    square_n = parts_n3[:, 0] - 2 * parts_n3[:, 1] + parts_n3[:, 2]
+    slack_n = (num_hidden + width + 32) * ROUNDING * positive_n**2
+    norm_n = np.sqrt(np.maximum(square_n, 0.0) + slack_n) + 2 * float(np.finfo(w_kj.dtype).eps) * positive_n
+    return np.asarray(norm_n + num_hidden * width * float(np.finfo(w_kj.dtype).tiny))
+
+
+def add_scores(
+    r_nj: Real,
+    xi_nj: Real,
+    p_nk: Real,
+    a_nk: Real,
+    w_kj: Real,
+    weight_n: Float,
+    grid: float,
+    out_kj: NDArray[np.int64],
+    *,
+    engine: Engine = "numba",
+    threads: int | None = None,
+) -> None:
+    """Add Σ_n trunc(weight_n s_n / grid), truncated toward zero entry by entry, to ``out_kj`` (K, J), int64.
+
+    ``grid`` is a power of two. The weight is rounded to the arrays' dtype and multiplied there: an entry grows by a
+    factor of at most (1 + 2⁻²⁴)², less than the clip's margin. An example of weight zero is not read. Integer sums are
+    the same bits for any order of examples and any ``threads``; each thread owns a range of hidden units.
+    """
+    scale_n = weight_n.astype(w_kj.dtype) * w_kj.dtype.type(1 / grid)
+    used = np.flatnonzero(weight_n)
+    if engine == "numpy":
+        for n in used:
+            s_kj = _score(r_nj[n], xi_nj[n], p_nk[n], a_nk[n], w_kj)
+            out_kj += np.trunc(s_kj * scale_n[n]).astype(np.int64)
+        return
+
+    from dpvb.models.belief_network import kernel_numba
+
+    edges = np.linspace(0, len(w_kj), num_threads(threads) + 1).astype(np.int64)
+
+    def task(part: int) -> None:
+        first, last = edges[part], edges[part + 1]
+        kernel_numba.score_range(first, last, r_nj, xi_nj, p_nk, a_nk, w_kj, used, scale_n, EXAMPLES_A_TASK, out_kj)
+
+    spread(task, range(len(edges) - 1), num_threads(threads))
+
+
+def add_moments(xi_nj: Float, pi_nk: Float, weight_n: Float, grid: float, out: NDArray[np.int64]) -> None:
+    """Add weight_n ξ_nj ⟨z_k z_k'⟩ / grid, truncated, to ``out`` (J, K(K+1)/2), int64: k = k', then k < k' row by row.
+
+    ξ is at most ¼ and z at most 1. Both factors of a product are truncated to integers, on grids whose product is the
+    grid or, to keep sums of a group below 2⁵³, a multiple of it: the product loses magnitude only, and an integer GEMM
+    adds it exactly, in any order. Products of hidden units are held for a group of examples at a time.
+    """
+    row, column = np.triu_indices(pi_nk.shape[1], 1)
+    finest = math.frexp(grid)[1] - 1
+    right = max(0, min(_PAIR_BITS, -finest // 2))
+    left = max(finest + right, right + _GROUP_BITS - 55)
+    used = np.flatnonzero(weight_n)
+    for start in range(0, len(used), 2**_GROUP_BITS):
+        some = used[start : start + 2**_GROUP_BITS]
+        some_nk = pi_nk[some]
+        pairs = np.hstack([some_nk, some_nk[:, row] * some_nk[:, column]])
+        weighted = np.trunc(np.ldexp(xi_nj[some] * weight_n[some, None], -left))
+        np.ldexp(pairs, right, out=pairs)
+        product = weighted.T @ np.trunc(pairs, out=pairs)
+        out += product.astype(np.int64) << (left - right - finest)
+
+
+def _score(r_j: Real, xi_j: Real, p_k: Real, a_k: Real, w_kj: Real) -> Real:
+    """One example's gradient, every operation in the order of the compiled loops."""
+    return p_k[:, None] * r_j - (w_kj * xi_j) * a_k[:, None]
+
+
+def _start(w_kj: Float, v_kj: Float, c_j: Float, extra_j: Float, b_k: Float) -> Start:
+    """The common start, by sums along an axis: their order, unlike that of a matrix product, is always the same."""
+    pi_k = np.asarray(expit(b_k))
+    psi_j = (w_kj * pi_k[:, None]).sum(axis=0) + c_j
+    second_j = psi_j**2 + (w_kj**2 * (pi_k * (1 - pi_k))[:, None]).sum(axis=0) + extra_j
+    if len(v_kj):
+        second_j += (v_kj * pi_k[:, None]).sum(axis=0)
+    xi_j = xi_of(second_j)
+    curve_k = (w_kj**2 * xi_j).sum(axis=1)
+    return Start(pi_k, psi_j, xi_j, curve_k, (w_kj * np.roll(w_kj, -1, axis=0) * xi_j).sum(axis=1))
+
+
+def _padded(array: Real, multiples: tuple[int, ...], dtype: type[np.floating[Any]], fill: float = 0.0) -> Real:
+    """The array with every axis filled up to a multiple."""
+    lengths = [-(-length // multiple) * multiple for length, multiple in zip(array.shape, multiples, strict=True)]
+    wide = np.full(lengths, fill, dtype)
+    wide[tuple(map(slice, array.shape))] = array
+    return wide
+
+
+def _local_numpy(
+    y_j: Float, w_kj: Float, v_kj: Float, c_j: Float, extra_j: Float, b_k: Float, sweeps: int, start: Start
+) -> tuple[Float, Float, Float]:
+    """Do what ``local_step`` does for one example, in plain float64."""
+    pi_k, psi_j, xi_j = (np.array(array, dtype=np.float64) for array in start[:3])
+    spread_kj = v_kj if len(v_kj) else np.zeros_like(w_kj)
+    for _ in range(sweeps):
+        for k in range(len(pi_k)):
+            others_j = psi_j - w_kj[k] * pi_k[k]
+            square_j = w_kj[k] ** 2 + spread_kj[k]
+            logit = b_k[k] + w_kj[k] @ (y_j - 0.5) - 0.5 * (xi_j @ (2 * others_j * w_kj[k] + square_j))
+            pi_k[k] = expit(logit)
+            psi_j = others_j + w_kj[k] * pi_k[k]
+        second_j = psi_j**2 + (pi_k * (1 - pi_k)) @ w_kj**2 + pi_k @ spread_kj + extra_j
+        xi_j = xi_of(second_j)
+    return pi_k, xi_j, psi_j

@@ -1,0 +1,36 @@
+"""Second moments of hidden units, weighted by every visible one: the largest block of a sigmoid belief network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpvb.core.blocks import Floats, Ints
+from dpvb.core.contributions import Grid, upper_norms
+from dpvb.models.belief_network import kernel as kernel
+
+
+@dataclass(frozen=True)
+class Moments:
+    """⟨ξ_j⟩ ⟨zzᵀ⟩ of every example, (J, K(K+1)/2) when packed and never kept.
+
+    Attributes:
+        xi_nj: ⟨ξ⟩ at least 0.
+        pi_nk: ⟨z⟩ in [0, 1]; ⟨z_k z_k'⟩ = π_k π_k' off the diagonal and π_k on it.
+    """
+
+    xi_nj: Floats
+    pi_nk: Floats
+
+    def norms(self) -> Floats:
+        """‖ξ‖ · ‖⟨zzᵀ⟩‖_F."""
+        square_nk = self.pi_nk**2
+        # ‖⟨zzᵀ⟩‖² = (Σπ²)² - Σπ⁴ + Σπ²; the slack covers the roundings of sums of K numbers below 1.
+        pairs_n = square_nk.sum(axis=1) ** 2 - (square_nk**2).sum(axis=1) + square_nk.sum(axis=1)
+        slack = 1.0 + (8 * self.pi_nk.shape[1] + 64) * 2.0**-52
+        return np.asarray(upper_norms(self.xi_nj) * np.sqrt(pairs_n) * slack)
+
+    def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
+        """Truncate both factors to integers and multiply them."""
+        kernel.add_moments(self.xi_nj, self.pi_nk, weights, grid.step, out)

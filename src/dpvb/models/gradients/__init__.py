@@ -1,0 +1,1 @@
+"""Models of any density, fitted by noisy gradients."""

@@ -1,0 +1,1 @@
+"""Regressions: the paper, its reading of noise, its kernel."""

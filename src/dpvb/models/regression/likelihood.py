@@ -1,0 +1,182 @@
+"""Binomial likelihoods and the Gaussian posterior of their weights: what all regression models share.
+
+    ψ_n = x_nᵀ m,   p(y_n | ψ_n) ∝ exp(ψ_n)^a_n / (1 + exp ψ_n)^b_n          unit: a row
+
+==================  =========================  ==================================
+likelihood          a                          b
+==================  =========================  ==================================
+logistic            y in {0, 1}                1
+binomial            y in 0..trials             trials
+negative binomial   y in 0..max_count          y + dispersion
+==================  =========================  ==================================
+
+==================  =============================================================================
+paper               code
+==================  =============================================================================
+κ_n = a_n - b_n/2   kappa_n
+b_n                 b_n: the shape of the Pólya-Gamma variable, at most max_b
+a_n - b_n σ(ψ_n)    residual_n: derivative of the log likelihood in ψ_n
+⟨ξ_n⟩               expfam.polya_gamma_expectedstats(b_n, c_n), c_n² = ⟨ψ_n²⟩ (Polson, Scott & Windle 2013)
+==================  =============================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, ndtr
+
+from dpvb.core.blocks import Floats
+from dpvb.errors import check_choice, check_number
+from dpvb.guards.domains import Covariance
+
+Made = TypeVar("Made")
+LIKELIHOODS = ("logistic", "binomial", "negative_binomial")
+
+# σ(ψ) = Σ_i p_i Φ(s_i ψ) up to 2.2e-9 everywhere (Monahan & Stefanski 1992).
+_MIXTURE_P = np.array([0.003246343272134, 0.051517477033972, 0.195077912673858, 0.315569823632818])
+_MIXTURE_P = np.append(_MIXTURE_P, [0.274149576158423, 0.131076880695470, 0.027912418727972, 0.001449567805354])
+_MIXTURE_S = np.array([1.365340806296348, 1.059523971016916, 0.830791313765644, 0.650732166639391])
+_MIXTURE_S = np.append(_MIXTURE_S, [0.508135425366489, 0.396313345166341, 0.308904252267995, 0.238212616409306])
+
+
+class Design(Protocol):
+    """Clean private rows; a faulty row is NaN throughout.
+
+    Features have norm at most 1, the intercept's constant in column 0 included where there is one. `trials_n` is 1
+    unless the likelihood is binomial.
+    """
+
+    @property
+    def x_nd(self) -> Floats:
+        """Features, (n, d)."""
+
+    @property
+    def y_n(self) -> Floats:
+        """Responses, (n,)."""
+
+    @property
+    def trials_n(self) -> Floats:
+        """Numbers of trials, (n,)."""
+
+    def derived(self, function: Callable[[Floats, Floats], Made], matrix: Floats) -> Made:
+        """Return function(x, matrix), which may be kept for the next pass."""
+
+
+class SparseDesign(Protocol):
+    """Clean private rows as compressed sparse rows; a faulty row has y NaN and no entries."""
+
+    @property
+    def indptr(self) -> NDArray[np.int64]:
+        """Row n holds entries indptr[n] to indptr[n+1]."""
+
+    @property
+    def indices(self) -> NDArray[np.int32]:
+        """Columns, increasing in a row."""
+
+    @property
+    def values(self) -> Floats:
+        """Entries; a row's norm is at most 1."""
+
+    @property
+    def y_n(self) -> Floats:
+        """Responses, (n,)."""
+
+    @property
+    def trials_n(self) -> Floats:
+        """Numbers of trials, (n,)."""
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """A binomial likelihood; every field is public.
+
+    Attributes:
+        kind: "logistic", "binomial" or "negative_binomial".
+        max_trials: bound on a row's trials (binomial).
+        dispersion: r of the negative binomial, whose variance is mean + mean²/r.
+        max_count: bound on a row's count (negative binomial); larger ones are clipped to it.
+
+    Raises:
+        ParameterError: for a field outside its range.
+    """
+
+    kind: Literal["logistic", "binomial", "negative_binomial"] = "logistic"
+    max_trials: float = 1.0
+    dispersion: float = 1.0
+    max_count: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, LIKELIHOODS)
+        for name in ("max_trials", "max_count"):
+            check_number(name, getattr(self, name), low=1, high=1e9)
+        check_number("dispersion", self.dispersion, low=1e-6, high=1e9)
+
+    @property
+    def max_b(self) -> float:
+        """Bound on b_n."""
+        return {
+            "logistic": 1.0,
+            "binomial": self.max_trials,
+            "negative_binomial": self.max_count + self.dispersion,
+        }[self.kind]
+
+    @property
+    def max_y(self) -> float:
+        """Bound on y_n."""
+        return self.max_count if self.kind == "negative_binomial" else self.max_b
+
+    @property
+    def max_kappa(self) -> float:
+        """Bound on |κ_n|."""
+        if self.kind == "negative_binomial":
+            return max(abs(self.max_count - self.dispersion), self.dispersion) / 2
+        return self.max_b / 2
+
+    @property
+    def max_residual(self) -> float:
+        """Bound on |a_n - b_n σ(ψ)| for every ψ."""
+        return max(self.max_count, self.dispersion) if self.kind == "negative_binomial" else self.max_b
+
+    def b(self, y_n: Floats, trials_n: Floats) -> Floats:
+        """b_n of every row."""
+        if self.kind == "negative_binomial":
+            return y_n + self.dispersion
+        return trials_n if self.kind == "binomial" else np.ones_like(y_n) + 0.0 * y_n
+
+    def kappa(self, y_n: Floats, trials_n: Floats) -> Floats:
+        """κ_n of every row."""
+        return y_n - 0.5 * self.b(y_n, trials_n)
+
+    def residual(self, psi_n: Floats, y_n: Floats, trials_n: Floats) -> Floats:
+        """a_n - b_n σ(ψ_n) of every row."""
+        return y_n - self.b(y_n, trials_n) * expit(psi_n)
+
+
+def predictive(mean_n: Floats, variance_n: Floats) -> Floats:
+    """E[σ(ψ)] for ψ ~ N(mean, variance), up to 2.2e-9, and up to 1 % of itself where it is small.
+
+    For each Φ of the mixture the integral is one Φ; far below zero, where σ(ψ) is exp ψ, it is exp(mean + variance/2).
+    """
+    spread_ni = np.sqrt(1.0 + variance_n[:, None] * _MIXTURE_S**2)
+    middle_n = np.clip(ndtr(mean_n[:, None] * _MIXTURE_S / spread_ni) @ _MIXTURE_P, 0.0, 1.0)
+    return np.where(mean_n + 1.5 * variance_n < -15, np.exp(np.minimum(mean_n + variance_n / 2, 0.0)), middle_n)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """q(m) = N(mean, covariance) over the weights, as read from releases; public.
+
+    Attributes:
+        mean_d: posterior means.
+        covariance: posterior covariance, (d, d), or its diagonal, (d,), with the privacy noise counted in.
+        naive_covariance: the same without the privacy noise; for comparison.
+    """
+
+    mean_d: Floats
+    covariance: Covariance
+    naive_covariance: Covariance

@@ -1,0 +1,1 @@
+"""Topic models: the paper, its reading of noise, its kernel."""

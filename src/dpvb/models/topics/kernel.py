@@ -1,0 +1,288 @@
+"""E-step of latent Dirichlet allocation over CSR documents, without ever building K x V per document.
+
+=====================  ================================================================
+paper                  code
+=====================  ================================================================
+γ_n                    ``gamma_nk``
+exp⟨log θ_n⟩           ``exp_elog_theta_nk``, ``theta_k``: exp ψ(γ_nk), times exp ψ(Σ_k γ_nk)
+exp⟨log β⟩             ``exp_elog_beta_vk``, ``b_vk``: words first
+p_v = Σ_k θ_k B_kv     ``p_j`` at the stored entries j
+c_v / p_v              ``ratio_j``, or share_v / p_v where another share of a word than its count is released
+s_kv = c_v φ_vk        never kept: θ_k B_kv ratio_j
+=====================  ================================================================
+
+``local_step`` finds every document's own θ and bounds the norm of its statistic; the clip turns norms into weights;
+``accumulate`` adds the weighted statistics as integers. Both must be given the very same topics array: then the
+bound of the one is a bound for the sum of the other. The statistic does not change when a row of the topics array (a
+word) or θ_n is multiplied by a positive number: rows scaled to a largest entry of 1 keep float32 in range, and θ_n
+is left without its constant factor.
+"""
+
+import math
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpvb.errors import ParameterError, check_choice, check_integer, check_number
+from dpvb.kernels.threads import num_threads, spread
+
+Float = NDArray[np.float64]
+Engine = Literal["numba", "numpy"]
+
+TIGHT = 1e-4  # below this tolerance: the plain fixed point, in float64
+MOST_MOMENTUM = 0.95
+KEPT = 0.1  # least part of γ_k - α_k that momentum leaves
+DROP = 0.1  # in units of tol
+NO_MASS = 1e-200  # a word less probable than this has no topic, and adds nothing
+HUGE, TINY = 1e30, 1e-100  # a document whose largest count lies outside is taken as empty
+ROUNDING = 2.0**-52
+DOCUMENTS_A_TASK = 256
+
+
+def local_step(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    counts: NDArray[np.floating],
+    exp_elog_beta_vk: NDArray[np.floating],
+    alpha_k: Float,
+    *,
+    shares: NDArray[np.floating] | None = None,
+    tol: float = 1e-3,
+    max_iter: int = 30,
+    fixed_work: bool = False,
+    engine: Engine = "numba",
+    threads: int | None = None,
+) -> tuple[Float, Float, Float, Float]:
+    """Run each document's own fixed point γ_k = α_k + Σ_v c_v φ_vk and bound the norm of its statistic.
+
+    ``indptr``, ``indices``, ``counts`` are CSR rows, private. A document is taken as empty, silently, if its word
+    ids are not strictly increasing and below V, if a count is not in [0, 1e30], or if all are below 1e-100.
+    ``exp_elog_beta_vk`` (V, K), float32 or float64, and ``alpha_k`` (K,) are public. Every document starts at γ = 1
+    and stops by itself when mean |Δγ| < ``tol``, at most after ``max_iter`` evaluations; ``fixed_work`` makes every
+    document use exactly ``max_iter``. A ``tol`` below 1e-4 asks for the limit of the plain iteration and gets it in
+    float64; otherwise the iteration is accelerated, stops by the same rule, and may settle in another (as a rule
+    better) local maximum: 30 accelerated evaluations go about as far as 100 plain ones. A cap matters to learning,
+    beyond speed: on topics still near their random start, local steps run to convergence give worse topics than
+    capped ones (``benchmarks/e_step_speed.py``). ``threads`` defaults to Numba's, which ``NUMBA_NUM_THREADS`` sets.
+
+    Returns ``(exp_elog_theta_nk, ratio_j, norm_n, gamma_nk)``, float64 and private: exp ψ(γ_nk) without the factor
+    that all topics share, and with it ``ratio_j`` = share_v / Σ_k θ_k B_kv at every stored entry, 0 for a word of no
+    probability. ``norm_n`` is an upper bound of ‖s_n‖_F as ``accumulate`` computes it, rounding included, and within
+    1e-6 of it. NaN topics give NaN norms. A row of the result depends on that document, the topics and alpha only:
+    not on the batch, its order or ``threads``.
+
+    Raises:
+        ParameterError: a public argument has the wrong shape or range.
+
+    Source: Blei, Ng and Jordan 2003, section 5.2; Hoffman, Blei and Bach 2010, algorithm 1. The bound: the n·K
+    products are positive, so float64 sums of their squares are short by a factor of at least 1 - (n + K + 8) 2⁻⁵³.
+    """
+    check_choice("engine", engine, ("numba", "numpy"))
+    check_number("tol", tol, low=0.0)
+    check_integer("max_iter", max_iter, low=1)
+    b_vk, alpha_k = _public_arrays(exp_elog_beta_vk, alpha_k)
+    indptr, indices = np.asarray(indptr, dtype=np.int64), np.asarray(indices, dtype=np.int32)
+    count_j: Float = np.asarray(counts, dtype=np.float64)
+    share_j: Float = count_j if shares is None else np.asarray(shares, dtype=np.float64)
+    accelerate = tol >= TIGHT
+    if engine == "numpy":
+        return _local_numpy(indptr, indices, count_j, share_j, b_vk, alpha_k, tol, max_iter, fixed_work, accelerate)
+
+    from dpvb.models.topics import kernel_numba
+
+    num_docs, num_topics = indptr.size - 1, alpha_k.size
+    theta_nk, gamma_nk = np.empty((num_docs, num_topics)), np.empty((num_docs, num_topics))
+    ratio_j, norm_n = np.empty(indices.size), np.empty(num_docs)
+    precision = np.empty(0, dtype=b_vk.dtype if accelerate else np.float64)
+
+    def task(first: int) -> None:
+        kernel_numba.local_range(
+            first,
+            min(first + DOCUMENTS_A_TASK, num_docs),
+            indptr,
+            indices,
+            count_j,
+            share_j,
+            b_vk,
+            alpha_k,
+            float(tol),
+            int(max_iter),
+            bool(fixed_work),
+            accelerate,
+            precision,
+            theta_nk,
+            ratio_j,
+            norm_n,
+            gamma_nk,
+        )
+
+    spread(task, range(0, num_docs, DOCUMENTS_A_TASK), num_threads(threads))
+    return theta_nk, ratio_j, norm_n, gamma_nk
+
+
+def accumulate(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    ratio_j: Float,
+    exp_elog_theta_nk: Float,
+    weight_n: Float,
+    exp_elog_beta_vk: NDArray[np.floating],
+    grid: float,
+    out_vk: NDArray[np.int64],
+    *,
+    bound: float = math.inf,
+    engine: Engine = "numba",
+    threads: int | None = None,
+) -> None:
+    """Add Σ_n trunc(weight_n s_n / grid), truncated toward zero entry by entry, to ``out_vk``.
+
+    Entries are nonnegative and at most ``bound``, which weight_n ‖s_n‖ never exceeds; what is negative or no number
+    counts as 0, so that no topics whatever make a sum of anything else. ``out_vk`` is V x K, int64, C order; the other
+    arrays are those of ``local_step``. Integer sums are the same bits for any order and split of the documents and any
+    ``threads``; each thread owns a range of words, so none needs a copy of ``out_vk``. A document of weight zero is not
+    read. The caller gives weight zero where the norm is not finite, and has checked that no sum can reach 2⁶³.
+
+    Raises:
+        ParameterError: a public argument has the wrong shape, dtype or range.
+    """
+    check_choice("engine", engine, ("numba", "numpy"))
+    check_number("grid", grid, low=0.0, closed="neither")
+    most = min(check_number("bound", bound, low=0.0) / grid, 2.0**62)
+    b_vk, _ = _public_arrays(exp_elog_beta_vk, np.ones(exp_elog_beta_vk.shape[-1]))
+    if out_vk.shape != b_vk.shape or out_vk.dtype != np.int64 or not out_vk.flags.c_contiguous:
+        raise ParameterError(
+            f"out_vk must be an int64 array in C order of the topics' shape {b_vk.shape}; it is {out_vk.dtype} of "
+            f"shape {out_vk.shape}. Make it with np.zeros(exp_elog_beta_vk.shape, np.int64)."
+        )
+    indptr, indices = np.asarray(indptr, dtype=np.int64), np.asarray(indices, dtype=np.int32)
+    if engine == "numpy":
+        _accumulate_numpy(indptr, indices, ratio_j, exp_elog_theta_nk, weight_n, b_vk, grid, most, out_vk)
+        return
+
+    from dpvb.models.topics import kernel_numba
+
+    parts = num_threads(threads)
+    edges = _word_ranges(indices, b_vk.shape[0], parts)
+
+    def task(part: int) -> None:
+        kernel_numba.accumulate_range(
+            edges[part],
+            edges[part + 1],
+            indptr,
+            indices,
+            ratio_j,
+            exp_elog_theta_nk,
+            weight_n,
+            b_vk,
+            float(grid),
+            most,
+            out_vk,
+        )
+
+    spread(task, range(parts), parts)
+
+
+def _public_arrays(b_vk: NDArray[np.floating], alpha_k: Float) -> tuple[NDArray[np.floating], Float]:
+    alpha_k = np.ascontiguousarray(alpha_k, dtype=np.float64)
+    if b_vk.ndim != 2 or b_vk.dtype not in (np.float32, np.float64) or alpha_k.shape != b_vk.shape[1:]:
+        raise ParameterError(
+            f"exp_elog_beta_vk must be a V x K array of float32 or float64 and alpha_k of length K; they are "
+            f"{b_vk.dtype} of shape {b_vk.shape} and of shape {alpha_k.shape}. Words come first: transpose K x V."
+        )
+    return np.ascontiguousarray(b_vk), alpha_k
+
+
+def _word_ranges(indices: NDArray[np.int32], num_terms: int, parts: int) -> NDArray[np.int64]:
+    """Cut the vocabulary where the work is equal; the cut changes no result."""
+    if parts == 1:
+        return np.array([0, num_terms])
+    inside = indices[(indices >= 0) & (indices < num_terms)]
+    work_v = np.bincount(inside, minlength=num_terms).cumsum()
+    cuts = np.searchsorted(work_v, inside.size * np.arange(1, parts) / parts)
+    return np.concatenate([[0], cuts, [num_terms]])
+
+
+def _local_numpy(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    counts: Float,
+    shares: Float,
+    b_vk: NDArray[np.floating],
+    alpha_k: Float,
+    tol: float,
+    max_iter: int,
+    fixed_work: bool,
+    accelerate: bool,
+) -> tuple[Float, Float, Float, Float]:
+    """Do what ``local_step`` does in plain NumPy, float64, one document at a time."""
+    from scipy.special import digamma
+
+    num_docs, num_topics = indptr.size - 1, alpha_k.size
+    theta_nk, gamma_nk = np.empty((num_docs, num_topics)), np.tile(alpha_k, (num_docs, 1))
+    ratio_j, norm_n = np.zeros(indices.size), np.zeros(num_docs)
+    for n in range(num_docs):
+        row = slice(int(indptr[n]), int(indptr[n + 1]))
+        words, c_j = indices[row], counts[row]
+        sound = np.all(np.diff(words, prepend=-1) > 0) and np.all(words < b_vk.shape[0])
+        sound = sound and np.all((c_j >= 0) & (c_j <= HUGE)) and np.any(c_j >= TINY)
+        sound = sound and np.all((shares[row] >= 0) & (shares[row] <= HUGE))
+        if sound:
+            b_jk = b_vk[words].astype(np.float64)
+            gamma_nk[n] = _fixed_point(c_j, b_jk, alpha_k, tol, max_iter, fixed_work, accelerate)
+        theta_nk[n] = np.exp(digamma(gamma_nk[n]))
+        if sound:
+            share_j = shares[row]
+            largest = share_j.max() or 1.0
+            ratio_j[row] = r_j = _ratio(share_j, b_jk @ theta_nk[n])
+            s_jk = (theta_nk[n] * b_jk) * (r_j / largest)[:, None]
+            norm_n[n] = largest * np.linalg.norm(s_jk) * (1.0 + (num_topics + words.size + 16) * ROUNDING)
+    return theta_nk, ratio_j, norm_n, gamma_nk
+
+
+def _fixed_point(
+    c_j: Float, b_jk: Float, alpha_k: Float, tol: float, max_iter: int, fixed_work: bool, accelerate: bool
+) -> Float:
+    from scipy.special import digamma
+
+    gamma_k = last_k = np.ones(alpha_k.size)
+    step = 1.0
+    for _ in range(max_iter):
+        theta_k = np.exp(digamma(gamma_k) - digamma(gamma_k.max()))
+        new_k: Float = alpha_k + theta_k * (_ratio(c_j, b_jk @ theta_k) @ b_jk)
+        residual_k = new_k - gamma_k
+        if np.abs(residual_k).mean() < tol and not fixed_work:
+            break
+        if accelerate:
+            step = 1.0 if residual_k @ (new_k - last_k) < 0 else step + 1.0
+        momentum = min(1.0 - 1.0 / step, MOST_MOMENTUM)
+        ahead_k = new_k + momentum * (new_k - last_k)
+        gamma_k = np.maximum(ahead_k, alpha_k + KEPT * (new_k - alpha_k))
+        last_k = new_k
+    return new_k
+
+
+def _ratio(c_j: Float, p_j: Float) -> Float:
+    """Return c / p, and 0 where no topic gives the word any probability."""
+    return np.divide(c_j, p_j, out=np.zeros_like(c_j), where=~(p_j < NO_MASS))
+
+
+def _accumulate_numpy(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    ratio_j: Float,
+    theta_nk: Float,
+    weight_n: Float,
+    b_vk: NDArray[np.floating],
+    grid: float,
+    most: float,
+    out_vk: NDArray[np.int64],
+) -> None:
+    """Do what ``accumulate`` does in plain NumPy, to the same bits."""
+    for n in np.flatnonzero(weight_n):
+        row = slice(int(indptr[n]), int(indptr[n + 1]))
+        inside = (indices[row] >= 0) & (indices[row] < b_vk.shape[0])
+        words, r_j = indices[row][inside], ratio_j[row][inside]
+        scale_j = weight_n[n] * r_j / grid
+        s_jk = (theta_nk[n] * b_vk[words].astype(np.float64)) * scale_j[:, None]
+        np.add.at(out_vk, words, np.where(s_jk > 0, np.minimum(s_jk, most), 0.0).astype(np.int64))

@@ -1,0 +1,199 @@
+"""Latent Dirichlet allocation (Blei, Ng & Jordan 2003; private: Park, Foulds, Chaudhuri & Welling 2020).
+
+    β_k ~ Dirichlet(η),   θ_n ~ Dirichlet(α),   z ~ θ_n,   w ~ β_z          unit: a document
+
+==================  =============================================================================
+paper               code
+==================  =============================================================================
+λ_kv                lambda_vk: q(β_k) = Dirichlet(λ_k·); words are the first axis everywhere
+exp⟨log β_kv⟩       beta_vk
+γ_nk                gamma_nk: q(θ_n) = Dirichlet(γ_n·)
+exp⟨log θ_nk⟩       theta_nk
+φ_nvk               never built: θ_nk β_vk / p_nv with p_nv = Σ_k θ_nk β_vk
+s_nvk = c_nv φ_nvk  never built: θ_nk β_vk · ratio, ratio = c_nv / p_nv
+L                   length: what length_rule brings a document to
+f(c)                count_power p: the statistic spreads c^p of a word over topics, s_nvk = c_nv^p φ_nvk
+a·L^p               bound on a document's statistic, clip a
+w_v                 word_weight_v: the statistic is clipped and released as w_v s_nvk
+==================  =============================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma
+
+from dpvb.core.blocks import Block, Floats
+from dpvb.core.contributions import Contributions, Factored, SparseRows
+from dpvb.core.estimate import Estimate
+from dpvb.errors import ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.domains import NONNEGATIVE, SIMPLEX, Positives
+from dpvb.models import empirical_bayes
+from dpvb.models.expfam import dirichlet_expectedstats, dirichlet_logz
+from dpvb.models.topics import kernel as kernel
+from dpvb.models.topics.documents import LENGTH_RULES, Documents, to_length
+
+_RANGES = {
+    "clip": (1e-9, 1.0),
+    "length": (1.0, 1e9),
+    "count_power": (1e-3, 1.0),
+    "word_power": (0.0, 1.0),
+    "mass": (1e-9, 1e9),
+    "alpha": (1e-6, 1e6),
+    "eta": (1e-6, 1e6),
+    "tol": (0.0, 1e6),
+}
+# Norm of a document's word totals (c^p) at most: √100 for p = 1/2 and 100 tokens.
+_WORD_BOUND = 10.0
+
+
+@dataclass(frozen=True)
+class Topics:
+    """q(β): λ and exp⟨log β⟩, (V, K), with the released word probabilities and the word weights, (V,)."""
+
+    lambda_vk: Positives
+    beta_vk: Annotated[NDArray[np.floating], NONNEGATIVE]
+    background_v: Annotated[Floats | None, SIMPLEX]
+    word_weight_v: Positives
+
+
+@dataclass(frozen=True)
+class LDA:
+    """The model; every field is public.
+
+    A first release of word totals, if `background` asks for it, gives the prior of every topic, the random start and
+    the word weights. The statistic spreads c^p of a word over topics: powers below 1 keep frequent words from
+    filling a document's norm, and so do the word weights.
+
+    Attributes:
+        n_components: K, number of topics.
+        n_terms: V, size of the public vocabulary.
+        clip: a in (0, 1]; a document's weighted statistic has norm a·L^p at most.
+        length: L; see length_rule.
+        length_rule: how a document is brought to length L; see `documents`.
+        count_power: p in (0, 1]; 1 for the plain statistic.
+        background: whether word totals are released first.
+        word_power: κ in [0, 1]; words are weighted by probability^-κ, which needs the background.
+        mass: tokens that one unit of the statistic stands for in λ = η + mass · statistic.
+        alpha: document prior, a scalar; None: 1/K. eta: topic prior, a scalar.
+        read: how topics are read from the noisy linear estimate; see `empirical_bayes`.
+        tol, max_iter: local iterations of the E-step stop at mean |Δγ| < tol, at most max_iter: few, since documents
+            that converge on bad topics hold them there.
+        fixed_work: True makes every document run exactly max_iter local iterations.
+        engine: "numba" (compiled, float32 topics) or "numpy" (plain float64).
+
+    Raises:
+        ParameterError: for a field outside its range.
+    """
+
+    n_components: int
+    n_terms: int
+    clip: float = 0.067
+    length: float = 500.0
+    length_rule: Literal["rescale", "resample", "truncate"] = "truncate"
+    count_power: float = 0.5
+    background: bool = True
+    word_power: float = 0.25
+    mass: float = 10.0
+    alpha: float | None = None
+    eta: float = 0.02
+    read: Literal["project", "rank_one", "estimated_prior"] = "estimated_prior"
+    tol: float = 1e-3
+    max_iter: int = 15
+    fixed_work: bool = False
+    engine: Literal["numba", "numpy"] = "numba"
+
+    def __post_init__(self) -> None:
+        check_integer("n_components", self.n_components, low=1)
+        check_integer("n_terms", self.n_terms, low=1)
+        check_integer("max_iter", self.max_iter, low=1)
+        for name, (low, high) in _RANGES.items():
+            check_number(name, self.prior if name == "alpha" else getattr(self, name), low=low, high=high)
+        check_choice("length_rule", self.length_rule, LENGTH_RULES)
+        check_choice("read", self.read, tuple(empirical_bayes.READS))
+        check_choice("engine", self.engine, ("numba", "numpy"))
+        if self.word_power > 0 and not self.background:
+            raise ParameterError("word_power needs the word totals: set background=True, or word_power=0.")
+
+    @property
+    def prior(self) -> float:
+        """α."""
+        return 1.0 / self.n_components if self.alpha is None else self.alpha
+
+    @property
+    def blocks(self) -> Mapping[str, Block]:
+        """Expected topic-word counts of a document, V × K, and before them its word totals, V."""
+        bound = self.clip * self.length**self.count_power
+        counts = {"counts": Block((self.n_terms, self.n_components), bound, "nonnegative")}
+        words = {"words": Block((self.n_terms,), _WORD_BOUND, "nonnegative", phase="first")}
+        return {**words, **counts} if self.background else counts
+
+    def init(self, rng: np.random.Generator) -> Topics:
+        """Random topics, λ ~ Gamma(100, 1/100) (Hoffman et al. 2010)."""
+        lambda_vk = rng.gamma(100.0, 0.01, (self.n_terms, self.n_components))
+        return self.topics(lambda_vk, None, np.ones(self.n_terms))
+
+    def topics(self, lambda_vk: Floats, background_v: Floats | None, word_weight_v: Floats) -> Topics:
+        """q(β) with the given Dirichlet parameters."""
+        beta_vk = np.exp(dirichlet_expectedstats(lambda_vk, axis=0))
+        precision = np.float32 if self.engine == "numba" else np.float64
+        return Topics(lambda_vk, beta_vk.astype(precision), background_v, word_weight_v)
+
+    def local(
+        self, q: Topics, batch: Documents, counts: Floats, max_iter: int, shares: Floats | None = None
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """Fixed point of every document: (theta_nk, ratio_j, norm_n, gamma_nk); always started at γ = 1."""
+        alpha_k = np.full(self.n_components, self.prior)
+        how = {"tol": self.tol, "max_iter": max_iter, "fixed_work": self.fixed_work, "engine": self.engine}
+        return kernel.local_step(batch.indptr, batch.indices, counts, q.beta_vk, alpha_k, shares=shares, **how)  # type: ignore[arg-type]
+
+    def e_step(self, q: Topics, batch: Documents, blocks: Mapping[str, Block]) -> Contributions:
+        """Word totals, and expected topic-word counts in factored form, of every document."""
+        counts = to_length(batch, self.length, self.length_rule)
+        shares = counts**self.count_power
+        words = SparseRows(batch.indptr, batch.indices, shares)
+        if "counts" not in blocks:
+            return {"words": words}
+        shares = shares * q.word_weight_v[batch.indices]
+        theta_nk, ratio_j, norm_n, _ = self.local(q, batch, counts, self.max_iter, shares)
+        s_nvk = Factored(batch.indptr, batch.indices, ratio_j, theta_nk, q.beta_vk, norm_n, engine=self.engine)
+        return {"words": words, "counts": s_nvk}
+
+    def m_step(self, s: Estimate, q: Topics) -> Topics:
+        """λ = η + mass · the statistic, read from its noisy estimate; after the word totals alone, the start."""
+        if "counts" not in s.names:
+            return self._started(empirical_bayes.background(s.read("words"), s.noise_std("words")), q)
+        noisy_vk = s.read("counts") / q.word_weight_v[:, None]
+        sd_v = s.noise_std("counts") / q.word_weight_v
+        read = empirical_bayes.READS[self.read if s.noise_std("counts") > 0 else "project"]
+        lambda_vk = self.eta + self.mass * read(noisy_vk, sd_v, q.background_v)
+        return self.topics(lambda_vk, q.background_v, q.word_weight_v)
+
+    def _started(self, background_v: Floats, q: Topics) -> Topics:
+        """Random topics around the background, and the weights of the words."""
+        smoothed_v = background_v + 0.2 / self.n_terms
+        word_weight_v = (smoothed_v / smoothed_v.mean()) ** -self.word_power
+        # So large a mass makes exp⟨log β⟩ the mean of β.
+        return self.topics(1e8 * background_v[:, None] * q.lambda_vk, background_v, word_weight_v)
+
+    def proportions(self, q: Topics, batch: Documents) -> Floats:
+        """Expected topic proportions E[θ_n], (n, K), of documents as they are."""
+        *_, gamma_nk = self.local(q, batch, batch.counts, max(self.max_iter, 100))
+        return np.asarray(gamma_nk / gamma_nk.sum(axis=1, keepdims=True))
+
+    def bound(self, q: Topics, batch: Documents) -> Floats:
+        """ELBO of each document given q(β), in nats (Hoffman et al. 2010, equation 4 without the topics' term)."""
+        _, ratio_j, _, gamma_nk = self.local(q, batch, batch.counts, max(self.max_iter, 100))
+        row_j = np.repeat(np.arange(len(gamma_nk)), np.diff(batch.indptr))
+        # The kernel's theta is exp ψ(γ_k): ψ(Σ_k γ_k), common to all topics, is taken off here.
+        log_p = np.log(batch.counts) - np.log(ratio_j) - digamma(gamma_nk.sum(axis=1))[row_j]
+        words_n = np.bincount(row_j, weights=batch.counts * log_p, minlength=len(gamma_nk))
+        elog_theta_nk = dirichlet_expectedstats(gamma_nk)
+        prior = dirichlet_logz(np.full(self.n_components, self.prior))
+        topics_n = ((self.prior - gamma_nk) * elog_theta_nk).sum(axis=1) + dirichlet_logz(gamma_nk) - prior
+        return np.asarray(words_n + topics_n)

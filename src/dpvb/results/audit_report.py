@@ -1,0 +1,113 @@
+"""What an audit found: one line a check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from dpvb.errors import ModelFileError, ParameterError, check_number
+from dpvb.version import __version__
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at; it speaks of made-up records only.
+
+    Attributes:
+        subject: the model or the part of the package.
+        name: what was looked at.
+        passed: False is a finding.
+        measured, threshold: what was found and what was allowed, in words.
+        false_alarm: probability that a sound package fails this check; 0 for exact ones.
+    """
+
+    subject: str
+    name: str
+    passed: bool
+    measured: str
+    threshold: str
+    false_alarm: float = 0.0
+
+    def __post_init__(self) -> None:
+        for text in (self.subject, self.name, self.measured, self.threshold):
+            if not isinstance(text, str) or not text.isprintable():
+                raise ParameterError(f"a check is described in printable text, got {text!r}.")
+        if type(self.passed) is not bool:
+            raise ParameterError(f"passed must be True or False, got {self.passed!r}.")
+        check_number("false_alarm", self.false_alarm, low=0, high=1)
+
+
+@dataclass(frozen=True)
+class Report:
+    """All checks of an audit.
+
+    Attributes:
+        checks: in order.
+        version: the version of dpvb that was audited.
+    """
+
+    checks: tuple[Check, ...]
+    version: str = __version__
+
+    def __post_init__(self) -> None:
+        if not self.checks:
+            raise ParameterError("a report needs at least one check.")
+        if not isinstance(self.version, str) or not self.version.isprintable():
+            raise ParameterError(f"version must be printable text, got {self.version!r}.")
+
+    @classmethod
+    def of(cls, reports: Sequence[Report]) -> Self:
+        """Several reports as one."""
+        return cls(tuple(check for report in reports for check in report.checks))
+
+    @property
+    def findings(self) -> tuple[Check, ...]:
+        """Checks that did not pass."""
+        return tuple(check for check in self.checks if not check.passed)
+
+    @property
+    def passed(self) -> bool:
+        """Whether there is no finding."""
+        return not self.findings
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """What was audited, in order."""
+        return tuple(dict.fromkeys(check.subject for check in self.checks))
+
+    @property
+    def summary(self) -> str:
+        """The report in one line."""
+        passed, alarm = len(self.checks) - len(self.findings), sum(check.false_alarm for check in self.checks)
+        return (
+            f"audit by dpvb {self.version}: {passed} of {len(self.checks)} checks passed; one of them fails by chance "
+            f"with probability {alarm:.1g} at most"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain JSON values."""
+        return {"version": self.version, "passed": self.passed, "checks": [asdict(check) for check in self.checks]}
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
+        """Inverse of `to_dict`.
+
+        Raises:
+            ModelFileError: if the facts are not those of a report.
+        """
+        try:
+            return cls(tuple(Check(**check) for check in facts["checks"]), facts["version"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ModelFileError("the file's audit report is damaged; save the model again.") from error
+
+    def __str__(self) -> str:
+        lines = []
+        for subject in self.subjects:
+            lines.append(subject)
+            for check in self.checks:
+                if check.subject == subject:
+                    alarm = f", false alarm {check.false_alarm:.0e}" if check.false_alarm else ""
+                    verdict = "ok     " if check.passed else "FINDING"
+                    lines.append(f"  {verdict} {check.name}: {check.measured} ({check.threshold}{alarm})")
+        return "\n".join([*lines, self.summary])

@@ -1,0 +1,141 @@
+"""Pictures of topics, weights and privacy curves; they need matplotlib (pip install dpvb[plot])."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpvb.errors import DpvbError
+from dpvb.guards.strangers import printable
+from dpvb.results import metrics
+
+if TYPE_CHECKING:
+    from dpvb.results.statement import PrivacyStatement
+
+_PRIVATE, _REFERENCE = "#2f6f9f", "#d9822b"
+_COLUMNS = 7
+
+
+def topics_picture(
+    path: str | os.PathLike[str],
+    components_kv: NDArray[Any],
+    vocabulary: Sequence[str],
+    statement: PrivacyStatement,
+    *,
+    reference_kv: NDArray[Any] | None = None,
+    words: int = 8,
+) -> None:
+    """Draw the probabilities of each topic's top words, and epsilon as a function of delta.
+
+    Args:
+        path: where to write; the suffix tells the format (.png, .pdf, .svg).
+        components_kv: topics as unnormalised weights, (K, V).
+        vocabulary: V words.
+        statement: of the fit.
+        reference_kv: other topics, row k to be compared with row k, drawn as dots.
+        words: bars of each topic.
+
+    Raises:
+        DpvbError: if matplotlib is not installed.
+    """
+    figure_class = _figure_class()
+    probability_kv = components_kv / components_kv.sum(axis=1, keepdims=True)
+    compared_kv = None if reference_kv is None else reference_kv / reference_kv.sum(axis=1, keepdims=True)
+    rows = math.ceil((len(probability_kv) + 1) / _COLUMNS)
+    figure = figure_class(figsize=(3.1 * _COLUMNS, 2.3 * rows + 0.6), layout="constrained")
+    panels = figure.subplots(rows, _COLUMNS, squeeze=False).ravel()
+    for k, top in enumerate(metrics.top_words(probability_kv, min(words, probability_kv.shape[1]))):
+        axes, place = panels[k], np.arange(len(top))
+        axes.barh(place, 100 * probability_kv[k, top], color=_PRIVATE, height=0.7)
+        if compared_kv is not None:
+            axes.plot(100 * compared_kv[k, top], place, "o", color=_REFERENCE, markersize=4)
+        axes.set_yticks(place, [printable(vocabulary[v]) for v in top], fontsize=8, parse_math=False)
+        axes.invert_yaxis()
+        axes.tick_params(axis="x", labelsize=7)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_title(f"topic {k}", fontsize=9, loc="left")
+    for axes in panels[len(probability_kv) : -1]:
+        axes.set_visible(False)
+    _draw_curve(panels[-1], statement)
+    dots = "" if compared_kv is None else "; dots: the topics fitted without privacy"
+    figure.suptitle(
+        f"Probability of each topic's top words in %, fitted at epsilon = {statement.epsilon:.3g}, "
+        f"delta = {statement.delta:g}{dots}",
+        fontsize=11,
+    )
+    _write(figure, path)
+
+
+def weights_picture(
+    path: str | os.PathLike[str], components_kj: NDArray[Any], statement: PrivacyStatement, *, shape: tuple[int, int]
+) -> None:
+    """Draw the weights of each hidden unit of a belief network as an image, strongest unit first.
+
+    Args:
+        path: where to write; the suffix tells the format (.png, .pdf, .svg).
+        components_kj: weights, (K, J).
+        statement: of the fit.
+        shape: height and width of an image, whose product is J.
+
+    Raises:
+        DpvbError: if matplotlib is not installed, or the shape does not fit.
+    """
+    figure_class = _figure_class()
+    num_hidden, num_visible = components_kj.shape
+    if shape[0] * shape[1] != num_visible:
+        raise DpvbError(f"an image of {shape[0]} x {shape[1]} does not hold {num_visible} units.")
+    order = np.argsort(-np.square(components_kj).sum(axis=1), kind="stable")
+    columns = math.ceil(math.sqrt(num_hidden))
+    rows = math.ceil(num_hidden / columns)
+    figure = figure_class(figsize=(0.8 * columns, 0.8 * rows + 0.4), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    reach = float(np.quantile(np.abs(components_kj), 0.995)) or 1.0
+    for axes in panels:
+        axes.set_axis_off()
+    for axes, k in zip(panels, order, strict=False):
+        axes.imshow(components_kj[k].reshape(shape), cmap="RdBu_r", vmin=-reach, vmax=reach)
+    figure.suptitle(
+        f"Weights of {num_hidden} hidden units at epsilon = {statement.epsilon:.3g}, delta = {statement.delta:g}; "
+        f"red: +{reach:.2g}",
+        fontsize=9,
+    )
+    _write(figure, path)
+
+
+def _write(figure: Any, path: str | os.PathLike[str]) -> None:
+    """Write a picture; no word in it is a program of LaTeX, whatever the user's settings are."""
+    from matplotlib import rc_context
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_usetex(False)
+    with rc_context({"text.usetex": False}):  # For the texts that are made as they are drawn.
+        figure.savefig(Path(path), dpi=110)
+
+
+def _draw_curve(axes: Any, statement: PrivacyStatement) -> None:
+    points = sorted({(d, e) for d, e in [*statement.curve, (statement.delta, statement.epsilon)] if e < math.inf})
+    if points:
+        axes.plot([d for d, _ in points], [e for _, e in points], color=_PRIVATE)
+        axes.plot([statement.delta], [statement.epsilon], "o", color=_PRIVATE)
+        axes.set_ylim(bottom=0)
+    axes.set_xscale("log")
+    axes.set_xlabel("delta", fontsize=8)
+    axes.set_title("epsilon at delta: all hold at once", fontsize=9, loc="left")
+    axes.tick_params(labelsize=7)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _figure_class() -> Any:
+    if find_spec("matplotlib") is None:
+        raise DpvbError("Pictures need matplotlib: pip install 'dpvb[plot]'.")
+    from matplotlib.figure import Figure
+
+    return Figure

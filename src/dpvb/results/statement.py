@@ -1,0 +1,548 @@
+"""The privacy statement: what a run promises, generated from its plan and in words that need no mathematics."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from decimal import ROUND_CEILING, Context
+from typing import Any, Self
+
+from dpvb import accounting
+from dpvb.accounting.events import RELATIONS, Event
+from dpvb.accounting.selection import Selection
+from dpvb.core.plan import FixedSize, Plan, Release
+from dpvb.errors import ModelFileError, ParameterError, PrivacyError, check_choice, check_integer, check_number
+
+# Only methods that prove an upper bound for every plan may make a promise.
+_METHODS = ("pld", "renyi")
+_TOOLS = {
+    "exact gaussian": "the exact privacy profile of the Gaussian mechanism",
+    "pld": "composition of privacy loss distributions",
+    "renyi": "composition of Rényi divergences",
+    "no noise": "none, as a release without noise has no finite epsilon",
+}
+
+_TEST_NOISE = (
+    "NOT PRIVATE: the noise of this run came from a test source and can be computed again. What follows says what "
+    "secret noise would have promised; this run promises nothing. Do not publish its result as private."
+)
+_NO_NOISE = (
+    "NO PRIVACY: epsilon is infinite. At least one release carries no noise, and the result may reveal everything "
+    "about the data. Do not publish it as private."
+)
+_NOT_COVERED = (
+    "what can be learned from the time, the memory or the power that the run took",
+    "public arguments that somebody chose by looking at the data",
+    "{others}",
+    "facts about groups: several {unit}s together are protected less than one",
+    "what is true of the population: it can be learned from the data of others, with or without any one {unit}",
+)
+_OTHERS = "several runs on the same data: their epsilons and deltas add up, and nobody keeps count here"
+_OTHERS_COUNTED = "other runs on the same data that the ledger was not told of: their epsilons and deltas add up"
+_CURVE_DELTAS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
+_WIDTH = 110
+_LABEL = 15
+_MAX_LISTED = 6
+
+
+@dataclass(frozen=True)
+class BlockFacts:
+    """One block of a release: its shape, the L2 norm that one unit may reach, and the noise std, in its units."""
+
+    name: str
+    shape: tuple[int, ...]
+    bound: float
+    noise_std: float
+
+    def __str__(self) -> str:
+        shape = " x ".join(map(str, self.shape)) or "scalar"
+        return f"{self.name} ({shape}): clipped to norm {self.bound:.6g}, noise std {self.noise_std:.6g}"
+
+
+@dataclass(frozen=True)
+class ReleaseFacts:
+    """Equal releases of a plan.
+
+    Attributes:
+        event: sampler, rate, noise and number of these releases, as the accountant composes them.
+        batch_size: for fixed-size batches, else None.
+        clip: "block" or "joint".
+        blocks: released together.
+    """
+
+    event: Event
+    batch_size: int | None
+    clip: str
+    blocks: tuple[BlockFacts, ...]
+
+    @classmethod
+    def of(cls, release: Release) -> Self:
+        """The public facts of one release."""
+        sampler = release.mechanism.sampler
+        blocks = (BlockFacts(n, b.shape, b.bound, release.noise_std(n)) for n, b in release.blocks.items())
+        size = sampler.batch_size if isinstance(sampler, FixedSize) else None
+        return cls(release.event(), size, release.clip, tuple(blocks))
+
+    def words(self, unit: str) -> str:
+        """How these releases were made."""
+        event = self.event
+        batch = {
+            "full_batch": f"every {unit} (full batch)",
+            "poisson": f"a Poisson batch (every {unit} drawn independently with probability {event.sampling_prob:.6g})",
+            "fixed_size": f"a fresh batch of {self.batch_size} {unit}s drawn without replacement "
+            f"(rate {event.sampling_prob:.6g})",
+        }[event.sampler]
+        joint = ", clipped jointly" if self.clip == "joint" else ""
+        noise = (
+            f"Gaussian noise, noise multiplier {event.noise_multiplier:.6g}" if event.noise_multiplier else "NO NOISE"
+        )
+        releases = "1 release" if event.num_steps == 1 else f"{event.num_steps} releases, each"
+        return f"{releases} the sum over {batch}{joint}; {noise}. " + "; ".join(map(str, self.blocks)) + "."
+
+
+@dataclass(frozen=True)
+class ChargeFacts:
+    """An entry of a ledger: its name, the entry's number and hash, and the data set that was charged."""
+
+    ledger: str
+    seq: int
+    hash: str
+    dataset: str
+
+    def __str__(self) -> str:
+        return f"data set {self.dataset!r}: entry {self.seq} of ledger {self.ledger}, hash {self.hash}"
+
+
+@dataclass(frozen=True)
+class SelectionFacts:
+    """A result that was chosen, as the best of a random number of runs.
+
+    Attributes:
+        cost: of all runs together.
+        num_candidates: number of settings that a run could have.
+        holdout: probability that a unit was scored, and not fitted.
+    """
+
+    cost: Selection
+    num_candidates: int
+    holdout: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {"cost": self.cost.to_dict(), "num_candidates": self.num_candidates, "holdout": self.holdout}
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
+        """Inverse of `to_dict`."""
+        holdout = check_number("holdout", facts["holdout"], low=0, high=1, closed="neither")
+        number = check_integer("num_candidates", facts["num_candidates"], low=1)
+        return cls(Selection.from_dict(facts["cost"]), number, holdout)
+
+    def words(self, unit: str) -> str:
+        """How the choice was made."""
+        law, m = self.cost.runs, self.num_candidates
+        settings = "1 candidate setting" if m == 1 else f"{m} candidate settings"
+        return (
+            f"The result is the best of K runs, each with a setting drawn from {settings}; of the others nothing left, "
+            f"nor how many there were. K is random, {law.mean:.4g} expected (truncated negative binomial, eta "
+            f"{law.eta:g}, gamma {law.gamma:.4g}). A run fits the {unit}s that a secret coin chooses, and scores the "
+            f"others, a share of {self.holdout:g}. The promise covers which setting won. The winner's own releases:"
+        )
+
+
+@dataclass(frozen=True)
+class PrivacyStatement:
+    """What one run promises about the people behind its data; every fact in it is public.
+
+    Attributes:
+        unit: whose presence is protected, in words.
+        neighboring_relation: "add_or_remove_one" or "replace_one".
+        epsilon, delta: the promise; an upper bound.
+        curve: (delta, epsilon) pairs, all of which hold at once.
+        releases: how the result was made.
+        method, tool: the accountant's method, and what gave its number in the end (see accounting.Answer).
+        secret_noise: False if the noise came from a test source.
+        public: what the promise treats as known to everybody.
+        num_examples: the public number of units, where there is one.
+        run_id, plan_digest: public name of the run, and SHA-256 of its plan.
+        second_opinion: what an accountant of other authors finds, in words; empty in files of older versions.
+        charge: the run's newest entry in the ledger that counted it, where one did.
+        selection: how the result was chosen, where it was; `releases` are then the winner's own.
+        against: in a federated run, against whom the promise holds; empty: against everybody.
+
+    Raises:
+        ParameterError: for a field outside its range.
+    """
+
+    unit: str
+    neighboring_relation: str
+    epsilon: float
+    delta: float
+    curve: tuple[tuple[float, float], ...]
+    releases: tuple[ReleaseFacts, ...]
+    method: str
+    tool: str
+    secret_noise: bool
+    public: tuple[str, ...]
+    num_examples: int | None
+    run_id: str
+    plan_digest: str
+    second_opinion: str = ""
+    charge: ChargeFacts | None = None
+    selection: SelectionFacts | None = None
+    against: str = ""
+
+    def __post_init__(self) -> None:
+        check_choice("neighboring_relation", self.neighboring_relation, RELATIONS)
+        check_choice("method", self.method, _METHODS)
+        check_choice("tool", self.tool, tuple(_TOOLS))
+        for delta, epsilon in self._points:
+            check_number("delta", delta, low=0, high=1, closed="neither")
+            check_number("epsilon", epsilon, low=0)
+        if type(self.secret_noise) is not bool:
+            raise ParameterError(f"secret_noise must be True or False, got {self.secret_noise!r}.")
+        if self.num_examples is not None:
+            check_integer("num_examples", self.num_examples, low=1)
+        names = [block.name for release in self.releases for block in release.blocks]
+        charge = [] if self.charge is None else [self.charge.ledger, self.charge.hash, self.charge.dataset]
+        if self.charge is not None:
+            check_integer("seq", self.charge.seq, low=1)
+        for text in [
+            *(self.unit, self.run_id, self.plan_digest, self.second_opinion, self.against),
+            *(*self.public, *names, *charge),
+        ]:
+            if not isinstance(text, str) or not text.isprintable():
+                raise ParameterError(f"a privacy statement is made of printable text, got {text!r}.")
+
+    @classmethod
+    def from_plan(
+        cls,
+        plan: Plan,
+        *,
+        delta: float,
+        private: bool,
+        run_id: str,
+        public: Sequence[str],
+        num_examples: int | None = None,
+        epsilon_method: str = "pld",
+        charge: ChargeFacts | None = None,
+        against: str = "",
+    ) -> Self:
+        """The statement of a run that followed a plan.
+
+        Args:
+            plan: all releases of the run.
+            delta: in (0, 1).
+            private: whether the run's noise was secret, as its receipts say.
+            run_id: the run's public name.
+            public: what is treated as known to everybody, in words.
+            num_examples: public number of units, if there is one.
+            epsilon_method: a sound method of the accountant, "pld" or "renyi".
+            charge: the run's entry in a ledger, if one counted it.
+            against: against whom it holds, if not everybody.
+
+        Raises:
+            ParameterError: for an argument outside its range.
+        """
+        check_choice("epsilon_method", epsilon_method, _METHODS)
+        events, relation = plan.events(), plan.neighboring_relation
+        answer = accounting.answer(events, delta=delta, neighboring_relation=relation, method=epsilon_method)
+        opinion = accounting.second_opinion(events, epsilon=answer.epsilon, delta=delta, neighboring_relation=relation)
+        counts = Counter(ReleaseFacts.of(release) for release in plan)
+        return cls(
+            unit=plan.unit,
+            neighboring_relation=relation,
+            epsilon=answer.epsilon,
+            delta=answer.delta,
+            curve=tuple(accounting.curve(events, neighboring_relation=relation, method=epsilon_method)),
+            releases=tuple(_repeated(facts, count) for facts, count in counts.items()),
+            method=epsilon_method,
+            tool=answer.used,
+            secret_noise=private,
+            public=tuple(public),
+            num_examples=num_examples,
+            run_id=run_id,
+            plan_digest=plan.digest.hex(),
+            second_opinion=str(opinion),
+            charge=charge,
+            against=against,
+        )
+
+    @classmethod
+    def of_selection(
+        cls,
+        winner: Plan,
+        selection: SelectionFacts,
+        *,
+        delta: float,
+        private: bool,
+        run_id: str,
+        plan_digest: str,
+        public: Sequence[str],
+        num_examples: int | None = None,
+        charge: ChargeFacts | None = None,
+    ) -> Self:
+        """The statement of a result that was chosen.
+
+        Args:
+            winner: releases of the winner's run.
+            selection: what was chosen from, and what that cost.
+            plan_digest: SHA-256 of everything that the selection might release.
+            delta, private, run_id, public, num_examples, charge: as in `from_plan`.
+        """
+        cost = selection.cost
+        epsilon = cost.epsilon(delta)
+        counts = Counter(ReleaseFacts.of(release) for release in winner)
+        return cls(
+            unit=winner.unit,
+            neighboring_relation=cost.neighboring_relation,
+            epsilon=epsilon,
+            delta=delta,
+            curve=tuple((one, cost.epsilon(one)) for one in _CURVE_DELTAS),
+            releases=tuple(_repeated(facts, count) for facts, count in counts.items()),
+            method="renyi",
+            tool="renyi" if epsilon < math.inf else "no noise",
+            secret_noise=private,
+            public=tuple(public),
+            num_examples=num_examples,
+            run_id=run_id,
+            plan_digest=plan_digest,
+            charge=charge,
+            selection=selection,
+        )
+
+    @property
+    def private(self) -> bool:
+        """Whether anything is promised: the noise was secret and epsilon is finite."""
+        return self.secret_noise and self.epsilon < math.inf
+
+    @property
+    def _points(self) -> list[tuple[float, float]]:
+        """All (delta, epsilon) that hold."""
+        return [(self.delta, self.epsilon), *self.curve]
+
+    @property
+    def belief(self) -> float:
+        """How sure somebody can become who gave even odds to a unit's presence: e^ε/(1+e^ε).
+
+        Outside an event of probability δ: whatever (ε, δ) allows can be computed from a report that tells the
+        truth with probability δ, and otherwise is right with probability e^ε/(1+e^ε) (Kairouz, Oh & Viswanath
+        2015).
+        """
+        return 1.0 / (1.0 + math.exp(-self.epsilon))
+
+    def true_positive_rate(self, false_positive_rate: float = 0.01) -> float:
+        """Upper bound on the power of any test for a unit's presence, by every point (δ, ε) of the curve.
+
+        TPR ≤ e^ε FPR + δ and 1 - TPR ≥ e^-ε (1 - FPR - δ) (Wasserman & Zhou 2010; Kairouz et al. 2015).
+
+        Raises:
+            ParameterError: unless 0 ≤ false_positive_rate ≤ 1.
+        """
+        alarm = check_number("false_positive_rate", false_positive_rate, low=0, high=1)
+        bounds = [1.0]
+        for delta, epsilon in self._points:
+            if epsilon < 700:  # beyond, e^ε leaves the floating range and nothing is promised anyway
+                bounds.append(math.exp(epsilon) * alarm + delta)
+                bounds.append(1.0 - math.exp(-epsilon) * (1.0 - alarm - delta))
+        return min(bounds)
+
+    def verify(self) -> None:
+        """Account for the listed releases anew: a check of a statement that came with a file.
+
+        Raises:
+            PrivacyError: if they cost more than the statement says.
+        """
+        if self.selection is not None:
+            epsilon = self.selection.cost.epsilon(self.delta)
+        else:
+            epsilon = accounting.epsilon_of(
+                [release.event for release in self.releases],
+                delta=self.delta,
+                neighboring_relation=self.neighboring_relation,
+                method=self.method,
+            )
+        if epsilon > self.epsilon * (1 + 1e-9):
+            raise PrivacyError(
+                f"the statement says epsilon = {self.epsilon:.6g} at delta = {self.delta:g}, but its releases cost "
+                f"{epsilon:.6g}. Do not trust this file."
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The statement as plain JSON values; an infinite epsilon is the text "inf"."""
+        facts = asdict(self) | {
+            "private": self.private,
+            "epsilon": _json_number(self.epsilon),
+            "curve": [[delta, _json_number(epsilon)] for delta, epsilon in self.curve],
+            "public": list(self.public),
+            "selection": None if self.selection is None else self.selection.to_dict(),
+        }
+        facts["releases"] = [
+            release | {"blocks": [block | {"shape": list(block["shape"])} for block in release["blocks"]]}
+            for release in facts["releases"]
+        ]
+        return facts
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
+        """Inverse of `to_dict`.
+
+        Raises:
+            ModelFileError: if the facts are not those of a statement.
+        """
+        try:
+            given = {"second_opinion": "", "charge": None, "selection": None, "against": "", **facts}
+            given = {name: given[name] for name in cls.__dataclass_fields__}
+            given["epsilon"] = float(facts["epsilon"])
+            given["curve"] = tuple((float(delta), float(epsilon)) for delta, epsilon in facts["curve"])
+            given["public"] = tuple(facts["public"])
+            given["releases"] = tuple(_release(release) for release in facts["releases"])
+            given["charge"] = None if given["charge"] is None else ChargeFacts(**given["charge"])
+            chosen = given["selection"]
+            given["selection"] = None if chosen is None else SelectionFacts.from_dict(chosen)
+            statement = cls(**given)
+            str(statement)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise ModelFileError("the file's privacy statement is damaged; save the model again.") from error
+        return statement
+
+    def __str__(self) -> str:
+        lines = ["PRIVACY STATEMENT", ""]
+        warnings = [] if self.secret_noise else [_TEST_NOISE]
+        warnings += [_NO_NOISE] if self.epsilon == math.inf else []
+        if self.num_examples is not None and self.delta * self.num_examples >= 1:
+            warnings.append(
+                f"WEAK: delta = {self.delta:g} is not below 1 in {self.num_examples}, the number of {self.unit}s: "
+                f"publishing one {self.unit} at random would meet such a promise."
+            )
+        for warning in warnings:
+            lines += [*textwrap.wrap(f"!!! {warning}", _WIDTH, subsequent_indent="!!! "), ""]
+        for label, paragraphs in self._sections():
+            for n, paragraph in enumerate(paragraphs):
+                head = f"{label:<{_LABEL}}" if n == 0 else " " * _LABEL
+                lines += textwrap.wrap(
+                    paragraph, _WIDTH, initial_indent=head, subsequent_indent=" " * _LABEL, break_on_hyphens=False
+                )
+        return "\n".join(lines)
+
+    def _sections(self) -> Iterator[tuple[str, list[str]]]:
+        """Labels and paragraphs of the statement."""
+        unit = self.unit
+        yield "Promise", [self._promise()]
+        relations = {
+            "add_or_remove_one": f"one {unit}: data sets are compared that differ by one {unit} more or less "
+            "(add_or_remove_one).",
+            "replace_one": f"one {unit}: data sets are compared that differ by one {unit} put in the place of another "
+            "(replace_one).",
+        }
+        yield "Protected", [relations[self.neighboring_relation]]
+        if self.against:
+            yield "Holds against", [self.against]
+        yield "Plain meaning", self._meaning()
+        values = ", ".join(f"{_up(epsilon)} at {d:g}" for d, epsilon in self.curve)
+        yield "Curve", [f"All of these hold at once, epsilon at delta: {values}."]
+        yield "Mechanism", list(self._mechanism())
+        best_of = "all K runs and the choice (Papernot & Steinke 2022, Theorem 2)"
+        covered = "all releases above" if self.selection is None else best_of
+        yield (
+            "Accounting",
+            [
+                f"Upper bound over {covered}; method {self.method!r}, tool: {_TOOLS[self.tool]}.",
+                *([f"Second accountant: {self.second_opinion}."] if self.second_opinion else []),
+            ],
+        )
+        if self.num_examples is not None:
+            yield "Size", [f"{self.num_examples} {unit}s, a public number."]
+        elif self.neighboring_relation == "add_or_remove_one":
+            yield "Size", [f"The number of {unit}s is private, too."]
+        yield "Public", [f"- {fact}" for fact in self.public] or ["nothing but the plan above."]
+        if self.charge is not None:
+            yield "Charged", [str(self.charge)]
+        others = _OTHERS if self.charge is None else _OTHERS_COUNTED
+        yield "Not covered", [f"- {fact.format(unit=unit, others=others)}" for fact in _NOT_COVERED]
+        yield "Run", [f"{self.run_id}, plan {self.plan_digest}"]
+
+    def _promise(self) -> str:
+        """The promise in one sentence."""
+        if self.epsilon == math.inf:
+            return "None: epsilon = inf."
+        given = "" if self.secret_noise else "None. Had the noise been secret: "
+        return (
+            f"{given}(epsilon, delta)-differential privacy with epsilon = {_up(self.epsilon)}, delta = {self.delta:g}. "
+            f"It bounds what the result can say about any one {self.unit} to anybody, whatever they know already."
+        )
+
+    def _meaning(self) -> list[str]:
+        """What epsilon and delta allow an attacker, rounded up."""
+        if self.epsilon == math.inf:
+            return [f"None: whoever sees the result may learn everything about any {self.unit}."]
+        question = {
+            "add_or_remove_one": f"whether a {self.unit} is in the data",
+            "replace_one": f"which of two {self.unit}s is in the data",
+        }[self.neighboring_relation]
+        found = {
+            "add_or_remove_one": f"{self.unit}s that are not in the data finds at most {{}} of those that are",
+            "replace_one": f"cases with the one {self.unit} finds at most {{}} of the cases with the other",
+        }[self.neighboring_relation]
+        return [
+            f"Someone who knows everything else and is 50 % sure {question} can become at most "
+            f"{_percent(self.belief)} sure from the result, except that with a probability of at most {self.delta:g} "
+            "more may be learned.",
+            f"A test that raises a false alarm for 1 % of the {found.format(_percent(self.true_positive_rate(0.01)))}.",
+        ]
+
+    def _mechanism(self) -> Iterator[str]:
+        """The releases in words; a long schedule in short."""
+        if self.selection is not None:
+            yield self.selection.words(self.unit)
+        total = sum(release.event.num_steps for release in self.releases)
+        noise = [release.event.noise_multiplier for release in self.releases]
+        spread = "" if min(noise) == max(noise) else f", noise multipliers from {min(noise):.6g} to {max(noise):.6g}"
+        yield f"{total} sums were released{spread}; the result was computed from them and from public facts alone."
+        for release in self.releases[:_MAX_LISTED]:
+            yield f"- {release.words(self.unit)}"
+        if len(self.releases) > _MAX_LISTED:
+            yield f"- and {len(self.releases) - _MAX_LISTED} more kinds of release (to_dict() lists them all)."
+
+
+def _repeated(facts: ReleaseFacts, count: int) -> ReleaseFacts:
+    """Equal releases, counted together."""
+    event = Event(**asdict(facts.event) | {"num_steps": count * facts.event.num_steps})
+    return ReleaseFacts(event, facts.batch_size, facts.clip, facts.blocks)
+
+
+def _release(facts: Mapping[str, Any]) -> ReleaseFacts:
+    """Inverse of asdict on ReleaseFacts."""
+    blocks = (
+        BlockFacts(
+            block["name"],
+            tuple(check_integer("shape", length, low=1) for length in block["shape"]),
+            check_number("bound", block["bound"], low=0, closed="neither"),
+            check_number("noise_std", block["noise_std"], low=0, closed="left"),
+        )
+        for block in facts["blocks"]
+    )
+    size = facts["batch_size"]
+    return ReleaseFacts(
+        Event(**facts["event"]),
+        None if size is None else check_integer("batch_size", size, low=1),
+        check_choice("clip", facts["clip"], ("block", "joint")),
+        tuple(blocks),
+    )
+
+
+def _json_number(value: float) -> float | str:
+    return "inf" if value == math.inf else value
+
+
+def _up(value: float) -> str:
+    """Four digits, rounded up: what is printed is still an upper bound."""
+    return f"{float(Context(prec=4, rounding=ROUND_CEILING).create_decimal_from_float(value)):.4g}"
+
+
+def _percent(probability: float) -> str:
+    """A probability in percent, rounded up to one decimal."""
+    return f"{math.ceil(1000 * probability) / 10:.1f} %"

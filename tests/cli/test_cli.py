@@ -1,0 +1,449 @@
+"""The command line on small real files: end to end, bad input, silence about private numbers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import io, sparse
+from typer.testing import CliRunner
+
+import dpvb
+from dpvb import accounting, cli
+from dpvb.cli import files, terminal
+from dpvb.core.plan import FullBatch, Mechanism, Plan, Poisson, Release
+from dpvb.models.topics import lda
+from dpvb.results import metrics
+
+WORDS = ["apple", "pear", "plum", "cherry", "quince", "wheel", "brake", "pedal", "saddle", "chain"]
+CANARY = "zyzzyvaquux"
+BUDGET = ["--epsilon", "1", "--delta", "1e-4", "--topics", "2", "--num-steps", "2", "--seed", "1"]
+
+
+def run(*args: object, code: int = 0) -> Any:
+    result = CliRunner().invoke(cli.app, [str(a) for a in args])
+    assert result.exit_code == code, (result.stdout, result.stderr, result.exception)
+    return result
+
+
+def corpus(num_documents: int) -> sparse.csr_array:
+    rng = np.random.default_rng(3)
+    counts = rng.poisson(2.0, (num_documents, len(WORDS)))
+    counts[::2, :5] = 0
+    counts[1::2, 5:] = 0
+    return sparse.csr_array(counts)
+
+
+def texts_of(counts: sparse.csr_array) -> list[str]:
+    return [" ".join(np.repeat(WORDS, row)) + f" {CANARY}" for row in counts.toarray()]
+
+
+@pytest.fixture(scope="module")
+def words_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("words") / "words.txt"
+    path.write_text("\n".join(WORDS) + "\n")
+    return path
+
+
+def write(folder: Path, name: str, num_documents: int = 60) -> Path:
+    counts = corpus(num_documents)
+    texts, path = texts_of(counts), folder / name
+    if name == "folder":
+        path.mkdir()
+        for n, text in enumerate(texts):
+            (path / f"{n:04}.txt").write_text(text)
+    elif name.endswith(".npz"):
+        sparse.save_npz(path, counts)
+    elif name.endswith(".mtx"):
+        io.mmwrite(path, counts)
+    elif name.startswith("docword"):
+        triples = zip(*counts.tocoo().coords, counts.tocoo().data, strict=True)
+        lines = [str(counts.shape[0]), str(counts.shape[1]), str(counts.nnz)]
+        path.write_text("\n".join(lines + [f"{n + 1} {v + 1} {c}" for n, v, c in triples]) + "\n")
+    elif name.endswith(".dat"):
+        rows = [[f"{v}:{row[v]}" for v in np.flatnonzero(row)] for row in counts.toarray()]
+        path.write_text("".join(f"{len(row)} {' '.join(row)}\n" for row in rows))
+    elif name.endswith(".jsonl"):
+        path.write_text("".join(json.dumps({"text": text, "who": n % 7}) + "\n" for n, text in enumerate(texts)))
+    elif name.endswith(".csv"):
+        path.write_text("id,text\n" + "".join(f'{n},"{text}"\n' for n, text in enumerate(texts)))
+    elif name.endswith(".parquet"):
+        import pyarrow
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(pyarrow.table({"text": texts}), path)
+    elif name.endswith(".txt.gz"):
+        path.write_bytes(gzip.compress("".join(text + "\n" for text in texts).encode()))
+    else:
+        path.write_text("".join(text + "\n" for text in texts))
+    return path
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory, words_file: Path) -> Path:
+    folder = tmp_path_factory.mktemp("fitted")
+    out = folder / "m.dpvb"
+    run("fit", "lda", write(folder, "c.npz"), "--vocabulary", words_file, "--out", out, *BUDGET)
+    return out
+
+
+KINDS = ["c.npz", "c.mtx", "docword.c.txt", "c.dat", "c.jsonl", "c.csv", "c.parquet", "c.txt", "c.txt.gz", "folder"]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_of_file(tmp_path: Path, words_file: Path, name: str) -> None:
+    data, out = write(tmp_path, name), tmp_path / "m.dpvb"
+    reading = ["--stream"] if name == "c.txt.gz" else []
+    run("fit", "lda", data, "--vocabulary", words_file, "--out", out, *reading, *BUDGET)
+    lists = json.loads(run("topics", out, "--words", 10, "--json").stdout)
+    assert [sorted(one) for one in lists] == [sorted(WORDS)] * 2
+    theta = tmp_path / "theta.npz"
+    run("transform", out, data, "--out", theta)
+    expected = dpvb.load(out).transform(corpus(60))
+    with np.load(theta) as stored:
+        assert stored["proportions"] == pytest.approx(expected)
+
+
+def test_help_teaches_and_starts_fast() -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    program = [sys.executable, "-c", "from dpvb.cli import app; app()", "--help"]
+    shown = subprocess.run(program, check=True, capture_output=True, text=True).stdout
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
+    for command in ("plan", "fit", "topics", "transform", "evaluate", "show", "demo"):
+        assert command in shown
+    for command in (["plan"], ["fit", "lda"], ["topics"], ["transform"], ["evaluate"], ["show"], ["demo"]):
+        assert f"dpvb {' '.join(command)} " in run(*command, "--help").stdout
+
+
+def test_version() -> None:
+    assert run("--version").stdout == f"{dpvb.__version__}\n"
+
+
+def test_plan_as_json_agrees_with_the_accountant() -> None:
+    result = run(
+        *("plan", "--epsilon", "1", "--delta", "1e-5", "--sampling-prob", "0.1", "--num-steps", "10", "--json")
+    )
+    facts = json.loads(result.stdout)
+    assert result.stderr.strip() == ""
+    same = {"sampling_prob": 0.1, "num_steps": 10, "noise_multiplier": facts["noise_multiplier"]}
+    assert facts["epsilon"] == pytest.approx(accounting.epsilon(**same, delta=1e-5))
+    assert 0.995 <= facts["epsilon"] <= 1.0
+    assert list(facts["methods"]) == list(accounting.METHODS)
+    assert facts["methods"]["wang"] is None
+    assert facts["methods"]["renyi"] == pytest.approx(accounting.epsilon(**same, delta=1e-5, method="renyi"))
+    deltas, epsilons = zip(*facts["curve"], strict=True)
+    assert list(epsilons) == sorted(epsilons)
+    assert list(deltas) == sorted(deltas, reverse=True)
+    settings = [(row["compute"], row["sampling_prob"], row["num_steps"]) for row in facts["compute"]]
+    assert settings == [(1, 0.1, 10), (4, 0.1, 40), (4, 0.4, 10), (16, 0.1, 160), (16, 1.0, 16)]
+    for row in facts["compute"]:
+        q, steps, noise = row["sampling_prob"], row["num_steps"], row["noise_multiplier"]
+        assert row["noise_of_average"] == pytest.approx(noise / q / math.sqrt(steps))
+        spent = accounting.epsilon(noise_multiplier=noise, sampling_prob=q, num_steps=steps, delta=1e-5)
+        assert 0.995 <= spent <= 1.0
+
+
+def test_plan_of_a_full_batch_is_the_closed_form() -> None:
+    facts = json.loads(run("plan", "--epsilon", "0.5", "--num-steps", "20", "--delta", "1e-4", "--json").stdout)
+    # ACCOUNTING: one Gaussian release of noise 5.8938 meets (0.5, 1e-4); 20 take sqrt(20) times as much.
+    assert facts["noise_multiplier"] == pytest.approx(5.8938 * math.sqrt(20), rel=2e-3)
+    noise = {row["num_steps"]: row["noise_of_average"] for row in facts["compute"]}
+    assert list(noise) == [20, 80, 320]
+    assert noise[320] == pytest.approx(noise[20], rel=1e-2)
+
+
+def test_plan_from_noise_and_in_words() -> None:
+    arguments = ["--noise-multiplier", "1.24", "--sampling-prob", "0.05", "--num-steps", "20", "--delta", "1e-4"]
+    facts = json.loads(run("plan", *arguments, "--json").stdout)
+    assert facts["epsilon"] == pytest.approx(0.932, rel=5e-3)
+    assert facts["methods"]["moments_capped"] == pytest.approx(2.4411, abs=1e-4)
+    assert json.loads(run("plan", "--noise-multiplier", "0", "--json").stdout)["epsilon"] == "inf"
+
+
+def test_plan_of_replaced_documents_in_words() -> None:
+    fixed = ["--batch-size", "100", "--num-examples", "100", "--neighboring-relation", "replace_one"]
+    shown = run("plan", "--epsilon", "1", *fixed, "--num-steps", "1", "--delta", "1e-5").stdout
+    # Every document each time: one Gaussian release with sqrt(2) times the noise of add/remove.
+    noise = math.sqrt(2) * accounting.noise_multiplier(
+        epsilon=1, delta=1e-5, sampling_prob=1, num_steps=1, sampler="full_batch"
+    )
+    printed = float(re.search(r"noise multiplier ([\d.]+):", shown).group(1))
+    assert printed == pytest.approx(noise, rel=5e-3)
+    assert "no guarantee" not in shown.split("strong")[0]
+    assert "does not apply" in shown
+
+
+@pytest.mark.parametrize("sampler", [FullBatch(), Poisson(0.2)])
+def test_epsilon_spent_so_far(sampler: Any) -> None:
+    release = Release(lda.LDA(2, 5).blocks, Mechanism(sampler, 4.0))
+    plan = Plan([release] * 40)
+    epsilon = plan.epsilon(1e-5)
+    spending = terminal.spent_so_far(plan, epsilon, 1e-5)
+    values = [spending(step) for step in range(41)]
+    assert values[0] == 0.0
+    assert values == sorted(values)
+    assert values[40] == pytest.approx(epsilon)
+    for step in (1, 2, 30):
+        truth = Plan([release] * step).epsilon(1e-5)
+        assert values[step] >= truth * (1 - 1e-9)
+        if sampler == FullBatch() and step % 2 == 0:
+            assert values[step] == pytest.approx(truth)
+
+
+def test_topics_show_and_evaluate(tmp_path: Path, fitted: Path) -> None:
+    model = dpvb.load(fitted)
+    shown = run("topics", fitted, "--words", 3).stdout
+    for one in model.topics(3):
+        assert " ".join(one) in shown
+    assert run("show", fitted).stdout.strip() == str(model.privacy_)
+    assert json.loads(run("show", fitted, "--json").stdout) == model.privacy_.to_dict()
+    data = write(tmp_path, "held_out.csv", 40)
+    facts = json.loads(run("evaluate", fitted, data, "--public", "--words", 4, "--json").stdout)
+    assert facts["perplexity"] == pytest.approx(model.perplexity(corpus(40), public=True))
+    assert facts["completion_perplexity"] == pytest.approx(metrics.completion_perplexity(model, corpus(40)))
+    coherence = metrics.npmi_coherence(metrics.top_words(model.components_, 4), corpus(40))
+    assert facts["coherence_of_topics"] == pytest.approx(coherence.tolist())
+    assert f"{facts['perplexity']:.4g}" in run("evaluate", fitted, data, "--public").stdout
+
+
+def test_words_are_shown_as_they_are(tmp_path: Path) -> None:
+    words = ["[bold]", "[/]", "a\x1b[31m", *"bcdefgh"]
+    (tmp_path / "words.txt").write_text("\n".join(words) + "\n")
+    out = tmp_path / "m.dpvb"
+    run("fit", "lda", write(tmp_path, "c.npz"), "--vocabulary", tmp_path / "words.txt", "--out", out, *BUDGET)
+    shown = run("topics", out).stdout
+    assert shown.count("[bold]") == shown.count("[/]") == shown.count("a?[31m") == 2
+    assert "\x1b" not in shown
+
+
+def test_transform_to_csv(tmp_path: Path, fitted: Path) -> None:
+    data, out = write(tmp_path, "c.csv"), tmp_path / "theta.csv"
+    assert "no guarantee" in run("transform", fitted, data, "--out", out).stderr
+    assert out.read_text().startswith("topic_0,topic_1\n")
+    assert np.loadtxt(out, delimiter=",", skiprows=1) == pytest.approx(
+        dpvb.load(fitted).transform(corpus(60)), abs=1e-5
+    )
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
+@pytest.mark.parametrize("ending", ["csv", "npz"])
+def test_rows_of_documents_are_their_owners_alone(ending: str, tmp_path: Path, fitted: Path) -> None:
+    data, out = write(tmp_path, "c.csv"), tmp_path / f"theta.{ending}"
+    before = os.umask(0)
+    try:
+        for _ in range(2):
+            run("transform", fitted, data, "--out", out, "--overwrite")
+            assert out.stat().st_mode & 0o777 == 0o600
+            out.chmod(0o644)
+    finally:
+        os.umask(before)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.csv", out.name]
+
+
+def test_persons_are_the_unit_of_a_group_column(tmp_path: Path, words_file: Path) -> None:
+    data, out = write(tmp_path, "c.jsonl"), tmp_path / "m.dpvb"
+    asked = ["fit", "lda", data, "--vocabulary", words_file, "--group-column", "who", "--out", out, *BUDGET]
+    assert "leave stream out" in run(*asked, "--stream", code=2).stderr
+    run(*asked)
+    assert json.loads(run("show", out, "--json").stdout)["unit"] == "person"
+
+
+def test_no_noise_says_so(tmp_path: Path, words_file: Path) -> None:
+    data, out = write(tmp_path, "c.npz"), tmp_path / "m.dpvb"
+    result = run("fit", "lda", data, "--out", out, "--epsilon", "inf", *BUDGET[2:])
+    assert "NO PRIVACY" in result.stderr
+    assert "NO PRIVACY" in run("show", out).stdout
+
+
+def test_a_second_fit_replaces_a_model_only_when_told(tmp_path: Path, words_file: Path) -> None:
+    data, out = write(tmp_path, "c.npz"), tmp_path / "m.dpvb"
+    run("fit", "lda", data, "--out", out, *BUDGET)
+    before = out.read_bytes()
+    assert "--overwrite" in run("fit", "lda", data, "--out", out, *BUDGET, code=2).stderr
+    assert out.read_bytes() == before
+    run("fit", "lda", data, "--out", out, *BUDGET, "--overwrite")
+    assert out.read_bytes() != before
+
+
+def test_the_bar_tells_steps_and_budget(tmp_path: Path, words_file: Path) -> None:
+    data = write(tmp_path, "c.npz")
+    shown = run("fit", "lda", data, "--out", tmp_path / "a.dpvb", *BUDGET).stderr
+    assert re.search(r"\b(\d+)/\1\b", shown)
+    assert re.search(r"epsilon spent 0?\.?\d+ of 1", shown)
+    assert "spent" not in run("fit", "lda", data, "--out", tmp_path / "b.dpvb", *BUDGET, "--quiet").stderr
+
+
+def outputs(folder: Path, words_file: Path, num_documents: int) -> str:
+    """Everything that a session prints, and the bytes of its model."""
+    data, out = write(folder, "c.csv", num_documents), folder / "m.dpvb"
+    results = [run("fit", "lda", data, "--vocabulary", words_file, "--out", out, *BUDGET, "--quiet")]
+    results += [run(command, out) for command in ("topics", "show")]
+    results += [run("transform", out, data, "--out", folder / "theta.npz")]
+    printed = "".join(r.stdout + r.stderr for r in results).replace(str(folder), "")
+    assert CANARY not in printed
+    assert CANARY.encode() not in out.read_bytes()
+    return printed
+
+
+def test_nothing_private_is_printed(tmp_path: Path, words_file: Path) -> None:
+    printed = []
+    for num_documents in (137, 138):
+        folder = tmp_path / str(num_documents)
+        folder.mkdir()
+        printed.append(outputs(folder, words_file, num_documents))
+        assert not re.search(rf"\b{num_documents}\b", printed[-1])
+        assert not re.search(rf"\b{corpus(num_documents).sum()}\b", printed[-1])
+
+    def public(text: str) -> list[str]:
+        """All but the random name of the run and the words of the topics, whose order is noisy."""
+        kept = [line for line in text.splitlines() if not any(word in line for word in WORDS)]
+        return [re.sub(r"\b[0-9a-f]{32}\b", "RUN", line) for line in kept]
+
+    assert public(printed[0]) == public(printed[1])
+
+
+def test_faults_of_a_document_are_silent(tmp_path: Path, words_file: Path) -> None:
+    data = tmp_path / "c.jsonl"
+    lines = ['{"text": "apple pear"}', "{broken", '{"text": 7}', '{"other": "plum"}', '{"text": ""}', "[]"]
+    data.write_text("\n".join(lines) + "\n")
+    result = run("fit", "lda", data, "--vocabulary", words_file, "--out", tmp_path / "m.dpvb", *BUDGET, "--quiet")
+    empty = tmp_path / "e.jsonl"
+    empty.write_text("")
+    other = run("fit", "lda", empty, "--vocabulary", words_file, "--out", tmp_path / "e.dpvb", *BUDGET, "--quiet")
+    assert result.stdout == other.stdout == ""
+    assert result.stderr.replace("m.dpvb", "") == other.stderr.replace("e.dpvb", "")
+
+
+def refuse(folder: Path, expected: str, *args: object) -> None:
+    """Exit code 2, one line on standard error, and no new file."""
+    before = sorted(folder.rglob("*"))
+    result = run(*args, code=2)
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert expected in result.stderr
+    assert sorted(folder.rglob("*")) == before
+
+
+BAD_FITS: dict[str, tuple[list[str], str]] = {
+    "epsilon": (["--epsilon", "0"], "--epsilon must be"),
+    "epsilon-nan": (["--epsilon", "nan"], "--epsilon must be"),
+    "delta": (["--delta", "1"], "--delta must be"),
+    "topics": (["--topics", "0"], "--topics must be"),
+    "num-steps": (["--num-steps", "0"], "--num-steps must be"),
+    "sampling-prob": (["--sampling-prob", "1.5"], "--sampling-prob must be"),
+    "batch-size-alone": (["--batch-size", "5"], "num_examples"),
+    "two-samplers": (["--batch-size", "5", "--sampling-prob", "0.1", "--num-examples", "9"], "not both"),
+    "clip": (["--clip", "2"], "--clip must be"),
+    "relation": (["--neighboring-relation", "similar"], "--neighboring-relation must be"),
+    "too-little-noise": (["--noise-multiplier", "0.1"], "--epsilon = 1 is not met"),
+    "format": (["--format", "excel"], "--format must be"),
+    "width": (["--width", "11"], "10 columns"),
+    "group": (["--group-column", "who"], "--group-column needs"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FITS)
+def test_bad_options(tmp_path: Path, name: str) -> None:
+    options, expected = BAD_FITS[name]
+    refuse(tmp_path, expected, "fit", "lda", write(tmp_path, "c.npz"), "--out", tmp_path / "m.dpvb", *BUDGET, *options)
+
+
+def test_bad_files(tmp_path: Path, words_file: Path) -> None:
+    def refuse_fit(expected: str, data: Path, *options: object) -> None:
+        refuse(tmp_path, expected, "fit", "lda", data, "--out", tmp_path / "m.dpvb", *BUDGET, *options)
+
+    csv, npz, dat = write(tmp_path, "c.csv"), write(tmp_path, "c.npz"), write(tmp_path, "c.dat")
+    refuse_fit("No such file", tmp_path / "missing.csv", "--vocabulary", words_file)
+    refuse_fit("does not tell its format", tmp_path / "data.xlsx")
+    refuse_fit("Three ways out", csv)
+    refuse_fit("body", csv, "--vocabulary", words_file, "--text-column", "body")
+    refuse_fit("--token-pattern must be", csv, "--vocabulary", words_file, "--token-pattern", "(")
+    refuse_fit("vocabulary file", csv, "--vocabulary", tmp_path / "missing.txt")
+    refuse_fit("how many words", dat)
+    (tmp_path / "twice.txt").write_text("apple\npear\napple\n")
+    refuse_fit("must not repeat", csv, "--vocabulary", tmp_path / "twice.txt")
+    (tmp_path / "short.txt").write_text("apple\npear\n")
+    refuse_fit("10 columns", npz, "--vocabulary", tmp_path / "short.txt")
+    (tmp_path / "broken.npz").write_bytes(npz.read_bytes()[:200])
+    refuse_fit("cannot be read", tmp_path / "broken.npz")
+
+
+def test_the_place_of_the_output_is_checked_first(tmp_path: Path) -> None:
+    missing = tmp_path / "there_is_no_data.npz"  # had it been opened, the error would name it
+
+    def refuse_out(expected: str, out: Path) -> None:
+        refuse(tmp_path, expected, "fit", "lda", missing, "--out", out, *BUDGET)
+
+    refuse_out("no folder", tmp_path / "nowhere" / "m.dpvb")
+    refuse_out("got the folder", tmp_path)
+    (tmp_path / "file").write_text("")
+    refuse_out("no folder", tmp_path / "file" / "m.dpvb")
+    refuse_out("already there", tmp_path / "file")
+    refuse(tmp_path, "must be a folder", "demo", "--out", tmp_path / "file")
+    if Path("/proc/self").is_dir():
+        refuse_out("cannot be written", Path("/proc/self/m.dpvb"))
+
+
+def test_bad_models(tmp_path: Path, fitted: Path) -> None:
+    data = write(tmp_path, "c.npz")
+    (tmp_path / "cut.dpvb").write_bytes(fitted.read_bytes()[:-100])
+    (tmp_path / "text.dpvb").write_text("hello")
+    for model, expected in (("none.dpvb", "no such file"), ("cut.dpvb", "end is missing"), ("text.dpvb", "not a dpvb")):
+        for command in (["topics"], ["show"], ["transform", data, "--out", tmp_path / "o.npz"]):
+            refuse(tmp_path, expected, command[0], tmp_path / model, *command[1:])
+    refuse(tmp_path, "end in .npz or .csv", "transform", fitted, data, "--out", tmp_path / "o.xls")
+    refuse(tmp_path, "already there", "transform", fitted, data, "--out", data)
+    sparse.save_npz(tmp_path / "wide.npz", sparse.csr_array((2, 11)))
+    refuse(tmp_path, "11 columns", "transform", fitted, tmp_path / "wide.npz", "--out", tmp_path / "o.npz")
+    refuse(tmp_path, "--public", "evaluate", fitted, data)
+    refuse(tmp_path, "must be", "topics", fitted, "--words", "0")
+
+
+def test_bad_plans(tmp_path: Path) -> None:
+    for args, expected in (
+        ([], "give epsilon"),
+        (["--epsilon", "1", "--noise-multiplier", "1"], "give epsilon"),
+        (["--epsilon", "inf"], "--epsilon must be"),
+        (["--epsilon", "1", "--delta", "0"], "--delta must be"),
+        (["--noise-multiplier", "nan"], "--noise-multiplier must be"),
+        (["--epsilon", "1", "--num-steps", "0"], "--num-steps must be"),
+        (["--epsilon", "1", "--swap-ratio", "3"], "--swap-ratio must be"),
+        (["--epsilon", "1", "--batch-size", "3"], "--batch-size needs"),
+        (["--epsilon", "1", "--batch-size", "3", "--sampling-prob", "0.1"], "not both"),
+        (["--epsilon", "1", "--neighboring-relation", "x"], "--neighboring-relation must be"),
+    ):
+        refuse(tmp_path, expected, "plan", *args)
+
+
+@pytest.mark.parametrize("kind", [ValueError, RuntimeError, KeyError])
+def test_an_unforeseen_error_does_not_quote_anything(
+    monkeypatch: pytest.MonkeyPatch, fitted: Path, kind: type[Exception]
+) -> None:
+    def fails(path: Path, *kinds: str) -> None:
+        raise kind(CANARY)
+
+    monkeypatch.setattr(files, "load_model", fails)
+    result = run("topics", fitted, code=2)
+    assert result.stderr.startswith(f"error: unexpected {kind.__name__} at test_cli.py:")
+    assert CANARY not in result.stderr
+    assert not isinstance(result.exception.__context__.__context__, kind)
+
+
+def test_a_faulty_command_line_is_explained() -> None:
+    for args in (["nonsense"], ["topics"], ["plan", "--epsilon", "one"], ["fit", "lda", "c.csv"]):
+        result = run(*args, code=2)
+        assert result.stdout == ""
+        assert "unexpected" not in result.stderr
+        assert "Usage: dpvb" in result.stderr

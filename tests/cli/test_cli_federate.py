@@ -1,0 +1,259 @@
+"""`dpvb federate`: keys, what a server takes from no rows, and refusals before anything is opened."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_cli import run
+
+from dpvb.cli import federate
+from dpvb.data import Binary, Categorical, Numeric, Schema, Target
+from dpvb.errors import ParameterError
+from dpvb.estimators.conducted import conduct, fitted, rehearsed
+from dpvb.federated.client import Client
+from dpvb.federated.config import ClientConfig, ServerConfig
+from dpvb.federated.keys import Identity
+from dpvb.federated.server import Server
+from dpvb.federated.transport import InProcess
+
+NAMES = ("north", "south")
+
+
+def write_files(folder: Path, top: str, model: str, data: dict[str, str], names: tuple[str, ...] = NAMES) -> None:
+    """The files of a server and its clients, as a deployment has them."""
+    keys = {}
+    for name in ("server", *names):
+        identity = Identity.generate(name)
+        identity.save(folder / f"{name}.key")
+        keys[name] = identity.public.hex()
+    clients = "\n".join(f'{name} = "{keys[name]}"' for name in names)
+    (folder / "agreement.toml").write_text(
+        f'{top}\n[model]\n{model}\n[server]\nkey = "{keys["server"]}"\n[clients]\n{clients}\n'
+    )
+    for name in ("server", *names):
+        lines = ['agreement = "agreement.toml"', f'identity = "{name}.key"', 'address = "127.0.0.1:9092"']
+        lines += ['out = "model.dpvb"'] if name == "server" else [f'folder = "{name}.state"', "[data]"]
+        lines += [] if name == "server" else [f'{key} = "{value.format(name=name)}"' for key, value in data.items()]
+        (folder / f"{name}.toml").write_text("\n".join(lines))
+
+
+def in_process(folder: Path) -> tuple[Any, list[Any]]:
+    """Run from the files, all in this process; the fitted estimator and what the clients state."""
+    settings = ServerConfig.load(folder / "server.toml")
+    agreement, data = settings.agreement, federate._no_rows(settings.agreement)
+    params, federation = federate._agreed(agreement, data)
+    owners = {}
+    for name in NAMES:
+        own = ClientConfig.load(folder / f"{name}.toml")
+        rows = federate._rows(own)
+        assert federate._agreed(own.agreement, rows) == (params, federation)
+        task = federate._named(rehearsed(type(agreement.estimator()), params, rows), agreement)
+        owners[name] = Client(name, task, federation, identity=own.identity, folder=own.folder)
+    model = agreement.estimator()
+
+    def conductor(task: Any) -> Any:
+        handlers = {name: owner.answer for name, owner in owners.items()}
+        server = Server(federate._named(task, agreement), federation, InProcess(handlers), schedule=agreement.schedule)
+        q = server.run(np.random.default_rng(0))
+        model.privacy_ = server.statement(task.public)
+        return q
+
+    vars(model).update(fitted(conduct(type(model), params, data, conductor)))
+    statements = [owner.statement for owner in owners.values()]
+    for owner in owners.values():
+        owner.close()
+    return model, statements
+
+
+TOP = 'kind = "{kind}"\nepsilon = 1\ndelta = 1e-5\nnum_rounds = {rounds}\ntrust = "none"\nunit = "{unit}"\n{columns}'
+
+
+def matrices(folder: Path, **columns: Any) -> None:
+    rng = np.random.default_rng(5)
+    for name in NAMES:
+        for key, made in columns.items():
+            np.save(folder / f"{name}.{key}.npy", made(rng))
+
+
+def binary(rng: np.random.Generator) -> np.ndarray:
+    return rng.integers(0, 2, (40, 6))
+
+
+def features(rng: np.random.Generator) -> np.ndarray:
+    return rng.uniform(-1, 1, (40, 6))
+
+
+def labels(rng: np.random.Generator) -> np.ndarray:
+    return rng.integers(0, 2, 40)
+
+
+@pytest.mark.parametrize("unit", ["example", "person", "client"])
+@pytest.mark.parametrize("kind", ["LogisticRegression", "BinomialRegression", "SigmoidBeliefNetwork"])
+def test_a_server_without_rows_plans_what_its_clients_plan(kind: str, unit: str, tmp_path: Path) -> None:
+    belief = kind == "SigmoidBeliefNetwork"
+    matrices(
+        tmp_path,
+        x=binary if belief else features,
+        y=labels,
+        trials=lambda rng: np.ones(40, dtype=int),
+        who=lambda rng: rng.integers(0, 9, 40),
+    )
+    data = {"file": "{name}.x.npy"} | ({} if belief else {"target": "{name}.y.npy"})
+    data |= {"trials": "{name}.trials.npy"} if kind == "BinomialRegression" else {}
+    data |= {"group": "{name}.who.npy"} if unit == "person" else {}
+    model = {"BinomialRegression": "max_trials = 3", "SigmoidBeliefNetwork": "n_components = 2"}.get(kind, "")
+    write_files(tmp_path, TOP.format(kind=kind, rounds=8, unit=unit, columns="width = 6"), model, data)
+    model, statements = in_process(tmp_path)
+    assert model.n_features_in_ == 6
+    for statement in (model.privacy_, *statements):
+        assert statement.unit == {"example": "row"}.get(unit, unit)
+        assert statement.epsilon <= 1.0
+
+
+@pytest.mark.parametrize("unit", ["example", "person", "client"])
+def test_tables_with_a_schema(unit: str, tmp_path: Path) -> None:
+    schema = Schema(
+        columns=(Numeric("age", low=18, high=90), Categorical("work", ("a", "b", "c")), Binary("city", ("n", "y"))),
+        target=Target("ill", classes=("no", "yes")),
+        group="who" if unit == "person" else None,
+    )
+    (tmp_path / "people.json").write_text(schema.to_json())
+    rng = np.random.default_rng(1)
+    for name in NAMES:
+        with open(tmp_path / f"{name}.csv", "w", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(["who", "age", "work", "city", "ill"])
+            rows.writerows(
+                [rng.integers(5), rng.uniform(18, 90), rng.choice([*"abc"]), rng.choice([*"ny"]), answer]
+                for answer in rng.choice(["no", "yes"], 30)
+            )
+    top = TOP.format(kind="LogisticRegression", rounds=4, unit=unit, columns='schema = "people.json"')
+    write_files(tmp_path, top, "", {"file": "{name}.csv"})
+    model, _ = in_process(tmp_path)
+    assert model.privacy_.unit == {"example": "row"}.get(unit, unit)
+    assert [row.name for row in model.coefficients()] == ["intercept", *schema.feature_names]
+
+
+@pytest.mark.parametrize("unit", ["example", "person"])
+def test_documents_with_a_vocabulary(unit: str, tmp_path: Path) -> None:
+    words = ["apple", "pear", "plum", "wheel", "brake"]
+    (tmp_path / "words.txt").write_text("\n".join(words))
+    rng = np.random.default_rng(2)
+    for name in NAMES:
+        lines = [{"text": " ".join(rng.choice(words, 12)), "who": int(rng.integers(4))} for _ in range(20)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    top = TOP.format(kind="LDA", rounds=3, unit=unit, columns='vocabulary = "words.txt"')
+    data = {"file": "{name}.jsonl"} | ({"group_column": "who"} if unit == "person" else {})
+    write_files(tmp_path, top, "n_components = 2", data)
+    model, _ = in_process(tmp_path)
+    assert model.privacy_.unit == {"example": "document"}.get(unit, unit)
+    assert model.vocabulary_ == tuple(words)
+    assert model.components_.shape == (2, 5)
+
+
+def test_data_that_are_not_what_was_agreed(tmp_path: Path) -> None:
+    matrices(tmp_path, x=features, y=labels, wide=lambda rng: rng.uniform(size=(40, 7)))
+    data = {"file": "{name}.x.npy", "target": "{name}.y.npy"}
+    top = TOP.format(kind="LogisticRegression", rounds=8, unit="{unit}", columns="width = 6")
+    faults = [
+        ("example", data | {"file": "{name}.wide.npy"}, "must be a matrix with the 6 columns of the agreement"),
+        ("example", {"file": "{name}.x.npy"}, r"\[data\] target must name a .npy file"),
+        ("example", data | {"group": "{name}.y.npy"}, r"\[data\] group belongs to unit = .person"),
+        ("person", data, r"\[data\] group belongs to unit = .person"),
+        ("example", data | {"trials": "{name}.y.npy"}, r"\[data\] trials must name"),
+    ]
+    for number, (unit, given, said) in enumerate(faults):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for path in tmp_path.glob("*.npy"):
+            (folder / path.name).symlink_to(path)
+        write_files(folder, top.format(unit=unit), "", given)
+        with pytest.raises(ParameterError, match=said):
+            federate._rows(ClientConfig.load(folder / "north.toml"))
+
+
+def test_keys(tmp_path: Path) -> None:
+    path = tmp_path / "north.key"
+    result = run("federate", "keys", "north", "--out", path)
+    identity = Identity.load(path)
+    assert result.stdout == f'north = "{identity.public.hex()}"\n'
+    assert path.stat().st_mode & 0o777 == 0o600
+    for arguments, said in (
+        (("north", "--out", path), "cannot be written here"),
+        (("north pole", "--out", tmp_path / "n.key"), "name of a party"),
+    ):
+        refused = run("federate", "keys", *arguments, code=2)
+        assert refused.stdout == ""
+        assert said in refused.stderr
+    assert Identity.load(path).public == identity.public
+    assert not (tmp_path / "n.key").exists()
+
+
+def test_faults_end_in_one_line(tmp_path: Path) -> None:
+    matrices(tmp_path, x=features, y=labels)
+    data = {"file": "{name}.x.npy", "target": "{name}.y.npy"}
+    top = TOP.format(kind="LogisticRegression", rounds=8, unit="example", columns="width = 6")
+    write_files(tmp_path, top, 'solver = "magic"', data)
+
+    def refused(said: str, *arguments: object) -> None:
+        result = run("federate", *arguments, code=2)
+        assert result.stdout == ""
+        assert result.stderr.startswith("error: ")
+        assert result.stderr.count("\n") == 1
+        assert said in result.stderr
+
+    refused("cannot be read", "server", "--config", tmp_path / "none.toml")
+    refused(
+        "the agreement does not hold together: solver must be one of", "server", "--config", tmp_path / "server.toml"
+    )
+    refused(
+        "the agreement does not hold together: solver must be one of", "client", "--config", tmp_path / "north.toml"
+    )
+    agreement = tmp_path / "agreement.toml"
+    agreement.write_text(agreement.read_text().replace("magic", "first_order"))
+    server = tmp_path / "server.toml"
+    text = server.read_text()
+    for address in ("0.0.0.0", "192.0.2.1", "server.example.org"):
+        server.write_text(text.replace("127.0.0.1", address))
+        refused("can be reached from other machines", "server", "--config", server)
+    server.write_text(text)
+    (tmp_path / "model.dpvb").touch()
+    refused("--overwrite", "server", "--config", server)
+    refused("names no folder", "server", "--leave", "--config", server)
+    assert not (tmp_path / "north.state").exists()
+
+
+def test_the_guides_files_are_read(tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "federated.md").read_text()
+    blocks = {text.split(" ")[1].split("\n")[0]: text for text in re.findall(r"```toml\n(.*?)```", guide, re.S)}
+    assert set(blocks) == {"agreement.toml", "server.toml", "north.toml"}
+    agreement = blocks["agreement.toml"]
+    for name in ("server", "north"):
+        identity = Identity.generate(name)
+        identity.save(tmp_path / f"{name}.key")
+        key = "key" if name == "server" else name
+        agreement, count = re.subn(rf'^{key} = "\w+"', f'{key} = "{identity.public.hex()}"', agreement, flags=re.M)
+        assert count == 1
+    blocks["agreement.toml"] = agreement
+    for name, text in blocks.items():
+        (tmp_path / name).write_text(text)
+    server, client = ServerConfig.load(tmp_path / "server.toml"), ClientConfig.load(tmp_path / "north.toml")
+    assert server.agreement == client.agreement
+    assert (server.agreement.trust.tolerated, server.agreement.trust.colluders) == (1, 1)
+    assert server.agreement.estimator().random_state == 1
+    assert server.folder == tmp_path / "server.state"
+    assert (server.tls, client.ledger) == (
+        (tmp_path / "server.pem", tmp_path / "server.pem.key"),
+        str(tmp_path / "budget.db"),
+    )
+    commands = set(re.findall(r"^    (dpvb [\w ]+)", guide, re.M))
+    for command in commands:
+        words = command.split()[1:3]
+        run(*words, "--help")
+    assert {"dpvb federate server ", "dpvb federate client ", "dpvb federate keys north "} <= commands

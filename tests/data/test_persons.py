@@ -1,0 +1,242 @@
+"""The law of persons: whatever names, files, formats and chunks a person's rows came through, they are one unit."""
+
+from __future__ import annotations
+
+import csv
+import json
+import pickle
+from collections.abc import Sequence
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpvb.audit.readers import units_of
+from dpvb.core.noise import InsecureNoise
+from dpvb.core.plan import FullBatch, Mechanism, Plan, Release
+from dpvb.core.wall import Wall
+from dpvb.data import BagOfWords, BinaryMatrix, Design, Numeric, Schema, Table, Target, open_documents
+from dpvb.data.persons import by_person, elsewhere
+from dpvb.data.tables.numbers import Numbers
+from dpvb.models.regression.first_order import FirstOrder
+from dpvb.models.topics.lda import LDA
+
+WORDS = ("a", "b", "c", "d", "e")
+SCHEMA = Schema((Numeric("v", 0, 4),), Target("y"), group="who")
+NOBODY = (None, "", "NA", " n/a ", "nan", "<NA>", "NaT", "null")
+# One person in each list, as files and arrays of all kinds may hold the id.
+SPELLINGS: tuple[tuple[Any, ...], ...] = (
+    (7, "7", 7.0, "7.0", "007", " 7 ", "+7", Decimal("7.00"), np.int8(7), b"7", 7 + 0j),
+    ("8", 8, 8.0, np.float32(8), Decimal(8)),
+    (1.5, "1.50", Decimal("1.500"), np.float64(1.5)),
+    (2**53 + 1, str(2**53 + 1), Decimal(2**53 + 1)),
+    ("ann", " ann", b"ann", np.str_("ann")),
+    ("é", "e\u0301", "é".encode()),
+)
+ids = st.sampled_from([(person, form) for person, forms in enumerate(SPELLINGS) for form in forms])
+rows_of_persons = st.lists(st.tuples(ids, st.integers(0, 4)), max_size=12)
+
+
+# ---------------------------------------------------------------- one spelling
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(rows_of_persons, st.lists(st.tuples(st.sampled_from(NOBODY), st.integers(0, 4)), max_size=3), st.randoms())
+def test_spellings_of_an_id_are_one_person_and_nobody_is_none(rows: Any, unknown: Any, random: Any) -> None:
+    """Every source gives the units that plain numbers of persons give; rows of nobody change nothing."""
+    every = [(person, form, value) for (person, form), value in rows] + [(None, form, value) for form, value in unknown]
+    random.shuffle(every)
+    value = np.array([[row[2] / 4, 1] for row in every]).reshape(-1, 2)
+    known = np.array([row[0] is not None for row in every], dtype=bool)
+    forms, plain = [row[1] for row in every], [row[0] for row in every if row[0] is not None]
+    y = np.arange(len(every)) % 2
+    for make in (
+        lambda keep, group: Design(value[keep], y[keep], group=group),
+        lambda keep, group: Design(value[keep], y[keep], group=group, sparse_rows=True),
+        lambda keep, group: BinaryMatrix(value[keep], threshold=0.3, group=group),
+        lambda keep, group: Numbers(value[keep], y[keep], group=group),
+        lambda keep, group: BagOfWords(value[keep], group=group),
+        lambda keep, group: Table({"v": value[keep, 0], "y": y[keep], "who": group}, SCHEMA).design(),
+    ):
+        source, expected = make(slice(None), forms), make(known, plain)
+        assert source.count() == expected.count() == len(set(plain))
+        assert units_of(source) == units_of(expected)
+
+
+@pytest.mark.parametrize(
+    "missing", [*NOBODY, pd.NA, pd.NaT, float("nan"), b"\xff", [1], {}, 2.0**53, 2.0**60, ("x", None)]
+)
+def test_rows_of_nobody_are_left_out_of_the_order(missing: Any) -> None:
+    order, unit_of_row, first = by_person(["p", missing, "q", missing, "p"], 5)
+    assert order.tolist() == [0, 4, 2]
+    assert unit_of_row.tolist() == [0, 0, 1]
+    assert first.tolist() == [0, 2, 3]
+    assert [part.tolist() for part in by_person([missing] * 3, 3)] == [[], [], [0]]
+
+
+def test_equal_cells_of_two_types_are_asked_for_their_names_one_by_one() -> None:
+    """A whole number beyond 2^53 names somebody, the float that is equal to it nobody, whichever comes first."""
+    for forms in ([2**60, 2.0**60], [2.0**60, 2**60], [True, 1, 2.0**60, 1.0, 2**60, 2**60]):
+        named = [n for n, form in enumerate(forms) if form != 2**60 or type(form) is int]
+        assert sorted(by_person(forms, len(forms))[0].tolist()) == named
+
+
+def test_a_schema_says_what_else_names_nobody() -> None:
+    schema = Schema((Numeric("v", 0, 4),), Target("y"), group="who", missing_values=("-1", "none of us"))
+    data = {"v": [1.0] * 5, "y": [1] * 5, "who": ["p", "none of us", -1.0, "NA", ("a", 1)]}
+    assert Table(data, schema).design().count() == 2
+
+
+@pytest.mark.parametrize("column", [np.array([3, 1, 3, 9]), np.array(["3", "1", "3", "9"]), pd.Series([3.0, 1, 3, 9])])
+def test_persons_come_in_order_of_appearance_whatever_their_type(column: Any) -> None:
+    assert by_person(column, 4)[0].tolist() == [0, 2, 1, 3]
+
+
+# ---------------------------------------------------------------- several files
+
+Rows = Sequence[tuple[Any, int]]
+
+
+def as_jsonl(path: Path, rows: Rows) -> Path:
+    plain = [who if isinstance(who, (int, float, str)) or who is None else str(who) for who, _ in rows]
+    lines = [json.dumps({"who": who, "text": WORDS[word]}) for who, (_, word) in zip(plain, rows, strict=True)]
+    path = path.with_suffix(".jsonl")
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def as_csv(path: Path, rows: Rows) -> Path:
+    path = path.with_suffix(".csv")
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["who", "text", "v", "y"])
+        writer.writerows([who, WORDS[word], word, word % 2] for who, word in rows)
+    return path
+
+
+def as_parquet(kind: Any, path: Path, rows: Rows) -> Path:
+    """The ids in a column of one type; those that do not fit are text in the file's text column."""
+    path = path.with_suffix(".parquet")
+    words = [word for _, word in rows]
+    try:
+        who = pa.array([None if one is None else kind[1](one) for one, _ in rows], kind[0])
+    except Exception:
+        who = pa.array([None if one is None else str(one) for one, _ in rows], pa.string())
+    columns = {"who": who, "text": [WORDS[word] for word in words], "v": words, "y": [word % 2 for word in words]}
+    pq.write_table(pa.table(columns), path, row_group_size=2)
+    return path
+
+
+PARQUET = [
+    partial(as_parquet, (pa.string(), str)),
+    partial(as_parquet, (pa.int64(), int)),
+    partial(as_parquet, (pa.decimal128(30, 2), Decimal)),
+    partial(as_parquet, (pa.large_binary(), lambda one: str(one).encode())),
+]
+file_ids = st.sampled_from(
+    [7, "7", 7.0, "7.0", "007", "8", 8, "ann", " ann", 2**53 + 1, str(2**53 + 1), None, "", "NA"]
+)
+file_rows = st.lists(st.tuples(file_ids, st.integers(0, 4)), min_size=1, max_size=5)
+
+
+def first_files(files: Sequence[Rows]) -> list[tuple[Any, int]]:
+    """The rows that count: those of the first file in which their person is."""
+    kept: list[tuple[Any, int]] = []
+    seen: set[Any] = set()
+    for rows in files:
+        named = [
+            (None if who in (None, "", "NA") else str(who).strip().lstrip("0").removesuffix(".0"), w) for who, w in rows
+        ]
+        kept += [(who, word) for who, word in named if who is not None and who not in seen]
+        seen |= {who for who, _ in named}
+    return kept
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.sampled_from([as_jsonl, as_csv, *PARQUET]), file_rows), min_size=2, max_size=3))
+def test_a_person_in_several_files_of_documents_is_one_unit(tmp_path_factory: Any, files: Any) -> None:
+    folder = tmp_path_factory.mktemp("documents")
+    paths = [write(folder / f"{n}", rows) for n, (write, rows) in enumerate(files)]
+    source = open_documents(paths, vocabulary=WORDS, group_column="who")
+    kept = first_files([rows for _, rows in files])
+    expected = BagOfWords(np.eye(5)[[word for _, word in kept]], group=[who for who, _ in kept])
+    assert source.count() == expected.count()
+    assert units_of(source) == units_of(expected)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.sampled_from([as_csv, *PARQUET]), file_rows), min_size=2, max_size=3))
+def test_a_person_in_several_files_of_a_table_is_one_unit(tmp_path_factory: Any, files: Any) -> None:
+    folder = tmp_path_factory.mktemp("tables")
+    paths = [write(folder / f"{n}", rows) for n, (write, rows) in enumerate(files)]
+    source = Table(paths, SCHEMA).design()
+    kept = first_files([rows for _, rows in files])
+    words = np.array([word for _, word in kept], dtype=float)
+    expected = Table({"v": words, "y": words % 2, "who": [who for who, _ in kept]}, SCHEMA).design()
+    assert source.count() == expected.count()
+    assert units_of(source) == units_of(expected)
+    assert source.unit == "person"
+
+
+def test_what_travels_with_a_file_names_nobody(tmp_path: Path) -> None:
+    """Digests under a key that no other object has; the same persons twice are other bytes."""
+    paths = [as_csv(tmp_path / f"{n}", [("ann", 0), ("bob", 1)]) for n in range(2)]
+    once, again = (elsewhere(paths, lambda path: ["ann", b"bob", None]) for _ in range(2))
+    for number, known in enumerate(once):
+        assert known.left(["ann", "bob", "eve", None]) == [["ann", "bob"], [None, None]][number] + ["eve", None]
+        travelled = pickle.loads(pickle.dumps(known))
+        assert travelled.left(["ann"]) == known.left(["ann"])
+        assert b"ann" not in pickle.dumps(known)
+        assert "digest" not in repr(known)
+        assert known != again[number]
+
+
+# ---------------------------------------------------------------- what one person moves
+
+
+def moved(model: Any, block: str, without: Any, person: Any) -> float:
+    """How far a person moves the sum of a release, over the bound of one unit."""
+    q = model.init(np.random.default_rng(0))
+    release = Release({block: model.blocks[block]}, Mechanism(FullBatch(), 0.0))
+
+    def total(source: Any) -> Any:
+        wall = Wall(source, Plan([release], unit=source.unit), noise=InsecureNoise(0))
+        return wall.release(partial(model.e_step, q, blocks=release.blocks), release).total[block]
+
+    return float(np.linalg.norm(total(person) - total(without)) / release.blocks[block].bound)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.lists(st.sampled_from(SPELLINGS[0]) | st.sampled_from(NOBODY), min_size=1, max_size=6), st.data())
+def test_a_person_moves_a_sum_of_rows_by_one_bound_at_most(forms: list[Any], data: Any) -> None:
+    """Ten rows under each of some spellings of one id, some of them under none, beside other persons and nobody."""
+    model = FirstOrder(2, num_steps=1)
+    others = [[1.0, 0.0]] * 6, [0] * 6, ["a", "a", "b", None, "", "c"]
+    place = data.draw(st.integers(0, 6))
+    own = [[1.0, 0.0]] * 10 * len(forms), [1] * 10 * len(forms), [form for form in forms for _ in range(10)]
+    every = [[*mine[:place], *new, *mine[place:]] for mine, new in zip(others, own, strict=True)]
+    designs = [Design(np.array(x), np.array(y), group=who) for x, y, who in (others, every)]
+    assert moved(model, "score", *designs) <= 1.0 + 1e-6
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.sampled_from([as_jsonl, as_csv, *PARQUET]), file_rows), min_size=2, max_size=3), st.data())
+def test_a_person_moves_a_sum_over_files_by_one_bound_at_most(tmp_path_factory: Any, files: Any, data: Any) -> None:
+    folder = tmp_path_factory.mktemp("sums")
+    with_person = []
+    for write, rows in files:
+        own = data.draw(st.lists(st.tuples(st.sampled_from([9, "9", "9.0", "09", None]), st.just(0)), max_size=3))
+        with_person.append((write, [*rows, *own * 30]))
+    sources = []
+    for name, content in (("without", files), ("with", with_person)):
+        paths = [write(folder / f"{name}{n}", rows) for n, (write, rows) in enumerate(content)]
+        sources.append(open_documents(paths, vocabulary=WORDS, group_column="who"))
+    assert moved(LDA(2, len(WORDS)), "words", *sources) <= 1.0 + 1e-6

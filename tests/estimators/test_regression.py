@@ -1,0 +1,646 @@
+"""The three regressions as a user meets them: units, intervals, predictions, tables, files, faults."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import struct
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import integrate, sparse
+from scipy.special import expit, ndtri
+from scipy.stats import norm
+from sklearn.linear_model import LogisticRegression as Reference
+
+import dpvb
+from dpvb.data.tables.schema import Binary, Categorical, Numeric, Schema, Target
+from dpvb.data.tables.table import Table
+from dpvb.errors import DataFormatError, DpvbError, ModelFileError, ParameterError, PrivacyError
+from dpvb.estimators.regression import BinomialLikelihoodRegression
+from dpvb.models.regression.likelihood import predictive
+from dpvb.results import metrics, model_file
+
+BUDGET: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-5}
+PLAIN: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-5, "num_steps": 60}
+ROW_NORM = 4.0
+TRUE_COEF, TRUE_INTERCEPT = np.array([1.0, -1.5, 0.5]), -0.4
+
+
+def rows(n: int = 3000, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(-1.5, 1.5, (n, 3))
+
+
+def labels(X: np.ndarray, seed: int = 1) -> np.ndarray:
+    chance = expit(X @ TRUE_COEF + TRUE_INTERCEPT)
+    return (np.random.default_rng(seed).random(len(X)) < chance).astype(int)
+
+
+def logistic(**options: Any) -> dpvb.LogisticRegression:
+    return dpvb.LogisticRegression(**{**BUDGET, "row_norm": ROW_NORM, **options})
+
+
+@pytest.fixture(scope="module")
+def private() -> dpvb.LogisticRegression:
+    X = rows()
+    return logistic().fit(X, labels(X))
+
+
+@pytest.fixture(scope="module")
+def noiseless() -> dpvb.LogisticRegression:
+    X = rows()
+    return logistic(**PLAIN).fit(X, labels(X))
+
+
+# --- what comes out -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"covariance": "diagonal"}, {"solver": "sufficient_statistics"}])
+def test_without_noise_it_is_ordinary_logistic_regression_in_the_units_of_x(options: Any) -> None:
+    X = rows()
+    y = labels(X)
+    model = logistic(**PLAIN, **options).fit(X, y)
+    reference = Reference(C=1e6).fit(X, y)
+    # The prior, N(0, 1/alpha) on weights of rows of norm 1, moves an estimate by a small part of its spread.
+    assert np.abs(model.coef_ - reference.coef_).max() < 0.5 * model.coef_std_.max()
+    assert np.abs(model.intercept_ - reference.intercept_).max() < 0.5 * model.intercept_std_.max()
+    fisher = (X.T * (p := reference.predict_proba(X)[:, 1]) * (1 - p)) @ X
+    assert model.coef_std_[0] == pytest.approx(np.sqrt(np.diag(np.linalg.inv(fisher))), rel=0.15)
+    assert model.coef_.shape == model.coef_std_.shape == (1, 3)
+    assert model.intercept_.shape == model.intercept_std_.shape == (1,)
+
+
+@pytest.mark.parametrize("solver", ["first_order", "sufficient_statistics", "paper"])
+def test_every_solver_meets_the_budget_and_learns(solver: str) -> None:
+    X = rows(6000)
+    y = labels(X)
+    model = logistic(solver=solver, epsilon=4.0).fit(X, y)
+    assert 0.99 * 4.0 <= model.privacy_.epsilon <= 4.0
+    assert metrics.auc(y, model.decision_function(X)) > 0.75
+    assert np.isfinite(model.coef_std_).all()
+    assert f"solver '{solver}'" in str(model.privacy_)
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_row_norm_is_a_unit_and_nothing_else(covariance: str) -> None:
+    X = rows(500)
+    y = labels(X)
+    one = logistic(**PLAIN, covariance=covariance).fit(X, y)
+    other = logistic(**{**PLAIN, "row_norm": 8 * ROW_NORM}, covariance=covariance).fit(8 * X, y)
+    assert 8 * other.coef_ == pytest.approx(one.coef_, rel=1e-9)
+    assert other.intercept_ == pytest.approx(one.intercept_, rel=1e-9)
+    assert 8 * other.coef_std_ == pytest.approx(one.coef_std_, rel=1e-9)
+    assert other.predict_proba(8 * X) == pytest.approx(one.predict_proba(X), rel=1e-9)
+
+
+@pytest.mark.parametrize("solver", ["first_order", "sufficient_statistics"])
+def test_a_given_prior_is_the_prior(solver: str) -> None:
+    """Few rows and a strong prior: the posterior mean of scikit-learn's penalty, in units of rows of norm 1."""
+    X = rows(100)
+    y = labels(X)
+    model = logistic(**PLAIN, alpha=25.0, fit_intercept=False, solver=solver).fit(X, y)
+    reference = Reference(C=1 / 25.0, fit_intercept=False, tol=1e-8).fit(X / ROW_NORM, y)
+    assert model.coef_ * ROW_NORM == pytest.approx(reference.coef_, rel=0.02)
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_sparse_rows_and_lists_give_what_dense_ones_do(covariance: str) -> None:
+    X = rows(400)
+    X[X < 0.3] = 0.0
+    y = labels(X)
+    dense = logistic(**PLAIN, covariance=covariance).fit(X, y)
+    for form in (sparse.csr_array(X), sparse.csc_matrix(X), X.tolist(), np.asfortranarray(X)):
+        other = logistic(**PLAIN, covariance=covariance).fit(form, y.tolist())
+        assert other.coef_ == pytest.approx(dense.coef_, rel=1e-12)
+        assert other.predict_proba(form) == pytest.approx(dense.predict_proba(X), rel=1e-12)
+
+
+def test_intervals_are_those_of_the_gaussian_posterior(private: Any) -> None:
+    low, high = private.credible_interval(0.9)
+    reach = norm.ppf(0.95)
+    assert low == pytest.approx(private.coef_ - reach * private.coef_std_)
+    assert high == pytest.approx(private.coef_ + reach * private.coef_std_)
+    wide = private.credible_interval(0.99)
+    assert (wide[0] < low).all()
+    assert (wide[1] > high).all()
+    naive = private.credible_interval(0.9, noise_aware=False)
+    assert (naive[1] - naive[0] < high - low).all()
+    ends = private.credible_interval(0.9, intercept=True)
+    assert np.mean(ends) == pytest.approx(private.intercept_[0])
+    assert ends[1] - ends[0] == pytest.approx(2 * ndtri(0.95) * private.intercept_std_)
+
+
+def test_without_noise_there_is_no_noise_to_be_aware_of(noiseless: Any) -> None:
+    aware, naive = noiseless.credible_interval(), noiseless.credible_interval(noise_aware=False)
+    assert aware[0] == pytest.approx(naive[0], rel=1e-6)
+
+
+def test_draws_have_the_posteriors_moments_and_their_predictions_average_to_predict_proba(private: Any) -> None:
+    """40,000 draws, seed 3; each comparison within 6 standard errors (false alarm < 2e-9 each)."""
+    coef, intercept = private.sample_posterior(40_000, rng=3)
+    assert coef.shape == (40_000, 3)
+    assert intercept.shape == (40_000,)
+    error = private.coef_std_[0] / 200
+    assert (np.abs(coef.mean(axis=0) - private.coef_[0]) < 6 * error).all()
+    assert coef.std(axis=0) == pytest.approx(private.coef_std_[0], rel=6 / math.sqrt(80_000))
+    assert abs(intercept.mean() - private.intercept_[0]) < 6 * private.intercept_std_[0] / 200
+    X = rows(5, seed=9)
+    chance = expit(X @ coef.T + intercept)
+    assert (np.abs(chance.mean(axis=1) - private.predict_proba(X)[:, 1]) < 6 * chance.std(axis=1) / 200 + 1e-8).all()
+    again = private.sample_posterior(2, rng=np.random.default_rng(3))
+    assert np.array_equal(again[0], private.sample_posterior(2, rng=3)[0])
+
+
+@pytest.mark.parametrize("mean", [-30.0, -2.0, 0.0, 0.3, 5.0])
+@pytest.mark.parametrize("variance", [0.0, 0.1, 4.0, 400.0])
+def test_the_predictive_probability_is_the_integral(mean: float, variance: float) -> None:
+    def density(z: float) -> float:
+        return float(expit(mean + math.sqrt(variance) * z) * norm.pdf(z))
+
+    value, _ = integrate.quad(density, -12, 12, points=[-mean / max(math.sqrt(variance), 1.0)], limit=400)
+    assert predictive(np.array([mean]), np.array([variance]))[0] == pytest.approx(value, abs=5e-9)
+
+
+@pytest.mark.parametrize(
+    ("mean", "variance"), [(-20.0, 0.0), (-30.0, 4.0), (-14.9, 0.0), (-600.0, 10.0), (-50.0, 20.0)]
+)
+def test_small_predictive_probabilities_are_precise(mean: float, variance: float) -> None:
+    """To 1 %; the integral is taken around the peak of σ(ψ) times the density."""
+    sd = math.sqrt(variance)
+    value = float(expit(mean))
+    if variance:
+        middle = mean + variance
+
+        def part(psi: float) -> float:
+            return math.exp(-np.logaddexp(0.0, -psi) - (psi - mean) ** 2 / (2 * variance) - (mean + variance / 2))
+
+        scaled, _ = integrate.quad(part, middle - 9 * sd, middle + 9 * sd, points=[0.0, middle], limit=400)
+        value = scaled / math.sqrt(2 * math.pi * variance) * math.exp(mean + variance / 2)
+    assert predictive(np.array([mean]), np.array([variance]))[0] == pytest.approx(value, rel=0.01)
+
+
+def test_predictions_agree_with_each_other(private: Any) -> None:
+    X = rows(200, seed=5)
+    proba = private.predict_proba(X)
+    assert proba.sum(axis=1) == pytest.approx(1.0)
+    assert private.predict_log_proba(X) == pytest.approx(np.log(proba))
+    assert private.decision_function(X) == pytest.approx(X @ private.coef_[0] + private.intercept_[0])
+    assert np.array_equal(private.predict(X), private.classes_[np.argmax(proba, axis=1)])
+    assert private.score(X, private.predict(X), public=True) == 1.0
+    assert private.predict_proba(np.zeros((0, 3))).shape == (0, 2)
+
+
+def test_rows_beyond_the_norm_are_scaled_back_as_in_fit(private: Any) -> None:
+    reach = ROW_NORM * math.sqrt(1 - private.intercept_value**2)
+    direction = np.array([[0.6, 0.0, -0.8]])
+    at_the_bound = private.predict_proba(direction * reach)
+    for far in (10.0, 1e6, 1e300):
+        assert private.predict_proba(direction * far) == pytest.approx(at_the_bound, rel=1e-9)
+    assert private.predict_proba(direction * reach * 0.9) != pytest.approx(at_the_bound, rel=1e-9)
+
+
+def test_without_an_intercept_there_is_none() -> None:
+    X = rows(500)
+    model = logistic(**PLAIN, fit_intercept=False).fit(X, labels(X))
+    assert model.intercept_ == model.intercept_std_ == 0.0
+    assert model.predict_proba(np.zeros((1, 3)))[0, 1] == pytest.approx(0.5)
+    assert [row.name for row in model.coefficients()] == ["x0", "x1", "x2"]
+    assert model.sample_posterior(4, rng=0)[1].tolist() == [0.0] * 4
+
+
+def test_the_table_of_coefficients_names_and_agrees(private: Any) -> None:
+    table = private.coefficients(0.9)
+    low, high = private.credible_interval(0.9)
+    assert [row.name for row in table] == ["intercept", "x0", "x1", "x2"]
+    assert [row.mean for row in table[1:]] == private.coef_[0].tolist()
+    assert [(row.low, row.high) for row in table[1:]] == list(zip(low[0], high[0], strict=True))
+    assert table[0].std == private.intercept_std_[0]
+    shown = private.summary(0.9)
+    assert "90 % interval" in shown
+    assert f"{private.coef_[0, 1]:.4g}" in shown
+    assert "WITHOUT" in private.summary(noise_aware=False)
+
+
+def test_persons_are_the_unit_of_a_group() -> None:
+    X = rows(300)
+    model = logistic().fit(X, labels(X), group=np.arange(300) // 3)
+    assert model.privacy_.unit == "person"
+    assert logistic().fit(X, labels(X)).privacy_.unit == "row"
+
+
+@pytest.mark.parametrize("sampler", [{"sampling_prob": 0.3}, {"batch_size": 100, "num_examples": 500}])
+@pytest.mark.parametrize("solver", ["first_order", "sufficient_statistics"])
+def test_batches_are_drawn_and_accounted(sampler: Any, solver: str) -> None:
+    X = rows(500)
+    model = logistic(**sampler, solver=solver, num_steps=4).fit(X, labels(X))
+    assert model.privacy_.epsilon <= 2.0
+    assert np.isfinite(model.coef_).all()
+    assert ("Poisson" if "sampling_prob" in sampler else "without replacement") in str(model.privacy_)
+
+
+# --- the other two ------------------------------------------------------------------------------------------
+
+
+def test_a_trial_is_a_row() -> None:
+    """Successes of several trials have the likelihood of as many labelled rows."""
+    rng = np.random.default_rng(4)
+    X = rows(300)
+    trials = rng.integers(1, 4, 300)
+    y = rng.binomial(trials, expit(X @ TRUE_COEF + TRUE_INTERCEPT))
+    model = dpvb.BinomialRegression(**PLAIN, row_norm=ROW_NORM, max_trials=3).fit(X, y, trials)
+    repeated = np.repeat(np.arange(300), trials)
+    label = np.concatenate([np.arange(t) < s for s, t in zip(y, trials, strict=True)]).astype(int)
+    reference = Reference(C=1e6).fit(X[repeated], label)
+    assert np.abs(model.coef_ - reference.coef_[0]).max() < 0.5 * model.coef_std_.max()
+    assert abs(model.intercept_ - reference.intercept_[0]) < 0.5 * model.intercept_std_
+    assert model.predict(X, trials) == pytest.approx(trials * model.predict_proba(X)[:, 1])
+    assert 0 < model.score(X, y, trials, public=True) < 1
+
+
+def test_one_trial_is_a_label() -> None:
+    X = rows(300)
+    y = labels(X)
+    binomial = dpvb.BinomialRegression(**PLAIN, row_norm=ROW_NORM, max_trials=1).fit(X, y, np.ones(300))
+    label = logistic(**PLAIN).fit(X, y)
+    assert binomial.coef_ == pytest.approx(label.coef_[0])
+    assert binomial.predict_proba(X) == pytest.approx(label.predict_proba(X))
+    assert binomial.predict(X) == pytest.approx(label.predict_proba(X)[:, 1])
+
+
+def counts(n: int = 2000, dispersion: float = 2.0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(6)
+    X = rows(n)
+    mean = np.exp(X @ np.array([0.4, -0.3, 0.0]) + 0.5)
+    return X, rng.poisson(mean * rng.gamma(dispersion, 1 / dispersion, n))
+
+
+def test_negative_binomial_recovers_the_weights_of_its_own_counts() -> None:
+    """Simulated counts, seed 6: every weight within 5 posterior standard deviations, the mean at its equation."""
+    X, y = counts()
+    model = dpvb.NegativeBinomialRegression(**PLAIN, row_norm=ROW_NORM, dispersion=2.0, max_count=200).fit(X, y)
+    expected = np.array([0.4, -0.3, 0.0])
+    assert (np.abs(model.coef_ - expected) < 5 * model.coef_std_ + 0.02).all()
+    # dispersion * exp(psi) is the mean, so the intercept is relative to log(dispersion).
+    assert abs(model.intercept_ + math.log(2.0) - 0.5) < 5 * model.intercept_std_ + 0.02
+    mean = model.predict(X)
+    assert mean == pytest.approx(2.0 * np.exp(X @ model.coef_ + model.intercept_))
+    weight = 2.0 / (2.0 + mean)  # the score equation of the intercept, up to the prior's pull
+    assert (weight @ (y - mean)) == pytest.approx(0.0, abs=0.03 * (weight @ y))
+    assert 0 < model.score(X, y, public=True) < 1
+
+
+def test_counts_above_the_cap_are_the_cap() -> None:
+    X, y = counts(400)
+    options = {**PLAIN, "row_norm": ROW_NORM, "dispersion": 2.0, "max_count": 3}
+    clipped = dpvb.NegativeBinomialRegression(**options).fit(X, np.minimum(y, 3))
+    assert dpvb.NegativeBinomialRegression(**options).fit(X, y).coef_ == pytest.approx(clipped.coef_)
+    assert clipped.predict(X).max() <= 3
+
+
+# --- labels, tables, files ----------------------------------------------------------------------------------
+
+
+def test_declared_classes_decide_and_other_labels_are_silent() -> None:
+    X = rows(400)
+    y = labels(X)
+    words = np.where(y == 1, "yes", "no").astype(object)
+    model = logistic(**PLAIN, classes=("no", "yes")).fit(X, words)
+    assert model.coef_ == pytest.approx(logistic(**PLAIN).fit(X, y).coef_)
+    assert set(model.predict(X)) == {"no", "yes"}
+    strange = np.concatenate([words, ["maybe", None, 3.5]])
+    more = np.vstack([X, np.full((3, 3), 0.7)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        other = logistic(**PLAIN, classes=("no", "yes")).fit(more, strange)
+    assert other.coef_ == pytest.approx(model.coef_)
+    turned = logistic(**PLAIN, classes=("yes", "no")).fit(X, words)
+    assert turned.coef_ == pytest.approx(-model.coef_, rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize("solver", ["first_order", "sufficient_statistics", "paper"])
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+@pytest.mark.parametrize("kind", ["none", "ones", "faulty", "zeros"])
+def test_hardly_any_data_are_ordinary_data(solver: str, covariance: str, kind: str) -> None:
+    if covariance == "diagonal" and solver != "first_order":
+        return
+    X, y = {
+        "none": (np.zeros((0, 3)), np.zeros(0)),
+        "ones": (rows(50), np.ones(50)),
+        "faulty": (np.full((20, 3), np.nan), np.ones(20)),
+        "zeros": (np.zeros((50, 3)), np.arange(50) % 2),
+    }[kind]
+    for epsilon in (1.0, math.inf):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model = logistic(solver=solver, covariance=covariance, epsilon=epsilon).fit(X, y)
+        assert np.isfinite(model.coef_).all()
+        assert (model.coef_std_ > 0).all()
+        assert np.isfinite(model.predict_proba(rows(5))).all()
+
+
+SCHEMA = Schema(
+    columns=(Numeric("age", 0, 100), Categorical("work", ("state", "private")), Binary("urban", values=("no", "yes"))),
+    target=Target("rich", classes=("no", "yes")),
+)
+
+
+def people(n: int = 500) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(7)
+    age, work = rng.uniform(0, 100, n), rng.choice(["state", "private", "own"], n)
+    urban = rng.choice(["no", "yes"], n)
+    chance = expit(age / 25 - 2 + (work == "private") - (urban == "yes"))
+    return {"age": age, "work": work, "urban": urban, "rich": np.where(rng.random(n) < chance, "yes", "no")}
+
+
+def encoded(data: dict[str, np.ndarray]) -> np.ndarray:
+    places = [data["work"] == "state", data["work"] == "private", ~np.isin(data["work"], ["state", "private"])]
+    places += [np.zeros(len(data["age"])), data["urban"] == "yes"]
+    return np.column_stack([data["age"] / 100, *(0.7 * place for place in places)])
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_a_table_brings_rows_labels_norm_intercept_and_names(covariance: str) -> None:
+    data = people()
+    model = dpvb.LogisticRegression(**PLAIN, covariance=covariance).fit(Table(data, SCHEMA))
+    # A coefficient of a table belongs to the category itself, not to its 0.7.
+    unit = np.array([1.0, *[0.7] * 5])
+    form = {"row_norm": SCHEMA.row_norm, "intercept_value": SCHEMA.intercept, "column_bound": unit}
+    by_hand = dpvb.LogisticRegression(**PLAIN, **form, covariance=covariance, classes=("no", "yes"))
+    by_hand.fit(encoded(data), data["rich"])
+    assert model.coef_ == pytest.approx(by_hand.coef_ * unit)
+    assert model.coef_std_ == pytest.approx(by_hand.coef_std_ * unit)
+    assert model.intercept_ == pytest.approx(by_hand.intercept_)
+    assert [row.name for row in model.coefficients()] == ["intercept", *SCHEMA.feature_names]
+    assert model.classes_.tolist() == ["no", "yes"]
+    proba = by_hand.predict_proba(encoded(data))
+    for table in (Table(data, SCHEMA), data, {name: data[name] for name in ("age", "work", "urban")}):
+        assert model.predict_proba(table) == pytest.approx(proba)
+    again = dpvb.LogisticRegression(**PLAIN, covariance=covariance).fit(Table(data, SCHEMA), data["rich"] == "yes")
+    assert again.coef_ == pytest.approx(model.coef_)
+    assert again.classes_.tolist() == [0, 1]
+
+
+def test_a_table_and_the_parameters_must_agree() -> None:
+    data = people(30)
+    target = Target("rich", kind="negative_binomial", max_count=9)
+    schema = Schema(SCHEMA.columns, target)
+    with pytest.raises(ParameterError, match="target"):
+        dpvb.LogisticRegression(**BUDGET).fit(Table(data, schema))
+    with pytest.raises(ParameterError, match="max_count"):
+        dpvb.NegativeBinomialRegression(**BUDGET, dispersion=1.0, max_count=8).fit(Table(data, schema))
+    with pytest.raises(DataFormatError, match="response"):
+        dpvb.LogisticRegression(**BUDGET).fit(Table(data, Schema(SCHEMA.columns)))
+    fitted = dpvb.LogisticRegression(**BUDGET).fit(Table(data, SCHEMA))
+    with pytest.raises(DataFormatError, match="schema"):
+        fitted.predict(Table(data, Schema(SCHEMA.columns[:2])))
+    with pytest.raises(DataFormatError, match="plain rows"):
+        logistic().fit(rows(30), np.ones(30)).predict(Table(data, SCHEMA))
+
+
+def test_names_of_a_data_frame_are_kept_and_checked() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(rows(50), columns=["a", "b", "c"])
+    model = logistic().fit(frame, labels(rows(50)))
+    assert [row.name for row in model.coefficients()][1:] == ["a", "b", "c"]
+    assert np.array_equal(model.predict(frame), model.predict(frame.to_numpy()))
+    with pytest.raises(DataFormatError, match="feature names"):
+        model.predict(frame[["b", "a", "c"]])
+
+
+def assert_same(one: BinomialLikelihoodRegression, other: BinomialLikelihoodRegression, X: Any) -> None:
+    assert np.array_equal(one.predict(X), other.predict(X))
+    assert np.array_equal(one.coef_, other.coef_)
+    assert np.array_equal(one.coef_std_, other.coef_std_)
+    assert one.coefficients(noise_aware=False) == other.coefficients(noise_aware=False)
+    assert one.privacy_ == other.privacy_
+    assert one.get_params() == other.get_params()
+
+
+def test_a_saved_model_is_the_model(tmp_path: Path) -> None:
+    X = rows(60)
+    y = labels(X)
+    path = tmp_path / "m.dpvb"
+    words = np.where(y == 1, "yes", "no")
+    fits: list[tuple[Any, Any]] = [
+        (logistic(classes=("no", "yes")).fit(X, words), X),
+        (logistic(covariance="diagonal", epsilon=math.inf).fit(X, y), X),
+        (dpvb.BinomialRegression(**BUDGET, max_trials=3).fit(X, y, y + 1), X),
+        (dpvb.NegativeBinomialRegression(**BUDGET, dispersion=1.5, max_count=3).fit(X, y), X),
+        (dpvb.LogisticRegression(**BUDGET).fit(Table(people(40), SCHEMA)), people(20)),
+    ]
+    for model, data in fits:
+        model.save(path)
+        assert_same(dpvb.load(path), model, data)
+
+
+def test_a_file_whose_parts_do_not_fit_is_refused(tmp_path: Path) -> None:
+    from dpvb.results import model_file
+
+    X = rows(60)
+    path = tmp_path / "m.dpvb"
+    logistic().fit(X, labels(X)).save(path)
+    stored = model_file.load(path)
+    for arrays, facts in (
+        ({"mean_d": np.zeros(2)}, {}),
+        ({"covariance": np.eye(3)}, {}),
+        ({"naive_covariance": np.ones(4)}, {}),
+        ({}, {"constant": 1.5}),
+        ({}, {"width": 4}),
+        ({}, {"features": ["a"]}),
+        ({}, {"schema": "{}"}),
+        ({}, {"classes": None}),
+    ):
+        model_file.save(path, kind=stored.kind, arrays={**stored.arrays, **arrays}, facts={**stored.facts, **facts})
+        with pytest.raises(ModelFileError, match="fit together"):
+            dpvb.load(path)
+
+
+# --- faults -------------------------------------------------------------------------------------------------
+
+
+def test_faulty_rows_are_silent_in_fit_and_loud_in_predict(noiseless: Any) -> None:
+    X = rows()
+    y = labels(X).astype(float)
+    bad = np.vstack([X, [[np.nan, 0, 0], [np.inf, 0, 0], [0, 0, 0], [1, 1, 1]]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = logistic(**PLAIN).fit(bad, np.concatenate([y, [1, 0, np.nan, 2]]))
+    assert model.coef_ == pytest.approx(noiseless.coef_, rel=1e-9)
+    for value in (np.nan, np.inf, -np.inf):
+        for form in (np.array([[value, 0, 0]]), sparse.csr_array([[value, 0, 0]])):
+            with pytest.raises(DataFormatError, match="NaN or infinity"):
+                noiseless.predict_proba(form)
+
+
+def test_public_rows_are_measured_by_the_metrics(private: Any) -> None:
+    X = rows(300, seed=8)
+    y = labels(X, seed=9)
+    p = private.predict_proba(X)[:, 1]
+    facts = private.evaluate(X, y, public=True)
+    assert facts["auc"] == metrics.auc(y, p)
+    assert facts["log_likelihood"] == pytest.approx(metrics.log_likelihood(y, p))
+    assert facts["calibration_error"] == pytest.approx(metrics.calibration_error(y, p))
+    assert facts["accuracy"] == private.score(X, y, public=True) == np.mean(private.predict(X) == y)
+    for bad in (np.where(y, 2, 0), np.where(y, np.nan, 0)):
+        with pytest.raises(DataFormatError, match="public rows"):
+            private.evaluate(X, bad, public=True)
+    data = people(60)
+    fitted = dpvb.LogisticRegression(**BUDGET).fit(Table(data, SCHEMA))
+    by_hand = metrics.log_likelihood((data["rich"] == "yes").astype(int), fitted.predict_proba(data)[:, 1])
+    for form in (data, Table(data, SCHEMA)):
+        assert fitted.evaluate(form, public=True)["log_likelihood"] == pytest.approx(by_hand)
+
+
+def test_deviances_are_those_of_the_predictions() -> None:
+    X, y = counts(200)
+    trials = y + 2
+    binomial = dpvb.BinomialRegression(**PLAIN, row_norm=ROW_NORM, max_trials=200).fit(X, y, trials)
+    deviance = metrics.binomial_deviance(y, binomial.predict_proba(X)[:, 1], trials)
+    facts = binomial.evaluate(X, y, trials, public=True)
+    assert facts["deviance"] == pytest.approx(deviance)
+    base = metrics.binomial_deviance(y, np.full(200, y.sum() / trials.sum()), trials)
+    assert facts["explained_deviance"] == pytest.approx(1 - deviance / base)
+    negative = dpvb.NegativeBinomialRegression(**PLAIN, row_norm=ROW_NORM, dispersion=2.0, max_count=200).fit(X, y)
+    deviance = metrics.negative_binomial_deviance(y, negative.predict(X), 2.0)
+    assert negative.evaluate(X, y, public=True)["deviance"] == pytest.approx(deviance)
+
+
+def test_scores_of_private_rows_are_refused() -> None:
+    X, y = counts(60)
+    fits = [
+        (logistic().fit(X, y > 1), (X, y > 1)),
+        (dpvb.BinomialRegression(**BUDGET, max_trials=90).fit(X, y, np.full(60, 90)), (X, y, np.full(60, 90))),
+        (dpvb.NegativeBinomialRegression(**BUDGET, dispersion=1.0, max_count=50).fit(X, y), (X, y)),
+    ]
+    for model, data in fits:
+        for public in (False, "yes", 1):
+            with pytest.raises(PrivacyError, match="public=True"):
+                model.score(*data, public=public)
+        assert model.score(*data, public=True) <= 1.0
+        with pytest.raises(PrivacyError, match="fixed beforehand"):
+            model.partial_fit(X, y)
+
+
+CANARY = 0.1234567890123
+
+
+@pytest.mark.parametrize("options", [{}, {"covariance": "diagonal"}, {"solver": "sufficient_statistics"}])
+def test_a_fitted_model_holds_nothing_of_the_data(options: Any, tmp_path: Path, capfd: Any) -> None:
+    """A canary as it is, as it is clipped, and un-noised sums: nowhere in pickle, file or statement."""
+    X = rows(50)
+    X[7] = CANARY
+    y = labels(X)
+    model = logistic(**options).fit(X, y)
+    model.save(tmp_path / "m.dpvb")
+    everything = pickle.dumps(model) + (tmp_path / "m.dpvb").read_bytes() + str(model.privacy_).encode()
+    everything += "".join(capfd.readouterr()).encode()
+    norm_of_row = float(np.linalg.norm(X[7]))
+    for value in (CANARY, CANARY / ROW_NORM, norm_of_row, *X.sum(axis=0), *(X.T @ y)):
+        for trace in (struct.pack("<d", value), struct.pack("<f", value), repr(float(value))[:9].encode()):
+            assert trace not in everything
+
+
+def facts_of(model: Any) -> dict[str, Any]:
+    """Attributes without their noisy numbers."""
+    facts: dict[str, Any] = {}
+    for name, value in vars(model).items():
+        if isinstance(value, np.ndarray):
+            facts[name] = (value.shape, value.dtype)
+        elif name == "privacy_":
+            facts[name] = {key: fact for key, fact in value.to_dict().items() if key != "run_id"}
+        elif name == "_weights":
+            facts[name] = [part.shape for part in vars(value).values()]
+        elif name not in ("coef_", "intercept_", "coef_std_", "intercept_std_"):
+            facts[name] = repr(value)
+    return facts
+
+
+@pytest.mark.parametrize("solver", ["first_order", "sufficient_statistics"])
+def test_everything_but_the_noisy_numbers_is_the_same_on_neighbours(solver: str, capfd: Any) -> None:
+    X = rows(40)
+    y = labels(X).astype(float)
+    expected: list[Any] = []
+    strange: list[tuple[list[float], float]] = [([1e300] * 3, 1.0), ([math.nan] * 3, 0.0), ([0.0] * 3, 7.0)]
+    for row, label in [([0.5] * 3, 1.0), *strange, ([math.inf, 0.0, 0.0], math.nan)]:
+        calls: list[int] = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            data = np.vstack([X, row]), np.append(y, label)
+            model = logistic(solver=solver).fit(*data, progress=lambda step, plan, calls=calls: calls.append(step))
+        expected = expected or [facts_of(model), calls]
+        assert [facts_of(model), calls] == expected
+    out, said = capfd.readouterr()
+    assert out == ""
+    assert len(set(said.splitlines())) == 1  # That nobody keeps count, of public facts alone.
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"delta": 1.0}, "delta"),
+        ({"row_norm": 0.0}, "row_norm"),
+        ({"row_norm": math.nan}, "row_norm"),
+        ({"intercept_value": 1.0}, "intercept_value"),
+        ({"intercept_value": 0.0}, "intercept_value"),
+        ({"fit_intercept": "yes"}, "fit_intercept"),
+        ({"solver": "newton"}, "solver"),
+        ({"covariance": "sparse"}, "covariance"),
+        ({"covariance": "diagonal", "solver": "paper"}, "covariance"),
+        ({"covariance": "diagonal", "column_bound": 0.0}, "column_bound"),
+        ({"covariance": "diagonal", "column_bound": [1.0, 2.0]}, "column_bound"),
+        ({"covariance": "diagonal", "column_bound": "wide"}, "column_bound"),
+        ({"alpha": 0.0}, "alpha"),
+        ({"num_steps": 0}, "num_steps"),
+        ({"num_steps": 2.5}, "num_steps"),
+        ({"sampling_prob": 2.0}, "sampling_prob"),
+        ({"batch_size": 5}, "num_examples"),
+        ({"classes": (0, 1, 2)}, "classes"),
+        ({"classes": (1, 1)}, "classes"),
+        ({"classes": "no"}, "classes"),
+        ({"neighboring_relation": "swap"}, "neighboring_relation"),
+        ({"noise_multiplier": 1e-3}, "epsilon"),
+    ],
+)
+def test_public_faults_are_typed_and_spend_nothing(changed: Any, named: str) -> None:
+    X = rows(20)
+    model = logistic(**changed)
+    with pytest.raises(DpvbError, match=named):
+        model.fit(X, labels(X))
+    assert not [name for name in vars(model) if name.endswith("_")]
+
+
+def test_faults_of_form_are_typed() -> None:
+    X = rows(20)
+    y = labels(X)
+    for bad_x, bad_y in ((X[0], y), (X, y[:5]), (X, None), (np.ma.masked_array(X), y), (X[:, :0], y), ("rows", y)):
+        with pytest.raises(DataFormatError):
+            logistic().fit(bad_x, bad_y)
+    with pytest.raises(ParameterError, match="max_trials"):
+        dpvb.BinomialRegression(**BUDGET, max_trials=0).fit(X, y, y + 1)
+    with pytest.raises(ParameterError, match="trials"):
+        dpvb.BinomialRegression(**BUDGET, max_trials=2).fit(X, y)
+    for options in ({"dispersion": 0.0, "max_count": 3}, {"dispersion": 1.0, "max_count": 0}):
+        with pytest.raises(ParameterError, match=r"dispersion|max_count"):
+            dpvb.NegativeBinomialRegression(**BUDGET, **options).fit(X, y)
+    fitted = logistic().fit(X, y)
+    with pytest.raises(DataFormatError, match="2 features"):
+        fitted.predict(X[:, :2])
+    for level in (0.0, 1.0, math.nan):
+        with pytest.raises(ParameterError, match="level"):
+            fitted.credible_interval(level)
+    with pytest.raises(ParameterError, match="rng"):
+        fitted.sample_posterior(1, rng="seed")
+
+
+@pytest.mark.parametrize("width", [2e300, 10**12, -1, 4])
+def test_a_file_that_claims_another_width_is_refused_before_anything_is_made_of_it(width: Any, tmp_path: Any) -> None:
+    X = rows(40)
+    logistic(solver="first_order").fit(X, labels(X)).save(tmp_path / "model")
+    stored = model_file.load(tmp_path / "model")
+    model_file.save(tmp_path / "model", kind=stored.kind, arrays=stored.arrays, facts={**stored.facts, "width": width})
+    with pytest.raises(ModelFileError, match="do not fit together"):
+        dpvb.load(tmp_path / "model")

@@ -1,0 +1,914 @@
+"""Federated runs: where the schedules end, who may fail, what is charged, and what strangers can do.
+
+Logistic regression on 60 rows unless said otherwise. Without noise all tests are deterministic.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpvb
+from dpvb import federated
+from dpvb.accounting.costs import Composition
+from dpvb.accounting.filter import add, cost_units
+from dpvb.core import loop
+from dpvb.core.grids import grids_of
+from dpvb.core.plan import FullBatch, Mechanism, Plan, Release
+from dpvb.core.wall import Wall
+from dpvb.errors import DataFormatError, FederationError, ParameterError
+from dpvb.estimators.conducted import Data, rehearsed
+from dpvb.federated.agreement import Federation
+from dpvb.federated.client import Client
+from dpvb.federated.keys import Identity
+from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share, decode, digest, encode
+from dpvb.federated.server import SCHEDULES, Server
+from dpvb.federated.simulation import columns_of
+from dpvb.federated.transport import InProcess
+from dpvb.federated.trust import TRUST, Trust
+from dpvb.ledger import Ledger
+
+Handler = Callable[[bytes], bytes]
+EVERY_SCHEDULE = pytest.mark.parametrize("schedule", SCHEDULES)
+#: Trust models with the schedules that they allow.
+LEGAL = [("none", schedule) for schedule in SCHEDULES] + [(name, "synchronous") for name in TRUST[1:]]
+EVERY_RUN = pytest.mark.parametrize(("trust", "schedule"), LEGAL, ids=["-".join(pair) for pair in LEGAL])
+DELTA, ROUNDS = 1e-5, 6
+
+
+def rows(count: int = 60, width: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    x_nd = rng.uniform(-0.5, 0.5, (count, width))
+    return x_nd, (x_nd[:, 0] + 0.2 * rng.standard_normal(count) > 0).astype(int)
+
+
+def dealt(x_nd: np.ndarray, y_n: np.ndarray, *cuts: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Consecutive rows for each client."""
+    return list(zip(np.split(x_nd, cuts), np.split(y_n, cuts), strict=True))
+
+
+def logistic(epsilon: float = math.inf, **options: Any) -> dpvb.LogisticRegression:
+    return dpvb.LogisticRegression(epsilon=epsilon, delta=DELTA, **options)
+
+
+def numbers(q: Any) -> list[np.ndarray]:
+    """All arrays and numbers of a q, in order."""
+    if dataclasses.is_dataclass(q):
+        return [part for f in dataclasses.fields(q) for part in numbers(getattr(q, f.name))]
+    if isinstance(q, tuple):
+        return [part for item in q for part in numbers(item)]
+    return [] if q is None else [np.asarray(q, dtype=np.float64)]
+
+
+def distance(one: Any, other: Any) -> float:
+    """Relative L2 distance of two q's; of several arrays the largest."""
+    pairs = zip(numbers(one), numbers(other), strict=True)
+    return max(float(np.linalg.norm(a - b) / max(np.linalg.norm(b), 1e-300)) for a, b in pairs)
+
+
+def posterior(model: Any) -> list[np.ndarray]:
+    return [model._weights.mean_d, model._weights.covariance]
+
+
+def apart(model: Any, other: Any) -> float:
+    pairs = zip(posterior(model), posterior(other), strict=True)
+    return max(float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in pairs)
+
+
+@dataclasses.dataclass
+class Around:
+    """All parties of a run in this process; what stands between server and clients may be replaced."""
+
+    tasks: Sequence[Any]
+    federation: Federation
+    clients: Mapping[str, Client]
+    handlers: dict[str, Handler]
+
+    def server(self, schedule: str = "synchronous", order: int | None = None, **options: Any) -> Server:
+        generator = None if order is None else np.random.default_rng(order)
+        return Server(self.tasks[0], self.federation, InProcess(self.handlers, generator), schedule=schedule, **options)
+
+    def run(self, schedule: str = "synchronous", **options: Any) -> Any:
+        return self.server(schedule, **options).run(np.random.default_rng(0))
+
+    @property
+    def plan(self) -> Plan:
+        federation = self.federation
+        return federation.trust.planned(self.tasks[0].plan, epsilon=federation.epsilon, delta=federation.delta)
+
+    def offer(self, run: str = "run") -> Offer:
+        federation, task, plan = self.federation, self.tasks[0], self.plan
+        return Offer(
+            version=dpvb.__version__,
+            run=run,
+            kind=federation.kind,
+            model=repr(task.model),
+            columns=federation.columns,
+            multipliers=tuple(release.mechanism.noise_multiplier for release in plan),
+            trust=federation.trust.name,
+            participants=dict(federation.participants),
+            tolerated=federation.trust.tolerated,
+            colluders=federation.trust.colluders,
+            unit=plan.unit,
+            neighboring_relation=plan.neighboring_relation,
+        )
+
+
+def around(
+    trust: str = "none",
+    *,
+    shards: Sequence[Any] | None = None,
+    epsilon: float = math.inf,
+    tolerated: int = 0,
+    ledger: Path | None = None,
+    estimator: Any = None,
+) -> Around:
+    """Three clients by default, a, b and c, with 10, 15 and 35 rows."""
+    shards = dealt(*rows(), 10, 25) if shards is None else shards
+    estimator = logistic(epsilon, num_steps=ROUNDS - 2) if estimator is None else estimator
+    kind, params = type(estimator), estimator.get_params(deep=False)
+    owned = [Data(*shard, {}) if isinstance(shard, tuple) else Data(shard, None, {}) for shard in shards]
+    tasks = [rehearsed(kind, params, data) for data in owned]
+    names = "abcdefgh"[: len(owned)]
+    identities = {name: Identity.generate(name) for name in names} if trust == "secure_aggregation" else {}
+    federation = Federation(
+        kind=kind.__name__,
+        columns=columns_of(owned[0], tasks[0]),
+        trust=Trust(trust, len(owned), tolerated),
+        epsilon=epsilon,
+        delta=DELTA,
+        participants={name: identities[name].public if identities else b"" for name in names},
+    )
+    clients = {
+        name: Client(
+            name, task, federation, identity=identities.get(name), ledger=ledger, dataset=name if ledger else None
+        )
+        for name, task in zip(names, tasks, strict=True)
+    }
+    return Around(tasks, federation, clients, {name: client.answer for name, client in clients.items()})
+
+
+def charged(ledger: Path, name: str) -> tuple[int, tuple[int, ...]]:
+    """Number of charges of a data set, and their total in the ledger's whole units."""
+    with Ledger(ledger) as found:
+        found.verify()
+        charges = [entry for entry in found.entries() if entry.dataset == name and entry.kind in ("charge", "sole")]
+    return len(charges), tuple(int(part) for part in charges[-1].totals.strip("[]").split(",")) if charges else ()
+
+
+def price(plan: Any, again: Sequence[int] = ()) -> tuple[int, tuple[int, ...]]:
+    """What `charged` must find: the plan, and these releases once more."""
+    total = cost_units(Composition(plan.events(), plan.neighboring_relation))
+    for step in again:
+        total = add(total, cost_units(Composition([plan.releases[step].event()], plan.neighboring_relation)))
+    return 1 + len(again), tuple(total)
+
+
+def unreachable(handler: Handler, steps: Sequence[int] | None, times: int = 10**9) -> Handler:
+    """A client that cannot be reached for requests of these steps, so many times; None: for anything."""
+    left = times
+
+    def answer(data: bytes) -> bytes:
+        nonlocal left
+        message = decode(data)
+        if left and (steps is None or (isinstance(message, Request) and message.step in steps)):
+            left -= 1
+            raise ConnectionError
+        return handler(data)
+
+    return answer
+
+
+# --- without noise ------------------------------------------------------------------------------------------
+
+_SPLITS = {
+    "by label": lambda x, y: dealt(x[np.argsort(y, kind="stable")], np.sort(y), 20, 40),
+    "unequal": lambda x, y: dealt(x, y, 1, 3, 3),
+}
+
+
+@EVERY_SCHEDULE
+@pytest.mark.parametrize("split", _SPLITS)
+@pytest.mark.parametrize("solver", ["first_order", "sufficient_statistics"])
+def test_logistic_regression_ends_where_the_pooled_fit_does(schedule: str, split: str, solver: str) -> None:
+    """Clients that hold one class each, a client with one row and one with none: the pooled posterior to 1e-6."""
+    x_nd, y_n = rows()
+    options = {"solver": solver, "alpha": 1.0, "random_state": 1}
+    pooled = logistic(num_steps=200, **options).fit(x_nd, y_n)
+    joined = federated.simulate(logistic(**options), _SPLITS[split](x_nd, y_n), schedule=schedule, num_rounds=60)
+    assert apart(joined, pooled) < 1e-6
+
+
+def test_a_client_with_most_of_the_rows_does_not_swing() -> None:
+    """Sequential, from statistics: rows 1 : 2 : 4 : 8 with rare labels, where momentum from an old start would."""
+    rng = np.random.default_rng(0)
+    x_nd = (rng.random((1500, 20)) < 0.3) / math.sqrt(21.0)
+    y_n = (rng.random(1500) < 1.0 / (1.0 + np.exp(4.0 - 3.0 * x_nd @ rng.standard_normal(20)))).astype(int)
+    options = {"solver": "sufficient_statistics", "alpha": 1.0, "random_state": 1}
+    pooled = logistic(num_steps=100, **options).fit(x_nd, y_n)
+    shards = dealt(x_nd, y_n, 100, 300, 700)
+    assert apart(federated.simulate(logistic(**options), shards, schedule="sequential", num_rounds=100), pooled) < 1e-4
+
+
+@pytest.mark.parametrize("trust", TRUST)
+def test_the_order_of_clients_does_not_matter(trust: str) -> None:
+    """Synchronous, by any trust: every bit of q."""
+    shards = dealt(*rows(), 10, 25)
+    found = [around(trust, shards=[shards[m] for m in order]).run() for order in ([0, 1, 2], [2, 0, 1], [1, 0, 2])]
+    for other in found[1:]:
+        for a, b in zip(numbers(found[0]), numbers(other), strict=True):
+            assert np.array_equal(a, b) if trust != "none" else np.allclose(a, b, rtol=1e-13, atol=1e-15)
+
+
+def test_trust_models_without_noise_are_one_fit() -> None:
+    qs = [around(trust).run() for trust in TRUST]
+    assert max(distance(q, qs[0]) for q in qs) < 1e-3  # their grids differ in width
+
+
+class PlainTopics(dpvb.LDA):
+    """The NumPy path in float64, ordinary variational Bayes."""
+
+    def _model(self, width: int) -> Any:
+        return dataclasses.replace(super()._model(width), engine="numpy")
+
+
+class PlainNetwork(dpvb.SigmoidBeliefNetwork):
+    """The NumPy path in float64."""
+
+    def _model(self, width: int) -> Any:
+        return dataclasses.replace(super()._model(width), engine="numpy")
+
+
+def topics(**options: Any) -> Any:
+    how: dict[str, Any] = {"learning_offset": 0.0, "learning_decay": 0.0, "tol": 1e-9, "max_iter": 2_000}
+    how |= {
+        "length_rule": "resample",
+        "document_length": 100.0,
+        "count_power": 1.0,
+        "background": False,
+        "word_power": 0.0,
+        "clip": 1.0,
+    }
+    return PlainTopics(2, epsilon=math.inf, delta=DELTA, random_state=0, **{**how, **options})
+
+
+def network(**options: Any) -> Any:
+    how: dict[str, Any] = {"learning_offset": 0.0, "learning_decay": 0.0, "clip": 100.0, "random_state": 0}
+    return PlainNetwork(2, epsilon=math.inf, delta=DELTA, **{**how, **options})
+
+
+def bags(count: int = 8, terms: int = 4) -> np.ndarray:
+    rng = np.random.default_rng(1)
+    return np.asarray(rng.poisson(3.0, (count, terms)) * (rng.random((count, terms)) < 0.6), dtype=np.float64)
+
+
+def ones(count: int = 30, visible: int = 4) -> np.ndarray:
+    rng = np.random.default_rng(2)
+    return np.asarray(rng.random((count, visible)) < rng.random((count, 1)), dtype=np.float64)
+
+
+UNSUPERVISED: dict[str, tuple[Callable[..., Any], np.ndarray]] = {
+    "topics": (topics, bags()),
+    "network": (network, ones()),
+}
+
+
+@pytest.mark.parametrize("name", UNSUPERVISED)
+def test_full_steps_follow_the_pooled_fit_step_by_step(name: str) -> None:
+    """Synchronous, ρ = 1, unequal clients: the pooled fit's q after every number of steps."""
+    make, matrix = UNSUPERVISED[name]
+    shards = np.split(matrix, [3, 5])
+    once = len(rehearsed(type(make()), make(num_steps=2).get_params(deep=False), Data(matrix, None, {})).plan) - 2
+    for steps in (1, 3):
+        joined, pooled = federated.simulate(make(), shards, num_rounds=once + steps), make(num_steps=steps).fit(matrix)
+        assert joined.n_iter_ == pooled.n_iter_
+        assert distance(joined._q, pooled._q) < 1e-9
+
+
+@EVERY_SCHEDULE
+def test_the_end_of_a_schedule_is_a_fixed_point_of_the_pooled_step(schedule: str) -> None:
+    """Topics: from where a schedule ends, a pooled step moves q by less than 1e-6."""
+    matrix = bags()
+    joined = federated.simulate(topics(), np.split(matrix, [3, 5]), schedule=schedule, num_rounds=60)
+    task = rehearsed(PlainTopics, topics(num_steps=2).get_params(deep=False), Data(matrix, None, {}))
+    blocks = {key: block for key, block in joined._fitted_model.blocks.items() if block.phase == "step"}
+    plan = Plan([Release(blocks, Mechanism(FullBatch(), 0.0))])
+    started, wall, rng = _begun(joined._fitted_model, joined._q), Wall(task.source, plan), np.random.default_rng(0)
+    moved, _ = loop.fit(started, wall, plan, rho=loop.constant(1.0), rng=rng)
+    assert distance(moved.lambda_vk, joined._q.lambda_vk) < 1e-6
+
+
+def _begun(model: Any, q: Any) -> Any:
+    """The model, which starts at q."""
+
+    class Begun(type(model)):  # type: ignore[misc]
+        def init(self, rng: np.random.Generator) -> Any:
+            return q
+
+    return Begun(**{f.name: getattr(model, f.name) for f in dataclasses.fields(model)})
+
+
+_X, _Y = rows(40)
+_COUNTS = np.random.default_rng(3).poisson(2.0, 40)
+_GIVEN: dict[str, Any] = {"epsilon": math.inf, "delta": DELTA, "random_state": 0, "num_steps": 4}
+FITS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+    "first order": (lambda: logistic(num_steps=4), {"X": _X, "y": _Y}),
+    "statistics": (lambda: logistic(num_steps=4, solver="sufficient_statistics"), {"X": _X, "y": _Y}),
+    "diagonal": (lambda: logistic(num_steps=4, covariance="diagonal"), {"X": _X, "y": _Y}),
+    "binomial": (
+        lambda: dpvb.BinomialRegression(max_trials=3, **_GIVEN),
+        {"X": _X, "y": np.minimum(_COUNTS, 3), "trials": np.full(40, 3)},
+    ),
+    "counts": (
+        lambda: dpvb.NegativeBinomialRegression(dispersion=2.0, max_count=9, **_GIVEN),
+        {"X": _X, "y": np.minimum(_COUNTS, 9)},
+    ),
+    "topics": (lambda: topics(num_steps=4), {"X": bags()}),
+    "network": (lambda: network(num_steps=4), {"X": ones()}),
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_one_client_is_the_ordinary_fit(name: str) -> None:
+    """In every schedule, for every estimator: the q of the fit with as many steps."""
+    make, data = FITS[name]
+    ordinary = make().fit(**data)
+    for schedule in SCHEDULES:
+        alone = federated.simulate(make(), [data], schedule=schedule)
+        assert alone.n_iter_ == ordinary.n_iter_
+        found = [tuple(posterior(model)) if "y" in data else model._q for model in (alone, ordinary)]
+        assert distance(*found) < 1e-8
+
+
+def test_a_client_may_be_the_unit() -> None:
+    """All that a client has counts once: the fit of the pooled rows with a person for each client."""
+    x_nd, y_n = rows()
+    shards = dealt(x_nd, y_n, 10, 25)
+    joined = federated.simulate(logistic(num_steps=8), shards, unit="client")
+    person = np.repeat([0, 1, 2], [10, 15, 35])
+    pooled = logistic(num_steps=8).fit(x_nd, y_n, group=person)
+    plain = logistic(num_steps=8).fit(x_nd, y_n)
+    assert apart(joined, pooled) < 1e-8
+    assert apart(joined, plain) > 1e-2
+    assert joined.privacy_.unit == "client"
+
+
+# --- who may fail -------------------------------------------------------------------------------------------
+
+
+@EVERY_RUN
+def test_a_client_that_never_answers_ends_the_run(trust: str, schedule: str, ledger: Path) -> None:
+    """Nobody is charged who did not accept, and whoever did is charged the plan once."""
+    made = around(trust, epsilon=1.0, ledger=ledger)
+    made.handlers["b"] = unreachable(made.handlers["b"], None)
+    with pytest.raises(FederationError, match=r"2 of 3 clients take part.*b: it could not be reached"):
+        made.run(schedule)
+    assert charged(ledger, "b") == (0, ())
+    for name in "ac":
+        assert charged(ledger, name) == price(made.plan)
+
+
+@EVERY_RUN
+def test_a_client_that_is_back_soon_costs_nothing(trust: str, schedule: str, ledger: Path) -> None:
+    """Every other answer is lost: the same bytes are sent again, the plan is charged once, and q is the same.
+
+    (Asynchronous answers then land in another order.)
+    """
+    quiet = around(trust)
+    faulty = around(trust)
+    for name in "ac":
+        faulty.handlers[name] = _sometimes(faulty.handlers[name])
+    for one, other in zip(numbers(quiet.run(schedule)), numbers(faulty.run(schedule)), strict=True):
+        assert np.array_equal(one, other) or schedule == "asynchronous"
+    made = around(trust, epsilon=1.0, ledger=ledger)
+    made.handlers["b"] = _sometimes(made.handlers["b"])
+    server = made.server(schedule)
+    server.run(np.random.default_rng(0))
+    for name in "abc":
+        assert charged(ledger, name) == price(made.plan)
+    assert server.statement([]).epsilon <= 1.0
+
+
+def _sometimes(handler: Handler) -> Handler:
+    """A client whose every other answer is lost on its way."""
+    turn = 0
+
+    def answer(data: bytes) -> bytes:
+        nonlocal turn
+        turn += 1
+        given = handler(data)
+        if turn % 2:
+            raise ConnectionError
+        return given
+
+    return answer
+
+
+@EVERY_RUN
+@pytest.mark.parametrize("step", [0, 1, 3, ROUNDS - 1])
+def test_a_client_that_leaves_ends_a_run_that_may_miss_none(trust: str, schedule: str, step: int, ledger: Path) -> None:
+    """At any step: the error names it, nothing more is asked, and everybody was charged the plan, once."""
+    made = around(trust, epsilon=1.0, ledger=ledger)
+    made.handlers["b"] = unreachable(made.handlers["b"], range(step, ROUNDS))
+    with pytest.raises(FederationError, match=r"2 of 3 clients take part.*b: it could not be reached"):
+        made.run(schedule)
+    for name in "abc":
+        assert charged(ledger, name) == price(made.plan)
+    for client in made.clients.values():
+        assert isinstance(decode(client.answer(encode(made.offer("next")))), Accepted)  # the old run is over
+
+
+@pytest.mark.parametrize("step", [0, 1, 3, ROUNDS - 1])
+def test_secure_aggregation_goes_on_without_a_client_that_may_be_missing(step: int, ledger: Path) -> None:
+    """The attempt with the lost client is another release of those who stay, and charged to them alone."""
+    made = around("secure_aggregation", epsilon=1.0, tolerated=1, ledger=ledger)
+    made.handlers["b"] = unreachable(made.handlers["b"], range(step, ROUNDS))
+    server = made.server()
+    server.run(np.random.default_rng(0))
+    assert charged(ledger, "b") == price(made.plan)
+    for name in "ac":
+        assert charged(ledger, name) == price(made.plan, [step])
+        assert made.clients[name].statement.epsilon > made.plan.epsilon(DELTA, "renyi") * 1.005
+    stated = server.statement([])
+    assert stated.epsilon == made.clients["a"].statement.epsilon
+    assert stated.epsilon > made.clients["b"].statement.epsilon
+
+
+def test_what_is_left_without_a_client_that_may_be_missing_is_the_fit_of_the_others() -> None:
+    """Lost before its first release: q of the other two, to what the width of the grid makes."""
+    shards = dealt(*rows(), 10, 25)
+    made = around("secure_aggregation", tolerated=1)
+    made.handlers["b"] = unreachable(made.handlers["b"], range(ROUNDS))
+    others = around("secure_aggregation", shards=[shards[0], shards[2]])
+    assert distance(made.run(), others.run()) < 1e-3
+    assert distance(around("secure_aggregation").run(), others.run()) > 1e-2
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("step", [0, 1, 3])
+def test_without_trust_a_run_goes_on_without_a_client_that_may_be_missing(
+    step: int, schedule: str, ledger: Path
+) -> None:
+    """One that is lost before it spoke on all that a step reads is left out; later, its last factor stays."""
+    order = 0 if schedule == "asynchronous" else None
+    made = around("none", tolerated=1, epsilon=1.0, ledger=ledger)
+    made.handlers["b"] = unreachable(made.handlers["b"], range(step, ROUNDS))
+    made.run(schedule, order=order)
+    for name in "abc":
+        assert charged(ledger, name) == price(made.plan)
+    refused = around("none")
+    refused.handlers["b"] = unreachable(refused.handlers["b"], range(step, ROUNDS))
+    with pytest.raises(FederationError, match=r"2 of 3 clients take part, and the plan tolerates 0 missing. b: "):
+        refused.run(schedule, order=order)
+
+
+def test_a_client_that_comes_back_is_asked_again() -> None:
+    """Away for one round in the middle: what it missed is forgone, and its later scores bring the fit back."""
+    far = []
+    for steps in ([2], range(2, ROUNDS)):
+        made = around("none", tolerated=1)
+        weights = made.tasks[0].model.weights
+        whole = weights(made.run()).mean_d
+        made = around("none", tolerated=1)
+        made.handlers["b"] = unreachable(made.handlers["b"], list(steps))
+        far.append(float(np.linalg.norm(weights(made.run()).mean_d - whole) / np.linalg.norm(whole)))
+    assert far[0] < 0.2 * far[1]
+
+
+@pytest.mark.parametrize("step", [0, 2])
+def test_a_trusted_server_goes_on_with_the_sum_of_the_others(step: int) -> None:
+    shards = dealt(*rows(), 10, 25)
+    made = around("trusted_server", tolerated=1)
+    made.handlers["b"] = unreachable(made.handlers["b"], range(step, ROUNDS))
+    q = made.run()
+    if step == 0:
+        others = around("trusted_server", shards=[shards[0], shards[2]])
+        assert distance(q, others.run()) < 1e-3
+
+
+def test_lost_in_every_attempt(ledger: Path) -> None:
+    """Each attempt loses another one: refused by their number, and by the number of attempts."""
+    shards = dealt(*rows(), 10, 20, 30, 40)
+    made = around("secure_aggregation", shards=shards, tolerated=3)
+    for name, times in (("b", 0), ("c", 1), ("d", 2)):
+        made.handlers[name] = _from_attempt(made.handlers[name], times)
+    with pytest.raises(FederationError, match="step 3 failed in 3 attempts"):
+        made.run()
+    made = around("secure_aggregation", shards=shards, tolerated=1)
+    for name, times in (("b", 0), ("c", 1)):
+        made.handlers[name] = _from_attempt(made.handlers[name], times)
+    with pytest.raises(FederationError, match=r"3 of 5 clients take part, and the plan tolerates 1 missing"):
+        made.run()
+
+
+def _from_attempt(handler: Handler, attempt: int) -> Handler:
+    """A client that is gone from an attempt at step 2 on."""
+
+    def answer(data: bytes) -> bytes:
+        message = decode(data)
+        if isinstance(message, Request) and message.step >= 2 and message.attempt >= attempt:
+            raise ConnectionError
+        return handler(data)
+
+    return answer
+
+
+def test_a_client_that_says_nothing_is_waited_for_no_longer_than_the_timeout() -> None:
+    made = around("none")
+    server = made.server(timeout=0.05)
+    transport = server._transport
+    send = transport.send
+    transport.send = lambda name, data: send(name, data) if name != "b" else -1  # type: ignore[method-assign]
+    with pytest.raises(FederationError, match=r"b: no answer within 0\.05 seconds"):
+        server.run(np.random.default_rng(0))
+
+
+# --- hostile clients ----------------------------------------------------------------------------------------
+
+
+def _share_with(change: Callable[[Share], Any]) -> Callable[[Handler], Handler]:
+    """A client that changes its shares of step 2 before they leave it."""
+
+    def wrap(handler: Handler) -> Handler:
+        def answer(data: bytes) -> bytes:
+            found, message = decode(handler(data)), decode(data)
+            if isinstance(found, Share) and isinstance(message, Request) and message.step == 2:
+                changed = change(found)
+                return changed if isinstance(changed, bytes) else encode(changed)
+            return encode(found)
+
+        return answer
+
+    return wrap
+
+
+def _arrays(change: Callable[[np.ndarray], Any]) -> Callable[[Share], Any]:
+    return lambda share: Share(share.request, {n: change(a) for n, a in share.arrays.items()}, share.private)
+
+
+_HOSTILE: dict[str, Callable[[Share], Any]] = {
+    "longer": _arrays(lambda a: np.concatenate([a.ravel(), [1]])),
+    "another shape": _arrays(lambda a: a.reshape((1, *a.shape))),
+    "empty": _arrays(lambda a: a[:0]),
+    "a block less": lambda share: Share(share.request, dict(list(share.arrays.items())[1:]), True),
+    "a block more": lambda share: Share(share.request, {**share.arrays, "more": np.zeros(1, dtype=np.int64)}, True),
+    "no blocks": lambda share: Share(share.request, {}, True),
+    "another request": lambda share: Share(digest(b"another"), share.arrays, True),
+    "floats": lambda share: encode(share).replace(b'"<i8"', b'"<f8"'),
+    "unsigned": lambda share: encode(share).replace(b'"<i8"', b'"<u8"'),
+    "cut": lambda share: encode(share)[:-3],
+    "too long": lambda share: encode(share) + b"\0",
+    "noise": lambda share: np.random.default_rng(0).bytes(500),
+    "nothing": lambda share: b"",
+    "a refusal": lambda share: Refusal(share.request, "no"),
+    "a farewell": lambda share: Farewell(share.request, "no"),
+    "an acceptance": lambda share: Accepted(share.request, "b", bytes(32)),
+}
+
+
+@EVERY_RUN
+@pytest.mark.parametrize("how", _HOSTILE)
+def test_an_answer_that_is_no_share_ends_the_run(trust: str, schedule: str, how: str) -> None:
+    made = around(trust)
+    made.handlers["b"] = _share_with(_HOSTILE[how])(made.handlers["b"])
+    with pytest.raises(FederationError, match=r"2 of 3 clients take part.*b: "):
+        made.run(schedule)
+
+
+@pytest.mark.parametrize("how", _HOSTILE)
+def test_an_answer_that_is_no_share_costs_an_attempt_where_it_may_be_missing(how: str) -> None:
+    made = around("secure_aggregation", tolerated=1)
+    made.handlers["b"] = _share_with(_HOSTILE[how])(made.handlers["b"])
+    gone = around("secure_aggregation", tolerated=1)
+    gone.handlers["b"] = unreachable(gone.handlers["b"], range(2, ROUNDS))
+    for one, other in zip(numbers(made.run()), numbers(gone.run()), strict=True):
+        assert np.array_equal(one, other)
+
+
+@EVERY_RUN
+def test_shares_beyond_any_sum_end_the_run(trust: str, schedule: str) -> None:
+    """Random words of the right form are no sum of statistics; nobody goes on from them.
+
+    Under masks each of 43 entries lies in the room for sums by chance, with probability 1/2: false alarms below 2e-13.
+    """
+    rng = np.random.default_rng(0)
+    made = around(trust, shards=dealt(*rows(width=40), 10, 25))
+    words = _arrays(lambda a: rng.integers(-(2**63), 2**63, a.shape, dtype=np.int64))
+    made.handlers["b"] = _share_with(words)(made.handlers["b"])
+    with pytest.raises(FederationError, match=r"step 3: .* adds up to no sum of statistics"):
+        made.run(schedule)
+
+
+def test_a_share_of_somebody_else_does_not_pass_under_masks() -> None:
+    """Twice the share of one client, none of another: the masks do not cancel."""
+    made = around("secure_aggregation", shards=dealt(*rows(width=40), 10, 25))
+    others = made.handlers["a"]
+    own = made.handlers["b"]
+    made.handlers["b"] = lambda data: (others if isinstance(decode(data), Request) else own)(data)
+    with pytest.raises(FederationError, match="adds up to no sum of statistics"):
+        made.run()
+
+
+_ACCEPTANCES: dict[str, Callable[[Accepted], Any]] = {
+    "another name": lambda found: dataclasses.replace(found, client="a"),
+    "another offer": lambda found: dataclasses.replace(found, offer=digest(b"another")),
+    "no noise told": lambda found: dataclasses.replace(found, facts={}),
+    "a list": lambda found: dataclasses.replace(found, facts={"multipliers": [1.0] * ROUNDS}),
+    "whole numbers": lambda found: dataclasses.replace(found, facts={"multipliers": (1,) * ROUNDS}),
+    "too few": lambda found: dataclasses.replace(found, facts={"multipliers": (1.0,)}),
+    "NaN": lambda found: dataclasses.replace(found, facts={"multipliers": (math.nan,) * ROUNDS}),
+    "negative": lambda found: dataclasses.replace(found, facts={"multipliers": (-1.0,) * ROUNDS}),
+    "infinite": lambda found: dataclasses.replace(found, facts={"multipliers": (math.inf,) * ROUNDS}),
+    "a share": lambda found: Share(found.offer, {}, True),
+    "bytes": lambda found: b"dpvb",
+}
+
+
+@EVERY_SCHEDULE
+@pytest.mark.parametrize("how", _ACCEPTANCES)
+def test_an_acceptance_that_is_none_ends_the_run(how: str, schedule: str) -> None:
+    made, asked = around(), []
+    own = made.handlers["b"]
+
+    def answer(data: bytes) -> bytes:
+        found = decode(own(data))
+        asked.append(type(decode(data)))
+        given = _ACCEPTANCES[how](found) if isinstance(found, Accepted) else found
+        return given if isinstance(given, bytes) else encode(given)
+
+    made.handlers["b"] = answer
+    with pytest.raises(FederationError, match=r"2 of 3 clients take part.*b: "):
+        made.run(schedule)
+    assert Request not in asked
+    assert isinstance(decode(own(encode(made.offer("next")))), Accepted)  # and it was told that the run is over
+
+
+# --- hostile servers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trust", TRUST)
+def test_what_no_honest_server_asks_is_refused_for_nothing(trust: str, ledger: Path) -> None:
+    """Other steps, other people, another q, before and after a run: refused, and charged to nobody."""
+    made = around(trust, epsilon=1.0, ledger=ledger)
+    client, q = made.clients["b"], made.tasks[0].model.init(np.random.default_rng(0))
+    offer = encode(made.offer())
+    bound = digest(offer)
+
+    def refused(message: Any, text: str) -> None:
+        answer = decode(client.answer(message if isinstance(message, bytes) else encode(message)))
+        assert isinstance(answer, Refusal)
+        assert text in answer.reason
+
+    every = ("a", "b", "c")
+    refused(Request(bound, 0, 0, every, q), "belongs to no offer")
+    for changes in (
+        {"trust": next(name for name in TRUST if name != trust)},
+        {"model": "another"},
+        {"columns": "others"},
+        {"multipliers": (1.0,)},
+        {"unit": "person"},
+        {"neighboring_relation": "replace_one"},
+        {"version": "0.0.0"},
+        {"tolerated": 2},
+        {"colluders": 2},
+        {"participants": {"a": b"", "b": b""}},
+    ):
+        refused(dataclasses.replace(made.offer(), **changes), "differs")
+    assert charged(ledger, "b") == (0, ())
+    accepted = decode(client.answer(offer))
+    assert isinstance(accepted, Accepted)
+
+    def asked(step: int, attempt: int, names: tuple[str, ...], q: Any) -> Request:
+        return Request(bound, step, attempt, names, q, {"b": accepted.nonce} if "b" in names else {})
+
+    for wrong in (None, 1.0, {"a": 1}, np.zeros(3), (q, q), b"bytes", "text"):
+        refused(asked(0, 0, every, wrong), "q is not one of this model's")
+    refused(asked(ROUNDS, 0, every, q), f"the plan has {ROUNDS} releases")
+    refused(asked(0, 0, ("a", "c"), q), "not for 'b'")
+    refused(asked(0, 0, ("b", "stranger"), q), "no participant")
+    if trust == "secure_aggregation":
+        refused(asked(0, 0, ("b", "c"), q), "too little noise together")
+        for nonces in ({}, {"b": bytes(32)}, {"a": accepted.nonce}):
+            refused(dataclasses.replace(asked(0, 0, every, q), nonces=nonces), "the nonce that this client gave")
+    refused(dataclasses.replace(asked(0, 0, every, q), offer=digest(b"another")), "belongs to no offer")
+    refused(b"dpvb" + bytes(40), "")
+    assert charged(ledger, "b") == price(made.plan)
+    first = client.answer(encode(asked(0, 0, every, q)))
+    assert isinstance(decode(first), Share)
+    assert client.answer(encode(asked(0, 0, every, q))) == first
+    moved = _moved(q)
+    refused(asked(0, 0, every, moved), "the same attempt must be the same bytes")
+    if trust != "secure_aggregation":
+        refused(asked(0, 0, ("b",), q), "the same attempt must be the same bytes")
+    assert isinstance(decode(client.answer(encode(asked(1, 0, every, q)))), Share)
+    refused(asked(0, 1, every, q), "release 1 is the newest one")
+    assert charged(ledger, "b") == price(made.plan)
+    client.answer(encode(Farewell(bound, "over")))
+    refused(asked(2, 0, every, q), "is over")
+    assert charged(ledger, "b") == price(made.plan)
+
+
+def _moved(q: Any) -> Any:
+    """Another q of the same form."""
+    return dataclasses.replace(
+        q,
+        **{
+            f.name: getattr(q, f.name) + 0.125
+            for f in dataclasses.fields(q)
+            if isinstance(getattr(q, f.name), np.ndarray) and getattr(q, f.name).size
+        },
+    )
+
+
+@pytest.mark.parametrize("trust", ["none", "secure_aggregation"])
+def test_another_attempt_is_another_release(trust: str, ledger: Path) -> None:
+    """Asked again in other words: other noise, other masks, and a charge of its own for everybody who answers."""
+    made = around(trust, epsilon=1.0, tolerated=int(trust != "none"), ledger=ledger)
+    q = made.tasks[0].model.init(np.random.default_rng(0))
+    offer = encode(made.offer())
+    drawn = {name: decode(client.answer(offer)).nonce for name, client in made.clients.items()}
+    first = encode(Request(digest(offer), 0, 0, ("a", "b", "c"), q, drawn))
+    second = encode(Request(digest(offer), 0, 1, ("a", "c"), q, {name: drawn[name] for name in "ac"}))
+    every = [decode(client.answer(first)) for client in made.clients.values()]
+    again = [decode(made.clients[name].answer(second)) for name in "ac"]
+    assert all(isinstance(share, Share) for share in (*every, *again))
+    for name in "ac":
+        assert charged(ledger, name) == price(made.plan, [0])
+    assert charged(ledger, "b") == price(made.plan)
+    shared = {name: every[0].arrays[name] == again[0].arrays[name] for name in every[0].arrays}
+    assert not any(equal.any() for equal in shared.values())
+
+
+def test_two_requests_differ_by_their_participants_alone() -> None:
+    """Nobody finds out a client's share from sums with it and without it: each has masks and noise of its own."""
+    made = around("secure_aggregation", tolerated=1, epsilon=1.0)
+    q = made.tasks[0].model.init(np.random.default_rng(0))
+    offer = encode(made.offer())
+    sums = []
+    drawn = {name: decode(client.answer(offer)).nonce for name, client in made.clients.items()}
+    for attempt, names in ((0, ("a", "b", "c")), (1, ("a", "c"))):
+        request = encode(Request(digest(offer), 0, attempt, names, q, {name: drawn[name] for name in names}))
+        shares = [decode(made.clients[name].answer(request)) for name in names]
+        sums.append({n: sum(share.arrays[n].astype(object) for share in shares) for n in shares[0].arrays})
+    release, party = made.plan.releases[0], made.federation.trust.party
+    grids = grids_of(release, None, party)
+    for name, block in release.blocks.items():
+        for m in range(2):  # each sum by itself is one: its masks cancel
+            part = (sums[m][name] + 2**63) % 2**64 - 2**63
+            assert np.abs(part.astype(np.float64)).max() * grids[name].step < 100 * block.bound + 12 * 1.5 * (
+                release.noise_std(name)
+            )
+        apart = ((sums[0][name] - sums[1][name]) + 2**63) % 2**64 - 2**63
+        assert (np.abs(apart.astype(np.float64)) * grids[name].step > release.noise_std(name) / 1e4).all()
+
+
+# --- simulate -----------------------------------------------------------------------------------------------
+
+_GOOD = {"shards": dealt(*rows(), 10, 25), "num_rounds": ROUNDS}
+_BAD: list[tuple[dict[str, Any], str]] = [
+    ({"estimator": object()}, "estimator must be one of this package's"),
+    ({"estimator": dpvb.LogisticRegression}, "estimator must be one of this package's"),
+    ({"shards": []}, "shards must be a list"),
+    ({"shards": None}, "shards must be a list"),
+    ({"shards": "abc"}, "shards must be a list"),
+    ({"shards": {"X": rows()[0]}}, "shards must be a list"),
+    ({"shards": [*dealt(*rows(), 10), (np.zeros((3, 3)), np.zeros(3))]}, "same columns"),
+    ({"schedule": "parallel"}, "schedule must be"),
+    ({"schedule": None}, "schedule must be"),
+    ({"trust": "secagg"}, "trust must be"),
+    ({"trust": None}, "trust must be"),
+    ({"trust": "secure_aggregation", "schedule": "sequential"}, "schedule must be 'synchronous'"),
+    ({"trust": "secure_aggregation", "schedule": "asynchronous"}, "schedule must be 'synchronous'"),
+    ({"trust": "trusted_server", "schedule": "sequential"}, "schedule must be 'synchronous'"),
+    ({"trust": "secure_aggregation", "shards": dealt(*rows())}, "num_clients must be at least 2"),
+    ({"num_rounds": 0}, "num_rounds"),
+    ({"num_rounds": 2}, "num_rounds must be at least 3"),
+    ({"num_rounds": 2.5}, "num_rounds"),
+    ({"num_rounds": "6"}, "num_rounds"),
+    ({"epsilon": 0.0}, "epsilon"),
+    ({"epsilon": -1.0}, "epsilon"),
+    ({"epsilon": math.nan}, "epsilon"),
+    ({"epsilon": "1"}, "epsilon"),
+    ({"delta": 0.0}, "delta"),
+    ({"delta": 1.0}, "delta"),
+    ({"delta": math.nan}, "delta"),
+    ({"tolerated": -1}, "tolerated"),
+    ({"tolerated": 3}, "tolerated"),
+    ({"tolerated": 1.5}, "tolerated"),
+    ({"colluders": 1}, "colluders must be 0 with trust='none'"),
+    ({"trust": "secure_aggregation", "colluders": -1}, "colluders"),
+    ({"trust": "secure_aggregation", "tolerated": 2}, "tolerated must be at most 1 of 3"),
+    ({"trust": "secure_aggregation", "tolerated": 1, "colluders": 2}, "colluders must be at most 1 where 2 of 3"),
+    ({"unit": "person"}, "unit must be"),
+    ({"unit": None}, "unit must be"),
+    ({"accounts": []}, "accounts must be a list"),
+    ({"accounts": [(None, None)]}, "accounts must name a ledger"),
+    ({"estimator": logistic(1.0, noise_multiplier=1.0)}, "noise_multiplier must be None"),
+    ({"estimator": logistic(1.0, ledger="budget.db", dataset="a")}, "ledger must be None"),
+    ({"estimator": logistic(1.0, checkpoint="folder")}, "checkpoint must be None"),
+    ({"estimator": logistic(1.0, batch_size=5)}, "batch_size must be None"),
+    ({"estimator": logistic(1.0, sampling_prob=0.5), "trust": "secure_aggregation"}, "sampling_prob"),
+    ({"estimator": logistic(1.0, sampling_prob=2.0)}, "sampling_prob"),
+    ({"estimator": logistic(1.0, random_state="seed")}, "random_state"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), _BAD, ids=[str(m) for m in range(len(_BAD))])
+def test_bad_parameters_are_refused_for_nothing(changes: dict[str, Any], message: str, ledger: Path) -> None:
+    """A ParameterError that names the parameter and the way out; no client has been charged."""
+    given = {"estimator": logistic(1.0), "accounts": [(ledger, name) for name in "abc"], **_GOOD, **changes}
+    with pytest.raises(ParameterError, match=message):
+        federated.simulate(given.pop("estimator"), given.pop("shards"), **given)
+    for name in "abc":
+        assert charged(ledger, name) == (0, ())
+
+
+@pytest.mark.parametrize(
+    "shard",
+    [
+        (np.zeros((4, 2)), np.zeros(3)),
+        {"X": np.zeros((4, 2))},
+        (np.zeros((4, 2, 2)), np.zeros(4)),
+        np.zeros((4, 2)),
+        ("text", "text"),
+    ],
+)
+def test_shards_that_are_no_data_are_refused_for_nothing(shard: Any, ledger: Path) -> None:
+    accounts = [(ledger, name) for name in "abc"]
+    shards = [*dealt(*rows(), 30), shard]
+    with pytest.raises((ParameterError, DataFormatError)):
+        federated.simulate(logistic(1.0), shards, num_rounds=ROUNDS, accounts=accounts)
+    for name in "abc":
+        assert charged(ledger, name) == (0, ())
+
+
+def test_groups_belong_to_examples() -> None:
+    x_nd, y_n = rows()
+    shard = {"X": x_nd, "y": y_n, "group": np.arange(60) // 2}
+    with pytest.raises(ParameterError, match="group must be None with unit='client'"):
+        federated.simulate(logistic(), [shard, shard], unit="client")
+    joined = federated.simulate(logistic(num_steps=4), [shard])
+    assert apart(joined, logistic(num_steps=4).fit(**shard)) < 1e-8
+
+
+def test_an_account_without_room_ends_the_run_before_anything_is_read(ledger: Path) -> None:
+    """One client's ledger has no room: no client releases, and the others keep what they were charged."""
+    with Ledger(ledger) as found:
+        found.register("poor", unit="row", neighboring_relation="add_or_remove_one", epsilon=0.1, delta=DELTA)
+    accounts = [(ledger, name) for name in ("a", "poor", "c")]
+    with pytest.raises(FederationError, match=r"client-1: .*poor"):
+        federated.simulate(logistic(1.0), _GOOD["shards"], num_rounds=ROUNDS, accounts=accounts)
+    assert charged(ledger, "poor") == (0, ())
+
+
+@EVERY_RUN
+def test_every_client_is_told_its_own_guarantee(trust: str, schedule: str, ledger: Path) -> None:
+    """ε and δ of each client, what it rests on, how much of the noise each adds, and the ledger's entry."""
+    progressed: list[int] = []
+    accounts = [(ledger, name) for name in "abc"]
+    model = federated.simulate(
+        logistic(),
+        _GOOD["shards"],
+        schedule=schedule,
+        trust=trust,
+        num_rounds=ROUNDS,
+        epsilon=0.9,
+        delta=DELTA,
+        accounts=accounts,
+        progress=lambda t, plan: progressed.append(t),
+    )
+    assert progressed == list(range(1, ROUNDS + 1))
+    assert model.epsilon == 0.9
+    words = {
+        "none": "everybody, the server and the other clients included",
+        "secure_aggregation": "each adds a part of the noise, std 1/sqrt(2) of the whole",
+        "trusted_server": "everybody but the server",
+    }[trust]
+    assert len(model.client_statements_) == 3
+    for statement, name in zip(model.client_statements_, "abc", strict=True):
+        assert 0.85 < statement.epsilon <= 0.9
+        assert statement.delta == DELTA
+        assert words in " ".join(str(statement).split())
+        assert statement.charge is not None
+        assert statement.charge.dataset == name
+        assert statement.secret_noise
+        assert charged(ledger, name)[0] == 1
+    assert 0.85 < model.privacy_.epsilon <= 0.9
+    assert words in " ".join(str(model.privacy_).split())
+    assert model.predict(rows()[0]).shape == (60,)
+
+
+def test_simulated_runs_follow_their_random_state() -> None:
+    shards = np.split(bags(), [3, 5])
+    for schedule in SCHEDULES:
+        found = [
+            federated.simulate(topics(num_steps=2, max_iter=5), shards, schedule=schedule)._q.lambda_vk
+            for _ in range(2)
+        ]
+        assert np.array_equal(*found)

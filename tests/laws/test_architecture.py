@@ -1,0 +1,259 @@
+"""The house plan, checked on the source: who imports whom, who may draw, how long a model is."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dpvb
+
+ROOT = Path(dpvb.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+NAMES = [str(path.relative_to(ROOT)) for path in FILES]
+
+
+def module(path: Path) -> str:
+    """Room of a file: "core", "models", "accounting", ..."""
+    first = path.relative_to(ROOT).parts[0]
+    return first.removesuffix(".py")
+
+
+def imports(path: Path) -> set[str]:
+    """Rooms of this package that a file imports, at its top or inside functions."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, f"{path}: relative import"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "dpvb" and len(parts) > 1:
+                room = parts[1]
+                if (ROOT / room).exists() or (ROOT / f"{room}.py").exists():
+                    found.add(room)
+    return found
+
+
+def rooms(*names: str) -> Iterator[Path]:
+    return (path for path in FILES if module(path) in names)
+
+
+def core(*names: str) -> Iterator[Path]:
+    return (ROOT / "core" / f"{name}.py" for name in names)
+
+
+# A room may import those that stand on lines before its own, and nothing else of the package.
+ORDER = [
+    {"errors", "version"},
+    {"guards"},
+    {"kernels", "accounting", "sample"},
+    {"data"},
+    {"core"},
+    {"models", "cluster", "ledger", "results"},
+    {"runs"},
+    {"estimators"},
+    {"choosing", "audit", "federated"},
+    {"__init__"},
+    {"cli"},
+]
+SHARED = ("core.blocks", "core.contributions", "core.estimate", "kernels", "models.expfam", "models.empirical_bayes")
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Dotted names of this package that a file imports, without the package's own."""
+    return imported_of(ast.parse(path.read_text()))
+
+
+def imported_of(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.removeprefix("dpvb.") for alias in node.names if alias.name.startswith("dpvb."))
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "dpvb":
+            home = (node.module or "").removeprefix("dpvb").lstrip(".")
+            yield from (f"{home}.{alias.name}".lstrip(".") for alias in node.names)
+
+
+def test_every_room_has_its_place_in_the_order() -> None:
+    assert {module(path) for path in FILES} == set().union(*ORDER)
+
+
+@pytest.mark.parametrize("room", sorted({module(path) for path in FILES}))
+def test_a_room_imports_what_stands_before_it(room: str) -> None:
+    place = next(number for number, line in enumerate(ORDER) if room in line)
+    for path in rooms(room):
+        assert imports(path) - {room} <= set().union(*ORDER[:place]), path
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    """At their tops or inside functions; what is imported for its type alone ties nothing."""
+    files = {str(path.relative_to(ROOT).with_suffix("")).replace("/", "."): path for path in FILES}
+    found: dict[str, set[str]] = {}
+    for name, path in files.items():
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                node.body = []
+        texts = set(imported_of(tree))
+        found[name] = {text if text in files else text.rpartition(".")[0] for text in texts} & (set(files) - {name})
+    while leaves := {name for name, others in found.items() if not others & set(found)}:
+        found = {name: others for name, others in found.items() if name not in leaves}
+    assert found == {}
+
+
+def test_a_family_of_models_knows_no_other_family_and_no_wall() -> None:
+    for path in rooms("models"):
+        family = ".".join(path.relative_to(ROOT).parts[:2])
+        for name in imported(path):
+            if name.split(".")[0] not in ("errors", "guards"):
+                assert name.startswith((*SHARED, family)), f"{path}: {name}"
+
+
+def test_models_take_the_type_of_the_estimate_and_nothing_else() -> None:
+    for path in rooms("models"):
+        for name in imported(path):
+            if name.startswith("core.estimate"):
+                assert name == "core.estimate.Estimate", path
+
+
+def test_only_those_who_fit_know_walls_and_data() -> None:
+    """Who may hold private data and a wall at once: estimators, what chooses among them, the audit with its own."""
+    for path in FILES:
+        names = set(imported(path))
+        if any(name.startswith("core.wall") for name in names) and any(name.startswith("data") for name in names):
+            assert module(path) in ("estimators", "choosing", "cli", "audit"), path
+
+
+def test_the_audit_looks_from_outside() -> None:
+    """It may call whatever it likes, the estimators as users do; of what is audited, nothing calls it."""
+    for path in rooms("audit"):
+        for name in imported(path):
+            if name.startswith("estimators"):
+                assert not name.rpartition(".")[2].startswith("_"), path
+
+
+def attributes(path: Path) -> Iterator[tuple[str, int]]:
+    """Every dotted name in a file, with its line."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute):
+            yield ast.unparse(node), node.lineno
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            module_name = getattr(node, "module", None) or ""
+            for alias in node.names:
+                yield f"{module_name}.{alias.name}".lstrip("."), node.lineno
+
+
+def test_random_generators_stay_in_their_places() -> None:
+    """Generators that are not cryptographic: the public start, a resampled document, post-processing, public tries."""
+    allowed = {
+        "core/loop.py": {"np.random.Generator", "np.random"},
+        "models/regression/first_order.py": {"np.random.Generator", "np.random"},
+        "models/topics/lda.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
+        "models/topics/documents.py": {"np.random.default_rng", "np.random"},
+        "estimators/base.py": {"np.random.RandomState", "np.random.default_rng", "np.random.Generator", "np.random"},
+        "models/empirical_bayes.py": {"np.random.default_rng", "np.random"},
+        "models/gradients/gradients.py": {"np.random.default_rng", "np.random"},
+        "models/gradients/model.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
+        "models/gradients/numpyro_model.py": {"np.random.default_rng", "np.random"},
+        "federated/client.py": {"np.random.default_rng", "np.random"},
+        "federated/server.py": {"np.random.Generator", "np.random"},
+        "federated/simulation.py": {"np.random.default_rng", "np.random"},
+        "federated/transport.py": {"np.random.Generator", "np.random"},
+        "results/metrics.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
+        "audit/cases.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
+        "audit/neighbours.py": {"np.random.default_rng", "np.random"},
+        "audit/budget.py": {"np.random.default_rng", "np.random"},
+        "audit/one_run.py": {"np.random.default_rng", "np.random"},
+        "audit/queries.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
+    }
+    start = {"np.random.Generator", "np.random"}  # what a model's `init` is given
+    for path, name in zip(FILES, NAMES, strict=True):
+        own = allowed.get(name, start if module(path) == "models" else set())
+        for dotted, line in attributes(path):
+            if dotted.startswith(("np.random", "numpy.random", "random.")):
+                assert ".".join(dotted.split("(")[0].split(".")[:3]) in own, f"{name}:{line}"
+    for path in [*core("wall", "grids", "noise", "plan", "contributions"), *rooms("kernels", "data")]:
+        assert "random." not in path.read_text().replace("np.random.Generator", ""), path
+
+
+def test_nothing_divides_by_a_realised_size() -> None:
+    """Past the wall there are no sizes: no len(batch), no mean, no average of private things."""
+    texts = {str(path): path.read_text() for path in core("wall", "grids", "contributions", "plan", "loop")}
+    for path in rooms("models"):  # an M-step may average what was released
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and "batch" in [argument.arg for argument in node.args.args]:
+                texts[f"{path}:{node.name}"] = ast.unparse(node)
+    assert any(place.endswith(":e_step") for place in texts)
+    for place, text in texts.items():
+        for word in ("len(batch)", ".mean(", "np.mean", "np.average", "num_units /", "/ num_units", "/ len("):
+            assert word not in text, f"{place}: {word}"
+
+
+def test_nothing_behind_the_wall_prints_or_logs() -> None:
+    for path in rooms("core", "models", "kernels", "data", "cluster"):
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                assert ast.unparse(node.func) not in ("print", "warnings.warn", "warn"), f"{path}:{node.lineno}"
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                assert "logging" not in ast.unparse(node), path
+
+
+def test_the_wall_is_the_only_caller_of_contributions() -> None:
+    for path in FILES:
+        if path in core("wall", "contributions"):
+            continue
+        for dotted, line in attributes(path):
+            assert dotted.startswith("np.") or not dotted.endswith((".norms", ".accumulate")), f"{path}:{line}"
+
+
+def test_only_federated_runs_take_parts_of_sums() -> None:
+    """What `Wall.share` lets go may lack noise or be masked: clients alone take it, and servers gather it."""
+    for path in FILES:
+        for dotted, line in attributes(path):
+            if dotted.endswith(("wall.share", "wall.gathered")):
+                assert module(path) in ("federated", "core"), f"{path}:{line}"
+
+
+def test_models_are_one_short_file_with_a_symbol_table() -> None:
+    for path in rooms("models"):
+        if path.name == "__init__.py" or path.stem.startswith("kernel"):
+            continue
+        text = path.read_text()
+        assert len(text.splitlines()) <= 200, path
+        if "def m_step" not in text:
+            continue
+        docstring = ast.get_docstring(ast.parse(text)) or ""
+        assert "paper" in docstring, path
+        assert "code" in docstring, path
+
+
+def test_no_room_is_a_heap() -> None:
+    for path in FILES:
+        assert path.stem not in ("utils", "util", "helpers", "common", "misc"), path
+        assert "TODO" not in path.read_text(), path
+        assert "FIXME" not in path.read_text(), path
+
+
+def test_the_noise_has_no_seed_outside_tests() -> None:
+    """Nor outside the audit, where repeatable noise cancels between neighbours."""
+    for path in FILES:
+        if path != ROOT / "core" / "noise.py" and module(path) != "audit":
+            assert "InsecureNoise" not in path.read_text(), path
+
+
+def test_importing_is_light() -> None:
+    """What `import dpvb` must not bring along."""
+    import subprocess
+    import sys
+
+    heavy = ["numba", "dp_accounting", "mpmath", "sklearn", "pyarrow", "matplotlib", "scipy.stats", "pandas"]
+    heavy += ["jax", "numpyro"]
+    code = f"import sys, dpvb; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,601 @@
+"""A ledger in a real PostgreSQL server: what the database itself refuses, and what it may not tell."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postgresql_server import Server, running
+
+from dpvb.accounting.costs import Composition
+from dpvb.accounting.events import Event
+from dpvb.errors import BudgetError, LedgerError, ParameterError
+from dpvb.ledger import Ledger
+from dpvb.ledger.address import without_password
+from dpvb.ledger.chain import COLUMNS, Entry
+from dpvb.ledger.postgresql import PostgreSQLStore
+from dpvb.runs.run import opened
+
+psycopg = pytest.importorskip("psycopg")
+
+GRANTS = (
+    "GRANT USAGE ON SCHEMA dpvb TO analyst",
+    "GRANT SELECT ON dpvb.ledger, dpvb.entry, dpvb.head TO analyst",
+    "GRANT INSERT ON dpvb.entry TO analyst",
+    "GRANT UPDATE (seq) ON dpvb.head TO analyst",
+)
+PEOPLE = {"unit": "row", "neighboring_relation": "add_or_remove_one", "epsilon": 2.0, "delta": 1e-5}
+
+
+def cost(noise_multiplier: float = 20.0) -> Composition:
+    return Composition([Event("full_batch", 1.0, noise_multiplier)], "add_or_remove_one")
+
+
+def charge(ledger: Ledger, run: str, noise_multiplier: float = 20.0, digest: str = "plan") -> int:
+    return ledger.charge("people", cost(noise_multiplier), run=run, plan_digest=digest, unit="row").seq
+
+
+@pytest.fixture
+def url(postgresql: Server) -> str:
+    """Address of a database without a ledger."""
+    return postgresql.new_database()
+
+
+@pytest.fixture
+def ledger(url: str) -> Iterator[Ledger]:
+    """A ledger with one data set and two charges."""
+    with Ledger(url) as made:
+        made.register("people", **PEOPLE)
+        charge(made, "a")
+        charge(made, "b")
+        yield made
+
+
+def rows(ledger: Ledger) -> list[Entry]:
+    """All rows, as they are."""
+    store = PostgreSQLStore(ledger.url, uuid="", created="", read_only=True)
+    with store.transaction(write=False) as transaction:
+        found = list(transaction.since(1))
+    store.close()
+    return found
+
+
+def test_nobody_moves_the_head_but_to_the_last_row(ledger: Ledger, postgresql: Server) -> None:
+    """Whoever updates it: the owner, or a role that may append."""
+    query = "SELECT * FROM dpvb.head"
+    kept = postgresql.execute(query, database=database(ledger.url))
+    theirs, earlier = appender(ledger, postgresql), appender(ledger, postgresql, "earlier")
+    postgresql.execute("GRANT UPDATE ON dpvb.head TO earlier", database=database(ledger.url))
+    for address in (ledger.url, theirs, earlier):
+        with psycopg.connect(address, autocommit=True) as connection:
+            for change in ("seq = 1", "seq = 99", "hash = 'x'", "datasets = '{}'", "one = NULL", "one = false"):
+                refused = pytest.raises(psycopg.errors.InsufficientPrivilege)
+                with refused if address == theirs and "seq" not in change else nullcontext():
+                    connection.execute(f"UPDATE dpvb.head SET {change}")
+                assert connection.execute(query).fetchall() == kept
+    with psycopg.connect(theirs, autocommit=True) as connection:
+        for mode in ("ACCESS EXCLUSIVE", "EXCLUSIVE", "SHARE"):
+            for table in ("head", "entry", "ledger"):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    connection.execute(f"BEGIN; LOCK TABLE dpvb.{table} IN {mode} MODE")
+                connection.execute("ROLLBACK")
+    ledger.verify()
+
+
+def appender(ledger: Ledger, server: Server, name: str = "analyst") -> str:
+    """Address of a ledger for a role that may append and nothing else."""
+    made = role(server, name)
+    server.execute(*(grant.replace("analyst", made) for grant in GRANTS), database=database(ledger.url))
+    return server.url(database(ledger.url), made, made)
+
+
+def role(server: Server, name: str) -> str:
+    if not server.execute(f"SELECT 1 FROM pg_roles WHERE rolname = '{name}'"):
+        server.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{name}'")
+    return name
+
+
+def database(url: str) -> str:
+    return url.split("/")[3].split("?")[0]
+
+
+# The database itself
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE dpvb.entry SET units = 0",
+        "UPDATE dpvb.entry SET units = 0 WHERE false",
+        "DELETE FROM dpvb.entry",
+        "TRUNCATE dpvb.entry",
+        "UPDATE dpvb.ledger SET format = 2",
+        "DELETE FROM dpvb.ledger",
+        "TRUNCATE dpvb.ledger",
+        "DELETE FROM dpvb.head",
+        "TRUNCATE dpvb.head",
+    ],
+)
+def test_nothing_is_changed_or_removed(ledger: Ledger, postgresql: Server, statement: str) -> None:
+    with pytest.raises(psycopg.errors.RaiseException, match="only ever appended"):
+        postgresql.execute(statement, database=database(ledger.url))
+    ledger.verify()
+
+
+def test_a_role_can_append_and_nothing_else(ledger: Ledger, postgresql: Server) -> None:
+    grants = [
+        line.strip(" ;") for line in sys.modules[PostgreSQLStore.__module__].__doc__.splitlines() if "GRANT" in line
+    ]
+    assert tuple(grants) == GRANTS
+    theirs = appender(ledger, postgresql)
+    with Ledger(theirs) as found:
+        charge(found, "c")
+        assert found.remaining("people").num_charges == 3
+        with pytest.raises(BudgetError):
+            charge(found, "d", 0.5)
+        found.verify()
+    with psycopg.connect(theirs, autocommit=True) as connection:
+        for statement in (
+            "UPDATE dpvb.entry SET units = 0",
+            "DELETE FROM dpvb.entry",
+            "TRUNCATE dpvb.entry",
+            "ALTER TABLE dpvb.entry DISABLE TRIGGER ALL",
+            "DROP TRIGGER entry_stays ON dpvb.entry",
+            "CREATE OR REPLACE FUNCTION dpvb.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+            "SET session_replication_role = replica",
+            "DELETE FROM dpvb.head",
+            "INSERT INTO dpvb.head VALUES (false)",
+            "CREATE FUNCTION dpvb.digest(text) RETURNS text LANGUAGE sql AS 'SELECT 1'",
+            "CREATE TABLE children () INHERITS (dpvb.entry)",
+            "INSERT INTO dpvb.ledger VALUES ('x', 1, '')",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement)
+    ledger.verify()
+
+
+@pytest.mark.parametrize(
+    ("statement", "match"),
+    [
+        ("ALTER TABLE dpvb.entry DISABLE TRIGGER entry_stays", "entry_stays"),
+        ("DROP TRIGGER entry_follows ON dpvb.entry", "entry_follows"),
+        (
+            "CREATE OR REPLACE FUNCTION dpvb.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+            "refuse",
+        ),
+        ("ALTER FUNCTION dpvb.check_entry() SECURITY DEFINER", "check_entry"),
+        ("ALTER FUNCTION dpvb.digest(dpvb.entry) RESET search_path", "digest"),
+        ("CREATE FUNCTION dpvb.digest(text) RETURNS text LANGUAGE sql AS 'SELECT 1::text'", "digest"),
+        (
+            "CREATE TRIGGER z BEFORE INSERT ON dpvb.entry FOR EACH ROW"
+            " EXECUTE FUNCTION pg_catalog.suppress_redundant_updates_trigger()",
+            "trigger z",
+        ),
+        ("ALTER TRIGGER entry_follows ON dpvb.entry RENAME TO follows", "entry_follows"),
+        ("ALTER TABLE dpvb.entry ENABLE ROW LEVEL SECURITY", "table entry"),
+        ("CREATE RULE nothing AS ON INSERT TO dpvb.entry DO INSTEAD NOTHING", "table entry"),
+        ("ALTER TABLE dpvb.entry SET UNLOGGED", "table entry"),
+        ("ALTER TABLE dpvb.entry OWNER TO pg_monitor", "entry, .* belong to somebody else"),
+        ("ALTER FUNCTION dpvb.refuse() OWNER TO pg_monitor", "refuse in the schema dpvb belong"),
+        ("DROP INDEX dpvb.entry_run", "entry_run"),
+        ("DELETE FROM dpvb.entry WHERE seq = 3", "row 3 is missing"),
+        ("UPDATE dpvb.head SET hash = 'x'", "the head says otherwise"),
+        ("UPDATE dpvb.head SET datasets = '{}'", "the head says otherwise"),
+        ("UPDATE dpvb.head SET seq = 4", "row 4 is missing"),
+        ("DELETE FROM dpvb.entry WHERE seq = 2", "row 2 is missing"),
+        ("UPDATE dpvb.entry SET units = units - 1 WHERE seq = 2", "row 2: .*hash"),
+        ("UPDATE dpvb.entry SET seq = 5 - seq WHERE seq IN (2, 3)", "row 2: .*"),
+        ("DELETE FROM dpvb.head", "head"),
+        ("DELETE FROM dpvb.ledger", "format"),
+        ("UPDATE dpvb.ledger SET format = 99", "format 99"),
+    ],
+)
+def test_verify_finds_what_a_superuser_did(ledger: Ledger, postgresql: Server, statement: str, match: str) -> None:
+    if "seq = 5 - seq" in statement:  # Unique keys are checked row by row.
+        statement = "UPDATE dpvb.entry SET seq = -seq WHERE seq > 1; UPDATE dpvb.entry SET seq = 5 + seq WHERE seq < 0"
+    commands = [statement] if "FUNCTION" in statement else statement.split("; ")
+    behind = "SET session_replication_role = replica"  # No trigger fires.
+    postgresql.execute(behind, *commands, database=database(ledger.url))
+    with pytest.raises(LedgerError, match=match), Ledger(ledger.url, read_only=True) as found:
+        found.verify()
+
+
+def test_a_server_that_may_lose_charges_is_refused() -> None:
+    with running(fsync="off") as server, pytest.raises(LedgerError, match="fsync"):
+        Ledger(server.new_database())
+
+
+# Whose the schema is
+
+
+@pytest.fixture
+def maker(postgresql: Server, url: str) -> str:
+    """Address of the same database for a role that may make schemas in it, and does not own it."""
+    name = role(postgresql, "maker")
+    postgresql.execute(f"GRANT CREATE ON DATABASE {database(url)} TO {name}")
+    return postgresql.url(database(url), name, name)
+
+
+def test_a_ledger_that_somebody_else_made_beforehand_is_refused(postgresql: Server, url: str, maker: str) -> None:
+    """By the administrator, by the database's owner and by another role that may make schemas."""
+    with Ledger(maker) as trap:
+        trap.register("people", **PEOPLE)
+    with psycopg.connect(maker, autocommit=True) as connection:
+        for grant in GRANTS:
+            connection.execute(grant.replace("analyst", "PUBLIC"))
+    for name in ("owner", "another_maker"):
+        role(postgresql, name)
+    postgresql.execute(
+        f"ALTER DATABASE {database(url)} OWNER TO owner",
+        f"GRANT CREATE ON DATABASE {database(url)} TO another_maker",
+        f"GRANT CREATE ON DATABASE {database(url)} TO maker",
+    )
+    others = ("owner", "another_maker")
+    for address in (url, *(postgresql.url(database(url), name, name) for name in others)):
+        for read_only in (False, True):
+            with pytest.raises(LedgerError, match="schema dpvb of the role 'maker'"):
+                Ledger(address, read_only=read_only)
+    with Ledger(f"{url}&options=-crole%3Dmaker") as found:
+        assert found.remaining("people").epsilon == PEOPLE["epsilon"]
+    with Ledger(maker) as trap:
+        charge(trap, "its own")
+
+
+def test_an_empty_schema_of_somebody_else_is_not_built_in(postgresql: Server, url: str, maker: str) -> None:
+    with psycopg.connect(maker, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA dpvb")
+        connection.execute("GRANT ALL ON SCHEMA dpvb TO PUBLIC")
+    with pytest.raises(LedgerError, match="schema dpvb of the role 'maker'"):
+        Ledger(url)
+    assert not postgresql.execute("SELECT 1 FROM pg_tables WHERE schemaname = 'dpvb'", database=database(url))
+
+
+def test_a_schema_made_for_its_keeper_is_built_in(postgresql: Server, url: str) -> None:
+    """By the keeper itself, who may make nothing else, or by a member of the role that keeps it."""
+    for name in ("keeper", "deputy"):
+        role(postgresql, name)
+    postgresql.execute("GRANT keeper TO deputy")
+    for name in ("keeper", "deputy"):
+        postgresql.execute(
+            "DROP SCHEMA IF EXISTS dpvb CASCADE", "CREATE SCHEMA dpvb AUTHORIZATION keeper", database=database(url)
+        )
+        with Ledger(postgresql.url(database(url), name, name)) as made:
+            made.register("people", **PEOPLE)
+            charge(made, "a")
+            made.verify()
+            with Ledger(appender(made, postgresql)) as theirs:
+                charge(theirs, "b")
+    owners = "SELECT DISTINCT tableowner::text FROM pg_tables WHERE schemaname = 'dpvb'"
+    assert postgresql.execute(owners, database=database(url)) == [("keeper",)]
+
+
+# Ledgers of earlier versions
+
+EARLIER = Path(__file__).parents[1] / "golden" / "earlier_postgresql.sql"
+
+
+@pytest.fixture
+def earlier(postgresql: Server, url: str) -> str:
+    """Address of a ledger as version 0.2 made it: runs a (finished), b (under way) and c (refunded)."""
+    postgresql.execute(EARLIER.read_text(), database=database(url))
+    return url
+
+
+def raw(postgresql: Server, url: str) -> list[Any]:
+    return postgresql.execute(f"SELECT {', '.join(COLUMNS)} FROM dpvb.entry ORDER BY seq", database=database(url))
+
+
+def test_a_ledger_of_an_earlier_version_is_upgraded_by_its_owner(postgresql: Server, earlier: str) -> None:
+    before = raw(postgresql, earlier)
+    role(postgresql, "analyst")
+    postgresql.execute(*GRANTS, database=database(earlier))
+    theirs = postgresql.url(database(earlier), "analyst", "analyst")
+    with pytest.raises(LedgerError, match="its owner must open the ledger once"):
+        Ledger(theirs)
+    for address in (earlier, theirs):
+        with Ledger(address, read_only=True) as found:
+            left = found.remaining("people").epsilon
+            assert len(found.entries()) == len(before)
+            with pytest.raises(LedgerError, match="earlier version"):
+                found.verify()
+    with Ledger(earlier) as upgraded:
+        upgraded.verify()
+        assert raw(postgresql, earlier) == before
+        assert upgraded.remaining("people").epsilon == left
+        with Ledger(theirs) as found:
+            charge(found, "d")
+            found.append("b", attempt=0, state="finished")
+            found.verify()
+        with pytest.raises(LedgerError):
+            upgraded.refund("b", unstarted=cost(40.0))
+    with Ledger(earlier) as again:
+        again.verify()
+
+
+def test_an_earlier_ledger_that_was_cut_short_is_not_upgraded(postgresql: Server, earlier: str) -> None:
+    behind = "SET session_replication_role = replica"
+    postgresql.execute(behind, "DELETE FROM dpvb.entry WHERE seq > 8", database=database(earlier))
+    with pytest.raises(LedgerError, match="row 10 is missing"):
+        Ledger(earlier)
+
+
+def test_several_upgrade_one_ledger(earlier: str) -> None:
+    context = multiprocessing.get_context("fork")
+    start, ends = context.Barrier(4), context.SimpleQueue()
+
+    def upgrade() -> None:
+        start.wait(60)
+        try:
+            with Ledger(earlier) as found:
+                found.verify()
+                ends.put("")
+        except LedgerError as error:
+            ends.put(str(error))
+
+    workers = [context.Process(target=upgrade) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    assert [ends.get() for _ in workers] == [""] * 4
+    for worker in workers:
+        worker.join()
+
+
+# What was there and is gone
+
+
+def test_a_chain_cut_short_is_found_out_by_who_has_seen_more(ledger: Ledger, postgresql: Server) -> None:
+    with Ledger(ledger.url) as found:
+        receipt = found.charge("people", cost(), run="c", plan_digest="plan", unit="row")
+    behind = "SET session_replication_role = replica"
+    charge(ledger, "d")
+    postgresql.execute(behind, "DELETE FROM dpvb.entry WHERE seq > 3", database=database(ledger.url))
+    for what in (lambda: charge(ledger, "e"), lambda: ledger.remaining("people")):
+        with pytest.raises(LedgerError, match="row 5 is missing"):
+            what()
+    with pytest.raises(LedgerError, match="row 4 is missing"), Ledger(ledger.url, read_only=True) as found:
+        found.verify([receipt])
+
+
+def test_an_older_dump_is_found_out_by_who_has_seen_more(ledger: Ledger, postgresql: Server) -> None:
+    """By the process that was there, and by every later one of the same user."""
+    ledger.close()  # A restore needs the schema for itself; what the process has seen stays with it.
+    dump = postgresql.run("pg_dump", ledger.url)
+    charge(ledger, "later")
+    ledger.close()
+    postgresql.execute("DROP SCHEMA dpvb CASCADE", database=database(ledger.url))
+    postgresql.run("psql", "-q", "-v", "ON_ERROR_STOP=1", ledger.url, feed=dump)
+    for what in (lambda: charge(ledger, "e"), lambda: ledger.remaining("people")):
+        with pytest.raises(LedgerError, match="row 4 is missing"):
+            what()
+    for read_only in (False, True):
+        with pytest.raises(LedgerError, match="row 4 is missing"), Ledger(ledger.url, read_only=read_only) as found:
+            found.remaining("people")
+
+
+@pytest.mark.slow
+def test_a_standby_that_lags_is_found_out_by_who_has_seen_more() -> None:
+    """It knows nothing of the last charge when it takes over."""
+    with running() as primary:
+        url = primary.new_database()
+        with Ledger(url) as before, primary.standby() as standby:
+            before.register("people", **PEOPLE)
+            charge(before, "a")
+            primary.wait_for(standby)
+            standby.stop()
+            charge(before, "b")
+            primary.stop()
+            standby.start()
+            standby.execute("SELECT pg_promote()")
+            # As after a failover: the same address leads to the other server.
+            before.close()
+            (primary.folder / ".s.PGSQL.5432").unlink(missing_ok=True)
+            (primary.folder / ".s.PGSQL.5432").symlink_to(standby.folder / ".s.PGSQL.5432")
+            for what in (lambda: charge(before, "c"), lambda: before.remaining("people")):
+                with pytest.raises(LedgerError, match="row 3 is missing"):
+                    what()
+            with pytest.raises(LedgerError, match="row 3 is missing"):
+                Ledger(url)
+
+
+def test_a_commit_that_did_not_wait_for_its_standby_is_not_acknowledged() -> None:
+    """Nor is one whose connection is cut; asked again, the charge is acknowledged, once, when the standby has it."""
+    with running() as server:
+        url = server.new_database()
+        with Ledger(url) as ledger:
+            ledger.register("people", **PEOPLE)
+        server.execute("ALTER SYSTEM SET synchronous_standby_names = 'standby'", "SELECT pg_reload_conf()")
+        server.until("SELECT 1 FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting = 'standby'")
+        waiting = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+        for run, how in (("a", "pg_cancel_backend"), ("b", "pg_terminate_backend")):
+            said = []
+
+            def ask(run: str = run, said: list[object] = said) -> None:
+                try:
+                    with Ledger(url, read_only=True) as looking:  # Opening for writing would wait as well.
+                        looking._read_only = False
+                        said.append(charge(looking, run))
+                except LedgerError as error:
+                    said.append(error)
+
+            asking = threading.Thread(target=ask)
+            asking.start()
+            server.until(f"SELECT 1 {waiting}")
+            assert not said
+            server.execute(f"SELECT {how}(pid) {waiting}")
+            asking.join()
+            assert isinstance(said[0], LedgerError)
+            assert how == "pg_terminate_backend" or "perhaps not on its standby; ask again" in str(said[0])
+        server.execute("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+        server.until("SELECT 1 FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting = ''")
+        with Ledger(url) as ledger:
+            assert [charge(ledger, run) for run in "ab"] == [2, 3]
+            ledger.verify()
+
+
+# Several at once
+
+
+def race(url: str, number: int, start: Any) -> None:
+    with Ledger(url) as found:
+        start.wait(60)
+        for turn in range(100):
+            try:
+                charge(found, f"{number}-{turn}", 5.0)
+            except BudgetError:
+                return
+        raise AssertionError("never refused")
+
+
+def test_writers_stop_exactly_at_the_cap(postgresql: Server) -> None:
+    """As many charges as one writer alone gets, however many write at once."""
+    counts = []
+    for writers in (1, 8):
+        with Ledger(postgresql.new_database()) as found:
+            found.register("people", **PEOPLE)
+            context = multiprocessing.get_context("fork")
+            start = context.Barrier(writers)
+            racers = [context.Process(target=race, args=(found.url, number, start)) for number in range(writers)]
+            for racer in racers:
+                racer.start()
+            for racer in racers:
+                racer.join()
+                assert racer.exitcode == 0
+            found.verify()
+            counts.append(found.remaining("people").num_charges)
+    assert counts[0] == counts[1] > 3
+
+
+def test_several_make_one_ledger(url: str) -> None:
+    """Ledgers made at the same time are one."""
+    context = multiprocessing.get_context("fork")
+    start, ends = context.Barrier(4), context.SimpleQueue()
+
+    def make() -> None:
+        start.wait(60)
+        try:
+            with Ledger(url) as made:
+                ends.put(made.uuid)
+        except LedgerError as error:
+            ends.put(str(error))
+
+    makers = [context.Process(target=make) for _ in range(4)]
+    for maker in makers:
+        maker.start()
+    assert len({ends.get() for _ in makers}) == 1
+    for maker in makers:
+        maker.join()
+        assert maker.exitcode == 0
+
+
+def test_a_lost_connection_is_made_again(ledger: Ledger, postgresql: Server) -> None:
+    before = ledger.remaining("people").num_charges
+    postgresql.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname IS NOT NULL"
+    )
+    charge(ledger, "c")
+    assert ledger.remaining("people").num_charges == before + 1
+
+
+def test_a_forked_process_has_a_connection_of_its_own(ledger: Ledger) -> None:
+    child = os.fork()
+    if child == 0:
+        try:
+            charge(ledger, "child")
+            ledger.close()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    charge(ledger, "parent")
+    assert ledger.remaining("people").num_charges == 4
+    ledger.verify()
+
+
+# What may not be told
+
+
+def test_passwords_stay_out_of_messages(postgresql: Server, url: str) -> None:
+    secret = "s3cr3t"
+    wrong = [
+        postgresql.url(database(url), "admin", secret),
+        postgresql.url("no_such_database", "nobody", secret),
+        f"postgresql://admin:{secret}@/x?host=/no/such/folder",
+        f"postgresql://admin:{secret}%ret@server/x",
+        f"postgresql://admin:{secret}/x@server/x",
+        f"postgresql://admin:{secret}@server:port/x",
+        f"postgresql://admin@/x?host=/no/such/folder&password={secret}",
+        f"postgresql://[admin:{secret}@server/x",
+        f"postgresql://admin:x@{secret}@127.0.0.1:1/x",
+        f"postgresql://admin:x?@{secret}@127.0.0.1:1/x",
+    ]
+    for address in wrong:
+        with pytest.raises(LedgerError) as caught:
+            Ledger(address)
+        shown = [str(caught.value), repr(caught.value), str(caught.value.__cause__), without_password(address)]
+        assert caught.value.__cause__ is None
+        assert not any(secret in text for text in shown), shown
+    assert without_password("postgresql://keeper:x@server:5433/b?sslmode=require&password=x") == (
+        "postgresql://keeper@server:5433/b?sslmode=require"
+    )
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql+psycopg://admin:s3cr3t@server/x",
+        "Postgresql://admin:s3cr3t@server/x",
+        "mysql://admin:s3cr3t@server/x",
+        "://admin:s3cr3t@server/x",
+        "postgresql:/admin:s3cr3t@server/x",
+        Path("postgresql://admin:s3cr3t@server/x"),
+        "host=server user=admin password=s3cr3t",
+        "host=server password = s3cr3t",
+    ],
+)
+def test_addresses_of_another_form_are_refused_and_not_shown(address: str | Path) -> None:
+    """Whoever asks: a ledger of one's own, a fit, a command."""
+    with pytest.raises(ParameterError, match="another form") as caught:
+        Ledger(address)
+    with pytest.raises(ParameterError, match="another form") as of_a_fit, opened(address):
+        pass
+    for error in (caught.value, of_a_fit.value):
+        assert "s3cr3t" not in f"{error!r} {error.__cause__!r} {error.__context__!r}"
+    program = "import sys; from dpvb.cli import app; app(sys.argv[1:])"
+    command = [sys.executable, "-c", program, "ledger", "show", str(address)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "s3cr3t" not in done.stdout + done.stderr
+
+
+def test_without_psycopg_the_error_says_what_to_install() -> None:
+    program = """
+import sys
+sys.modules["psycopg"] = None
+from dpvb import Ledger
+from dpvb.errors import LedgerError
+try:
+    Ledger("postgresql://keeper@/x")
+except LedgerError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "pip install 'dpvb[postgresql]'" in done.stdout
+
+
+def test_an_export_is_checked_without_a_server(ledger: Ledger, tmp_path: Path) -> None:
+    from dpvb.ledger import verify_export
+
+    out = tmp_path / "chain.jsonl"
+    ledger.export(out)
+    verify_export(out)
+    out.write_text(out.read_text().replace('"run":"a"', '"run":"x"'))
+    with pytest.raises(LedgerError, match="row 2"):
+        verify_export(out)

@@ -1,0 +1,161 @@
+"""Reading nonnegative numbers from noise: posterior means against integrals, and priors found again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import integrate
+
+from dpvb.models import empirical_bayes as eb
+
+
+def noisy_matrix(seed: int, terms: int = 400, topics: int = 8, sd: float = 5.0) -> tuple[np.ndarray, ...]:
+    """Truth of rank-one mean times skewed ratios (most entries far below it, few far above), and its noisy copy."""
+    rng = np.random.default_rng(seed)
+    background = rng.dirichlet(np.full(terms, 0.5))
+    ratio = rng.choice([0.0, 0.1, 1.0, 8.0], (terms, topics), p=[0.5, 0.3, 0.1, 0.1])
+    truth = 20_000 * background[:, None] * ratio
+    return truth, truth + sd * rng.standard_normal(truth.shape), background
+
+
+def test_rank_one_is_the_mean_of_the_truncated_posterior() -> None:
+    """Against numerical integration of s·exp(-s/m)·N(x; s, sd²) over s > 0."""
+    _truth, x, background = noisy_matrix(0, terms=12, topics=3, sd=30.0)
+    sd_v = np.linspace(5.0, 60.0, 12)
+    m = np.outer(*eb._prior_factors(x, sd_v, background))
+    read = eb.rank_one(x, sd_v, background)
+    for v, k in np.ndindex(*x.shape):
+        mode = max(x[v, k] - sd_v[v] ** 2 / m[v, k], 0.0)
+        top = -mode / m[v, k] - (x[v, k] - mode) ** 2 / (2 * sd_v[v] ** 2)
+
+        def density(s: float, v: int = v, k: int = k, top: float = top) -> float:
+            return float(np.exp(-s / m[v, k] - (x[v, k] - s) ** 2 / (2 * sd_v[v] ** 2) - top))
+
+        reach = mode + 12 * sd_v[v]
+        marks = [mode, min(mode + m[v, k], reach)]
+        mass = integrate.quad(density, 0, reach, points=marks, limit=500)[0]
+        first = integrate.quad(lambda s: s * density(s), 0, reach, points=marks, limit=500)[0]
+        assert read[v, k] == pytest.approx(first / mass, rel=1e-5, abs=1e-8)
+
+
+def test_the_far_tail_of_rank_one() -> None:
+    """Where x is far below zero the posterior is exponential with rate (sd²/m - x)/sd²: its mean is 1/rate."""
+    x, sd_v, background = np.full((4, 2), -1e7), np.ones(4), np.full(4, 0.25)
+    m = np.outer(*eb._prior_factors(x, sd_v, background))
+    np.testing.assert_allclose(eb.rank_one(x, sd_v, background), 1.0 / (1.0 / m + 1e7), rtol=1e-4)
+
+
+def test_the_mixture_posterior_is_its_integral() -> None:
+    """Fixed weights: the mean of Σ π_i N(m r_i, τ_i²) given x, by numerical integration over the line."""
+    ratios, weights = np.array([0.2, 1.0, 5.0]), np.array([0.5, 0.3, 0.2])
+    x, m, sd = np.array([-3.0, 0.5, 4.0, 20.0]), np.array([2.0, 1.0, 3.0, 4.0]), np.array([1.0, 2.0, 0.5, 3.0])
+    got = eb._posterior_mean(x, m, sd, ratios, weights)
+    grid = np.linspace(-80, 120, 400_001)
+    for n in range(4):
+        tau = eb._WIDTH * m[n] * ratios
+        prior = (weights / tau * np.exp(-0.5 * ((grid[:, None] - m[n] * ratios) / tau) ** 2)).sum(axis=1)
+        posterior = prior * np.exp(-0.5 * ((x[n] - grid) / sd[n]) ** 2)
+        assert got[n] == pytest.approx(max((grid * posterior).sum() / posterior.sum(), 0.0), rel=1e-6)
+
+
+def test_em_finds_a_known_prior_again() -> None:
+    """40,000 entries of a two-point prior: the mass near each point, and the prior's mean, within 3 %."""
+    rng = np.random.default_rng(1)
+    ratios = np.array([0.0, 0.3, 1.0, 3.0, 9.0])
+    truth = rng.choice([0.3, 9.0], 40_000, p=[0.8, 0.2])
+    m, sd = np.full(40_000, 10.0), np.full(40_000, 2.0)
+    x = m * truth * (1 + eb._WIDTH * rng.standard_normal(40_000)) + sd * rng.standard_normal(40_000)
+    weights = eb._fit_prior(x, m, sd, ratios, iterations=200)
+    np.testing.assert_allclose(weights[[1, 4]], [0.8, 0.2], atol=0.03)
+    assert weights[[0, 2, 3]].sum() < 0.03
+    assert weights.sum() == pytest.approx(1.0, rel=1e-12)
+
+
+def test_each_round_of_em_raises_the_likelihood() -> None:
+    _truth, x, _ = noisy_matrix(2)
+    m, sd = np.full(x.size, 50.0), np.full(x.size, 5.0)
+    likelihood, _, _ = eb._likelihood(x.ravel(), m, sd, eb._RATIOS)
+    values = [
+        np.log(likelihood @ eb._fit_prior(x.ravel(), m, sd, eb._RATIOS, iterations=rounds)).sum()
+        for rounds in (1, 2, 5, 20)
+    ]
+    assert np.diff(values).min() > -1e-6 * abs(values[0])
+
+
+@pytest.mark.parametrize("sd", [2.0, 10.0, 40.0])
+def test_estimated_prior_beats_the_exponential_and_that_beats_clamping(sd: float) -> None:
+    """Squared error on a skewed truth."""
+    truth, x, background = noisy_matrix(3, sd=sd)
+    sd_v = np.full(len(x), sd)
+    error = {name: float(((read(x, sd_v, background) - truth) ** 2).sum()) for name, read in eb.READS.items()}
+    assert error["estimated_prior"] < 0.8 * error["project"]
+    if sd >= 10:  # an exponential prior costs something where the noise is small
+        assert error["rank_one"] < error["project"]
+        assert error["estimated_prior"] < error["rank_one"]
+
+
+@pytest.mark.parametrize("name", list(eb.READS))
+@pytest.mark.parametrize("known_background", [True, False])
+def test_reads_are_nonnegative_and_finite_on_anything(name: str, known_background: bool) -> None:
+    rng = np.random.default_rng(4)
+    noise = rng.standard_normal((30, 4))
+    background = np.full(30, 1 / 30) if known_background else None
+    cases: list[tuple[np.ndarray, float]] = [
+        (np.zeros((30, 4)), 1.0),
+        (-1e6 * np.ones((30, 4)), 1.0),
+        (1e12 * np.ones((30, 4)), 1e-3),
+        (noise, 1e9),
+        (1e9 * noise, 1.0),
+        (1e-9 * noise, 1e-9),
+        (np.where(np.arange(120).reshape(30, 4) == 7, 1e15, 0.0), 1.0),
+    ]
+    for x, sd in cases:
+        read = eb.READS[name](x.copy(), np.full(30, sd), background)
+        assert read.shape == x.shape
+        assert np.isfinite(read).all()
+        assert (read >= 0).all()
+
+
+@pytest.mark.parametrize("name", list(eb.READS))
+def test_a_read_changes_nothing_where_there_is_hardly_noise(name: str) -> None:
+    truth, _, background = noisy_matrix(5)
+    read = eb.READS[name](truth, np.full(len(truth), 1e-6), background)
+    np.testing.assert_allclose(read, truth, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", list(eb.READS))
+def test_units_do_not_matter(name: str) -> None:
+    _, x, background = noisy_matrix(6, terms=60)
+    sd_v = np.full(60, 5.0)
+    scaled = eb.READS[name](1024.0 * x, 1024.0 * sd_v, background)
+    np.testing.assert_allclose(scaled, 1024.0 * eb.READS[name](x, sd_v, background), rtol=1e-6, atol=1e-6)
+
+
+def test_the_background_is_a_positive_distribution() -> None:
+    rng = np.random.default_rng(7)
+    totals: list[tuple[Any, float]] = [
+        (rng.pareto(1.0, 500) * 100, 0.0),
+        (rng.pareto(1.0, 500) * 100, 50.0),
+        (np.zeros(500), 1.0),
+        (-rng.random(500) * 1e6, 1.0),
+        (np.zeros(500), 0.0),
+        (rng.standard_normal(500), 1e9),
+    ]
+    for total, sd in totals:
+        p = eb.background(total + sd * rng.standard_normal(500), sd)
+        assert (p > 0).all()
+        assert p.sum() == pytest.approx(1.0, rel=1e-12)
+    exact = totals[0][0]
+    np.testing.assert_allclose(eb.background(exact, 0.0), exact / exact.sum(), rtol=0.01, atol=1e-6)
+
+
+def test_the_background_is_nearer_to_the_truth_than_clamped_totals() -> None:
+    rng = np.random.default_rng(8)
+    truth = rng.pareto(0.9, 3000) * 100
+    noisy = truth + 200.0 * rng.standard_normal(3000)
+    clamped = np.maximum(noisy, 0.0)
+    p = truth / truth.sum()
+    error = np.abs(eb.background(noisy, 200.0) - p).sum()
+    assert error < 0.85 * np.abs(clamped / clamped.sum() - p).sum()

@@ -1,0 +1,375 @@
+"""First-order regression: the posterior without noise, its uncertainty with noise, and every block by itself."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit, gammaln, logit
+from scipy.stats import multivariate_normal, ortho_group
+from sklearn.linear_model import LogisticRegression
+
+from dpvb.core import loop
+from dpvb.core.blocks import Floats
+from dpvb.core.noise import InsecureNoise
+from dpvb.core.plan import FullBatch, calibrated, phased
+from dpvb.core.wall import Wall
+from dpvb.data import Design
+from dpvb.data.tables.design import DesignRows, Response
+from dpvb.errors import ParameterError
+from dpvb.models.regression import curvature, descent, ridge
+from dpvb.models.regression.first_order import FirstOrder, Path
+from dpvb.models.regression.likelihood import Likelihood, Weights
+
+COLUMN = 0.4
+LIKELIHOODS = {
+    "logistic": Likelihood(),
+    "binomial": Likelihood("binomial", max_trials=5.0),
+    "negative_binomial": Likelihood("negative_binomial", dispersion=1.5, max_count=8.0),
+}
+
+
+def features(seed: int, n: int, d: int) -> Floats:
+    """Normal features, inside the norm that leaves room for the constant column."""
+    x_nd = 0.25 * np.random.default_rng(seed).standard_normal((n, d))
+    return np.asarray(x_nd * np.minimum(1.0, 0.9 / np.linalg.norm(x_nd, axis=1))[:, None])
+
+
+def with_column(x_nd: Floats) -> Floats:
+    return np.hstack([np.full((len(x_nd), 1), COLUMN), x_nd])
+
+
+def responses(seed: int, kind: str, psi_n: Floats) -> tuple[Floats, Floats]:
+    """Draws of (y, trials)."""
+    rng, likelihood = np.random.default_rng(seed + 10**6), LIKELIHOODS[kind]
+    trials_n = np.ones(len(psi_n))
+    if kind == "logistic":
+        return (rng.random(len(psi_n)) < expit(psi_n)).astype(np.float64), trials_n
+    if kind == "binomial":
+        trials_n = rng.integers(1, 6, len(psi_n)).astype(np.float64)
+        return rng.binomial(trials_n.astype(int), expit(psi_n)).astype(np.float64), trials_n
+    return np.minimum(rng.negative_binomial(likelihood.dispersion, expit(-psi_n)), 8).astype(np.float64), trials_n
+
+
+def fitted(
+    model: FirstOrder, x_nd: Floats, y_n: Floats, trials_n: Floats | None = None, *, epsilon: float, seed: int = 0
+) -> tuple[Path, Weights]:
+    likelihood = model.likelihood
+    response = Response(likelihood.kind, max_trials=int(likelihood.max_trials), max_count=int(likelihood.max_count))
+    trials = trials_n if likelihood.kind == "binomial" else None
+    source = Design(x_nd, y_n, trials, response=response, intercept=model.intercept)
+    plan = phased(model.blocks, FullBatch(), model.schedule, shares=model.shares)
+    plan = calibrated(plan, epsilon=epsilon, delta=1e-5)
+    wall: Wall[Any] = Wall(source, plan, noise=InsecureNoise(seed))
+    q, _ = loop.fit(model, wall, plan, rho=loop.constant(1.0), rng=np.random.default_rng(0))
+    return q, model.weights(q)
+
+
+def newton(x_nd: Floats, a_n: Floats, b_n: Floats, alpha: float, start_d: Floats) -> tuple[Floats, Floats]:
+    """Mode and inverse Hessian of Σ a ψ - b log(1 + eᵠ) - α‖m - m_0‖²/2, written without the library."""
+    mean_d = start_d.copy()
+    for _ in range(50):
+        p_n = expit(x_nd @ mean_d)
+        hessian_dd = (x_nd * (b_n * p_n * (1 - p_n))[:, None]).T @ x_nd + alpha * np.eye(len(mean_d))
+        mean_d = mean_d + np.linalg.solve(hessian_dd, x_nd.T @ (a_n - b_n * p_n) - alpha * (mean_d - start_d))
+    return mean_d, np.linalg.inv(hessian_dd)
+
+
+# --- without noise ------------------------------------------------------------------------------------------
+
+
+def test_without_noise_the_mean_is_the_ridge_optimum_of_scikit_learn() -> None:
+    x_nd = features(1, 3000, 6)
+    y_n, _ = responses(1, "logistic", x_nd @ np.arange(-3.0, 3.0))
+    model = FirstOrder(6, alpha=2.0, num_steps=60)
+    _, weights = fitted(model, x_nd, y_n, epsilon=math.inf)
+    peer = LogisticRegression(C=0.5, fit_intercept=False, tol=1e-10, max_iter=1000).fit(x_nd, y_n)
+    np.testing.assert_allclose(weights.mean_d, peer.coef_[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", LIKELIHOODS)
+def test_without_noise_mean_and_covariance_are_those_of_the_posterior(kind: str) -> None:
+    likelihood, x_nd = LIKELIHOODS[kind], features(2, 2000, 4)
+    full_nd = with_column(x_nd)
+    y_n, trials_n = responses(2, kind, full_nd @ np.array([-1.0, 2.0, -2.0, 1.0, 0.5]))
+    model = FirstOrder(5, likelihood, intercept=COLUMN, alpha=1.0, num_steps=60)
+    _, weights = fitted(model, x_nd, y_n, trials_n, epsilon=math.inf)
+    b_n = {"logistic": np.ones(2000), "binomial": trials_n, "negative_binomial": y_n + 1.5}[kind]
+    start_d = np.zeros(5)
+    start_d[0] = logit((y_n.sum() + 1) / (b_n.sum() + 2)) / COLUMN
+    mean_d, covariance = newton(full_nd, y_n, b_n, 1.0, start_d)
+    np.testing.assert_allclose(weights.mean_d, mean_d, atol=2e-4)
+    np.testing.assert_allclose(weights.covariance, covariance, atol=1e-3 * covariance.max())
+    np.testing.assert_allclose(weights.naive_covariance, weights.covariance, rtol=1e-9)
+
+
+def test_a_rotation_of_the_features_rotates_the_posterior() -> None:
+    x_nd = features(3, 1500, 5)
+    y_n, _ = responses(3, "logistic", with_column(x_nd) @ np.array([1.0, 3.0, -2.0, 0.0, 1.0, 2.0]))
+    turn_dd = ortho_group.rvs(5, random_state=3)
+    model = FirstOrder(6, intercept=COLUMN, num_steps=30)
+    _, one = fitted(model, x_nd, y_n, epsilon=math.inf)
+    _, other = fitted(model, x_nd @ turn_dd, y_n, epsilon=math.inf)
+    whole_dd = np.eye(6)
+    whole_dd[1:, 1:] = turn_dd
+    np.testing.assert_allclose(other.mean_d, whole_dd.T @ one.mean_d, atol=1e-4)
+    np.testing.assert_allclose(other.covariance, whole_dd.T @ one.covariance @ whole_dd, atol=1e-4)
+
+
+def test_a_column_of_ones_among_the_features_is_found_and_the_start_is_along_it() -> None:
+    """With a prior that allows nothing else, every row has the base rate; without such a column, one half."""
+    x_nd = features(4, 4000, 3)
+    y_n = (np.random.default_rng(4).random(4000) < 0.1).astype(np.float64)
+    own_nd = np.hstack([x_nd, np.full((4000, 1), 0.3)])
+    for epsilon in (math.inf, 4.0):
+        _, weights = fitted(FirstOrder(4, alpha=1e5), own_nd, y_n, epsilon=epsilon)
+        assert expit(own_nd @ weights.mean_d).mean() == pytest.approx(0.1, abs=0.02)
+        _, weights = fitted(FirstOrder(3, alpha=1e5), x_nd, y_n, epsilon=epsilon)
+        np.testing.assert_allclose(expit(x_nd @ weights.mean_d), 0.5, atol=0.01)
+
+
+def test_slopes_that_grow_double_the_majoriser() -> None:
+    """Least slope 2, doubled with each doubling: 9 > 4·2, 17 > 4·4, and 31 < 4·8."""
+    pace, cautions = ridge.Pace(), []
+    for size in (3.0, 2.0, 5.0, 9.0, 17.0, 31.0, 1.0):
+        pace = pace.after(size)
+        cautions.append(pace.caution)
+    assert cautions == [1, 1, 1, 2, 4, 4, 4]
+    assert pace.least == 1.0
+
+
+# --- with noise ---------------------------------------------------------------------------------------------
+
+
+def test_the_noise_aware_covariance_is_that_of_repeated_fits() -> None:
+    """Mean squared Mahalanobis distance to the truth is d within 6 standard errors; naively it is far larger."""
+    d, repeats = 5, 60
+    model = FirstOrder(d, intercept=COLUMN, num_steps=12)
+    aware, naive = [], []
+    for seed in range(repeats):
+        x_nd = features(100 + seed, 4000, d - 1)
+        truth_d = np.random.default_rng(seed).standard_normal(d) * 1.5
+        y_n, _ = responses(100 + seed, "logistic", with_column(x_nd) @ truth_d)
+        _, weights = fitted(model, x_nd, y_n, epsilon=0.5, seed=seed)
+        away_d = weights.mean_d - truth_d
+        aware.append(away_d @ np.linalg.solve(weights.covariance, away_d))
+        naive.append(away_d @ np.linalg.solve(weights.naive_covariance, away_d))
+    assert np.mean(aware) == pytest.approx(d, abs=6 * math.sqrt(2 * d / repeats))
+    assert np.mean(naive) > 1.5 * np.mean(aware)
+
+
+@pytest.mark.parametrize("epsilon", [math.inf, 1.0])
+@pytest.mark.parametrize("intercept", [0.0, COLUMN])
+def test_constant_labels_no_rows_and_faulty_rows_are_ordinary(epsilon: float, intercept: float) -> None:
+    x_nd = features(6, 300, 3)
+    model = FirstOrder(3 + (intercept > 0), intercept=intercept)
+    nothing = (np.full((50, 3), np.nan), np.zeros(50))
+    for x, y in [
+        (x_nd, np.ones(300)),
+        (x_nd, np.zeros(300)),
+        (x_nd[:0], np.zeros(0)),
+        nothing,
+        (0 * x_nd, np.ones(300)),
+    ]:
+        _, weights = fitted(model, x, y, epsilon=epsilon)
+        assert np.isfinite(weights.mean_d).all()
+        for covariance in (weights.covariance, weights.naive_covariance):
+            assert np.linalg.eigvalsh(covariance).min() > 0
+
+
+def test_tracked_numbers_are_a_filter_s() -> None:
+    """The first reading stands alone, then the posterior mean of a random walk; without noise the newest alone."""
+    rng, noise_t, drift = np.random.default_rng(5), np.array([0.4, 0.2, 0.7, 0.1]), curvature._DRIFT
+    reading_ti = rng.normal(size=(4, 2))
+    tracked = curvature.Tracked(np.ones(2))
+    for reading_i, noise in zip(reading_ti, noise_t, strict=True):
+        tracked = tracked.seen(reading_i, float(noise))
+    # By weighted least squares: readings differ from the newest value by their noise and the steps since.
+    later_tt = np.maximum.outer(np.arange(4), np.arange(4))
+    covariance_tt = np.diag(noise_t) + drift**2 * (3 - later_tt)
+    weight_t = np.linalg.solve(covariance_tt, np.ones(4))
+    np.testing.assert_allclose(tracked.value, weight_t @ reading_ti / weight_t.sum())
+    np.testing.assert_allclose(tracked.variance, 1 / weight_t.sum())
+    np.testing.assert_array_equal(tracked.seen(np.array([3.0, 4.0]), 0.0).value, [3.0, 4.0])
+    exact = curvature.Tracked(np.ones(2)).seen(np.zeros(2), 0.0)
+    np.testing.assert_array_equal(exact.seen(np.array([5.0, 6.0]), 0.0).value, [5.0, 6.0])
+
+
+def test_before_any_release_the_posterior_is_the_prior() -> None:
+    model = FirstOrder(3, alpha=4.0)
+    weights = model.weights(model.init(np.random.default_rng(0)))
+    np.testing.assert_allclose(weights.mean_d, 0.0)
+    np.testing.assert_allclose(weights.covariance, np.eye(3) / 4)
+
+
+def test_the_budget_is_split_as_declared() -> None:
+    """Σμ² of the releases in the declared shares, μ_t² ∝ t, and the scalars a tenth of the score."""
+    model = FirstOrder(4, intercept=COLUMN)
+    plan = phased(model.blocks, FullBatch(), model.schedule, shares=model.shares)
+    spent = np.array([release.mechanism.noise_multiplier**-2 for release in plan])
+    np.testing.assert_allclose(spent[[0, -1]] / spent.sum(), [0.18, 0.05])
+    np.testing.assert_allclose(spent[1:-1] / spent[1], np.arange(1, 17))
+    step = plan.releases[1]
+    assert step.noise_std("score") == pytest.approx(0.1 * step.noise_std("variance"))
+
+
+# --- blocks -------------------------------------------------------------------------------------------------
+
+
+def somewhere(kind: str) -> tuple[FirstOrder, Path, DesignRows]:
+    """A model, a point that a noisy fit leads to, and rows."""
+    likelihood, x_nd = LIKELIHOODS[kind], features(7, 400, 4)
+    psi_n = with_column(x_nd) @ np.array([-1.0, 2.0, -2.0, 1.0, 0.5])
+    y_n, trials_n = responses(7, kind, psi_n)
+    model = FirstOrder(5, likelihood, intercept=COLUMN)
+    q, _ = fitted(model, x_nd, y_n, trials_n, epsilon=1.0)
+    return model, q, DesignRows(with_column(x_nd), y_n, trials_n)
+
+
+def loglik(likelihood: Likelihood, psi_n: Floats, rows: DesignRows) -> Floats:
+    """Log likelihoods from the distributions themselves, up to what does not depend on ψ."""
+    y_n, p_n = rows.y_n, expit(psi_n)
+    if likelihood.kind == "negative_binomial":
+        r = likelihood.dispersion
+        return np.asarray(gammaln(y_n + r) + y_n * np.log(p_n) + r * np.log1p(-p_n))
+    return np.asarray(y_n * np.log(p_n) + (rows.trials_n - y_n) * np.log1p(-p_n))
+
+
+@pytest.mark.parametrize("kind", LIKELIHOODS)
+def test_the_score_is_the_weighted_gradient_and_the_curvature_its_derivative(kind: str) -> None:
+    model, q, rows = somewhere(kind)
+    moments, step = q.moments, 1e-5
+    x_ne = rows.x_nd @ moments.basis_de / moments.scale_e
+    weight_n = np.minimum(1.0, 1.0 / np.linalg.norm(x_ne, axis=1))
+    blocks = {name: block for name, block in model.blocks.items() if block.phase == "step"}
+    last = {name: block for name, block in model.blocks.items() if block.phase == "last"}
+
+    def score(point_e: Floats) -> Floats:
+        made: Any = model.e_step(replace(q, point_e=point_e), rows, blocks)["score"]
+        return np.asarray(made.x_nd * made.scale_n[:, None])
+
+    score_ne = score(q.mean.point_d)
+    gram: Any = model.e_step(q, rows, last)["curvature_at_mean"]
+    for e in range(5):
+        shift_e = np.zeros(5)
+        shift_e[e] = step / moments.scale_e[e]
+        up_n, down_n = (
+            loglik(model.likelihood, rows.x_nd @ (moments.basis_de @ (q.mean.point_d + sign * shift_e)), rows)
+            for sign in (1, -1)
+        )
+        np.testing.assert_allclose(score_ne[:, e], weight_n * (up_n - down_n) / (2 * step), atol=1e-6)
+        bend_ne = -(score(q.mean.point_d + shift_e) - score(q.mean.point_d - shift_e)) / (2 * step)
+        expected_ne = gram.scale_n[:, None] * gram.x_nd * gram.x_nd[:, [e]]
+        np.testing.assert_allclose(expected_ne, weight_n[:, None] * bend_ne, atol=0.01)
+
+
+@pytest.mark.parametrize("kind", LIKELIHOODS)
+def test_no_row_exceeds_the_bounds(kind: str) -> None:
+    """The clip is never active on admissible rows: the equations hold as they stand."""
+    model, q, _ = somewhere(kind)
+    rng, largest = np.random.default_rng(8), {"binomial": 5, "negative_binomial": 8}.get(kind, 1)
+    x_nd = rng.standard_normal((500, 4))
+    x_nd *= math.sqrt(1 - COLUMN**2) / np.linalg.norm(x_nd, axis=1)[:, None]
+    trials_n = np.full(500, float(model.likelihood.max_trials))
+    hostile = DesignRows(with_column(x_nd), rng.choice([0.0, largest], 500), trials_n)
+    for scale in (1.0, 50.0):
+        far = replace(q, point_e=scale * q.point_e, mean=replace(q.mean, point_d=scale * q.mean.point_d))
+        for phase in ("first", "step", "last"):
+            blocks = {name: block for name, block in model.blocks.items() if block.phase == phase}
+            for name, contribution in model.e_step(far, hostile, blocks).items():
+                assert contribution.norms().max() <= blocks[name].bound * (1 + 1e-4), name
+
+
+def test_parameters_are_checked() -> None:
+    for wrong in (
+        {"n_features": 0},
+        {"n_features": 2, "intercept": 1.0},
+        {"n_features": 2, "num_steps": 0},
+        {"n_features": 2, "alpha": 0.0},
+    ):
+        with pytest.raises(ParameterError):
+            FirstOrder(**wrong)  # type: ignore[arg-type]
+
+
+# --- readings -----------------------------------------------------------------------------------------------
+
+
+def test_without_noise_moments_are_read_as_they_are() -> None:
+    x_nd = features(9, 500, 4)
+    full_nd = with_column(x_nd)
+    moments = curvature.read_moments(full_nd.T @ full_nd, 0.0, COLUMN, inner=False)
+    np.testing.assert_allclose((moments.basis_de * moments.second_e) @ moments.basis_de.T, full_nd.T @ full_nd)
+    np.testing.assert_allclose(full_nd @ (moments.basis_de @ moments.constant_e), 1.0)
+    assert moments.number == pytest.approx(500)
+    within_nd = np.hstack([np.full((500, 1), COLUMN), math.sqrt(1 - COLUMN**2) * x_nd])
+    moments = curvature.read_moments(within_nd.T @ within_nd, 0.0, COLUMN, inner=True)
+    np.testing.assert_allclose((moments.basis_de * moments.second_e) @ moments.basis_de.T, x_nd.T @ x_nd, atol=1e-9)
+
+
+def test_noise_alone_is_read_as_nothing_and_a_large_eigenvalue_is_debiased() -> None:
+    """Eigenvalue θ of low rank shows at θ + edge²/4θ and is read as √(shown² - edge²) = θ - edge²/4θ."""
+    d, sd, theta = 200, 1.0, 60.0
+    rng = np.random.default_rng(10)
+    noise_dd = rng.standard_normal((d, d)) * sd
+    noise_dd = np.triu(noise_dd, 1) * math.sqrt(0.5) + np.diag(np.diag(noise_dd))
+    noise_dd += np.triu(noise_dd, 1).T
+    edge = math.sqrt(2 * d) * sd
+    read_dd = curvature.read(noise_dd, np.zeros((d, d)), sd, 0.0)
+    assert np.linalg.eigvalsh(read_dd).max() < 0.6 * edge
+    vector_d = np.ones(d) / math.sqrt(d)
+    read_dd = curvature.read(noise_dd + theta * np.outer(vector_d, vector_d), np.zeros((d, d)), sd, 0.0)
+    assert np.linalg.eigvalsh(read_dd).max() == pytest.approx(theta - edge**2 / (4 * theta), abs=4.0)
+
+
+def test_the_posterior_averages_over_the_precision_by_its_evidence() -> None:
+    """Against the normal distribution of the Newton point, with the prior covariance written out."""
+    rng = np.random.default_rng(11)
+    root_ee = rng.standard_normal((4, 4))
+    variance_ee, excess, noise = root_ee @ root_ee.T, 1.3, 2.0
+    score_e, away_e, scale_e, drift_e = (rng.standard_normal(4) for _ in range(4))
+    scale_e = np.exp(scale_e)
+    where = partial(ridge.posterior, variance_ee, excess, noise, score_e, away_e, scale_e, drift_e)
+    slope_ee = excess * variance_ee
+    error_ee = np.linalg.inv(slope_ee) @ (variance_ee + noise * np.eye(4)) @ np.linalg.inv(slope_ee)
+    newton_e = away_e + np.linalg.solve(slope_ee, score_e)
+    logs, means, covariances = [], [], []
+    for alpha in ridge._ALPHAS:
+        prior_ee = np.diag(scale_e**2 / alpha) + np.outer(scale_e * drift_e, scale_e * drift_e)
+        gain_ee = prior_ee @ np.linalg.inv(prior_ee + error_ee)
+        mean_e, covariance_ee = where(float(alpha))
+        np.testing.assert_allclose(mean_e, gain_ee @ newton_e, rtol=1e-8)
+        np.testing.assert_allclose(covariance_ee, prior_ee - gain_ee @ prior_ee, rtol=1e-6, atol=1e-10)
+        logs.append(multivariate_normal(cov=prior_ee + error_ee).logpdf(newton_e) - 0.5 * math.log(alpha / 0.5) ** 2)
+        means.append(mean_e)
+        covariances.append(covariance_ee)
+    weight_a = np.exp(np.array(logs) - max(logs))
+    weight_a /= weight_a.sum()
+    mean_e, covariance_ee = where(None)
+    np.testing.assert_allclose(mean_e, weight_a @ np.array(means), rtol=1e-8)
+    second_ee = sum(w * (c + np.outer(m, m)) for w, m, c in zip(weight_a, means, covariances, strict=True))
+    np.testing.assert_allclose(covariance_ee, second_ee - np.outer(mean_e, mean_e), rtol=1e-6)
+
+
+def test_averaged_scores_weigh_by_inverse_variance() -> None:
+    rng = np.random.default_rng(12)
+    points, scores, noises = rng.standard_normal((5, 3)), rng.standard_normal((5, 3)), rng.uniform(1, 9, 5)
+    average = descent.Average(np.zeros(3), np.zeros(3))
+    for point_e, score_e, noise in zip(points, scores, noises, strict=True):
+        average = average.joined(point_e, score_e, float(noise))
+    np.testing.assert_allclose(average.point_d, np.average(points, axis=0, weights=1 / noises))
+    np.testing.assert_allclose(average.score_d, np.average(scores, axis=0, weights=1 / noises))
+    assert average.noise == pytest.approx(1 / np.sum(1 / noises))
+
+
+def test_log_odds_stay_finite_and_know_their_noise() -> None:
+    base, spread = curvature.log_odds(300.0, 10.0, 1000.0)
+    assert base == pytest.approx(logit(301 / 1002))
+    assert spread == pytest.approx(10 / 1002 / (301 / 1002 * 701 / 1002))
+    for count, sd, number in [(-50.0, 10.0, 100.0), (0.0, 0.0, 0.0), (1e9, 1.0, 10.0), (0.0, 1e6, 1.0)]:
+        base, spread = curvature.log_odds(count, sd, number)
+        assert math.isfinite(base)
+        assert math.isfinite(spread)

@@ -1,0 +1,477 @@
+"""Latent Dirichlet allocation: against independent implementations, the papers' worked example, and invariances."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import digamma, gammaln
+from small_models import squared
+
+from dpvb.core import loop
+from dpvb.core.estimate import Estimate
+from dpvb.core.grids import grids_of
+from dpvb.core.noise import InsecureNoise
+from dpvb.core.plan import FullBatch, Mechanism, Plan, Release, phased
+from dpvb.core.wall import Wall
+from dpvb.data import BagOfWords
+from dpvb.errors import ParameterError
+from dpvb.models.topics.documents import to_length
+from dpvb.models.topics.lda import LDA, Topics
+
+TIGHT: dict[str, Any] = {"tol": 1e-8, "max_iter": 2000}
+
+
+def plain(n_components: int, n_terms: int, **options: Any) -> LDA:
+    """The textbook model: the statistic is the expected counts, and λ = η + their sum."""
+    textbook = {"length_rule": "rescale", "count_power": 1.0, "background": False, "word_power": 0.0, "mass": 1.0}
+    return LDA(n_components, n_terms, **{**textbook, "clip": 0.03, "alpha": 0.02, **options})
+
+
+def topics(model: LDA, lambda_vk: np.ndarray) -> Topics:
+    return model.topics(lambda_vk, None, np.ones(len(lambda_vk)))
+
+
+def rows(matrix: np.ndarray) -> Any:
+    [chunk] = BagOfWords(np.asarray(matrix, dtype=np.float64)).chunks()
+    return chunk.rows
+
+
+def released(model: LDA, matrix: np.ndarray, q: Topics, noise: float = 0.0) -> np.ndarray:
+    plan = Plan([Release(model.blocks, Mechanism(FullBatch(), noise))])
+    wall: Wall[Any] = Wall(BagOfWords(np.asarray(matrix, dtype=np.float64)), plan, noise=InsecureNoise(1))
+    return wall.release(partial(model.e_step, q, blocks=model.blocks), plan.releases[0]).total["counts"]
+
+
+def corpus(rng: np.random.Generator, n: int = 40, terms: int = 30, topics: int = 3, length: int = 60) -> np.ndarray:
+    """Documents of equal length from topics of sparse words."""
+    beta = rng.dirichlet(np.full(terms, 0.1), topics)
+    theta = rng.dirichlet(np.full(topics, 0.3), n)
+    return np.array([rng.multinomial(length, mix) for mix in theta @ beta]).astype(np.float64)
+
+
+# --- an independent implementation, straight from the equations -----------------------------------------------
+
+
+def plain_document(c_v: np.ndarray, elog_beta_vk: np.ndarray, alpha: float, tol: float, most: int) -> Any:
+    """γ and the dense statistic of one document; φ is normalised in the log domain."""
+    num_topics = elog_beta_vk.shape[1]
+    gamma = np.ones(num_topics)
+    words = np.flatnonzero(c_v)
+
+    def phi(gamma: np.ndarray) -> np.ndarray:
+        log_phi = elog_beta_vk[words] + digamma(gamma) - digamma(gamma.sum())
+        log_phi -= log_phi.max(axis=1, keepdims=True)
+        unnormalised = np.exp(log_phi)
+        return unnormalised / unnormalised.sum(axis=1, keepdims=True)
+
+    for _ in range(most):
+        before, gamma = gamma, alpha + (c_v[words][:, None] * phi(gamma)).sum(axis=0)
+        if np.abs(gamma - before).mean() < tol:
+            break
+    statistic = np.zeros_like(elog_beta_vk)
+    statistic[words] = c_v[words][:, None] * phi(gamma)
+    return gamma, statistic
+
+
+def plain_step(matrix: np.ndarray, lambda_vk: np.ndarray, alpha: float, eta: float, length: float) -> np.ndarray:
+    """One iteration of variational Bayes on the whole corpus, every document rescaled to `length`."""
+    elog_beta = digamma(lambda_vk) - digamma(lambda_vk.sum(axis=0))
+    total = np.zeros_like(lambda_vk)
+    for c_v in matrix:
+        if c_v.sum():
+            total += plain_document(c_v * length / c_v.sum(), elog_beta, alpha, **{"tol": 1e-8, "most": 2000})[1]
+    return eta + total
+
+
+@pytest.mark.parametrize(("engine", "tolerance"), [("numpy", 1e-6), ("numba", 1e-5)])
+def test_one_full_batch_step_is_one_plain_step(engine: Any, tolerance: float) -> None:
+    """Relative L1 of λ - η, no noise and no clipping, documents of many lengths, one of them empty."""
+    rng = np.random.default_rng(1)
+    matrix = corpus(rng)
+    matrix[3] = 0.0
+    matrix[:10] *= 7
+    model = plain(5, 30, clip=1.0, length=200.0, engine=engine, alpha=0.1, **TIGHT)
+    q = model.init(rng)
+    plan = Plan([Release(model.blocks, Mechanism(FullBatch(), 0.0))])
+    wall: Wall[Any] = Wall(BagOfWords(matrix), plan)
+    total = wall.release(partial(model.e_step, q, blocks=model.blocks), plan.releases[0])
+    new = model.m_step(Estimate.empty(model.blocks).update(total, 1.0), q)
+    expected = plain_step(matrix, q.lambda_vk, 0.1, model.eta, 200.0)
+    error = np.abs(new.lambda_vk - expected).sum() / (expected - model.eta).sum()
+    assert error < tolerance
+
+
+def test_several_noiseless_steps_are_plain_variational_bayes() -> None:
+    rng = np.random.default_rng(2)
+    matrix = corpus(rng)
+    model = plain(3, 30, clip=1.0, length=60.0, engine="numpy", alpha=0.1, **TIGHT)
+    plan = Plan([Release(model.blocks, Mechanism(FullBatch(), 0.0))] * 5)
+    wall: Wall[Any] = Wall(BagOfWords(matrix), plan)
+    q, _ = loop.fit(model, wall, plan, rho=loop.constant(1.0), rng=np.random.default_rng(3))
+    lambda_vk = model.init(np.random.default_rng(3)).lambda_vk
+    for _ in range(5):
+        lambda_vk = plain_step(matrix, lambda_vk, 0.1, model.eta, 60.0)
+    assert np.abs(q.lambda_vk - lambda_vk).sum() / lambda_vk.sum() < 1e-6
+
+
+def topics_term(lambda_vk: np.ndarray, eta: float) -> float:
+    """E[log p(β)] - E[log q(β)], the part of the bound that belongs to the topics."""
+    elog = digamma(lambda_vk) - digamma(lambda_vk.sum(axis=0))
+    terms, topics = lambda_vk.shape
+    value = ((eta - lambda_vk) * elog).sum() + gammaln(lambda_vk).sum() - gammaln(lambda_vk.sum(axis=0)).sum()
+    return float(value + topics * (gammaln(terms * eta) - terms * gammaln(eta)))
+
+
+def test_the_bound_never_falls_without_noise() -> None:
+    rng = np.random.default_rng(4)
+    matrix = corpus(rng)
+    model = plain(3, 30, clip=1.0, length=60.0, engine="numpy", alpha=0.1, **TIGHT)
+    plan = Plan([Release(model.blocks, Mechanism(FullBatch(), 0.0))] * 12)
+    bounds: list[float] = []
+
+    def record(t: int, q: Topics) -> None:
+        bounds.append(float(model.bound(q, rows(matrix)).sum()) + topics_term(q.lambda_vk, model.eta))
+
+    loop.fit(model, Wall(BagOfWords(matrix), plan), plan, rho=loop.constant(1.0), rng=rng, on_step=record)
+    assert np.diff(bounds).min() > -1e-5 * abs(bounds[0])
+    assert bounds[-1] > bounds[0]
+
+
+def test_the_bound_is_scikit_learns_without_the_topics_term() -> None:
+    from sklearn.decomposition import LatentDirichletAllocation
+
+    rng = np.random.default_rng(5)
+    matrix = corpus(rng)
+    matrix[7] = 0.0
+    model = plain(4, 30, engine="numpy", alpha=0.3, eta=0.2, **TIGHT)
+    q = topics(model, rng.gamma(1.0, 5.0, (30, 4)) + 0.1)
+    theirs = LatentDirichletAllocation(
+        4, doc_topic_prior=0.3, topic_word_prior=0.2, max_iter=1, max_doc_update_iter=20_000, mean_change_tol=1e-8
+    ).fit(matrix)
+    theirs.components_ = q.lambda_vk.T.copy()
+    theirs.exp_dirichlet_component_ = np.exp(digamma(theirs.components_) - digamma(theirs.components_.sum(1))[:, None])
+    expected = theirs.score(matrix) - topics_term(q.lambda_vk, 0.2)
+    assert float(model.bound(q, rows(matrix)).sum()) == pytest.approx(expected, rel=1e-6)
+    np.testing.assert_allclose(model.proportions(q, rows(matrix)), theirs.transform(matrix), atol=1e-6)
+    compiled = plain(4, 30, alpha=0.3, eta=0.2, **TIGHT)
+    assert float(compiled.bound(topics(compiled, q.lambda_vk), rows(matrix)).sum()) == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_bound_is_the_definition() -> None:
+    """ELBO of one document with every term written out, after the same local iterations; one value a document."""
+    rng = np.random.default_rng(6)
+    matrix = corpus(rng, n=3)
+    model = plain(3, 30, engine="numpy", alpha=0.4, **TIGHT)
+    q = model.init(rng)
+    elog_beta = digamma(q.lambda_vk) - digamma(q.lambda_vk.sum(axis=0))
+    for c_v, value in zip(matrix, model.bound(q, rows(matrix)), strict=True):
+        gamma, statistic = plain_document(c_v, elog_beta, 0.4, 1e-8, TIGHT["max_iter"])
+        elog_theta = digamma(gamma) - digamma(gamma.sum())
+        words = np.flatnonzero(c_v)
+        phi = statistic[words] / c_v[words][:, None]
+        likelihood = (statistic[words] * (elog_beta[words] + elog_theta - np.log(phi))).sum()
+        prior = gammaln(3 * 0.4) - 3 * gammaln(0.4) + ((0.4 - 1) * elog_theta).sum()
+        entropy = gammaln(gamma).sum() - gammaln(gamma.sum()) - ((gamma - 1) * elog_theta).sum()
+        assert value == pytest.approx(likelihood + prior + entropy, rel=1e-9)
+
+
+# --- clipping -----------------------------------------------------------------------------------------------
+
+
+def test_the_papers_worked_example() -> None:
+    """L = V = K = 2, a = 0.1, s = [[1, 0], [1, 0]]: norm √2, so the clipped statistic is s·0.2/√2."""
+    for engine in ("numpy", "numba"):
+        model = plain(2, 2, clip=0.1, length=2.0, alpha=1e-6, engine=engine)  # type: ignore[arg-type]
+        dtype = np.float32 if engine == "numba" else np.float64
+        beta_vk = np.array([[0.5, 1e-25], [0.5, 1e-25]], dtype=dtype)
+        q = Topics(np.ones((2, 2)), beta_vk, None, np.ones(2))
+        total = released(model, np.array([[1.0, 1.0]]), q)
+        expected = np.array([[1.0, 0.0], [1.0, 0.0]]) * 0.2 / math.sqrt(2)
+        np.testing.assert_allclose(total, expected, atol=2e-6 * 0.2)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "numba"])
+def test_one_word_documents_attain_the_swap_ratio(engine: Any) -> None:
+    """At the papers' K = 50 and a = 0.1 they are always clipped: two on different words are √2·aL apart."""
+    model = plain(50, 20, clip=0.1, engine=engine)
+    q = model.init(np.random.default_rng(0))
+    one, other = (released(model, np.eye(20)[[word]] * count, q) for word, count in ((3, 1.0), (11, 40.0)))
+    bound = 0.1 * 500
+    for total in (one, other):
+        assert bound * (1 - 2e-6) <= np.linalg.norm(total) <= bound
+    distance = np.linalg.norm(one - other)
+    assert math.sqrt(2) * bound * (1 - 2e-6) <= distance <= math.sqrt(2) * bound
+
+
+@given(seed=st.integers(0, 2**32 - 1), clip=st.sampled_from([0.01, 0.1, 1.0]))
+def test_no_document_passes_the_bound(seed: int, clip: float) -> None:
+    rng = np.random.default_rng(seed)
+    model = plain(4, 15, clip=clip, max_iter=10, engine="numpy")
+    document = rng.poisson(0.5, 15) * 10.0 ** rng.uniform(-3, 3)
+    total = released(model, document[None], model.init(rng))
+    release = Release(model.blocks, Mechanism(FullBatch(), 0.0))
+    steps = np.rint(total / grids_of(release, None)["counts"].step).astype(np.int64)
+    limit = model.blocks["counts"].bound / grids_of(release, None)["counts"].step
+    assert squared(steps, model.blocks["counts"]) <= limit**2
+    assert (steps >= 0).all()
+
+
+# --- length -------------------------------------------------------------------------------------------------
+
+
+@given(
+    matrix=st.lists(st.lists(st.integers(0, 9), min_size=6, max_size=6), min_size=1, max_size=8),
+    scale=st.sampled_from([1.0, 0.3, 1000.0]),
+)
+def test_length_rules(matrix: list[list[int]], scale: float) -> None:
+    counts = np.array(matrix) * scale
+    batch = rows(counts)
+    dense = {}
+    for rule in ("rescale", "resample", "truncate"):
+        treated = to_length(batch, 20.0, rule)
+        dense[rule] = np.zeros(counts.shape)
+        dense[rule][counts > 0] = treated
+    length = counts.sum(axis=1)
+    full = length > 0
+    np.testing.assert_allclose(dense["rescale"].sum(axis=1), np.where(full, 20.0, 0.0), rtol=1e-12)
+    np.testing.assert_allclose(dense["rescale"][full], counts[full] * 20 / length[full, None], rtol=1e-12)
+    assert np.array_equal(dense["resample"].sum(axis=1), np.where(full, 20.0, 0.0))
+    assert np.array_equal(dense["resample"], np.rint(dense["resample"]))
+    assert not dense["resample"][counts == 0].any()
+    np.testing.assert_allclose(dense["truncate"].sum(axis=1), np.minimum(length, 20.0), rtol=1e-12)
+    short = length <= 20
+    assert np.array_equal(dense["truncate"][short], counts[short])
+
+
+@pytest.mark.parametrize("rule", ["rescale", "resample", "truncate"])
+def test_the_length_rule_is_pure(rule: Any) -> None:
+    """A document is brought to its length in the same bits wherever it stands, fractional counts included."""
+    rng = np.random.default_rng(8)
+    counts = np.where(rng.random((40, 140)) < rng.random((40, 1)), rng.random((40, 140)) + 0.01, 0.0)
+
+    def treated(order: np.ndarray) -> list[np.ndarray]:
+        batch = rows(counts[order])
+        return np.split(to_length(batch, 50.0, rule), batch.indptr[1:-1])
+
+    straight = treated(np.arange(40))
+    for order in (np.arange(40)[::-1], rng.permutation(40)):
+        for place, got in zip(order, treated(order), strict=True):
+            assert np.array_equal(got, straight[place])
+    for n in range(40):
+        assert np.array_equal(treated(np.array([n]))[0], straight[n])
+
+
+def test_resampled_words_follow_the_documents_own_frequencies() -> None:
+    """1,500 documents with the same shares: 5 words, 100 draws each; chi-square p > 1e-6."""
+    import scipy.stats
+
+    shares = np.array([0.4, 0.3, 0.2, 0.05, 0.05])
+    counts = shares * np.arange(1, 1501)[:, None]
+    treated = to_length(rows(counts), 100.0, "resample").reshape(1500, 5)
+    total = treated.sum(axis=0)
+    assert scipy.stats.chisquare(total, shares * total.sum()).pvalue > 1e-6
+    assert len(np.unique(treated, axis=0)) > 1000  # other documents, other draws
+
+
+@pytest.mark.parametrize("rule", ["rescale", "resample", "truncate"])
+@pytest.mark.parametrize("engine", ["numpy", "numba"])
+def test_empty_documents_add_nothing(rule: Any, engine: Any) -> None:
+    model = plain(3, 6, length_rule=rule, engine=engine)
+    q = model.init(np.random.default_rng(0))
+    for n in (0, 1, 5):
+        assert not released(model, np.zeros((n, 6)), q).any()
+    some = np.vstack([np.zeros((2, 6)), np.ones((1, 6)), np.zeros((1, 6))])
+    assert np.array_equal(released(model, some, q), released(model, np.ones((1, 6)), q))
+    np.testing.assert_allclose(model.proportions(q, rows(np.zeros((2, 6)))), 1 / 3)
+    np.testing.assert_allclose(model.bound(q, rows(np.zeros((2, 6)))), 0.0, atol=1e-12)
+
+
+# --- invariances --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["numpy", "numba"])
+def test_names_of_topics_and_words_do_not_matter(engine: Any) -> None:
+    rng = np.random.default_rng(9)
+    matrix = corpus(rng, n=15)
+    model = plain(4, 30, clip=0.2, engine=engine, **TIGHT)
+    q = model.init(rng)
+    total = released(model, matrix, q)
+    names, words = rng.permutation(4), rng.permutation(30)
+    renamed = released(model, matrix[:, words], topics(model, q.lambda_vk[words][:, names]))
+    np.testing.assert_allclose(renamed, total[words][:, names], rtol=1e-4, atol=1e-5 * total.max())
+
+
+def test_doubling_a_document_changes_nothing_after_rescaling() -> None:
+    rng = np.random.default_rng(10)
+    matrix = corpus(rng, n=10)
+    model = plain(4, 30, engine="numpy")
+    q = model.init(rng)
+    np.testing.assert_allclose(released(model, matrix * 8.0, q), released(model, matrix, q), rtol=1e-9, atol=1e-9)
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_the_statistic_keeps_the_documents_mass(seed: int) -> None:
+    """Σ_k s_vk is the count of v, and γ sums to Kα + length."""
+    rng = np.random.default_rng(seed)
+    matrix = rng.poisson(1.0, (3, 8)).astype(np.float64)
+    model = plain(3, 8, clip=1.0, length=1e3, length_rule="truncate", engine="numpy", alpha=0.3, max_iter=30)
+    q = model.init(rng)
+    np.testing.assert_allclose(released(model, matrix, q).sum(axis=1), matrix.sum(axis=0), atol=1e-5)
+    batch = rows(matrix)
+    gamma = model.local(q, batch, batch.counts, 30)[3]
+    np.testing.assert_allclose(gamma.sum(axis=1), 0.9 + matrix.sum(axis=1), rtol=1e-9)
+    np.testing.assert_allclose(model.proportions(q, batch).sum(axis=1), 1.0, rtol=1e-12)
+
+
+# --- powers, weights, word totals ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("engine", "tolerance"), [("numpy", 1e-6), ("numba", 1e-5)])
+@pytest.mark.parametrize("power", [0.5, 1.0])
+def test_powers_and_weights_scale_each_words_part_of_the_statistic(engine: Any, tolerance: float, power: float) -> None:
+    """s_vk = w_v c_v^p φ_vk with φ of the plain document: the local step does not see p or w."""
+    rng = np.random.default_rng(20)
+    matrix = corpus(rng, n=12)
+    weight_v = rng.uniform(0.3, 3.0, 30)
+    options = {"clip": 1.0, "length": 200.0, "length_rule": "truncate", "alpha": 0.1, "engine": engine, **TIGHT}
+    model = plain(4, 30, count_power=power, **options)
+    start = model.init(rng)
+    q = model.topics(start.lambda_vk, None, weight_v)
+    elog_beta = digamma(q.lambda_vk) - digamma(q.lambda_vk.sum(axis=0))
+    expected = np.zeros((30, 4))
+    for c_v in matrix:
+        statistic = plain_document(c_v, elog_beta, 0.1, 1e-8, 2000)[1]
+        part = weight_v[:, None] * np.divide(statistic, c_v[:, None], out=np.zeros((30, 4)), where=c_v[:, None] > 0)
+        own = part * c_v[:, None] ** power
+        expected += own * min(1.0, model.blocks["counts"].bound / np.linalg.norm(own))
+    got = released(model, matrix, q)
+    assert np.abs(got - expected).sum() / expected.sum() < tolerance + 2e-6
+
+
+def test_word_totals_are_clipped_sums_of_powers() -> None:
+    rng = np.random.default_rng(21)
+    matrix = corpus(rng, n=25) * rng.integers(1, 6, (25, 1))
+    model = LDA(3, 30, length=1e5)
+    bound = model.blocks["words"].bound
+    release = Release({"words": model.blocks["words"]}, Mechanism(FullBatch(), 0.0))
+    wall: Wall[Any] = Wall(BagOfWords(matrix), Plan([release]))
+    total = wall.release(partial(model.e_step, model.init(rng), blocks=release.blocks), release).total["words"]
+    roots = np.sqrt(matrix)
+    norms = np.linalg.norm(roots, axis=1, keepdims=True)
+    assert 0.0 < (norms > bound).mean() < 1.0
+    expected = (roots * np.minimum(1.0, bound / norms)).sum(axis=0)
+    np.testing.assert_allclose(total, expected, rtol=3e-6)
+
+
+def test_a_first_release_of_words_is_the_start() -> None:
+    """Background, word weights and topics from the word totals alone; the weights are undone on reading."""
+    rng = np.random.default_rng(22)
+    matrix = corpus(rng, n=200)
+    model = LDA(3, 30, word_power=0.3, alpha=0.1, clip=1.0, length=60.0)
+    plan = phased(model.blocks, FullBatch(), [0.0])
+    seen: list[Topics] = []
+    wall: Wall[Any] = Wall(BagOfWords(matrix), plan)
+    _, s = loop.fit(model, wall, plan, rho=loop.constant(1.0), rng=rng, on_step=lambda t, q: seen.append(q))
+    started, fitted = seen
+    totals = np.sqrt(matrix).sum(axis=0)
+    assert started.background_v is not None
+    np.testing.assert_allclose(started.background_v[totals > 0], (totals / totals.sum())[totals > 0], rtol=0.01)
+    smoothed = started.background_v + 0.2 / 30
+    np.testing.assert_allclose(started.word_weight_v, (smoothed / smoothed.mean()) ** -0.3, rtol=1e-12)
+    np.testing.assert_allclose(started.beta_vk.mean(axis=1) / started.background_v, 1.0, atol=0.3)
+    unweighted = np.maximum(s.read("counts") / started.word_weight_v[:, None], 0.0)
+    np.testing.assert_allclose(fitted.lambda_vk, model.eta + model.mass * unweighted, rtol=1e-12)
+
+
+# --- reading ------------------------------------------------------------------------------------------------
+
+
+def estimate_of(model: LDA, matrix: np.ndarray, noise: float) -> Estimate:
+    plan = Plan([Release(model.blocks, Mechanism(FullBatch(), noise))])
+    wall: Wall[Any] = Wall(BagOfWords(matrix), plan, noise=InsecureNoise(4))
+    q = model.init(np.random.default_rng(0))
+    got = wall.release(partial(model.e_step, q, blocks=model.blocks), plan.releases[0])
+    return Estimate.empty(model.blocks).update(got, 1.0)
+
+
+def test_projected_topics_are_the_papers_read() -> None:
+    matrix = corpus(np.random.default_rng(11))
+    model = plain(3, 30, read="project", eta=0.05)
+    s = estimate_of(model, matrix, 1.0)
+    q = model.m_step(s, model.init(np.random.default_rng(0)))
+    np.testing.assert_allclose(q.lambda_vk, 0.05 + np.maximum(s.read("counts"), 0.0), rtol=1e-12)
+    expected = np.exp(digamma(q.lambda_vk) - digamma(q.lambda_vk.sum(axis=0)))
+    np.testing.assert_allclose(q.beta_vk, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("read", ["project", "rank_one", "estimated_prior"])
+def test_every_read_is_exact_without_noise_and_sane_with_it(read: Any) -> None:
+    matrix = corpus(np.random.default_rng(12), n=300)
+    model = plain(3, 30, read=read)
+    start = model.init(np.random.default_rng(0))
+    s = estimate_of(model, matrix, 0.0)
+    np.testing.assert_allclose(model.m_step(s, start).lambda_vk, model.eta + s.read("counts"), rtol=1e-12)
+    for noise, data in ((1.0, matrix), (1e3, matrix), (1.0, np.zeros((0, 30)))):
+        s = estimate_of(model, data, noise)
+        q = model.m_step(s, start)
+        assert np.isfinite(q.lambda_vk).all()
+        assert (q.lambda_vk >= model.eta).all()
+        assert np.array_equal(q.lambda_vk, model.m_step(s, start).lambda_vk)
+
+
+@pytest.mark.parametrize("read", ["rank_one", "estimated_prior"])
+def test_the_better_reads_are_closer_to_the_truth(read: Any) -> None:
+    """Squared error of the noisy topics, rank-one prior against clamping, on a corpus with a few strong words."""
+    matrix = corpus(np.random.default_rng(13), n=300, terms=200, length=100)
+    errors = {}
+    for name in ("project", read):
+        model = plain(10, 200, read=name, length=100.0, clip=0.1)
+        truth = estimate_of(model, matrix, 0.0).read("counts")
+        q = model.m_step(estimate_of(model, matrix, 3.0), model.init(np.random.default_rng(0)))
+        errors[name] = float(((q.lambda_vk - model.eta - truth) ** 2).sum())
+    assert errors[read] < 0.8 * errors["project"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"n_components": 0},
+        {"n_components": 2.5},
+        {"n_terms": 0},
+        {"clip": 0.0},
+        {"clip": 1.1},
+        {"clip": math.nan},
+        {"length": 0.0},
+        {"length": math.inf},
+        {"length_rule": "shorten"},
+        {"alpha": 0.0},
+        {"alpha": math.nan},
+        {"eta": 0.0},
+        {"read": "raw"},
+        {"count_power": 0.0},
+        {"count_power": 1.1},
+        {"word_power": 0.3, "background": False},
+        {"word_power": -0.1},
+        {"mass": 0.0},
+        {"tol": -1.0},
+        {"max_iter": 0},
+    ],
+)
+def test_bad_fields_are_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError):
+        LDA(**{"n_components": 2, "n_terms": 3, **fields})
+
+
+def test_the_start_is_public_and_repeatable() -> None:
+    model = plain(3, 7)
+    one, same, other = (model.init(np.random.default_rng(seed)).lambda_vk for seed in (1, 1, 2))
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
+    assert one.shape == (7, 3)
+    assert abs(model.init(np.random.default_rng(0)).lambda_vk.mean() - 1) < 0.1
