@@ -484,7 +484,7 @@ BUGS = [
     Bug(
         "code in model files",
         "a ledger that a model file chooses",
-        (("estimators/base.py", "if foreign := params.keys() & _OF_THE_RUN:", "if foreign := params.keys() & ():"),),
+        (("estimators/base.py", "if foreign := params.keys() & OF_THE_RUN:", "if foreign := params.keys() & ():"),),
         "test_strangers.py::test_a_model_file_says_nothing_of_later_fits",
     ),
     Bug(

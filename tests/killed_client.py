@@ -15,7 +15,7 @@ from small_models import D, Location, table
 from dpvb.core.loop import constant
 from dpvb.core.plan import FullBatch, phased
 from dpvb.core.wall import Wall
-from dpvb.estimators.conducted import Task
+from dpvb.estimators.base import Task
 from dpvb.federated.agreement import Federation
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity

@@ -39,7 +39,7 @@ from dpvb.core.plan import FullBatch, Plan, phased
 from dpvb.core.wall import Work, gathered
 from dpvb.data import BagOfWords
 from dpvb.errors import CheckpointError, FederationError, ParameterError, PrivacyError
-from dpvb.estimators.conducted import Task
+from dpvb.estimators.base import Task
 from dpvb.federated.agreement import Federation
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity

@@ -53,8 +53,7 @@ from dpvb.errors import (
     WallError,
     check_integer,
 )
-from dpvb.estimators.base import generator
-from dpvb.estimators.conducted import Task
+from dpvb.estimators.base import Task, generator
 from dpvb.federated import messages
 from dpvb.federated.agreement import Federation
 from dpvb.federated.keys import Identity, check_name

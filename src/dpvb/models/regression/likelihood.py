@@ -156,6 +156,18 @@ class Likelihood:
         """a_n - b_n σ(ψ_n) of every row."""
         return y_n - self.b(y_n, trials_n) * expit(psi_n)
 
+    def log_probability(self, psi_n: Floats, y_n: Floats, trials_n: Floats) -> Floats:
+        """Logarithm of p(y | ψ) of each row."""
+        from scipy.special import gammaln
+
+        b_n, r = self.b(y_n, trials_n), self.dispersion
+        rest_n = {
+            "logistic": np.zeros_like(y_n),
+            "binomial": gammaln(trials_n + 1) - gammaln(y_n + 1) - gammaln(trials_n - y_n + 1),
+            "negative_binomial": gammaln(y_n + r) - gammaln(y_n + 1) - gammaln(r),
+        }[self.kind]
+        return np.asarray(y_n * psi_n - b_n * np.logaddexp(0.0, psi_n) + rest_n)
+
 
 def predictive(mean_n: Floats, variance_n: Floats) -> Floats:
     """E[σ(ψ)] for ψ ~ N(mean, variance), up to 2.2e-9, and up to 1 % of itself where it is small.
