@@ -45,7 +45,8 @@ from dpvb.estimators.lda import LDA
 from dpvb.estimators.regression import BinomialLikelihoodRegression
 from dpvb.estimators.sbn import SigmoidBeliefNetwork
 from dpvb.guards.silence import silence
-from dpvb.results.statement import ChargeFacts, PrivacyStatement, SelectionFacts
+from dpvb.results.facts import ChargeFacts, SelectionFacts
+from dpvb.results.statement import PrivacyStatement
 from dpvb.runs import run as runs
 
 #: η of the laws of K that are offered.

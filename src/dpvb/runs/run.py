@@ -29,7 +29,7 @@ from dpvb.core.plan import Plan, Release
 from dpvb.errors import CheckpointError, DpvbError, LedgerError, ParameterError, check_choice
 from dpvb.guards.strangers import say
 from dpvb.ledger import Entry, Ledger, Receipt, is_address
-from dpvb.results.statement import ChargeFacts
+from dpvb.results.facts import ChargeFacts
 from dpvb.runs.checkpoint import Checkpoint, Seal
 
 #: How a run uses its checkpoint, see Run.
