@@ -47,7 +47,7 @@ from dpvb.estimators.sbn import SigmoidBeliefNetwork
 from dpvb.guards.silence import silence
 from dpvb.results.facts import ChargeFacts, SelectionFacts
 from dpvb.results.statement import PrivacyStatement
-from dpvb.runs import run as runs
+from dpvb.runs.counted import check_account, counted, opened
 
 #: η of the laws of K that are offered.
 DISTRIBUTIONS: Mapping[str, float] = {"geometric": 1.0, "logarithmic": 0.0}
@@ -257,13 +257,13 @@ def _charged(
     choice: _Choice, data: Data, make_noise: Callable[[], NoiseSource], ledger: Any, dataset: str | None
 ) -> Any:
     """Charge the selection, then run it."""
-    runs.check_account(ledger, dataset)
+    check_account(ledger, dataset)
     noise = make_noise()
     if ledger is None or dataset is None:
         # This says that nobody counts.
-        with runs.counted(choice.scoring, ledger=None, dataset=None, epsilon=choice.epsilon, delta=choice.delta):
+        with counted(choice.scoring, ledger=None, dataset=None, epsilon=choice.epsilon, delta=choice.delta):
             return _selected(choice, data, noise, make_noise, None)
-    with runs.opened(ledger) as book:
+    with opened(ledger) as book:
         receipt = book.charge(
             dataset,
             choice.cost,

@@ -25,7 +25,7 @@ from dpvb.errors import ModelFileError, ParameterError, PrivacyError, check_inte
 from dpvb.ledger.address import Address
 from dpvb.results import model_file
 from dpvb.results.statement import PrivacyStatement
-from dpvb.runs import run as runs
+from dpvb.runs.counted import accountant, counted
 
 #: Called with (step, number of steps, plan) after each release; all of it is public.
 Progress = Callable[[int, Plan], object]
@@ -90,7 +90,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 relative,
                 epsilon=self.epsilon,
                 delta=self.delta,
-                accountant=runs.accountant(self.accountant, **self._account),
+                accountant=accountant(self.accountant, **self._account),
             )
         return check_budget(relative.scaled(given), epsilon=self.epsilon, delta=self.delta)
 
@@ -110,13 +110,13 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         rng = generator("random_state", self.random_state)
         tell = (lambda t, q: None) if progress is None else (lambda t, q: progress(t, plan))
         facts = {"model": type(self).__name__, "params": _plain(self.get_params(deep=False))}
-        counted = runs.counted(plan, **self._account, epsilon=self.epsilon, delta=self.delta, facts=facts)
+        journal = counted(plan, **self._account, epsilon=self.epsilon, delta=self.delta, facts=facts)
         if is_on_show(cluster):
             self._say_once(
                 "the Dask cluster shows its pages beyond this machine, and whoever reaches them sees how large the "
                 "data are. Start scheduler and workers with dashboard_address='127.0.0.1:0'."
             )
-        with spread(source, model, cluster) as held, counted as run:
+        with spread(source, model, cluster) as held, journal as run:
             wall = Wall(held, plan, num_examples=self.num_examples, journal=run)
             rng = rng if run is None or run.seed is None else generator("random_state", run.seed)
             q, estimate = loop.fit(model, wall, plan, rho=rho, rng=rng, projection=projection, on_step=tell)
