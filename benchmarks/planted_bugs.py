@@ -685,8 +685,8 @@ BUGS = [
         (
             (
                 "runs/run.py",
-                "self._name, self._token = secrets.token_hex(16)",
-                "self._name, self._token = plan.digest.hex()",
+                "self.name, token, checkpoint = secrets.token_hex(16)",
+                "self.name, token, checkpoint = self._plan.digest.hex()",
             ),
         ),
         "test_runs.py::test_every_copy_of_an_estimator_is_charged_once_a_fit",
@@ -740,8 +740,8 @@ BUGS = [
         (
             (
                 "runs/run.py",
-                "if self._ended or self._reads or not self._origin.is_here:",
-                "if self._ended or self._reads:",
+                "if not self._writes or not self._origin.is_here:",
+                "if not self._writes:",
             ),
             ("ledger/__init__.py", "ledger._tokens.clear()", "pass"),
         ),
@@ -825,7 +825,7 @@ BUGS = [
         (
             (
                 "runs/run.py",
-                "                history = self._ledger.history(self._name)  # From now on",
+                "                history = self._ledger.history(self.name)  # From now on",
                 "                # From now on",
             ),
         ),
@@ -837,8 +837,8 @@ BUGS = [
         (
             (
                 "runs/run.py",
-                "request=request or None,\n        )\n        self._pending",
-                "request=None,\n        )\n        self._pending",
+                "key=seal.key, request=request or None)",
+                "key=seal.key, request=None)",
             ),
         ),
         "test_runs.py::test_each_release_is_given_for_what_asked_for_it",
@@ -846,7 +846,7 @@ BUGS = [
     Bug(
         "crashes, retries and races",
         "a mark that speaks of its first step alone",
-        (("runs/run.py", "last = min(step + self._mark, len(self._plan)) - 1", "last = step"),),
+        (("runs/run.py", "step=self._started - 1)", "step=step)"),),
         "test_runs.py::test_nothing_that_has_begun_comes_back_in_the_middle_of_a_fit",
     ),
     Bug(
@@ -889,8 +889,8 @@ BUGS = [
         (
             (
                 "runs/run.py",
-                "        self._ended = True\n        if self._checkpoint is not None:",
-                "        self._ended = True\n        if self._checkpoint is None:",
+                "        self._writes = False\n        if self._checkpoint is not None:",
+                "        self._writes = False\n        if self._checkpoint is None:",
             ),
         ),
         "test_runs.py::test_a_fit_killed_anywhere_goes_on[before the end-part of the cap]",

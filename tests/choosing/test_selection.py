@@ -20,6 +20,7 @@ import dpvb
 from dpvb import accounting
 from dpvb.accounting import Event, costs
 from dpvb.accounting.costs import Composition
+from dpvb.accounting.forms import from_dict
 from dpvb.accounting.selection import NumberOfRuns, Selection, best_of, selection_scale
 from dpvb.choosing import scores, select
 from dpvb.core.noise import InsecureNoise
@@ -232,7 +233,7 @@ def test_a_selection_is_a_cost_like_any_other() -> None:
     law = NumberOfRuns.expecting(10.0, 0.0)
     made, plain = Selection([gaussian(6.0), gaussian(5.0)], law), gaussian(9.0)
     assert isinstance(made, costs.Cost)
-    assert costs.from_dict(made.to_dict()) == made
+    assert from_dict(made.to_dict()) == made
     together = costs.total([made, plain, made])
     np.testing.assert_allclose(together.renyi(ORDERS), 2 * made.renyi(ORDERS) + plain.renyi(ORDERS), rtol=1e-12)
     assert (

@@ -19,7 +19,7 @@ from dpvb.data.units import LazyChunk, Units, Which
 from dpvb.errors import check_choice, check_integer, check_number
 from dpvb.ledger import Ledger
 from dpvb.results.statement import PrivacyStatement
-from dpvb.runs import run as runs
+from dpvb.runs.counted import accountant, counted
 
 # Each with its inverse.
 _TRANSFORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
@@ -97,8 +97,8 @@ def private_range(
     release = Release(histogram.blocks, Mechanism(FullBatch(), 1.0))
     relative = Plan([release], neighboring_relation, source.unit)  # type: ignore[arg-type]
     account: dict[str, Any] = {"ledger": ledger, "dataset": dataset}
-    plan = calibrated(relative, epsilon=epsilon, delta=delta, accountant=runs.accountant("pld", **account))
-    with runs.counted(plan, **account, epsilon=epsilon, delta=delta) as run:
+    plan = calibrated(relative, epsilon=epsilon, delta=delta, accountant=accountant("pld", **account))
+    with counted(plan, **account, epsilon=epsilon, delta=delta) as run:
         wall = Wall(source, plan, journal=run)
         released = wall.release(histogram.e_step, plan.releases[0])
     found = histogram.quantiles(released.total["counts"], released.noise_std["counts"], (1.0 - share) / 2)

@@ -41,8 +41,9 @@ from dpvb.core.wall import Wall
 from dpvb.errors import LedgerError, ParameterError, WallError, check_choice, check_integer, check_number
 from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator, Task, generator
 from dpvb.guards.silence import silence
-from dpvb.results.statement import ChargeFacts, PrivacyStatement, SelectionFacts
-from dpvb.runs import run as runs
+from dpvb.results.facts import ChargeFacts, SelectionFacts
+from dpvb.results.statement import PrivacyStatement
+from dpvb.runs.counted import check_account, counted, opened
 
 #: η of the laws of K that are offered.
 DISTRIBUTIONS: Mapping[str, float] = {"geometric": 1.0, "logarithmic": 0.0}
@@ -252,13 +253,13 @@ def _charged(
     choice: _Choice, data: Mapping[str, Any], make_noise: Callable[[], NoiseSource], ledger: Any, dataset: str | None
 ) -> Any:
     """Charge the selection, then run it."""
-    runs.check_account(ledger, dataset)
+    check_account(ledger, dataset)
     noise = make_noise()
     if ledger is None or dataset is None:
         # This says that nobody counts.
-        with runs.counted(choice.scoring, ledger=None, dataset=None, epsilon=choice.epsilon, delta=choice.delta):
+        with counted(choice.scoring, ledger=None, dataset=None, epsilon=choice.epsilon, delta=choice.delta):
             return _selected(choice, data, noise, make_noise, None)
-    with runs.opened(ledger) as book:
+    with opened(ledger) as book:
         receipt = book.charge(
             dataset,
             choice.cost,

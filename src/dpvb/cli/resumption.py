@@ -6,6 +6,7 @@ is believed only where nobody else could, only for a run that was begun and is c
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 from collections.abc import Callable, Mapping
@@ -24,6 +25,43 @@ from dpvb.guards.strangers import parsed_json, printable
 from dpvb.ledger.address import HIDDEN, Address, without_password
 
 _CALL, _RUN = "command.json", "run.json"
+
+
+def _of_every_fit(
+    num_steps: options.NumSteps = None,
+    sampling_prob: options.SamplingProb = None,
+    batch_size: options.BatchSize = None,
+    num_examples: options.NumExamples = None,
+    noise_multiplier: options.NoiseMultiplier = None,
+    neighboring_relation: options.Relation = options.ADD_OR_REMOVE,
+    ledger: options.Ledger = None,
+    dataset: options.Dataset = None,
+    checkpoint: options.CheckpointFolder = None,
+    resume: options.Resume = "continue",
+) -> None:
+    """Never called: `planned` copies these parameters onto every fit command."""
+
+
+def planned(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of every fit; it gets their values as one mapping, its argument `plan`.
+
+    A fit with a checkpoint leaves in its folder how it was called, for `dpvb resume`.
+    """
+    shared = inspect.signature(_of_every_fit, eval_str=True).parameters
+    own = inspect.signature(command, eval_str=True)
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        if given["checkpoint"] is not None:
+            remember(given["checkpoint"], command.__name__, given)
+        plan = {name: given.pop(name) for name in shared}
+        command(**given, plan=plan)
+
+    parameters = [p for p in own.parameters.values() if p.name != "plan"] + list(shared.values())
+    del run.__wrapped__  # Typer is to read the parameters below, not the command's.
+    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": None}
+    return run
 
 
 def remember(folder: Path, command: str, given: Mapping[str, Any]) -> None:

@@ -27,7 +27,7 @@ from dpvb.ledger.address import Address
 from dpvb.results import model_file
 from dpvb.results.audit_report import Report
 from dpvb.results.statement import PrivacyStatement
-from dpvb.runs import run as runs
+from dpvb.runs.counted import accountant, counted
 
 if TYPE_CHECKING:
     from dpvb.data import Schema
@@ -198,7 +198,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _calibrated(self, relative: Plan) -> Plan:
         """The releases of a fit, fixed before any data are read: calibrated to (epsilon, delta), or as given."""
         if self.noise_multiplier is None:
-            method = runs.accountant(self.accountant, **self._account)
+            method = accountant(self.accountant, **self._account)
             return calibrated(relative, epsilon=self.epsilon, delta=self.delta, accountant=method)
         given = check_number("noise_multiplier", self.noise_multiplier, low=0, high=1e12)
         return check_budget(relative.scaled(given), epsilon=self.epsilon, delta=self.delta)
@@ -208,13 +208,13 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         plan, rng = self._calibrated(task.plan), generator("random_state", self.random_state)
         tell = (lambda t, q: None) if progress is None else (lambda t, q: progress(t, plan))
         facts = {"model": type(self).__name__, "params": _plain(self.get_params(deep=False))}
-        counted = runs.counted(plan, **self._account, epsilon=self.epsilon, delta=self.delta, facts=facts)
+        journal = counted(plan, **self._account, epsilon=self.epsilon, delta=self.delta, facts=facts)
         if is_on_show(cluster):
             self._say_once(
                 "the Dask cluster shows its pages beyond this machine, and whoever reaches them sees how large the "
                 "data are. Start scheduler and workers with dashboard_address='127.0.0.1:0'."
             )
-        with spread(task.source, task.model, cluster) as held, counted as run:
+        with spread(task.source, task.model, cluster) as held, journal as run:
             wall = Wall(held, plan, num_examples=self.num_examples, journal=run)
             rng = rng if run is None or run.seed is None else generator("random_state", run.seed)
             q, estimate = loop.fit(

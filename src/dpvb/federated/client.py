@@ -66,8 +66,9 @@ from dpvb.guards.silence import silence
 from dpvb.guards.strangers import say
 from dpvb.ledger import Ledger
 from dpvb.results.statement import PrivacyStatement
-from dpvb.runs import run as runs
 from dpvb.runs.checkpoint import Checkpoint
+from dpvb.runs.counted import accountant, check_account, opened, uncounted
+from dpvb.runs.run import Run
 from dpvb.version import __version__
 
 _SILENT: Final = "this client failed; the reason stays with its owner."
@@ -112,7 +113,7 @@ class Client:
         self.name: Final = check_name(name)
         self._task, self._federation, self._identity = task, federation, identity
         self._max_attempts = check_integer("max_attempts", max_attempts, low=1, high=100)
-        runs.check_account(ledger, dataset)
+        check_account(ledger, dataset)
         self._dataset, self._given_noise = dataset, noise
         if name not in federation.participants:
             raise ParameterError(f"name must be one of the participants {sorted(federation.participants)}.")
@@ -126,7 +127,7 @@ class Client:
         self._no_rows: list[Any] | None = None
         self._closed = False
         with ExitStack() as held:
-            self._ledger = None if ledger is None else held.enter_context(runs.opened(ledger))
+            self._ledger = None if ledger is None else held.enter_context(opened(ledger))
             self._memory = Memory(folder)
             held.callback(self._memory.close)
             self._current = self._newest()
@@ -316,7 +317,7 @@ class Client:
         }
         place = self._memory.checkpoint(digest)
         relative = _Same(self._task.plan.digest, self._task.plan)
-        method = runs.accountant(trust.method, ledger=self._ledger, dataset=self._dataset, checkpoint=place)
+        method = accountant(trust.method, ledger=self._ledger, dataset=self._dataset, checkpoint=place)
         reply = self._memory.reply(digest)
         known = None if reply is None else messages.decode(reply)
         if known is not None or trust.name != "none":
@@ -343,7 +344,7 @@ class Client:
         current.wall = None if current.ended else self._wall(current.plan, current.run)
         current.position = 0
 
-    def _journal(self, current: _Run) -> runs.Run | None:
+    def _journal(self, current: _Run) -> Run | None:
         """The journal of the plan, charged by this unless it was; of a plan that cannot be, nothing is left."""
         if self._ledger is None or self._dataset is None:
             return None
@@ -358,7 +359,7 @@ class Client:
             current.may_repeat_masks = True
             return None
         try:
-            return runs.Run(self._ledger, self._dataset, current.plan, checkpoint=checkpoint, resume=mode, facts=facts)
+            return Run(self._ledger, self._dataset, current.plan, checkpoint=checkpoint, resume=mode, facts=facts)
         except (BudgetError, ParameterError):
             if checkpoint is not None and is_new:
                 shutil.rmtree(checkpoint.path, ignore_errors=True)
@@ -642,7 +643,7 @@ class _Run:
     nonce: bytes
     plan: Plan
     method: str
-    run: runs.Run | None = None
+    run: Run | None = None
     wall: Wall[Any] | None = None
     position: int = 0
     masks: dict[tuple[str, ...], Masks] = field(default_factory=dict)
@@ -679,7 +680,7 @@ def _promised(spent: _Same, delta: float, method: str) -> PrivacyStatement:
 @lru_cache(maxsize=64)
 def _uncounted(spent: _Same, epsilon: float, delta: float) -> None:
     """Say it once for all clients of a process that take part in such a run."""
-    runs.uncounted(spent.plan, epsilon=epsilon, delta=delta)
+    uncounted(spent.plan, epsilon=epsilon, delta=delta)
 
 
 # --- the form of q ------------------------------------------------------------------------------------------------
