@@ -19,13 +19,31 @@ if TYPE_CHECKING:
     from dpvb import federated as federated
     from dpvb.choosing.ranges import private_range as private_range
     from dpvb.choosing.select import select as select
+    from dpvb.core.blocks import Block as Block
+    from dpvb.core.contributions import Gram as Gram
+    from dpvb.core.contributions import Kron as Kron
+    from dpvb.core.contributions import Rows as Rows
+    from dpvb.core.contributions import ScaledRows as ScaledRows
+    from dpvb.core.contributions import SparseRows as SparseRows
+    from dpvb.core.estimate import Estimate as Estimate
+    from dpvb.core.schedule import Schedule as Schedule
     from dpvb.estimators import *  # noqa: F403
     from dpvb.ledger import Ledger as Ledger
+    from dpvb.models.base import Model as Model
 
-_ROOMS = ("accounting", "audit", "data", "federated")
+_ROOMS = ("accounting", "audit", "data", "federated", "kernels", "testing")
 # Names are imported on first use, so that `import dpvb` stays light; what is not here is a kind of estimator.
 _HOMES = {
+    "Block": "dpvb.core.blocks",
+    "Estimate": "dpvb.core.estimate",
+    "Gram": "dpvb.core.contributions",
+    "Kron": "dpvb.core.contributions",
     "Ledger": "dpvb.ledger",
+    "Model": "dpvb.models.base",
+    "Rows": "dpvb.core.contributions",
+    "ScaledRows": "dpvb.core.contributions",
+    "Schedule": "dpvb.core.schedule",
+    "SparseRows": "dpvb.core.contributions",
     "private_range": "dpvb.choosing.ranges",
     "select": "dpvb.choosing.select",
 }

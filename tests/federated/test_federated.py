@@ -21,6 +21,7 @@ from dpvb.accounting.filter import add, cost_units
 from dpvb.core import loop
 from dpvb.core.grids import grids_of
 from dpvb.core.plan import FullBatch, Mechanism, Plan, Release
+from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.errors import DataFormatError, FederationError, ParameterError
 from dpvb.federated.agreement import Federation
@@ -297,7 +298,7 @@ def test_the_end_of_a_schedule_is_a_fixed_point_of_the_pooled_step(schedule: str
     blocks = {key: block for key, block in joined._fitted_model.blocks.items() if block.phase == "step"}
     plan = Plan([Release(blocks, Mechanism(FullBatch(), 0.0))])
     started, wall, rng = _begun(joined._fitted_model, joined._q), Wall(task.source, plan), np.random.default_rng(0)
-    moved, _ = loop.fit(started, wall, plan, rho=loop.constant(1.0), rng=rng)
+    moved, _ = loop.fit(started, wall, plan, rho=constant(1.0), rng=rng)
     assert distance(moved.lambda_vk, joined._q.lambda_vk) < 1e-6
 
 

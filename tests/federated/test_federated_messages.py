@@ -21,6 +21,7 @@ from dpvb.core import loop
 from dpvb.core.estimate import Estimate
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import FullBatch
+from dpvb.core.schedule import robbins_monro
 from dpvb.core.wall import Wall
 from dpvb.data.tables.design import Response
 from dpvb.errors import FederationError, ParameterError
@@ -518,7 +519,7 @@ def test_what_a_client_computes_from_a_received_q_is_the_same_bit_for_bit(name: 
         case.model,
         wall,
         plan,
-        rho=loop.robbins_monro(1.0, 0.7),
+        rho=robbins_monro(1.0, 0.7),
         rng=np.random.default_rng(0),
         on_step=lambda t, q: every.append(q),
     )

@@ -62,7 +62,8 @@ ORDER = [
     {"__init__"},
     {"cli"},
 ]
-SHARED = ("core.blocks", "core.contributions", "core.estimate", "kernels", "models.expfam", "models.empirical_bayes")
+SHARED = ("core.blocks", "core.contributions", "core.estimate", "core.schedule", "kernels")
+SHARED += ("models.expfam", "models.empirical_bayes", "models.base")
 
 
 def imported(path: Path) -> Iterator[str]:

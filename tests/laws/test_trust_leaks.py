@@ -32,6 +32,7 @@ from dpvb.core import loop
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions, Rows
 from dpvb.core.plan import FixedSize, FullBatch, Mechanism, Plan, Poisson, Release
+from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall, Work
 from dpvb.data import BagOfWords
 from dpvb.errors import WallError
@@ -470,7 +471,7 @@ def test_private_randomness_comes_from_the_cryptographic_source_alone(
     plan = case.whole(sampler, noise=[1.0, 2.0])
     wall: Wall[Any] = Wall(case.source(matrix), plan)
     model = GivenStart(case.model, start, draws=type(case.model).__module__.startswith("dpvb.models.gradients"))
-    loop.fit(model, wall, plan, rho=loop.constant(0.5), rng=None)  # type: ignore[arg-type]  # compiles and tries kernels
+    loop.fit(model, wall, plan, rho=constant(0.5), rng=None)  # type: ignore[arg-type]  # compiles and tries kernels
 
     def forbidden(*args: Any, **kwargs: Any) -> Any:
         raise AssertionError("a generator that is not cryptographic was used")
@@ -480,7 +481,7 @@ def test_private_randomness_comes_from_the_cryptographic_source_alone(
     for name in ("random", "gauss", "randint", "getrandbits", "shuffle", "seed", "Random"):
         monkeypatch.setattr(random, name, forbidden)
     wall = Wall(case.source(matrix), plan)
-    _, estimate = loop.fit(model, wall, plan, rho=loop.constant(0.5), rng=None)  # type: ignore[arg-type]
+    _, estimate = loop.fit(model, wall, plan, rho=constant(0.5), rng=None)  # type: ignore[arg-type]
     assert estimate.receipt is not None
     assert estimate.receipt.private
 

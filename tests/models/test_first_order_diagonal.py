@@ -15,6 +15,7 @@ from dpvb.core import loop
 from dpvb.core.blocks import Floats
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import FullBatch, calibrated, phased
+from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data.tables.design import Design, Response, SparseDesignRows
 from dpvb.errors import ParameterError
@@ -50,7 +51,7 @@ def fitted(
     plan = phased(model.blocks, FullBatch(), model.schedule, shares=model.shares)
     plan = calibrated(plan, epsilon=epsilon, delta=1e-5)
     wall: Wall[Any] = Wall(source, plan, noise=InsecureNoise(seed))
-    q, _ = loop.fit(model, wall, plan, rho=loop.constant(1.0), rng=np.random.default_rng(0))
+    q, _ = loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(0))
     return q, model.weights(q)
 
 

@@ -4,6 +4,7 @@ from dpvb.estimators.base import PrivateEstimator as PrivateEstimator
 from dpvb.estimators.base import load as load
 from dpvb.estimators.dpvi import DPVI as DPVI
 from dpvb.estimators.lda import LDA as LDA
+from dpvb.estimators.private import Private as Private
 from dpvb.estimators.regression import BinomialRegression as BinomialRegression
 from dpvb.estimators.regression import LogisticRegression as LogisticRegression
 from dpvb.estimators.regression import NegativeBinomialRegression as NegativeBinomialRegression

@@ -18,8 +18,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpvb.cluster import is_on_show, spread
 from dpvb.core import loop
-from dpvb.core.blocks import Block, Floats
-from dpvb.core.plan import SHARES, FixedSize, FullBatch, Plan, Poisson, Sampler, calibrated, check_budget, phased
+from dpvb.core.blocks import Floats
+from dpvb.core.plan import FixedSize, FullBatch, Plan, Poisson, Sampler, calibrated, check_budget, phased
+from dpvb.core.schedule import Schedule, StepSize
 from dpvb.core.wall import Wall
 from dpvb.data.tables.matrices import has_columns
 from dpvb.errors import ModelFileError, ParameterError, PrivacyError, check_integer, check_number
@@ -56,7 +57,7 @@ class Task(NamedTuple):
     model: Any
     source: Any
     plan: Plan
-    rho: loop.StepSize
+    rho: StepSize
     projection: Any
     public: list[str]
     notes: Mapping[str, Any]
@@ -188,12 +189,19 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             return FullBatch()
         return Poisson(check_number("sampling_prob", self.sampling_prob, low=0, high=1, closed="right"))
 
-    def _laid_out(
-        self, blocks: Mapping[str, Block], schedule: Sequence[float], unit: str, shares: Mapping[str, float] = SHARES
-    ) -> Plan:
-        """The releases of a fit, their noise relative to each other."""
+    def _task(self, model: Any, source: Any, schedule: Schedule, public: list[str], notes: Mapping[str, Any]) -> Task:
+        """The task of a model that lays out its plan so."""
         relation: Any = self.neighboring_relation
-        return phased(blocks, self._sampler(), schedule, shares=shares, neighboring_relation=relation, unit=unit)
+        plan = phased(
+            model.blocks,
+            self._sampler(),
+            schedule.noise,
+            shares=schedule.shares,
+            neighboring_relation=relation,
+            unit=source.unit,
+        )
+        notes = {"steps": len(schedule.noise), **notes}
+        return Task(model, source, plan, schedule.rho, schedule.projection, public, notes)
 
     def _calibrated(self, relative: Plan) -> Plan:
         """The releases of a fit, fixed before any data are read: calibrated to (epsilon, delta), or as given."""

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.core import loop
 from dpvb.core.blocks import Floats
+from dpvb.core.schedule import Schedule
 from dpvb.data.tables.numbers import Numbers
 from dpvb.errors import DataFormatError, ParameterError, check_integer
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator
@@ -79,7 +79,6 @@ class DPVI(PrivateEstimator):
         sampling_prob = self._sampler().sampling_prob
         rows = given.cut(math.floor(model.gradients.batch_size * (0.9 / sampling_prob if sampling_prob < 1 else 1)))
         shares = {"first": variational.LAST, "last": variational.LAST}
-        plan = self._laid_out(model.blocks, [1.0] * model.num_steps, rows.unit, shares)
         responses = "" if rows.responses is None else f" and {max(rows.responses, 1)} responses"
         public = [
             f"{rows.features} features{responses}, {model.density.num_parameters} parameters, guide {self.guide!r}",
@@ -88,7 +87,7 @@ class DPVI(PrivateEstimator):
             "the plan, the draws from the guide and all other parameters",
         ]
         notes = {"width": rows.features, "responses": rows.responses, "names": column_names(X)}
-        return Task(model, rows, plan, loop.constant(1.0), "read", public, {**notes, "steps": model.num_steps})
+        return self._task(model, rows, Schedule((1.0,) * model.num_steps, shares), public, notes)
 
     def take(self, task: Task, q: Any) -> None:
         """Keep the posterior."""

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from dpvb.core import loop
 from dpvb.core.blocks import Floats
+from dpvb.core.schedule import Schedule, robbins_monro
 from dpvb.data import BagOfWords, Source, as_source, check_vocabulary
 from dpvb.errors import DataFormatError, check_integer
 from dpvb.estimators.base import PrivateEstimator, Task, column_names
@@ -79,10 +79,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             f"document length {model.length:g} ({model.length_rule}), count power {model.count_power:g}",
             "the plan, the random start and all other parameters",
         ]
-        plan = self._laid_out(model.blocks, [1.0] * num_steps, source.unit)
-        rho = loop.robbins_monro(self.learning_offset, self.learning_decay)
-        notes = {"width": source.width, "vocabulary": source.vocabulary, "names": column_names(X), "steps": num_steps}
-        return Task(model, source, plan, rho, self.projection, public, notes)
+        rho = robbins_monro(self.learning_offset, self.learning_decay)
+        schedule = Schedule((1.0,) * num_steps, rho=rho, projection=self.projection)  # type: ignore[arg-type]
+        notes = {"width": source.width, "vocabulary": source.vocabulary, "names": column_names(X)}
+        return self._task(model, source, schedule, public, notes)
 
     def take(self, task: Task, q: lda.Topics) -> None:
         """Keep the topics."""

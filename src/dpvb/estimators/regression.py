@@ -14,8 +14,8 @@ from scipy import sparse
 from scipy.special import ndtri
 from sklearn.base import ClassifierMixin, RegressorMixin
 
-from dpvb.core import loop
 from dpvb.core.blocks import Floats
+from dpvb.core.schedule import Schedule, constant
 from dpvb.data.tables.design import Design, Response, SparseDesignRows
 from dpvb.data.tables.schema import INDICATOR, Schema
 from dpvb.data.tables.table import AnyDesign, Table
@@ -160,7 +160,6 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         likelihood, schema = self._likelihood, X.schema if isinstance(X, Table) else None
         design = self._private(X, y, trials, group)
         model = self._model(design, schema)
-        schedule = list(model.schedule)
         caps = {"logistic": "the two classes", "binomial": f"at most {likelihood.max_trials:g} trials"}
         public = [
             f"{design.width} columns" + (", the intercept's included" if design.intercept else ""),
@@ -169,18 +168,16 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             caps.get(likelihood.kind, f"dispersion {likelihood.dispersion:g}, counts up to {likelihood.max_count:g}"),
             f"solver {self.solver!r}, covariance {self.covariance!r}, the plan and all other parameters",
         ]
-        plan = self._laid_out(model.blocks, schedule, design.unit, model.shares)
-        rho = model.step_size if isinstance(model, PolyaGamma) else loop.constant(1.0)
+        rho = model.step_size if isinstance(model, PolyaGamma) else constant(1.0)
         notes = {
             "names": X.feature_names if isinstance(X, Table) else column_names(X),
             "width": design.width - (design.intercept > 0),
             "schema": schema,
-            "steps": len(schedule),
             "constant": design.intercept,
             "row_norm": design.row_norm,
             "target": schema.target if schema is not None and y is None else None,
         }
-        return Task(model, design, plan, rho, "read", public, notes)
+        return self._task(model, design, Schedule(model.schedule, model.shares, rho), public, notes)
 
     def take(self, task: Task, q: Any) -> None:
         """Keep the posterior."""

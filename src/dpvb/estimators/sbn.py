@@ -13,8 +13,8 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from dpvb.core import loop
 from dpvb.core.blocks import Floats
+from dpvb.core.schedule import Schedule, robbins_monro
 from dpvb.data.tables.design import BinaryMatrix, binary_rows
 from dpvb.errors import DataFormatError, check_choice, check_integer, check_number
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator
@@ -87,24 +87,20 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         rows = binary_rows(X, threshold=self.threshold, group=group)
         model = self._model(rows.width)
         released_first = any(block.phase == "first" for block in model.blocks.values())
-        num_steps = self._num_steps()
-        plan = self._laid_out(model.blocks, [1.0] * num_steps, rows.unit, {"first": _FIRST, "last": _FIRST})
-        decay = loop.robbins_monro(*self._learning())
+        decay = robbins_monro(*self._learning())
         public = [
             f"{rows.width} visible and {model.n_components} hidden units, form {self.form!r}",
             "entries are 0 or 1" if self.threshold is None else f"entries are 1 above {self.threshold:g}, else 0",
             *([f"number of examples {self.num_examples}"] if self.num_examples else []),
             "the plan, the random start and all other parameters",
         ]
-        return Task(
-            model,
-            rows,
-            plan,
+        schedule = Schedule(
+            (1.0,) * self._num_steps(),
+            {"first": _FIRST, "last": _FIRST},
             lambda t: min(decay(max(t - released_first, 1)), 1.0),
             "step" if self.form == "paper" else "read",
-            public,
-            {"width": rows.width, "names": column_names(X), "steps": num_steps},
         )
+        return self._task(model, rows, schedule, public, {"width": rows.width, "names": column_names(X)})
 
     def take(self, task: Task, q: Any) -> None:
         """Keep the network."""
