@@ -27,7 +27,7 @@ test-slow: $(VENV)/dev
 
 # The quick tests with the lowest versions that pyproject.toml allows, in an environment of their own.
 test-lowest: .venv-lowest/ready
-	.venv-lowest/bin/python $(RUN_QUICK)
+	NUMBA_CACHE_DIR=.venv-lowest/numba .venv-lowest/bin/python $(RUN_QUICK)
 
 .venv-lowest/ready: pyproject.toml setup/lowest.txt
 	python3 -m venv .venv-lowest
