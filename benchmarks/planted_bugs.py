@@ -76,8 +76,8 @@ BUGS = [
         (
             (
                 "data/units.py",
-                "return LazyChunk(which[units], None, chosen, self.read)",
-                "return LazyChunk(which[units], None, chosen, self.read, self.place, self.kept)",
+                "return Chunk(which[units], None, chosen, self.read)",
+                "return Chunk(which[units], None, chosen, self.read, self.place, self.kept)",
             ),
         ),
         "test_design.py::test_what_is_kept_between_passes_is_what_was_read",
@@ -1726,7 +1726,7 @@ BUGS = [
         "a damaged row of a LIL matrix moves the values of all rows behind it",
         (
             (
-                "data/documents/count_rows.py",
+                "data/slabs.py",
                 'raise DataFormatError(f"A sparse matrix must be CSR, CSC or COO, got {matrix.format.upper()}; '
                 'use .tocsr().")',
                 "matrix = matrix.tocsr()",

@@ -13,9 +13,10 @@ from dpvb.core.blocks import Block, Floats
 from dpvb.core.contributions import Contributions, SparseRows
 from dpvb.core.plan import FullBatch, Mechanism, Plan, Release, calibrated
 from dpvb.core.wall import Wall
+from dpvb.data.slabs import Which
 from dpvb.data.spelling import as_numbers
 from dpvb.data.tables.matrices import column
-from dpvb.data.units import LazyChunk, Units, Which
+from dpvb.data.units import Chunk, Units
 from dpvb.errors import check_choice, check_integer, check_number
 from dpvb.ledger import Ledger
 from dpvb.results.statement import PrivacyStatement
@@ -126,7 +127,7 @@ class _Column:
     def count(self) -> int:
         return self._units.count()
 
-    def chunks(self) -> Iterator[LazyChunk[Floats]]:
+    def chunks(self) -> Iterator[Chunk[Floats]]:
         return self._units.chunks(self._rows)
 
     def _rows(self, which: Which) -> Floats:

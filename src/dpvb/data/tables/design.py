@@ -30,12 +30,12 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.data.documents.count_rows import running_total
 from dpvb.data.documents.matrix_files import open_npz
 from dpvb.data.shards import Shard, Sharded, paths_of
+from dpvb.data.slabs import Integers, Which, running_total
 from dpvb.data.spelling import Categories, Floats, alike, as_numbers
 from dpvb.data.tables.matrices import LENGTH_UNIT, Entries, SparseMatrix, as_matrix, column
-from dpvb.data.units import Integers, LazyChunk, Units, Which, cuts
+from dpvb.data.units import Chunk, Units, cuts
 from dpvb.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 
 KINDS = ("logistic", "binomial", "negative_binomial")
@@ -265,11 +265,11 @@ class Design:
         """Return the number of privacy units; private under add/remove."""
         return self._units.count()
 
-    def chunks(self) -> Iterator[LazyChunk[DesignRows]] | Iterator[LazyChunk[SparseDesignRows]]:
+    def chunks(self) -> Iterator[Chunk[DesignRows]] | Iterator[Chunk[SparseDesignRows]]:
         """Yield all units once."""
         if self._sparse:
             return self._units.chunks(self._sparse_rows)
-        return self._units.chunks(self._dense_rows, _KEPT_ENTRIES)
+        return self._units.chunks(self._dense_rows, keep_entries=_KEPT_ENTRIES)
 
     def parts(self, number: int) -> list[Design]:
         """The same units in order, in at most so many designs of their own."""
@@ -350,7 +350,7 @@ class BinaryMatrix:
         """Return the number of privacy units; private under add/remove."""
         return self._units.count()
 
-    def chunks(self) -> Iterator[LazyChunk[NDArray[np.float32]]]:
+    def chunks(self) -> Iterator[Chunk[NDArray[np.float32]]]:
         """Yield all units once."""
         return self._units.chunks(self._rows)
 

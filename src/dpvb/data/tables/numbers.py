@@ -14,9 +14,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpvb.data.slabs import Which
 from dpvb.data.spelling import Floats, as_numbers
 from dpvb.data.tables.matrices import DenseMatrix, as_matrix, column
-from dpvb.data.units import CHUNK_ENTRIES, LazyChunk, Units, Which, cuts
+from dpvb.data.units import CHUNK_ENTRIES, Chunk, Units, cuts
 from dpvb.errors import DataFormatError
 
 Parts: TypeAlias = tuple[NDArray[np.float32], ...]
@@ -95,7 +96,7 @@ class Numbers:
         part._clean = None if self._clean is None else tuple(array[which] for array in self._clean)
         return part
 
-    def chunks(self) -> Iterator[LazyChunk[Parts]]:
+    def chunks(self) -> Iterator[Chunk[Parts]]:
         """Yield all units once."""
         return self._units.chunks(self._read)
 

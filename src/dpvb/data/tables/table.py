@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from dpvb.data.arrow import cells as arrow_cells
 from dpvb.data.arrow import check_batches, import_arrow, parquet_batches, parquet_schema
 from dpvb.data.csv_files import check_csv, csv_records, times_in_header
-from dpvb.data.documents.count_rows import MAX_ROWS, Slab
 from dpvb.data.persons import Elsewhere, elsewhere, tuples
 from dpvb.data.readable import check_readable
 from dpvb.data.shards import Shard, Sharded, paths_of
+from dpvb.data.slabs import MAX_ROWS, Slab
 from dpvb.data.spelling import Cells, Floats, as_array, as_numbers, cells_of, each, identity, spelled
 from dpvb.data.tables.design import LOGISTIC, Design, DesignRows, Response, SparseDesignRows
 from dpvb.data.tables.matrices import SparseMatrix, column, is_arrow_table, is_frame
 from dpvb.data.tables.schema import Schema
-from dpvb.data.units import LazyChunk
+from dpvb.data.units import Chunk
 from dpvb.errors import DataFormatError, ParameterError, check_choice
 
 _FORMATS = ("csv", "parquet")
@@ -266,7 +266,7 @@ class StreamedDesign:
         """Return the number of rows, by one pass at the first call; private under add/remove."""
         return self._num_rows()
 
-    def chunks(self) -> Iterator[LazyChunk[DesignRows]] | Iterator[LazyChunk[SparseDesignRows]]:
+    def chunks(self) -> Iterator[Chunk[DesignRows]] | Iterator[Chunk[SparseDesignRows]]:
         """Yield all rows once."""
         for design in self._designs():
             yield from design.chunks()
