@@ -373,7 +373,7 @@ BUGS = [
     Bug(
         "public facts read off private data",
         "the classes read off the data",
-        (("data/tables/design.py", "Categories(self.classes)", "Categories(np.unique(given)[:2].tolist())"),),
+        (("data/tables/response.py", "Categories(self.classes)", "Categories(np.unique(cells)[:2].tolist())"),),
         "test_design.py::test_constant_labels_and_no_rows_are_ordinary",
     ),
     Bug(

@@ -23,8 +23,9 @@ from dpvb.core.noise import InsecureNoise, NoiseSource
 from dpvb.core.plan import SHARES, FullBatch, Mechanism, Plan, Release, Sampler, phased
 from dpvb.core.wall import Released, Wall
 from dpvb.data import BagOfWords
-from dpvb.data.tables.design import BinaryMatrix, Design, Response
+from dpvb.data.tables.design import BinaryMatrix, Design
 from dpvb.data.tables.numbers import Numbers
+from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError, check_choice
 from dpvb.models.belief_network.first_order import SBN
 from dpvb.models.belief_network.six_blocks import SBNBlocks

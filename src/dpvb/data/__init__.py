@@ -6,7 +6,8 @@ from dpvb.data.documents.bag_of_words import BagOfWords, Stream, as_source, in_m
 from dpvb.data.documents.count_rows import CountRows, DocumentSource
 from dpvb.data.documents.files import open_documents
 from dpvb.data.documents.vocabulary import check_vocabulary
-from dpvb.data.tables.design import BinaryMatrix, Design, DesignRows, Response, SparseDesignRows
+from dpvb.data.tables.design import BinaryMatrix, Design, DesignRows, SparseDesignRows
+from dpvb.data.tables.response import Response
 from dpvb.data.tables.schema import Binary, Categorical, Numeric, Schema, Target
 from dpvb.data.tables.table import Table
 from dpvb.data.units import Chunk

@@ -33,100 +33,16 @@ from numpy.typing import NDArray
 from dpvb.data.documents.matrix_files import open_npz
 from dpvb.data.shards import Shard, Sharded, paths_of
 from dpvb.data.slabs import Integers, Which, running_total
-from dpvb.data.spelling import Categories, Floats, alike, as_numbers
+from dpvb.data.spelling import Floats, alike, as_numbers
 from dpvb.data.tables.matrices import LENGTH_UNIT, Entries, SparseMatrix, as_matrix, column
+from dpvb.data.tables.response import LOGISTIC, Response
 from dpvb.data.units import Chunk, Units, cuts
-from dpvb.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
-
-KINDS = ("logistic", "binomial", "negative_binomial")
+from dpvb.errors import DataFormatError, ParameterError, check_number
 
 Made = TypeVar("Made")
 
 # Entries of clean rows that are kept from pass to pass, 128 MiB; with what a model derives from them, twice that.
 _KEPT_ENTRIES = 2**24
-
-
-@dataclass(frozen=True)
-class Response:
-    """What a response may be; every field is public.
-
-    Attributes:
-        kind: "logistic" (a label), "binomial" (successes of some trials) or "negative_binomial" (a count).
-        classes: the two labels, of which the second is y = 1 (logistic); compared with y as texts or numbers, as
-            `spelling.Categories` says.
-        max_trials: bound on a row's trials (binomial).
-        max_count: bound on a row's count (negative binomial); larger ones become max_count.
-
-    Raises:
-        ParameterError: for a field outside its range.
-    """
-
-    kind: Literal["logistic", "binomial", "negative_binomial"] = "logistic"
-    classes: tuple[Any, Any] = (0, 1)
-    max_trials: int = 1
-    max_count: int = 1
-
-    def __post_init__(self) -> None:
-        check_choice("kind", self.kind, KINDS)
-        for name in ("max_trials", "max_count"):
-            check_integer(name, getattr(self, name), low=1, high=10**9)
-        try:
-            first, second = self.classes
-            pair = all(isinstance(one, (str, bool, int, float, np.generic)) for one in (first, second))
-            pair = (
-                pair
-                and not isinstance(self.classes, str)
-                and bool(first != second)
-                and first == first
-                and second == second
-            )
-        except (TypeError, ValueError):
-            pair = False
-        if not pair:
-            raise ParameterError(
-                f"classes must be a pair of different labels (numbers or strings), got {self.classes!r}; "
-                "the second is the one whose probability is modelled. More classes need one model each."
-            )
-        object.__setattr__(self, "classes", (first, second))
-
-    def clean(self, y: object, trials: object, num_rows: int) -> tuple[Floats, Floats]:
-        """Responses and numbers of trials of all rows, both NaN in faulty ones; y=None gives zeros.
-
-        Raises:
-            DataFormatError: a faulty form of y or trials.
-            ParameterError: trials without the binomial kind, or the binomial kind without trials; classes that are
-                one number in two spellings, which y may have lost.
-        """
-        if (trials is None) == (self.kind == "binomial" and y is not None):
-            raise ParameterError(
-                f"trials must be given with a binomial response and with no other; the kind is {self.kind!r}."
-            )
-        trials_n = np.ones(num_rows) if trials is None else as_numbers(column("trials", trials, num_rows))
-        if y is None:
-            return np.zeros(num_rows), trials_n
-        given = column("y", y, num_rows)
-        y_n = self._labels(given) if self.kind == "logistic" else as_numbers(given)
-        with np.errstate(all="ignore"):
-            sound = (y_n >= 0) & (y_n == np.floor(y_n)) & np.isfinite(y_n)
-            if self.kind == "binomial":
-                sound &= (y_n <= trials_n) & (trials_n <= self.max_trials) & (trials_n == np.floor(trials_n))
-                sound &= trials_n >= 1
-        if self.kind == "negative_binomial":
-            y_n = np.minimum(y_n, self.max_count)
-        return np.where(sound, y_n, np.nan), np.where(sound, trials_n, np.nan)
-
-    def _labels(self, given: NDArray[Any]) -> Floats:
-        """0 and 1 for the two classes, NaN for any other label."""
-        if alike(self.classes) is not None:
-            raise ParameterError(
-                f"classes must be two different numbers or texts, got {self.classes!r}: y may hold either as the other "
-                "is written. Rename one of them, or read y from a CSV file by the schema of a Table."
-            )
-        places = Categories(self.classes).places(given, unseen=-1, missing=-1)
-        return np.where(places < 0, np.nan, places)
-
-
-LOGISTIC = Response()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -215,7 +131,7 @@ class Design:
         self._row_norm = check_number("row_norm", row_norm, low=1e-100, high=1e100)
         self._intercept = check_number("intercept", intercept, low=0, high=1, closed="left")
         self._matrix = as_matrix(X)
-        y_n, trials_n = response.clean(y, trials, self._matrix.num_rows)
+        y_n, trials_n = _clean_responses(response, y, trials, self._matrix.num_rows)
         self._response, self._sparse = response, sparse_rows
         dense_start = np.arange(self._matrix.num_rows + 1, dtype=np.int64) * self._matrix.width
         self._units = Units(self._matrix.entry_start() if sparse_rows else dense_start, group)
@@ -305,6 +221,38 @@ class Design:
             values = np.insert(values, place, self._intercept)
             indptr = indptr + running_total(usable)
         return SparseDesignRows(indptr, indices, values, self._y_n[which], self._trials_n[which])
+
+
+def _clean_responses(response: Response, y: object, trials: object, num_rows: int) -> tuple[Floats, Floats]:
+    """Responses and numbers of trials of all rows, both NaN in faulty ones; y=None gives zeros.
+
+    Raises:
+        DataFormatError: a faulty form of y or trials.
+        ParameterError: trials without the binomial kind, or the binomial kind without trials; classes that are
+            one number in two spellings, which y may have lost.
+    """
+    if (trials is None) == (response.kind == "binomial" and y is not None):
+        raise ParameterError(
+            f"trials must be given with a binomial response and with no other; the kind is {response.kind!r}."
+        )
+    trials_n = np.ones(num_rows) if trials is None else as_numbers(column("trials", trials, num_rows))
+    if y is None:
+        return np.zeros(num_rows), trials_n
+    cells = column("y", y, num_rows)
+    if response.kind == "logistic" and alike(response.classes) is not None:
+        raise ParameterError(
+            f"classes must be two different numbers or texts, got {response.classes!r}: y may hold either as the "
+            "other is written. Rename one of them, or read y from a CSV file by the schema of a Table."
+        )
+    y_n = response.encode(cells)
+    with np.errstate(all="ignore"):
+        sound = (y_n >= 0) & (y_n == np.floor(y_n)) & np.isfinite(y_n)
+        if response.kind == "binomial":
+            sound &= (y_n <= trials_n) & (trials_n <= response.max_trials) & (trials_n == np.floor(trials_n))
+            sound &= trials_n >= 1
+    if response.kind == "negative_binomial":
+        y_n = np.minimum(y_n, response.max_count)
+    return np.where(sound, y_n, np.nan), np.where(sound, trials_n, np.nan)
 
 
 def _without(entries: Entries, faulty: NDArray[np.bool_]) -> Entries:
