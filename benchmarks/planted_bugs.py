@@ -1396,7 +1396,7 @@ BUGS = [
     Bug(
         "readers that take records apart, or read one differently because of another",
         "a byte order mark dropped from the records with which pieces of a CSV file begin",
-        (("data/csv_files.py", "not piece, rest + piece", "not piece, rest + piece.removeprefix(_BOM)"),),
+        (("data/csv_files.py", "not piece, rest + piece", "not piece, rest + piece.removeprefix(BOM)"),),
         "test_readers.py::test_a_mark_at_the_start_of_a_piece_is_text_of_its_record",
     ),
     Bug(
@@ -1405,9 +1405,9 @@ BUGS = [
         (
             (
                 "data/documents/text_files.py",
-                "        for line in lines(file):\n            yield (line.removeprefix(_BOM),)",
+                "        for line in lines(file):\n            yield (line.removeprefix(BOM),)",
                 "        for n, line in enumerate(lines(file)):\n"
-                "            yield (line if n else line.removeprefix(_BOM),)",
+                "            yield (line if n else line.removeprefix(BOM),)",
             ),
         ),
         "test_readers.py::test_marks_and_line_ends_are_no_text_on_whatever_line_they_stand",

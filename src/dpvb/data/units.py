@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,9 +87,9 @@ class Units:
             self._persons = order, unit_of_row, first
 
     @property
-    def unit(self) -> Literal["row", "person"]:
-        """What one privacy unit is; public."""
-        return "row" if self._persons is None else "person"
+    def grouped(self) -> bool:
+        """Whether units are persons; public."""
+        return self._persons is not None
 
     def count(self) -> int:
         """Return the number of privacy units; private under add/remove."""
@@ -129,8 +130,38 @@ class Units:
         return rows, rows if order is None else order[rows], unit_of_row[rows] - start
 
 
-def cuts(count: int, number: int) -> list[tuple[int, int]]:
-    """Cut so many units into at most `number` consecutive ranges of about one length; at least one."""
-    number = max(1, min(number, count))
-    ends = [count * place // number for place in range(number + 1)]
-    return list(pairwise(ends))
+class Held(ABC):
+    """Private rows in memory, as units.
+
+    Attributes:
+        row: what one row is called; public.
+    """
+
+    row: ClassVar[str] = "row"
+    _units: Units
+
+    @property
+    def unit(self) -> str:
+        """What one privacy unit is; public."""
+        return "person" if self._units.grouped else self.row
+
+    def count(self) -> int:
+        """Return the number of privacy units; private under add/remove."""
+        return self._units.count()
+
+    def parts(self, number: int) -> list[Self]:
+        """The same units in order, in at most so many sources of their own."""
+        count = self.count()
+        number = max(1, min(number, count))
+        ends = [count * place // number for place in range(number + 1)]
+        return [self._part(start, stop) for start, stop in pairwise(ends)]
+
+    def _part(self, start: int, stop: int) -> Self:
+        part = copy(self)
+        which, part._units = self._units.part(start, stop)
+        part._keep(which)
+        return part
+
+    @abstractmethod
+    def _keep(self, which: Which) -> None:
+        """Keep the rows with these numbers alone, in this order."""

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from copy import copy
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from dpvb.data.documents.count_rows import CountRows, DocumentSource, clean_slabs, concatenate
 from dpvb.data.documents.vocabulary import MISSING_VOCABULARY, TOKEN_PATTERN, Tokenizer, Vocabulary, check_vocabulary
-from dpvb.data.slabs import MAX_ENTRIES, MAX_WIDTH, Slab, slab_of_sparse, slab_of_triples
+from dpvb.data.slabs import MAX_ENTRIES, MAX_WIDTH, Slab, Which, slab_of_sparse, slab_of_triples
 from dpvb.data.spelling import cells_of, document, real
 from dpvb.data.tables.matrices import array_of, as_matrix, holds_rows, is_column
-from dpvb.data.units import Chunk, Units, cuts
+from dpvb.data.units import Chunk, Held, Units
 from dpvb.errors import DataFormatError, ParameterError, check_integer
 
-Unit = Literal["document", "person"]
 
-
-class BagOfWords:
+class BagOfWords(Held):
     """Word counts held in memory, one row a document; the rows are cleaned and copied once.
 
     With `group`, the rows of one person are brought together (a stable sort) and the person is the privacy
     unit. Rows whose person is not known (see `spelling.identity`) are left out.
     """
+
+    row = "document"
 
     def __init__(
         self, counts: object, *, vocabulary: Vocabulary | None = None, group: Iterable[object] | None = None
@@ -113,28 +112,12 @@ class BagOfWords:
         """The terms in column order, where given; public."""
         return self._vocabulary
 
-    @property
-    def unit(self) -> Unit:
-        """What one privacy unit is; public."""
-        return "document" if self._units.unit == "row" else "person"
-
-    def count(self) -> int:
-        """Return the number of privacy units; private under add/remove."""
-        return self._units.count()
-
     def chunks(self) -> Iterator[Chunk[CountRows]]:
         """Yield all units once; the arrays are views."""
         return self._units.chunks(self._rows.take, max_entries=MAX_ENTRIES)
 
-    def parts(self, number: int) -> list[BagOfWords]:
-        """The same units in order, in at most so many sources of their own; nothing is copied."""
-        return [self._part(start, stop) for start, stop in cuts(self.count(), number)]
-
-    def _part(self, start: int, stop: int) -> BagOfWords:
-        part = copy(self)
-        which, part._units = self._units.part(start, stop)
-        part._rows = self._rows.take(which)
-        return part
+    def _keep(self, which: Which) -> None:
+        self._rows = self._rows.take(which)
 
 
 class Stream:
@@ -186,7 +169,7 @@ class Stream:
         return self._vocabulary
 
     @property
-    def unit(self) -> Unit:
+    def unit(self) -> str:
         """What one privacy unit is; public."""
         return "document"
 

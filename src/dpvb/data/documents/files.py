@@ -17,7 +17,7 @@ from dpvb.data.documents.text_files import folder_records, json_records, line_re
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN, Tokenizer, Vocabulary, check_vocabulary
 from dpvb.data.persons import Elsewhere, elsewhere
 from dpvb.data.readable import check_readable
-from dpvb.data.shards import Shard, Sharded, paths_of
+from dpvb.data.shards import Shard, Sharded, one_width, paths_of
 from dpvb.data.slabs import Slab
 from dpvb.errors import DataFormatError, ParameterError, check_choice, check_integer
 
@@ -152,12 +152,9 @@ def _open_shards(paths: Sequence[Path], options: dict[str, Any]) -> ShardedDocum
     if options["vocabulary"] is not None:
         options["vocabulary"] = check_vocabulary(options["vocabulary"], width=options["width"])
     if (column := options["group_column"]) is None:
-        opened = [open_documents(path, **{**options, "stream": True}) for path in paths]
-        widths = {source.width for source in opened}
-        if len(widths) > 1:
-            raise DataFormatError(f"The files declare different numbers of columns: {sorted(widths)}.")
+        width = one_width(open_documents(path, **{**options, "stream": True}).width for path in paths)
         shards = [Shard(path, partial(open_documents, path, **options)) for path in paths]
-        return ShardedDocuments(shards, widths.pop(), options["vocabulary"], unit="document")
+        return ShardedDocuments(shards, width, options["vocabulary"], unit="document")
     names = {path: check_choice("file_format", options["file_format"] or _format_of(path), FORMATS) for path in paths}
     words = check_vocabulary(options["vocabulary"], width=options["width"])
     columns = options["text_column"], column

@@ -21,23 +21,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.data.documents.matrix_files import open_npz
-from dpvb.data.shards import Shard, Sharded, paths_of
+from dpvb.data.shards import Shard, Sharded, one_width, paths_of
 from dpvb.data.slabs import Integers, Which, running_total
 from dpvb.data.spelling import Floats, alike, as_numbers
 from dpvb.data.tables.matrices import LENGTH_UNIT, Entries, SparseMatrix, as_matrix, column
 from dpvb.data.tables.response import LOGISTIC, Response
-from dpvb.data.units import Chunk, Units, cuts
-from dpvb.errors import DataFormatError, ParameterError, check_number
+from dpvb.data.units import Chunk, Held, Units
+from dpvb.errors import ParameterError, check_number
 
 Made = TypeVar("Made")
 
@@ -92,7 +91,7 @@ class SparseDesignRows:
     trials_n: Floats
 
 
-class Design:
+class Design(Held):
     """Rows of a regression, held in memory as they were given and cleaned chunk by chunk; few enough are kept clean.
 
     A delivered row is (c0, f·x): x the given features, f = min(1/row_norm, √(1-c0²)/‖x‖). So the posterior's
@@ -172,31 +171,15 @@ class Design:
         """What y may be; public."""
         return self._response
 
-    @property
-    def unit(self) -> Literal["row", "person"]:
-        """What one privacy unit is; public."""
-        return self._units.unit
-
-    def count(self) -> int:
-        """Return the number of privacy units; private under add/remove."""
-        return self._units.count()
-
     def chunks(self) -> Iterator[Chunk[DesignRows]] | Iterator[Chunk[SparseDesignRows]]:
         """Yield all units once."""
         if self._sparse:
             return self._units.chunks(self._sparse_rows)
         return self._units.chunks(self._dense_rows, keep_entries=_KEPT_ENTRIES)
 
-    def parts(self, number: int) -> list[Design]:
-        """The same units in order, in at most so many designs of their own."""
-        return [self._part(start, stop) for start, stop in cuts(self.count(), number)]
-
-    def _part(self, start: int, stop: int) -> Design:
-        part = copy(self)
-        which, part._units = self._units.part(start, stop)
-        part._matrix = self._matrix.take(which)
-        part._scale_n, part._y_n, part._trials_n = (v[which] for v in (self._scale_n, self._y_n, self._trials_n))
-        return part
+    def _keep(self, which: Which) -> None:
+        self._matrix = self._matrix.take(which)
+        self._scale_n, self._y_n, self._trials_n = (v[which] for v in (self._scale_n, self._y_n, self._trials_n))
 
     def _dense_rows(self, which: Which) -> DesignRows:
         scale_n = self._scale_n[which]
@@ -262,7 +245,7 @@ def _without(entries: Entries, faulty: NDArray[np.bool_]) -> Entries:
     return Entries(running_total(np.where(faulty, 0, lengths)), entries.indices[kept], entries.values[kept])
 
 
-class BinaryMatrix:
+class BinaryMatrix(Held):
     """Binary vectors, held in memory as they were given; chunks hold float32 arrays (n, J), faulty rows NaN."""
 
     def __init__(self, X: object, *, threshold: float | None = None, group: Iterable[object] | None = None) -> None:
@@ -289,28 +272,12 @@ class BinaryMatrix:
         """Number of columns J; public."""
         return self._matrix.width
 
-    @property
-    def unit(self) -> Literal["row", "person"]:
-        """What one privacy unit is; public."""
-        return self._units.unit
-
-    def count(self) -> int:
-        """Return the number of privacy units; private under add/remove."""
-        return self._units.count()
-
     def chunks(self) -> Iterator[Chunk[NDArray[np.float32]]]:
         """Yield all units once."""
         return self._units.chunks(self._rows)
 
-    def parts(self, number: int) -> list[BinaryMatrix]:
-        """The same units in order, in at most so many sources of their own."""
-        return [self._part(start, stop) for start, stop in cuts(self.count(), number)]
-
-    def _part(self, start: int, stop: int) -> BinaryMatrix:
-        part = copy(self)
-        which, part._units = self._units.part(start, stop)
-        part._matrix = self._matrix.take(which)
-        return part
+    def _keep(self, which: Which) -> None:
+        self._matrix = self._matrix.take(which)
 
     def _rows(self, which: Which) -> NDArray[np.float32]:
         x_nj = self._matrix.dense(which)
@@ -343,10 +310,8 @@ def binary_rows(
         return BinaryMatrix(X, threshold=threshold, group=group)
     if group is not None:
         raise ParameterError("group is not read for several files: bring the rows into memory, or leave it out.")
-    widths = {open_npz(path).width or 0 for path in paths}
-    if len(widths) > 1:
-        raise DataFormatError(f"The files declare different numbers of columns: {sorted(widths)}.")
-    return ShardedBinary([Shard(path, partial(_binary_file, path, threshold)) for path in paths], widths.pop())
+    width = one_width(open_npz(path).width or 0 for path in paths)
+    return ShardedBinary([Shard(path, partial(_binary_file, path, threshold)) for path in paths], width)
 
 
 def _binary_file(path: Path, threshold: float | None) -> BinaryMatrix:
