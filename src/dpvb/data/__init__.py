@@ -12,6 +12,7 @@ from dpvb.data.tables.schema import Binary, Categorical, Numeric, Schema, Target
 from dpvb.data.tables.table import Table
 from dpvb.data.units import Chunk
 
+# The shorter name is older, and stays.
 Source = DocumentSource
 
 __all__ = [

@@ -211,7 +211,7 @@ class Table:
     def _target_response(self, response: Response | None) -> Response:
         """The response of the target's encoded values, whose labels are 0 and 1."""
         target = self._schema.target
-        needed = [] if target is None else [target.name, *([] if target.trials is None else [target.trials])]
+        _, needed = _needed(self._schema)
         if target is None or not set(needed) <= set(self._reader.names):
             raise DataFormatError(
                 "The response is missing: name its column with target=Target(...) in the schema, or give y."
