@@ -76,8 +76,8 @@ BUGS = [
         (
             (
                 "data/units.py",
-                "return LazyChunk(which[units], None, chosen, self.read)",
-                "return LazyChunk(which[units], None, chosen, self.read, self.place, self.kept)",
+                "return Chunk(which[units], None, chosen, self.read)",
+                "return Chunk(which[units], None, chosen, self.read, self.place, self.kept)",
             ),
         ),
         "test_design.py::test_what_is_kept_between_passes_is_what_was_read",
@@ -373,7 +373,7 @@ BUGS = [
     Bug(
         "public facts read off private data",
         "the classes read off the data",
-        (("data/tables/design.py", "Categories(self.classes)", "Categories(np.unique(given)[:2].tolist())"),),
+        (("data/tables/response.py", "Categories(self.classes)", "Categories(np.unique(cells)[:2].tolist())"),),
         "test_design.py::test_constant_labels_and_no_rows_are_ordinary",
     ),
     Bug(
@@ -1396,7 +1396,7 @@ BUGS = [
     Bug(
         "readers that take records apart, or read one differently because of another",
         "a byte order mark dropped from the records with which pieces of a CSV file begin",
-        (("data/csv_files.py", "not piece, rest + piece", "not piece, rest + piece.removeprefix(_BOM)"),),
+        (("data/csv_files.py", "not piece, rest + piece", "not piece, rest + piece.removeprefix(BOM)"),),
         "test_readers.py::test_a_mark_at_the_start_of_a_piece_is_text_of_its_record",
     ),
     Bug(
@@ -1405,9 +1405,9 @@ BUGS = [
         (
             (
                 "data/documents/text_files.py",
-                "        for line in lines(file):\n            yield (line.removeprefix(_BOM),)",
+                "        for line in lines(file):\n            yield (line.removeprefix(BOM),)",
                 "        for n, line in enumerate(lines(file)):\n"
-                "            yield (line if n else line.removeprefix(_BOM),)",
+                "            yield (line if n else line.removeprefix(BOM),)",
             ),
         ),
         "test_readers.py::test_marks_and_line_ends_are_no_text_on_whatever_line_they_stand",
@@ -1726,7 +1726,7 @@ BUGS = [
         "a damaged row of a LIL matrix moves the values of all rows behind it",
         (
             (
-                "data/documents/count_rows.py",
+                "data/slabs.py",
                 'raise DataFormatError(f"A sparse matrix must be CSR, CSC or COO, got {matrix.format.upper()}; '
                 'use .tocsr().")',
                 "matrix = matrix.tocsr()",

@@ -23,7 +23,7 @@ from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import FullBatch
 from dpvb.core.schedule import robbins_monro
 from dpvb.core.wall import Wall
-from dpvb.data.tables.design import Response
+from dpvb.data.tables.response import Response
 from dpvb.errors import FederationError, ParameterError
 from dpvb.federated import messages
 from dpvb.federated.messages import (

@@ -20,7 +20,8 @@ from dpvb.core.plan import FullBatch, calibrated, phased
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import Design
-from dpvb.data.tables.design import DesignRows, Response
+from dpvb.data.tables.design import DesignRows
+from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
 from dpvb.models.regression import curvature, descent, ridge
 from dpvb.models.regression.first_order import FirstOrder, Path

@@ -17,7 +17,8 @@ from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import FullBatch, calibrated, phased
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
-from dpvb.data.tables.design import Design, Response, SparseDesignRows
+from dpvb.data.tables.design import Design, SparseDesignRows
+from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal, Path
 from dpvb.models.regression.likelihood import Likelihood, Weights

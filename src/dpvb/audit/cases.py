@@ -24,8 +24,9 @@ from dpvb.core.plan import FullBatch, Mechanism, Plan, Release, Sampler, phased
 from dpvb.core.schedule import SHARES, robbins_monro
 from dpvb.core.wall import Released, Wall
 from dpvb.data import BagOfWords
-from dpvb.data.tables.design import BinaryMatrix, Design, Response
+from dpvb.data.tables.design import BinaryMatrix, Design
 from dpvb.data.tables.numbers import Numbers
+from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError, check_choice
 from dpvb.models.belief_network.first_order import SBN
 from dpvb.models.belief_network.six_blocks import SBNBlocks

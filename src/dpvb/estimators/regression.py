@@ -16,7 +16,8 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 
 from dpvb.core.blocks import Floats
 from dpvb.core.schedule import Schedule, constant
-from dpvb.data.tables.design import Design, Response, SparseDesignRows
+from dpvb.data.tables.design import Design, SparseDesignRows
+from dpvb.data.tables.response import Response
 from dpvb.data.tables.schema import INDICATOR, Schema
 from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
@@ -215,9 +216,6 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         constant = self._intercept
         rows: dict[str, Any] = {"sparse_rows": self.covariance == "diagonal", "group": group}
         if isinstance(X, Table):
-            own, target = _caps(self._response), X.schema.target
-            if y is None and target is not None and (given := _caps(target.response)) != own:
-                raise ParameterError(f"the schema's target has {given}, but the model's parameters say {own}.")
             return X.design(y, trials, response=self._response, fit_intercept=constant > 0, **rows)
         if y is None:
             raise DataFormatError("requires y to be passed, but the target y is None: the response of each row.")
@@ -411,7 +409,7 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
 
     @property
     def _likelihood(self) -> Likelihood:
-        return Likelihood("logistic")
+        return Likelihood.of(self._response)
 
     @property
     def _response(self) -> Response:
@@ -514,7 +512,7 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
 
     @property
     def _likelihood(self) -> Likelihood:
-        return Likelihood("binomial", max_trials=float(check_integer("max_trials", self.max_trials, low=1, high=10**9)))
+        return Likelihood.of(self._response)
 
     @property
     def _response(self) -> Response:
@@ -575,8 +573,7 @@ class NegativeBinomialRegression(RegressorMixin, BinomialLikelihoodRegression): 
 
     @property
     def _likelihood(self) -> Likelihood:
-        count = check_integer("max_count", self.max_count, low=1, high=10**9)
-        return Likelihood("negative_binomial", dispersion=self.dispersion, max_count=float(count))
+        return Likelihood.of(self._response, self.dispersion)
 
     @property
     def _response(self) -> Response:
@@ -630,11 +627,6 @@ def _column_bound(bound: Any, design: AnyDesign) -> Floats:
         raise ParameterError(f"column_bound must be a positive number, or {width} of them, one a feature.")
     bound_d = np.clip(bound_d / design.row_norm, 1e-6, 1.0)
     return np.concatenate([[design.intercept], bound_d]) if design.intercept > 0 else bound_d
-
-
-def _caps(response: Response) -> dict[str, Any]:
-    """What a table's target and the parameters must agree on."""
-    return {"kind": response.kind, "max_trials": response.max_trials, "max_count": response.max_count}
 
 
 def _matrix(rows: Any, width: int) -> Any:
