@@ -743,7 +743,7 @@ BUGS = [
                 "if not self._writes or not self._origin.is_here:",
                 "if not self._writes:",
             ),
-            ("ledger/__init__.py", "ledger._tokens.clear()", "pass"),
+            ("ledger/session.py", "session.tokens.clear()", "pass"),
         ),
         "test_runs.py::test_a_fit_goes_on_in_one_process_after_a_fork[False]",
     ),
@@ -912,7 +912,7 @@ BUGS = [
         "a restored backup taken for the ledger",
         (
             (
-                "ledger/__init__.py",
+                "ledger/following.py",
                 "return State.at(head, rows.row, rows.first_charge if store.shared else None)",
                 "return walk(store.uuid, rows.since(1))",
             ),
@@ -981,7 +981,7 @@ BUGS = [
     Bug(
         "crashes, retries and races",
         "a forked process that goes on with its parent's runs",
-        (("ledger/__init__.py", "ledger._tokens.clear()", "pass"),),
+        (("ledger/session.py", "session.tokens.clear()", "pass"),),
         "test_ledger_histories.py::test_a_forked_process_does_not_go_on_with_its_parents_runs",
     ),
     Bug(
