@@ -38,6 +38,7 @@ from dpvb.estimators.conducted import Data, Task, conduct, fitted, rehearsed
 from dpvb.federated.agreement import Federation
 from dpvb.federated.channel import Channel
 from dpvb.federated.client import Client
+from dpvb.federated.form_of_q import FormOfQ
 from dpvb.federated.keys import Identity
 from dpvb.federated.messages import Accepted, Request, Share, decode
 from dpvb.federated.server import Server
@@ -154,6 +155,7 @@ class Network:
         self._doomed: dict[str, float] = {}
         self._gone: set[str] = set()
         self._tickets = 0
+        self._known = FormOfQ(task_of("server")).classes
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["dpvb.federated.client", "dpvb.estimators.regression"])
         Thread(target=self._accept, daemon=True).start()
@@ -167,7 +169,7 @@ class Network:
         self._tickets += 1
         delay = self.rng.uniform(0, LATEST) if self._happens(LATE, "late") else 0.0
         self._outstanding[self._tickets] = Outstanding(client, data, time.monotonic() + delay)
-        message = decode(data)
+        message = decode(data, self._known)
         if isinstance(message, Request):
             self.asked.setdefault(client, set()).add((message.step, message.attempt))
             if self.fatal == (client, message.step):

@@ -29,7 +29,7 @@ from dpvb.core.wall import Released, gathered
 from dpvb.errors import DpvbError, FederationError, ParameterError, check_choice, check_integer, check_number
 from dpvb.estimators.conducted import Task
 from dpvb.federated import messages
-from dpvb.federated.agreement import SCHEDULES, Federation
+from dpvb.federated.agreement import SCHEDULES, Federation, declared
 from dpvb.federated.factors import Factors
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share
 from dpvb.federated.record import Recorded
@@ -166,7 +166,7 @@ class Server:
                 version=__version__,
                 run=self._run,
                 kind=federation.kind,
-                model=repr(self._task.model),
+                model=declared(self._task.model),
                 columns=federation.columns,
                 multipliers=tuple(release.mechanism.noise_multiplier for release in self._plan),
                 trust=trust.name,
@@ -195,7 +195,7 @@ class Server:
         if answer.multipliers is None:
             raise FederationError("it accepted without saying how much noise it adds")
         return self._federation.trust.adopted(
-            self._task.plan, list(answer.multipliers), epsilon=np.inf, delta=self._federation.delta
+            self._task.plan, answer.multipliers, epsilon=np.inf, delta=self._federation.delta
         )
 
     def _present(self, answered: Collection[str]) -> list[str]:
@@ -365,7 +365,7 @@ class Server:
 
     def _request(self, t: int, attempt: int, participants: tuple[str, ...], q: Any) -> bytes:
         nonces = {name: self._nonces[name] for name in participants} if self._federation.trust.secure else {}
-        return messages.encode(Request(self._offer, t, attempt, participants, q, nonces))
+        return messages.encode(Request(self._offer, t, attempt, participants, q, nonces), messages.classes_in(q))
 
     def _shares(self, names: list[str], t: int, attempt: int, q: Any) -> dict[str, Share]:
         """Ask clients at once for their shares of one release; who does not give one is left out."""
