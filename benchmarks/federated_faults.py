@@ -42,6 +42,7 @@ from dpvb.federated.form_of_q import FormOfQ
 from dpvb.federated.keys import Identity
 from dpvb.federated.messages import Accepted, Request, Share, decode
 from dpvb.federated.server import Server
+from dpvb.federated.shared import Shared
 from dpvb.federated.simulation import columns_of
 from dpvb.federated.transport import Reply
 from dpvb.federated.trust import Trust
@@ -155,7 +156,7 @@ class Network:
         self._doomed: dict[str, float] = {}
         self._gone: set[str] = set()
         self._tickets = 0
-        self._known = FormOfQ(task_of("server")).classes
+        self._known = FormOfQ(task_of("server"), Shared()).classes
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["dpvb.federated.client", "dpvb.estimators.regression"])
         Thread(target=self._accept, daemon=True).start()

@@ -45,9 +45,9 @@ from dpvb.federated.agreement import Federation, declared
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity
 from dpvb.federated.masks import Masks
-from dpvb.federated.membership import Shared
 from dpvb.federated.memory import Memory
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share, digest
+from dpvb.federated.shared import Shared
 from dpvb.federated.trust import Trust
 from dpvb.ledger import Ledger
 from dpvb.models.topics.lda import LDA

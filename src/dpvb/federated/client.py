@@ -44,9 +44,10 @@ from dpvb.federated import messages
 from dpvb.federated.agreement import Federation, declared
 from dpvb.federated.form_of_q import FormOfQ
 from dpvb.federated.keys import Identity, check_name
-from dpvb.federated.membership import Membership, Owner, Shared
+from dpvb.federated.membership import Membership, Owner
 from dpvb.federated.memory import Memory
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share
+from dpvb.federated.shared import Shared
 from dpvb.guards.strangers import say
 from dpvb.ledger import Ledger
 from dpvb.results.statement import PrivacyStatement
@@ -105,7 +106,7 @@ class Client:
         self._turn = threading.Lock()
         self._origin = Origin()
         self._shared = Shared() if shared is None else shared
-        self._form_of_q = FormOfQ(task)
+        self._form_of_q = FormOfQ(task, self._shared)
         self._closed = False
         with ExitStack() as held:
             opened = None if ledger is None else held.enter_context(runs.opened(ledger))

@@ -21,6 +21,7 @@ from dpvb.errors import FederationError
 from dpvb.estimators.base import generator
 from dpvb.estimators.conducted import Task
 from dpvb.federated.messages import classes_in
+from dpvb.federated.shared import Shared
 from dpvb.guards import domains
 from dpvb.guards.silence import silence
 
@@ -36,16 +37,15 @@ class FormOfQ:
 
     Args:
         task: model, plan and data; of the data only a batch of no rows is taken, when a q is first checked.
+        shared: where clients with equal models and plans find the forms of one rehearsal.
 
     Attributes:
         classes: the classes that these forms are made of.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, shared: Shared) -> None:
         self._task = task
-        qs = _rehearsed(task.model, task.plan)
-        self._forms = tuple(dict.fromkeys(map(_form, qs)))
-        self.classes: Final = classes_in(qs)
+        self._forms, self.classes = shared.once(_rehearsed, task.model, task.plan)
         self._no_rows: list[Any] | None = None
 
     def check(self, q: Any, release: Release) -> None:
@@ -92,8 +92,8 @@ class _Nothing:
         return 0
 
 
-def _rehearsed(model: loop.Model[Any, Any], plan: Plan) -> list[Any]:
-    """The q before each release of a run on no data; what such a run costs is the noise."""
+def _rehearsed(model: loop.Model[Any, Any], plan: Plan) -> tuple[tuple[Any, ...], frozenset[type]]:
+    """The forms of q before the releases of a run on no data, and its classes; what such a run costs is the noise."""
     kinds, kept = Counter[tuple[str, ...]](), []
     for release in plan:
         kinds[tuple(release.blocks)] += 1
@@ -106,7 +106,7 @@ def _rehearsed(model: loop.Model[Any, Any], plan: Plan) -> list[Any]:
         for release in plan.releases[:-1]:
             s = s.update(wall.release(loop.query(model, qs[-1], release), release), 1.0)
             qs.append(model.m_step(s, qs[-1]))
-    return qs
+    return tuple(dict.fromkeys(map(_form, qs))), classes_in(qs)
 
 
 def _form(value: Any) -> Any:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import secrets
 import shutil
-import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from typing import Any, Final, TypeVar, final
+from functools import partial
+from typing import Any, Final, final
 
 from dpvb.core import loop
 from dpvb.core.blocks import Ints
@@ -25,39 +24,11 @@ from dpvb.federated.keys import Identity
 from dpvb.federated.masks import Masks
 from dpvb.federated.memory import Memory
 from dpvb.federated.messages import Accepted, Offer, Request
+from dpvb.federated.shared import Shared
 from dpvb.ledger import Ledger
 from dpvb.results.statement import PrivacyStatement
 from dpvb.runs import run as runs
 from dpvb.runs.checkpoint import Checkpoint
-
-Made = TypeVar("Made")
-# So many plans and statements are shared, the newest.
-_MOST_SHARED: Final = 64
-
-
-@final
-class Shared:
-    """What clients of one process calculate once: the noise of equal plans, and the reading of equal messages.
-
-    All of it is public. A client that is given none has one of its own.
-    """
-
-    def __init__(self) -> None:
-        self.digest = lru_cache(maxsize=2)(messages.digest)
-        self.decode = lru_cache(maxsize=2)(messages.decode)
-        self._made: dict[Hashable, Any] = {}
-        self._turn = threading.Lock()
-
-    def once(self, make: Callable[..., Made], plan: Plan, *given: Hashable, **named: Hashable) -> Made:
-        """The result of a function of a plan and of what else is given; plans with one digest are equal."""
-        key = make, plan.digest, given, tuple(named.items())
-        with self._turn:
-            if key not in self._made:
-                if len(self._made) >= _MOST_SHARED:
-                    del self._made[next(iter(self._made))]
-                self._made[key] = make(plan, *given, **named)
-            made: Made = self._made[key]
-            return made
 
 
 @dataclass(frozen=True)
