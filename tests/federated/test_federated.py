@@ -523,7 +523,7 @@ def _from_attempt(handler: Handler, attempt: int) -> Handler:
 def test_a_client_that_says_nothing_is_waited_for_no_longer_than_the_timeout() -> None:
     made = around("none")
     server = made.server(timeout=0.05)
-    transport = server._transport
+    transport = server._asking.transport
     send = transport.send
     transport.send = lambda name, data: send(name, data) if name != "b" else -1  # type: ignore[method-assign]
     with pytest.raises(FederationError, match=r"b: no answer within 0\.05 seconds"):
