@@ -38,9 +38,11 @@ from dpvb.estimators.base import Task
 from dpvb.federated.agreement import Federation
 from dpvb.federated.channel import Channel
 from dpvb.federated.client import Client
+from dpvb.federated.form_of_q import FormOfQ
 from dpvb.federated.keys import Identity
 from dpvb.federated.messages import Accepted, Request, Share, decode
 from dpvb.federated.server import Server
+from dpvb.federated.shared import Shared
 from dpvb.federated.simulation import columns_of
 from dpvb.federated.transport import Reply
 from dpvb.federated.trust import Trust
@@ -152,6 +154,7 @@ class Network:
         self._doomed: dict[str, float] = {}
         self._gone: set[str] = set()
         self._tickets = 0
+        self._known = FormOfQ(task_of("server"), Shared()).classes
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["dpvb.federated.client", "dpvb.estimators.regression"])
         Thread(target=self._accept, daemon=True).start()
@@ -165,7 +168,7 @@ class Network:
         self._tickets += 1
         delay = self.rng.uniform(0, LATEST) if self._happens(LATE, "late") else 0.0
         self._outstanding[self._tickets] = Outstanding(client, data, time.monotonic() + delay)
-        message = decode(data)
+        message = decode(data, self._known)
         if isinstance(message, Request):
             self.asked.setdefault(client, set()).add((message.step, message.attempt))
             if self.fatal == (client, message.step):

@@ -756,7 +756,7 @@ BUGS = [
     Bug(
         "crashes, retries and races",
         "masks used again from a folder that was set back",
-        (("federated/client.py", "current.may_repeat_masks |= current.run.has_lost", "pass"),),
+        (("federated/membership.py", "self._may_repeat_masks |= self._run.has_lost", "pass"),),
         "test_federated_client.py::test_a_folder_that_was_set_back_hides_no_two_sums_alike",
     ),
     Bug(
@@ -794,8 +794,8 @@ BUGS = [
         "masks used again by a client that begins its run anew",
         (
             (
-                "federated/client.py",
-                "if is_new and current.restarted and self._federation.trust.secure:",
+                "federated/membership.py",
+                "if is_new and self.restarted and owner.federation.trust.secure:",
                 "if False:",
             ),
         ),
@@ -812,8 +812,8 @@ BUGS = [
         "an attempt that is charged though it cannot be bound",
         (
             (
-                "federated/client.py",
-                "        self._memory.begin(current.offer, request.step, request.attempt, digest)\n        journal =",
+                "federated/membership.py",
+                "        memory.begin(self.offer, request.step, request.attempt, digest)\n        journal =",
                 "        journal =",
             ),
         ),
@@ -852,7 +852,13 @@ BUGS = [
     Bug(
         "crashes, retries and races",
         "masks used again after a restart that nobody counts",
-        (("federated/client.py", "if trust.secure and current.restarted and self._ledger is None:", "if False:"),),
+        (
+            (
+                "federated/client.py",
+                "if trust.secure and current.restarted and self._owner.ledger is None:",
+                "if False:",
+            ),
+        ),
         "test_federated_client.py::test_a_folder_that_was_set_back_hides_no_two_sums_alike",
     ),
     Bug(
@@ -1244,11 +1250,11 @@ BUGS = [
         "crashes, retries and races",
         "a release given anew whose answer made room for others",
         (
-            ("federated/client.py", "if current.position > step:\n            raise", "if False:\n            raise"),
+            ("federated/membership.py", "if self._position > step:\n            raise", "if False:\n            raise"),
             (
-                "federated/client.py",
-                "return wall.share(query, current.plan.releases[step], conceal)",
-                "return self._wall(current.plan, None).share(query, current.plan.releases[0], conceal)",
+                "federated/membership.py",
+                "return wall.share(query, self.plan.releases[step], conceal)",
+                "return self._behind(self.plan, None).share(query, self.plan.releases[0], conceal)",
             ),
         ),
         "test_federated_client.py::test_what_was_answered_once_is_answered_the_same_or_not_at_all",
@@ -1324,8 +1330,8 @@ BUGS = [
             ),
             ("federated/client.py", "return attempts[min(attempts)] != digest", "return True"),
             (
-                "federated/client.py",
-                "known = digest in self._memory.begun(current.offer).get(request.step, {}).values()",
+                "federated/membership.py",
+                "known = digest in memory.begun(self.offer).get(request.step, {}).values()",
                 "known = False",
             ),
         ),
@@ -1337,10 +1343,12 @@ BUGS = [
         (
             (
                 "federated/client.py",
-                "digest = _digest(data := bytes(data))\n",
-                "found = messages.decode(data := bytes(data))\n"
-                "        named = replace(found, participants=(self.name,)) if isinstance(found, Request) else found\n"
-                "        digest = _digest(messages.encode(named))\n",
+                "digest = self._shared.digest(data := bytes(data))\n",
+                "known = self._form_of_q.classes\n"
+                "        found = messages.decode(data := bytes(data), known)\n"
+                "        if isinstance(found, Request):\n"
+                "            found = Request(found.offer, found.step, found.attempt, (self.name,), found.q)\n"
+                "        digest = messages.digest(messages.encode(found, known))\n",
             ),
         ),
         "test_federated.py::test_what_no_honest_server_asks_is_refused_for_nothing[none]",
@@ -1350,8 +1358,8 @@ BUGS = [
         "another attempt at a federated release for nothing",
         (
             (
-                "federated/client.py",
-                "journal = None if current.run is None else current.run.repeated(request.step, digest)",
+                "federated/membership.py",
+                "journal = None if self._run is None else self._run.repeated(request.step, digest)",
                 "journal = None",
             ),
         ),
@@ -1931,14 +1939,54 @@ BUGS = [
         "queries made by somebody else",
         "a server's q asked whatever numbers it holds",
         (
-            ("federated/client.py", "if (fault := domains.outside(q)) is not None:", "if (fault := None) is not None:"),
+            ("federated/form_of_q.py", "if (fault := domains.outside(q)) is not None:", "if fault := None:"),
             (
-                "federated/client.py",
-                "query = loop.query(self._task.model, request.q, release)",
-                "query = partial(self._task.model.e_step, request.q, blocks=release.blocks)",
+                "federated/membership.py",
+                "query = loop.query(self._owner.task.model, request.q, self.plan.releases[request.step])",
+                "query = partial(\n"
+                "            self._owner.task.model.e_step, request.q, blocks=self.plan.releases[request.step].blocks\n"
+                "        )",
             ),
         ),
         "test_federated_client.py::test_a_q_outside_its_domain_is_refused_and_nothing_is_spent",
+    ),
+    Bug(
+        "queries made by somebody else",
+        "a server's q asked whatever its form",
+        (("federated/form_of_q.py", "if not any(_fits(form, own) for own in self._forms) or not", "if not"),),
+        "test_federated_client.py::test_a_q_of_another_form_is_refused_before_its_release_is_begun",
+    ),
+    Bug(
+        "queries made by somebody else",
+        "a class that a message names, taken from whatever is loaded",
+        (
+            (
+                "federated/messages.py",
+                "kind = self._known.get(form[0])",
+                'place, _, own = form[0].partition(":")\n'
+                "        kind = vars(__import__(place, fromlist=[own])).get(own) if place.isidentifier() else None\n"
+                "        kind = kind or self._known.get(form[0])",
+            ),
+        ),
+        "test_federated_messages.py::test_a_name_is_looked_up_and_never_imported",
+    ),
+    Bug(
+        "queries made by somebody else",
+        "a class of any kind made from a message",
+        (
+            (
+                "federated/messages.py",
+                "for kind in (*classes, *_MESSAGES) if _fields(kind) is not None}",
+                "for kind in (*classes, *_MESSAGES)}",
+            ),
+        ),
+        "test_federated_messages.py::test_what_is_no_frozen_dataclass_or_named_tuple_is_never_made",
+    ),
+    Bug(
+        "queries made by somebody else",
+        "a stranger's class that takes the name of a message",
+        (("federated/messages.py", "for kind in (*classes, *_MESSAGES)", "for kind in (*_MESSAGES, *classes)"),),
+        "test_federated_messages.py::test_nobody_takes_the_name_of_another_class",
     ),
     Bug(
         "queries made by somebody else",

@@ -12,11 +12,11 @@ import numpy as np
 from killed_fit import die
 from small_models import D, Location, table
 
-from dpvb.core.loop import constant
 from dpvb.core.plan import FullBatch, phased
+from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.estimators.base import Task
-from dpvb.federated.agreement import Federation
+from dpvb.federated.agreement import Federation, declared
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity
 from dpvb.federated.memory import Memory
@@ -83,7 +83,7 @@ def script(made: Client) -> list[bytes]:
         version=__version__,
         run="run",
         kind="Location",
-        model=repr(Location()),
+        model=declared(Location()),
         columns="columns",
         multipliers=tuple(release.mechanism.noise_multiplier for release in plan),
         trust="secure_aggregation",

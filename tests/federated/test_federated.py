@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from wire import decode, encode
 
 import dpvb
 from dpvb import federated
@@ -24,10 +25,10 @@ from dpvb.core.plan import FullBatch, Mechanism, Plan, Release
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.errors import DataFormatError, FederationError, ParameterError
-from dpvb.federated.agreement import Federation
+from dpvb.federated.agreement import Federation, declared
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity
-from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share, decode, digest, encode
+from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share, digest
 from dpvb.federated.server import SCHEDULES, Server
 from dpvb.federated.simulation import columns_of
 from dpvb.federated.transport import InProcess
@@ -108,7 +109,7 @@ class Around:
             version=dpvb.__version__,
             run=run,
             kind=federation.kind,
-            model=repr(task.model),
+            model=declared(task.model),
             columns=federation.columns,
             multipliers=tuple(release.mechanism.noise_multiplier for release in plan),
             trust=federation.trust.name,
@@ -520,7 +521,7 @@ def _from_attempt(handler: Handler, attempt: int) -> Handler:
 def test_a_client_that_says_nothing_is_waited_for_no_longer_than_the_timeout() -> None:
     made = around("none")
     server = made.server(timeout=0.05)
-    transport = server._transport
+    transport = server._asking.transport
     send = transport.send
     transport.send = lambda name, data: send(name, data) if name != "b" else -1  # type: ignore[method-assign]
     with pytest.raises(FederationError, match=r"b: no answer within 0\.05 seconds"):
@@ -667,7 +668,7 @@ def test_what_no_honest_server_asks_is_refused_for_nothing(trust: str, ledger: P
     refused(Request(bound, 0, 0, every, q), "belongs to no offer")
     for changes in (
         {"trust": next(name for name in TRUST if name != trust)},
-        {"model": "another"},
+        {"model": {"class": "another"}},
         {"columns": "others"},
         {"multipliers": (1.0,)},
         {"unit": "person"},

@@ -15,10 +15,11 @@ from sklearn.base import clone
 from dpvb.core.plan import Plan
 from dpvb.errors import ParameterError, check_choice, check_integer
 from dpvb.estimators.base import PrivateEstimator, Task, generator
-from dpvb.federated.agreement import SCHEDULES, Federation
+from dpvb.federated.agreement import SCHEDULES, Federation, declared
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity
 from dpvb.federated.server import Server
+from dpvb.federated.shared import Shared
 from dpvb.federated.transport import InProcess
 from dpvb.federated.trust import Trust
 
@@ -87,7 +88,7 @@ def simulate(
     tasks = [of_unit(planned.task(**data), unit) for data in owned]
     columns = [columns_of(task) for task in tasks]
     for m, task in enumerate(tasks):
-        if repr(task.model) != repr(tasks[0].model) or columns[m] != columns[0]:
+        if declared(task.model) != declared(tasks[0].model) or columns[m] != columns[0]:
             raise ParameterError(f"shards must have the same columns, but those of shard {m} differ from shard 0's.")
     names = [f"client-{m:0{len(str(len(owned)))}d}" for m in range(len(owned))]
     identities = {name: Identity.generate(name) for name in names} if model_of_trust.secure else {}
@@ -105,10 +106,19 @@ def simulate(
         raise ParameterError(f"accounts must name a ledger and a data set for each of {len(owned)} shards.")
     rng = generator("random_state", estimator.random_state)
     order = rng.spawn(1)[0] if schedule == "asynchronous" else None  # what q starts from is drawn as in any fit
+    shared = Shared()
     with ExitStack() as held:
         clients = {
             name: held.enter_context(
-                Client(name, task, federation, identity=identities.get(name), ledger=ledger, dataset=dataset)
+                Client(
+                    name,
+                    task,
+                    federation,
+                    identity=identities.get(name),
+                    ledger=ledger,
+                    dataset=dataset,
+                    shared=shared,
+                )
             )
             for name, task, (ledger, dataset) in zip(names, tasks, booked, strict=True)
         }

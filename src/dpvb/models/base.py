@@ -42,8 +42,8 @@ class Model(ABC):
         """Expected statistics of every row of a batch, for the blocks that are asked for.
 
         Each row's come from that row, q and public constants alone, bit for bit. So no row is multiplied by BLAS (`@`,
-        einsum), whose rounding depends on the rest of the batch: use `dpvb.kernels.linear`. And nothing is divided by
-        len(batch).
+        einsum), whose rounding depends on the rest of the batch: use `dpvb.kernels.linear`. And nothing is divided by the
+        number of rows in the batch.
         """
 
     @abstractmethod
