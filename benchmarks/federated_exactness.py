@@ -22,6 +22,7 @@ from benchmarks.regression_exactness import independent
 from dpvb import federated
 from dpvb.core import loop
 from dpvb.core.plan import FullBatch, Mechanism, Plan, Release
+from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import Design, as_source
 from dpvb.data.tables.design import BinaryMatrix
@@ -126,7 +127,7 @@ def movement(estimator, source) -> float:
             return q
 
     started = Started(**{field.name: getattr(model, field.name) for field in fields(model)})
-    moved, _ = loop.fit(started, Wall(source, plan), plan, rho=loop.constant(1.0), rng=np.random.default_rng(0))
+    moved, _ = loop.fit(started, Wall(source, plan), plan, rho=constant(1.0), rng=np.random.default_rng(0))
     return distance(arrays(moved), arrays(q))
 
 

@@ -34,7 +34,7 @@ import dpvb
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.filter import add, cost_units
 from dpvb.errors import FederationError
-from dpvb.estimators.conducted import Data, Task, conduct, fitted, rehearsed
+from dpvb.estimators.base import Task
 from dpvb.federated.agreement import Federation
 from dpvb.federated.channel import Channel
 from dpvb.federated.client import Client
@@ -77,14 +77,12 @@ def estimator() -> dpvb.LogisticRegression:
 
 
 def task_of(name: str) -> Task:
-    model = estimator()
-    return rehearsed(type(model), model.get_params(deep=False), Data(*rows(name), {}))
+    return estimator().task(*rows(name))
 
 
 def federation_of(publics: dict[str, bytes], trust: str, tolerated: int) -> Federation:
-    data = Data(*rows(NAMES[0]), {})
     participants = {name: publics[name] if trust == "secure_aggregation" else b"" for name in NAMES}
-    columns = columns_of(data, task_of(NAMES[0]))
+    columns = columns_of(task_of(NAMES[0]))
     place = Trust(trust, len(NAMES), tolerated, colluders=0)
     return Federation("LogisticRegression", columns, place, EPSILON, DELTA, participants)
 
@@ -329,17 +327,13 @@ def run(folder: Path, trust: str, schedule: str, fatal: int | None, rng: random.
     model = estimator()
     plans = []
 
-    def conductor(task: Task) -> Any:
+    try:
+        task = model.task(**model.no_rows(schema=None, vocabulary=None, width=3))
         server = Server(task, federation, network, schedule=schedule, timeout=120.0)
         plans.append(server._plan)
         q = server.run(np.random.default_rng(0))
         model.privacy_ = server.statement(task.public)
-        return q
-
-    try:
-        nothing = Data(np.zeros((0, 3)), np.zeros(0, dtype=int), {})
-        trial = conduct(type(model), model.get_params(deep=False), nothing, conductor)
-        vars(model).update(fitted(trial))
+        model.take(task, q)
         x_nd, y_n = rows("public")
         end = f"{np.mean(model.predict(x_nd) == y_n):.3f}"
     except FederationError as error:

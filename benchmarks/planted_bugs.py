@@ -76,8 +76,8 @@ BUGS = [
         (
             (
                 "data/units.py",
-                "return LazyChunk(which[units], None, chosen, self.read)",
-                "return LazyChunk(which[units], None, chosen, self.read, self.place, self.kept)",
+                "return Chunk(which[units], None, chosen, self.read)",
+                "return Chunk(which[units], None, chosen, self.read, self.place, self.kept)",
             ),
         ),
         "test_design.py::test_what_is_kept_between_passes_is_what_was_read",
@@ -373,7 +373,7 @@ BUGS = [
     Bug(
         "public facts read off private data",
         "the classes read off the data",
-        (("data/tables/design.py", "Categories(self.classes)", "Categories(np.unique(given)[:2].tolist())"),),
+        (("data/tables/response.py", "Categories(self.classes)", "Categories(np.unique(cells)[:2].tolist())"),),
         "test_design.py::test_constant_labels_and_no_rows_are_ordinary",
     ),
     Bug(
@@ -484,7 +484,7 @@ BUGS = [
     Bug(
         "code in model files",
         "a ledger that a model file chooses",
-        (("estimators/base.py", "if foreign := params.keys() & _OF_THE_RUN:", "if foreign := params.keys() & ():"),),
+        (("estimators/base.py", "if foreign := params.keys() & OF_THE_RUN:", "if foreign := params.keys() & ():"),),
         "test_strangers.py::test_a_model_file_says_nothing_of_later_fits",
     ),
     Bug(
@@ -685,8 +685,8 @@ BUGS = [
         (
             (
                 "runs/run.py",
-                "self._name, self._token = secrets.token_hex(16)",
-                "self._name, self._token = plan.digest.hex()",
+                "self.name, token, checkpoint = secrets.token_hex(16)",
+                "self.name, token, checkpoint = self._plan.digest.hex()",
             ),
         ),
         "test_runs.py::test_every_copy_of_an_estimator_is_charged_once_a_fit",
@@ -740,10 +740,10 @@ BUGS = [
         (
             (
                 "runs/run.py",
-                "if self._ended or self._reads or not self._origin.is_here:",
-                "if self._ended or self._reads:",
+                "if not self._writes or not self._origin.is_here:",
+                "if not self._writes:",
             ),
-            ("ledger/__init__.py", "ledger._tokens.clear()", "pass"),
+            ("ledger/session.py", "session.tokens.clear()", "pass"),
         ),
         "test_runs.py::test_a_fit_goes_on_in_one_process_after_a_fork[False]",
     ),
@@ -825,7 +825,7 @@ BUGS = [
         (
             (
                 "runs/run.py",
-                "                history = self._ledger.history(self._name)  # From now on",
+                "                history = self._ledger.history(self.name)  # From now on",
                 "                # From now on",
             ),
         ),
@@ -837,8 +837,8 @@ BUGS = [
         (
             (
                 "runs/run.py",
-                "request=request or None,\n        )\n        self._pending",
-                "request=None,\n        )\n        self._pending",
+                "key=seal.key, request=request or None)",
+                "key=seal.key, request=None)",
             ),
         ),
         "test_runs.py::test_each_release_is_given_for_what_asked_for_it",
@@ -846,7 +846,7 @@ BUGS = [
     Bug(
         "crashes, retries and races",
         "a mark that speaks of its first step alone",
-        (("runs/run.py", "last = min(step + self._mark, len(self._plan)) - 1", "last = step"),),
+        (("runs/run.py", "step=self._started - 1)", "step=step)"),),
         "test_runs.py::test_nothing_that_has_begun_comes_back_in_the_middle_of_a_fit",
     ),
     Bug(
@@ -895,8 +895,8 @@ BUGS = [
         (
             (
                 "runs/run.py",
-                "        self._ended = True\n        if self._checkpoint is not None:",
-                "        self._ended = True\n        if self._checkpoint is None:",
+                "        self._writes = False\n        if self._checkpoint is not None:",
+                "        self._writes = False\n        if self._checkpoint is None:",
             ),
         ),
         "test_runs.py::test_a_fit_killed_anywhere_goes_on[before the end-part of the cap]",
@@ -918,7 +918,7 @@ BUGS = [
         "a restored backup taken for the ledger",
         (
             (
-                "ledger/__init__.py",
+                "ledger/following.py",
                 "return State.at(head, rows.row, rows.first_charge if store.shared else None)",
                 "return walk(store.uuid, rows.since(1))",
             ),
@@ -987,7 +987,7 @@ BUGS = [
     Bug(
         "crashes, retries and races",
         "a forked process that goes on with its parent's runs",
-        (("ledger/__init__.py", "ledger._tokens.clear()", "pass"),),
+        (("ledger/session.py", "session.tokens.clear()", "pass"),),
         "test_ledger_histories.py::test_a_forked_process_does_not_go_on_with_its_parents_runs",
     ),
     Bug(
@@ -1404,7 +1404,7 @@ BUGS = [
     Bug(
         "readers that take records apart, or read one differently because of another",
         "a byte order mark dropped from the records with which pieces of a CSV file begin",
-        (("data/csv_files.py", "not piece, rest + piece", "not piece, rest + piece.removeprefix(_BOM)"),),
+        (("data/csv_files.py", "not piece, rest + piece", "not piece, rest + piece.removeprefix(BOM)"),),
         "test_readers.py::test_a_mark_at_the_start_of_a_piece_is_text_of_its_record",
     ),
     Bug(
@@ -1413,9 +1413,9 @@ BUGS = [
         (
             (
                 "data/documents/text_files.py",
-                "        for line in lines(file):\n            yield (line.removeprefix(_BOM),)",
+                "        for line in lines(file):\n            yield (line.removeprefix(BOM),)",
                 "        for n, line in enumerate(lines(file)):\n"
-                "            yield (line if n else line.removeprefix(_BOM),)",
+                "            yield (line if n else line.removeprefix(BOM),)",
             ),
         ),
         "test_readers.py::test_marks_and_line_ends_are_no_text_on_whatever_line_they_stand",
@@ -1734,7 +1734,7 @@ BUGS = [
         "a damaged row of a LIL matrix moves the values of all rows behind it",
         (
             (
-                "data/documents/count_rows.py",
+                "data/slabs.py",
                 'raise DataFormatError(f"A sparse matrix must be CSR, CSC or COO, got {matrix.format.upper()}; '
                 'use .tocsr().")',
                 "matrix = matrix.tocsr()",

@@ -12,10 +12,10 @@ import numpy as np
 from killed_fit import die
 from small_models import D, Location, table
 
-from dpvb.core.loop import constant
+from dpvb.core.schedule import constant
 from dpvb.core.plan import FullBatch, phased
 from dpvb.core.wall import Wall
-from dpvb.estimators.conducted import Task
+from dpvb.estimators.base import Task
 from dpvb.federated.agreement import Federation, declared
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity
@@ -70,7 +70,7 @@ def client(ledger: str, folder: str) -> Client:
     """Always the same client."""
     rows = np.random.default_rng(0).uniform(-0.5, 0.5, (20, D))
     plan = phased(Location().blocks, FullBatch(), [1.0] * 5, unit="row")
-    task = Task(Location(), table(rows), plan, constant(1.0), "read", [])
+    task = Task(Location(), table(rows), plan, constant(1.0), "read", [], {})
     participants = {name: identity.public for name, identity in _IDENTITIES.items()}
     federation = Federation("Location", "columns", TRUST, 1.0, 1e-5, participants)
     return Client("a", task, federation, identity=_IDENTITIES["a"], ledger=ledger, dataset="a", folder=folder)

@@ -22,9 +22,9 @@ from dpvb.accounting.filter import add, cost_units
 from dpvb.core import loop
 from dpvb.core.grids import grids_of
 from dpvb.core.plan import FullBatch, Mechanism, Plan, Release
+from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.errors import DataFormatError, FederationError, ParameterError
-from dpvb.estimators.conducted import Data, rehearsed
 from dpvb.federated.agreement import Federation, declared
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity
@@ -133,15 +133,13 @@ def around(
     """Three clients by default, a, b and c, with 10, 15 and 35 rows."""
     shards = dealt(*rows(), 10, 25) if shards is None else shards
     estimator = logistic(epsilon, num_steps=ROUNDS - 2) if estimator is None else estimator
-    kind, params = type(estimator), estimator.get_params(deep=False)
-    owned = [Data(*shard, {}) if isinstance(shard, tuple) else Data(shard, None, {}) for shard in shards]
-    tasks = [rehearsed(kind, params, data) for data in owned]
-    names = "abcdefgh"[: len(owned)]
+    tasks = [estimator.task(*shard) if isinstance(shard, tuple) else estimator.task(shard) for shard in shards]
+    names = "abcdefgh"[: len(tasks)]
     identities = {name: Identity.generate(name) for name in names} if trust == "secure_aggregation" else {}
     federation = Federation(
-        kind=kind.__name__,
-        columns=columns_of(owned[0], tasks[0]),
-        trust=Trust(trust, len(owned), tolerated),
+        kind=type(estimator).__name__,
+        columns=columns_of(tasks[0]),
+        trust=Trust(trust, len(tasks), tolerated),
         epsilon=epsilon,
         delta=DELTA,
         participants={name: identities[name].public if identities else b"" for name in names},
@@ -285,7 +283,7 @@ def test_full_steps_follow_the_pooled_fit_step_by_step(name: str) -> None:
     """Synchronous, ρ = 1, unequal clients: the pooled fit's q after every number of steps."""
     make, matrix = UNSUPERVISED[name]
     shards = np.split(matrix, [3, 5])
-    once = len(rehearsed(type(make()), make(num_steps=2).get_params(deep=False), Data(matrix, None, {})).plan) - 2
+    once = len(make(num_steps=2).task(matrix).plan) - 2
     for steps in (1, 3):
         joined, pooled = federated.simulate(make(), shards, num_rounds=once + steps), make(num_steps=steps).fit(matrix)
         assert joined.n_iter_ == pooled.n_iter_
@@ -297,11 +295,11 @@ def test_the_end_of_a_schedule_is_a_fixed_point_of_the_pooled_step(schedule: str
     """Topics: from where a schedule ends, a pooled step moves q by less than 1e-6."""
     matrix = bags()
     joined = federated.simulate(topics(), np.split(matrix, [3, 5]), schedule=schedule, num_rounds=60)
-    task = rehearsed(PlainTopics, topics(num_steps=2).get_params(deep=False), Data(matrix, None, {}))
+    task = topics(num_steps=2).task(matrix)
     blocks = {key: block for key, block in joined._fitted_model.blocks.items() if block.phase == "step"}
     plan = Plan([Release(blocks, Mechanism(FullBatch(), 0.0))])
     started, wall, rng = _begun(joined._fitted_model, joined._q), Wall(task.source, plan), np.random.default_rng(0)
-    moved, _ = loop.fit(started, wall, plan, rho=loop.constant(1.0), rng=rng)
+    moved, _ = loop.fit(started, wall, plan, rho=constant(1.0), rng=rng)
     assert distance(moved.lambda_vk, joined._q.lambda_vk) < 1e-6
 
 

@@ -34,13 +34,13 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions, Rows
 from dpvb.core.estimate import Estimate
 from dpvb.core.grids import grids_of
-from dpvb.core.loop import constant
+from dpvb.core.schedule import constant
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import FullBatch, Plan, phased
 from dpvb.core.wall import Work, gathered
 from dpvb.data import BagOfWords
 from dpvb.errors import CheckpointError, FederationError, ParameterError, PrivacyError
-from dpvb.estimators.conducted import Task
+from dpvb.estimators.base import Task
 from dpvb.federated.agreement import Federation, declared
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity
@@ -63,7 +63,7 @@ def task_of(rows: Any, model: Any = None, steps: int = STEPS, source: Callable[.
     """A fit of a small model, whose every release costs the same."""
     model = Location() if model is None else model
     plan = phased(model.blocks, FullBatch(), [1.0] * steps, unit="row")
-    return Task(model, source(rows), plan, constant(1.0), "read", [])
+    return Task(model, source(rows), plan, constant(1.0), "read", [], {})
 
 
 def rows_of(m: int) -> np.ndarray:

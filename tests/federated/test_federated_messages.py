@@ -22,8 +22,9 @@ from dpvb.core import loop
 from dpvb.core.estimate import Estimate
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import FullBatch
+from dpvb.core.schedule import robbins_monro
 from dpvb.core.wall import Wall
-from dpvb.data.tables.design import Response
+from dpvb.data.tables.response import Response
 from dpvb.errors import FederationError, ParameterError
 from dpvb.federated.agreement import declared
 from dpvb.federated.messages import (
@@ -581,7 +582,7 @@ def test_what_a_client_computes_from_a_received_q_is_the_same_bit_for_bit(name: 
         case.model,
         wall,
         plan,
-        rho=loop.robbins_monro(1.0, 0.7),
+        rho=robbins_monro(1.0, 0.7),
         rng=np.random.default_rng(0),
         on_step=lambda t, q: every.append(q),
     )

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from small_models import D, Location, table
 
-from dpvb.core.loop import constant
+from dpvb.core.schedule import constant
 from dpvb.core.plan import FullBatch, Plan, phased
 from dpvb.errors import FederationError
-from dpvb.estimators.conducted import Task
+from dpvb.estimators.base import Task
 from dpvb.federated.form_of_q import FormOfQ
 from dpvb.federated.shared import Shared
 
@@ -23,7 +23,7 @@ def plan_of(steps: int = 3, unit: str = "row") -> Plan:
 
 
 def task_of(model: Any) -> Task:
-    return Task(model, table(np.zeros((3, D))), plan_of(), constant(1.0), "read", [])
+    return Task(model, table(np.zeros((3, D))), plan_of(), constant(1.0), "read", [], {})
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from dpvb.core import loop
 from dpvb.core.contributions import Grid, Rows
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import FullBatch, phased
+from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data.tables.numbers import Numbers
 from dpvb.errors import DataFormatError, ParameterError, PrivacyError
@@ -58,7 +59,7 @@ def fitted(
 ) -> Path:
     plan = phased(model.blocks, FullBatch(), [noise] * model.num_steps, shares={"first": 0.05, "last": 0.05})
     wall = Wall(Numbers(x_nd, y_n).cut(1000), plan, noise=InsecureNoise(3))
-    q, _ = loop.fit(model, wall, plan, rho=loop.constant(1.0), rng=np.random.default_rng(seed))
+    q, _ = loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(seed))
     return q
 
 

@@ -15,8 +15,10 @@ from dpvb.core import loop
 from dpvb.core.blocks import Floats
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import FullBatch, calibrated, phased
+from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
-from dpvb.data.tables.design import Design, Response, SparseDesignRows
+from dpvb.data.tables.design import Design, SparseDesignRows
+from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal, Path
 from dpvb.models.regression.likelihood import Likelihood, Weights
@@ -50,7 +52,7 @@ def fitted(
     plan = phased(model.blocks, FullBatch(), model.schedule, shares=model.shares)
     plan = calibrated(plan, epsilon=epsilon, delta=1e-5)
     wall: Wall[Any] = Wall(source, plan, noise=InsecureNoise(seed))
-    q, _ = loop.fit(model, wall, plan, rho=loop.constant(1.0), rng=np.random.default_rng(0))
+    q, _ = loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(0))
     return q, model.weights(q)
 
 

@@ -18,7 +18,8 @@ from dpvb.core.contributions import Gram, Rows
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import FullBatch, phased
 from dpvb.core.wall import Wall
-from dpvb.data.tables.design import Design, DesignRows, Response
+from dpvb.data.tables.design import Design, DesignRows
+from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
 from dpvb.models.regression.likelihood import Likelihood
 from dpvb.models.regression.polya_gamma import PolyaGamma, Posterior

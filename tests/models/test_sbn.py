@@ -20,6 +20,7 @@ from dpvb.core.blocks import Block, triangle
 from dpvb.core.contributions import Grid
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import FullBatch, Mechanism, Release, phased
+from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data.tables.design import BinaryMatrix
 from dpvb.errors import DataFormatError, ParameterError, PrivacyError
@@ -121,7 +122,7 @@ def test_six_blocks_raise_the_evidence_bound_at_every_step() -> None:
             bounds.append(model.bound(q, y_nj, pi_nk).sum() + model.parameter_bound(q))
 
     wall = Wall(BinaryMatrix(y_nj), plan, num_examples=200)
-    q, _ = loop.fit(model, wall, plan, rho=loop.constant(1.0), rng=np.random.default_rng(0), on_step=watch)
+    q, _ = loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(0), on_step=watch)
     assert (np.diff(bounds) > -1e-3).all()  # float32 local steps, sums truncated to a grid
     assert bounds[-1] > bounds[0] + 10
     pi_nk, _, _ = model.local(q, y_nj, 60)

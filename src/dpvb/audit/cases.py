@@ -20,11 +20,13 @@ import numpy as np
 from dpvb.core import loop
 from dpvb.core.blocks import Floats
 from dpvb.core.noise import InsecureNoise, NoiseSource
-from dpvb.core.plan import SHARES, FullBatch, Mechanism, Plan, Release, Sampler, phased
+from dpvb.core.plan import FullBatch, Mechanism, Plan, Release, Sampler, phased
+from dpvb.core.schedule import SHARES, robbins_monro
 from dpvb.core.wall import Released, Wall
 from dpvb.data import BagOfWords
-from dpvb.data.tables.design import BinaryMatrix, Design, Response
+from dpvb.data.tables.design import BinaryMatrix, Design
 from dpvb.data.tables.numbers import Numbers
+from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError, check_choice
 from dpvb.models.belief_network.first_order import SBN
 from dpvb.models.belief_network.six_blocks import SBNBlocks
@@ -289,7 +291,7 @@ def regression(name: str, model: Any, rows: Floats = HOSTILE_ROWS) -> Case:
         releases = [r for r in phased(model.blocks, FullBatch(), [0.3, 0.3]) if "last" not in _phases(r)]
         rng = np.random.default_rng(seed)
         wall: Wall[Any] = Wall(source(records(rng, 200)), plan := Plan(releases), noise=InsecureNoise(seed))
-        q, _ = loop.fit(model, wall, plan, rho=loop.robbins_monro(0.0, 1.0), rng=rng)
+        q, _ = loop.fit(model, wall, plan, rho=robbins_monro(0.0, 1.0), rng=rng)
         return moved(q)
 
     return Case(name, model, source, records, _with_ends(kind, rows), begin=begin, responses=_FIRST[kind])

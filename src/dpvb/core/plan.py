@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import ClassVar, Literal, Protocol
 
 import numpy as np
@@ -19,10 +18,9 @@ from dpvb import accounting
 from dpvb.accounting.events import RELATIONS, Event, NeighboringRelation
 from dpvb.accounting.events import Sampler as SamplerName
 from dpvb.core.blocks import Block, Bools, swap_ratio
+from dpvb.core.schedule import SHARES
 from dpvb.errors import ParameterError, PrivacyError, check_choice, check_integer, check_number
 
-#: Share of the budget of a release that happens once, by its phase.
-SHARES: Mapping[str, float] = MappingProxyType({"first": 0.1, "last": 0.1})
 #: Returns the next `count` uniform 64-bit words of a cryptographic stream.
 Bits = Callable[[int], NDArray[np.uint64]]
 #: Says, chunk after chunk, which of the next `m` units are in the batch.

@@ -39,7 +39,7 @@ from dpvb.errors import (
     WallError,
     check_integer,
 )
-from dpvb.estimators.conducted import Task
+from dpvb.estimators.base import Task
 from dpvb.federated import messages
 from dpvb.federated.agreement import Federation, declared
 from dpvb.federated.form_of_q import FormOfQ
@@ -51,7 +51,7 @@ from dpvb.federated.shared import Shared
 from dpvb.guards.strangers import say
 from dpvb.ledger import Ledger
 from dpvb.results.statement import PrivacyStatement
-from dpvb.runs import run as runs
+from dpvb.runs.counted import check_account, opened
 from dpvb.version import __version__
 
 _SILENT: Final = "this client failed; the reason stays with its owner."
@@ -96,7 +96,7 @@ class Client:
         self.name: Final = check_name(name)
         self._federation = federation
         self._max_attempts = check_integer("max_attempts", max_attempts, low=1, high=100)
-        runs.check_account(ledger, dataset)
+        check_account(ledger, dataset)
         if name not in federation.participants:
             raise ParameterError(f"name must be one of the participants {sorted(federation.participants)}.")
         if federation.trust.secure and identity is None:
@@ -109,10 +109,10 @@ class Client:
         self._form_of_q = FormOfQ(task, self._shared)
         self._closed = False
         with ExitStack() as held:
-            opened = None if ledger is None else held.enter_context(runs.opened(ledger))
+            books = None if ledger is None else held.enter_context(opened(ledger))
             self._memory = Memory(folder)
             held.callback(self._memory.close)
-            self._owner = Owner(name, task, federation, identity, opened, dataset, self._memory, noise, self._shared)
+            self._owner = Owner(name, task, federation, identity, books, dataset, self._memory, noise, self._shared)
             self._current = self._newest()
             self._held = held.pop_all()
 

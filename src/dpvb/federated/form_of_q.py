@@ -18,8 +18,7 @@ from dpvb.core.estimate import Estimate
 from dpvb.core.plan import Plan, Release
 from dpvb.core.wall import Wall
 from dpvb.errors import FederationError
-from dpvb.estimators.base import generator
-from dpvb.estimators.conducted import Task
+from dpvb.estimators.base import Task, generator
 from dpvb.federated.messages import classes_in
 from dpvb.federated.shared import Shared
 from dpvb.guards import domains

@@ -17,7 +17,7 @@ from dpvb.core.noise import NoiseSource
 from dpvb.core.plan import Plan
 from dpvb.core.wall import Conceal, Wall
 from dpvb.errors import BudgetError, CheckpointError, FederationError, ParameterError, WallError
-from dpvb.estimators.conducted import Task
+from dpvb.estimators.base import Task
 from dpvb.federated import messages
 from dpvb.federated.agreement import Federation
 from dpvb.federated.keys import Identity
@@ -27,8 +27,9 @@ from dpvb.federated.messages import Accepted, Offer, Request
 from dpvb.federated.shared import Shared
 from dpvb.ledger import Ledger
 from dpvb.results.statement import PrivacyStatement
-from dpvb.runs import run as runs
 from dpvb.runs.checkpoint import Checkpoint
+from dpvb.runs.counted import accountant, uncounted
+from dpvb.runs.run import Run
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Membership:
         self.nonce: Final[bytes] = secrets.token_bytes(messages.NONCE_BYTES) if known is None else known.nonce
         self.restarted = known is not None
         self.ended = False
-        self._method: Final = runs.accountant(
+        self._method: Final = accountant(
             trust.method,
             ledger=owner.ledger,
             dataset=owner.dataset,
@@ -100,7 +101,7 @@ class Membership:
             self.plan = owner.shared.once(trust.adopted, relative, tuple(multipliers), **budget)
         else:
             self.plan = owner.shared.once(trust.planned, relative, method=self._method, **budget)
-        self._run: runs.Run | None = None
+        self._run: Run | None = None
         self._wall: Wall[Any] | None = None
         self._position = 0  # How many releases of the plan are behind the wall.
         self._masks: dict[tuple[str, ...], Masks] = {}
@@ -262,7 +263,7 @@ class Membership:
         self._wall = None if self.ended else self._behind(self.plan, self._run)
         self._position = 0
 
-    def _journal(self) -> runs.Run | None:
+    def _journal(self) -> Run | None:
         """The journal of the plan, charged by this unless it was; of a plan that cannot be, nothing is left."""
         owner = self._owner
         if owner.ledger is None or owner.dataset is None:
@@ -278,7 +279,7 @@ class Membership:
         facts = {"client": owner.name, "offer": self.offer, "accountant": self._method}
         mode = "read" if self.ended else "continue"
         try:
-            return runs.Run(owner.ledger, owner.dataset, self.plan, checkpoint=checkpoint, resume=mode, facts=facts)
+            return Run(owner.ledger, owner.dataset, self.plan, checkpoint=checkpoint, resume=mode, facts=facts)
         except (BudgetError, ParameterError):
             if checkpoint is not None and is_new:
                 shutil.rmtree(checkpoint.path, ignore_errors=True)
@@ -311,4 +312,4 @@ def _promised(spent: Plan, delta: float, method: str) -> PrivacyStatement:
 
 def _uncounted(spent: Plan, epsilon: float, delta: float) -> None:
     """Say on standard error that nobody counts what is spent, once for all clients that share."""
-    runs.uncounted(spent, epsilon=epsilon, delta=delta)
+    uncounted(spent, epsilon=epsilon, delta=delta)

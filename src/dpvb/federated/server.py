@@ -26,7 +26,7 @@ from dpvb.core.noise import SecureNoise
 from dpvb.core.plan import Plan, Release
 from dpvb.core.wall import Released, gathered
 from dpvb.errors import DpvbError, FederationError, ParameterError, check_choice, check_integer, check_number
-from dpvb.estimators.conducted import Task
+from dpvb.estimators.base import Task
 from dpvb.federated import messages
 from dpvb.federated.agreement import SCHEDULES, Federation, declared
 from dpvb.federated.asking import RETRIES, Asking

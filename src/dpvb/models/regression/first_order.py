@@ -35,7 +35,7 @@ from dpvb.kernels.linear import row_sums
 from dpvb.models.expfam import polya_gamma_expectedstats
 from dpvb.models.regression import descent, ridge, saturation
 from dpvb.models.regression.curvature import Moments, Tracked, log_odds, read, read_moments
-from dpvb.models.regression.likelihood import Design, Likelihood, Weights
+from dpvb.models.regression.likelihood import Likelihood, RegressionBatch, Weights
 
 # Shares of the budget Σμ²: count, curvature, curvature at the mean; weights of scalars beside score and curvature.
 _COUNT, _CURVATURE, _LAST, _SCALAR, _EXCESS = 0.03, 0.15, 0.05, 0.1, 0.3
@@ -121,7 +121,7 @@ class FirstOrder:
         nothing = descent.Average(start_e, np.zeros(self.n_features))
         return Path(moments, start_e, drift_e, start_e, start_e, nothing, 1e-9 * np.eye(self.n_features))
 
-    def e_step(self, q: Path, batch: Design, blocks: Mapping[str, Block]) -> Contributions:
+    def e_step(self, q: Path, batch: RegressionBatch, blocks: Mapping[str, Block]) -> Contributions:
         """What every row contributes to the blocks asked for."""
         b_n = self.likelihood.b(batch.y_n, batch.trials_n)
         if "curvature" in blocks:

@@ -34,7 +34,7 @@ from dpvb.errors import ParameterError, check_integer, check_number
 from dpvb.guards.domains import Positive, Positives
 from dpvb.models.regression import columns
 from dpvb.models.regression.descent import Average, Descent, DiagonalAndConstant
-from dpvb.models.regression.likelihood import Likelihood, SparseDesign, Weights
+from dpvb.models.regression.likelihood import Likelihood, SparseRegressionBatch, Weights
 
 # Shares of the budget Σμ²: counts and second moments; weight of a step's scalars beside the score.
 _COUNT, _SECOND, _SCALARS = 0.02, 0.1, 0.1
@@ -120,7 +120,7 @@ class FirstOrderDiagonal:
         unread = columns.Columns(one, zero, one, 1.0, one > 0)
         return Path(unread, one, zero, Descent.start(zero, _SAFETY), Average(zero, zero))
 
-    def e_step(self, q: Path, batch: SparseDesign, blocks: Mapping[str, Block]) -> Contributions:
+    def e_step(self, q: Path, batch: SparseRegressionBatch, blocks: Mapping[str, Block]) -> Contributions:
         """What every row contributes to the blocks asked for; a row's sums run over its entries in their order."""
         row = np.repeat(np.arange(n := len(batch.y_n)), np.diff(batch.indptr))
         b_n = self.likelihood.b(batch.y_n, batch.trials_n)

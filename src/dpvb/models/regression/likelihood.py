@@ -24,18 +24,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
 from dpvb.core.blocks import Floats
-from dpvb.errors import check_choice, check_number
+from dpvb.data.tables.response import LOGISTIC, Kind, Response
+from dpvb.errors import check_number
 from dpvb.guards.domains import Covariance
 
 Made = TypeVar("Made")
-LIKELIHOODS = ("logistic", "binomial", "negative_binomial")
 
 # σ(ψ) = Σ_i p_i Φ(s_i ψ) up to 2.2e-9 everywhere (Monahan & Stefanski 1992).
 _MIXTURE_P = np.array([0.003246343272134, 0.051517477033972, 0.195077912673858, 0.315569823632818])
@@ -44,7 +44,7 @@ _MIXTURE_S = np.array([1.365340806296348, 1.059523971016916, 0.830791313765644, 
 _MIXTURE_S = np.append(_MIXTURE_S, [0.508135425366489, 0.396313345166341, 0.308904252267995, 0.238212616409306])
 
 
-class Design(Protocol):
+class RegressionBatch(Protocol):
     """Clean private rows; a faulty row is NaN throughout.
 
     Features have norm at most 1, the intercept's constant in column 0 included where there is one. `trials_n` is 1
@@ -67,7 +67,7 @@ class Design(Protocol):
         """Return function(x, matrix), which may be kept for the next pass."""
 
 
-class SparseDesign(Protocol):
+class SparseRegressionBatch(Protocol):
     """Clean private rows as compressed sparse rows; a faulty row has y NaN and no entries."""
 
     @property
@@ -105,16 +105,19 @@ class Likelihood:
         ParameterError: for a field outside its range.
     """
 
-    kind: Literal["logistic", "binomial", "negative_binomial"] = "logistic"
+    kind: Kind = "logistic"
     max_trials: float = 1.0
     dispersion: float = 1.0
     max_count: float = 1.0
 
     def __post_init__(self) -> None:
-        check_choice("kind", self.kind, LIKELIHOODS)
-        for name in ("max_trials", "max_count"):
-            check_number(name, getattr(self, name), low=1, high=1e9)
+        Response(**{name: getattr(self, name) for name in LOGISTIC.caps})  # checks the fields that both have
         check_number("dispersion", self.dispersion, low=1e-6, high=1e9)
+
+    @classmethod
+    def of(cls, response: Response, dispersion: float = 1.0) -> Likelihood:
+        """The likelihood of what a response may be."""
+        return cls(response.kind, float(response.max_trials), dispersion, float(response.max_count))
 
     @property
     def max_b(self) -> float:
@@ -155,6 +158,18 @@ class Likelihood:
     def residual(self, psi_n: Floats, y_n: Floats, trials_n: Floats) -> Floats:
         """a_n - b_n σ(ψ_n) of every row."""
         return y_n - self.b(y_n, trials_n) * expit(psi_n)
+
+    def log_probability(self, psi_n: Floats, y_n: Floats, trials_n: Floats) -> Floats:
+        """Logarithm of p(y | ψ) of each row."""
+        from scipy.special import gammaln
+
+        b_n, r = self.b(y_n, trials_n), self.dispersion
+        rest_n = {
+            "logistic": np.zeros_like(y_n),
+            "binomial": gammaln(trials_n + 1) - gammaln(y_n + 1) - gammaln(trials_n - y_n + 1),
+            "negative_binomial": gammaln(y_n + r) - gammaln(y_n + 1) - gammaln(r),
+        }[self.kind]
+        return np.asarray(y_n * psi_n - b_n * np.logaddexp(0.0, psi_n) + rest_n)
 
 
 def predictive(mean_n: Floats, variance_n: Floats) -> Floats:

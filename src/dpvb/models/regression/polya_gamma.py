@@ -31,7 +31,7 @@ from dpvb.core.estimate import Estimate
 from dpvb.errors import check_choice, check_integer, check_number
 from dpvb.guards.domains import Positive
 from dpvb.models.expfam import gamma_expectedstats, polya_gamma_expectedstats, polya_gamma_logz
-from dpvb.models.regression.likelihood import Design, Likelihood, Weights
+from dpvb.models.regression.likelihood import Likelihood, RegressionBatch, Weights
 from dpvb.models.regression.precision import Precision
 from dpvb.models.regression.quadratic import SecondMoment
 
@@ -136,7 +136,7 @@ class PolyaGamma:
         """√⟨ψ²⟩ of every row, (n,)."""
         return np.sqrt(q.moment(x_nd)) if q.moment else np.zeros(len(x_nd))
 
-    def e_step(self, q: Posterior, batch: Design, blocks: Mapping[str, Block]) -> Contributions:
+    def e_step(self, q: Posterior, batch: RegressionBatch, blocks: Mapping[str, Block]) -> Contributions:
         """Both statistics of every row, or the one that is asked for."""
         b_n, made = self.likelihood.b(batch.y_n, batch.trials_n), dict[str, Gram | Rows]()
         if "kappa_x" in blocks:
@@ -188,7 +188,7 @@ class PolyaGamma:
         psi_k = np.clip(np.abs(centre + spread * node_k), 1e-3, 500.0)
         return float(weight_k @ (psi_k / np.sinh(psi_k)) / weight_k.sum())
 
-    def bound(self, q: Posterior, batch: Design) -> Floats:
+    def bound(self, q: Posterior, batch: RegressionBatch) -> Floats:
         """Lower bound on each public row's ⟨log p(y)⟩, (n,), in nats, up to the part that depends on y alone."""
         kappa_n, b_n = (f(batch.y_n, batch.trials_n) for f in (self.likelihood.kappa, self.likelihood.b))
         return kappa_n * (batch.x_nd @ q.mean_d) - b_n * math.log(2) + polya_gamma_logz(b_n, self.c(q, batch.x_nd))
