@@ -12,8 +12,8 @@ import numpy as np
 from killed_fit import die
 from small_models import D, Location, table
 
-from dpvb.core.schedule import constant
 from dpvb.core.plan import FullBatch, phased
+from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.estimators.base import Task
 from dpvb.federated.agreement import Federation, declared

@@ -34,9 +34,9 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions, Rows
 from dpvb.core.estimate import Estimate
 from dpvb.core.grids import grids_of
-from dpvb.core.schedule import constant
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import FullBatch, Plan, phased
+from dpvb.core.schedule import constant
 from dpvb.core.wall import Work, gathered
 from dpvb.data import BagOfWords
 from dpvb.errors import CheckpointError, FederationError, ParameterError, PrivacyError
