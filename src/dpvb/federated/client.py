@@ -109,10 +109,10 @@ class Client:
         self._form_of_q = FormOfQ(task, self._shared)
         self._closed = False
         with ExitStack() as held:
-            counting = None if ledger is None else held.enter_context(opened(ledger))
+            books = None if ledger is None else held.enter_context(opened(ledger))
             self._memory = Memory(folder)
             held.callback(self._memory.close)
-            self._owner = Owner(name, task, federation, identity, counting, dataset, self._memory, noise, self._shared)
+            self._owner = Owner(name, task, federation, identity, books, dataset, self._memory, noise, self._shared)
             self._current = self._newest()
             self._held = held.pop_all()
 

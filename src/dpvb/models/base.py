@@ -41,9 +41,9 @@ class Model(ABC):
     def e_step(self, q: Any, batch: Any, blocks: Mapping[str, Block]) -> Contributions:
         """Expected statistics of every row of a batch, for the blocks that are asked for.
 
-        Each row's come from that row, q and public constants alone, bit for bit. So no row is multiplied by BLAS (`@`,
-        einsum), whose rounding depends on the rest of the batch: use `dpvb.kernels.linear`. And nothing is divided by the
-        number of rows in the batch.
+        Each row's come from that row, q and public constants alone, bit for bit. So no row is multiplied by BLAS
+        (`@`, einsum), whose rounding depends on the rest of the batch: use `dpvb.kernels.linear`. And nothing is
+        divided by the number of rows in the batch.
         """
 
     @abstractmethod
