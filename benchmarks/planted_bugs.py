@@ -538,7 +538,10 @@ BUGS = [
     Bug(
         "files, folders and names that others choose",
         "a kept call that others can write",
-        (("cli/resumption.py", "        check_own_folder(folder)\n        call =", "        call ="),),
+        (
+            ("cli/resumption.py", "        check_own_folder(folder)\n        call =", "        call ="),
+            ("runs/checkpoint.py", "            own.check_own_folder(self.path)\n", ""),
+        ),
         "test_cli_runs.py::test_a_folder_of_somebody_else_is_not_resumed",
     ),
     Bug(
