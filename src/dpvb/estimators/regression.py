@@ -153,7 +153,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         design = self._private(X, y, trials, group)
         model = self._model(design, schema)
         schedule = list(model.schedule)
-        plan = self._plan(model.blocks, schedule, unit=design.unit, shares=model.shares)
+        plan = self._plan(model.blocks, schedule, unit=design.unit, shares=model.budget)
         caps = {"logistic": "the two classes", "binomial": f"at most {likelihood.max_trials:g} trials"}
         public = [
             f"{design.width} columns" + (", the intercept's included" if design.intercept else ""),
