@@ -553,7 +553,7 @@ def test_densities_and_what_compiles_do_not_travel(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "dpvb.models.gradients.model:Path",
+        "dpvb.models.gradients.model:Iterate",
         "dpvb.models.topics.lda:Topics",
         "dpvb.models.belief_network.first_order:Network",
         "dpvb.models.regression.quadratic:SecondMoment",

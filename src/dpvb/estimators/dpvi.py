@@ -16,6 +16,7 @@ from dpvb.data.tables.numbers import Numbers
 from dpvb.errors import DataFormatError, ParameterError, check_integer
 from dpvb.estimators.base import PrivateEstimator, Progress, generator
 from dpvb.models.gradients import model as variational
+from dpvb.models.gradients import tuned
 from dpvb.models.gradients.density import Density
 from dpvb.models.gradients.extra import optional
 from dpvb.models.gradients.numpyro_model import NumPyro
@@ -126,7 +127,7 @@ class DPVI(PrivateEstimator):
         # Of a chunk about as many rows are in a batch as are computed together. They are tried here, before any cost.
         sampling_prob = self._sampler().sampling_prob
         rows = given.cut(math.floor(model.gradients.batch_size * (0.9 / sampling_prob if sampling_prob < 1 else 1)))
-        shares = {"first": variational.LAST, "last": variational.LAST}
+        shares = {"first": tuned.LAST_BUDGET, "last": tuned.LAST_BUDGET}
         plan = self._plan(model.blocks, [1.0] * model.num_steps, unit=rows.unit, shares=shares)
         responses = "" if rows.responses is None else f" and {max(rows.responses, 1)} responses"
         public = [
