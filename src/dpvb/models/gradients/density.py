@@ -60,7 +60,7 @@ class Density:
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields alone: what was derived from them is made anew."""
+        """The fields alone; what derives from them is computed anew."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @property

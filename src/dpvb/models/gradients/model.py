@@ -127,7 +127,7 @@ class Variational:
         return blocks
 
     def init(self, rng: np.random.Generator) -> Iterate:
-        """The given start; only the seed of the draws is random."""
+        """The start that the density declares; only the seed of the draws is random."""
         start_p, seed, full = self.density.start.astype(np.float64), int(rng.integers(2**62)), self.guide == "full_rank"
         variance_p = np.full(len(start_p), self.start_scale**2 if self.guide != "point" else 0.0)
         precision_p = np.full(len(start_p), self.start_scale**-2)
