@@ -136,7 +136,7 @@ class LDA:
 
     def init(self, rng: np.random.Generator) -> Topics:
         """Random topics, λ ~ Gamma(100, 1/100) (Hoffman et al. 2010)."""
-        lambda_vk = rng.gamma(100.0, 0.01, (self.n_terms, self.n_components))
+        lambda_vk = rng.gamma(100.0, 1 / 100.0, (self.n_terms, self.n_components))
         return self.topics(lambda_vk, None, np.ones(self.n_terms))
 
     def topics(self, lambda_vk: Floats, background_v: Floats | None, word_weight_v: Floats) -> Topics:
