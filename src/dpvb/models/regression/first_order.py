@@ -12,8 +12,7 @@ U, λ, λ⁺, s          moments.basis_de, eigenvalue_e, eigenvalue_upper_e, sca
 w                    weight_n = min(1, 1/‖x̃‖): bounds the score; its expectation stays 0 at the true m
 m_0                  start_e: prior mean, the base rate along the constant direction
 ¼ c^ξ λ⁺             ratio_xi · eigenvalue_upper_e, the step's majoriser, estimates Σ ⟨ξ⟩ x xᵀ
-¼ c λ                information_e estimates Σ b p(1-p) x xᵀ
-c, c^ξ               ratios: read from blocks "variance" and "xi"
+¼ c λ                information_e estimates Σ b p(1-p) x xᵀ; c is read from block "variance", c^ξ from "xi"
 u_t; ū, Ḡ            point_e; mean.point_d, mean.score_d: averages of points and of scores at them
 v = 1/Σμ_t²          mean.noise: variance of the averaged score, equal in all coordinates x̃
 ===================  =============================================================================
@@ -193,7 +192,8 @@ class FirstOrder:
         moments, scale_e = q.moments, q.moments.scale_e
         offset_e, prior = scale_e * (q.mean.point_d - q.start_e), ridge.Prior(scale_e, q.drift_e, self.alpha)
         score = ridge.NoisyScore(q.mean.score_d / scale_e, offset_e, q.curvature_ee, q.excess, q.mean.noise)
-        (mean_e, aware_ee), (_, naive_ee) = (ridge.posterior(s, prior) for s in (score, replace(score, noise=0.0)))
+        mean_e, aware_ee = ridge.posterior(score, prior)
+        _, naive_ee = ridge.posterior(replace(score, noise=0.0), prior)
         change = q.excess * float(scale_e * moments.constant_e @ q.curvature_ee @ (mean_e - offset_e)) / moments.number
         m_e, x_de = q.start_e + mean_e / scale_e, moments.basis_de / scale_e
         m_e += saturation.shift(moments, q.mean.point_d, m_e, change) * moments.constant_e

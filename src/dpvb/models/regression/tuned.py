@@ -32,7 +32,7 @@ CONSTANT_FOUND = 0.9  # fraction of the constant 1 that columns must explain to 
 FLOOR_OF_MEDIAN = 0.05  # floor of the eigenvalues: this fraction of the median column, at most one std,
 FLOOR_OF_STD = 0.1  # and this many std more
 LEAST_TRACE = 0.2  # least trace, as a fraction of the trace of the eigenvalues after their floor
-RATIO_DRIFT = 0.05  # std of the change of a tracked ratio in one step; `logistic` at ε = 0.2 on stroke
+RATIO_DRIFT = 0.05  # standard deviation of the change of a tracked ratio in one step
 BASE_RATE_STD = 0.5  # the base rate is at least this many std of its noise from 0 and 1
 LEAST_BASE_RATE = 0.001  # and at least so far, as a probability
 
@@ -45,8 +45,8 @@ GRADIENT_GROWTH = 4.0  # growth of the mean squared gradient, over its least val
 # --- first_order_diagonal, columns: `logistic` (icd, 2,788 columns), `coverage_diagonal` (95 % intervals) -------------
 DIAGONAL_COUNT_BUDGET = 0.02  # part of Σμ² for the two counts, once
 DIAGONAL_SECOND_BUDGET = 0.1  # part of Σμ² for the second moments, once
-DIAGONAL_SCALE_POWER = 0.4  # coordinates are scaled by D^(power / 2) / shrink, to the end that SCALE_POWER has
-DIAGONAL_SCALE_SHRINK = 1.4
+DIAGONAL_SCALE_POWER = 0.4  # columns are scaled by D^(DIAGONAL_SCALE_POWER / 2) / DIAGONAL_SCALE_SHRINK, for the same
+DIAGONAL_SCALE_SHRINK = 1.4  # reason as by SCALE_POWER and SCALE_SHRINK
 TRIM = 4.0  # rows longer than TRIM, in scaled coordinates, count as TRIM in the trace
 FIRST_SAFETY = 4.0  # first value of the majoriser's safety factor f
 FIRST_RATIO = 0.75  # first value of the tracked ratios of information to its largest possible value
@@ -54,8 +54,8 @@ LEAST_RATIO = 0.03  # least value of these ratios
 DIAGONAL_AVERAGE_START = 0.1  # fraction of the steps before the averaging of scores begins
 INTERCEPT_PRECISION = 1e-3  # prior precision of the intercept: nearly flat
 ALPHA_SHAPE = 5.0  # shape a of the hyper-prior Gam(a, a) of α
-NUMBER_STD = 2.0  # least number of rows, in std of the count
-LEAST_NUMBER = 1e-3  # and in rows
+NUMBER_STD = 2.0  # least N = Σ b, in std of a count
+LEAST_NUMBER = 1e-3  # least N, over the largest b of a row
 SEEN_STD = 3.0  # columns whose noisy moment is above so many std count as seen
 COLUMN_LEAST_TOTAL = 1e-3  # least sum of all columns' moments, per row
 CONSTANT_STEEP = 0.05  # fraction of an intercept's second moment that is steep: kept apart from the common direction

@@ -72,8 +72,7 @@ class LDA:
     Powers p below 1 and the word weights keep frequent words from filling a document's norm.
 
     Attributes:
-        n_components: K, number of topics.
-        n_terms: V, size of the public vocabulary.
+        n_components, n_terms: K, number of topics; V, size of the public vocabulary.
         clip: a in (0, 1]; a document's weighted statistic has norm a·L^p at most.
         length: L; see length_rule.
         length_rule: how a document is brought to length L; see `documents`.
