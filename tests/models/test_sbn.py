@@ -27,7 +27,7 @@ from dpvb.errors import DataFormatError, ParameterError, PrivacyError
 from dpvb.models.belief_network import kernel as kernel
 from dpvb.models.belief_network.beta_normal import Scales
 from dpvb.models.belief_network.first_order import SBN, Network
-from dpvb.models.belief_network.moments import Moments
+from dpvb.models.belief_network.moments import HiddenMoments
 from dpvb.models.belief_network.six_blocks import SBNBlocks
 
 K, J = 4, 18
@@ -93,7 +93,7 @@ def test_moments_are_those_of_the_explicit_matrices() -> None:
     pairs = pi_nk[:, :, None] * pi_nk[:, None, :]
     pairs[:, range(3), range(3)] = pi_nk
     full = xi_nj[:, :, None, None] * pairs[:, None]
-    moments = Moments(xi_nj, pi_nk)
+    moments = HiddenMoments(xi_nj, pi_nk)
     exact = np.sqrt((full**2).sum(axis=(1, 2, 3)))
     assert (moments.norms() >= exact * (1 - 1e-15)).all()
     np.testing.assert_allclose(moments.norms(), exact, rtol=1e-12)

@@ -119,7 +119,7 @@ class Case:
 
     def whole(self, sampler: Sampler, noise: Sequence[float], **options: Any) -> Plan:
         """A run from beginning to end, all phases included."""
-        shares = getattr(self.model, "shares", SHARES)
+        shares = getattr(self.model, "budget", SHARES)
         return phased(self.model.blocks, sampler, noise, shares=shares, clip=self.clip, **options)  # type: ignore[arg-type]
 
     @property

@@ -16,6 +16,7 @@ from dpvb.data.tables.numbers import Numbers
 from dpvb.errors import DataFormatError, ParameterError, check_integer
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator
 from dpvb.models.gradients import model as variational
+from dpvb.models.gradients import tuned
 from dpvb.models.gradients.density import Density
 from dpvb.models.gradients.extra import optional
 from dpvb.models.gradients.numpyro_model import NumPyro
@@ -78,7 +79,7 @@ class DPVI(PrivateEstimator):
         # Of a chunk about as many rows are in a batch as are computed together. They are tried here, before any cost.
         sampling_prob = self._sampler().sampling_prob
         rows = given.cut(math.floor(model.gradients.batch_size * (0.9 / sampling_prob if sampling_prob < 1 else 1)))
-        shares = {"first": variational.LAST, "last": variational.LAST}
+        shares = {"first": tuned.LAST_BUDGET, "last": tuned.LAST_BUDGET}
         responses = "" if rows.responses is None else f" and {max(rows.responses, 1)} responses"
         public = [
             f"{rows.features} features{responses}, {model.density.num_parameters} parameters, guide {self.guide!r}",

@@ -178,7 +178,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             "row_norm": design.row_norm,
             "target": schema.target if schema is not None and y is None else None,
         }
-        return self._task(model, design, Schedule(model.schedule, model.shares, rho), public, notes)
+        return self._task(model, design, Schedule(model.schedule, model.budget, rho), public, notes)
 
     def take(self, task: Task, q: Any) -> None:
         """Keep the posterior."""

@@ -270,6 +270,6 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         if any(arrays[name].shape != lengths[name.rsplit("_", 1)[-1]] for name in names):
             raise ValueError("weights of another shape")
         rest = {"scales": Scales.start(num_hidden, self.n_features_in_), "count": float(facts["count"])}
-        made = first_order.Network if self.form == "first_order" else six_blocks.Posterior
+        made = first_order.Network if self.form == "first_order" else six_blocks.NetworkPosterior
         q = domains.checked(made(**{name: arrays[name] for name in names}, **rest))  # type: ignore[arg-type]
         self._set_network(model, q)
