@@ -13,7 +13,8 @@ from killed_fit import die
 from small_models import D, Location, table
 
 from dpvb.core.loop import constant
-from dpvb.core.plan import FullBatch, phased
+from dpvb.core.plan import phased
+from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.estimators.conducted import Task
 from dpvb.federated.agreement import Federation

@@ -30,13 +30,16 @@ from small_models import CASES, NAMES, D, Location, table
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.filter import add, cost_units
 from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions, Rows
+from dpvb.core.clipped_sums import Work
+from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
+from dpvb.core.forms import Rows
 from dpvb.core.grids import grids_of
 from dpvb.core.loop import constant
 from dpvb.core.noise import InsecureNoise
-from dpvb.core.plan import FullBatch, Plan, phased
-from dpvb.core.wall import Work, gathered
+from dpvb.core.plan import Plan, phased
+from dpvb.core.sampling import FullBatch
+from dpvb.core.wall import gathered
 from dpvb.data import BagOfWords
 from dpvb.errors import CheckpointError, FederationError, ParameterError, PrivacyError
 from dpvb.estimators.conducted import Task

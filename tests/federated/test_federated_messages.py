@@ -20,7 +20,7 @@ from dpvb.audit import cases
 from dpvb.core import loop
 from dpvb.core.estimate import Estimate
 from dpvb.core.noise import InsecureNoise
-from dpvb.core.plan import FullBatch
+from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data.tables.design import Response
 from dpvb.errors import FederationError, ParameterError
@@ -542,7 +542,7 @@ def test_what_a_client_computes_from_a_received_q_is_the_same_bit_for_bit(name: 
         "dpvb.models.gradients.density:Density",
         "dpvb.models.gradients.numpyro_model:NumpyroModel",
         "dpvb.models.gradients.gradients:Gradients",
-        "dpvb.core.wall:Receipt",
+        "dpvb.core.released:Receipt",
     ],
 )
 def test_densities_and_what_compiles_do_not_travel(name: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpvb.core.blocks import Bools, Floats, Ints
+from dpvb.arrays import Bools, Floats, Ints
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 from dpvb.cluster import is_on_show, spread
 from dpvb.core import loop
 from dpvb.core.blocks import Block
-from dpvb.core.plan import SHARES, FixedSize, FullBatch, Plan, Poisson, Sampler, calibrated, check_budget, phased
+from dpvb.core.plan import SHARES, Plan, calibrated, check_budget, phased
+from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
 from dpvb.core.source import Source
 from dpvb.core.wall import Wall
 from dpvb.errors import ModelFileError, ParameterError, PrivacyError, check_integer, check_number

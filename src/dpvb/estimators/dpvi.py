@@ -10,8 +10,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dpvb.arrays import Floats
 from dpvb.core import loop
-from dpvb.core.blocks import Floats
 from dpvb.data.tables.numbers import Numbers
 from dpvb.errors import DataFormatError, ParameterError, check_integer
 from dpvb.estimators.base import PrivateEstimator, Progress, generator

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from dpvb.arrays import Floats
 from dpvb.core import loop
-from dpvb.core.blocks import Floats
 from dpvb.data import Source, as_source
 from dpvb.errors import DataFormatError, check_integer
 from dpvb.estimators.base import PrivateEstimator, Progress

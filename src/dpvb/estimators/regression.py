@@ -13,8 +13,8 @@ from scipy import sparse
 from scipy.special import ndtri
 from sklearn.base import ClassifierMixin, RegressorMixin
 
+from dpvb.arrays import Floats
 from dpvb.core import loop
-from dpvb.core.blocks import Floats
 from dpvb.data.tables.design import Design, Response, SparseDesignRows
 from dpvb.data.tables.matrices import has_columns
 from dpvb.data.tables.schema import INDICATOR, Schema

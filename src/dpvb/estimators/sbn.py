@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from dpvb.arrays import Floats
 from dpvb.core import loop
-from dpvb.core.blocks import Floats
 from dpvb.data.tables.design import BinaryMatrix, binary_rows
 from dpvb.errors import DataFormatError, check_choice, check_integer, check_number
 from dpvb.estimators.base import PrivateEstimator, Progress, generator

@@ -34,8 +34,8 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from dpvb.arrays import Ints
 from dpvb.core import loop
-from dpvb.core.blocks import Ints
 from dpvb.core.estimate import Estimate
 from dpvb.core.forks import Origin
 from dpvb.core.journal import Journal

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import log_ndtr
 
-from dpvb.core.blocks import Floats, Ints
+from dpvb.arrays import Floats, Ints
 
 # Each atom of the estimated prior is a normal of this relative width, so that a well measured entry is not rounded
 # to the grid (28 atoms to a factor of 15,000 are 40 % apart).

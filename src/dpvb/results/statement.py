@@ -13,7 +13,8 @@ from typing import Any, Self
 from dpvb import accounting
 from dpvb.accounting.events import RELATIONS, Event
 from dpvb.accounting.selection import Selection
-from dpvb.core.plan import FixedSize, Plan, Release
+from dpvb.core.plan import Plan, Release
+from dpvb.core.sampling import FixedSize
 from dpvb.errors import ModelFileError, ParameterError, PrivacyError, check_choice, check_integer, check_number
 
 # Only methods that prove an upper bound for every plan may make a promise.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpvb.core.blocks import Floats
+from dpvb.arrays import Floats
 
 _FIRST, _SECOND, _LEAST = 0.9, 0.99, 1e-12
 

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
-from dpvb.core.blocks import Floats
+from dpvb.arrays import Floats
 from dpvb.errors import check_choice, check_number
 from dpvb.guards.domains import Covariance
 
