@@ -15,6 +15,7 @@ FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "RESULTS.md"
 #: In the order of RESULTS.md, cheap ones first.
 NAMES = [
+    "same_bits",
     "noise_speed",
     "ledger_speed",
     "break_it",

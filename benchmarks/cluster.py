@@ -25,10 +25,11 @@ from distributed import Client, LocalCluster  # noqa: E402
 from scipy import sparse  # noqa: E402
 
 from dpvb.cluster import LocalPool, spread  # noqa: E402
+from dpvb.core.clipped_sums import Work  # noqa: E402
 from dpvb.core.grids import grids_of  # noqa: E402
 from dpvb.core.noise import InsecureNoise  # noqa: E402
-from dpvb.core.plan import FullBatch, Mechanism, Poisson, Release  # noqa: E402
-from dpvb.core.wall import Work  # noqa: E402
+from dpvb.core.plan import Mechanism, Release  # noqa: E402
+from dpvb.core.sampling import FullBatch, Poisson  # noqa: E402
 from dpvb.data import BagOfWords  # noqa: E402
 from dpvb.models.topics.lda import LDA  # noqa: E402
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import expit, ndtri
 
-from dpvb.core.plan import FullBatch, calibrated, phased
+from dpvb.core.plan import calibrated, phased
+from dpvb.core.sampling import FullBatch
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
 from dpvb.models.regression.tuned import TRIM
 

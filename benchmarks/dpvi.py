@@ -20,7 +20,8 @@ import dpvb
 from benchmarks.logistic import Cells, short
 from benchmarks.peers import protocol
 from dpvb.core.estimate import Estimate
-from dpvb.core.plan import FullBatch, phased
+from dpvb.core.plan import phased
+from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data.tables.numbers import Numbers
 from dpvb.models.gradients.density import Density

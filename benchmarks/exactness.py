@@ -9,7 +9,8 @@ from scipy.special import digamma, gammaln
 from sklearn.decomposition import LatentDirichletAllocation
 
 from dpvb.core import loop
-from dpvb.core.plan import FullBatch, Mechanism, Plan, Release
+from dpvb.core.plan import Mechanism, Plan, Release
+from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import as_source

@@ -21,7 +21,8 @@ from benchmarks.peers import protocol
 from benchmarks.regression_exactness import independent
 from dpvb import federated
 from dpvb.core import loop
-from dpvb.core.plan import FullBatch, Mechanism, Plan, Release
+from dpvb.core.plan import Mechanism, Plan, Release
+from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import Design, as_source

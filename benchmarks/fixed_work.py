@@ -7,7 +7,8 @@ import numpy as np
 from scipy import sparse
 
 from dpvb.core.noise import InsecureNoise
-from dpvb.core.plan import FullBatch, Mechanism, Plan, Release
+from dpvb.core.plan import Mechanism, Plan, Release
+from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.models.topics.lda import LDA

@@ -99,7 +99,7 @@ BUGS = [
         "the norm of a scaled row without its scale",
         (
             (
-                "core/contributions.py",
+                "core/forms.py",
                 "np.abs(self.scale_n) * self.length_n * (1.0 + 2.0**-50)",
                 "self.length_n * (1.0 + 2.0**-50)",
             ),
@@ -111,7 +111,7 @@ BUGS = [
         "NaN passes the clip",
         (
             ("core/contributions.py", "2.0**-1000, 0.0), np.inf)", "2.0**-1000, 0.0), 0.0)"),
-            ("core/wall.py", "np.where(usable & (norms[name] > 0),", "np.where(usable,"),
+            ("core/clipped_sums.py", "np.where(usable & (norms[name] > 0),", "np.where(usable,"),
         ),
         "test_conformance.py::test_a_record_without_a_finite_statistic_adds_nothing[True-nan-location]",
     ),
@@ -120,7 +120,7 @@ BUGS = [
         "division by the realised batch size",
         (
             (
-                "core/wall.py",
+                "core/clipped_sums.py",
                 "_MARGIN / np.maximum(relative[name], _MARGIN), 0.0)",
                 "_MARGIN / np.maximum(relative[name], _MARGIN), 0.0) / max(len(usable), 1)",
             ),
@@ -144,12 +144,16 @@ BUGS = [
         "shuffled epochs accounted as Poisson",
         (
             (
-                "core/plan.py",
+                "core/sampling.py",
                 "return lambda m: bits(m) < threshold",
                 "turn, period = next(_TURNS), round(1 / self.sampling_prob)\n"
                 "        return lambda m: (np.arange(m) + turn) % period == 0\n",
             ),
-            ("core/plan.py", "#: Says, chunk after chunk", "_TURNS = iter(range(10**9))\n#: Says, chunk after chunk"),
+            (
+                "core/sampling.py",
+                "#: Says, chunk after chunk",
+                "_TURNS = iter(range(10**9))\n#: Says, chunk after chunk",
+            ),
         ),
         "test_mechanism.py::test_batches_are_fresh[poisson]",
     ),
@@ -158,7 +162,7 @@ BUGS = [
         "Poisson threshold rounded up",
         (
             (
-                "core/plan.py",
+                "core/sampling.py",
                 "np.uint64(math.floor(math.ldexp(self.sampling_prob, 64)))",
                 "np.uint64(math.floor(math.ldexp(self.sampling_prob, 64)) + 1)",
             ),
@@ -168,13 +172,13 @@ BUGS = [
     Bug(
         "another sampler than the accounted one",
         "every chunk meets the same random words",
-        (("core/wall.py", "            position += count\n", "            position = count\n"),),
+        (("core/clipped_sums.py", "            position += count\n", "            position = count\n"),),
         "test_wall.py::test_sums_do_not_depend_on_chunks",
     ),
     Bug(
         "a sampling rate above the accounted one",
         "fixed-size batches drawn above their rate",
-        (("core/plan.py", "places = max(self.num_examples, count())", "places = max(self.batch_size, count())"),),
+        (("core/sampling.py", "places = max(self.num_examples, count())", "places = max(self.batch_size, count())"),),
         "test_mechanism.py::test_fixed_size_pads_and_never_exceeds_its_rate",
     ),
     Bug(
@@ -198,7 +202,7 @@ BUGS = [
     Bug(
         "noise or sensitivity off by a factor",
         "noise 2 % too small",
-        (("core/wall.py", "/ grid.step * ratio,", "/ grid.step * ratio * 0.98,"),),
+        (("core/wall.py", "grids[name].step * ratio\n", "grids[name].step * ratio * 0.98\n"),),
         "test_wall.py::test_noise_std_is_right_at_every_batch_size",
     ),
     Bug(
@@ -219,8 +223,8 @@ BUGS = [
         (
             (
                 "core/wall.py",
-                "    noised = np.empty(total.shape, dtype=np.int64)\n",
-                "    noised = np.empty(total.shape, dtype=np.int64)\n    if not total.any():\n        return total\n",
+                "        for part, ratio in block.noise_parts():\n",
+                "        for part, ratio in block.noise_parts() if sums[name].any() else ():\n",
             ),
         ),
         "test_wall.py::test_an_empty_corpus_is_pure_noise[block-location]",
@@ -272,9 +276,9 @@ BUGS = [
         "un-noised loss printed in training",
         (
             (
-                "core/wall.py",
-                '    if release.clip == "joint":\n',
-                '    print("loss", *(float(norm.sum()) for norm in norms.values()))\n    if release.clip == "joint":\n',
+                "core/clipped_sums.py",
+                '        if release.clip == "joint":\n',
+                '        print("loss", *map(np.sum, norms.values()))\n        if release.clip == "joint":\n',
             ),
         ),
         "test_conformance.py::test_a_record_without_a_finite_statistic_adds_nothing[True-nan-location]",
@@ -284,7 +288,7 @@ BUGS = [
         "norms in float32 and no margin",
         (
             ("core/contributions.py", "(values, dtype=np.float64)", "(values, dtype=np.float32)"),
-            ("core/wall.py", "_MARGIN = 1.0 - 2.0**-20", "_MARGIN = 1.0"),
+            ("core/clipped_sums.py", "_MARGIN = 1.0 - 2.0**-20", "_MARGIN = 1.0"),
         ),
         "test_wall.py::test_one_record_moves_a_release_by_at_most_the_bound[location]",
     ),
@@ -293,7 +297,7 @@ BUGS = [
         "norm bound that knows the size of the batch",
         (
             (
-                "core/contributions.py",
+                "core/forms.py",
                 "np.bincount(self.unit_of_row, minlength=self.num_units) * 2.0**-52",
                 "len(self.unit_of_row) * 2.0**-40",
             ),
@@ -316,11 +320,11 @@ BUGS = [
         "crashes, retries and races",
         "charge after the look",
         (
-            ("core/wall.py", "        self.__step += 1\n", ""),
+            ("core/wall.py", "            self.__step += 1\n", ""),
             (
                 "core/wall.py",
-                "        digest = self.__plan.digest.hex()\n",
-                "        self.__step += 1\n        digest = self.__plan.digest.hex()\n",
+                "        noise_std = {name: release.noise_std(name) for",
+                "        self.__step += 1\n        noise_std = {name: release.noise_std(name) for",
             ),
         ),
         "test_wall.py::test_the_charge_comes_before_the_look_and_stands",
@@ -329,8 +333,8 @@ BUGS = [
         "many rows of one person",
         "groups ignored",
         (
-            ("core/wall.py", "if batch.unit_of_row is not None:", "if False:"),
-            ("core/wall.py", "if any(norm.shape != (num_units,) for norm in norms.values()):", "if False:"),
+            ("core/clipped_sums.py", "if batch.unit_of_row is not None:", "if False:"),
+            ("core/clipped_sums.py", "if any(norm.shape != (num_units,) for norm in norms.values()):", "if False:"),
         ),
         "test_conformance.py::test_a_person_with_many_rows_counts_once[100-location]",
     ),
@@ -339,7 +343,7 @@ BUGS = [
         "truncation replaced by rounding away",
         (
             (
-                "core/contributions.py",
+                "core/forms.py",
                 "np.copyto(whole[: len(own)], own, casting",
                 "np.copyto(whole[: len(own)], np.round(own * (1 + 2.0**-19)), casting",
             ),
@@ -349,7 +353,7 @@ BUGS = [
     Bug(
         "norms beyond the clip",
         "outer products declared too short",
-        (("core/contributions.py", "length * length * _GRAM_ROOM", "0.5 * length * length * _GRAM_ROOM"),),
+        (("core/forms.py", "length * length * _GRAM_ROOM", "0.5 * length * length * _GRAM_ROOM"),),
         "test_conformance.py::test_a_record_adds_the_same_whatever_else_is_there[first_order_first]",
     ),
     Bug(
@@ -449,9 +453,9 @@ BUGS = [
         (
             (
                 "core/wall.py",
-                "            if sums is None:\n",
-                "            if sums is not None and not any(total.any() for total in sums.values()):\n"
-                "                self.__step = len(self.__plan)\n            if sums is None:\n",
+                "        if sums is None:\n",
+                "        if sums is not None and not any(total.any() for total in sums.values()):\n"
+                "            self.__step = len(self.__plan)\n        if sums is None:\n",
             ),
         ),
         "test_wall.py::test_empty_batches_are_releases_like_any_other[poisson-location]",
@@ -462,8 +466,8 @@ BUGS = [
         (
             (
                 "core/wall.py",
-                "self.__journal.record(step, made)",
-                "self.__journal.record(step, {name: sums[name].astype(np.float64) for name in sums})",
+                "self.__journal.record(step, total)",
+                "self.__journal.record(step, {n: 1.0 * ints for n, ints in self._sums(query, release, step).items()})",
             ),
         ),
         "test_runs.py::test_an_ended_run_is_read_again_and_spends_nothing",
@@ -874,7 +878,7 @@ BUGS = [
         "crashes, retries and races",
         "a trusted server noises a sum twice",
         (
-            ("core/wall.py", "found = None if journal is None else journal.recorded(step)", "found = None"),
+            ("core/wall.py", "total = recorded(journal, step, release, np.float64)", "total = None"),
             ("federated/record.py", "INSERT INTO releases", "INSERT OR REPLACE INTO releases"),
         ),
         "test_federated_record.py",
@@ -1280,8 +1284,8 @@ BUGS = [
         (
             (
                 "core/wall.py",
-                "total if noise is None else _with_noise(noise, total, name, release, step, grid, 1.0, plan)",
-                "total",
+                "sums if noise is None else _with_noise(noise, sums, release, step, plan, grids, 1.0)",
+                "sums",
             ),
         ),
         "test_gathered.py::test_noise_of_a_sum_at_a_trusted_server",
@@ -2021,7 +2025,7 @@ BUGS = [
         "negative entries of a nonnegative block kept",
         (
             (
-                "core/wall.py",
+                "core/clipped_sums.py",
                 'return nonnegative(contribution) if block.domain == "nonnegative" else contribution',
                 "return contribution",
             ),
@@ -2031,7 +2035,7 @@ BUGS = [
     Bug(
         "queries made by somebody else",
         "negative entries of forms that nobody knows kept",
-        (("core/contributions.py", "    return _UnitByUnit(contribution)\n", "    return contribution\n"),),
+        (("core/forms.py", "_UnitByUnit(contribution) if own is None", "contribution if own is None"),),
         "test_queries.py::test_no_nonnegative_block_gets_a_negative_entry",
     ),
     Bug(
@@ -2039,9 +2043,9 @@ BUGS = [
         "negative entries of persons kept",
         (
             (
-                "core/contributions.py",
-                "            return replace(contribution, rows=nonnegative(contribution.rows))\n",
-                "            return contribution\n",
+                "core/forms.py",
+                "        return replace(self, rows=nonnegative(self.rows))\n",
+                "        return self\n",
             ),
         ),
         "test_queries.py::test_no_nonnegative_block_gets_a_negative_entry",
@@ -2049,7 +2053,7 @@ BUGS = [
     Bug(
         "queries made by somebody else",
         "a Gram block takes any matrices",
-        (("core/wall.py", 'if block.domain == "gram" and not is_gram(contribution):', "if False:"),),
+        (("core/clipped_sums.py", 'if block.domain == "gram" and not is_gram(contribution):', "if False:"),),
         "test_queries.py::test_a_gram_block_takes_gram_forms_alone",
     ),
     Bug(
@@ -2067,7 +2071,7 @@ BUGS = [
     Bug(
         "queries made by somebody else",
         "norm 0 given weight 1",
-        (("core/wall.py", "np.where(usable & (norms[name] > 0),", "np.where(usable,"),),
+        (("core/clipped_sums.py", "np.where(usable & (norms[name] > 0),", "np.where(usable,"),),
         "test_queries.py::test_a_unit_of_norm_zero_or_unknown_adds_nothing",
     ),
     Bug(
@@ -2140,7 +2144,7 @@ BUGS = [
         "a unit that cannot be computed ends the release",
         (
             (
-                "core/wall.py",
+                "core/clipped_sums.py",
                 "                raise\n            return False\n",
                 "                raise\n            raise\n",
             ),
@@ -2150,16 +2154,16 @@ BUGS = [
     Bug(
         "a unit that makes a computation fail",
         "a unit that cannot be computed takes its batch along",
-        (("core/wall.py", "for n in range(batch.num_units):  # A unit", "for n in range(0):  # A unit"),),
+        (("core/clipped_sums.py", "for n in range(batch.num_units):  # A unit", "for n in range(0):  # A unit"),),
         "test_wall.py::test_a_unit_that_cannot_be_computed_is_zero_and_touches_no_other",
     ),
     Bug(
         "a unit that makes a computation fail",
         "a unit that cannot be computed takes those behind it along",
         (
-            ("core/wall.py", "                computed |= self._add(", "                if not self._add("),
+            ("core/clipped_sums.py", "                computed |= self._add(", "                if not self._add("),
             (
-                "core/wall.py",
+                "core/clipped_sums.py",
                 "np.arange(batch.num_units) == n), sums)\n",
                 "np.arange(batch.num_units) == n), sums):\n                    break\n",
             ),
@@ -2170,13 +2174,21 @@ BUGS = [
         "a unit that makes a computation fail",
         "a unit that breaks off leaves what it had added",
         (
-            ("core/wall.py", "            added = self._added(batch)\n", "            self._added(batch, sums)\n"),
-            ("core/wall.py", "        for name, total in added.items():\n            sums[name] += total\n", ""),
-            ("core/wall.py", "def _added(self, batch: Chunk[Rows])", "def _added(self, batch, sums=None)"),
             (
-                "core/wall.py",
-                "        sums = self._nothing()\n        _add_clipped",
-                "        sums = self._nothing() if sums is None else sums\n        _add_clipped",
+                "core/clipped_sums.py",
+                "            added = self._added(batch)\n",
+                "            self._added(batch, sums)\n",
+            ),
+            (
+                "core/clipped_sums.py",
+                "        for name, total in added.items():\n            sums[name] += total\n",
+                "",
+            ),
+            ("core/clipped_sums.py", "def _added(self, batch: Chunk[Batch])", "def _added(self, batch, sums=None)"),
+            (
+                "core/clipped_sums.py",
+                "        sums = zeros(release)\n        for",
+                "        sums = zeros(release) if sums is None else sums\n        for",
             ),
         ),
         "test_wall.py::test_a_unit_that_cannot_be_computed_is_zero_and_touches_no_other",
@@ -2184,7 +2196,7 @@ BUGS = [
     Bug(
         "a unit that makes a computation fail",
         "what fails whatever the data are taken for a unit's own failure",
-        (("core/wall.py", "if failed is not None and not computed:", "if False:"),),
+        (("core/clipped_sums.py", "if failed is not None and not computed:", "if False:"),),
         "test_wall.py::test_every_failure_is_the_same_error",
     ),
     Bug(
@@ -2192,9 +2204,9 @@ BUGS = [
         "a record of another form is believed",
         (
             (
-                "core/wall.py",
-                "    if form != {name: (block.packed_shape,",
-                "    if False and form != {name: (block.packed_shape,",
+                "core/journal.py",
+                "if made is not None and {",
+                "if False and {",
             ),
         ),
         "test_queries.py::test_a_record_of_another_form_is_refused_and_nothing_is_released",
@@ -2204,7 +2216,7 @@ BUGS = [
         "what extensions raise comes out",
         (
             (
-                "core/wall.py",
+                "core/clipped_sums.py",
                 "except BaseException as error:\n            if isinstance(error, STOPS):\n                raise\n",
                 "except Exception:\n",
             ),
@@ -2232,7 +2244,7 @@ BUGS = [
     Bug(
         "norms beyond the clip",
         "repeated places of a sparse unit",
-        (("core/contributions.py", "return np.where(faulty, np.inf, norm_n)", "return norm_n"),),
+        (("core/forms.py", "return np.where(faulty, np.inf, norm_n)", "return norm_n"),),
         "test_contributions.py::test_sparse_units_with_repeated_or_negative_places_are_dropped",
     ),
     Bug(
@@ -2241,8 +2253,8 @@ BUGS = [
         (
             (
                 "core/wall.py",
-                "        with self.__turn:\n            return self._next(release)",
-                "        return self._next(release)",
+                "        with self.__turn:\n",
+                "        if True:\n",
             ),
         ),
         "test_wall.py::test_threads_that_race_for_a_release_get_it_once",

@@ -13,7 +13,8 @@ from threadpoolctl import threadpool_limits
 
 from dpvb.core.estimate import Estimate
 from dpvb.core.noise import InsecureNoise, NoiseSource, SecureNoise
-from dpvb.core.plan import FullBatch, phased
+from dpvb.core.plan import phased
+from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data.tables.design import Design
 from dpvb.models.regression.polya_gamma import PolyaGamma

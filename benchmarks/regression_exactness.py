@@ -10,7 +10,8 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from dpvb.core import loop
-from dpvb.core.plan import FullBatch, phased
+from dpvb.core.plan import phased
+from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data import Design, Response
 from dpvb.models.regression.likelihood import Likelihood

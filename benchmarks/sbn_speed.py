@@ -15,7 +15,8 @@ import numpy as np
 
 from dpvb.core.contributions import Grid
 from dpvb.core.estimate import Estimate
-from dpvb.core.plan import FullBatch, phased
+from dpvb.core.plan import phased
+from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data.tables.design import BinaryMatrix
 from dpvb.models.belief_network.first_order import SBN

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dpvb.core.contributions import Rows
+from dpvb.core.forms import Rows
 
 SECRET = "4711-private-4711"
 

@@ -12,7 +12,8 @@ import numpy as np
 from killed_fit import die
 from small_models import D, Location, table
 
-from dpvb.core.plan import FullBatch, phased
+from dpvb.core.plan import phased
+from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.estimators.base import Task

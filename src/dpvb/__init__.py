@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from dpvb.choosing.ranges import private_range as private_range
     from dpvb.choosing.select import select as select
     from dpvb.core.blocks import Block as Block
-    from dpvb.core.contributions import Gram as Gram
-    from dpvb.core.contributions import Kron as Kron
-    from dpvb.core.contributions import Rows as Rows
-    from dpvb.core.contributions import ScaledRows as ScaledRows
-    from dpvb.core.contributions import SparseRows as SparseRows
     from dpvb.core.estimate import Estimate as Estimate
+    from dpvb.core.forms import Gram as Gram
+    from dpvb.core.forms import Kron as Kron
+    from dpvb.core.forms import Rows as Rows
+    from dpvb.core.forms import ScaledRows as ScaledRows
+    from dpvb.core.forms import SparseRows as SparseRows
     from dpvb.core.schedule import Schedule as Schedule
     from dpvb.estimators import *  # noqa: F403
     from dpvb.ledger import Ledger as Ledger
@@ -36,14 +36,14 @@ _ROOMS = ("accounting", "audit", "data", "federated", "kernels", "testing")
 _HOMES = {
     "Block": "dpvb.core.blocks",
     "Estimate": "dpvb.core.estimate",
-    "Gram": "dpvb.core.contributions",
-    "Kron": "dpvb.core.contributions",
+    "Gram": "dpvb.core.forms",
+    "Kron": "dpvb.core.forms",
     "Ledger": "dpvb.ledger",
     "Model": "dpvb.models.base",
-    "Rows": "dpvb.core.contributions",
-    "ScaledRows": "dpvb.core.contributions",
+    "Rows": "dpvb.core.forms",
+    "ScaledRows": "dpvb.core.forms",
     "Schedule": "dpvb.core.schedule",
-    "SparseRows": "dpvb.core.contributions",
+    "SparseRows": "dpvb.core.forms",
     "private_range": "dpvb.choosing.ranges",
     "select": "dpvb.choosing.select",
 }

@@ -435,7 +435,8 @@ def test_exact_gaussian_by_dp_accounting(sigma, steps, delta):
 
 def sampled_plan():
     from dpvb.core.blocks import Block
-    from dpvb.core.plan import Poisson, phased
+    from dpvb.core.plan import phased
+    from dpvb.core.sampling import Poisson
 
     return phased({"counts": Block((3,), 1.0)}, Poisson(0.05), [1.0] * 20)
 

@@ -28,10 +28,11 @@ from dpvb import accounting, audit, cli
 from dpvb.audit import Case, Check, Matrix, Report, budget, draws, neighbours, one_run, queries, readers
 from dpvb.audit.cases import NAMES, shipped
 from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions, Rows
+from dpvb.core.contributions import Contributions
+from dpvb.core.forms import Rows
 from dpvb.core.noise import InsecureNoise, NoiseSource, SecureNoise
-from dpvb.core.plan import FixedSize, FullBatch, Plan, Poisson
-from dpvb.core.wall import Wall
+from dpvb.core.plan import Plan
+from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.errors import DataFormatError, ModelFileError, ParameterError
 
 SOUND = Case("location", Location(), Matrix, table_records, HOSTILE_ROWS)
@@ -140,7 +141,7 @@ def test_a_declared_domain_that_does_not_hold_costs_accuracy_and_no_privacy() ->
 
 
 def test_a_wall_that_believes_a_declared_domain_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpvb.core.wall._in_domain", lambda contribution, block: contribution)
+    monkeypatch.setattr("dpvb.core.clipped_sums._in_domain", lambda contribution, block: contribution)
     assert set(records(replace(SOUND, model=Narrow()))) == {"one record replaced"}
     assert set(runs(replace(SOUND, model=Narrow()))) == {"replayed runs, replace"}
 
@@ -352,10 +353,10 @@ def test_a_fork_that_shares_draws_is_found() -> None:
 def test_float_noise_off_the_lattice_is_found(monkeypatch: Any) -> None:
     rng = np.random.default_rng(0)
 
-    def floating(self: Any, name: str, total: Any, release: Any, step: int) -> Any:
-        return total * 2.0**-34 + rng.normal(0.0, release.noise_std(name), total.shape)
+    def floating(noise: Any, sums: Any, release: Any, *_: Any) -> Any:
+        return {n: sums[n] * 2.0**-34 + rng.normal(0.0, release.noise_std(n), sums[n].shape) for n in sums}
 
-    monkeypatch.setattr(Wall, "_noised", floating)
+    monkeypatch.setattr("dpvb.core.wall._with_noise", floating)
     assert "off the grid" in findings(draws.check_source())["lattice"]
     assert "off the grid" in findings(draws.check_noise(SOUND))["scale of the noise"]
     assert "off its grid" in records(SOUND)["one record more"]

@@ -21,7 +21,8 @@ from typer.testing import CliRunner
 import dpvb
 from dpvb import accounting, cli
 from dpvb.cli import files, terminal
-from dpvb.core.plan import FullBatch, Mechanism, Plan, Poisson, Release
+from dpvb.core.plan import Mechanism, Plan, Release
+from dpvb.core.sampling import FullBatch, Poisson
 from dpvb.models.topics import lda
 from dpvb.results import metrics
 

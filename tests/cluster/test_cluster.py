@@ -31,11 +31,13 @@ from dpvb.cluster.engine import Answered, PartMissing, map_reduce, shared_out
 from dpvb.cluster.spread import SpreadSource
 from dpvb.core import loop
 from dpvb.core.blocks import Block
-from dpvb.core.contributions import Rows
+from dpvb.core.clipped_sums import Work
+from dpvb.core.forms import Rows
 from dpvb.core.grids import grids_of
 from dpvb.core.noise import InsecureNoise
-from dpvb.core.plan import FixedSize, FullBatch, Mechanism, Plan, Poisson, Release
-from dpvb.core.wall import Wall, Work
+from dpvb.core.plan import Mechanism, Plan, Release
+from dpvb.core.sampling import FixedSize, FullBatch, Poisson
+from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords, BinaryMatrix, Design, Schema, Table, Target, open_documents
 from dpvb.data.tables.design import binary_rows
 from dpvb.data.tables.schema import Numeric

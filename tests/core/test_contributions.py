@@ -17,19 +17,10 @@ from hypothesis import strategies as st
 from small_models import D
 
 from dpvb.core.blocks import triangle
-from dpvb.core.contributions import (
-    Contribution,
-    Factored,
-    Gram,
-    Grid,
-    Kron,
-    Rows,
-    ScaledRows,
-    SparseRows,
-    grouped,
-    upper_norms,
-)
+from dpvb.core.contributions import Contribution, Grid, upper_norms
+from dpvb.core.forms import Gram, Kron, Rows, ScaledRows, SparseRows, grouped
 from dpvb.models.topics import kernel as kernel
+from dpvb.models.topics.factored import Factored
 
 MARGIN = 1.0 - 2.0**-20
 GRID = Grid(2.0**-34, 1.0)

@@ -16,13 +16,15 @@ import pytest
 import scipy.stats
 from small_models import CASES, NAMES, Case, D, Table, difference, squared, table
 
+from dpvb.arrays import Ints
 from dpvb.audit.integers import same
-from dpvb.core.blocks import Block, Ints
-from dpvb.core.contributions import Rows
+from dpvb.core.blocks import Block
 from dpvb.core.estimate import Estimate
+from dpvb.core.forms import Rows
 from dpvb.core.grids import Party, grids_of
 from dpvb.core.noise import InsecureNoise, SecureNoise
-from dpvb.core.plan import FullBatch, Mechanism, Plan, Poisson, Release
+from dpvb.core.plan import Mechanism, Plan, Release
+from dpvb.core.sampling import FullBatch, Poisson
 from dpvb.core.wall import Conceal, Wall, gathered
 from dpvb.errors import ParameterError, PrivacyError
 from dpvb.federated.keys import Identity

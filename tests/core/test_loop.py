@@ -14,12 +14,14 @@ from small_models import CASES, Curvature, D, Table, table
 
 from dpvb.core import loop
 from dpvb.core.blocks import Block
-from dpvb.core.contributions import Gram, Rows
 from dpvb.core.estimate import Estimate
+from dpvb.core.forms import Gram, Rows
 from dpvb.core.noise import InsecureNoise
-from dpvb.core.plan import FullBatch, Mechanism, Plan, Poisson, Release, phased
+from dpvb.core.plan import Mechanism, Plan, Release, phased
+from dpvb.core.released import Released
+from dpvb.core.sampling import FullBatch, Poisson
 from dpvb.core.schedule import constant, robbins_monro
-from dpvb.core.wall import Released, Wall
+from dpvb.core.wall import Wall
 from dpvb.errors import ParameterError, PrivacyError, WallError
 
 BLOCKS = {

@@ -23,18 +23,8 @@ from small_models import table
 
 from dpvb.core.blocks import Block
 from dpvb.core.noise import InsecureNoise
-from dpvb.core.plan import (
-    FixedSize,
-    FullBatch,
-    Mechanism,
-    Plan,
-    Poisson,
-    Release,
-    Sampler,
-    calibrated,
-    check_budget,
-    phased,
-)
+from dpvb.core.plan import Mechanism, Plan, Release, calibrated, check_budget, phased
+from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
 from dpvb.core.wall import Wall
 from dpvb.errors import ParameterError, PrivacyError
 

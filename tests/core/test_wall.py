@@ -23,12 +23,14 @@ import scipy.stats
 from small_models import CASES, NAMES, Case, D, Location, Table, difference, in_steps, relative_norm, squared, table
 
 from dpvb.core.blocks import Block, triangle
-from dpvb.core.contributions import Rows
 from dpvb.core.estimate import Estimate
+from dpvb.core.forms import Rows
 from dpvb.core.grids import grids_of
 from dpvb.core.noise import InsecureNoise, SecureNoise
-from dpvb.core.plan import FixedSize, FullBatch, Mechanism, Plan, Poisson, Release
-from dpvb.core.wall import Receipt, Released, Wall
+from dpvb.core.plan import Mechanism, Plan, Release
+from dpvb.core.released import Receipt, Released
+from dpvb.core.sampling import FixedSize, FullBatch, Poisson
+from dpvb.core.wall import Wall
 from dpvb.errors import ParameterError, PrivacyError, WallError
 
 FALSE_ALARM = 1e-6

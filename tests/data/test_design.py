@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from dpvb.core.blocks import Block
-from dpvb.core.contributions import Rows, SparseRows
-from dpvb.core.plan import FullBatch, Mechanism, Plan, Release
+from dpvb.core.forms import Rows, SparseRows
+from dpvb.core.plan import Mechanism, Plan, Release
+from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data import BinaryMatrix, Design, Response
 from dpvb.errors import DataFormatError, ParameterError

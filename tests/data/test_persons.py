@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 from dpvb.audit.readers import units_of
 from dpvb.core.noise import InsecureNoise
-from dpvb.core.plan import FullBatch, Mechanism, Plan, Release
+from dpvb.core.plan import Mechanism, Plan, Release
+from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords, BinaryMatrix, Design, Numeric, Schema, Table, Target, open_documents
 from dpvb.data.persons import by_person, elsewhere

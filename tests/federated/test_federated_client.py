@@ -31,13 +31,16 @@ from wire import decode, encode
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.filter import add, cost_units
 from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions, Rows
+from dpvb.core.clipped_sums import Work
+from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
+from dpvb.core.forms import Rows
 from dpvb.core.grids import grids_of
 from dpvb.core.noise import InsecureNoise
-from dpvb.core.plan import FullBatch, Plan, phased
+from dpvb.core.plan import Plan, phased
+from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
-from dpvb.core.wall import Work, gathered
+from dpvb.core.wall import gathered
 from dpvb.data import BagOfWords
 from dpvb.errors import CheckpointError, FederationError, ParameterError, PrivacyError
 from dpvb.estimators.base import Task

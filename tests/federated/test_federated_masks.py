@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpvb.core.blocks import Ints
+from dpvb.arrays import Ints
 from dpvb.errors import FederationError
 from dpvb.federated.keys import Identity
 from dpvb.federated.masks import Masks

@@ -21,7 +21,7 @@ from dpvb.audit import cases
 from dpvb.core import loop
 from dpvb.core.estimate import Estimate
 from dpvb.core.noise import InsecureNoise
-from dpvb.core.plan import FullBatch
+from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import robbins_monro
 from dpvb.core.wall import Wall
 from dpvb.data.tables.response import Response

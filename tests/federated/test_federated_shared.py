@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from small_models import D, Location, table
 
-from dpvb.core.plan import FullBatch, Plan, phased
+from dpvb.core.plan import Plan, phased
+from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.errors import FederationError
 from dpvb.estimators.base import Task

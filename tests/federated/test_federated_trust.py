@@ -18,7 +18,8 @@ from small_models import CASES, NAMES, Case
 from dpvb.core.blocks import Block, swap_ratio
 from dpvb.core.grids import grids_of
 from dpvb.core.noise import noise_bound
-from dpvb.core.plan import FixedSize, FullBatch, Mechanism, Plan, Poisson, Release
+from dpvb.core.plan import Mechanism, Plan, Release
+from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.errors import ParameterError, PrivacyError
 from dpvb.federated.trust import TRUST, Trust
 

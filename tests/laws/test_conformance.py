@@ -18,7 +18,8 @@ from small_models import CASES, NAMES, Case, difference, relative_norm
 from dpvb.audit.integers import is_zero, same
 from dpvb.audit.replay import Replay
 from dpvb.core.blocks import swap_ratio
-from dpvb.core.plan import FixedSize, FullBatch, Plan, Poisson
+from dpvb.core.plan import Plan
+from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.core.schedule import robbins_monro
 from dpvb.models.topics import kernel as kernel
 from dpvb.models.topics.lda import LDA

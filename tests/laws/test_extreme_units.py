@@ -15,7 +15,8 @@ from scipy import sparse
 from dpvb.audit.cases import designs, numbers
 from dpvb.audit.integers import difference, in_steps, relative_norm, same
 from dpvb.core.noise import InsecureNoise
-from dpvb.core.plan import FullBatch, Mechanism, Plan, Release
+from dpvb.core.plan import Mechanism, Plan, Release
+from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.data.tables.design import BinaryMatrix

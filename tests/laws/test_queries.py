@@ -17,24 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpvb
+from dpvb.arrays import Floats
 from dpvb.audit import queries
 from dpvb.core import loop
-from dpvb.core.blocks import Block, Floats
-from dpvb.core.contributions import (
-    Contributions,
-    Gram,
-    Grid,
-    Kron,
-    Rows,
-    ScaledRows,
-    SparseRows,
-    grouped,
-    is_gram,
-    nonnegative,
-)
+from dpvb.core.blocks import Block
+from dpvb.core.contributions import Contributions, Grid
 from dpvb.core.estimate import Estimate
+from dpvb.core.forms import Gram, Kron, Rows, ScaledRows, SparseRows, grouped, is_gram, nonnegative
 from dpvb.core.noise import InsecureNoise
-from dpvb.core.plan import FullBatch, Mechanism, Plan, Release, phased
+from dpvb.core.plan import Mechanism, Plan, Release, phased
+from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant, robbins_monro
 from dpvb.core.wall import Wall
 from dpvb.errors import CheckpointError, ModelFileError, PrivacyError, WallError

@@ -30,10 +30,13 @@ from small_models import CASES, Case, table
 import dpvb
 from dpvb.core import loop
 from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions, Rows
-from dpvb.core.plan import FixedSize, FullBatch, Mechanism, Plan, Poisson, Release
+from dpvb.core.clipped_sums import Work
+from dpvb.core.contributions import Contributions
+from dpvb.core.forms import Rows
+from dpvb.core.plan import Mechanism, Plan, Release
+from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.core.schedule import constant
-from dpvb.core.wall import Wall, Work
+from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords, Chunk
 from dpvb.errors import WallError
 from dpvb.models.topics import kernel_numba, lda
@@ -190,7 +193,7 @@ def test_no_error_behind_the_wall_speaks(place: str, kind: str, caplog: Any, cap
     assert not hasattr(error, "__notes__")
     own_frames = [frame for frame in frames_of(error) if frame.f_code.co_filename.startswith(PACKAGE)]
     # No frame that saw data hangs on the error.
-    assert [frame.f_code.co_name for frame in own_frames] == ["release", "_made"]
+    assert [frame.f_code.co_name for frame in own_frames] == ["release", "_noised"]
     held = own_frames[0].f_locals
     for value in reachable(held):
         assert not isinstance(value, (np.ndarray, BaseException, Chunk))

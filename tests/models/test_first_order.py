@@ -13,10 +13,11 @@ from scipy.special import expit, gammaln, logit
 from scipy.stats import multivariate_normal, ortho_group
 from sklearn.linear_model import LogisticRegression
 
+from dpvb.arrays import Floats
 from dpvb.core import loop
-from dpvb.core.blocks import Floats
 from dpvb.core.noise import InsecureNoise
-from dpvb.core.plan import FullBatch, calibrated, phased
+from dpvb.core.plan import calibrated, phased
+from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import Design

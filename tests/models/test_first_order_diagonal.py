@@ -11,10 +11,11 @@ import pytest
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
+from dpvb.arrays import Floats
 from dpvb.core import loop
-from dpvb.core.blocks import Floats
 from dpvb.core.noise import InsecureNoise
-from dpvb.core.plan import FullBatch, calibrated, phased
+from dpvb.core.plan import calibrated, phased
+from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data.tables.design import Design, SparseDesignRows

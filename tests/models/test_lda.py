@@ -17,7 +17,8 @@ from dpvb.core import loop
 from dpvb.core.estimate import Estimate
 from dpvb.core.grids import grids_of
 from dpvb.core.noise import InsecureNoise
-from dpvb.core.plan import FullBatch, Mechanism, Plan, Release, phased
+from dpvb.core.plan import Mechanism, Plan, Release, phased
+from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords

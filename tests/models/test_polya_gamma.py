@@ -14,9 +14,10 @@ from sklearn.linear_model import LogisticRegression
 
 from dpvb.core import loop
 from dpvb.core.blocks import pack_symmetric
-from dpvb.core.contributions import Gram, Rows
+from dpvb.core.forms import Gram, Rows
 from dpvb.core.noise import InsecureNoise
-from dpvb.core.plan import FullBatch, phased
+from dpvb.core.plan import phased
+from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data.tables.design import Design, DesignRows
 from dpvb.data.tables.response import Response

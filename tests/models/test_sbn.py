@@ -19,7 +19,8 @@ from dpvb.core import loop
 from dpvb.core.blocks import Block, triangle
 from dpvb.core.contributions import Grid
 from dpvb.core.noise import InsecureNoise
-from dpvb.core.plan import FullBatch, Mechanism, Release, phased
+from dpvb.core.plan import Mechanism, Release, phased
+from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data.tables.design import BinaryMatrix

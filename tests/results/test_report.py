@@ -15,7 +15,8 @@ from scipy.stats import norm
 from dpvb import accounting
 from dpvb.accounting import Event
 from dpvb.core.blocks import Block
-from dpvb.core.plan import FixedSize, FullBatch, Mechanism, Plan, Poisson, Release
+from dpvb.core.plan import Mechanism, Plan, Release
+from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.errors import ModelFileError, ParameterError, PrivacyError
 from dpvb.results import model_file
 from dpvb.results.facts import BlockFacts, ChargeFacts, ReleaseFacts

@@ -31,8 +31,9 @@ import dpvb
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.filter import add, cost_units
 from dpvb.core.blocks import Block
-from dpvb.core.contributions import Rows
-from dpvb.core.plan import FullBatch, Mechanism, Plan, Release
+from dpvb.core.forms import Rows
+from dpvb.core.plan import Mechanism, Plan, Release
+from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.errors import BudgetError, CheckpointError, LedgerError, ParameterError
 from dpvb.ledger import Ledger

@@ -18,7 +18,7 @@ from dpvb.audit import budget, draws, neighbours, one_run, queries, readers
 from dpvb.audit.cases import NAMES, Case, shipped
 from dpvb.audit.matrix import Matrix
 from dpvb.audit.readers import check_reader
-from dpvb.core.plan import FixedSize, FullBatch, Poisson
+from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.results.audit_report import Check, Report
 
 __all__ = ["NAMES", "Case", "Check", "Matrix", "Report", "audit", "check_reader", "shipped"]

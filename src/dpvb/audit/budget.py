@@ -12,7 +12,7 @@ from dpvb.accounting import Event
 from dpvb.accounting.events import RELATIONS
 from dpvb.audit.cases import Case
 from dpvb.audit.listening import heard
-from dpvb.core.plan import FixedSize, FullBatch, Poisson, Sampler
+from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
 from dpvb.results.audit_report import Check
 
 _DELTA = 1e-5

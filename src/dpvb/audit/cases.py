@@ -17,12 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from dpvb.arrays import Floats
 from dpvb.core import loop
-from dpvb.core.blocks import Floats
 from dpvb.core.noise import InsecureNoise, NoiseSource
-from dpvb.core.plan import FullBatch, Mechanism, Plan, Release, Sampler, phased
+from dpvb.core.plan import Mechanism, Plan, Release, phased
+from dpvb.core.released import Released
+from dpvb.core.sampling import FullBatch, Sampler
 from dpvb.core.schedule import SHARES, robbins_monro
-from dpvb.core.wall import Released, Wall
+from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.data.tables.design import BinaryMatrix, Design
 from dpvb.data.tables.numbers import Numbers

@@ -12,14 +12,18 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from dpvb.arrays import Floats, Ints
 from dpvb.audit.cases import Case
 from dpvb.audit.integers import in_steps
 from dpvb.audit.matrix import Matrix
-from dpvb.core.blocks import Block, Floats, Ints
-from dpvb.core.contributions import Contributions, Rows
+from dpvb.core.blocks import Block
+from dpvb.core.contributions import Contributions
+from dpvb.core.forms import Rows
 from dpvb.core.noise import NoiseSource, SecureNoise
-from dpvb.core.plan import FullBatch, Mechanism, Plan, Release, Sampler
-from dpvb.core.wall import Released, Wall
+from dpvb.core.plan import Mechanism, Plan, Release
+from dpvb.core.released import Released
+from dpvb.core.sampling import FullBatch, Sampler
+from dpvb.core.wall import Wall
 from dpvb.errors import PrivacyError
 from dpvb.results.audit_report import Check
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpvb.core.blocks import Floats, Ints
+from dpvb.arrays import Floats, Ints
 from dpvb.data.units import Chunk
 
 

@@ -16,16 +16,18 @@ from typing import Any
 import numpy as np
 
 from dpvb.accounting.events import RELATIONS
+from dpvb.arrays import Floats, Ints
 from dpvb.audit.cases import Case
 from dpvb.audit.integers import difference, in_steps, is_zero, relative_norm, same
 from dpvb.audit.listening import heard
 from dpvb.audit.replay import Replay
 from dpvb.core import loop
-from dpvb.core.blocks import Floats, Ints
 from dpvb.core.estimate import Estimate
 from dpvb.core.noise import InsecureNoise
-from dpvb.core.plan import FixedSize, FullBatch, Plan, Poisson, Release, Sampler
-from dpvb.core.wall import Released, Wall
+from dpvb.core.plan import Plan, Release
+from dpvb.core.released import Released
+from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
+from dpvb.core.wall import Wall
 from dpvb.errors import WallError
 from dpvb.results import model_file
 from dpvb.results.audit_report import Check

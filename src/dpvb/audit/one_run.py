@@ -19,13 +19,14 @@ from typing import Any
 
 import numpy as np
 
+from dpvb.arrays import Floats
 from dpvb.audit.cases import Case
 from dpvb.audit.draws import MakeNoise
 from dpvb.core import loop
-from dpvb.core.blocks import Floats
 from dpvb.core.estimate import Estimate
 from dpvb.core.noise import InsecureNoise, SecureNoise
-from dpvb.core.plan import FullBatch, Plan, Release, calibrated
+from dpvb.core.plan import Plan, Release, calibrated
+from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.results.audit_report import Check
 

@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from dpvb.arrays import Floats
 from dpvb.audit.cases import Case
 from dpvb.audit.integers import Steps, difference, relative_norm
-from dpvb.core.blocks import Floats, swap_ratio
+from dpvb.core.blocks import swap_ratio
+from dpvb.core.clipped_sums import Work
 from dpvb.core.grids import grids_of
 from dpvb.core.plan import Release
-from dpvb.core.wall import Work
 from dpvb.errors import DpvbError
 from dpvb.guards import domains
 from dpvb.guards.silence import silence

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from dpvb.arrays import Floats, Ints
 from dpvb.audit.cases import Case
 from dpvb.audit.integers import difference, in_steps
-from dpvb.core.blocks import Floats, Ints
-from dpvb.core.plan import Release, Sampler
+from dpvb.core.plan import Release
+from dpvb.core.sampling import Sampler
 
 
 class Replay:

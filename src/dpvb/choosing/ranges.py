@@ -9,9 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from dpvb.core.blocks import Block, Floats
-from dpvb.core.contributions import Contributions, SparseRows
-from dpvb.core.plan import FullBatch, Mechanism, Plan, Release, calibrated
+from dpvb.arrays import Floats
+from dpvb.core.blocks import Block
+from dpvb.core.contributions import Contributions
+from dpvb.core.forms import SparseRows
+from dpvb.core.plan import Mechanism, Plan, Release, calibrated
+from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data.slabs import Which
 from dpvb.data.spelling import as_numbers

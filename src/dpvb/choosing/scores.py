@@ -9,8 +9,9 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from dpvb.core.blocks import Bools, Floats
-from dpvb.core.contributions import Contributions, Rows
+from dpvb.arrays import Bools, Floats
+from dpvb.core.contributions import Contributions
+from dpvb.core.forms import Rows
 from dpvb.core.noise import Words
 from dpvb.core.source import Chunk, Source
 

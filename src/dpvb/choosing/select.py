@@ -36,7 +36,8 @@ from dpvb.core import loop
 from dpvb.core.blocks import Block
 from dpvb.core.estimate import Estimate
 from dpvb.core.noise import NoiseSource, SecureNoise, Words
-from dpvb.core.plan import FullBatch, Mechanism, Plan, Release
+from dpvb.core.plan import Mechanism, Plan, Release
+from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.errors import LedgerError, ParameterError, WallError, check_choice, check_integer, check_number
 from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator, Task, generator

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from dpvb import LDA
+from dpvb.arrays import Floats, Ints
 from dpvb.cli.terminal import new_console, print_table, progress_bar
 from dpvb.results import metrics
-from dpvb.results.metrics import Floats, Ids
 from dpvb.sample import Sample, load_sample
 
 TOPICS = 20
@@ -70,7 +70,7 @@ def compare(
     console.print(f"Picture: {picture}", soft_wrap=True)
 
 
-def _print_topics(private: LDA, plain: LDA, partner: Ids, shared: Floats, title: str) -> None:
+def _print_topics(private: LDA, plain: LDA, partner: Ints, shared: Floats, title: str) -> None:
     words = [private.topics(_PRINTED), plain.topics(_PRINTED)]
     print_table(
         "",

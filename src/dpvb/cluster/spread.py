@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar, final
+from typing import Any, Generic, NamedTuple, final
 
 import numpy as np
 
+from dpvb.arrays import Batch, Bools, Ints
 from dpvb.cluster.engine import Engine, PartMissing, Task, map_reduce
-from dpvb.core.blocks import Bools, Ints
-from dpvb.core.plan import Draw
+from dpvb.core.clipped_sums import Spread, Work
+from dpvb.core.sampling import Draw
 from dpvb.core.source import Chunk, Source
-from dpvb.core.wall import Spread, Work
 from dpvb.errors import DataFormatError, ParameterError
 from dpvb.version import __version__
-
-Rows = TypeVar("Rows")
 
 # Parts a process: enough that what one leaves when it dies is spread evenly.
 _PARTS_EACH = 4
@@ -31,7 +29,7 @@ class Place(NamedTuple):
 
 
 @final
-class SpreadSource(Spread[Rows], Generic[Rows]):
+class SpreadSource(Spread[Batch], Generic[Batch]):
     """A source whose units are held by the processes of an engine, part by part.
 
     Whoever is in a batch, and what the sums are, does not depend on the number of parts or processes: unit n is drawn
@@ -47,7 +45,7 @@ class SpreadSource(Spread[Rows], Generic[Rows]):
         DataFormatError: if a process cannot read its part.
     """
 
-    def __init__(self, source: Source[Rows], model: object, engine: Engine) -> None:
+    def __init__(self, source: Source[Batch], model: object, engine: Engine) -> None:
         self._source, self._engine, self._name = source, engine, secrets.token_hex(8)
         cut: Callable[[int], Sequence[Any]] | None = getattr(source, "parts", None)
         if cut is None:
@@ -70,7 +68,7 @@ class SpreadSource(Spread[Rows], Generic[Rows]):
         self._counts = [numbers[part] for part in range(self._num_parts)]
         self._starts = [sum(self._counts[:part]) for part in range(self._num_parts)]
 
-    def chunks(self) -> Iterator[Chunk[Rows]]:
+    def chunks(self) -> Iterator[Chunk[Batch]]:
         """All units, read in this process."""
         return self._source.chunks()
 
@@ -78,7 +76,7 @@ class SpreadSource(Spread[Rows], Generic[Rows]):
         """Number of units; private under add/remove."""
         return sum(self._counts)
 
-    def sums(self, work: Work[Rows], step: int) -> Mapping[str, Ints]:
+    def sums(self, work: Work[Batch], step: int) -> Mapping[str, Ints]:
         """Exact integer sums over all parts, each counted once.
 
         Raises:

@@ -10,11 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpvb.arrays import Floats
 from dpvb.errors import ParameterError, check_choice, check_integer, check_number
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 _DOMAINS = ("real", "nonnegative", "psd", "gram")
 _PHASES = ("first", "step", "last")

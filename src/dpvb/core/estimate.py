@@ -9,8 +9,9 @@ from typing import Literal, final
 
 import numpy as np
 
-from dpvb.core.blocks import Block, Floats
-from dpvb.core.wall import Receipt, Released
+from dpvb.arrays import Floats
+from dpvb.core.blocks import Block
+from dpvb.core.released import Receipt, Released
 from dpvb.errors import PrivacyError, check_choice
 
 _SEAL = object()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, final
+from typing import Any, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dpvb.core.plan import Release
+from dpvb.errors import CheckpointError
 
 #: What leaves a wall: noised sums in their units, or a party's integers.
 Sums = Mapping[str, NDArray[np.float64] | NDArray[np.int64]]
@@ -37,3 +40,22 @@ class Unrecorded:
 
     def record(self, step: int, total: Sums) -> None:
         """Nothing is written."""
+
+
+def recorded(journal: Journal, step: int, release: Release, dtype: type[Any]) -> Mapping[str, NDArray[Any]] | None:
+    """What a run released at a step before it was interrupted, if it did: the same is given out again.
+
+    A record of another form is refused, for it may come from a folder of somebody else's: a statistic of another shape
+    would make a q at which one row meets the statistics of another.
+
+    Raises:
+        CheckpointError: for such a record.
+    """
+    made = journal.recorded(step)
+    form = {name: (block.packed_shape, np.dtype(dtype)) for name, block in release.blocks.items()}
+    if made is not None and {name: (array.shape, array.dtype) for name, array in made.items()} != form:
+        raise CheckpointError(
+            "the record of this run holds a release of another form than its plan's: it was changed, or is another "
+            "run's. Nothing is released; begin a new run."
+        )
+    return made

@@ -1,4 +1,7 @@
-"""Mechanisms: one frozen object draws the batch, states the sensitivity and emits the accounting event."""
+"""Plans: all releases of a run, fixed before it starts, and how its noise is calibrated.
+
+A mechanism is one frozen object that draws the batch, states the sensitivity and emits the accounting event.
+"""
 
 from __future__ import annotations
 
@@ -6,118 +9,17 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Literal, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Literal
 
 from dpvb import accounting
 from dpvb.accounting.events import RELATIONS, Event, NeighboringRelation
-from dpvb.accounting.events import Sampler as SamplerName
-from dpvb.core.blocks import Block, Bools, swap_ratio
+from dpvb.core.blocks import Block, swap_ratio
+from dpvb.core.sampling import FullBatch, Sampler
 from dpvb.core.schedule import SHARES
-from dpvb.errors import ParameterError, PrivacyError, check_choice, check_integer, check_number
-
-#: Returns the next `count` uniform 64-bit words of a cryptographic stream.
-Bits = Callable[[int], NDArray[np.uint64]]
-#: Says, chunk after chunk, which of the next `m` units are in the batch.
-Draw = Callable[[int], Bools]
-
-
-class Sampler(Protocol):
-    """Draws batches of units and names the event that the accountant is to compose."""
-
-    @property
-    def name(self) -> SamplerName:
-        """Name of the sampler in the accountant's words."""
-
-    @property
-    def sampling_prob(self) -> float:
-        """Public inclusion probability q; T/q estimates the full-data sum."""
-
-    def draw(self, bits: Bits, count: Callable[[], int]) -> Draw:
-        """Start a fresh batch; `count` tells the (private) number of units to samplers that need it."""
-
-
-@dataclass(frozen=True)
-class FullBatch:
-    """Every unit, at every step."""
-
-    name: ClassVar[SamplerName] = "full_batch"
-    sampling_prob: ClassVar[float] = 1.0
-
-    def draw(self, bits: Bits, count: Callable[[], int]) -> Draw:
-        """Take all units."""
-        return lambda m: np.ones(m, dtype=np.bool_)
-
-
-@dataclass(frozen=True)
-class Poisson:
-    """Every unit independently with probability q; the default for batches.
-
-    Raises:
-        ParameterError: unless 0 < sampling_prob ≤ 1.
-    """
-
-    sampling_prob: float
-    name: ClassVar[SamplerName] = "poisson"
-
-    def __post_init__(self) -> None:
-        check_number("sampling_prob", self.sampling_prob, low=0, high=1, closed="right")
-
-    def draw(self, bits: Bits, count: Callable[[], int]) -> Draw:
-        """Compare 64-bit words with ⌊q·2⁶⁴⌋, so that the true rate is never above the accounted q."""
-        if self.sampling_prob == 1.0:
-            return lambda m: np.ones(m, dtype=np.bool_)
-        threshold = np.uint64(math.floor(math.ldexp(self.sampling_prob, 64)))
-        return lambda m: bits(m) < threshold
-
-
-@dataclass(frozen=True)
-class FixedSize:
-    """A fresh set of S units at each step, uniform without replacement.
-
-    Attributes:
-        batch_size: S, public.
-        num_examples: the public number of units N₀. Under add/remove the true number is private; where it
-            falls below N₀ the missing places are empty, so that no unit is ever drawn with a probability above S/N₀.
-
-    Raises:
-        ParameterError: unless 1 ≤ batch_size ≤ num_examples.
-    """
-
-    batch_size: int
-    num_examples: int
-    name: ClassVar[SamplerName] = "fixed_size"
-
-    def __post_init__(self) -> None:
-        check_integer("num_examples", self.num_examples, low=1)
-        check_integer("batch_size", self.batch_size, low=1, high=self.num_examples)
-
-    @property
-    def sampling_prob(self) -> float:
-        """S/N₀."""
-        return self.batch_size / self.num_examples
-
-    def draw(self, bits: Bits, count: Callable[[], int]) -> Draw:
-        """Choose the S places with the smallest 64-bit keys, drawn again while two keys are equal."""
-        places = max(self.num_examples, count())
-        keys = bits(places)
-        while len(np.unique(keys)) < places:
-            keys = bits(places)
-        chosen = np.zeros(places, dtype=np.bool_)
-        chosen[np.argpartition(keys, self.batch_size - 1)[: self.batch_size]] = True
-        position = 0
-
-        def take(m: int) -> Bools:
-            nonlocal position
-            position += m
-            return chosen[position - m : position]
-
-        return take
+from dpvb.errors import ParameterError, PrivacyError, check_choice, check_number
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol, TypeVar
+from typing import Protocol
 
-from dpvb.core.blocks import Bools, Ints
-
-Rows = TypeVar("Rows", covariant=True)
+from dpvb.arrays import Batch_co, Bools, Ints
 
 
-class Chunk(Protocol[Rows]):
+class Chunk(Protocol[Batch_co]):
     """Some consecutive units of the private data."""
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> Batch_co:
         """What the model reads."""
 
     @property
@@ -25,14 +23,14 @@ class Chunk(Protocol[Rows]):
     def unit_of_row(self) -> Ints | None:
         """Local unit of each row, or None where every row is a unit."""
 
-    def select(self, units: Bools) -> Chunk[Rows]:
+    def select(self, units: Bools) -> Chunk[Batch_co]:
         """The chunk with the chosen units only."""
 
 
-class Source(Protocol[Rows]):
+class Source(Protocol[Batch_co]):
     """Private data, read chunk by chunk; a unit is never split over chunks."""
 
-    def chunks(self) -> Iterator[Chunk[Rows]]:
+    def chunks(self) -> Iterator[Chunk[Batch_co]]:
         """All units, in a fixed order."""
 
     def count(self) -> int:

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from dpvb.arrays import Floats
 from dpvb.cluster import is_on_show, spread
 from dpvb.core import loop
-from dpvb.core.blocks import Floats
-from dpvb.core.plan import FixedSize, FullBatch, Plan, Poisson, Sampler, calibrated, check_budget, phased
+from dpvb.core.plan import Plan, calibrated, check_budget, phased
+from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
 from dpvb.core.schedule import Schedule, StepSize
 from dpvb.core.wall import Wall
 from dpvb.data.tables.matrices import has_columns

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from dpvb.core.blocks import Floats
+from dpvb.arrays import Floats
 from dpvb.core.schedule import Schedule, robbins_monro
 from dpvb.data import BagOfWords, Source, as_source, check_vocabulary
 from dpvb.errors import DataFormatError, check_integer

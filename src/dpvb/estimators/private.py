@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.core.blocks import Bools, Floats, Ints
+from dpvb.arrays import Bools, Floats, Ints
 from dpvb.data import Design
 from dpvb.errors import ModelFileError, ParameterError, check_integer
 from dpvb.estimators.base import PrivateEstimator, Task, column_names

@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.special import ndtri
 from sklearn.base import ClassifierMixin, RegressorMixin
 
-from dpvb.core.blocks import Floats
+from dpvb.arrays import Floats
 from dpvb.core.schedule import Schedule, constant
 from dpvb.data.tables.design import Design, SparseDesignRows
 from dpvb.data.tables.response import Response

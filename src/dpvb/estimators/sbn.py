@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from dpvb.core.blocks import Floats
+from dpvb.arrays import Floats
 from dpvb.core.schedule import Schedule, robbins_monro
 from dpvb.data.tables.design import BinaryMatrix, binary_rows
 from dpvb.errors import DataFormatError, check_choice, check_integer, check_number

@@ -13,7 +13,7 @@ from typing import Any
 
 from dpvb.core.estimate import Estimate
 from dpvb.core.loop import Model
-from dpvb.core.wall import Released
+from dpvb.core.released import Released
 
 
 class Factors:

@@ -33,7 +33,7 @@ from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from numpy.typing import NDArray
 
-from dpvb.core.blocks import Ints
+from dpvb.arrays import Ints
 from dpvb.errors import FederationError
 from dpvb.federated.keys import Identity, check_name, check_public, fields
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, final
 
+from dpvb.arrays import Ints
 from dpvb.core import loop
-from dpvb.core.blocks import Ints
 from dpvb.core.journal import Journal
 from dpvb.core.noise import NoiseSource
 from dpvb.core.plan import Plan

@@ -32,7 +32,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dpvb.core.blocks import Ints
+from dpvb.arrays import Ints
 from dpvb.errors import FederationError, ParameterError, check_choice, check_integer
 from dpvb.federated.keys import check_name, check_public
 from dpvb.federated.trust import TRUST, colluding

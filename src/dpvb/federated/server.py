@@ -24,7 +24,8 @@ import numpy as np
 from dpvb.core.grids import grids_of
 from dpvb.core.noise import SecureNoise
 from dpvb.core.plan import Plan, Release
-from dpvb.core.wall import Released, gathered
+from dpvb.core.released import Released
+from dpvb.core.wall import gathered
 from dpvb.errors import DpvbError, FederationError, ParameterError, check_choice, check_integer, check_number
 from dpvb.estimators.base import Task
 from dpvb.federated import messages

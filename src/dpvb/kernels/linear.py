@@ -11,9 +11,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from dpvb.arrays import Floats
 
 _BITS = 26
 # Entries of a block of rows: what is done to them between the products happens in the cache.

@@ -9,7 +9,8 @@ from typing import Any, Self
 
 from dpvb.accounting.events import Event
 from dpvb.accounting.selection import Selection
-from dpvb.core.plan import FixedSize, Plan, Release
+from dpvb.core.plan import Plan, Release
+from dpvb.core.sampling import FixedSize
 from dpvb.errors import check_choice, check_integer, check_number
 
 

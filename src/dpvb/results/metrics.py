@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 from scipy import optimize, sparse
 from scipy.special import xlogy
 
+from dpvb.arrays import Floats, Ints
 from dpvb.errors import DataFormatError, check_integer, check_number
-
-Floats = NDArray[np.float64]
-Ids = NDArray[np.int64]
 
 # Documents whose word probabilities are computed at once.
 _ROWS = 4096
@@ -100,7 +98,7 @@ def split_tokens(counts: Any, rng: np.random.Generator) -> tuple[Any, Any]:
     return halves[0], halves[1]
 
 
-def top_words(weights_kv: NDArray[Any], n: int = 10) -> Ids:
+def top_words(weights_kv: NDArray[Any], n: int = 10) -> Ints:
     """Columns of the n largest weights of each topic, largest first; ties go to the lower column. Shape (K, n)."""
     n = check_integer("n", n, low=1, high=weights_kv.shape[1])
     return np.argsort(-weights_kv, axis=1, kind="stable")[:, :n].astype(np.int64)
@@ -143,7 +141,7 @@ def top_word_overlap(left_kn: NDArray[Any], right_kn: NDArray[Any]) -> Floats:
     return np.array([[len(np.intersect1d(a, b)) / left_kn.shape[1] for b in right_kn] for a in left_kn])
 
 
-def match_topics(left_kn: NDArray[Any], right_kn: NDArray[Any]) -> tuple[Ids, Floats]:
+def match_topics(left_kn: NDArray[Any], right_kn: NDArray[Any]) -> tuple[Ints, Floats]:
     """Pair the topics of two models one to one, so that they share the most top words altogether.
 
     Returns:

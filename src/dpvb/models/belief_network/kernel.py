@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, xlogy
 
+from dpvb.arrays import Floats
 from dpvb.kernels.threads import num_threads, spread
 
-Float = NDArray[np.float64]
 Real = NDArray[np.floating[Any]]
 Engine = Literal["numba", "numpy"]
 
@@ -46,13 +46,13 @@ class Start(NamedTuple):
     cross_k: Real
 
 
-def xi_of(second: Float) -> Float:
+def xi_of(second: Floats) -> Floats:
     """⟨ξ⟩ = tanh(g/2) / (2g) of PG(1, g) at g² = ⟨ψ²⟩ (Polson, Scott & Windle 2013); ¼ at zero."""
     g = np.maximum(np.sqrt(second), 1e-6)
     return np.asarray(np.tanh(g / 2) / (2 * g))
 
 
-def second_moments(w_kj: Float, v_kj: Float, c_j: Float, extra_j: Float, pi_nk: Float) -> tuple[Float, Float]:
+def second_moments(w_kj: Floats, v_kj: Floats, c_j: Floats, extra_j: Floats, pi_nk: Floats) -> tuple[Floats, Floats]:
     """⟨ψ⟩ and ⟨ψ²⟩, (n, J), by matrix products: for public rows only, whose last bits may depend on their batch."""
     psi_nj = pi_nk @ w_kj + c_j
     second_nj = psi_nj**2 + (pi_nk * (1 - pi_nk)) @ w_kj**2 + extra_j
@@ -61,13 +61,13 @@ def second_moments(w_kj: Float, v_kj: Float, c_j: Float, extra_j: Float, pi_nk: 
 
 def example_bound(
     y_nj: Real,
-    pi_nk: Float,
-    psi_nj: Float,
-    second_nj: Float,
-    b_k: Float,
-    b_second_k: Float,
-    at_nj: Float | None = None,
-) -> Float:
+    pi_nk: Floats,
+    psi_nj: Floats,
+    second_nj: Floats,
+    b_k: Floats,
+    b_second_k: Floats,
+    at_nj: Floats | None = None,
+) -> Floats:
     """Lower bound on each example's log-likelihood, (n,), in nats (Jaakkola & Jordan 2000).
 
     `psi_nj`, `second_nj` and `b_k`, `b_second_k` are first and second moments of ψ and b under q. The bound is
@@ -80,7 +80,7 @@ def example_bound(
     return np.asarray(visible_nj.sum(axis=1) + hidden_nk.sum(axis=1))
 
 
-def _log_two_cosh(second: Float) -> Float:
+def _log_two_cosh(second: Floats) -> Floats:
     """log(2 cosh(g/2)) at g² = second."""
     g = np.sqrt(second)
     return np.asarray(g / 2 + np.log1p(np.exp(-g)))
@@ -88,12 +88,12 @@ def _log_two_cosh(second: Float) -> Float:
 
 def local_step(
     y_nj: Real,
-    w_kj: Float,
-    c_j: Float,
-    b_k: Float,
+    w_kj: Floats,
+    c_j: Floats,
+    b_k: Floats,
     *,
-    v_kj: Float | None = None,
-    extra_j: Float | None = None,
+    v_kj: Floats | None = None,
+    extra_j: Floats | None = None,
     sweeps: int = 3,
     dtype: type[np.floating[Any]] = np.float32,
     engine: Engine = "numba",
@@ -155,7 +155,7 @@ def score_norms(
     *,
     engine: Engine = "numba",
     threads: int | None = None,
-) -> Float:
+) -> Floats:
     """Upper bounds of ‖s_n‖_F, s_kj = r_j p_k - (w_kj ξ_j) a_k, of the very numbers that `add_scores` sums.
 
     All arrays have one dtype, float32 or float64, of unit roundoff u. In float64, and never built:
@@ -197,7 +197,7 @@ def add_scores(
     p_nk: Real,
     a_nk: Real,
     w_kj: Real,
-    weight_n: Float,
+    weight_n: Floats,
     grid: float,
     out_kj: NDArray[np.int64],
     *,
@@ -229,7 +229,7 @@ def add_scores(
     spread(task, range(len(edges) - 1), num_threads(threads))
 
 
-def add_moments(xi_nj: Float, pi_nk: Float, weight_n: Float, grid: float, out: NDArray[np.int64]) -> None:
+def add_moments(xi_nj: Floats, pi_nk: Floats, weight_n: Floats, grid: float, out: NDArray[np.int64]) -> None:
     """Add weight_n ξ_nj ⟨z_k z_k'⟩ / grid, truncated, to `out` (J, K(K+1)/2), int64: k = k', then k < k' row by row.
 
     ξ is at most ¼ and z at most 1. Both factors of a product are truncated to integers, on grids whose product is the
@@ -256,7 +256,7 @@ def _score(r_j: Real, xi_j: Real, p_k: Real, a_k: Real, w_kj: Real) -> Real:
     return p_k[:, None] * r_j - (w_kj * xi_j) * a_k[:, None]
 
 
-def _start(w_kj: Float, v_kj: Float, c_j: Float, extra_j: Float, b_k: Float) -> Start:
+def _start(w_kj: Floats, v_kj: Floats, c_j: Floats, extra_j: Floats, b_k: Floats) -> Start:
     """The common start, by sums along an axis: their order, unlike that of a matrix product, is always the same."""
     pi_k = np.asarray(expit(b_k))
     psi_j = (w_kj * pi_k[:, None]).sum(axis=0) + c_j
@@ -277,8 +277,8 @@ def _padded(array: Real, multiples: tuple[int, ...], dtype: type[np.floating[Any
 
 
 def _local_numpy(
-    y_j: Float, w_kj: Float, v_kj: Float, c_j: Float, extra_j: Float, b_k: Float, sweeps: int, start: Start
-) -> tuple[Float, Float, Float]:
+    y_j: Floats, w_kj: Floats, v_kj: Floats, c_j: Floats, extra_j: Floats, b_k: Floats, sweeps: int, start: Start
+) -> tuple[Floats, Floats, Floats]:
     """The result of `local_step` for one example, in plain float64."""
     pi_k, psi_j, xi_j = (np.array(array, dtype=np.float64) for array in start[:3])
     spread_kj = v_kj if len(v_kj) else np.zeros_like(w_kj)

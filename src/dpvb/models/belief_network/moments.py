@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpvb.core.blocks import Floats, Ints
+from dpvb.arrays import Floats, Ints
 from dpvb.core.contributions import Grid, upper_norms
 from dpvb.models.belief_network import kernel as kernel
 

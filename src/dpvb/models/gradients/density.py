@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.core.blocks import Floats
+from dpvb.arrays import Floats
 from dpvb.errors import ParameterError
 from dpvb.models.gradients.extra import optional
 

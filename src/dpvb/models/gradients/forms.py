@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpvb.core.blocks import Floats, positive_semidefinite
+from dpvb.arrays import Floats
+from dpvb.core.blocks import positive_semidefinite
 
 
 def plus(matrix: Floats, diagonal_p: Floats) -> Floats:

@@ -31,7 +31,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.core.blocks import Block, Floats
+from dpvb.arrays import Floats
+from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.errors import check_choice, check_integer, check_number

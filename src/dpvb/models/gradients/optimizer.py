@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpvb.core.blocks import Floats
+from dpvb.arrays import Floats
 from dpvb.models.gradients import tuned
 
 # Keeps a divisor positive.

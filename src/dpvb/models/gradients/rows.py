@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.core.blocks import Bools, Floats, Ints
-from dpvb.core.contributions import Grid, Rows
+from dpvb.arrays import Bools, Floats, Ints
+from dpvb.core.contributions import Grid
+from dpvb.core.forms import Rows
 
 
 @dataclass(frozen=True)

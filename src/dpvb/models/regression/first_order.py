@@ -27,9 +27,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.special import expit
 
-from dpvb.core.blocks import Block, Floats
-from dpvb.core.contributions import Contributions, Gram, Rows, ScaledRows, turned
+from dpvb.arrays import Floats
+from dpvb.core.blocks import Block
+from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
+from dpvb.core.forms import Gram, Rows, ScaledRows, turned
 from dpvb.guards.domains import Positive, Symmetric
 from dpvb.kernels.linear import row_sums
 from dpvb.models.expfam import polya_gamma_expectedstats

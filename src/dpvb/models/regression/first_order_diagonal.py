@@ -27,9 +27,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.special import expit, logit
 
-from dpvb.core.blocks import Block, Floats
-from dpvb.core.contributions import Contributions, Rows, SparseRows
+from dpvb.arrays import Floats
+from dpvb.core.blocks import Block
+from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
+from dpvb.core.forms import Rows, SparseRows
 from dpvb.errors import ParameterError
 from dpvb.guards.domains import Positive, Positives
 from dpvb.models.regression import columns, tuned

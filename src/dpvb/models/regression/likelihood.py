@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
-from dpvb.core.blocks import Floats
+from dpvb.arrays import Floats
 from dpvb.data.tables.response import LOGISTIC, Kind, Response
 from dpvb.errors import check_integer, check_number
 from dpvb.guards.domains import Covariance

@@ -26,9 +26,11 @@ from typing import Literal
 
 import numpy as np
 
-from dpvb.core.blocks import Block, Floats, unpack_symmetric
-from dpvb.core.contributions import Contributions, Gram, Rows
+from dpvb.arrays import Floats
+from dpvb.core.blocks import Block, unpack_symmetric
+from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
+from dpvb.core.forms import Gram, Rows
 from dpvb.errors import check_choice, check_integer, check_number
 from dpvb.guards.domains import Positive
 from dpvb.models.expfam import gamma_expectedstats, polya_gamma_expectedstats, polya_gamma_logz

@@ -11,14 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.blas import dtrmm
 from scipy.linalg.lapack import dlauum, dpotrf, dtrtri
 
+from dpvb.arrays import Floats
 from dpvb.errors import ParameterError
 from dpvb.kernels.linear import powers
-
-Floats = NDArray[np.float64]
 
 # Rows multiplied at a time, and entries of the parts in which they are prepared: a part stays in the cache.
 _ROWS = 1024

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from scipy.special import expit, logit
 
-from dpvb.core.blocks import Floats
+from dpvb.arrays import Floats
 from dpvb.models.regression.curvature import RowMoments
 
 

@@ -24,19 +24,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpvb.arrays import Floats
 from dpvb.errors import ParameterError, check_choice, check_integer, check_number
 from dpvb.kernels.threads import num_threads, spread
+from dpvb.models.topics.limits import HUGE, KEPT, MOST_MOMENTUM, NO_MASS, ROUNDING, TINY
 
-Float = NDArray[np.float64]
 Engine = Literal["numba", "numpy"]
 
 TIGHT = 1e-4  # below this tolerance: the plain fixed point, in float64
-MOST_MOMENTUM = 0.95
-KEPT = 0.1  # least part of γ_k - α_k that momentum leaves
-DROP = 0.1  # in units of tol
-NO_MASS = 1e-200  # a word less probable than this has no topic, and adds nothing
-HUGE, TINY = 1e30, 1e-100  # a document whose largest count lies outside is taken as empty
-ROUNDING = 2.0**-52
 DOCUMENTS_A_TASK = 256
 
 
@@ -45,7 +40,7 @@ def local_step(
     indices: NDArray[np.int32],
     counts: NDArray[np.floating],
     exp_elog_beta_vk: NDArray[np.floating],
-    alpha_k: Float,
+    alpha_k: Floats,
     *,
     spread_j: NDArray[np.floating] | None = None,
     tol: float = 1e-3,
@@ -53,7 +48,7 @@ def local_step(
     fixed_work: bool = False,
     engine: Engine = "numba",
     threads: int | None = None,
-) -> tuple[Float, Float, Float, Float]:
+) -> tuple[Floats, Floats, Floats, Floats]:
     """Run each document's own fixed point γ_k = α_k + Σ_v c_v φ_vk and bound the norm of its statistic.
 
     `indptr`, `indices`, `counts` are CSR rows, private. A document is taken as empty, silently, if its word
@@ -83,7 +78,7 @@ def local_step(
     check_integer("max_iter", max_iter, low=1)
     b_vk, alpha_k = _public_arrays(exp_elog_beta_vk, alpha_k)
     indptr, indices = np.asarray(indptr, dtype=np.int64), np.asarray(indices, dtype=np.int32)
-    count_j: Float = np.asarray(counts, dtype=np.float64)
+    count_j: Floats = np.asarray(counts, dtype=np.float64)
     spread_j = count_j if spread_j is None else np.asarray(spread_j, dtype=np.float64)
     accelerate = tol >= TIGHT
     if engine == "numpy":
@@ -124,9 +119,9 @@ def local_step(
 def accumulate(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
-    ratio_j: Float,
-    exp_elog_theta_nk: Float,
-    weight_n: Float,
+    ratio_j: Floats,
+    exp_elog_theta_nk: Floats,
+    weight_n: Floats,
     exp_elog_beta_vk: NDArray[np.floating],
     grid: float,
     out_vk: NDArray[np.int64],
@@ -183,7 +178,7 @@ def accumulate(
     spread(task, range(parts), parts)
 
 
-def _public_arrays(b_vk: NDArray[np.floating], alpha_k: Float) -> tuple[NDArray[np.floating], Float]:
+def _public_arrays(b_vk: NDArray[np.floating], alpha_k: Floats) -> tuple[NDArray[np.floating], Floats]:
     alpha_k = np.ascontiguousarray(alpha_k, dtype=np.float64)
     if b_vk.ndim != 2 or b_vk.dtype not in (np.float32, np.float64) or alpha_k.shape != b_vk.shape[1:]:
         raise ParameterError(
@@ -206,15 +201,15 @@ def _word_ranges(indices: NDArray[np.int32], num_terms: int, parts: int) -> NDAr
 def _local_numpy(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
-    counts: Float,
-    spread_j: Float,
+    counts: Floats,
+    spread_j: Floats,
     b_vk: NDArray[np.floating],
-    alpha_k: Float,
+    alpha_k: Floats,
     tol: float,
     max_iter: int,
     fixed_work: bool,
     accelerate: bool,
-) -> tuple[Float, Float, Float, Float]:
+) -> tuple[Floats, Floats, Floats, Floats]:
     """The result of `local_step` in plain NumPy, float64, one document at a time."""
     from scipy.special import digamma
 
@@ -240,15 +235,15 @@ def _local_numpy(
 
 
 def _fixed_point(
-    c_j: Float, b_jk: Float, alpha_k: Float, tol: float, max_iter: int, fixed_work: bool, accelerate: bool
-) -> Float:
+    c_j: Floats, b_jk: Floats, alpha_k: Floats, tol: float, max_iter: int, fixed_work: bool, accelerate: bool
+) -> Floats:
     from scipy.special import digamma
 
     gamma_k = last_k = np.ones(alpha_k.size)
     step = 1.0
     for _ in range(max_iter):
         theta_k = np.exp(digamma(gamma_k) - digamma(gamma_k.max()))
-        new_k: Float = alpha_k + theta_k * (_ratio(c_j, b_jk @ theta_k) @ b_jk)
+        new_k: Floats = alpha_k + theta_k * (_ratio(c_j, b_jk @ theta_k) @ b_jk)
         residual_k = new_k - gamma_k
         if np.abs(residual_k).mean() < tol and not fixed_work:
             break
@@ -261,7 +256,7 @@ def _fixed_point(
     return new_k
 
 
-def _ratio(c_j: Float, p_j: Float) -> Float:
+def _ratio(c_j: Floats, p_j: Floats) -> Floats:
     """Ratios c / p, and 0 where no topic gives the word any probability."""
     return np.divide(c_j, p_j, out=np.zeros_like(c_j), where=~(p_j < NO_MASS))
 
@@ -269,9 +264,9 @@ def _ratio(c_j: Float, p_j: Float) -> Float:
 def _accumulate_numpy(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
-    ratio_j: Float,
-    theta_nk: Float,
-    weight_n: Float,
+    ratio_j: Floats,
+    theta_nk: Floats,
+    weight_n: Floats,
     b_vk: NDArray[np.floating],
     grid: float,
     most: float,

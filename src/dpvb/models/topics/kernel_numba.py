@@ -24,9 +24,10 @@ is met by an evaluation of F over every topic:
 import numpy as np
 
 from dpvb.kernels.compiled import compiled
-from dpvb.models.topics.kernel import DROP, HUGE, KEPT, MOST_MOMENTUM, NO_MASS, ROUNDING, TINY
+from dpvb.models.topics.limits import HUGE, KEPT, MOST_MOMENTUM, NO_MASS, ROUNDING, TINY
 
 LANES = 16
+DROP = 0.1  # a topic whose γ_k is so close to α_k, in units of tol, is left out of the sweeps
 SMALL32 = 1e-30  # least probability of a word, and least θ_k / max θ, inside a float32 fixed point
 
 

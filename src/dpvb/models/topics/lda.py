@@ -28,15 +28,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma
 
-from dpvb.core.blocks import Block, Floats
-from dpvb.core.contributions import Contributions, Factored, SparseRows
+from dpvb.arrays import Floats
+from dpvb.core.blocks import Block
+from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
+from dpvb.core.forms import SparseRows
 from dpvb.errors import ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.domains import NONNEGATIVE, SIMPLEX, Positives
 from dpvb.models import empirical_bayes
 from dpvb.models.expfam import dirichlet_expectedstats, dirichlet_logz
 from dpvb.models.topics import kernel as kernel
 from dpvb.models.topics.documents import LENGTH_RULES, Documents, to_length
+from dpvb.models.topics.factored import Factored
 
 _RANGES = {
     "clip": (1e-9, 1.0),
