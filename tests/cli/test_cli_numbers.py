@@ -188,7 +188,7 @@ def test_a_network_is_fitted_drawn_and_measured(tmp_path: Path) -> None:
     data, pixels = images(tmp_path)
     out, png = tmp_path / "m.dpvb", tmp_path / "weights.png"
     fit = ["fit", "sbn", data, "--threshold", "127", "--hidden", "3", "--out", out, "--seed", "1"]
-    assert "3 hidden units" in run(*fit, *BUDGET).stderr
+    assert "SigmoidBeliefNetwork, epsilon = " in run(*fit, *BUDGET).stderr
     model = dpvb.load(out)
     assert model.components_.shape == (3, 16)
     run("picture", out, "--out", png)
