@@ -54,7 +54,7 @@ def kinds() -> dict[str, type[PrivateEstimator]]:
     return {name: kind for name, kind in named if name is not None}
 
 
-def told(kind: type[PrivateEstimator]) -> dict[str, str]:
+def described(kind: type[PrivateEstimator]) -> dict[str, str]:
     """What the docstrings of a class and its bases say of each parameter under `Args:`."""
     found = {}
     for base in reversed(kind.__mro__):
@@ -67,24 +67,31 @@ def told(kind: type[PrivateEstimator]) -> dict[str, str]:
 
 def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
     """The function that a kind's command calls; its signature has the options."""
-    own = {option.name for option in _options(kind)}
+    own = {option.name: option for option in _options(kind)}
 
-    def run(**given: Any) -> None:
-        out, cluster = given["out"], given["cluster"]
+    def run(
+        *,
+        out: options.Out,
+        cluster: options.Cluster = None,
+        overwrite: options.Overwrite = False,
+        quiet: options.Quiet = False,
+        **given: Any,
+    ) -> None:
         if given["checkpoint"] is not None:
-            resumption.remember(given["checkpoint"], f"fit_{kind.command}", given)
-        files.check_target(out, given["overwrite"])
+            call = {**given, "out": out, "cluster": cluster, "overwrite": overwrite, "quiet": quiet}
+            resumption.remember(given["checkpoint"], f"fit_{kind.command}", call)
+        files.check_target(out, overwrite)
         model = kind(**{name: _labels(value) for name, value in given.items() if name in own})
         rows = read(str(kind.reads), given)
-        with progress_bar(model.epsilon, model.delta, quiet=given["quiet"]) as tell:
+        with progress_bar(model.epsilon, model.delta, quiet=quiet) as tell:
             model.fit(**rows, progress=tell, cluster=cluster)
         model.save(out)
         looks = [look.format(out) for method, look in LOOKS.items() if hasattr(model, method)]
         remark(f"{out}: {kind.__name__}, {spent(model)}. Next: {'; '.join([*looks, f'dpvb show {out}'])}")
 
-    parameters = {option.name: option for option in (*_of_files(kind), *_options(kind), *_of_the_run())}
-    # Typer shows those first that must be given.
-    ordered = sorted(parameters.values(), key=lambda option: option.default is not option.empty)
+    *shared, _ = inspect.signature(run, eval_str=True).parameters.values()
+    # Those first that must be given.
+    ordered = sorted((*_of_files(kind), *own.values(), *shared), key=lambda option: option.default is not option.empty)
     run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
     run.__annotations__ = {option.name: option.annotation for option in ordered}
     return run
@@ -114,16 +121,15 @@ def _options(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
     """The options of an estimator's parameters, but of those that its files bring."""
     from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator
 
-    texts, hints = told(kind), get_type_hints(kind)
+    texts, hints = described(kind), get_type_hints(kind)
     of_files = {option.name for option in _of_files(kind)}
     for name, parameter in inspect.signature(kind).parameters.items():
         plain = _plain(hints[name])
         if plain is None or name in of_files:
             continue
-        needed = parameter.default is parameter.empty
+        word, needed = _word(kind, name), parameter.default is parameter.empty
         panel = options.PLAN if name in PrivateEstimator.__annotations__ else "the model"
         panel = options.RUN if name in OF_THE_RUN else panel
-        word = _word(kind, name)
         option = typer.Option(
             f"{word}/--no-{word[2:]}" if plain is bool else word,
             help=texts.get(name),
@@ -131,26 +137,7 @@ def _options(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
             rich_help_panel=None if needed else panel,
         )
         default = tuple(map(str, parameter.default)) if get_origin(plain) is tuple else parameter.default
-        yield inspect.Parameter(
-            name,
-            parameter.KEYWORD_ONLY,
-            default=default,
-            annotation=Annotated[plain, option],
-        )
-
-
-def _of_the_run() -> list[inspect.Parameter]:
-    """The options of every fit beside those."""
-
-    def shared(
-        *,
-        out: options.Out,
-        cluster: options.Cluster = None,
-        overwrite: options.Overwrite = False,
-        quiet: options.Quiet = False,
-    ) -> None: ...
-
-    return list(inspect.signature(shared, eval_str=True).parameters.values())
+        yield inspect.Parameter(name, parameter.KEYWORD_ONLY, default=default, annotation=Annotated[plain, option])
 
 
 def _word(kind: type[PrivateEstimator], name: str) -> str:
