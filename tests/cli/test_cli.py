@@ -22,6 +22,7 @@ import dpvb
 from dpvb import accounting, cli
 from dpvb.cli import files, terminal
 from dpvb.core.plan import FullBatch, Mechanism, Plan, Poisson, Release
+from dpvb.errors import PrivacyError
 from dpvb.models.topics import lda
 from dpvb.results import metrics
 
@@ -215,6 +216,8 @@ def test_topics_show_and_evaluate(tmp_path: Path, fitted: Path) -> None:
     coherence = metrics.npmi_coherence(metrics.top_words(model.components_, 4), corpus(40))
     assert facts["coherence_of_topics"] == pytest.approx(coherence.tolist())
     assert f"{facts['perplexity']:.4g}" in run("evaluate", fitted, data, "--public").stdout
+    with pytest.raises(PrivacyError, match="public=True"):
+        model.evaluate(corpus(40))
 
 
 def test_words_are_shown_as_they_are(tmp_path: Path) -> None:
