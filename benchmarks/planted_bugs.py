@@ -526,7 +526,7 @@ BUGS = [
         "a kept call that replaces files",
         (
             (
-                "cli/resumption.py",
+                "cli/fit.py",
                 '"overwrite": overwrite}',
                 '"overwrite": (overwrite := overwrite or given["overwrite"])}',
             ),
@@ -536,7 +536,7 @@ BUGS = [
     Bug(
         "files, folders and names that others choose",
         "a kept call that belongs to no run",
-        (("cli/resumption.py", "    _check_run(checkpoint, call)\n", ""),),
+        (("cli/fit.py", "    resumption.check_run(checkpoint, call)\n", ""),),
         "test_cli_runs.py::test_a_call_that_no_fit_left_is_not_made",
     ),
     Bug(

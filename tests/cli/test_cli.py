@@ -23,6 +23,7 @@ from dpvb import accounting, cli
 from dpvb.cli import files, terminal
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch, Poisson
+from dpvb.errors import PrivacyError
 from dpvb.models.topics import lda
 from dpvb.results import metrics
 
@@ -216,6 +217,8 @@ def test_topics_show_and_evaluate(tmp_path: Path, fitted: Path) -> None:
     coherence = metrics.npmi_coherence(metrics.top_words(model.components_, 4), corpus(40))
     assert facts["coherence_of_topics"] == pytest.approx(coherence.tolist())
     assert f"{facts['perplexity']:.4g}" in run("evaluate", fitted, data, "--public").stdout
+    with pytest.raises(PrivacyError, match="public=True"):
+        model.evaluate(corpus(40))
 
 
 def test_words_are_shown_as_they_are(tmp_path: Path) -> None:

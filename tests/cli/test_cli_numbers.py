@@ -16,6 +16,7 @@ from test_cli import refuse, run
 
 import dpvb
 from dpvb.data import Binary, Categorical, Numeric, Schema, Table, Target
+from dpvb.errors import PrivacyError
 from dpvb.results import metrics, model_file
 
 BUDGET = ["--epsilon", "2", "--delta", "1e-4", "--num-steps", "3", "--quiet"]
@@ -188,7 +189,7 @@ def test_a_network_is_fitted_drawn_and_measured(tmp_path: Path) -> None:
     data, pixels = images(tmp_path)
     out, png = tmp_path / "m.dpvb", tmp_path / "weights.png"
     fit = ["fit", "sbn", data, "--threshold", "127", "--hidden", "3", "--out", out, "--seed", "1"]
-    assert "3 hidden units" in run(*fit, *BUDGET).stderr
+    assert "SigmoidBeliefNetwork, epsilon = " in run(*fit, *BUDGET).stderr
     model = dpvb.load(out)
     assert model.components_.shape == (3, 16)
     run("picture", out, "--out", png)
@@ -198,6 +199,8 @@ def test_a_network_is_fitted_drawn_and_measured(tmp_path: Path) -> None:
     expected = metrics.reconstruction_accuracy(pixels > 127, model.reconstruct(pixels))
     assert facts["reconstruction_accuracy"] == pytest.approx(expected)
     assert facts["bound"] == pytest.approx(model.score(pixels, public=True))
+    with pytest.raises(PrivacyError, match="public=True"):
+        model.evaluate(pixels)
     for bad in (b"", b"\0\0\x08\x03", data.read_bytes()[:50]):
         (tmp_path / "bad-ubyte.gz").write_bytes(bad)
         refuse(tmp_path, "no matrix", *fit[:2], tmp_path / "bad-ubyte.gz", *fit[3:], *BUDGET, "--overwrite")

@@ -244,6 +244,21 @@ def test_a_call_that_no_fit_left_is_not_made(folder: Path, interrupted: Path) ->
     run("resume", interrupted)
 
 
+def test_a_call_that_the_first_version_kept_is_made_again(folder: Path) -> None:
+    """Its options had their own names, and some parameters had none."""
+    killed(arguments(folder, "--no-intercept", "--alpha", "2"), "after the data are read", 1)
+    unheard = ("accountant", "random_state", "column_bound")
+
+    def older(call: dict[str, Any]) -> None:
+        call["given"]["intercept"] = call["given"].pop("fit_intercept")
+        for name in unheard:
+            del call["given"][name]
+
+    rewritten(folder / "run" / "command.json", older)
+    run("resume", folder / "run")
+    assert dpvb.load(folder / "m.dpvb").fit_intercept is False
+
+
 @pytest.mark.skipif(os.name != "posix", reason="owners and modes are those of POSIX")
 def test_a_folder_of_somebody_else_is_not_resumed(folder: Path, interrupted: Path) -> None:
     call, manifest = interrupted / "command.json", interrupted / "run.json"

@@ -12,7 +12,7 @@ import typer
 from dpvb.cli import files, options
 from dpvb.cli.root import app
 from dpvb.cli.terminal import echo, new_console, print_json, print_table
-from dpvb.errors import ParameterError
+from dpvb.errors import ModelFileError, ParameterError
 
 if TYPE_CHECKING:
     from dpvb.audit import Check
@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 def audit(
     model_class: Annotated[
         str | None,
-        typer.Argument(
-            help="LDA, LogisticRegression, BinomialRegression, NegativeBinomialRegression or SigmoidBeliefNetwork.",
-            show_default=False,
-        ),
+        typer.Argument(help="A class of models, such as LDA or LogisticRegression.", show_default=False),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every model class.")] = False,
     attach: Annotated[
@@ -54,7 +51,9 @@ def audit(
         raise ParameterError("--attach needs the class of the model.")
     if model_class is not None and model_class not in NAMES:
         raise ParameterError(f"model class must be one of {', '.join(NAMES)}, got {model_class!r}.")
-    model = None if attach is None else files.load_model(attach, str(model_class))
+    model = None if attach is None else files.load_model(attach)
+    if model is not None and type(model).__name__ != model_class:
+        raise ModelFileError(f"{attach}: holds a {type(model).__name__}; the report would be of {model_class}.")
     with new_console(stderr=True).status("audit") as shown:
         report = run(
             *([] if model_class is None else [model_class]),

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpvb.cli import files, options
-from dpvb.cli.root import app
+from dpvb.cli.reading import read
+from dpvb.cli.root import Commands, app
 from dpvb.cli.terminal import echo, progress_bar, remark, spent
 from dpvb.errors import FederationError, ParameterError
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dpvb.federated.config import Agreement, ClientConfig
 
 federate = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     rich_markup_mode="markdown",
     help="""Learn one model from the data of several owners, who keep them (needs `pip install dpvb[flower]`).
@@ -263,56 +265,33 @@ def _no_rows(agreement: Agreement) -> dict[str, Any]:
 
 
 def _rows(settings: ClientConfig) -> dict[str, Any]:
-    """A client's private rows."""
+    """A client's private rows, read as `dpvb fit` reads them."""
     import numpy as np
 
     agreement, own = settings.agreement, settings.data
-    if agreement.kind == "LDA":
-        rows = {"X": _documents(settings)}
+    estimator, person = agreement.estimator(), agreement.unit == "person"
+    matrix = estimator.reads != "documents" and agreement.schema is None
+    if matrix:
+        brought = estimator.no_rows(schema=None, vocabulary=None, width=agreement.width)
+        if (own.target is None) == ("y" in brought):
+            raise ParameterError("[data] target must name a .npy file with the response of each row, for a regression.")
+        if (own.trials is None) == ("trials" in brought):
+            raise ParameterError(
+                "[data] trials must name a .npy file with the trials of each row, for binomial responses."
+            )
+        if (own.group is not None) != person:
+            raise ParameterError('[data] group belongs to unit = "person": a .npy file with the person of each row.')
     elif agreement.schema is not None:
         _schema(agreement)
-        rows = {"X": files.read_rows(own.file, agreement.schema, own.target, group=own.group).x}
-    else:
-        rows = _matrix(settings)
-    if agreement.unit == "client":
-        count = agreement.estimator().task(**rows).source.count()
-        return {**rows, "group": np.zeros(count, dtype=np.int64)}
-    return rows
-
-
-def _documents(settings: ClientConfig) -> Any:
-    from dpvb.data import open_documents
-
-    agreement, own = settings.agreement, settings.data
-    if (own.group_column is not None) != (agreement.unit == "person"):
+    elif (own.group_column is not None) != person:
         raise ParameterError('[data] group_column belongs to unit = "person": it names the person of a document.')
-    return open_documents(
-        own.file,
-        vocabulary=agreement.vocabulary,
-        width=agreement.width,
-        file_format=own.file_format,
-        text_column=own.text_column,
-        group_column=own.group_column,
-        token_pattern=own.token_pattern,
-    )
-
-
-def _matrix(settings: ClientConfig) -> dict[str, Any]:
-    agreement, own = settings.agreement, settings.data
-    if (own.target is None) != (agreement.kind == "SigmoidBeliefNetwork"):
-        raise ParameterError("[data] target must name a .npy file with the response of each row, for a regression.")
-    if (own.trials is None) == (agreement.kind == "BinomialRegression"):
-        raise ParameterError("[data] trials must name a .npy file with the trials of each row, for binomial responses.")
-    if (own.group is not None) != (agreement.unit == "person"):
-        raise ParameterError('[data] group belongs to unit = "person": a .npy file with the person of each row.')
-    x_nd = files.read_matrix(own.file)
-    y, trials, group = (
-        None if path is None else files.read_matrix(path) for path in (own.target, own.trials, own.group)
-    )
-    if x_nd.ndim != 2 or x_nd.shape[1] != agreement.width:
+    public = {name: getattr(agreement, name) for name in ("schema", "vocabulary", "width")}
+    rows = read(estimator.reads, {**vars(own), **public, "data": own.file})
+    if matrix and (rows["X"].ndim != 2 or rows["X"].shape[1] != agreement.width):
         raise ParameterError(f"[data] file must be a matrix with the {agreement.width} columns of the agreement.")
-    rows = {"X": x_nd, "y": y, "trials": trials, "group": group}
-    return {name: value for name, value in rows.items() if value is not None}
+    if agreement.unit == "client":
+        rows["group"] = np.zeros(estimator.task(**rows).source.count(), dtype=np.int64)
+    return rows
 
 
 def _schema(agreement: Agreement) -> Any:

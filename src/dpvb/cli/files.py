@@ -10,59 +10,25 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from dpvb.errors import DataFormatError, ModelFileError, ParameterError
 from dpvb.guards.own import new_own
 
 
-class Rows(NamedTuple):
-    """What `fit` of a regression takes; y and trials are None where a table brings them."""
-
-    x: Any
-    y: Any
-    trials: Any
-    group: Any
-
-
-def load_model(path: Path, *kinds: str) -> Any:
-    """A fitted model, of one of these kinds where there are any.
+def load_model(path: Path, *needed: str) -> Any:
+    """A fitted model, of a kind that has one of these methods where there are any.
 
     Raises:
         ModelFileError: as `dpvb.load`, or for a model of another kind.
     """
-    import dpvb
+    from dpvb.estimators import PrivateEstimator, load
 
-    model = dpvb.load(path)
-    if kinds and type(model).__name__ not in kinds:
-        raise ModelFileError(f"{path}: holds a {type(model).__name__}; this command needs {' or '.join(kinds)}.")
+    model = load(path)
+    able = [name for name, kind in PrivateEstimator.kinds.items() if any(hasattr(kind, method) for method in needed)]
+    if needed and type(model).__name__ not in able:
+        raise ModelFileError(f"{path}: holds a {type(model).__name__}; this command needs {' or '.join(able)}.")
     return model
-
-
-def read_rows(
-    data: Path, schema: Path | None, target: Path | None, *, trials: Path | None = None, group: Path | None = None
-) -> Rows:
-    """Rows of a regression: a table with its schema, or a matrix with files of its columns beside it.
-
-    Raises:
-        ParameterError: for options that do not go together.
-        DataFormatError: for files of another form.
-    """
-    if schema is not None:
-        from dpvb.data import Schema, Table
-
-        if target or trials or group:
-            raise ParameterError("--target, --trials and --group belong to a matrix; a schema names these columns.")
-        return Rows(Table(data, Schema.load(schema)), None, None, None)
-    if data.suffix.lower() not in (".npz", ".npy"):
-        raise ParameterError(
-            f"{data.name!r} needs --schema, what is public about its columns (see `dpvb schema`); a matrix is a "
-            ".npz or .npy file."
-        )
-    if target is None:
-        raise ParameterError("a matrix needs --target, a .npy file with the response of each row.")
-    vectors = (None if path is None else read_matrix(path) for path in (target, trials, group))
-    return Rows(read_matrix(data), *vectors)
 
 
 def read_matrix(path: Path) -> Any:

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from dpvb.cli import files, options
-from dpvb.cli.root import app
+from dpvb.cli.root import Commands, app
 from dpvb.cli.terminal import echo, print_json, print_table, working
 from dpvb.errors import ParameterError
 
 ledger = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     rich_markup_mode="markdown",
     help="""Keep a privacy budget over many fits, people and years.

@@ -37,6 +37,18 @@ Format = Annotated[
         rich_help_panel=DATA,
     ),
 ]
+GroupColumn = Annotated[
+    str | None,
+    typer.Option(
+        help="Column or key of the person: all documents of a person are then protected together.",
+        show_default=False,
+        rich_help_panel=DATA,
+    ),
+]
+Width = Annotated[
+    int | None,
+    typer.Option(help="Number of words, for lda-c without a vocabulary.", show_default=False, rich_help_panel=DATA),
+]
 TokenPattern = Annotated[
     str,
     typer.Option(help="Regular expression of a word in the lower-cased text.", rich_help_panel=DATA),
@@ -102,22 +114,8 @@ Images = Annotated[
         show_default=False,
     ),
 ]
-Threshold = Annotated[
-    float | None,
-    typer.Option(
-        help="Entries above it are 1, the others 0; without it they must be 0 or 1.",
-        show_default=False,
-        rich_help_panel=DATA,
-    ),
-]
 
 # The plan.
-Epsilon = Annotated[float, typer.Option(help="The budget of this fit; inf: no privacy.", show_default=False)]
-Delta = Annotated[float, typer.Option(help="Well below one over the number of rows or documents.", show_default=False)]
-NumSteps = Annotated[
-    int | None,
-    typer.Option(help="Number J of noisy releases; planned if not given.", show_default=False, rich_help_panel=PLAN),
-]
 SamplingProb = Annotated[
     float | None,
     typer.Option(
@@ -141,14 +139,6 @@ NumExamples = Annotated[
         help="A public number of rows or documents, if there is one.", show_default=False, rich_help_panel=PLAN
     ),
 ]
-NoiseMultiplier = Annotated[
-    float | None,
-    typer.Option(
-        help="Noise std over the clip norm, instead of noise calibrated to epsilon; refused if it costs more.",
-        show_default=False,
-        rich_help_panel=PLAN,
-    ),
-]
 Relation = Annotated[
     str,
     typer.Option(
@@ -156,43 +146,9 @@ Relation = Annotated[
         rich_help_panel=PLAN,
     ),
 ]
-Seed = Annotated[
-    int | None,
-    typer.Option(help="Of the public random start. The private noise takes none.", show_default=False),
-]
 ADD_OR_REMOVE = "add_or_remove_one"
 
 # The run.
-Ledger = Annotated[
-    str | None,
-    typer.Option(
-        help="The ledger that is charged before the fit looks: a file or a postgresql:// URL; see `dpvb ledger`.",
-        show_default=False,
-        rich_help_panel=RUN,
-    ),
-]
-Dataset = Annotated[
-    str | None,
-    typer.Option(help="The data set's name in the ledger.", show_default=False, rich_help_panel=RUN),
-]
-CheckpointFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--checkpoint",
-        help="A folder that keeps what is released, so that `dpvb resume` goes on where a fit was killed.",
-        show_default=False,
-        rich_help_panel=RUN,
-    ),
-]
-Resume = Annotated[
-    str,
-    typer.Option(
-        help="continue: go on with the fit that was interrupted in this folder, or begin one. read: read one that has "
-        "ended, and spend nothing.",
-        rich_help_panel=RUN,
-    ),
-]
-
 Cluster = Annotated[
     str | None,
     typer.Option(

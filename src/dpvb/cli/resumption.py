@@ -1,4 +1,4 @@
-"""`dpvb resume`: go on with a fit that was killed, as it was called.
+"""How a fit was called: kept beside its run, and read again by `dpvb resume`.
 
 The call lies in the run's folder. Whoever could write it could have this user's rows fitted and files replaced, so it
 is believed only where nobody else could, only for a run that was begun and is charged to a ledger, and it is shown.
@@ -6,7 +6,6 @@ is believed only where nobody else could, only for a run that was begun and is c
 
 from __future__ import annotations
 
-import functools
 import inspect
 import json
 from collections.abc import Callable, Mapping
@@ -14,54 +13,12 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, get_args, get_origin
 
-import typer
-
-from dpvb.cli import files, options
-from dpvb.cli.root import app, fit
-from dpvb.cli.terminal import remark
 from dpvb.errors import CheckpointError, ParameterError
 from dpvb.guards.own import check_own_folder, read_own, write_own
 from dpvb.guards.strangers import parsed_json, printable
 from dpvb.ledger.address import HIDDEN, Address, without_password
 
 _CALL = "command.json"
-
-
-def _of_every_fit(
-    num_steps: options.NumSteps = None,
-    sampling_prob: options.SamplingProb = None,
-    batch_size: options.BatchSize = None,
-    num_examples: options.NumExamples = None,
-    noise_multiplier: options.NoiseMultiplier = None,
-    neighboring_relation: options.Relation = options.ADD_OR_REMOVE,
-    ledger: options.Ledger = None,
-    dataset: options.Dataset = None,
-    checkpoint: options.CheckpointFolder = None,
-    resume: options.Resume = "continue",
-) -> None:
-    """Never called: `planned` copies these parameters onto every fit command."""
-
-
-def planned(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of every fit; it gets their values as one mapping, its argument `plan`.
-
-    A fit with a checkpoint leaves in its folder how it was called, for `dpvb resume`.
-    """
-    shared = inspect.signature(_of_every_fit, eval_str=True).parameters
-    own = inspect.signature(command, eval_str=True)
-
-    @functools.wraps(command)
-    def run(**given: Any) -> None:
-        if given["checkpoint"] is not None:
-            remember(given["checkpoint"], command.__name__, given)
-        plan = {name: given.pop(name) for name in shared}
-        command(**given, plan=plan)
-
-    parameters = [p for p in own.parameters.values() if p.name != "plan"] + list(shared.values())
-    del run.__wrapped__  # Typer is to read the parameters below, not the command's.
-    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": None}
-    return run
 
 
 def remember(folder: Path, command: str, given: Mapping[str, Any]) -> None:
@@ -89,45 +46,7 @@ def remember(folder: Path, command: str, given: Mapping[str, Any]) -> None:
             raise CheckpointError(f"{folder}: cannot hold a checkpoint ({error.strerror}).") from error
 
 
-@app.command()
-def resume(
-    checkpoint: Annotated[Path, typer.Argument(help="The folder that the fit was given as --checkpoint.")],
-    read: Annotated[
-        bool, typer.Option("--read", help="Read a run that has ended; its model is written again, nothing is spent.")
-    ] = False,
-    ledger: Annotated[
-        str | None,
-        typer.Option(help="The ledger, where its URL needs a password: that is not kept.", show_default=False),
-    ] = None,
-    overwrite: options.Overwrite = False,
-) -> None:
-    """Go on with a fit that was killed, from its last release.
-
-    What was released is read from the folder and costs nothing. The fit is called as it was the first time, so data and
-    ledger must be where they were; the call is printed. Folder and files must be this user's, and nobody else's to
-    write. A file that is where the model goes is replaced only with --overwrite.
-
-        dpvb resume notes.run
-    """
-    command, given = _call(checkpoint)
-    commands = {getattr(one.callback, "__name__", ""): one for one in fit.registered_commands}
-    if command not in commands:
-        raise CheckpointError(f"{checkpoint}: its call is of {command!r}, which this version does not know.")
-    callback: Callable[..., None] | None = commands[command].callback
-    assert callback is not None
-    given |= {"checkpoint": str(checkpoint.absolute()), "overwrite": overwrite}
-    given |= {} if ledger is None else {"ledger": ledger}
-    # A way to go on that earlier versions had is left to this one's default.
-    usual = inspect.signature(callback).parameters["resume"].default
-    given |= {"resume": "read" if read or given.get("resume") == "read" else usual}
-    call = _arguments(checkpoint, callback, given)
-    _check_run(checkpoint, call)
-    files.check_target(call["out"], overwrite)
-    remark(f"going on with `fit {commands[command].name}` of {_shown(callback, call)}")
-    callback(**call)
-
-
-def _call(folder: Path) -> tuple[str, dict[str, Any]]:
+def kept(folder: Path) -> tuple[str, dict[str, Any]]:
     """The command and the values that a folder keeps.
 
     Raises:
@@ -143,7 +62,7 @@ def _call(folder: Path) -> tuple[str, dict[str, Any]]:
         ) from error
 
 
-def _check_run(folder: Path, call: Mapping[str, Any]) -> None:
+def check_run(folder: Path, call: Mapping[str, Any]) -> None:
     """Refuse a call that belongs to no run in its folder; the run itself compares ledger, plan and parameters.
 
     Raises:
@@ -162,19 +81,20 @@ def _check_run(folder: Path, call: Mapping[str, Any]) -> None:
         raise CheckpointError(f"{folder}: its call is of another data set than its run. Call `dpvb fit` again.")
 
 
-def _arguments(folder: Path, callback: Callable[..., None], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of a file as a command takes them.
+def arguments(folder: Path, callback: Callable[..., None], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of a file as a command takes them; an option that an earlier version had not is left to its default.
 
     Raises:
         CheckpointError: if one is missing, unknown, or of another type than the command's.
     """
     parameters = inspect.signature(callback).parameters
-    if odd := sorted(parameters.keys() ^ given.keys()):
+    needed = {name for name, parameter in parameters.items() if parameter.default is parameter.empty}
+    if odd := sorted((needed - given.keys()) | (given.keys() - parameters.keys())):
         raise CheckpointError(f"{folder}: its call has not the parameters of this version: {', '.join(odd)}.")
-    found = {}
-    for name, parameter in parameters.items():
+    found = {name: parameter.default for name, parameter in parameters.items()}
+    for name in given:
         try:
-            found[name] = _argument(parameter.annotation, given[name])
+            found[name] = _argument(parameters[name].annotation, given[name])
         except (TypeError, OverflowError) as error:
             raise CheckpointError(f"{folder}: {name} of its call is of another type than the command's.") from error
     return found
@@ -202,7 +122,7 @@ def _argument(hint: Any, value: Any) -> Any:
     raise TypeError
 
 
-def _shown(callback: Callable[..., None], call: Mapping[str, Any]) -> str:
+def shown(callback: Callable[..., None], call: Mapping[str, Any]) -> str:
     """What a call says beside the defaults, for a terminal."""
     defaults = {name: parameter.default for name, parameter in inspect.signature(callback).parameters.items()}
     given = {name: value for name, value in call.items() if value != defaults[name]} | {

@@ -1,8 +1,10 @@
-"""The program itself: its help, its error line, and the group of `fit` commands."""
+"""The program itself: its help, and its error line."""
 
 from __future__ import annotations
 
+import io
 import re
+import sys
 import traceback
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,25 +16,20 @@ from dpvb.cli.terminal import echo, remark
 from dpvb.errors import DpvbError
 from dpvb.version import __version__
 
-#: Parameters of the library that are options here, and those whose option has another name.
-_PARAMETERS = (
-    *("batch_size", "checkpoint", "classes", "clip", "covariance", "dataset", "delta", "dispersion"),
-    *("document_length", "epsilon", "file_format", "form", "group", "group_column", "hidden"),
-    *("intercept_value", "ledger", "level", "max_count", "max_trials", "n_components", "neighboring_relation"),
-    *("noise_multiplier", "num_examples", "num_steps", "random_state", "resume", "row_norm", "sampling_prob"),
-    *("solver", "swap_ratio", "text_column", "threshold", "token_pattern", "vocabulary", "width"),
-)
-_RENAMED = {"n_components": "topics", "file_format": "format", "random_state": "seed"}
 
-
-class _Commands(TyperGroup):
-    """Turns an error into one line and exit code 2."""
+class Commands(TyperGroup):
+    """Turns an error into one line, in the words of the command that was called, and exit code 2."""
 
     def invoke(self, ctx: Any) -> Any:
+        """Call a command.
+
+        Raises:
+            typer.Exit: with code 2, after an error.
+        """
         try:
             return super().invoke(ctx)
         except DpvbError as error:
-            message = _with_options(" ".join(str(error).split()))
+            message = self._with_options(ctx, " ".join(str(error).split()))
         except (OSError, ImportError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             message = f"{reason or type(error).__name__}: {getattr(error, 'filename', None) or 'this command'}."
@@ -49,10 +46,20 @@ class _Commands(TyperGroup):
         remark(f"error: {message}")
         raise typer.Exit(2)
 
+    def _with_options(self, ctx: Any, message: str) -> str:
+        """An error of the library in which the parameters of the command become its options."""
+        command = self.get_command(ctx, ctx.invoked_subcommand or "")
+        known = [] if command is None else [p for p in command.params if p.param_type_name == "option"]
+        word = {parameter.name: parameter.opts[0] for parameter in known}
+        names = "|".join(map(str, word)) or "(?!)"
+        argument = rf"(?<![\w.(])(?P<argument>{names})=(?=[\s,.:;)]|$)"
+        subject = rf"^(?P<subject>{names})(?= must | needs | = )"
+        return re.sub(f"{argument}|{subject}", lambda match: word[match["argument"] or match["subject"]], message)
+
 
 app = typer.Typer(
     name="dpvb",
-    cls=_Commands,
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -77,8 +84,6 @@ app = typer.Typer(
 
     `dpvb demo` shows it all on Wikipedia articles. `dpvb COMMAND --help` explains a command.""",
 )
-fit = typer.Typer(no_args_is_help=True, help="Fit a private model; `dpvb fit lda --help` explains one of them.")
-app.add_typer(fit, name="fit")
 
 
 def _print_version(asked: bool) -> None:
@@ -93,17 +98,6 @@ def _no_command(
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
-    pass
-
-
-def _with_options(message: str) -> str:
-    """An error of the library in the words of the command line: parameters become options."""
-    names = "|".join(_PARAMETERS)
-
-    def option(match: re.Match[str]) -> str:
-        name = match.group("argument") or match.group("subject")
-        return f"--{_RENAMED.get(name, name).replace('_', '-')}"
-
-    argument = rf"(?<![\w.(])(?P<argument>{names})=(?=[\s,.:;)]|$)"
-    subject = rf"^(?P<subject>{names})(?= must | needs | = )"
-    return re.sub(f"{argument}|{subject}", option, message)
+    # Whatever the terminal cannot show is a question mark there.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")

@@ -9,6 +9,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -29,7 +30,7 @@ from dpvb.ledger.address import Address
 from dpvb.results import model_file
 from dpvb.results.audit_report import Report
 from dpvb.results.statement import PrivacyStatement
-from dpvb.runs.counted import accountant, counted
+from dpvb.runs.counted import AnyLedger, accountant, counted
 
 if TYPE_CHECKING:
     from dpvb.data import Schema
@@ -69,23 +70,27 @@ class Task(NamedTuple):
 class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     """What every estimator is: parameters, a task, and the result that it takes.
 
-    All parameters are public. `None` means: planned from public facts.
+    All parameters are public. `None` means: planned from public facts. The command line shows these words as its help.
 
     Args:
-        epsilon, delta: the privacy budget of one fit; epsilon = inf is the noiseless fit on the same path.
-        num_steps: number of releases of the steps.
-        sampling_prob: Poisson sampling rate q of a step; None with no batch_size: full batch.
-        batch_size: size S of a fixed-size batch; needs num_examples.
+        epsilon: the privacy budget of one fit; inf: no noise and no privacy, on the same path.
+        delta: the chance that the promise leaves open: well below one over the number of units.
+        num_steps: number J of noisy releases of the steps; planned if not given.
+        sampling_prob: Poisson batches: every unit is drawn with this probability, afresh at each step. Neither this nor
+            batch_size: all units at each step, which gives the best model for a given epsilon.
+        batch_size: fixed-size batches of so many units, drawn afresh at each step; needs num_examples.
         num_examples: a public number of units, where there is one.
-        noise_multiplier: given noise, instead of noise calibrated to epsilon.
+        noise_multiplier: noise std over the clip norm, instead of noise calibrated to epsilon; refused if it costs
+            more.
         accountant: method of the calibration, one of dpvb.accounting's.
-        neighboring_relation: "add_or_remove_one" or "replace_one".
-        random_state: seeds the public start and public draws alone; the private randomness takes no seed.
-        ledger, dataset: a dpvb.Ledger, its path or its URL, and the registered data set that is charged before a fit
-            looks; without them nobody keeps count.
+        neighboring_relation: what is hidden: that a unit is there ("add_or_remove_one"), or which it is
+            ("replace_one").
+        random_state: seed of the public start and public draws alone; the private randomness takes no seed.
+        ledger: what is charged before a fit looks: a dpvb.Ledger, its path or its URL; without it nobody keeps count.
+        dataset: name of the data set in the ledger, as it was registered.
         checkpoint: a folder that keeps the releases of a fit, so that the same call goes on where it was killed.
-        resume: "continue" goes on there, or begins; "read" reads a run that has ended, and spends nothing (see
-            runs.Run).
+        resume: "continue" goes on with the fit that was interrupted in that folder, or begins one; "read" reads one
+            that has ended, and spends nothing.
     """
 
     epsilon: float
@@ -97,10 +102,10 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     noise_multiplier: float | None = None
     accountant: str = "pld"
     neighboring_relation: str = "add_or_remove_one"
-    random_state: Any = None
-    ledger: Any = None
+    random_state: int | np.random.Generator | np.random.RandomState | None = None
+    ledger: AnyLedger | None = None
     dataset: str | None = None
-    checkpoint: Any = None
+    checkpoint: Path | str | os.PathLike[str] | None = None
     resume: str = "continue"
 
     _said: ClassVar[set[str]] = set()
@@ -108,6 +113,12 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     kinds: ClassVar[dict[str, type[PrivateEstimator]]] = {}
     #: What a federation may declare of its columns.
     declares: ClassVar[tuple[str, ...]] = ("width",)
+    #: The files that `dpvb` reads for a kind: "documents", "rows" (with a response) or "images"; None: none.
+    reads: ClassVar[str | None] = None
+    #: NAME of `dpvb fit NAME`, for the class that says it alone.
+    command: ClassVar[str | None] = None
+    #: Options of the command line whose name is not their parameter's, by the parameter.
+    spelled: ClassVar[Mapping[str, str]] = {"random_state": "seed"}
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

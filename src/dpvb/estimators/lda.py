@@ -19,6 +19,7 @@ from dpvb.errors import DataFormatError, check_integer
 from dpvb.estimators.base import PrivateEstimator, Task, column_names
 from dpvb.guards import domains
 from dpvb.models.topics import lda
+from dpvb.results import metrics
 
 
 @dataclass(eq=False, repr=False)
@@ -30,14 +31,24 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
 
     Args:
         n_components: number of topics K.
-        clip: bound on one document's statistic as a share a in (0, 1] of document_length^count_power.
+        clip: bound on one document's statistic as a share in (0, 1] of document_length^count_power; smaller means less
+            noise and a weaker voice.
         vocabulary: the terms in column order; needed for texts. A matrix of counts has a public width instead.
-        document_length, length_rule: how a document is brought to a common length (see models.documents).
-        count_power, background, word_power, mass: what of a document is released and how it counts (see models.lda).
-        doc_topic_prior, topic_word_prior: α and η.
-        read, projection: how noisy topics are read, and whether the accumulator is projected ("step": the papers).
-        learning_offset, learning_decay: τ0 and κ of the step sizes ρ_t = (τ0 + t)^-κ.
-        tol, max_iter, fixed_work: local iterations of a document.
+        document_length: number of words to which a longer document is brought.
+        length_rule: how: "truncate" scales longer documents down, "rescale" scales all to that length, "resample" draws
+            so many of a document's own words.
+        count_power: power in (0, 1] of a count in what is released; 1 releases plain counts.
+        background: whether word totals are released first; they start the topics and weigh the words.
+        word_power: words are weighted by probability^-word_power, in [0, 1], so that frequent ones do not fill a
+            document's norm; more than 0 needs the background.
+        mass: number of words that one unit of what is released stands for.
+        doc_topic_prior, topic_word_prior: concentration of the prior: α of a document's topics, and η of a topic's
+            words; planned if not given.
+        read: how topics are read from noise: "estimated_prior", "rank_one" or "project".
+        projection: "read" projects what is read; "step" projects the running estimate itself, as the papers do.
+        learning_offset, learning_decay: offset τ0 and decay κ of the step sizes ρ_t = (τ0 + t)^-κ.
+        tol, max_iter: local iterations of a document end when the mean change is below tol, and after max_iter.
+        fixed_work: whether every document takes exactly max_iter local iterations.
 
     Attributes:
         components_: E-step topics as Dirichlet parameters λ, (K, V).
@@ -67,6 +78,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     fixed_work: bool = False
 
     declares: ClassVar[tuple[str, ...]] = ("vocabulary", "width")
+    reads: ClassVar[str | None] = "documents"
+    command: ClassVar[str | None] = "lda"
+    spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "topics"}
 
     def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private documents would do; y is ignored."""
@@ -136,6 +150,29 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             PrivacyError: unless public=True says that X is not private.
         """
         return self._bound(X, public)[0]
+
+    def evaluate(self, X: Any, y: None = None, *, words: int = 10, public: bool = False) -> dict[str, Any]:
+        """Perplexities of public documents, by the bound and by completion, and coherence (NPMI) of the topics in them.
+
+        Args:
+            X: as in `fit`.
+            words: top words of a topic that coherence looks at.
+            public: states that the documents are not private.
+
+        Raises:
+            PrivacyError: unless public=True.
+        """
+        self._check_public(public)
+        n = min(check_integer("words", words, low=2), self.n_features_in_)
+        empty = sparse.csr_array((0, self.n_features_in_))
+        counts = sparse.vstack([empty, *(rows.csr() for rows in self._rows(X))], format="csr")
+        coherence = metrics.npmi_coherence(metrics.top_words(self.components_, n), counts)
+        return {
+            "perplexity": self.perplexity(counts, public=True),
+            "completion_perplexity": metrics.completion_perplexity(self, counts),
+            "coherence": float(coherence.mean()),
+            "coherence_of_topics": coherence.tolist(),
+        }
 
     def topics(self, n: int = 10) -> list[list[str]]:
         """The n most probable words of each topic, in the order of components_."""

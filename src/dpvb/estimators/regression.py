@@ -63,8 +63,9 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             second moments released at each step) or "paper" (the same as published; for comparison).
         covariance: "full", or "diagonal" for features in the thousands ("first_order" only).
         column_bound: bound on the absolute values of a column, a number or (n_features,), in the units of X; it serves
-            the diagonal covariance, and a table brings its own. None: row_norm.
-        alpha: precision of the prior N(0, I/alpha) of the weights of rows of norm 1; None: estimated from the releases.
+            the diagonal covariance, and a table brings its own. Not given: row_norm.
+        alpha: precision of the prior N(0, I/alpha) of the weights of rows of norm 1; estimated from the releases if not
+            given.
 
     Attributes:
         coef_, intercept_: posterior means in the units of X, (n_features,) and a number.
@@ -78,10 +79,12 @@ class BinomialLikelihoodRegression(PrivateEstimator):
     intercept_value: float = 0.4
     solver: str = "first_order"
     covariance: str = "full"
-    column_bound: Any = None
+    column_bound: float | Sequence[float] | NDArray[Any] | None = None
     alpha: float | None = None
 
     declares: ClassVar[tuple[str, ...]] = ("schema", "width")
+    reads: ClassVar[str | None] = "rows"
+    spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "fit_intercept": "intercept"}
 
     @property
     @abstractmethod
@@ -407,6 +410,8 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
 
     classes: tuple[Any, Any] = (0, 1)
 
+    command: ClassVar[str | None] = "logistic"
+
     @property
     def _likelihood(self) -> Likelihood:
         return Likelihood.of(self._response)
@@ -510,6 +515,8 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
 
     max_trials: int
 
+    command: ClassVar[str | None] = "binomial"
+
     @property
     def _likelihood(self) -> Likelihood:
         return Likelihood.of(self._response)
@@ -562,7 +569,7 @@ class NegativeBinomialRegression(RegressorMixin, BinomialLikelihoodRegression): 
     The expected count is dispersion · exp(intercept + x·coef).
 
     Args:
-        dispersion: r > 0, public; large values come near a Poisson regression.
+        dispersion: public number r > 0; large values come near a Poisson regression.
         max_count: public bound on a count; larger ones are clipped to it, and the noise grows with it.
 
     The other parameters and the attributes are those of `BinomialLikelihoodRegression`.
@@ -570,6 +577,8 @@ class NegativeBinomialRegression(RegressorMixin, BinomialLikelihoodRegression): 
 
     dispersion: float
     max_count: int
+
+    command: ClassVar[str | None] = "negbin"
 
     @property
     def _likelihood(self) -> Likelihood:

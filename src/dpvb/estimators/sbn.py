@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from dpvb.guards import domains
 from dpvb.kernels import linear
 from dpvb.models.belief_network import first_order, kernel, six_blocks
 from dpvb.models.belief_network.beta_normal import Scales
+from dpvb.results import metrics
 
 FORMS = ("first_order", "six_blocks", "paper")
 # Rounds over the hidden units of a row that is transformed or scored: more than in a step of the fit.
@@ -56,11 +57,12 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         n_components: number of hidden units K.
         form: "first_order" (derivatives of the bound are released), "six_blocks" (second moments, clipped) or "paper"
             (seven blocks bounded by their worst case, as published; for comparison).
-        threshold: binarises rows by x > threshold; None: entries must be 0 or 1.
+        threshold: entries above it count as 1, the others as 0; without it they must be 0 or 1.
         clip: factor on the bounds of the scores ("first_order"); 1 suits networks that reconstruct most of a row.
-        sweeps: rounds over the hidden units of a row in the fit.
-        ridge: how strongly noise shortens a step, or shrinks what is read; see models.belief_network.
-        learning_offset, learning_decay: τ0 and κ of the step sizes ρ_t = (τ0 + t)^-κ.
+        sweeps: rounds over the hidden units of a row in the fit; planned if not given.
+        ridge: how strongly noise shortens a step, or shrinks what is read; planned if not given.
+        learning_offset, learning_decay: offset τ0 and decay κ of the step sizes ρ_t = (τ0 + t)^-κ; planned if not
+            given.
         start_std, start_mean: the start: std of the weights, probability of the hidden units ("first_order").
 
     Attributes:
@@ -81,6 +83,10 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
     learning_decay: float | None = None
     start_std: float = 0.1
     start_mean: float = 0.5
+
+    reads: ClassVar[str | None] = "images"
+    command: ClassVar[str | None] = "sbn"
+    spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "hidden"}
 
     def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do; y is ignored."""
@@ -167,6 +173,18 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         """
         bounds = self.score_samples(X, public=public)
         return float(bounds.mean()) if len(bounds) else 0.0
+
+    def evaluate(self, X: Any, y: None = None, *, public: bool = False) -> dict[str, float]:
+        """Share of the entries of public rows that are reconstructed, and `score`.
+
+        Raises:
+            PrivacyError: unless public=True says that X is not private.
+            DataFormatError: as in `transform`.
+        """
+        self._check_public(public)
+        binary = self._inferred(X, lambda rows: rows, self.n_features_in_)
+        accuracy = metrics.reconstruction_accuracy(binary, self.reconstruct(X))
+        return {"reconstruction_accuracy": accuracy, "bound": self.score(X, public=True)}
 
     def sample(self, n: int = 1, rng: Any = None) -> NDArray[np.int8]:
         """Draw n vectors from the fitted network, (n, J); they tell no more about the data than the weights do.

@@ -15,21 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import dpvb
 from dpvb.errors import FederationError, ParameterError, check_choice, check_integer, check_number
+from dpvb.estimators import PrivateEstimator
 from dpvb.federated.agreement import SCHEDULES
 from dpvb.federated.flower import Address, parse_address
 from dpvb.federated.keys import Identity, check_name, check_public
 from dpvb.federated.trust import TRUST, Trust
 
-#: Estimators by what their columns may be declared as.
-COLUMNS: Final = {
-    "LogisticRegression": ("schema", "width"),
-    "BinomialRegression": ("schema", "width"),
-    "NegativeBinomialRegression": ("schema", "width"),
-    "LDA": ("vocabulary", "width"),
-    "SigmoidBeliefNetwork": ("width",),
-}
 UNITS: Final = ("example", "person", "client")
 # Parameters of estimators that are no keys of [model], and where else they come from.
 _ELSEWHERE: Final = {
@@ -92,7 +84,8 @@ class Agreement:
             FederationError: for a public key that is none.
         """
         file = _Table.read(path)
-        kind = check_choice("kind", file.take("kind", str), tuple(COLUMNS))
+        known = tuple(name for name, kind in PrivateEstimator.kinds.items() if kind.reads is not None)
+        kind = check_choice("kind", file.take("kind", str), known)
         rounds, width = file.take("num_rounds", int, None), file.take("width", int, None)
         clients = {name: _public(file, name, key) for name, key in file.take("clients", dict).items()}
         server = file.inner("server")
@@ -121,9 +114,10 @@ class Agreement:
         server.end()
         file.end()
         given = tuple(key for key in ("schema", "vocabulary", "width") if getattr(made, key) is not None)
-        if len(given) != 1 or given[0] not in COLUMNS[kind]:
+        declared = PrivateEstimator.kinds[kind].declares
+        if len(given) != 1 or given[0] not in declared:
             raise ParameterError(
-                f"{path}: {kind} needs {' or '.join(COLUMNS[kind])}, the public columns of everybody's data; "
+                f"{path}: {kind} needs {' or '.join(declared)}, the public columns of everybody's data; "
                 f"got {' and '.join(given) or 'neither'}."
             )
         keys = [made.server_key, *clients.values()]
@@ -137,7 +131,7 @@ class Agreement:
         Raises:
             ParameterError: for parameters that it does not take.
         """
-        return getattr(dpvb, self.kind)(epsilon=self.epsilon, delta=self.delta, **self.params)
+        return PrivateEstimator.kinds[self.kind](epsilon=self.epsilon, delta=self.delta, **self.params)
 
 
 @dataclass(frozen=True)
@@ -338,7 +332,7 @@ class _Table:
 def _params(kind: str, file: _Table) -> dict[str, Any]:
     """Parameters of the estimator, all of them known to it."""
     given = file.inner("model", {})
-    known = [name for name in inspect.signature(getattr(dpvb, kind)).parameters if name not in _ELSEWHERE]
+    known = [name for name in inspect.signature(PrivateEstimator.kinds[kind]).parameters if name not in _ELSEWHERE]
     for name, instead in _ELSEWHERE.items():
         if given.has(name):
             raise ParameterError(f"{given.where(name)} is no key of this table; {instead}.")

@@ -1,0 +1,208 @@
+"""`dpvb fit NAME`, `resume`: a command for each kind of model, made of what its class says of itself.
+
+Parameters become options: their types are the class's annotations, their help is the `Args:` of its docstrings. How
+files are read hangs on what the class reads. Classes are imported when one of their commands is asked for.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
+
+import typer
+
+from dpvb.cli import files, options, resumption
+from dpvb.cli.look import LOOKS
+from dpvb.cli.reading import READINGS, read
+from dpvb.cli.root import Commands, app
+from dpvb.cli.terminal import progress_bar, remark, spent
+from dpvb.errors import CheckpointError, ParameterError
+
+if TYPE_CHECKING:
+    from dpvb.estimators.base import PrivateEstimator
+
+# Types that an option can have; of a parameter that may be several, the first of them.
+_PLAIN = (bool, int, float, Path, str)
+
+
+class _Kinds(Commands):
+    """The group whose commands are the kinds of models."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(kinds())
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        return _command(name) if name in kinds() else None
+
+
+fit = typer.Typer(
+    cls=_Kinds, no_args_is_help=True, help="Fit a private model; `dpvb fit lda --help` explains one of them."
+)
+app.add_typer(fit, name="fit")
+
+
+def kinds() -> dict[str, type[PrivateEstimator]]:
+    """Kinds of models by the name of their command."""
+    from dpvb.estimators import PrivateEstimator
+
+    named = ((vars(kind).get("command"), kind) for kind in PrivateEstimator.kinds.values())
+    return {name: kind for name, kind in named if name is not None}
+
+
+def described(kind: type[PrivateEstimator]) -> dict[str, str]:
+    """What the docstrings of a class and its bases say of each parameter under `Args:`."""
+    found = {}
+    for base in reversed(kind.__mro__):
+        section = re.search(r"^Args:\n((?: {4}.*\n?)*)", inspect.cleandoc(vars(base).get("__doc__") or ""), re.M)
+        for names, text in re.findall(r"^ {4}(\w[\w, ]*): (.*(?:\n {8}.*)*)", section[1] if section else "", re.M):
+            words = " ".join(text.split())
+            found.update(dict.fromkeys(names.split(", "), words[0].upper() + words[1:]))
+    return found
+
+
+def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
+    """The function that a kind's command calls; its signature has the options."""
+    own = {option.name: option for option in _options(kind)}
+
+    def run(
+        *,
+        out: options.Out,
+        cluster: options.Cluster = None,
+        overwrite: options.Overwrite = False,
+        quiet: options.Quiet = False,
+        **given: Any,
+    ) -> None:
+        if given["checkpoint"] is not None:
+            call = {**given, "out": out, "cluster": cluster, "overwrite": overwrite, "quiet": quiet}
+            resumption.remember(given["checkpoint"], f"fit_{kind.command}", call)
+        files.check_target(out, overwrite)
+        model = kind(**{name: _labels(value) for name, value in given.items() if name in own})
+        rows = read(str(kind.reads), given)
+        with progress_bar(model.epsilon, model.delta, quiet=quiet) as tell:
+            model.fit(**rows, progress=tell, cluster=cluster)
+        model.save(out)
+        looks = [look.format(out) for method, look in LOOKS.items() if hasattr(model, method)]
+        remark(f"{out}: {kind.__name__}, {spent(model)}. Next: {'; '.join([*looks, f'dpvb show {out}'])}")
+
+    *shared, _ = inspect.signature(run, eval_str=True).parameters.values()
+    # Those first that must be given.
+    ordered = sorted((*_of_files(kind), *own.values(), *shared), key=lambda option: option.default is not option.empty)
+    run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+    run.__annotations__ = {option.name: option.annotation for option in ordered}
+    return run
+
+
+@cache
+def _command(name: str) -> Any:
+    """A kind's command, of what its class and its way of reading say."""
+    kind = kinds()[name]
+    summary = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0]
+    needed = [option for option in _options(kind) if option.default is option.empty][2:]
+    words = "".join(f"{_word(kind, option.name)} N " for option in needed)
+    about = inspect.cleandoc(READINGS[str(kind.reads)].__doc__ or "").format(name=name, needed=words)
+    program = typer.Typer(add_completion=False)
+    program.command(name, help=f"{summary}\n\n{about}")(fitting(kind))
+    return typer.main.get_command(program)
+
+
+def _of_files(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
+    """The options that say how a kind's files are read; trials are for a kind whose `fit` takes them."""
+    for option in inspect.signature(READINGS[str(kind.reads)], eval_str=True).parameters.values():
+        if option.name != "trials" or "trials" in inspect.signature(kind.fit).parameters:
+            yield option.replace(kind=option.KEYWORD_ONLY)
+
+
+def _options(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
+    """The options of an estimator's parameters, but of those that its files bring."""
+    from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator
+
+    texts, hints = described(kind), get_type_hints(kind)
+    of_files = {option.name for option in _of_files(kind)}
+    for name, parameter in inspect.signature(kind).parameters.items():
+        plain = _plain(hints[name])
+        if plain is None or name in of_files:
+            continue
+        word, needed = _word(kind, name), parameter.default is parameter.empty
+        panel = options.PLAN if name in PrivateEstimator.__annotations__ else "the model"
+        panel = options.RUN if name in OF_THE_RUN else panel
+        option = typer.Option(
+            f"{word}/--no-{word[2:]}" if plain is bool else word,
+            help=texts.get(name),
+            show_default=not needed,
+            rich_help_panel=None if needed else panel,
+        )
+        default = tuple(map(str, parameter.default)) if get_origin(plain) is tuple else parameter.default
+        yield inspect.Parameter(name, parameter.KEYWORD_ONLY, default=default, annotation=Annotated[plain, option])
+
+
+def _word(kind: type[PrivateEstimator], name: str) -> str:
+    return f"--{kind.spelled.get(name, name).replace('_', '-')}"
+
+
+def _plain(hint: Any) -> Any:
+    """The type of the option of a parameter of some type; None: no command line can hold it."""
+    if get_origin(hint) is tuple:
+        return tuple[(str,) * len(get_args(hint))]  # type: ignore[misc]
+    members = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    plain: Any = next((one for one in _PLAIN if one in members), None)
+    return plain | None if plain is not None and NoneType in members else plain
+
+
+def _labels(value: Any) -> Any:
+    """Labels of the command line, numbers where they are some; anything else as it is."""
+    return tuple(map(_label, value)) if isinstance(value, tuple) else value
+
+
+def _label(text: str) -> str | float:
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    if number != number:
+        raise ParameterError(f"classes must be two labels, got {text!r}.")
+    return int(number) if number.is_integer() else number
+
+
+@app.command()
+def resume(
+    checkpoint: Annotated[Path, typer.Argument(help="The folder that the fit was given as --checkpoint.")],
+    read: Annotated[
+        bool, typer.Option("--read", help="Read a run that has ended; its model is written again, nothing is spent.")
+    ] = False,
+    ledger: Annotated[
+        str | None,
+        typer.Option(help="The ledger, where its URL needs a password: that is not kept.", show_default=False),
+    ] = None,
+    overwrite: options.Overwrite = False,
+) -> None:
+    """Go on with a fit that was killed, from its last release.
+
+    What was released is read from the folder and costs nothing. The fit is called as it was the first time, so data and
+    ledger must be where they were; the call is printed. Folder and files must be this user's, and nobody else's to
+    write. A file that is where the model goes is replaced only with --overwrite.
+
+        dpvb resume notes.run
+    """
+    command, given = resumption.kept(checkpoint)
+    known = {f"fit_{name}": kind for name, kind in kinds().items()}
+    if command not in known:
+        raise CheckpointError(f"{checkpoint}: its call is of {command!r}, which this version does not know.")
+    kind, callback = known[command], fitting(known[command])
+    # Earlier versions kept the options' names.
+    names = {word: name for name, word in kind.spelled.items()}
+    given = {names.get(word, word): value for word, value in given.items()}
+    given |= {"checkpoint": str(checkpoint.absolute()), "overwrite": overwrite}
+    given |= {} if ledger is None else {"ledger": ledger}
+    # A way to go on that earlier versions had is left to this one's default.
+    usual = inspect.signature(callback).parameters["resume"].default
+    given |= {"resume": "read" if read or given.get("resume") == "read" else usual}
+    call = resumption.arguments(checkpoint, callback, given)
+    resumption.check_run(checkpoint, call)
+    files.check_target(call["out"], overwrite)
+    remark(f"going on with `fit {kind.command}` of {resumption.shown(callback, call)}")
+    callback(**call)

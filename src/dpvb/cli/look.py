@@ -1,0 +1,221 @@
+"""`dpvb topics`, `coef`, `transform`, `picture`, `evaluate`: what a fitted model says, and how good it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from dpvb.cli import files, options, reading
+from dpvb.cli.root import app
+from dpvb.cli.terminal import print_json, print_table, remark
+from dpvb.errors import ParameterError, PrivacyError, check_integer
+
+#: Commands that look at a model file, by the method that a kind of model needs for it.
+LOOKS: Final[Mapping[str, str]] = {
+    "topics": "dpvb topics {}",
+    "coefficients": "dpvb coef {}",
+    "reconstruct": "dpvb picture {} --out weights.png",
+}
+_WORDS = {
+    "auc": "AUC",
+    "log_likelihood": "log-likelihood per row",
+    "calibration_error": "calibration error (10 bins)",
+    "deviance": "deviance per row",
+    "explained_deviance": "share of deviance explained",
+    "reconstruction_accuracy": "reconstruction accuracy",
+    "bound": "bound on the log-likelihood of a row",
+    "perplexity": "perplexity (bound)",
+    "completion_perplexity": "perplexity (completion)",
+}
+
+
+@app.command()
+def topics(
+    model: options.Model,
+    words: Annotated[int, typer.Option(help="Words of each topic.")] = 10,
+    as_json: options.Json = False,
+) -> None:
+    """Print the words of each topic, most probable first.
+
+    Topics are what the fit was allowed to say: printing them costs nothing more.
+
+        dpvb topics notes.dpvb --words 12
+    """
+    check_integer("words", words, low=1)
+    lists = files.load_model(model, "topics").topics(words)
+    if as_json:
+        print_json(lists)
+        return
+    print_table("", ["topic", "words"], [[str(k), " ".join(one)] for k, one in enumerate(lists)], numbers=(0,))
+
+
+@app.command()
+def coef(
+    model: options.Model,
+    level: Annotated[float, typer.Option(help="Probability inside an interval.")] = 0.95,
+    naive: Annotated[
+        bool, typer.Option("--naive", help="Leave the privacy noise out of account; such intervals are too short.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Print the coefficients of a regression with their credible intervals.
+
+    The intervals know the privacy noise. Coefficients are per unit of a matrix's column; of a table, per category,
+    and per whole declared range of a number.
+
+        dpvb coef people.dpvb --level 0.9
+    """
+    fitted = files.load_model(model, "coefficients")
+    rows = fitted.coefficients(level, noise_aware=not naive)
+    if as_json:
+        print_json([row._asdict() for row in rows])
+        return
+    print_table(
+        f"Posterior with {100 * level:g} % intervals" + (", WITHOUT the privacy noise" if naive else ""),
+        ["", "mean", "std", "from", "to"],
+        [[row.name, *(f"{value:.4g}" for value in row[1:])] for row in rows],
+    )
+
+
+@app.command()
+def transform(
+    model: options.Model,
+    data: options.Documents,
+    out: Annotated[Path, typer.Option(help="The file to write, .npz or .csv.", show_default=False)],
+    vocabulary: options.Vocabulary = None,
+    text_column: options.TextColumn = "text",
+    file_format: options.Format = None,
+    token_pattern: options.TokenPattern = options.ANY_WORD,
+    overwrite: options.Overwrite = False,
+) -> None:
+    """Write the topic proportions of each document, one row a document.
+
+    These rows are as private as the documents themselves: the promise covers the topics, not them. A .npz file holds
+    the array `proportions`, a .csv file a column for each topic; its owner alone may read it.
+
+        dpvb transform notes.dpvb notes.csv --out proportions.npz
+    """
+    import numpy as np
+
+    if out.suffix.lower() not in (".npz", ".csv"):
+        raise ParameterError(f"--out must end in .npz or .csv, got {out.name!r}.")
+    files.check_target(out, overwrite)
+    fitted = files.load_model(model, "topics")
+    proportions = fitted.transform(**_documents(fitted, data, vocabulary, text_column, file_format, token_pattern))
+    with files.private(out) as file:
+        if out.suffix.lower() == ".npz":
+            np.savez_compressed(file, proportions=proportions)
+        else:
+            header = ",".join(f"topic_{k}" for k in range(proportions.shape[1]))
+            np.savetxt(file, proportions, fmt="%.6g", delimiter=",", header=header, comments="")
+    remark(f"{out}: one row a document. Keep it as private as the documents; it carries no guarantee.")
+
+
+@app.command()
+def picture(
+    model: options.Model,
+    out: Annotated[Path, typer.Option(help="The picture to write: .png, .pdf or .svg.", show_default=False)],
+    width: Annotated[
+        int | None, typer.Option(help="Width of an image of a belief network; square images need none.")
+    ] = None,
+    overwrite: options.Overwrite = False,
+) -> None:
+    """Draw a model: topics as bars, or the weights of a belief network as images.
+
+    dpvb picture digits.dpvb --out digits.png
+    """
+    from dpvb.results import pictures
+
+    if out.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise ParameterError(f"--out must end in .png, .pdf or .svg, got {out.name!r}.")
+    files.check_target(out, overwrite)
+    fitted = files.load_model(model, "topics", "reconstruct")
+    if hasattr(fitted, "topics"):
+        names = fitted.vocabulary_ or [f"#{v}" for v in range(fitted.n_features_in_)]
+        pictures.topics_picture(out, fitted.components_, names, fitted.privacy_)
+    else:
+        total = fitted.n_features_in_
+        width = math.isqrt(total) if width is None else check_integer("width", width, low=1)
+        if total % width:
+            raise ParameterError(f"--width must divide the {total} units of a row, got {width}.")
+        pictures.weights_picture(out, fitted.components_, fitted.privacy_, shape=(total // width, width))
+    remark(f"{out}: written.")
+
+
+@app.command()
+def evaluate(
+    model: options.Model,
+    data: Annotated[
+        Path, typer.Argument(help="Public data in a form that the model was fitted to.", show_default=False)
+    ],
+    public: options.Public = False,
+    words: Annotated[
+        int, typer.Option(help="Topics: top words that coherence looks at.", rich_help_panel=options.DATA)
+    ] = 10,
+    vocabulary: options.Vocabulary = None,
+    text_column: options.TextColumn = "text",
+    file_format: options.Format = None,
+    token_pattern: options.TokenPattern = options.ANY_WORD,
+    target: options.Target = None,
+    trials: options.Trials = None,
+    as_json: options.Json = False,
+) -> None:
+    """Measure a model on public held-out data.
+
+    Topics: perplexity (lower is better) by its bound and by completion, one half of each document's words given the
+    other; coherence (NPMI, from -1 to 1) says how often a topic's top words meet in these documents. Regressions: AUC,
+    log-likelihood, accuracy and calibration of probabilities; deviance of counts. Belief networks: share of entries
+    that are reconstructed, and the bound on the log-likelihood. The data are treated as public: a measurement of
+    private ones would be a leak, also through the choice made by it.
+
+        dpvb evaluate notes.dpvb public_notes.csv --public
+
+        dpvb evaluate people.dpvb public_people.csv --public
+
+        dpvb evaluate m.dpvb X.npz --target y.npy --public
+    """
+    if not public:
+        raise PrivacyError(
+            "these data would be treated as public: what is measured on them is printed without noise. Add "
+            "--public if they are; do not measure on private ones."
+        )
+    fitted = files.load_model(model, "evaluate")
+    if fitted.reads == "documents":
+        given = _documents(fitted, data, vocabulary, text_column, file_format, token_pattern) | {"words": words}
+    elif fitted.reads == "images":
+        given = reading.images(data)
+    else:
+        given = _rows(fitted, data, target, trials)
+    facts = fitted.evaluate(**given, public=True)
+    if as_json:
+        print_json(facts)
+        return
+    rows = [[_WORDS.get(name, name), _short(value)] for name, value in facts.items() if isinstance(value, float)]
+    print_table(f"On {data.name}, treated as public", ["measure", "value"], rows)
+
+
+def _short(value: float) -> str:
+    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.4g}"
+
+
+def _documents(fitted: Any, data: Path, vocabulary: Path | None, *how: Any) -> dict[str, Any]:
+    """Documents in the columns of a fitted model."""
+    words = fitted.vocabulary_ if vocabulary is None else vocabulary
+    text_column, file_format, token_pattern = how
+    return reading.documents(data, words, text_column, None, file_format, fitted.n_features_in_, token_pattern)
+
+
+def _rows(fitted: Any, data: Path, target: Path | None, trials: Path | None) -> dict[str, Any]:
+    """Rows with a response in the columns of a fitted model."""
+    if fitted.schema_ is None:
+        return reading.rows(data, None, target, trials)
+    from dpvb.data import Table
+
+    if target or trials:
+        raise ParameterError("--target and --trials belong to a matrix; the model's schema names these columns.")
+    return {"X": Table(data, replace(fitted.schema_, group=None))}

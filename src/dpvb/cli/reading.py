@@ -1,0 +1,107 @@
+"""How private rows are read from files: a function for each form, whose parameters are options and whose text is help.
+
+Each returns what `fit` of an estimator takes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from dpvb.cli import options
+from dpvb.cli.files import read_matrix
+from dpvb.errors import ParameterError
+
+
+def documents(
+    data: options.Documents,
+    vocabulary: options.Vocabulary = None,
+    text_column: options.TextColumn = "text",
+    group_column: options.GroupColumn = None,
+    file_format: options.Format = None,
+    width: options.Width = None,
+    token_pattern: options.TokenPattern = options.ANY_WORD,
+    stream: options.Stream = False,
+) -> dict[str, Any]:
+    """Documents of text or of word counts.
+
+    The budget (epsilon, delta) is what the fit may reveal about any one document. Everything on the command line, the
+    vocabulary and the width of the data are public; choose them without looking at the documents. Whatever can be
+    checked is checked before the budget is spent.
+
+        dpvb fit {name} notes.csv --vocabulary words.txt {needed}--epsilon 1 --delta 1e-5 --out notes.dpvb
+
+        dpvb fit {name} counts.npz {needed}--epsilon 2 --delta 1e-6 --out counts.dpvb
+    """
+    from dpvb.data import open_documents
+
+    source = open_documents(
+        data,
+        vocabulary=vocabulary,
+        width=width,
+        file_format=file_format,
+        text_column=text_column,
+        group_column=group_column,
+        token_pattern=token_pattern,
+        stream=stream,
+    )
+    return {"X": source}
+
+
+def rows(
+    data: options.Rows,
+    schema: options.SchemaFile = None,
+    target: options.Target = None,
+    trials: options.Trials = None,
+    group: options.Group = None,
+) -> dict[str, Any]:
+    """Rows with a response: a table, or a matrix with files of its columns beside it.
+
+    Everything on the command line and in the schema is public; choose it without looking at the data. A row with a
+    fault silently counts as no row.
+
+        dpvb fit {name} people.csv --schema people.json {needed}--epsilon 1 --delta 1e-5 --out people.dpvb
+
+        dpvb fit {name} X.npz --target y.npy {needed}--row-norm 2.5 --epsilon 1 --delta 1e-5 --out m.dpvb
+    """
+    if schema is not None:
+        from dpvb.data import Schema, Table
+
+        if target or trials or group:
+            raise ParameterError("--target, --trials and --group belong to a matrix; a schema names these columns.")
+        return {"X": Table(data, Schema.load(schema))}
+    if data.suffix.lower() not in (".npz", ".npy"):
+        raise ParameterError(
+            f"{data.name!r} needs --schema, what is public about its columns (see `dpvb schema`); a matrix is a "
+            ".npz or .npy file."
+        )
+    if target is None:
+        raise ParameterError("a matrix needs --target, a .npy file with the response of each row.")
+    return _matrices(X=data, y=target, trials=trials, group=group)
+
+
+def images(data: options.Images, group: options.Group = None) -> dict[str, Any]:
+    """Rows of zeros and ones, such as images.
+
+    A row with any other entry silently counts as no row; --threshold makes
+    numbers binary.
+
+        dpvb fit {name} train-images-idx3-ubyte.gz --threshold 0 {needed}--epsilon 1 --delta 1e-5 --out digits.dpvb
+    """
+    return _matrices(X=data, group=group)
+
+
+#: By what a kind of model says that it reads.
+READINGS: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {"documents": documents, "rows": rows, "images": images}
+
+
+def read(form: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Private rows of a form, by those of the given values that its function takes."""
+    reading = READINGS[form]
+    return reading(**{name: given[name] for name in inspect.signature(reading).parameters if name in given})
+
+
+def _matrices(**paths: Path | None) -> dict[str, Any]:
+    return {name: read_matrix(path) for name, path in paths.items() if path is not None}
