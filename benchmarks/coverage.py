@@ -40,7 +40,7 @@ def simulated(seed: int, spread: float):
 def cell(spread: float, epsilon: float, repeats: int) -> tuple[float, ...]:
     """Coverage noise-aware and naive, mean std, root mean squared error, seconds a fit."""
     model = FirstOrder(1 + NUM_FEATURES, intercept=COLUMN)
-    plan = phased(model.blocks, FullBatch(), model.schedule, shares=model.shares, unit="row")
+    plan = phased(model.blocks, FullBatch(), model.schedule.noise, shares=model.schedule.budget, unit="row")
     plan = calibrated(plan, epsilon=epsilon, delta=DELTA)
     aware, naive, stds, errors, seconds = [], [], [], [], 0.0
     for seed in range(repeats):

@@ -70,7 +70,7 @@ def blas(x_nd: np.ndarray) -> dict[str, float]:
 def step(x_nd: np.ndarray, y_n: np.ndarray, noise: float) -> tuple[float, float]:
     """CPU seconds of the second step (the first has c = 0), without noise, and of the noise."""
     model = PolyaGamma(COLUMNS, num_steps=2)
-    plan = phased(model.blocks, FullBatch(), model.schedule, shares=model.shares).scaled(noise)
+    plan = phased(model.blocks, FullBatch(), model.schedule.noise, shares=model.schedule.budget).scaled(noise)
     source = TimedNoise()
     wall = Wall(Design(x_nd, y_n), plan, noise=source if noise else InsecureNoise(0))
     q, s = model.init(np.random.default_rng(0)), Estimate.empty(model.blocks)

@@ -34,7 +34,7 @@ def independent(x: np.ndarray, kappa: np.ndarray, b: np.ndarray, alpha: float, s
 
 
 def ours(model: PolyaGamma, source: Design) -> np.ndarray:
-    plan = phased(model.blocks, FullBatch(), model.schedule, shares=model.shares).scaled(0.0)
+    plan = phased(model.blocks, FullBatch(), model.schedule.noise, shares=model.schedule.budget).scaled(0.0)
     q, _ = loop.fit(
         model, Wall(source, plan, num_examples=source.count()), plan, rho=model.step_size, rng=np.random.default_rng(0)
     )

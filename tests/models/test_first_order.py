@@ -65,7 +65,7 @@ def fitted(
     response = Response(likelihood.kind, max_trials=int(likelihood.max_trials), max_count=int(likelihood.max_count))
     trials = trials_n if likelihood.kind == "binomial" else None
     source = Design(x_nd, y_n, trials, response=response, intercept=model.intercept)
-    plan = phased(model.blocks, FullBatch(), model.schedule, shares=model.budget)
+    plan = phased(model.blocks, FullBatch(), model.schedule.noise, shares=model.schedule.budget)
     plan = calibrated(plan, epsilon=epsilon, delta=1e-5)
     wall: Wall[Any] = Wall(source, plan, noise=InsecureNoise(seed))
     q, _ = loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(0))
@@ -212,7 +212,7 @@ def test_before_any_release_the_posterior_is_the_prior() -> None:
 def test_the_budget_is_split_as_declared() -> None:
     """Σμ² of the releases in the declared shares, μ_t² ∝ t, and the scalars a tenth of the score."""
     model = FirstOrder(4, intercept=COLUMN)
-    plan = phased(model.blocks, FullBatch(), model.schedule, shares=model.budget)
+    plan = phased(model.blocks, FullBatch(), model.schedule.noise, shares=model.schedule.budget)
     spent = np.array([release.mechanism.noise_multiplier**-2 for release in plan])
     np.testing.assert_allclose(spent[[0, -1]] / spent.sum(), [0.18, 0.05])
     np.testing.assert_allclose(spent[1:-1] / spent[1], np.arange(1, 17))

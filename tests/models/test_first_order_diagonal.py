@@ -50,7 +50,7 @@ def fitted(
     likelihood = model.likelihood
     response = Response(likelihood.kind, max_trials=int(likelihood.max_trials), max_count=int(likelihood.max_count))
     source = Design(x_nd, y_n, trials, response=response, intercept=model.intercept, sparse_rows=True)
-    plan = phased(model.blocks, FullBatch(), model.schedule, shares=model.budget)
+    plan = phased(model.blocks, FullBatch(), model.schedule.noise, shares=model.schedule.budget)
     plan = calibrated(plan, epsilon=epsilon, delta=1e-5)
     wall: Wall[Any] = Wall(source, plan, noise=InsecureNoise(seed))
     q, _ = loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(0))

@@ -46,7 +46,7 @@ def batch(x: np.ndarray, y: np.ndarray, trials: np.ndarray | None = None) -> Des
 
 
 def fit(model: PolyaGamma, source: Any, noise: float = 0.0, seed: int = 1) -> WeightPosterior:
-    plan = phased(model.blocks, FullBatch(), model.schedule, shares=model.budget).scaled(noise)
+    plan = phased(model.blocks, FullBatch(), model.schedule.noise, shares=model.schedule.budget).scaled(noise)
     wall = Wall(source, plan, noise=InsecureNoise(seed))
     return loop.fit(model, wall, plan, rho=model.step_size, rng=np.random.default_rng(0))[0]
 
@@ -223,7 +223,7 @@ def test_the_split_over_steps_costs_nothing() -> None:
     """The average of J releases has the noise of one that takes their whole budget."""
     for steps in (1, 2, 10, 40):
         model = PolyaGamma(3, num_steps=steps)
-        plan = phased(model.blocks, FullBatch(), model.schedule, shares=model.budget)
+        plan = phased(model.blocks, FullBatch(), model.schedule.noise, shares=model.schedule.budget)
         weight, variance = 0.0, 0.0
         for t, release in enumerate(plan, start=1):
             if "xi_xx" in release.blocks:

@@ -23,7 +23,7 @@ from dpvb.core.noise import InsecureNoise, NoiseSource
 from dpvb.core.plan import Mechanism, Plan, Release, phased
 from dpvb.core.released import Released
 from dpvb.core.sampling import FullBatch, Sampler
-from dpvb.core.schedule import SHARES, robbins_monro
+from dpvb.core.schedule import Schedule, robbins_monro
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.data.tables.design import BinaryMatrix, Design
@@ -121,7 +121,7 @@ class Case:
 
     def whole(self, sampler: Sampler, noise: Sequence[float], **options: Any) -> Plan:
         """A run from beginning to end, all phases included."""
-        shares = getattr(self.model, "budget", SHARES)
+        shares = getattr(self.model, "schedule", Schedule(())).budget
         return phased(self.model.blocks, sampler, noise, shares=shares, clip=self.clip, **options)  # type: ignore[arg-type]
 
     @property

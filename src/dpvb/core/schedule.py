@@ -35,13 +35,13 @@ class Schedule:
 
     Attributes:
         noise: relative noise multiplier of each step; their number is that of the steps.
-        shares: part of the budget for the first and for the last release, if the model has them. Budgets are compared
-            by Σ q²/σ², a good proxy for large noise.
+        budget: part of the privacy budget for the first and for the last release, if the model has them. Budgets are
+            compared by Σ q²/σ², a good proxy for large noise.
         rho: step sizes.
         projection: "read" keeps the running estimate linear; "step" projects it at every step (the papers).
     """
 
     noise: Sequence[float]
-    shares: Mapping[str, float] = field(default_factory=lambda: SHARES)
+    budget: Mapping[str, float] = field(default_factory=lambda: SHARES)
     rho: StepSize = field(default_factory=lambda: constant(1.0))
     projection: Literal["read", "step"] = "read"

@@ -208,7 +208,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             model.blocks,
             self._sampler(),
             schedule.noise,
-            shares=schedule.shares,
+            shares=schedule.budget,
             neighboring_relation=relation,
             unit=source.unit,
         )

@@ -15,7 +15,6 @@ from scipy.special import ndtri
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from dpvb.arrays import Floats
-from dpvb.core.schedule import Schedule, constant
 from dpvb.data.tables.design import Design, SparseDesignRows
 from dpvb.data.tables.response import Response
 from dpvb.data.tables.schema import INDICATOR, Schema
@@ -172,7 +171,6 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             caps.get(likelihood.kind, f"dispersion {likelihood.dispersion:g}, counts up to {likelihood.max_count:g}"),
             f"solver {self.solver!r}, covariance {self.covariance!r}, the plan and all other parameters",
         ]
-        rho = model.step_size if isinstance(model, PolyaGamma) else constant(1.0)
         notes = {
             "names": X.feature_names if isinstance(X, Table) else column_names(X),
             "width": design.width - (design.intercept > 0),
@@ -181,7 +179,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             "row_norm": design.row_norm,
             "target": schema.target if schema is not None and y is None else None,
         }
-        return self._task(model, design, Schedule(model.schedule, model.budget, rho), public, notes)
+        return self._task(model, design, model.schedule, public, notes)
 
     def take(self, task: Task, q: Any) -> None:
         """Keep the posterior."""

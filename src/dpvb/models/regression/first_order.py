@@ -32,12 +32,14 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, Rows, ScaledRows, turned
+from dpvb.core.schedule import Schedule
 from dpvb.guards.domains import Positive, Symmetric
 from dpvb.kernels.linear import row_sums
 from dpvb.models.expfam import polya_gamma_expectedstats
 from dpvb.models.regression import descent, ridge, saturation, tuned
+from dpvb.models.regression.batch import RegressionBatch
 from dpvb.models.regression.curvature import RowMoments, Tracked, log_odds, read, read_moments
-from dpvb.models.regression.likelihood import Likelihood, RegressionBatch, Weights, check_fields
+from dpvb.models.regression.likelihood import Likelihood, Weights, check_fields
 
 
 @dataclass(frozen=True)
@@ -102,14 +104,10 @@ class FirstOrder:
         }
 
     @property
-    def budget(self) -> Mapping[str, float]:
-        """Fractions of the budget that the first and the last release take."""
-        return {"first": tuned.COUNT_BUDGET + tuned.CURVATURE_BUDGET, "last": tuned.LAST_BUDGET}
-
-    @property
-    def schedule(self) -> list[float]:
-        """Relative noise multipliers of the steps: later scores are released more precisely, μ_t² ∝ t."""
-        return [math.sqrt(self.num_steps / t) for t in range(1, self.num_steps + 1)]
+    def schedule(self) -> Schedule:
+        """The plan: later scores are released more precisely, μ_t² ∝ t."""
+        noise = [math.sqrt(self.num_steps / t) for t in range(1, self.num_steps + 1)]
+        return Schedule(noise, {"first": tuned.COUNT_BUDGET + tuned.CURVATURE_BUDGET, "last": tuned.LAST_BUDGET})
 
     def init(self, rng: np.random.Generator) -> Iterate:
         """The prior; no randomness."""

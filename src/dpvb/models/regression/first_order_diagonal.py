@@ -32,11 +32,13 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows, SparseRows
+from dpvb.core.schedule import Schedule
 from dpvb.errors import ParameterError
 from dpvb.guards.domains import Positive, Positives
 from dpvb.models.regression import columns, tuned
+from dpvb.models.regression.batch import SparseRegressionBatch
 from dpvb.models.regression.descent import Average, Descent, DiagonalAndConstant
-from dpvb.models.regression.likelihood import Likelihood, SparseRegressionBatch, Weights, check_fields
+from dpvb.models.regression.likelihood import Likelihood, Weights, check_fields
 
 
 @dataclass(frozen=True)
@@ -96,14 +98,10 @@ class FirstOrderDiagonal:
         }
 
     @property
-    def budget(self) -> Mapping[str, float]:
-        """Fraction of the budget that the first release takes."""
-        return {"first": tuned.DIAGONAL_COUNT_BUDGET + tuned.DIAGONAL_SECOND_BUDGET}
-
-    @property
-    def schedule(self) -> list[float]:
-        """Relative noise multipliers of the steps: later scores are released more precisely, μ_t² ∝ t."""
-        return [math.sqrt(self.num_steps / t) for t in range(1, self.num_steps + 1)]
+    def schedule(self) -> Schedule:
+        """The plan: later scores are released more precisely, μ_t² ∝ t."""
+        noise = [math.sqrt(self.num_steps / t) for t in range(1, self.num_steps + 1)]
+        return Schedule(noise, {"first": tuned.DIAGONAL_COUNT_BUDGET + tuned.DIAGONAL_SECOND_BUDGET})
 
     def init(self, rng: np.random.Generator) -> Iterate:
         """The prior; no randomness."""

@@ -22,12 +22,9 @@ a_n - b_n σ(ψ_n)    residual_n: derivative of the log likelihood in ψ_n
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
 from dpvb.arrays import Floats
@@ -35,60 +32,11 @@ from dpvb.data.tables.response import LOGISTIC, Kind, Response
 from dpvb.errors import check_integer, check_number
 from dpvb.guards.domains import Covariance
 
-Derived = TypeVar("Derived")
-
 # σ(ψ) ≈ Σ_i p_i Φ(s_i ψ), with an absolute error of at most 2.2e-9 (Monahan & Stefanski 1992).
 _MIXTURE_P = np.array([0.003246343272134, 0.051517477033972, 0.195077912673858, 0.315569823632818])
 _MIXTURE_P = np.append(_MIXTURE_P, [0.274149576158423, 0.131076880695470, 0.027912418727972, 0.001449567805354])
 _MIXTURE_S = np.array([1.365340806296348, 1.059523971016916, 0.830791313765644, 0.650732166639391])
 _MIXTURE_S = np.append(_MIXTURE_S, [0.508135425366489, 0.396313345166341, 0.308904252267995, 0.238212616409306])
-
-
-class RegressionBatch(Protocol):
-    """Clean private rows; a faulty row is NaN throughout.
-
-    Features have norm at most 1, the intercept's constant in column 0 included where there is one. `trials_n` is 1
-    unless the likelihood is binomial.
-    """
-
-    @property
-    def x_nd(self) -> Floats:
-        """Features, (n, d)."""
-
-    @property
-    def y_n(self) -> Floats:
-        """Responses, (n,)."""
-
-    @property
-    def trials_n(self) -> Floats:
-        """Numbers of trials, (n,)."""
-
-    def derived(self, function: Callable[[Floats, Floats], Derived], matrix: Floats) -> Derived:
-        """Return function(x, matrix), which may be kept for the next pass."""
-
-
-class SparseRegressionBatch(Protocol):
-    """Clean private rows as compressed sparse rows; a faulty row has no entries, and its y is NaN."""
-
-    @property
-    def indptr(self) -> NDArray[np.int64]:
-        """Row n holds entries indptr[n] to indptr[n+1]."""
-
-    @property
-    def indices(self) -> NDArray[np.int32]:
-        """Columns, increasing in a row."""
-
-    @property
-    def values(self) -> Floats:
-        """Entries; a row's norm is at most 1."""
-
-    @property
-    def y_n(self) -> Floats:
-        """Responses, (n,)."""
-
-    @property
-    def trials_n(self) -> Floats:
-        """Numbers of trials, (n,)."""
 
 
 @dataclass(frozen=True)

@@ -31,11 +31,13 @@ from dpvb.core.blocks import Block, unpack_symmetric
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, Rows
+from dpvb.core.schedule import Schedule
 from dpvb.errors import check_choice, check_integer, check_number
 from dpvb.guards.domains import Positive
 from dpvb.models.expfam import gamma_expectedstats, polya_gamma_expectedstats, polya_gamma_logz
 from dpvb.models.regression import tuned
-from dpvb.models.regression.likelihood import Likelihood, RegressionBatch, Weights
+from dpvb.models.regression.batch import RegressionBatch
+from dpvb.models.regression.likelihood import Likelihood, Weights
 from dpvb.models.regression.precision import Precision
 from dpvb.models.regression.quadratic import SecondMoment
 
@@ -105,23 +107,20 @@ class PolyaGamma:
         return {"kappa_x": first, "xi_xx": Block((d, d), quarter, "gram")}
 
     @property
-    def budget(self) -> Mapping[str, float]:
-        """Fraction of the budget that the first release takes."""
-        return {"first": tuned.STATISTIC_BUDGET, "last": tuned.STATISTIC_BUDGET}
+    def schedule(self) -> Schedule:
+        """The plan: its noise gives budgets in proportion to the weights of the average.
 
-    @property
-    def schedule(self) -> list[float]:
-        """Relative noise multipliers of the steps.
-
-        Budgets in proportion to the weights of the average make it as precise as one release of the whole budget.
+        So the average is as precise as one release of the whole budget.
         """
-        if self.step_size(self.num_steps) == 1:
-            return [1.0] * self.num_steps
         weight_t = np.zeros(self.num_steps)
         for t in range(self.num_steps):
             weight_t *= 1 - self.step_size(t + 2)
             weight_t[t] = self.step_size(t + 2)
-        return [float(noise) for noise in 1 / np.sqrt(np.maximum(weight_t / weight_t.max(), 1e-6))]
+        alone = self.step_size(self.num_steps) == 1
+        noise_t = np.ones(self.num_steps) if alone else 1 / np.sqrt(np.maximum(weight_t / weight_t.max(), 1e-6))
+        return Schedule(
+            noise_t.tolist(), {"first": tuned.STATISTIC_BUDGET, "last": tuned.STATISTIC_BUDGET}, self.step_size
+        )
 
     def step_size(self, t: int) -> float:
         """ρ of the plan's release t = 1, 2, ...: later releases weigh more; the papers keep the newest."""
