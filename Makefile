@@ -5,16 +5,34 @@ PY := $(VENV)/bin/python
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test test-slow benchmarks peers planted-bugs break-it fuzz lint clean
+.PHONY: demo quick test test-slow test-lowest benchmarks peers planted-bugs break-it fuzz lint clean
 
 demo: $(VENV)/plot
 	$(VENV)/bin/dpvb demo --out demo-output
+
+# The inner loop, at most a minute on two quiet cores: the core, the guards, the models, the laws, one case a family.
+QUICK := $(wildcard tests/core tests/guards tests/kernels tests/models) \
+	tests/laws/test_architecture.py tests/laws/test_docs.py tests/laws/test_conformance.py
+OTHER_CASES := joint] or lda_numpy] or _first] or _last] or counts_step] or diagonal_step] or trials_step] or blocks_step]
+RUN_QUICK := -m pytest -q -n 2 --dist worksteal $(QUICK) -k "not ($(OTHER_CASES))"
+
+quick: $(VENV)/dev
+	$(PY) $(RUN_QUICK)
 
 test: lint
 	$(PY) -m pytest -q -n 2 --dist worksteal
 
 test-slow: $(VENV)/dev
 	$(PY) -m pytest -q -n 2 --dist worksteal -m "slow or not slow"
+
+# The quick tests with the lowest versions that pyproject.toml allows, in an environment of their own.
+test-lowest: .venv-lowest/ready
+	NUMBA_CACHE_DIR=.venv-lowest/numba .venv-lowest/bin/python $(RUN_QUICK)
+
+.venv-lowest/ready: pyproject.toml setup/lowest.txt
+	python3 -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install -q --disable-pip-version-check -e '.[plot,arrow,postgresql,jax]' -r setup/lowest.txt
+	touch $@
 
 benchmarks: $(VENV)/dev
 	$(PY) -m benchmarks
@@ -66,4 +84,4 @@ $(VENV)/dev: $(PY) pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-fuzz build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-fuzz .venv-lowest build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -14,6 +14,7 @@ from scipy.special import expit
 from dpvb.core import loop
 from dpvb.core.plan import calibrated, phased
 from dpvb.core.sampling import FullBatch
+from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import Design
 from dpvb.models.regression.first_order import FirstOrder
@@ -46,7 +47,7 @@ def cell(spread: float, epsilon: float, repeats: int) -> tuple[float, ...]:
         x_nd, y_n, weights_d = simulated(seed, spread)
         start = time.perf_counter()
         wall = Wall(Design(x_nd, y_n, intercept=COLUMN), plan, num_examples=NUM_ROWS)
-        q, _ = loop.fit(model, wall, plan, rho=loop.constant(1.0), rng=np.random.default_rng(0))
+        q, _ = loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(0))
         weights = model.weights(q)
         seconds += time.perf_counter() - start
         std_d = np.sqrt(np.diag(weights.covariance))

@@ -11,6 +11,7 @@ from sklearn.decomposition import LatentDirichletAllocation
 from dpvb.core import loop
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch
+from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import as_source
 from dpvb.models.topics.lda import LDA
@@ -59,7 +60,7 @@ def library_step(counts, model: LDA, q):
             return q
 
     started = Started(**{name: getattr(model, name) for name in model.__dataclass_fields__})
-    return loop.fit(started, Wall(as_source(counts), plan), plan, rho=loop.constant(1.0), rng=None)[0]
+    return loop.fit(started, Wall(as_source(counts), plan), plan, rho=constant(1.0), rng=None)[0]
 
 
 def main() -> None:

@@ -23,6 +23,7 @@ from dpvb import federated
 from dpvb.core import loop
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch
+from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import Design, as_source
 from dpvb.data.tables.design import BinaryMatrix
@@ -127,7 +128,7 @@ def movement(estimator, source) -> float:
             return q
 
     started = Started(**{field.name: getattr(model, field.name) for field in fields(model)})
-    moved, _ = loop.fit(started, Wall(source, plan), plan, rho=loop.constant(1.0), rng=np.random.default_rng(0))
+    moved, _ = loop.fit(started, Wall(source, plan), plan, rho=constant(1.0), rng=np.random.default_rng(0))
     return distance(arrays(moved), arrays(q))
 
 

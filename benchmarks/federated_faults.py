@@ -34,13 +34,15 @@ import dpvb
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.filter import add, cost_units
 from dpvb.errors import FederationError
-from dpvb.estimators.conducted import Data, Task, conduct, fitted, rehearsed
+from dpvb.estimators.base import Task
 from dpvb.federated.agreement import Federation
 from dpvb.federated.channel import Channel
 from dpvb.federated.client import Client
+from dpvb.federated.form_of_q import FormOfQ
 from dpvb.federated.keys import Identity
 from dpvb.federated.messages import Accepted, Request, Share, decode
 from dpvb.federated.server import Server
+from dpvb.federated.shared import Shared
 from dpvb.federated.simulation import columns_of
 from dpvb.federated.transport import Reply
 from dpvb.federated.trust import Trust
@@ -75,14 +77,12 @@ def estimator() -> dpvb.LogisticRegression:
 
 
 def task_of(name: str) -> Task:
-    model = estimator()
-    return rehearsed(type(model), model.get_params(deep=False), Data(*rows(name), {}))
+    return estimator().task(*rows(name))
 
 
 def federation_of(publics: dict[str, bytes], trust: str, tolerated: int) -> Federation:
-    data = Data(*rows(NAMES[0]), {})
     participants = {name: publics[name] if trust == "secure_aggregation" else b"" for name in NAMES}
-    columns = columns_of(data, task_of(NAMES[0]))
+    columns = columns_of(task_of(NAMES[0]))
     place = Trust(trust, len(NAMES), tolerated, colluders=0)
     return Federation("LogisticRegression", columns, place, EPSILON, DELTA, participants)
 
@@ -154,6 +154,7 @@ class Network:
         self._doomed: dict[str, float] = {}
         self._gone: set[str] = set()
         self._tickets = 0
+        self._known = FormOfQ(task_of("server"), Shared()).classes
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["dpvb.federated.client", "dpvb.estimators.regression"])
         Thread(target=self._accept, daemon=True).start()
@@ -167,7 +168,7 @@ class Network:
         self._tickets += 1
         delay = self.rng.uniform(0, LATEST) if self._happens(LATE, "late") else 0.0
         self._outstanding[self._tickets] = Outstanding(client, data, time.monotonic() + delay)
-        message = decode(data)
+        message = decode(data, self._known)
         if isinstance(message, Request):
             self.asked.setdefault(client, set()).add((message.step, message.attempt))
             if self.fatal == (client, message.step):
@@ -326,17 +327,13 @@ def run(folder: Path, trust: str, schedule: str, fatal: int | None, rng: random.
     model = estimator()
     plans = []
 
-    def conductor(task: Task) -> Any:
+    try:
+        task = model.task(**model.no_rows(schema=None, vocabulary=None, width=3))
         server = Server(task, federation, network, schedule=schedule, timeout=120.0)
         plans.append(server._plan)
         q = server.run(np.random.default_rng(0))
         model.privacy_ = server.statement(task.public)
-        return q
-
-    try:
-        nothing = Data(np.zeros((0, 3)), np.zeros(0, dtype=int), {})
-        trial = conduct(type(model), model.get_params(deep=False), nothing, conductor)
-        vars(model).update(fitted(trial))
+        model.take(task, q)
         x_nd, y_n = rows("public")
         end = f"{np.mean(model.predict(x_nd) == y_n):.3f}"
     except FederationError as error:

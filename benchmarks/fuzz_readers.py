@@ -34,11 +34,12 @@ ROOMS = (
     "csv_files",
     "arrow",
     "documents.matrix_files",
-    "documents.count_rows",
+    "slabs",
     "documents.vocabulary",
     "tables.table",
     "units",
     "documents.files",
+    "documents.bag_of_words",
 )
 SMALL = {"MAX_DOCUMENT_BYTES": MOST_TEXT, "MAX_ROWS": 3, "MAX_ENTRIES": 16, "CHUNK_ENTRIES": 16}
 SIGNS = [*'ab ,"{}[]:%+-.019e\n\r\t\0\x1c\x85\xa0\u2028\ufeff\ufffd']

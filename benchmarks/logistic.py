@@ -27,21 +27,21 @@ SOLVERS = {
         {"solver": "first_order"},
         FULL,
         4,
-        ["models/first_order.py", "curvature.py", "ridge.py", "saturation.py"],
+        ["first_order.py", "curvature.py", "ridge.py", "saturation.py"],
     ),
     "first order, diagonal": (
         {"covariance": "diagonal"},
         [*FULL, "icd"],
         1,
-        ["models/first_order_diagonal.py", "descent.py", "empirical_bayes.py"],
+        ["first_order_diagonal.py", "columns.py", "descent.py", "../empirical_bayes.py"],
     ),
     "sufficient statistics": (
         {"solver": "sufficient_statistics"},
         FULL,
         1,
-        ["models/polya_gamma.py", "precision.py"],
+        ["polya_gamma.py", "precision.py"],
     ),
-    "papers": ({"solver": "paper"}, FULL, 1, ["models/polya_gamma.py", "precision.py"]),
+    "papers": ({"solver": "paper"}, FULL, 1, ["polya_gamma.py", "precision.py"]),
 }
 #: Public facts of the columns, for the diagonal solver: features that are numbers of at most 1 come first, the others
 #: are indicators of 0.7; all are then scaled as the constant is.
@@ -65,9 +65,8 @@ METRICS = ("auc", "log_likelihood", "accuracy")
 def code(files: list[str]) -> str:
     """Digest of the files that a solver's numbers depend on."""
     digest = hashlib.sha256()
-    for name in [*files, "models/binomial.py"]:
-        path = ROOT / "src" / "dpvb" / name
-        digest.update(path.read_bytes() if path.exists() else b"")
+    for name in [*files, "likelihood.py", "tuned.py"]:
+        digest.update((ROOT / "src" / "dpvb" / "models" / "regression" / name).read_bytes())
     return digest.hexdigest()[:12]
 
 

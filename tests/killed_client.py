@@ -12,12 +12,12 @@ import numpy as np
 from killed_fit import die
 from small_models import D, Location, table
 
-from dpvb.core.loop import constant
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
+from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
-from dpvb.estimators.conducted import Task
-from dpvb.federated.agreement import Federation
+from dpvb.estimators.base import Task
+from dpvb.federated.agreement import Federation, declared
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity
 from dpvb.federated.memory import Memory
@@ -71,7 +71,7 @@ def client(ledger: str, folder: str) -> Client:
     """Always the same client."""
     rows = np.random.default_rng(0).uniform(-0.5, 0.5, (20, D))
     plan = phased(Location().blocks, FullBatch(), [1.0] * 5, unit="row")
-    task = Task(Location(), table(rows), plan, constant(1.0), "read", [])
+    task = Task(Location(), table(rows), plan, constant(1.0), "read", [], {})
     participants = {name: identity.public for name, identity in _IDENTITIES.items()}
     federation = Federation("Location", "columns", TRUST, 1.0, 1e-5, participants)
     return Client("a", task, federation, identity=_IDENTITIES["a"], ledger=ledger, dataset="a", folder=folder)
@@ -84,7 +84,7 @@ def script(made: Client) -> list[bytes]:
         version=__version__,
         run="run",
         kind="Location",
-        model=repr(Location()),
+        model=declared(Location()),
         columns="columns",
         multipliers=tuple(release.mechanism.noise_multiplier for release in plan),
         trust="secure_aggregation",

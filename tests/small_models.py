@@ -16,7 +16,6 @@ from dpvb.audit import cases
 from dpvb.audit.cases import HOSTILE_DOCUMENTS, HOSTILE_ROWS, KINDS, VISIBLE, D, bags, documents, table_records
 from dpvb.audit.integers import difference, in_steps, relative_norm, squared
 from dpvb.audit.matrix import Matrix as Table
-from dpvb.audit.matrix import MatrixChunk as TableChunk
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
@@ -28,7 +27,7 @@ from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
 from dpvb.models.regression.polya_gamma import PolyaGamma
 from dpvb.models.topics.lda import LDA
 
-__all__ = ["CASES", "NAMES", "Case", "Curvature", "D", "Location", "Table", "TableChunk"]
+__all__ = ["CASES", "NAMES", "Case", "Curvature", "D", "Location", "Table"]
 __all__ += ["difference", "in_steps", "relative_norm", "squared", "table"]
 
 

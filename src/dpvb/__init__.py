@@ -10,57 +10,62 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dpvb.version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from dpvb import accounting, audit, data, federated
-    from dpvb.choosing.ranges import private_range
-    from dpvb.choosing.select import select
-    from dpvb.estimators.base import load
-    from dpvb.estimators.dpvi import DPVI
-    from dpvb.estimators.lda import LDA
-    from dpvb.estimators.regression import BinomialRegression, LogisticRegression, NegativeBinomialRegression
-    from dpvb.estimators.sbn import SigmoidBeliefNetwork
-    from dpvb.ledger import Ledger
+    from dpvb import accounting as accounting
+    from dpvb import audit as audit
+    from dpvb import data as data
+    from dpvb import federated as federated
+    from dpvb.choosing.ranges import private_range as private_range
+    from dpvb.choosing.select import select as select
+    from dpvb.core.blocks import Block as Block
+    from dpvb.core.estimate import Estimate as Estimate
+    from dpvb.core.forms import Gram as Gram
+    from dpvb.core.forms import Kron as Kron
+    from dpvb.core.forms import Rows as Rows
+    from dpvb.core.forms import ScaledRows as ScaledRows
+    from dpvb.core.forms import SparseRows as SparseRows
+    from dpvb.core.schedule import Schedule as Schedule
+    from dpvb.estimators import *  # noqa: F403
+    from dpvb.ledger import Ledger as Ledger
+    from dpvb.models.base import Model as Model
 
-__version__ = "0.2.0"
-__all__ = [
-    "DPVI",
-    "LDA",
-    "BinomialRegression",
-    "Ledger",
-    "LogisticRegression",
-    "NegativeBinomialRegression",
-    "SigmoidBeliefNetwork",
-    "accounting",
-    "audit",
-    "data",
-    "federated",
-    "load",
-    "private_range",
-    "select",
-]
-
-# Names are imported on first use, so that `import dpvb` stays light.
+_ROOMS = ("accounting", "audit", "data", "federated", "kernels", "testing")
+# Names are imported on first use, so that `import dpvb` stays light; what is not here is a kind of estimator.
 _HOMES = {
-    "DPVI": "dpvb.estimators.dpvi",
-    "LDA": "dpvb.estimators.lda",
-    "SigmoidBeliefNetwork": "dpvb.estimators.sbn",
-    "BinomialRegression": "dpvb.estimators.regression",
-    "LogisticRegression": "dpvb.estimators.regression",
-    "NegativeBinomialRegression": "dpvb.estimators.regression",
+    "Block": "dpvb.core.blocks",
+    "Estimate": "dpvb.core.estimate",
+    "Gram": "dpvb.core.forms",
+    "Kron": "dpvb.core.forms",
     "Ledger": "dpvb.ledger",
-    "load": "dpvb.estimators.base",
+    "Model": "dpvb.models.base",
+    "Rows": "dpvb.core.forms",
+    "ScaledRows": "dpvb.core.forms",
+    "Schedule": "dpvb.core.schedule",
+    "SparseRows": "dpvb.core.forms",
     "private_range": "dpvb.choosing.ranges",
     "select": "dpvb.choosing.select",
 }
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"dpvb.{name}")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    if name in __all__:
-        return import_module(f"dpvb.{name}")
+    if name == "__all__":
+        return sorted([*_ROOMS, *_HOMES, *_kinds()])
+    if not name.startswith("_") and name in _kinds():
+        return _kinds()[name]
     raise AttributeError(f"module 'dpvb' has no attribute {name!r}")
 
 
+def _kinds() -> dict[str, Any]:
+    """Estimators by name, and what is read and written with them."""
+    home = import_module("dpvb.estimators")
+    return {name: value for name, value in vars(home).items() if callable(value)}
+
+
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted([*globals(), *__getattr__("__all__")])

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from dpvb.accounting import Event, NeighboringRelation, costs
 from dpvb.accounting import filter as spending
-from dpvb.accounting.costs import Composition, Cost, Vector, from_dict
+from dpvb.accounting.costs import Composition, Cost, Vector
 from dpvb.accounting.events import MAX_STEPS
+from dpvb.accounting.forms import from_dict
 from dpvb.errors import ParameterError
 
 ADD: NeighboringRelation = "add_or_remove_one"
@@ -313,9 +314,9 @@ def test_equal_plans_are_equal_costs() -> None:
 
 def test_costs_survive_json() -> None:
     plan = Composition([Event("fixed_size", 0.1, 1.25, 3, 1.5), Event("full_batch", 1.0, 1 / 3)], "replace_one")
-    assert costs.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
+    assert from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
     with pytest.raises(ParameterError, match="composition"):
-        costs.from_dict({"form": "unheard of"})
+        from_dict({"form": "unheard of"})
 
 
 def test_totals() -> None:

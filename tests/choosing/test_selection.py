@@ -9,7 +9,6 @@ import secrets
 import traceback
 import warnings
 from dataclasses import replace
-from functools import partial
 from itertools import count
 from typing import Any
 
@@ -21,6 +20,7 @@ import dpvb
 from dpvb import accounting
 from dpvb.accounting import Event, costs
 from dpvb.accounting.costs import Composition
+from dpvb.accounting.forms import from_dict
 from dpvb.accounting.selection import NumberOfRuns, Selection, best_of, selection_scale
 from dpvb.choosing import scores, select
 from dpvb.core.noise import InsecureNoise
@@ -233,7 +233,7 @@ def test_a_selection_is_a_cost_like_any_other() -> None:
     law = NumberOfRuns.expecting(10.0, 0.0)
     made, plain = Selection([gaussian(6.0), gaussian(5.0)], law), gaussian(9.0)
     assert isinstance(made, costs.Cost)
-    assert costs.from_dict(made.to_dict()) == made
+    assert from_dict(made.to_dict()) == made
     together = costs.total([made, plain, made])
     np.testing.assert_allclose(together.renyi(ORDERS), 2 * made.renyi(ORDERS) + plain.renyi(ORDERS), rtol=1e-12)
     assert (
@@ -271,7 +271,7 @@ BUDGET = {"epsilon": 2.0, "delta": 1e-5}
 def chosen(estimator: Any, settings: Any, X: Any, y: Any = None, seed: int = 1, **options: Any) -> Any:
     """A selection with noise from a seed."""
     rows = {name: options.pop(name) for name in ("group", "trials") if name in options}
-    data = select.Data(X, y, rows)
+    data = {"X": X, "y": y, **rows}
     choice = select._fixed(estimator, settings, data, **{**BUDGET, **options})
     return select._charged(choice, data, Sources(seed), None, None)
 
@@ -349,7 +349,7 @@ def test_runs_of_every_sampler_cost_what_was_asked_for(relation: str) -> None:
     X, y = binary(300)
     estimator = dpvb.LogisticRegression(epsilon=1, delta=1e-5, num_examples=300, neighboring_relation=relation)
     settings = [{"sampling_prob": 0.1, "num_steps": 8}, {"batch_size": 60, "num_steps": 8}, {"num_steps": 4}, {}]
-    choice = select._fixed(estimator, settings, select.Data(X, y, {}), **BUDGET)
+    choice = select._fixed(estimator, settings, {"X": X, "y": y}, **BUDGET)
     by_hand = [Composition(plan.events(), relation) for plan in (*choice.plans, choice.scoring)]  # type: ignore[arg-type]
     law = NumberOfRuns.expecting(20.0, 1.0)
     assert 0.998 * 2 <= Selection(by_hand, law).epsilon(1e-5) == choice.cost.epsilon(1e-5) <= 2
@@ -364,7 +364,7 @@ def test_runs_of_every_sampler_cost_what_was_asked_for(relation: str) -> None:
 def test_each_unit_is_either_fitted_or_scored() -> None:
     """One more row, same secrets: if its coin says so the fit keeps its bits and the score moves by that row's."""
     X, y = binary(60)
-    data = select.Data(X[:-1], y[:-1], {})
+    data = {"X": X[:-1], "y": y[:-1]}
     seen = set()
     for seed in range(12):
         choice = select._fixed(LOGISTIC, SETTINGS, data, **BUDGET)
@@ -372,14 +372,15 @@ def test_each_unit_is_either_fitted_or_scored() -> None:
         for n in (59, 60):
             sources = Sources(seed)
             coins = sources().words(step=0, purpose="holdout")
-            runs.append(select._run(choice, 1, select.Data(X[:n], y[:n], {}), coins, sources))
+            runs.append(select._run(choice, 1, {"X": X[:n], "y": y[:n]}, coins, sources))
         before, after = runs
-        same_fit = np.array_equal(before.fitted["coef_"], after.fitted["coef_"])
+        fits = [choice.winner(1), choice.winner(1)]
+        for fit, run in zip(fits, runs, strict=True):
+            fit.take(run.task, run.q)
+        same_fit = np.array_equal(fits[0].coef_, fits[1].coef_)
         moved = abs(after.score - before.score)
         if same_fit:
-            own = special.log_expit(
-                (2 * y[59] - 1) * (X[59] @ after.fitted["coef_"][0] + after.fitted["intercept_"][0])
-            )
+            own = special.log_expit((2 * y[59] - 1) * (X[59] @ fits[1].coef_[0] + fits[1].intercept_[0]))
             assert after.score - before.score == pytest.approx(max(own, -4 * math.log(2)) + 2 * math.log(2), abs=3e-6)
             assert 0 < moved <= 2 * math.log(2)
         seen.add(same_fit)
@@ -436,9 +437,9 @@ def test_candidates_are_drawn_alike() -> None:
 
 
 def scored(trial: Any, chunk: Any) -> Any:
-    low, high = scores.usual_range(type(trial), trial._fitted_model) if hasattr(trial, "_fitted_model") else (-3, 0)
+    low, high = trial.quality_range(trial._fitted_model) if hasattr(trial, "_fitted_model") else (-3, 0)
     with np.errstate(all="ignore"):  # as behind the wall
-        return scores.contributions(partial(scores.scores, trial), (low, high), chunk)["score"].values[:, 0]
+        return scores.contributions(trial.quality, (low, high), chunk)["score"].values[:, 0]
 
 
 def fitted_cases() -> list[tuple[Any, Any]]:
@@ -475,20 +476,20 @@ def test_scores_are_those_that_the_public_may_ask_for() -> None:
     (lda, words), (network, pixels), (full, design), (diagonal, entries) = fitted_cases()
     rows = next(iter(words.chunks())).rows
     tokens = np.diff(rows.indptr) > 0
-    per_word = scores.scores(lda, rows)[tokens]
+    per_word = lda.quality(rows)[tokens]
     total = per_word @ np.add.reduceat(rows.counts, rows.indptr[:-1][tokens])
     assert total == pytest.approx(lda.score(rows.csr(), public=True), rel=1e-9)
     rows = next(iter(pixels.chunks())).rows
     sound = np.isfinite(rows).all(axis=1)
     public = network.score_samples(rows[sound], public=True)
-    np.testing.assert_allclose(scores.scores(network, rows)[sound], public, rtol=1e-6)
+    np.testing.assert_allclose(network.quality(rows)[sound], public, rtol=1e-6)
     for trial, source in ((full, design), (diagonal, entries)):
         rows = next(iter(source.chunks())).rows
         X, y = binary(90)
         sound = np.isfinite(rows.y_n)
         sign = 2 * y[sound] - 1
         np.testing.assert_allclose(
-            scores.scores(trial, rows)[sound],
+            trial.quality(rows)[sound],
             special.log_expit(sign * trial.decision_function(X[sound])),
             rtol=1e-6,
         )
@@ -503,7 +504,7 @@ def test_log_probabilities_are_those_of_scipy() -> None:
         (Likelihood("negative_binomial", dispersion=2.5), y, stats.nbinom.logpmf(y, 2.5, 1 - p)),
     )
     for likelihood, given, expected in cases:
-        np.testing.assert_allclose(scores.log_probability(likelihood, psi, given, n), expected, rtol=1e-10)
+        np.testing.assert_allclose(likelihood.log_probability(psi, given, n), expected, rtol=1e-10)
 
 
 def test_scores_are_clipped_to_their_range_and_counted_from_its_middle() -> None:
@@ -623,7 +624,7 @@ def test_the_ledger_adds_up(tmp_path: Any) -> None:
     first = dpvb.select(LOGISTIC, SETTINGS, X, y, **BUDGET, **counted)
     dpvb.select(LOGISTIC, [{}], X, y, epsilon=1.0, delta=1e-5, distribution="logarithmic", **counted)
     dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, **counted).fit(X, y)
-    data = select.Data(X, y, {})
+    data = {"X": X, "y": y}
     charges = [
         select._fixed(LOGISTIC, SETTINGS, data, **BUDGET).cost,
         select._fixed(LOGISTIC, [{}], data, epsilon=1.0, delta=1e-5, distribution="logarithmic").cost,

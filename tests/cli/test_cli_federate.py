@@ -15,7 +15,6 @@ from test_cli import run
 from dpvb.cli import federate
 from dpvb.data import Binary, Categorical, Numeric, Schema, Target
 from dpvb.errors import ParameterError
-from dpvb.estimators.conducted import conduct, fitted, rehearsed
 from dpvb.federated.client import Client
 from dpvb.federated.config import ClientConfig, ServerConfig
 from dpvb.federated.keys import Identity
@@ -46,25 +45,20 @@ def write_files(folder: Path, top: str, model: str, data: dict[str, str], names:
 def in_process(folder: Path) -> tuple[Any, list[Any]]:
     """Run from the files, all in this process; the fitted estimator and what the clients state."""
     settings = ServerConfig.load(folder / "server.toml")
-    agreement, data = settings.agreement, federate._no_rows(settings.agreement)
-    params, federation = federate._agreed(agreement, data)
+    agreement = settings.agreement
+    task, federation = federate._agreed(agreement, federate._no_rows(agreement))
     owners = {}
     for name in NAMES:
         own = ClientConfig.load(folder / f"{name}.toml")
-        rows = federate._rows(own)
-        assert federate._agreed(own.agreement, rows) == (params, federation)
-        task = federate._named(rehearsed(type(agreement.estimator()), params, rows), agreement)
-        owners[name] = Client(name, task, federation, identity=own.identity, folder=own.folder)
+        owned, own_federation = federate._agreed(own.agreement, federate._rows(own))
+        assert own_federation == federation
+        owners[name] = Client(name, owned, federation, identity=own.identity, folder=own.folder)
     model = agreement.estimator()
-
-    def conductor(task: Any) -> Any:
-        handlers = {name: owner.answer for name, owner in owners.items()}
-        server = Server(federate._named(task, agreement), federation, InProcess(handlers), schedule=agreement.schedule)
-        q = server.run(np.random.default_rng(0))
-        model.privacy_ = server.statement(task.public)
-        return q
-
-    vars(model).update(fitted(conduct(type(model), params, data, conductor)))
+    handlers = {name: owner.answer for name, owner in owners.items()}
+    server = Server(task, federation, InProcess(handlers), schedule=agreement.schedule)
+    q = server.run(np.random.default_rng(0))
+    model.privacy_ = server.statement(task.public)
+    model.take(task, q)
     statements = [owner.statement for owner in owners.values()]
     for owner in owners.values():
         owner.close()

@@ -239,7 +239,7 @@ def test_a_call_that_no_fit_left_is_not_made(folder: Path, interrupted: Path) ->
     os.rename(interrupted / "run.json", folder / "aside")
     refused("no run was begun", "resume", interrupted)
     write_own(interrupted / "run.json", b"[]")
-    refused("another data set", "resume", interrupted)
+    refused("not a checkpoint", "resume", interrupted)
     os.replace(folder / "aside", interrupted / "run.json")
     run("resume", interrupted)
 
@@ -250,7 +250,9 @@ def test_a_folder_of_somebody_else_is_not_resumed(folder: Path, interrupted: Pat
     for place, before in ((interrupted, 0o700), (call, 0o600), (manifest, 0o600)):
         for bit in (0o020, 0o002):
             place.chmod(before | bit)
-            refused("others may write to it", "resume", interrupted)
+            refused(
+                "others may read or write it" if place == manifest else "others may write to it", "resume", interrupted
+            )
         place.chmod(before)
     for place in (call, manifest):
         place.rename(folder / "aside")

@@ -42,7 +42,7 @@ from dpvb.data import BagOfWords, BinaryMatrix, Design, Schema, Table, Target, o
 from dpvb.data.tables.design import binary_rows
 from dpvb.data.tables.schema import Numeric
 from dpvb.errors import DataFormatError, ParameterError, WallError
-from dpvb.estimators.conducted import Data, Task, rehearsed
+from dpvb.estimators.base import Task
 from dpvb.estimators.regression import BinomialRegression
 
 RNG = np.random.default_rng(0)
@@ -65,7 +65,7 @@ def task_of(kind: type, *data: Any, sampler: str = "full", group: Any = None, **
     """What the fit of an estimator would do, in three steps."""
     given: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 3, **SAMPLERS[sampler], **params}
     x, y = (*data, None)[:2]
-    return rehearsed(kind, given, Data(x, y, {"group": group}))
+    return kind(**given).task(x, y, group=group)
 
 
 def lda(sampler: str = "full", group: Any = None) -> Task:
@@ -83,11 +83,9 @@ TASKS: dict[str, Any] = {
     "logistic, persons": partial(logistic, group=PERSON),
     "logistic, diagonal": partial(logistic, covariance="diagonal"),
     "logistic, moments": partial(logistic, solver="sufficient_statistics"),
-    "binomial": lambda sampler: rehearsed(
-        BinomialRegression,
-        {"epsilon": 1.0, "delta": 1e-5, "num_steps": 3, "max_trials": 4, **SAMPLERS[sampler]},
-        Data(X, Y, {"trials": np.full(NUMBER, 3)}),
-    ),
+    "binomial": lambda sampler: BinomialRegression(
+        epsilon=1.0, delta=1e-5, num_steps=3, max_trials=4, **SAMPLERS[sampler]
+    ).task(X, Y, trials=np.full(NUMBER, 3)),
     "network": lambda sampler: task_of(
         SigmoidBeliefNetwork, (X > 0).astype(np.int8), sampler=sampler, n_components=2, clip=1.0
     ),
@@ -217,7 +215,7 @@ def test_private_gradients_are_the_same_bits_and_are_compiled_once(two: LocalPoo
         return y * (x @ theta) - jax.numpy.logaddexp(0.0, x @ theta)
 
     given = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 8, "parameters": 3, "sampling_prob": 0.5}
-    task = rehearsed(DPVI, {"log_density": density, **given}, Data(X, Y, {}))
+    task = DPVI(density, **given).task(X, Y)
     times = [time.monotonic()]
     with spread(task.source, task.model, two) as source:
         journal = Recorded()

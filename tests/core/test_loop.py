@@ -20,6 +20,7 @@ from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Mechanism, Plan, Release, phased
 from dpvb.core.released import Released
 from dpvb.core.sampling import FullBatch, Poisson
+from dpvb.core.schedule import constant, robbins_monro
 from dpvb.core.wall import Wall
 from dpvb.errors import ParameterError, PrivacyError, WallError
 
@@ -115,15 +116,15 @@ def test_bad_projection_is_refused() -> None:
 
 
 def test_step_sizes() -> None:
-    rho = loop.robbins_monro(2.0, 0.7)
+    rho = robbins_monro(2.0, 0.7)
     assert [rho(t) for t in (1, 2, 5)] == pytest.approx([3**-0.7, 4**-0.7, 7**-0.7], rel=1e-15)
-    assert loop.constant(0.3)(17) == 0.3
+    assert constant(0.3)(17) == 0.3
     for bad in (0.0, -0.1, 1.1, math.nan):
         with pytest.raises(ParameterError, match="rho"):
-            loop.constant(bad)
+            constant(bad)
     for tau0, kappa in ((-1.0, 0.5), (1.0, -0.1), (1.0, 1.1), (math.nan, 0.5)):
         with pytest.raises(ParameterError):
-            loop.robbins_monro(tau0, kappa)
+            robbins_monro(tau0, kappa)
 
 
 # --- fits ---------------------------------------------------------------------------------------------------
@@ -148,7 +149,7 @@ def test_without_noise_the_loop_is_plain_variational_bayes() -> None:
     rows, model = small_rows(), Curvature()
     plan = Plan([Release(model.blocks, Mechanism(FullBatch(), 0.0))] * 6)
     wall: Wall[Any] = Wall(table(rows), plan, noise=InsecureNoise(0))
-    q, _ = loop.fit(model, wall, plan, rho=loop.constant(1.0), rng=np.random.default_rng(4))
+    q, _ = loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(4))
     start = model.init(np.random.default_rng(4))
     np.testing.assert_allclose(q, plain_curvature(rows, start, 6), rtol=1e-4)
 
@@ -158,7 +159,7 @@ def test_a_different_plan_is_refused() -> None:
     plan, twin = (Plan([Release(model.blocks, Mechanism(FullBatch(), 1.0))]) for _ in range(2))
     wall: Wall[Any] = Wall(table(small_rows()), plan)
     with pytest.raises(PrivacyError):
-        loop.fit(model, wall, twin, rho=loop.constant(1.0), rng=np.random.default_rng(0))
+        loop.fit(model, wall, twin, rho=constant(1.0), rng=np.random.default_rng(0))
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,7 @@ def test_phases_run_in_order_and_each_is_asked_for_its_own_blocks() -> None:
     wall: Wall[Any] = Wall(table(rows), plan, noise=InsecureNoise(0))
     told: list[int] = []
     q, s = loop.fit(
-        model, wall, plan, rho=loop.constant(0.5), rng=np.random.default_rng(0), on_step=lambda t, q: told.append(t)
+        model, wall, plan, rho=constant(0.5), rng=np.random.default_rng(0), on_step=lambda t, q: told.append(t)
     )
     assert q["seen"] == [["first"], ["first", "score"], ["first", "score"], ["first", "score", "last"]]
     assert told == [1, 2, 3, 4]
@@ -218,7 +219,7 @@ def test_a_failed_step_stops_the_fit_and_stays_charged() -> None:
     plan = Plan([Release(Fails().blocks, Mechanism(FullBatch(), 1.0))] * 3)
     wall: Wall[Any] = Wall(table(small_rows()), plan)
     with pytest.raises(WallError):
-        loop.fit(Fails(), wall, plan, rho=loop.constant(1.0), rng=np.random.default_rng(0))
+        loop.fit(Fails(), wall, plan, rho=constant(1.0), rng=np.random.default_rng(0))
     assert repr(wall) == "Wall(step 1 of 3)"
 
 

@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 import dpvb.data
 from dpvb.audit.readers import units_of
 from dpvb.data import BagOfWords, Design, Stream, as_source, check_vocabulary, in_memory, open_documents
-from dpvb.data.documents.count_rows import MAX_COUNT, MIN_COUNT, Slab, clean
+from dpvb.data.documents.count_rows import MAX_COUNT, MIN_COUNT, clean
+from dpvb.data.slabs import Slab
 from dpvb.data.tables.numbers import Numbers
 from dpvb.errors import DataFormatError, ParameterError
 
@@ -174,8 +175,8 @@ def test_an_empty_corpus_is_a_corpus():
 
 
 def test_chunks_are_bounded_and_complete(monkeypatch):
-    monkeypatch.setattr("dpvb.data.documents.count_rows.MAX_ROWS", 100)
-    monkeypatch.setattr("dpvb.data.documents.count_rows.MAX_ENTRIES", 400)
+    monkeypatch.setattr("dpvb.data.slabs.MAX_ROWS", 100)
+    monkeypatch.setattr("dpvb.data.documents.bag_of_words.MAX_ENTRIES", 400)
     rng = np.random.default_rng(0)
     counts = rng.poisson(0.4, (1000, 20)).astype(float)
     counts[500:600] = rng.poisson(3.0, (100, 20))
@@ -189,7 +190,7 @@ def test_chunks_are_bounded_and_complete(monkeypatch):
 
 
 def test_one_long_document_is_a_chunk_of_its_own(monkeypatch):
-    monkeypatch.setattr("dpvb.data.documents.count_rows.MAX_ENTRIES", 3)
+    monkeypatch.setattr("dpvb.data.documents.bag_of_words.MAX_ENTRIES", 3)
     counts = np.eye(6)
     counts[2] = 1.0
     assert [chunk.num_units for chunk in BagOfWords(counts).chunks()] == [2, 1, 3]
@@ -229,7 +230,7 @@ def test_groups_bring_a_persons_rows_together(group, max_rows):
             total[person] += row
     source = BagOfWords(counts, group=group)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dpvb.data.documents.count_rows.MAX_ROWS", max_rows)
+        patch.setattr("dpvb.data.slabs.MAX_ROWS", max_rows)
         assert persons(source) == sorted(map(tuple, total.values()))
         for chunk in source.chunks():
             assert np.all(np.diff(chunk.unit_of_row) >= 0)
@@ -678,7 +679,7 @@ def test_gzipped_files_round_trip(tmp_path, name, stream):
 @pytest.mark.parametrize("name", COUNT_FILES)
 def test_large_files_of_counts_round_trip(tmp_path, name, monkeypatch):
     monkeypatch.setattr("dpvb.data.readable.BLOCK_BYTES", 1000)
-    monkeypatch.setattr("dpvb.data.documents.count_rows.MAX_ROWS", 64)
+    monkeypatch.setattr("dpvb.data.slabs.MAX_ROWS", 64)
     monkeypatch.setattr("dpvb.data.documents.matrix_files.MAX_ROWS", 64)
     counts = np.random.default_rng(1).poisson(0.1, (1500, 30)).astype(float)
     counts[200:900:2] = 0
@@ -1008,7 +1009,7 @@ def test_real_texts_give_their_published_matrix(corpus):
     folder = Path(os.environ["DPVB_DATA"]) / corpus
     matrix = open_documents(folder / "bow.npz", vocabulary=folder / "vocab.txt", stream=True)
     texts = open_documents(folder / "sample_2000.txt.gz", vocabulary=folder / "vocab.txt")
-    first = next(matrix.chunks()).rows.span(0, 2000).csr()
+    first = next(matrix.chunks()).rows.take(slice(0, 2000)).csr()
     assert (next(texts.chunks()).rows.csr() != first).nnz == 0
     assert texts.count() == 2000
 
@@ -1019,7 +1020,8 @@ def test_real_texts_give_their_published_matrix(corpus):
 @pytest.mark.parametrize("name", ["x.npz", "x.mtx", "x.dat", "x.jsonl", "x.csv", "x.parquet", "x.txt"])
 def test_a_stream_takes_less_memory_than_its_file(tmp_path, name, monkeypatch):
     """Peak memory of opening and a pass stays well under what the rows, held, would need."""
-    for module in ("documents.count_rows", "documents.vocabulary", "documents.matrix_files"):
+    monkeypatch.setattr("dpvb.data.documents.bag_of_words.MAX_ENTRIES", 2**12)
+    for module in ("slabs", "documents.vocabulary", "documents.matrix_files"):
         monkeypatch.setattr(f"dpvb.data.{module}.MAX_ENTRIES", 2**12)
         monkeypatch.setattr(f"dpvb.data.{module}.MAX_ROWS", 256)
     monkeypatch.setattr("dpvb.data.readable.BLOCK_BYTES", 2**14)

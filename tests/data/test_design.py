@@ -22,6 +22,7 @@ from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data import BinaryMatrix, Design, Response
 from dpvb.errors import DataFormatError, ParameterError
+from dpvb.models.regression.likelihood import Likelihood
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(40, 3))
@@ -574,3 +575,15 @@ def test_a_faulty_row_adds_nothing_to_a_release(sparse_rows, by_person):
     assert np.isfinite(found).all()
     np.testing.assert_array_equal(found, total(x[sound], y[sound], person[sound]))
     assert np.abs(found).max() > 0.1
+
+
+@pytest.mark.parametrize("caps", [{"max_trials": 0}, {"max_count": 2.5}, {"kind": "probit"}, {"max_trials": math.nan}])
+def test_what_a_response_may_be_is_checked_in_one_place(caps):
+    """A likelihood is bounded by the caps of its response, and refuses what that refuses, in the same words."""
+    said = []
+    for kind in (Response, Likelihood):
+        with pytest.raises(ParameterError) as caught:
+            kind(**caps)
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+    assert Likelihood.of(Response("binomial", max_trials=4)) == Likelihood("binomial", max_trials=4.0)

@@ -46,14 +46,9 @@ def small(block_bytes):
     changes += [
         (f"{name}.MAX_DOCUMENT_BYTES", MOST) for name in ("readable", "documents.text_files", "csv_files", "arrow")
     ]
-    changes += [
-        (f"{name}.MAX_ROWS", 3)
-        for name in ("documents.count_rows", "documents.vocabulary", "documents.matrix_files", "tables.table")
-    ]
-    changes += [
-        (f"{name}.MAX_ENTRIES", 16)
-        for name in ("documents.count_rows", "documents.vocabulary", "documents.matrix_files")
-    ]
+    shared = ("slabs", "documents.vocabulary", "documents.matrix_files")
+    changes += [(f"{name}.MAX_ROWS", 3) for name in (*shared, "tables.table")]
+    changes += [(f"{name}.MAX_ENTRIES", 16) for name in (*shared, "documents.bag_of_words")]
     changes += [("documents.matrix_files.MAX_DOCUMENT_BYTES", MOST), ("csv_files.CELLS", 3)]
     patches = [mock.patch(f"dpvb.data.{name}", value) for name, value in changes]
     for patch in patches:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from wire import decode, encode
 
 import dpvb
 from dpvb import federated
@@ -22,13 +23,13 @@ from dpvb.core import loop
 from dpvb.core.grids import grids_of
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch
+from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.errors import DataFormatError, FederationError, ParameterError
-from dpvb.estimators.conducted import Data, rehearsed
-from dpvb.federated.agreement import Federation
+from dpvb.federated.agreement import Federation, declared
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity
-from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share, decode, digest, encode
+from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share, digest
 from dpvb.federated.server import SCHEDULES, Server
 from dpvb.federated.simulation import columns_of
 from dpvb.federated.transport import InProcess
@@ -109,7 +110,7 @@ class Around:
             version=dpvb.__version__,
             run=run,
             kind=federation.kind,
-            model=repr(task.model),
+            model=declared(task.model),
             columns=federation.columns,
             multipliers=tuple(release.mechanism.noise_multiplier for release in plan),
             trust=federation.trust.name,
@@ -133,15 +134,13 @@ def around(
     """Three clients by default, a, b and c, with 10, 15 and 35 rows."""
     shards = dealt(*rows(), 10, 25) if shards is None else shards
     estimator = logistic(epsilon, num_steps=ROUNDS - 2) if estimator is None else estimator
-    kind, params = type(estimator), estimator.get_params(deep=False)
-    owned = [Data(*shard, {}) if isinstance(shard, tuple) else Data(shard, None, {}) for shard in shards]
-    tasks = [rehearsed(kind, params, data) for data in owned]
-    names = "abcdefgh"[: len(owned)]
+    tasks = [estimator.task(*shard) if isinstance(shard, tuple) else estimator.task(shard) for shard in shards]
+    names = "abcdefgh"[: len(tasks)]
     identities = {name: Identity.generate(name) for name in names} if trust == "secure_aggregation" else {}
     federation = Federation(
-        kind=kind.__name__,
-        columns=columns_of(owned[0], tasks[0]),
-        trust=Trust(trust, len(owned), tolerated),
+        kind=type(estimator).__name__,
+        columns=columns_of(tasks[0]),
+        trust=Trust(trust, len(tasks), tolerated),
         epsilon=epsilon,
         delta=DELTA,
         participants={name: identities[name].public if identities else b"" for name in names},
@@ -285,7 +284,7 @@ def test_full_steps_follow_the_pooled_fit_step_by_step(name: str) -> None:
     """Synchronous, ρ = 1, unequal clients: the pooled fit's q after every number of steps."""
     make, matrix = UNSUPERVISED[name]
     shards = np.split(matrix, [3, 5])
-    once = len(rehearsed(type(make()), make(num_steps=2).get_params(deep=False), Data(matrix, None, {})).plan) - 2
+    once = len(make(num_steps=2).task(matrix).plan) - 2
     for steps in (1, 3):
         joined, pooled = federated.simulate(make(), shards, num_rounds=once + steps), make(num_steps=steps).fit(matrix)
         assert joined.n_iter_ == pooled.n_iter_
@@ -297,11 +296,11 @@ def test_the_end_of_a_schedule_is_a_fixed_point_of_the_pooled_step(schedule: str
     """Topics: from where a schedule ends, a pooled step moves q by less than 1e-6."""
     matrix = bags()
     joined = federated.simulate(topics(), np.split(matrix, [3, 5]), schedule=schedule, num_rounds=60)
-    task = rehearsed(PlainTopics, topics(num_steps=2).get_params(deep=False), Data(matrix, None, {}))
+    task = topics(num_steps=2).task(matrix)
     blocks = {key: block for key, block in joined._fitted_model.blocks.items() if block.phase == "step"}
     plan = Plan([Release(blocks, Mechanism(FullBatch(), 0.0))])
     started, wall, rng = _begun(joined._fitted_model, joined._q), Wall(task.source, plan), np.random.default_rng(0)
-    moved, _ = loop.fit(started, wall, plan, rho=loop.constant(1.0), rng=rng)
+    moved, _ = loop.fit(started, wall, plan, rho=constant(1.0), rng=rng)
     assert distance(moved.lambda_vk, joined._q.lambda_vk) < 1e-6
 
 
@@ -523,7 +522,7 @@ def _from_attempt(handler: Handler, attempt: int) -> Handler:
 def test_a_client_that_says_nothing_is_waited_for_no_longer_than_the_timeout() -> None:
     made = around("none")
     server = made.server(timeout=0.05)
-    transport = server._transport
+    transport = server._asking.transport
     send = transport.send
     transport.send = lambda name, data: send(name, data) if name != "b" else -1  # type: ignore[method-assign]
     with pytest.raises(FederationError, match=r"b: no answer within 0\.05 seconds"):
@@ -670,7 +669,7 @@ def test_what_no_honest_server_asks_is_refused_for_nothing(trust: str, ledger: P
     refused(Request(bound, 0, 0, every, q), "belongs to no offer")
     for changes in (
         {"trust": next(name for name in TRUST if name != trust)},
-        {"model": "another"},
+        {"model": {"class": "another"}},
         {"columns": "others"},
         {"multipliers": (1.0,)},
         {"unit": "person"},

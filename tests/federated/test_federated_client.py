@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from killed_client import MARKS, killed, script
 from scipy.stats import chi2
 from small_models import CASES, NAMES, D, Location, table
+from wire import decode, encode
 
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.filter import add, cost_units
@@ -35,20 +36,21 @@ from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows
 from dpvb.core.grids import grids_of
-from dpvb.core.loop import constant
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Plan, phased
 from dpvb.core.sampling import FullBatch
+from dpvb.core.schedule import constant
 from dpvb.core.wall import gathered
 from dpvb.data import BagOfWords
 from dpvb.errors import CheckpointError, FederationError, ParameterError, PrivacyError
-from dpvb.estimators.conducted import Task
-from dpvb.federated.agreement import Federation
+from dpvb.estimators.base import Task
+from dpvb.federated.agreement import Federation, declared
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity
 from dpvb.federated.masks import Masks
 from dpvb.federated.memory import Memory
-from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share, decode, digest, encode
+from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share, digest
+from dpvb.federated.shared import Shared
 from dpvb.federated.trust import Trust
 from dpvb.ledger import Ledger
 from dpvb.models.topics.lda import LDA
@@ -64,7 +66,7 @@ def task_of(rows: Any, model: Any = None, steps: int = STEPS, source: Callable[.
     """A fit of a small model, whose every release costs the same."""
     model = Location() if model is None else model
     plan = phased(model.blocks, FullBatch(), [1.0] * steps, unit="row")
-    return Task(model, source(rows), plan, constant(1.0), "read", [])
+    return Task(model, source(rows), plan, constant(1.0), "read", [], {})
 
 
 def rows_of(m: int) -> np.ndarray:
@@ -90,7 +92,7 @@ class Party:
             version=__version__,
             run=run,
             kind=federation.kind,
-            model=repr(task.model),
+            model=declared(task.model),
             columns=federation.columns,
             multipliers=tuple(release.mechanism.noise_multiplier for release in plan),
             trust=federation.trust.name,
@@ -386,7 +388,9 @@ def test_each_client_has_a_budget_of_its_own() -> None:
 CHANGES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "version": ({"version": "0.0.1"}, ["0.0.1", __version__]),
     "estimator": ({"kind": "LDA"}, ["LDA", "Location"]),
-    "model": ({"model": "Location(scale=2.0)"}, ["scale=2.0", "scale=1.0"]),
+    "model": ({"model": {**declared(Location()), "scale": "2.0"}}, ["the scale of the model", "2.0", "1.0"]),
+    "class of the model": ({"model": {**declared(Location()), "class": "Place"}}, ["Place", "Location"]),
+    "fields of the model": ({"model": {**declared(Location()), "place": "1"}}, ["place", "scale"]),
     "columns": ({"columns": "five columns"}, ["five columns", "four columns"]),
     "unit": ({"unit": "person"}, ["person", "row"]),
     "neighboring relation": ({"neighboring_relation": "replace_one"}, ["replace_one", "add_or_remove_one"]),
@@ -510,10 +514,14 @@ def test_infinite_epsilon_has_no_place_in_a_ledger(ledger: Path, capsys: pytest.
 
 
 def test_a_client_without_a_ledger_says_so_once(capsys: pytest.CaptureFixture[str]) -> None:
-    made = party(epsilon=0.7312)
+    """Clients that share what is calculated once say it once together."""
+    made, shared = party(epsilon=0.7312), Shared()
     for name in "abc":
-        begun(made.client(name), made)
+        begun(made.client(name, shared=shared), made)
     assert capsys.readouterr().err.count("spends epsilon = 0.7312") == 1
+    for name in "ab":
+        begun(made.client(name), made)
+    assert capsys.readouterr().err.count("spends epsilon = 0.7312") == 2
 
 
 def test_a_configuration_that_cannot_work_is_refused() -> None:
@@ -668,6 +676,57 @@ def test_a_q_of_another_form_is_refused_before_its_release_is_begun(ledger: Path
         for q in hostile:
             assert "q is not one of this model's" in reason(tell(client, asked(offer, 0, q=q)))
         share(tell(client, asked(offer, 0)))  # Nothing of the plan was used up.
+        assert spent(ledger) == costs(made.plan)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A q of a class that is no part of the package."""
+
+    where: np.ndarray
+    seen: int | None = None
+
+
+@dataclass(frozen=True)
+class Placing(Location):
+    """A stranger's model, with a q of its own class."""
+
+    def init(self, rng: np.random.Generator) -> Any:
+        return Place(super().init(rng))
+
+    def e_step(self, q: Any, batch: Any, blocks: Mapping[str, Block]) -> Contributions:
+        return super().e_step(q.where, batch, blocks)
+
+    def m_step(self, s: Estimate, q: Any) -> Any:
+        return Place(super().m_step(s, q.where), 1)
+
+
+@dataclass(frozen=True)
+class Weapon(Place):
+    """What a server would like a client to make."""
+
+    def __post_init__(self) -> None:
+        MADE.append(self)
+
+
+MADE: list[Any] = []
+
+
+def test_the_q_of_a_strangers_model_travels_and_nothing_else_is_made_of_a_message(ledger: Path) -> None:
+    """A class that the client's own model does not make its q of is refused by its name; nothing is spent."""
+    made = party(tasks={name: task_of(rows_of(m), Placing()) for m, name in enumerate("abc")})
+    with made.client(ledger=ledger, dataset="a") as client:
+        offer = begun(client, made)
+        weapon = Weapon(Q)
+        MADE.clear()
+        for q in (weapon, Place(weapon), [weapon], {"q": weapon}):
+            told = reason(tell(client, asked(offer, 0, q=q)))
+            assert "names the class 'test_federated_client:Weapon'" in told
+        for q in (LDA(2, D).init(np.random.default_rng(0)), made.offer(), Place(made.offer()), Place(Place(Q)), Q):
+            assert reason(tell(client, asked(offer, 0, q=q)))
+        assert not MADE
+        share(tell(client, asked(offer, 0, q=Place(Q))))
+        share(tell(client, asked(offer, 1, q=Place(Q, 1))))
         assert spent(ledger) == costs(made.plan)
 
 
@@ -998,7 +1057,7 @@ def test_a_folder_of_another_version_is_refused_by_name(tmp_path: Path) -> None:
     with made.client(folder=tmp_path / "memory") as client:
         offer = begun(client, made)
     path = tmp_path / "memory" / "runs" / offer / "offer"
-    path.write_bytes(path.read_bytes().replace(b"dpvb\3", b"dpvb\1", 1))
+    path.write_bytes(path.read_bytes().replace(b"dpvb\4", b"dpvb\1", 1))
     with pytest.raises(CheckpointError, match=r"its folder is of another version of dpvb.*a new folder"):
         made.client(folder=tmp_path / "memory")
 

@@ -29,9 +29,10 @@ from test_federated import (
     rows,
     unreachable,
 )
+from wire import decode, encode
 
 from dpvb.errors import CheckpointError, FederationError
-from dpvb.federated.messages import Accepted, Request, decode, encode
+from dpvb.federated.messages import Accepted, Request
 from dpvb.federated.record import Recorded
 from dpvb.federated.server import Server
 from dpvb.federated.transport import InProcess, Reply

@@ -21,6 +21,7 @@ from dpvb.audit.replay import Replay
 from dpvb.core.blocks import swap_ratio
 from dpvb.core.plan import Plan
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson
+from dpvb.core.schedule import robbins_monro
 from dpvb.models.topics import kernel as kernel
 from dpvb.models.topics.lda import LDA
 
@@ -262,7 +263,7 @@ def test_a_run_is_finite_on_any_data(case: Case, matrix: str) -> None:
     for sampler in (FullBatch(), Poisson(0.3), FixedSize(2, 20)):
         plan: Plan = case.whole(sampler, [3.0, 1.0, 2.0])
         wall: Wall[Any] = Wall(case.source(data), plan, noise=InsecureNoise(5))
-        q, estimate = loop.fit(case.model, wall, plan, rho=loop.robbins_monro(1.0, 0.7), rng=np.random.default_rng(2))
+        q, estimate = loop.fit(case.model, wall, plan, rho=robbins_monro(1.0, 0.7), rng=np.random.default_rng(2))
         parts = vars(q).values() if dataclasses.is_dataclass(q) else [q]
         assert all(np.isfinite(part).all() for part in parts if isinstance(part, (float, np.ndarray)))
         for name in case.model.blocks:

@@ -1,11 +1,14 @@
-"""The pages of the promise name their tests, and the README's ledger runs."""
+"""What pages say of the tree is so: tests, files, rooms, sections and versions; and the README's ledger runs."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from test_architecture import ORDER
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -26,10 +29,56 @@ def test_every_promise_names_a_test() -> None:
     assert all("`test_" in row for row in promises)
 
 
-def test_every_file_that_the_readme_names_is_there() -> None:
-    named = re.findall(r"`((?:src|docs|benchmarks|tests)/[\w/.-]+)`", README)
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/architecture.md", "docs/method.md"]
+)
+def test_every_file_that_a_page_names_is_there(page: str) -> None:
+    text = (ROOT / page).read_text()
+    named = re.findall(r"`((?:src|docs|benchmarks|tests|setup)/[\w/.-]+|\.?[\w-]+\.(?:md|toml|cff|yaml))`", text)
     assert named
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_targets_that_contributors_are_told_of_are_in_the_makefile() -> None:
+    named = set(re.findall(r"`make ([\w-]+)`", (ROOT / "CONTRIBUTING.md").read_text()))
+    assert {"quick", "test"} <= named <= set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
+
+
+def test_the_order_of_rooms_is_the_one_that_is_written_down() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    order = page[page.index("## The order\n") :].split("```text\n")[1].split("\n```")[0]
+    assert [set(line.split(", ")) for line in order.splitlines()] == ORDER
+    rooms = {path.parent.name for path in (ROOT / "src" / "dpvb").glob("*/__init__.py")}
+    assert set(re.findall(r"^\| `(\w+)/` \|", page, re.M)) == rooms
+
+
+def test_every_section_of_the_method_that_is_referred_to_is_there() -> None:
+    page = (ROOT / "docs" / "method.md").read_text()
+    sections = re.findall(r"^## (M\d+)\. ", page, re.M)
+    assert sections == [f"M{number}" for number in range(1, len(sections) + 1)]
+    assert re.findall(r'^<a id="m(\d+)"></a>$', page, re.M) == [section[1:] for section in sections]
+    pages = [*ROOT.glob("src/**/*.py"), *ROOT.glob("docs/**/*.md")]
+    assert set(re.findall(r"\((M\d+)\)", "\n".join(path.read_text() for path in pages))) <= set(sections)
+
+
+def test_decisions_are_numbered_and_short() -> None:
+    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    assert [page.name[:5] for page in pages] == [f"{number:04d}-" for number in range(1, len(pages) + 1)]
+    for page in pages:
+        text = page.read_text()
+        assert re.findall(r"^\*\*(\w+)\.\*\*", text, re.M) == ["Context", "Decision", "Consequence"], page
+        assert len(text.splitlines()) <= 16, page
+
+
+def test_versions_agree() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert f"\nversion: {project['version']}\n" in (ROOT / "CITATION.cff").read_text()
+    pins = dict(line.split("==") for line in (ROOT / "setup" / "lowest.txt").read_text().split() if "==" in line)
+    extras = project["optional-dependencies"]
+    allowed = map(Requirement, [*project["dependencies"], *(text for name in extras for text in extras[name])])
+    ranges = {requirement.name: requirement.specifier for requirement in allowed}
+    assert [name for name, pin in pins.items() if name in ranges and pin not in ranges[name]] == []
+    assert {Requirement(text).name for text in project["dependencies"]} <= set(pins)
 
 
 def test_the_example_of_a_ledger_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

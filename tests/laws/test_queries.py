@@ -27,6 +27,7 @@ from dpvb.core.forms import Gram, Kron, Rows, ScaledRows, SparseRows, grouped, i
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Mechanism, Plan, Release, phased
 from dpvb.core.sampling import FullBatch
+from dpvb.core.schedule import constant, robbins_monro
 from dpvb.core.wall import Wall
 from dpvb.errors import CheckpointError, ModelFileError, PrivacyError, WallError
 from dpvb.guards import domains
@@ -47,7 +48,7 @@ def after_a_run(case: Case, noise: float) -> Any:
     plan = phased(model.blocks, FullBatch(), [noise, noise, noise])
     records = case.some(np.random.default_rng(3), 40)
     wall: Wall[Any] = Wall(case.source(records, None), plan, noise=InsecureNoise(4))
-    return loop.fit(model, wall, plan, rho=loop.robbins_monro(1.0, 0.6), rng=np.random.default_rng(5))[0]
+    return loop.fit(model, wall, plan, rho=robbins_monro(1.0, 0.6), rng=np.random.default_rng(5))[0]
 
 
 # --- domains ------------------------------------------------------------------------------------------------
@@ -192,7 +193,7 @@ def test_a_fit_whose_q_leaves_its_domain_ends_before_it_asks_again() -> None:
     plan = phased(model.blocks, FullBatch(), [1.0, 1.0])
     wall: Wall[Any] = Wall(table(np.zeros((3, 4))), plan, noise=InsecureNoise(0))
     with pytest.raises(PrivacyError, match=r"q must be finite.*larger epsilon"):
-        loop.fit(model, wall, plan, rho=loop.constant(1.0), rng=np.random.default_rng(0))
+        loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(0))
     assert len(model.asked) == 1
 
 
@@ -479,7 +480,7 @@ def test_a_resumed_run_asks_nothing_at_a_q_of_hostile_numbers(value: float) -> N
     journal = Kept(value)
     wall: Wall[Any] = Wall(dpvb.data.BagOfWords(np.eye(6)), plan, noise=InsecureNoise(0), journal=journal)
     with np.errstate(all="ignore"), pytest.raises(PrivacyError, match="must be finite"):
-        loop.fit(model, wall, plan, rho=loop.constant(1.0), rng=np.random.default_rng(0))
+        loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(0))
     assert journal.begun == []
 
 
@@ -500,7 +501,7 @@ def test_a_record_of_another_form_is_refused_and_nothing_is_released() -> None:
         journal.recorded = lambda step, hostile=hostile: hostile  # type: ignore[method-assign]
         wall: Wall[Any] = Wall(dpvb.data.BagOfWords(np.eye(6)), plan, noise=InsecureNoise(0), journal=journal)
         with pytest.raises(CheckpointError, match="another form"):
-            loop.fit(model, wall, plan, rho=loop.constant(1.0), rng=np.random.default_rng(0))
+            loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(0))
         assert journal.begun == []
 
 

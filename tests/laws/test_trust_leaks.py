@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import sparse
-from small_models import CASES, Case, TableChunk, table
+from small_models import CASES, Case, table
 
 import dpvb
 from dpvb.core import loop
@@ -35,8 +35,9 @@ from dpvb.core.contributions import Contributions
 from dpvb.core.forms import Rows
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson
+from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
-from dpvb.data import BagOfWords
+from dpvb.data import BagOfWords, Chunk
 from dpvb.errors import WallError
 from dpvb.models.topics import kernel_numba, lda
 
@@ -133,10 +134,10 @@ class LeakySource:
             spill(self.kind)
         return 2
 
-    def chunks(self) -> Iterator[TableChunk]:
+    def chunks(self) -> Iterator[Chunk[LeakyRows]]:
         if self.place == "chunks":
             spill(self.kind)
-        yield TableChunk(LeakyRows(self.kind, self.place), None, 2)  # type: ignore[arg-type]
+        yield Chunk(slice(0, 2), None, 2, lambda _: LeakyRows(self.kind, self.place))
         if self.place == "after":
             spill(self.kind)
 
@@ -195,7 +196,7 @@ def test_no_error_behind_the_wall_speaks(place: str, kind: str, caplog: Any, cap
     assert [frame.f_code.co_name for frame in own_frames] == ["release", "_noised"]
     held = own_frames[0].f_locals
     for value in reachable(held):
-        assert not isinstance(value, (np.ndarray, BaseException, TableChunk))
+        assert not isinstance(value, (np.ndarray, BaseException, Chunk))
         assert "0.12345" not in repr(value)
     text = "".join(traceback.format_exception(error)) + caplog.text + "".join(capfd.readouterr())
     text += repr(error) + repr(error.args) + "".join(str(w.message) for w in warned)
@@ -473,7 +474,7 @@ def test_private_randomness_comes_from_the_cryptographic_source_alone(
     plan = case.whole(sampler, noise=[1.0, 2.0])
     wall: Wall[Any] = Wall(case.source(matrix), plan)
     model = GivenStart(case.model, start, draws=type(case.model).__module__.startswith("dpvb.models.gradients"))
-    loop.fit(model, wall, plan, rho=loop.constant(0.5), rng=None)  # type: ignore[arg-type]  # compiles and tries kernels
+    loop.fit(model, wall, plan, rho=constant(0.5), rng=None)  # type: ignore[arg-type]  # compiles and tries kernels
 
     def forbidden(*args: Any, **kwargs: Any) -> Any:
         raise AssertionError("a generator that is not cryptographic was used")
@@ -483,7 +484,7 @@ def test_private_randomness_comes_from_the_cryptographic_source_alone(
     for name in ("random", "gauss", "randint", "getrandbits", "shuffle", "seed", "Random"):
         monkeypatch.setattr(random, name, forbidden)
     wall = Wall(case.source(matrix), plan)
-    _, estimate = loop.fit(model, wall, plan, rho=loop.constant(0.5), rng=None)  # type: ignore[arg-type]
+    _, estimate = loop.fit(model, wall, plan, rho=constant(0.5), rng=None)  # type: ignore[arg-type]
     assert estimate.receipt is not None
     assert estimate.receipt.private
 

@@ -568,7 +568,7 @@ def test_killed_at_each_point_of_a_charge(path: Path, point: str, monkeypatch: p
         os.kill(os.getpid(), signal.SIGKILL)
 
     def arm(ledger: Ledger) -> None:
-        store: Any = ledger._stores[0]
+        store: Any = ledger._opened()
         if point == "before head":
             store.settle = die
         elif point == "in head":
@@ -1222,7 +1222,7 @@ def test_opening_and_charging_do_not_depend_on_the_number_of_rows(path: Path) ->
 
         with Ledger(path) as found:
             charge(found, f"{name} warm", plan(1e5))
-            found._stores[0]._connection.set_progress_handler(tick, 10)  # type: ignore[attr-defined]
+            found._opened()._connection.set_progress_handler(tick, 10)  # type: ignore[attr-defined]
             charge(found, name, plan(1e5))
         return count
 

@@ -19,13 +19,14 @@ from dpvb.core.forms import Rows
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
+from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data.tables.numbers import Numbers
 from dpvb.errors import DataFormatError, ParameterError, PrivacyError
 from dpvb.models.gradients.curvature import Regression
 from dpvb.models.gradients.density import Density
 from dpvb.models.gradients.gradients import Gradients
-from dpvb.models.gradients.model import Path, Variational
+from dpvb.models.gradients.model import Iterate, Variational
 from dpvb.models.gradients.numpyro_model import NumPyro
 from dpvb.models.gradients.rows import SingleRows
 
@@ -57,10 +58,10 @@ def gaussian(precision: np.ndarray) -> Callable[[Any, Any], Any]:
 
 def fitted(
     model: Variational, x_nd: np.ndarray, y_n: np.ndarray | None = None, *, noise: float = 0.0, seed: int = 1
-) -> Path:
+) -> Iterate:
     plan = phased(model.blocks, FullBatch(), [noise] * model.num_steps, shares={"first": 0.05, "last": 0.05})
     wall = Wall(Numbers(x_nd, y_n).cut(1000), plan, noise=InsecureNoise(3))
-    q, _ = loop.fit(model, wall, plan, rho=loop.constant(1.0), rng=np.random.default_rng(seed))
+    q, _ = loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(seed))
     return q
 
 
@@ -221,7 +222,7 @@ def test_the_regression_is_least_squares_where_the_guess_is_free() -> None:
         for t in range(40):
             found = found.joined(points[t], scores[t], -points[t], 1.0 / (t + 1))
         assert found.point_p == pytest.approx(points.mean(axis=0))
-        assert found.share == pytest.approx(1 / 40)
+        assert found.noise_part == pytest.approx(1 / 40)
         curvature, _ = found.curvature(np.ones(2), np.full(2, 1e6), 0.1)
         centred, moved = points - points.mean(axis=0), scores - scores.mean(axis=0)
         if full:
@@ -255,7 +256,7 @@ def test_draws_come_in_opposite_pairs_and_from_the_seed_alone() -> None:
     assert np.array_equal(after.draw_p, -start.draw_p)
 
 
-def loop_step(q: Path) -> Path:
+def loop_step(q: Iterate) -> Iterate:
     from dataclasses import replace
 
     return replace(q, step=q.step + 1)
@@ -495,8 +496,9 @@ def test_the_state_travels_bit_for_bit(guide: str) -> None:
     x_nd = np.random.default_rng(13).standard_normal((40, D))
     model = Variational(Density(gaussian(np.eye(D)), D, D), guide, num_steps=4, clip=100.0)
     q = fitted(model, x_nd)
-    back = messages.decode(messages.encode(q), 10**6)
-    assert messages.encode(back) == messages.encode(q)
+    known = messages.classes_in(q)
+    back = messages.decode(data := messages.encode(q, known), known, 10**6)
+    assert messages.encode(back, known) == data
     ours, theirs = (model.e_step(one, (x_nd,), {"gradient": model.blocks["gradient"]})["gradient"] for one in (q, back))
     assert np.array_equal(ours.values, theirs.values)
 

@@ -67,7 +67,7 @@ def test_em_finds_a_known_prior_again() -> None:
     truth = rng.choice([0.3, 9.0], 40_000, p=[0.8, 0.2])
     m, sd = np.full(40_000, 10.0), np.full(40_000, 2.0)
     x = m * truth * (1 + eb._WIDTH * rng.standard_normal(40_000)) + sd * rng.standard_normal(40_000)
-    weights = eb._fit_prior(x, m, sd, ratios, iterations=200)
+    weights = eb._fit_prior(x, m, sd, ratios, rounds=200)
     np.testing.assert_allclose(weights[[1, 4]], [0.8, 0.2], atol=0.03)
     assert weights[[0, 2, 3]].sum() < 0.03
     assert weights.sum() == pytest.approx(1.0, rel=1e-12)
@@ -78,7 +78,7 @@ def test_each_round_of_em_raises_the_likelihood() -> None:
     m, sd = np.full(x.size, 50.0), np.full(x.size, 5.0)
     likelihood, _, _ = eb._likelihood(x.ravel(), m, sd, eb._RATIOS)
     values = [
-        np.log(likelihood @ eb._fit_prior(x.ravel(), m, sd, eb._RATIOS, iterations=rounds)).sum()
+        np.log(likelihood @ eb._fit_prior(x.ravel(), m, sd, eb._RATIOS, rounds=rounds)).sum()
         for rounds in (1, 2, 5, 20)
     ]
     assert np.diff(values).min() > -1e-6 * abs(values[0])

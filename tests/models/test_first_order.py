@@ -18,12 +18,14 @@ from dpvb.core import loop
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import calibrated, phased
 from dpvb.core.sampling import FullBatch
+from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import Design
-from dpvb.data.tables.design import DesignRows, Response
+from dpvb.data.tables.design import DesignRows
+from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
-from dpvb.models.regression import curvature, descent, ridge
-from dpvb.models.regression.first_order import FirstOrder, Path
+from dpvb.models.regression import curvature, descent, ridge, tuned
+from dpvb.models.regression.first_order import FirstOrder, Iterate
 from dpvb.models.regression.likelihood import Likelihood, Weights
 
 COLUMN = 0.4
@@ -58,15 +60,15 @@ def responses(seed: int, kind: str, psi_n: Floats) -> tuple[Floats, Floats]:
 
 def fitted(
     model: FirstOrder, x_nd: Floats, y_n: Floats, trials_n: Floats | None = None, *, epsilon: float, seed: int = 0
-) -> tuple[Path, Weights]:
+) -> tuple[Iterate, Weights]:
     likelihood = model.likelihood
     response = Response(likelihood.kind, max_trials=int(likelihood.max_trials), max_count=int(likelihood.max_count))
     trials = trials_n if likelihood.kind == "binomial" else None
     source = Design(x_nd, y_n, trials, response=response, intercept=model.intercept)
-    plan = phased(model.blocks, FullBatch(), model.schedule, shares=model.shares)
+    plan = phased(model.blocks, FullBatch(), model.schedule, shares=model.budget)
     plan = calibrated(plan, epsilon=epsilon, delta=1e-5)
     wall: Wall[Any] = Wall(source, plan, noise=InsecureNoise(seed))
-    q, _ = loop.fit(model, wall, plan, rho=loop.constant(1.0), rng=np.random.default_rng(0))
+    q, _ = loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(0))
     return q, model.weights(q)
 
 
@@ -135,12 +137,12 @@ def test_a_column_of_ones_among_the_features_is_found_and_the_start_is_along_it(
 
 def test_slopes_that_grow_double_the_majoriser() -> None:
     """Least slope 2, doubled with each doubling: 9 > 4·2, 17 > 4·4, and 31 < 4·8."""
-    pace, cautions = ridge.Pace(), []
+    guard, safeties = ridge.StepGuard(), []
     for size in (3.0, 2.0, 5.0, 9.0, 17.0, 31.0, 1.0):
-        pace = pace.after(size)
-        cautions.append(pace.caution)
-    assert cautions == [1, 1, 1, 2, 4, 4, 4]
-    assert pace.least == 1.0
+        guard = guard.after(size)
+        safeties.append(guard.safety)
+    assert safeties == [1, 1, 1, 2, 4, 4, 4]
+    assert guard.least == 1.0
 
 
 # --- with noise ---------------------------------------------------------------------------------------------
@@ -184,7 +186,7 @@ def test_constant_labels_no_rows_and_faulty_rows_are_ordinary(epsilon: float, in
 
 def test_tracked_numbers_are_a_filter_s() -> None:
     """The first reading stands alone, then the posterior mean of a random walk; without noise the newest alone."""
-    rng, noise_t, drift = np.random.default_rng(5), np.array([0.4, 0.2, 0.7, 0.1]), curvature._DRIFT
+    rng, noise_t, drift = np.random.default_rng(5), np.array([0.4, 0.2, 0.7, 0.1]), tuned.RATIO_DRIFT
     reading_ti = rng.normal(size=(4, 2))
     tracked = curvature.Tracked(np.ones(2))
     for reading_i, noise in zip(reading_ti, noise_t, strict=True):
@@ -210,7 +212,7 @@ def test_before_any_release_the_posterior_is_the_prior() -> None:
 def test_the_budget_is_split_as_declared() -> None:
     """Σμ² of the releases in the declared shares, μ_t² ∝ t, and the scalars a tenth of the score."""
     model = FirstOrder(4, intercept=COLUMN)
-    plan = phased(model.blocks, FullBatch(), model.schedule, shares=model.shares)
+    plan = phased(model.blocks, FullBatch(), model.schedule, shares=model.budget)
     spent = np.array([release.mechanism.noise_multiplier**-2 for release in plan])
     np.testing.assert_allclose(spent[[0, -1]] / spent.sum(), [0.18, 0.05])
     np.testing.assert_allclose(spent[1:-1] / spent[1], np.arange(1, 17))
@@ -221,7 +223,7 @@ def test_the_budget_is_split_as_declared() -> None:
 # --- blocks -------------------------------------------------------------------------------------------------
 
 
-def somewhere(kind: str) -> tuple[FirstOrder, Path, DesignRows]:
+def somewhere(kind: str) -> tuple[FirstOrder, Iterate, DesignRows]:
     """A model, a point that a noisy fit leads to, and rows."""
     likelihood, x_nd = LIKELIHOODS[kind], features(7, 400, 4)
     psi_n = with_column(x_nd) @ np.array([-1.0, 2.0, -2.0, 1.0, 0.5])
@@ -303,12 +305,12 @@ def test_without_noise_moments_are_read_as_they_are() -> None:
     x_nd = features(9, 500, 4)
     full_nd = with_column(x_nd)
     moments = curvature.read_moments(full_nd.T @ full_nd, 0.0, COLUMN, inner=False)
-    np.testing.assert_allclose((moments.basis_de * moments.second_e) @ moments.basis_de.T, full_nd.T @ full_nd)
+    np.testing.assert_allclose((moments.basis_de * moments.eigenvalue_e) @ moments.basis_de.T, full_nd.T @ full_nd)
     np.testing.assert_allclose(full_nd @ (moments.basis_de @ moments.constant_e), 1.0)
     assert moments.number == pytest.approx(500)
     within_nd = np.hstack([np.full((500, 1), COLUMN), math.sqrt(1 - COLUMN**2) * x_nd])
     moments = curvature.read_moments(within_nd.T @ within_nd, 0.0, COLUMN, inner=True)
-    np.testing.assert_allclose((moments.basis_de * moments.second_e) @ moments.basis_de.T, x_nd.T @ x_nd, atol=1e-9)
+    np.testing.assert_allclose((moments.basis_de * moments.eigenvalue_e) @ moments.basis_de.T, x_nd.T @ x_nd, atol=1e-9)
 
 
 def test_noise_alone_is_read_as_nothing_and_a_large_eigenvalue_is_debiased() -> None:
@@ -331,17 +333,18 @@ def test_the_posterior_averages_over_the_precision_by_its_evidence() -> None:
     rng = np.random.default_rng(11)
     root_ee = rng.standard_normal((4, 4))
     variance_ee, excess, noise = root_ee @ root_ee.T, 1.3, 2.0
-    score_e, away_e, scale_e, drift_e = (rng.standard_normal(4) for _ in range(4))
+    score_e, offset_e, scale_e, drift_e = (rng.standard_normal(4) for _ in range(4))
     scale_e = np.exp(scale_e)
-    where = partial(ridge.posterior, variance_ee, excess, noise, score_e, away_e, scale_e, drift_e)
+    score = ridge.NoisyScore(score_e, offset_e, variance_ee, excess, noise)
+    prior = partial(ridge.Prior, scale_e, drift_e)
     slope_ee = excess * variance_ee
     error_ee = np.linalg.inv(slope_ee) @ (variance_ee + noise * np.eye(4)) @ np.linalg.inv(slope_ee)
-    newton_e = away_e + np.linalg.solve(slope_ee, score_e)
+    newton_e = offset_e + np.linalg.solve(slope_ee, score_e)
     logs, means, covariances = [], [], []
     for alpha in ridge._ALPHAS:
         prior_ee = np.diag(scale_e**2 / alpha) + np.outer(scale_e * drift_e, scale_e * drift_e)
         gain_ee = prior_ee @ np.linalg.inv(prior_ee + error_ee)
-        mean_e, covariance_ee = where(float(alpha))
+        mean_e, covariance_ee = ridge.posterior(score, prior(float(alpha)))
         np.testing.assert_allclose(mean_e, gain_ee @ newton_e, rtol=1e-8)
         np.testing.assert_allclose(covariance_ee, prior_ee - gain_ee @ prior_ee, rtol=1e-6, atol=1e-10)
         logs.append(multivariate_normal(cov=prior_ee + error_ee).logpdf(newton_e) - 0.5 * math.log(alpha / 0.5) ** 2)
@@ -349,7 +352,7 @@ def test_the_posterior_averages_over_the_precision_by_its_evidence() -> None:
         covariances.append(covariance_ee)
     weight_a = np.exp(np.array(logs) - max(logs))
     weight_a /= weight_a.sum()
-    mean_e, covariance_ee = where(None)
+    mean_e, covariance_ee = ridge.posterior(score, prior(None))
     np.testing.assert_allclose(mean_e, weight_a @ np.array(means), rtol=1e-8)
     second_ee = sum(w * (c + np.outer(m, m)) for w, m, c in zip(weight_a, means, covariances, strict=True))
     np.testing.assert_allclose(covariance_ee, second_ee - np.outer(mean_e, mean_e), rtol=1e-6)

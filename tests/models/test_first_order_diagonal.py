@@ -16,10 +16,12 @@ from dpvb.core import loop
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import calibrated, phased
 from dpvb.core.sampling import FullBatch
+from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
-from dpvb.data.tables.design import Design, Response, SparseDesignRows
+from dpvb.data.tables.design import Design, SparseDesignRows
+from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
-from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal, Path
+from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal, Iterate
 from dpvb.models.regression.likelihood import Likelihood, Weights
 
 COLUMN = 0.4
@@ -44,18 +46,18 @@ def rows(x_nd: Floats, y_n: Floats, trials_n: Floats | None = None) -> SparseDes
 
 def fitted(
     model: FirstOrderDiagonal, x_nd: Any, y_n: Any, trials: Any = None, *, epsilon: float, seed: int = 0
-) -> tuple[Path, Weights]:
+) -> tuple[Iterate, Weights]:
     likelihood = model.likelihood
     response = Response(likelihood.kind, max_trials=int(likelihood.max_trials), max_count=int(likelihood.max_count))
     source = Design(x_nd, y_n, trials, response=response, intercept=model.intercept, sparse_rows=True)
-    plan = phased(model.blocks, FullBatch(), model.schedule, shares=model.shares)
+    plan = phased(model.blocks, FullBatch(), model.schedule, shares=model.budget)
     plan = calibrated(plan, epsilon=epsilon, delta=1e-5)
     wall: Wall[Any] = Wall(source, plan, noise=InsecureNoise(seed))
-    q, _ = loop.fit(model, wall, plan, rho=loop.constant(1.0), rng=np.random.default_rng(0))
+    q, _ = loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(0))
     return q, model.weights(q)
 
 
-def started(model: FirstOrderDiagonal, seed: int = 3) -> Path:
+def started(model: FirstOrderDiagonal, seed: int = 3) -> Iterate:
     """A state away from the start, with scales that leave some rows beyond weight 1."""
     rng, d = np.random.default_rng(seed), model.n_features
     q = model.init(rng)

@@ -19,6 +19,7 @@ from dpvb.core.grids import grids_of
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Mechanism, Plan, Release, phased
 from dpvb.core.sampling import FullBatch
+from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.errors import ParameterError
@@ -114,7 +115,7 @@ def test_several_noiseless_steps_are_plain_variational_bayes() -> None:
     model = plain(3, 30, clip=1.0, length=60.0, engine="numpy", alpha=0.1, **TIGHT)
     plan = Plan([Release(model.blocks, Mechanism(FullBatch(), 0.0))] * 5)
     wall: Wall[Any] = Wall(BagOfWords(matrix), plan)
-    q, _ = loop.fit(model, wall, plan, rho=loop.constant(1.0), rng=np.random.default_rng(3))
+    q, _ = loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(3))
     lambda_vk = model.init(np.random.default_rng(3)).lambda_vk
     for _ in range(5):
         lambda_vk = plain_step(matrix, lambda_vk, 0.1, model.eta, 60.0)
@@ -139,7 +140,7 @@ def test_the_bound_never_falls_without_noise() -> None:
     def record(t: int, q: Topics) -> None:
         bounds.append(float(model.bound(q, rows(matrix)).sum()) + topics_term(q.lambda_vk, model.eta))
 
-    loop.fit(model, Wall(BagOfWords(matrix), plan), plan, rho=loop.constant(1.0), rng=rng, on_step=record)
+    loop.fit(model, Wall(BagOfWords(matrix), plan), plan, rho=constant(1.0), rng=rng, on_step=record)
     assert np.diff(bounds).min() > -1e-5 * abs(bounds[0])
     assert bounds[-1] > bounds[0]
 
@@ -378,7 +379,7 @@ def test_a_first_release_of_words_is_the_start() -> None:
     plan = phased(model.blocks, FullBatch(), [0.0])
     seen: list[Topics] = []
     wall: Wall[Any] = Wall(BagOfWords(matrix), plan)
-    _, s = loop.fit(model, wall, plan, rho=loop.constant(1.0), rng=rng, on_step=lambda t, q: seen.append(q))
+    _, s = loop.fit(model, wall, plan, rho=constant(1.0), rng=rng, on_step=lambda t, q: seen.append(q))
     started, fitted = seen
     totals = np.sqrt(matrix).sum(axis=0)
     assert started.background_v is not None

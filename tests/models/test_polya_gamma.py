@@ -19,10 +19,11 @@ from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
-from dpvb.data.tables.design import Design, DesignRows, Response
+from dpvb.data.tables.design import Design, DesignRows
+from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
 from dpvb.models.regression.likelihood import Likelihood
-from dpvb.models.regression.polya_gamma import PolyaGamma, Posterior
+from dpvb.models.regression.polya_gamma import PolyaGamma, WeightPosterior
 from dpvb.models.regression.precision import Precision
 from dpvb.models.regression.quadratic import SecondMoment, inverse_root, squared, squared_norm
 
@@ -44,8 +45,8 @@ def batch(x: np.ndarray, y: np.ndarray, trials: np.ndarray | None = None) -> Des
     return DesignRows(full, y, np.ones(len(y)) if trials is None else trials)
 
 
-def fit(model: PolyaGamma, source: Any, noise: float = 0.0, seed: int = 1) -> Posterior:
-    plan = phased(model.blocks, FullBatch(), model.schedule, shares=model.shares).scaled(noise)
+def fit(model: PolyaGamma, source: Any, noise: float = 0.0, seed: int = 1) -> WeightPosterior:
+    plan = phased(model.blocks, FullBatch(), model.schedule, shares=model.budget).scaled(noise)
     wall = Wall(source, plan, noise=InsecureNoise(seed))
     return loop.fit(model, wall, plan, rho=model.step_size, rng=np.random.default_rng(0))[0]
 
@@ -76,7 +77,7 @@ class Sums:
 
     names = frozenset({"kappa_x", "xi_xx"})
 
-    def __init__(self, model: PolyaGamma, q: Posterior, rows: DesignRows) -> None:
+    def __init__(self, model: PolyaGamma, q: WeightPosterior, rows: DesignRows) -> None:
         self.of = model.e_step(q, rows, model.blocks)
         self.packed = model.variant == "paper"
 
@@ -92,7 +93,7 @@ class Sums:
         return 0.0
 
 
-def iterate(model: PolyaGamma, rows: DesignRows, steps: int = 400) -> Posterior:
+def iterate(model: PolyaGamma, rows: DesignRows, steps: int = 400) -> WeightPosterior:
     q = model.init(np.random.default_rng(0))
     for _ in range(steps):
         q = model.m_step(Sums(model, q, rows), q)  # type: ignore[arg-type]
@@ -222,7 +223,7 @@ def test_the_split_over_steps_costs_nothing() -> None:
     """The average of J releases has the noise of one that takes their whole budget."""
     for steps in (1, 2, 10, 40):
         model = PolyaGamma(3, num_steps=steps)
-        plan = phased(model.blocks, FullBatch(), model.schedule, shares=model.shares)
+        plan = phased(model.blocks, FullBatch(), model.schedule, shares=model.budget)
         weight, variance = 0.0, 0.0
         for t, release in enumerate(plan, start=1):
             if "xi_xx" in release.blocks:

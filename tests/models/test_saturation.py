@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from dpvb.arrays import Floats
 from dpvb.models.regression import saturation
-from dpvb.models.regression.curvature import Moments, read_moments
+from dpvb.models.regression.curvature import RowMoments, read_moments
 from dpvb.models.regression.descent import Average
 from dpvb.models.regression.first_order import FirstOrder
 
@@ -26,7 +26,7 @@ def rows(seed: int = 0) -> Floats:
     return np.hstack([np.full((NUMBER, 1), COLUMN), x_nd])
 
 
-def moments(x_nd: Floats) -> Moments:
+def moments(x_nd: Floats) -> RowMoments:
     return read_moments(x_nd.T @ x_nd, 0.0, COLUMN, inner=False)
 
 
@@ -87,7 +87,7 @@ def test_a_newton_step_from_little_spread_predicts_as_many_ones_as_there_are(
         moments=found,
         start_e=start_e,
         mean=Average(start_e, score_e, 0.0),
-        curvature_ee=np.diag(base * (1 - base) * found.second_e / found.scale_e**2),
+        curvature_ee=np.diag(base * (1 - base) * found.eigenvalue_e / found.scale_e**2),
     )
     after = float(np.mean(expit(x_nd @ model.weights(path).mean_d)))
     monkeypatch.setattr(saturation, "shift", lambda *given: 0.0)

@@ -21,13 +21,14 @@ from dpvb.core.contributions import Grid
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Mechanism, Release, phased
 from dpvb.core.sampling import FullBatch
+from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data.tables.design import BinaryMatrix
 from dpvb.errors import DataFormatError, ParameterError, PrivacyError
 from dpvb.models.belief_network import kernel as kernel
 from dpvb.models.belief_network.beta_normal import Scales
 from dpvb.models.belief_network.first_order import SBN, Network
-from dpvb.models.belief_network.moments import Moments
+from dpvb.models.belief_network.moments import HiddenMoments
 from dpvb.models.belief_network.six_blocks import SBNBlocks
 
 K, J = 4, 18
@@ -93,7 +94,7 @@ def test_moments_are_those_of_the_explicit_matrices() -> None:
     pairs = pi_nk[:, :, None] * pi_nk[:, None, :]
     pairs[:, range(3), range(3)] = pi_nk
     full = xi_nj[:, :, None, None] * pairs[:, None]
-    moments = Moments(xi_nj, pi_nk)
+    moments = HiddenMoments(xi_nj, pi_nk)
     exact = np.sqrt((full**2).sum(axis=(1, 2, 3)))
     assert (moments.norms() >= exact * (1 - 1e-15)).all()
     np.testing.assert_allclose(moments.norms(), exact, rtol=1e-12)
@@ -122,7 +123,7 @@ def test_six_blocks_raise_the_evidence_bound_at_every_step() -> None:
             bounds.append(model.bound(q, y_nj, pi_nk).sum() + model.parameter_bound(q))
 
     wall = Wall(BinaryMatrix(y_nj), plan, num_examples=200)
-    q, _ = loop.fit(model, wall, plan, rho=loop.constant(1.0), rng=np.random.default_rng(0), on_step=watch)
+    q, _ = loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(0), on_step=watch)
     assert (np.diff(bounds) > -1e-3).all()  # float32 local steps, sums truncated to a grid
     assert bounds[-1] > bounds[0] + 10
     pi_nk, _, _ = model.local(q, y_nj, 60)

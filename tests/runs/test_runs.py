@@ -37,8 +37,8 @@ from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.errors import BudgetError, CheckpointError, LedgerError, ParameterError
 from dpvb.ledger import Ledger
-from dpvb.runs import run as runs
 from dpvb.runs.checkpoint import Checkpoint, Seal
+from dpvb.runs.run import Run
 
 # Each child is forked from one process that has imported everything and has no threads.
 SERVER = multiprocessing.get_context("forkserver")
@@ -95,15 +95,15 @@ def costs(plan: Plan, steps: list[int]) -> tuple[int, ...]:
 def plan(path: Path) -> Iterator[list[Plan]]:
     """The plan of the next fit in this process."""
     seen: list[Plan] = []
-    made = runs.Run.__init__
+    made = Run.__init__
 
-    def spy(self: runs.Run, ledger: Ledger, dataset: str, plan: Plan, **given: Any) -> None:
+    def spy(self: Run, ledger: Ledger, dataset: str, plan: Plan, **given: Any) -> None:
         seen.append(plan)
         made(self, ledger, dataset, plan, **given)
 
-    runs.Run.__init__ = spy  # type: ignore[method-assign]
+    Run.__init__ = spy  # type: ignore[method-assign]
     yield seen
-    runs.Run.__init__ = made  # type: ignore[method-assign]
+    Run.__init__ = made  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0], ids=["part of the cap", "the whole cap"])
@@ -277,7 +277,7 @@ TOTAL = {"a": np.array([1.0, 2.0])}
 def _reports(path: Path, folder: Path) -> None:
     with Ledger(path) as ledger:
         try:
-            runs.Run(ledger, "people", PLAN, checkpoint=Checkpoint(folder / "run"))
+            Run(ledger, "people", PLAN, checkpoint=Checkpoint(folder / "run"))
         except CheckpointError as error:
             (folder / "said").write_text(str(error))
 
@@ -285,9 +285,9 @@ def _reports(path: Path, folder: Path) -> None:
 def test_two_processes_in_one_folder_are_one_run(path: Path, tmp_path: Path) -> None:
     """One runs, and the other is told so; the same within one process."""
     with Ledger(path) as one, Ledger(path) as two:
-        first = runs.Run(one, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
+        first = Run(one, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
         with pytest.raises(CheckpointError, match="another process is at work"):
-            runs.Run(two, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
+            Run(two, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
         child = SERVER.Process(target=_reports, args=(path, tmp_path))
         child.start()
         child.join(120)
@@ -295,7 +295,7 @@ def test_two_processes_in_one_folder_are_one_run(path: Path, tmp_path: Path) -> 
         first.begin(0)
         first.record(0, TOTAL)
         first.close()
-        second = runs.Run(two, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
+        second = Run(two, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
         np.testing.assert_array_equal((second.recorded(0) or {})["a"], TOTAL["a"])
         second.close()
 
@@ -304,15 +304,15 @@ def test_an_older_attempt_is_fenced_off(path: Path, tmp_path: Path, monkeypatch:
     """Where locks do nothing, a process that slept while another went on cannot release anything any more."""
     monkeypatch.setattr(Checkpoint, "hold", lambda self: None)
     with Ledger(path) as one, Ledger(path) as two:
-        old = runs.Run(one, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
+        old = Run(one, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
         old.begin(0)
-        new = runs.Run(two, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
+        new = Run(two, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
         with pytest.raises(LedgerError, match="taken over"):
             old.record(0, TOTAL)
         assert new.recorded(0) is None
         new.begin(0)
         new.record(0, TOTAL)
-        newest = runs.Run(two, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
+        newest = Run(two, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
         np.testing.assert_array_equal((newest.recorded(0) or {})["a"], TOTAL["a"])
 
 
@@ -322,7 +322,7 @@ def test_what_is_put_on_record_while_another_attempt_begins_is_not_made_again(
     """Where locks do nothing: an older attempt is heard until it is fenced off, and what it said then counts."""
     monkeypatch.setattr(Checkpoint, "hold", lambda self: None)
     with Ledger(path) as one, Ledger(path) as two:
-        old = runs.Run(one, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
+        old = Run(one, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
         old.begin(0)
         plain = two.append
 
@@ -332,7 +332,7 @@ def test_what_is_put_on_record_while_another_attempt_begins_is_not_made_again(
             return plain(run, **given)
 
         monkeypatch.setattr(two, "append", late)
-        new = runs.Run(two, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
+        new = Run(two, "people", PLAN, checkpoint=Checkpoint(tmp_path / "run"))
         np.testing.assert_array_equal((new.recorded(0) or {})["a"], TOTAL["a"])
 
 
@@ -344,17 +344,17 @@ def test_each_release_is_given_for_what_asked_for_it(tmp_path: Path) -> None:
         with Ledger(address) as ledger:
             ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=9.0, delta=1e-5)
             for name in order:  # Each is charged and begun, and the process dies.
-                run = runs.Run(ledger, "people", PLAN, checkpoint=Checkpoint(folder))
+                run = Run(ledger, "people", PLAN, checkpoint=Checkpoint(folder))
                 (run if name == "" else run.repeated(0, name)).begin(0)
                 run.close()
             for name in order[::-1]:  # Now each is made, and the process dies.
-                run = runs.Run(ledger, "people", PLAN, checkpoint=Checkpoint(folder))
+                run = Run(ledger, "people", PLAN, checkpoint=Checkpoint(folder))
                 journal = run if name == "" else run.repeated(0, name)
                 assert journal.recorded(0) is None
                 journal.begin(0)
                 journal.record(0, sums[name])
                 run.close()
-            run = runs.Run(ledger, "people", PLAN, checkpoint=Checkpoint(folder))
+            run = Run(ledger, "people", PLAN, checkpoint=Checkpoint(folder))
             for name, total in sums.items():
                 journal = run if name == "" else run.repeated(0, name)
                 np.testing.assert_array_equal((journal.recorded(0) or {})["a"], total["a"])

@@ -12,6 +12,8 @@ the optimum for sampled ones, and says through `answer` where it had to fall bac
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any, TypedDict, Unpack
 
 from dpvb.accounting.answers import (
     METHODS,
@@ -38,6 +40,7 @@ __all__ = [
     "NeighboringRelation",
     "Sampler",
     "SecondOpinion",
+    "Steps",
     "answer",
     "calibrate",
     "compare",
@@ -53,100 +56,73 @@ __all__ = [
 ]
 
 
-def epsilon(
-    *,
-    noise_multiplier: float,
-    sampling_prob: float,
-    num_steps: int,
-    delta: float,
-    sampler: Sampler = "poisson",
-    neighboring_relation: NeighboringRelation = "add_or_remove_one",
-    swap_ratio: float = 2.0,
-    method: Method = "pld",
-) -> float:
-    """Return an upper bound on epsilon at delta of equal steps of the subsampled Gaussian mechanism.
+class Steps(TypedDict, total=False):
+    """Equal steps of the subsampled Gaussian mechanism, and how they are accounted for; all public.
 
     Args:
-        noise_multiplier: noise standard deviation over the clip norm C; 0 gives inf.
-        sampling_prob: inclusion probability in (0, 1].
-        num_steps: number of releases.
-        delta: in (0, 1).
-        sampler: "poisson", "fixed_size" (without replacement, afresh at each step) or "full_batch".
-        neighboring_relation: "add_or_remove_one" or "replace_one".
-        swap_ratio: largest distance of two contributions over C; it enters for replace-one and fixed size only.
-        method: "pld" (tight), "renyi", or the papers' "moments" (integer orders), "moments_capped" (their largest
-            order), "wang" (Wang, Balle, Kasiviswanathan 2019, Theorem 9), "strong", "linear", "zcdp" (the last three
-            are what the papers claimed, not guarantees).
-
-    All arguments are public. Raises ParameterError for a value outside its range or an unsupported combination.
+        noise_multiplier, sampling_prob, num_steps, sampler, swap_ratio: as in Event; the sampler is "poisson" where it
+            is not named.
+        neighboring_relation: "add_or_remove_one" (where it is not named) or "replace_one".
+        method: "pld" (tight; where it is not named), "renyi", or the papers' "moments" (integer orders),
+            "moments_capped" (their largest order), "wang" (Wang, Balle, Kasiviswanathan 2019, Theorem 9), "strong",
+            "linear", "zcdp" (the last three are what the papers claimed, not guarantees).
     """
-    event = Event(sampler, sampling_prob, noise_multiplier, num_steps, swap_ratio)
-    return epsilon_of([event], delta=delta, neighboring_relation=neighboring_relation, method=method)
+
+    noise_multiplier: float
+    sampling_prob: float
+    num_steps: int
+    sampler: Sampler
+    swap_ratio: float
+    neighboring_relation: NeighboringRelation
+    method: Method
 
 
-def delta(
-    *,
-    epsilon: float,
-    noise_multiplier: float,
-    sampling_prob: float,
-    num_steps: int,
-    sampler: Sampler = "poisson",
-    neighboring_relation: NeighboringRelation = "add_or_remove_one",
-    swap_ratio: float = 2.0,
-    method: Method = "pld",
-) -> float:
-    """Return an upper bound on delta at epsilon, by "pld" or "renyi"; arguments as for `epsilon`."""
-    event = Event(sampler, sampling_prob, noise_multiplier, num_steps, swap_ratio)
-    return delta_of([event], epsilon=epsilon, neighboring_relation=neighboring_relation, method=method)
+def epsilon(*, delta: float, **steps: Unpack[Steps]) -> float:
+    """Return an upper bound on epsilon at delta, in (0, 1), of equal steps.
+
+    Raises:
+        ParameterError: for a value outside its range or an unsupported combination.
+    """
+    event, how = _accounted(steps)
+    return epsilon_of([event], delta=delta, **how)
 
 
-def noise_multiplier(
-    *,
-    epsilon: float,
-    delta: float,
-    sampling_prob: float,
-    num_steps: int,
-    sampler: Sampler = "poisson",
-    neighboring_relation: NeighboringRelation = "add_or_remove_one",
-    swap_ratio: float = 2.0,
-    method: Method = "pld",
-) -> float:
-    """Return the least noise multiplier that meets (epsilon, delta); arguments as for `epsilon`.
+def delta(*, epsilon: float, **steps: Unpack[Steps]) -> float:
+    """Return an upper bound on delta at epsilon of equal steps, by "pld" or "renyi"; errors as for `epsilon`."""
+    event, how = _accounted(steps)
+    return delta_of([event], epsilon=epsilon, **how)
+
+
+def noise_multiplier(*, epsilon: float, delta: float, **steps: Unpack[Steps]) -> float:
+    """Return the least noise multiplier with which equal steps meet (epsilon, delta); errors as for `epsilon`.
 
     The achieved epsilon is never above the target and at least 0.995 of it, unless even the least noise the
     accountant knows stays below the target. epsilon = inf gives 0. Raises ParameterError for a delta that is not
     below num_steps * sampling_prob, as no noise would be needed to meet it (see `calibrate`).
     """
-    return calibrate(
-        lambda scale: [Event(sampler, sampling_prob, scale, num_steps, swap_ratio)],
-        epsilon=epsilon,
-        delta=delta,
-        neighboring_relation=neighboring_relation,
-        method=method,
-    )
+    event, how = _accounted(steps, noise_multiplier=1.0)
+    return calibrate(lambda scale: [replace(event, noise_multiplier=scale)], epsilon=epsilon, delta=delta, **how)
 
 
-def num_steps(
-    *,
-    epsilon: float,
-    delta: float,
-    noise_multiplier: float,
-    sampling_prob: float,
-    sampler: Sampler = "poisson",
-    neighboring_relation: NeighboringRelation = "add_or_remove_one",
-    swap_ratio: float = 2.0,
-    method: Method = "pld",
-) -> int:
-    """Return the largest number of steps that meets (epsilon, delta), at most 1e9; 0 if not even one does.
+def num_steps(*, epsilon: float, delta: float, **steps: Unpack[Steps]) -> int:
+    """Return the largest number of equal steps that meets (epsilon, delta), at most 1e9; 0 if not even one does.
 
-    Arguments as for `epsilon`.
+    Errors as for `epsilon`.
     """
     epsilon = check_number("epsilon", epsilon, low=0, high=math.inf, closed="neither")
+    event, how = _accounted(steps, num_steps=1)
 
-    def achieved(count: int, by: str = method) -> float:
-        event = Event(sampler, sampling_prob, noise_multiplier, count, swap_ratio)
-        return epsilon_of([event], delta=delta, neighboring_relation=neighboring_relation, method=by)
+    def achieved(count: int, **by: str) -> float:
+        return epsilon_of([replace(event, num_steps=count)], delta=delta, **{**how, **by})
 
     # Renyi's answer is a cheap place to start from.
-    start = most_steps(lambda count: achieved(count, "renyi"), epsilon) if method == "pld" else 1
+    start = most_steps(lambda count: achieved(count, method="renyi"), epsilon) if how["method"] == "pld" else 1
     return most_steps(achieved, epsilon, max(1, start))
+
+
+def _accounted(steps: Steps, **asked: Any) -> tuple[Event, dict[str, str]]:
+    """The event of equal steps, and the relation and the method; `asked` stands for what is asked for."""
+    given: dict[str, Any] = {"sampler": "poisson", **steps}
+    usual = {"neighboring_relation": "add_or_remove_one", "method": "pld"}
+    how = {name: given.pop(name, value) for name, value in usual.items()}
+    return Event(**given, **asked), how

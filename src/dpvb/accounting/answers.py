@@ -14,6 +14,8 @@ Method = Literal["pld", "renyi", "moments", "moments_capped", "wang", "zcdp", "s
 METHODS: tuple[str, ...] = get_args(Method)
 # "strong", "linear" and "zcdp" are what the papers claimed, not guarantees.
 UNPROVEN_METHODS = ("zcdp", "strong", "linear")
+#: Values of delta at which a curve is shown.
+CURVE_DELTAS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 
 # Above this shift a Gaussian's loss is so far from zero that the Renyi bound is tight, within a few percent.
 _MAX_GRID_SHIFT = 1e2
@@ -177,7 +179,7 @@ def curve(
     events: Sequence[Event],
     *,
     neighboring_relation: str,
-    deltas: Sequence[float] = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8),
+    deltas: Sequence[float] = CURVE_DELTAS,
     method: str = "pld",
 ) -> list[tuple[float, float]]:
     """Return [(delta, epsilon)] of a plan, one pair for each delta asked for."""
@@ -185,6 +187,11 @@ def curve(
         (delta, epsilon_of(events, delta=delta, neighboring_relation=neighboring_relation, method=method))
         for delta in deltas
     ]
+
+
+def as_json(epsilon: float) -> float | str:
+    """An epsilon as JSON can hold it: infinity is the text "inf"."""
+    return "inf" if epsilon == math.inf else epsilon
 
 
 def compare(events: Sequence[Event], *, delta: float, neighboring_relation: str) -> dict[str, float | None]:

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -45,7 +44,7 @@ class Cost(Protocol):
         """The same with all noise multiplied."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it; `from_dict` reads it."""
+        """As JSON can hold it; `forms.from_dict` reads it."""
 
 
 @dataclass(frozen=True)
@@ -89,25 +88,6 @@ class Composition:
     def from_dict(facts: Mapping[str, Any]) -> Composition:
         """What `to_dict` wrote."""
         return Composition([Event(**event) for event in facts["events"]], facts["neighboring_relation"])
-
-
-#: How the forms are read back, by the name that `to_dict` gives them.
-FORMS: dict[str, Callable[[Mapping[str, Any]], Cost]] = {
-    "composition": Composition.from_dict,
-    "selection": lambda facts: import_module("dpvb.accounting.selection").Selection.from_dict(facts),
-}
-
-
-def from_dict(facts: Mapping[str, Any]) -> Cost:
-    """The cost that `to_dict` wrote.
-
-    Raises:
-        ParameterError: for a form that this version does not know, or facts that no cost has.
-    """
-    try:
-        return FORMS[facts["form"]](facts)
-    except (KeyError, TypeError) as error:
-        raise ParameterError(f"facts must be those of a cost of form {', '.join(FORMS)}, got others.") from error
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,9 @@ from typing import Any
 
 from dpvb import accounting
 from dpvb.accounting import Event
+from dpvb.accounting.answers import as_json
 from dpvb.errors import ParameterError, check_integer, check_number
 
-#: Values of delta of the curve, besides the plan's own.
-CURVE_DELTAS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 #: Multiples of the plan's compute, which is q·J passes over the documents.
 COMPUTE = (1, 4, 16)
 
@@ -75,7 +74,7 @@ def plan_facts(
     assert spent is not None  # This method applies to every plan.
     target = spent if epsilon is None else epsilon
     return {
-        "epsilon": _json_number(spent),
+        "epsilon": as_json(spent),
         "delta": delta,
         "noise_multiplier": noise,
         "sampler": sampler,
@@ -83,11 +82,8 @@ def plan_facts(
         "num_steps": num_steps,
         "neighboring_relation": neighboring_relation,
         "swap_ratio": swap_ratio,
-        "curve": [
-            [d, _json_number(e)]
-            for d, e in accounting.curve(events, neighboring_relation=neighboring_relation, deltas=CURVE_DELTAS)
-        ],
-        "methods": {name: value if value is None else _json_number(value) for name, value in methods.items()},
+        "curve": [[d, as_json(e)] for d, e in accounting.curve(events, neighboring_relation=neighboring_relation)],
+        "methods": {name: value if value is None else as_json(value) for name, value in methods.items()},
         "unproven_methods": list(accounting.UNPROVEN_METHODS),
         "compute": [
             {
@@ -125,7 +121,3 @@ def _settings(q: float, num_steps: int) -> Iterator[tuple[int, float, int]]:
         larger = (rate, max(1, round(multiple * q * num_steps / rate)))
         for setting in dict.fromkeys([(q, multiple * num_steps), larger]):
             yield multiple, *setting
-
-
-def _json_number(value: float) -> float | str:
-    return "inf" if value == math.inf else value

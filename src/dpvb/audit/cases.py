@@ -21,13 +21,15 @@ import numpy as np
 from dpvb.arrays import Floats
 from dpvb.core import loop
 from dpvb.core.noise import InsecureNoise, NoiseSource
-from dpvb.core.plan import SHARES, Mechanism, Plan, Release, phased
+from dpvb.core.plan import Mechanism, Plan, Release, phased
 from dpvb.core.released import Released
 from dpvb.core.sampling import FullBatch, Sampler
+from dpvb.core.schedule import SHARES, robbins_monro
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
-from dpvb.data.tables.design import BinaryMatrix, Design, Response
+from dpvb.data.tables.design import BinaryMatrix, Design
 from dpvb.data.tables.numbers import Numbers
+from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError, check_choice
 from dpvb.models.belief_network.first_order import SBN
 from dpvb.models.belief_network.six_blocks import SBNBlocks
@@ -123,7 +125,7 @@ class Case:
 
     def whole(self, sampler: Sampler, noise: Sequence[float], **options: Any) -> Plan:
         """A run from beginning to end, all phases included."""
-        shares = getattr(self.model, "shares", SHARES)
+        shares = getattr(self.model, "budget", SHARES)
         return phased(self.model.blocks, sampler, noise, shares=shares, clip=self.clip, **options)  # type: ignore[arg-type]
 
     @property
@@ -299,7 +301,7 @@ def regression(name: str, model: Any, rows: Floats = HOSTILE_ROWS) -> Case:
         releases = [r for r in phased(model.blocks, FullBatch(), [0.3, 0.3]) if "last" not in _phases(r)]
         rng = np.random.default_rng(seed)
         wall: Wall[Any] = Wall(source(records(rng, 200)), plan := Plan(releases), noise=InsecureNoise(seed))
-        q, _ = loop.fit(model, wall, plan, rho=loop.robbins_monro(0.0, 1.0), rng=rng)
+        q, _ = loop.fit(model, wall, plan, rho=robbins_monro(0.0, 1.0), rng=rng)
         return moved(q)
 
     return Case(name, model, source, records, _with_ends(kind, rows), begin=begin, responses=_FIRST[kind])

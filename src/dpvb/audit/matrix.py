@@ -7,24 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpvb.arrays import Bools, Floats, Ints
-
-
-@dataclass(frozen=True)
-class MatrixChunk:
-    """Some consecutive units; see `source.Chunk`."""
-
-    rows: Floats
-    unit_of_row: Ints | None
-    num_units: int
-
-    def select(self, units: Bools) -> MatrixChunk:
-        """The chunk with the chosen units only."""
-        if self.unit_of_row is None:
-            return MatrixChunk(self.rows[units], None, int(units.sum()))
-        kept = units[self.unit_of_row]
-        renumbered = np.cumsum(units) - 1
-        return MatrixChunk(self.rows[kept], renumbered[self.unit_of_row[kept]], int(units.sum()))
+from dpvb.arrays import Floats, Ints
+from dpvb.data.units import Chunk
 
 
 @dataclass(frozen=True)
@@ -45,12 +29,12 @@ class Matrix:
         """Number of units."""
         return len(self.x) if self.person is None else int(self.person.max(initial=-1)) + 1
 
-    def chunks(self) -> Iterator[MatrixChunk]:
+    def chunks(self) -> Iterator[Chunk[Floats]]:
         """All units, in order."""
         for start in range(0, self.count(), self.chunk):
             stop = min(start + self.chunk, self.count())
             if self.person is None:
-                yield MatrixChunk(self.x[start:stop], None, stop - start)
+                yield Chunk(slice(start, stop), None, stop - start, self.x.__getitem__)
             else:
-                own = (self.person >= start) & (self.person < stop)
-                yield MatrixChunk(self.x[own], self.person[own] - start, stop - start)
+                own = np.flatnonzero((self.person >= start) & (self.person < stop))
+                yield Chunk(own, self.person[own] - start, stop - start, self.x.__getitem__)

@@ -16,13 +16,14 @@ from dpvb.core.forms import SparseRows
 from dpvb.core.plan import Mechanism, Plan, Release, calibrated
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
+from dpvb.data.slabs import Which
 from dpvb.data.spelling import as_numbers
 from dpvb.data.tables.matrices import column
-from dpvb.data.units import LazyChunk, Units, Which
+from dpvb.data.units import Chunk, Held, Units
 from dpvb.errors import check_choice, check_integer, check_number
 from dpvb.ledger import Ledger
 from dpvb.results.statement import PrivacyStatement
-from dpvb.runs import run as runs
+from dpvb.runs.counted import accountant, counted
 
 # Each with its inverse.
 _TRANSFORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
@@ -100,8 +101,8 @@ def private_range(
     release = Release(histogram.blocks, Mechanism(FullBatch(), 1.0))
     relative = Plan([release], neighboring_relation, source.unit)  # type: ignore[arg-type]
     account: dict[str, Any] = {"ledger": ledger, "dataset": dataset}
-    plan = calibrated(relative, epsilon=epsilon, delta=delta, accountant=runs.accountant("pld", **account))
-    with runs.counted(plan, **account, epsilon=epsilon, delta=delta) as run:
+    plan = calibrated(relative, epsilon=epsilon, delta=delta, accountant=accountant("pld", **account))
+    with counted(plan, **account, epsilon=epsilon, delta=delta) as run:
         wall = Wall(source, plan, journal=run)
         released = wall.release(histogram.e_step, plan.releases[0])
     found = histogram.quantiles(released.total["counts"], released.noise_std["counts"], (1.0 - share) / 2)
@@ -117,23 +118,22 @@ def private_range(
     return PrivateRange(*found, statement)
 
 
-class _Column:
+class _Column(Held):
     """A private column of numbers."""
 
     def __init__(self, values: object, group: Iterable[object] | None) -> None:
         length = len(values) if hasattr(values, "__len__") else 0
         self._value_n = as_numbers(column("values", values, length))
         self._units = Units(np.arange(length + 1, dtype=np.int64), group)
-        self.unit = self._units.unit
 
-    def count(self) -> int:
-        return self._units.count()
-
-    def chunks(self) -> Iterator[LazyChunk[Floats]]:
+    def chunks(self) -> Iterator[Chunk[Floats]]:
         return self._units.chunks(self._rows)
 
     def _rows(self, which: Which) -> Floats:
         return self._value_n[which]
+
+    def _keep(self, which: Which) -> None:
+        self._value_n = self._value_n[which]
 
 
 @dataclass(frozen=True)

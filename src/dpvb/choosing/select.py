@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.selection import NumberOfRuns, Selection, selection_scale
-from dpvb.choosing.scores import Part, contributions, scores, usual_range
+from dpvb.choosing.scores import Part, contributions
 from dpvb.core import loop
 from dpvb.core.blocks import Block
 from dpvb.core.estimate import Estimate
@@ -40,14 +40,11 @@ from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.errors import LedgerError, ParameterError, WallError, check_choice, check_integer, check_number
-from dpvb.estimators.base import generator
-from dpvb.estimators.conducted import Data, Task, conduct, fitted, rehearsed
-from dpvb.estimators.lda import LDA
-from dpvb.estimators.regression import BinomialLikelihoodRegression
-from dpvb.estimators.sbn import SigmoidBeliefNetwork
+from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator, Task, generator
 from dpvb.guards.silence import silence
-from dpvb.results.statement import ChargeFacts, PrivacyStatement, SelectionFacts
-from dpvb.runs import run as runs
+from dpvb.results.facts import ChargeFacts, SelectionFacts
+from dpvb.results.statement import PrivacyStatement
+from dpvb.runs.counted import check_account, counted, opened
 
 #: η of the laws of K that are offered.
 DISTRIBUTIONS: Mapping[str, float] = {"geometric": 1.0, "logarithmic": 0.0}
@@ -55,7 +52,6 @@ DISTRIBUTIONS: Mapping[str, float] = {"geometric": 1.0, "logarithmic": 0.0}
 _RUNS_EACH = 5
 # What a selection decides for all candidates together.
 _OWN = ("epsilon", "delta", "noise_multiplier", "accountant", "neighboring_relation")
-_OF_THE_RUN = ("ledger", "dataset", "checkpoint", "resume")
 
 
 def select(
@@ -82,8 +78,8 @@ def select(
     were, and time is outside the promise.
 
     Args:
-        estimator: LDA, a regression or SigmoidBeliefNetwork; it says what candidates leave out. Its own epsilon, delta
-            and accountant are not used.
+        estimator: one whose rows have scores (LDA, a regression, SigmoidBeliefNetwork); it says what candidates leave
+            out. Its own epsilon, delta and accountant are not used.
         candidates: settings, each a dict of the estimator's parameters; public.
         X, y, group, trials: private rows, as in the estimator's fit.
         epsilon, delta: the budget of the whole selection; epsilon = inf: no noise and no privacy.
@@ -105,7 +101,7 @@ def select(
         BudgetError, LedgerError: if it cannot be charged; nothing was read.
         WallError: if a run failed; the whole selection stays charged.
     """
-    data = Data(X, y, {name: given for name, given in (("group", group), ("trials", trials)) if given is not None})
+    data = {"X": X, "y": y, "group": group, **({} if trials is None else {"trials": trials})}
     choice = _fixed(
         estimator,
         candidates,
@@ -121,17 +117,18 @@ def select(
     return _charged(choice, data, SecureNoise, book, name)
 
 
-def _rehearsed(kind: type, params: Mapping[str, Any], data: Data) -> tuple[loop.Model[Any, Any], Plan]:
-    """Model and relative plan of a fit that goes no further.
+def _tried(kind: type, params: Mapping[str, Any], data: Mapping[str, Any]) -> tuple[Plan, tuple[float, float]]:
+    """Relative plan of a candidate's fit, and the range of its scores.
 
     Raises:
         ParameterError, DataFormatError: as the fit would.
     """
-    task = rehearsed(kind, params, data)
+    trial = kind(**params)
+    task: Task = trial.task(**data)
     generator("random_state", params["random_state"])
     Estimate.empty(task.model.blocks, task.projection)
     Wall(task.source, task.plan, num_examples=params["num_examples"])
-    return task.model, task.plan
+    return task.plan, trial.quality_range(task.model)
 
 
 @dataclass(frozen=True)
@@ -183,7 +180,7 @@ def _complete(estimator: Any, candidates: Sequence[Mapping[str, Any]]) -> list[d
     Raises:
         ParameterError: for an estimator of another kind, or a candidate that is not a dict of its parameters.
     """
-    if not isinstance(estimator, (LDA, BinomialLikelihoodRegression, SigmoidBeliefNetwork)):
+    if not isinstance(estimator, PrivateEstimator):
         raise ParameterError(f"estimator must be one of this package's, got {type(estimator).__name__}.")
     for name in ("noise_multiplier", "checkpoint"):
         if getattr(estimator, name) is not None:
@@ -195,7 +192,7 @@ def _complete(estimator: Any, candidates: Sequence[Mapping[str, Any]]) -> list[d
         own = estimator.get_params(deep=False)
         if not isinstance(candidate, Mapping) or not set(candidate) <= set(own):
             raise ParameterError(f"candidates must be dicts of parameters of {type(estimator).__name__}.")
-        if decided := sorted({*_OWN, *_OF_THE_RUN} & set(candidate)):
+        if decided := sorted({*_OWN, *OF_THE_RUN} & set(candidate)):
             raise ParameterError(f"candidates must leave out {', '.join(decided)}: decided once for all of them.")
         complete.append({**own, **candidate})
     return complete
@@ -216,7 +213,7 @@ def _run_params(setting: Mapping[str, Any], holdout: float, epsilon: float, delt
 def _fixed(
     estimator: Any,
     candidates: Sequence[Mapping[str, Any]],
-    data: Data,
+    data: Mapping[str, Any],
     *,
     epsilon: float,
     delta: float,
@@ -227,7 +224,7 @@ def _fixed(
 ) -> _Choice:
     """Rehearse every candidate, and scale all noise so that the selection meets (epsilon, delta)."""
     kind, settings = type(estimator), _complete(estimator, candidates)
-    if any(isinstance(given, Iterator) for given in (data.X, data.y, *data.rows.values())):
+    if any(isinstance(given, Iterator) for given in data.values()):
         raise ParameterError("X, y, group and trials must be readable more than once: iterators are not.")
     check_choice("distribution", distribution, tuple(DISTRIBUTIONS))
     check_number("holdout", holdout, low=0, high=1, closed="neither")
@@ -243,27 +240,27 @@ def _fixed(
     # What a run may cost at most, spent on one release: candidates plan by its epsilon.
     one = Plan([Release({"score": Block((1,), 1.0)}, Mechanism(FullBatch(), 1.0))], relation)
     run_epsilon = scaled(one)[0].epsilon(delta)
-    found = [_rehearsed(kind, _run_params(setting, holdout, run_epsilon, delta), data) for setting in settings]
-    low, high = _checked_range(score_range, [usual_range(kind, model) for model, _ in found])
+    tried = [_tried(kind, _run_params(setting, holdout, run_epsilon, delta), data) for setting in settings]
+    low, high = _checked_range(score_range, [usual for _, usual in tried])
     block = Block((1,), (high - low) / 2)
-    scoring = Plan([Release({"score": block}, Mechanism(FullBatch(), 1.0))], relation, found[0][1].unit)
+    scoring = Plan([Release({"score": block}, Mechanism(FullBatch(), 1.0))], relation, tried[0][0].unit)
     # Each may cost as much as a run may; then all of them a little less, as their curves differ.
-    *plans, scoring = scaled(*(scaled(plan)[0] for plan in (*(plan for _, plan in found), scoring)))
+    *plans, scoring = scaled(*(scaled(plan)[0] for plan in (*(plan for plan, _ in tried), scoring)))
     cost = Selection([Composition(plan.events(), relation) for plan in (*plans, scoring)], law)
     return _Choice(kind, settings, plans, scoring, cost, (low, high), holdout, epsilon, delta, run_epsilon)
 
 
 def _charged(
-    choice: _Choice, data: Data, make_noise: Callable[[], NoiseSource], ledger: Any, dataset: str | None
+    choice: _Choice, data: Mapping[str, Any], make_noise: Callable[[], NoiseSource], ledger: Any, dataset: str | None
 ) -> Any:
     """Charge the selection, then run it."""
-    runs.check_account(ledger, dataset)
+    check_account(ledger, dataset)
     noise = make_noise()
     if ledger is None or dataset is None:
         # This says that nobody counts.
-        with runs.counted(choice.scoring, ledger=None, dataset=None, epsilon=choice.epsilon, delta=choice.delta):
+        with counted(choice.scoring, ledger=None, dataset=None, epsilon=choice.epsilon, delta=choice.delta):
             return _selected(choice, data, noise, make_noise, None)
-    with runs.opened(ledger) as book:
+    with opened(ledger) as book:
         receipt = book.charge(
             dataset,
             choice.cost,
@@ -284,7 +281,11 @@ def _charged(
 
 
 def _selected(
-    choice: _Choice, data: Data, noise: NoiseSource, make_noise: Callable[[], NoiseSource], charge: ChargeFacts | None
+    choice: _Choice,
+    data: Mapping[str, Any],
+    noise: NoiseSource,
+    make_noise: Callable[[], NoiseSource],
+    charge: ChargeFacts | None,
 ) -> Any:
     """The best of K runs, or one error that says nothing.
 
@@ -302,7 +303,7 @@ def _selected(
     if best is None:
         raise WallError("a run of the selection failed; all of it stays charged, and the reason private.")
     winner = choice.winner(best.candidate)
-    vars(winner).update(best.fitted)
+    winner.take(best.task, best.q)
     m = len(choice.settings)
     winner.privacy_ = PrivacyStatement.of_selection(
         Plan([*choice.plans[best.candidate], *choice.scoring], choice.cost.neighboring_relation, choice.scoring.unit),
@@ -312,7 +313,7 @@ def _selected(
         run_id=noise.run_id,
         plan_digest=choice.digest,
         public=[
-            *best.public,
+            *best.task.public,
             f"the {m} candidate settings",
             f"scores from {choice.score_range[0]:.4g} to {choice.score_range[1]:.4g} nats",
         ],
@@ -323,34 +324,30 @@ def _selected(
 
 
 class _Run(NamedTuple):
-    """One run: which candidate, its released score, what its fit left behind, and whether its noise was secret."""
+    """One run: which candidate, its released score, its fit, and whether its noise was secret."""
 
     candidate: int
     score: float
-    fitted: dict[str, Any]
-    public: list[str]
+    task: Task
+    q: Any
     private: bool
 
 
-def _run(choice: _Choice, c: int, data: Data, coins: Words, make_noise: Callable[[], NoiseSource]) -> _Run:
+def _run(choice: _Choice, c: int, data: Mapping[str, Any], coins: Words, make_noise: Callable[[], NoiseSource]) -> _Run:
     """Fit a candidate, and release its score."""
-    params, plan = choice.params(c), choice.plans[c]
-    tasks: list[Task] = []
-
-    def run(task: Task) -> Any:
-        tasks.append(task)
-        kept = Part(task.source, coins, choice.holdout, scored=False)
-        wall = Wall(kept, plan, noise=make_noise(), num_examples=params["num_examples"])
-        rng = generator("random_state", params["random_state"])
-        q, _ = loop.fit(task.model, wall, plan, rho=task.rho, rng=rng, projection=task.projection)
-        return q
-
-    trial = conduct(choice.kind, params, data, run)
-    scored = Part(tasks[0].source, coins, choice.holdout, scored=True)
+    params = choice.params(c)
+    trial = choice.kind(**params)
+    task = trial.task(**data)
+    kept = Part(task.source, coins, choice.holdout, scored=False)
+    wall = Wall(kept, choice.plans[c], noise=make_noise(), num_examples=params["num_examples"])
+    rng = generator("random_state", params["random_state"])
+    q, _ = loop.fit(task.model, wall, choice.plans[c], rho=task.rho, rng=rng, projection=task.projection)
+    trial.take(task, q)
+    scored = Part(task.source, coins, choice.holdout, scored=True)
     wall = Wall(scored, choice.scoring, noise=make_noise(), num_examples=choice.settings[c]["num_examples"])
-    query = partial(contributions, partial(scores, trial), choice.score_range)
+    query = partial(contributions, trial.quality, choice.score_range)
     released = wall.release(query, choice.scoring.releases[0])
-    return _Run(c, float(released.total["score"][0]), fitted(trial), tasks[0].public, released.receipt.private)
+    return _Run(c, float(released.total["score"][0]), task, q, released.receipt.private)
 
 
 def _words(noise: NoiseSource) -> Callable[[], int]:

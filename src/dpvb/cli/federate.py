@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
@@ -17,7 +17,7 @@ from dpvb.cli.terminal import echo, progress_bar, remark, spent
 from dpvb.errors import FederationError, ParameterError
 
 if TYPE_CHECKING:
-    from dpvb.estimators.conducted import Data
+    from dpvb.estimators.base import Task
     from dpvb.federated.agreement import Federation
     from dpvb.federated.client import Client
     from dpvb.federated.config import Agreement, ClientConfig
@@ -82,7 +82,6 @@ def server(
         dpvb federate server --config server.toml
     """
     from dpvb.estimators.base import generator
-    from dpvb.estimators.conducted import conduct, fitted, rehearsed
     from dpvb.federated.channel import Channel
     from dpvb.federated.config import ServerConfig
     from dpvb.federated.record import Recorded
@@ -93,8 +92,7 @@ def server(
     if leave and settings.folder is None:
         raise ParameterError("--leave is for a run on record, and the server's file names no folder for one.")
     files.check_target(settings.out, overwrite or leave)
-    data = _no_rows(agreement)
-    params, federation = _agreed(agreement, data)
+    task, federation = _agreed(agreement, _no_rows(agreement))
     model, patience = agreement.estimator(), settings.answer_seconds
 
     def gather() -> None:
@@ -120,27 +118,22 @@ def server(
         elif record.continues:
             remark(f"going on with the run in {settings.folder}.")
 
-        def prepared(task: Any, transport: Any) -> Server:
-            named = _named(task, agreement)
-            return Server(named, federation, transport, schedule=agreement.schedule, timeout=patience)
+        def prepared(transport: Any) -> Server:
+            return Server(task, federation, transport, schedule=agreement.schedule, timeout=patience)
 
         if leave and record is not None:
             if record.offer is not None:
-                task = rehearsed(type(model), params, data)
-                prepared(task, link).dismiss(record.offer, "the server has given it up")
+                prepared(link).dismiss(record.offer, "the server has given it up")
             record.end()
             remark("the run was given up; what was charged stays charged.")
             return
 
-        def conductor(task: Any) -> Any:
-            run = prepared(task, record or link)
+        with nullcontext() if record is None else record.until_over():
+            run = prepared(record or link)
             seed = record.seed if record is not None and model.random_state is None else model.random_state
             q = run.run(generator("random_state", seed), tell)
             model.privacy_ = run.statement(task.public)
-            return q
-
-        with nullcontext() if record is None else record.until_over():
-            vars(model).update(fitted(conduct(type(model), params, data, conductor)))
+            model.take(task, q)
             model.save(settings.out)
     echo(str(model.privacy_))
     remark(f"{settings.out}: {agreement.kind}, {spent(model)} for each client. Next: dpvb show {settings.out}")
@@ -161,16 +154,13 @@ def client(
 
         dpvb federate client --config north.toml
     """
-    from dpvb.estimators.conducted import rehearsed
     from dpvb.federated.channel import Channel
     from dpvb.federated.client import Client
     from dpvb.federated.config import ClientConfig
 
     settings = ClientConfig.load(config)
     agreement = settings.agreement
-    data = _rows(settings)
-    params, federation = _agreed(agreement, data)
-    task = _named(rehearsed(type(agreement.estimator()), params, data), agreement)
+    task, federation = _agreed(agreement, _rows(settings))
     with (
         _stopping(),
         Client(
@@ -237,22 +227,20 @@ def _is_offer(data: bytes) -> bool:
         return False
 
 
-def _agreed(agreement: Agreement, data: Data) -> tuple[dict[str, Any], Federation]:
-    """Parameters of the estimator, and what all parties must find the same, by one's own data and files."""
-    from dpvb.estimators.conducted import rehearsed
+def _agreed(agreement: Agreement, data: Mapping[str, Any]) -> tuple[Task, Federation]:
+    """The task of the fit, and what all parties must find the same, by one's own data and files."""
     from dpvb.federated.agreement import Federation
-    from dpvb.federated.simulation import columns_of, steps_of
+    from dpvb.federated.simulation import columns_of, of_unit, steps_of
 
     model = agreement.estimator()
-    params = model.get_params(deep=False)
     try:
-        params["num_steps"] = steps_of(type(model), params, data, agreement.num_rounds)
-        task = _named(rehearsed(type(model), params, data), agreement)
+        model.set_params(num_steps=steps_of(model, data, agreement.num_rounds))
+        task = of_unit(model.task(**data), "client" if agreement.unit == "client" else "example")
     except ParameterError as error:
         raise ParameterError(f"the agreement does not hold together: {error}") from error
-    return params, Federation(
+    return task, Federation(
         kind=agreement.kind,
-        columns=columns_of(data, task),
+        columns=columns_of(task),
         trust=agreement.trust,
         epsilon=agreement.epsilon,
         delta=agreement.delta,
@@ -261,57 +249,35 @@ def _agreed(agreement: Agreement, data: Data) -> tuple[dict[str, Any], Federatio
     )
 
 
-def _named(task: Any, agreement: Agreement) -> Any:
-    """The task with the name of what it protects."""
-    from dpvb.federated.simulation import of_unit
-
-    return of_unit(task, "client" if agreement.unit == "client" else "example")
-
-
-def _no_rows(agreement: Agreement) -> Data:
+def _no_rows(agreement: Agreement) -> dict[str, Any]:
     """Data without rows, in the columns of the agreement: what a server has."""
     import numpy as np
-    from scipy import sparse
 
-    from dpvb.data import BagOfWords, Table, check_vocabulary
-    from dpvb.estimators.conducted import Data
+    from dpvb.data import check_vocabulary
 
-    rows: dict[str, Any] = {} if agreement.unit == "example" else {"group": np.empty(0, dtype=np.int64)}
-    if agreement.schema is not None:
-        schema = _schema(agreement)
-        target = schema.target
-        names = [column.name for column in schema.columns]
-        names += [] if target is None else [target.name, *([] if target.trials is None else [target.trials])]
-        names += [] if schema.group is None else [schema.group]
-        return Data(Table({name: np.empty(0) for name in names}, schema), None, {} if schema.group else rows)
     words = None if agreement.vocabulary is None else check_vocabulary(agreement.vocabulary)
-    x_nd: Any = sparse.csr_array(np.empty((0, agreement.width or 0 if words is None else len(words))))
-    if agreement.kind == "LDA":
-        return Data(BagOfWords(x_nd, vocabulary=words), None, rows)
-    if agreement.kind == "SigmoidBeliefNetwork":
-        return Data(x_nd, None, rows)
-    return Data(x_nd, np.empty(0), rows | ({"trials": np.empty(0)} if agreement.kind == "BinomialRegression" else {}))
+    schema = None if agreement.schema is None else _schema(agreement)
+    rows = agreement.estimator().no_rows(schema=schema, vocabulary=words, width=agreement.width)
+    grouped = agreement.unit != "example" and (schema is None or schema.group is None)
+    return {**rows, **({"group": np.empty(0, dtype=np.int64)} if grouped else {})}
 
 
-def _rows(settings: ClientConfig) -> Data:
+def _rows(settings: ClientConfig) -> dict[str, Any]:
     """A client's private rows."""
     import numpy as np
 
-    from dpvb.estimators.conducted import Data, rehearsed
-
     agreement, own = settings.agreement, settings.data
     if agreement.kind == "LDA":
-        found = Data(_documents(settings), None, {})
+        rows = {"X": _documents(settings)}
     elif agreement.schema is not None:
         _schema(agreement)
-        found = Data(files.read_rows(own.file, agreement.schema, own.target, group=own.group).x, None, {})
+        rows = {"X": files.read_rows(own.file, agreement.schema, own.target, group=own.group).x}
     else:
-        found = _matrix(settings)
+        rows = _matrix(settings)
     if agreement.unit == "client":
-        model = agreement.estimator()
-        rows = rehearsed(type(model), model.get_params(deep=False), found).source.count()
-        return found._replace(rows={**found.rows, "group": np.zeros(rows, dtype=np.int64)})
-    return found
+        count = agreement.estimator().task(**rows).source.count()
+        return {**rows, "group": np.zeros(count, dtype=np.int64)}
+    return rows
 
 
 def _documents(settings: ClientConfig) -> Any:
@@ -331,9 +297,7 @@ def _documents(settings: ClientConfig) -> Any:
     )
 
 
-def _matrix(settings: ClientConfig) -> Data:
-    from dpvb.estimators.conducted import Data
-
+def _matrix(settings: ClientConfig) -> dict[str, Any]:
     agreement, own = settings.agreement, settings.data
     if (own.target is None) != (agreement.kind == "SigmoidBeliefNetwork"):
         raise ParameterError("[data] target must name a .npy file with the response of each row, for a regression.")
@@ -347,8 +311,8 @@ def _matrix(settings: ClientConfig) -> Data:
     )
     if x_nd.ndim != 2 or x_nd.shape[1] != agreement.width:
         raise ParameterError(f"[data] file must be a matrix with the {agreement.width} columns of the agreement.")
-    rows = {"trials": trials, "group": group}
-    return Data(x_nd, y, {name: value for name, value in rows.items() if value is not None})
+    rows = {"X": x_nd, "y": y, "trials": trials, "group": group}
+    return {name: value for name, value in rows.items() if value is not None}
 
 
 def _schema(agreement: Agreement) -> Any:

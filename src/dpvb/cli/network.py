@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from dpvb.cli import files, options
+from dpvb.cli import files, options, resumption
 from dpvb.cli.root import app, fit
 from dpvb.cli.terminal import progress_bar, remark, spent
 from dpvb.errors import ParameterError, check_integer
 
 
 @fit.command("sbn")
-@options.planned
+@resumption.planned
 def fit_sbn(
     data: options.Images,
     out: options.Out,

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -204,42 +201,3 @@ Cluster = Annotated[
         rich_help_panel=RUN,
     ),
 ]
-
-
-def _of_every_fit(
-    num_steps: NumSteps = None,
-    sampling_prob: SamplingProb = None,
-    batch_size: BatchSize = None,
-    num_examples: NumExamples = None,
-    noise_multiplier: NoiseMultiplier = None,
-    neighboring_relation: Relation = ADD_OR_REMOVE,
-    ledger: Ledger = None,
-    dataset: Dataset = None,
-    checkpoint: CheckpointFolder = None,
-    resume: Resume = "continue",
-) -> None:
-    """Only its parameters matter."""
-
-
-def planned(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of every fit; it gets their values as one mapping, its argument `plan`.
-
-    A fit with a checkpoint leaves in its folder how it was called, for `dpvb resume`.
-    """
-    from dpvb.cli import resumption
-
-    shared = inspect.signature(_of_every_fit, eval_str=True).parameters
-    own = inspect.signature(command, eval_str=True)
-
-    @functools.wraps(command)
-    def run(**given: Any) -> None:
-        if given["checkpoint"] is not None:
-            resumption.remember(given["checkpoint"], command.__name__, given)
-        plan = {name: given.pop(name) for name in shared}
-        command(**given, plan=plan)
-
-    parameters = [p for p in own.parameters.values() if p.name != "plan"] + list(shared.values())
-    del run.__wrapped__  # Typer is to read the parameters below, not the command's.
-    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": None}
-    return run

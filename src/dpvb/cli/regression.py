@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpvb.cli import files, options
+from dpvb.cli import files, options, resumption
 from dpvb.cli.root import app, fit
 from dpvb.cli.terminal import echo, print_json, print_table, progress_bar, remark, spent
 from dpvb.errors import ParameterError
@@ -29,7 +29,7 @@ _Covariance = Annotated[str, typer.Option(help="full, or diagonal for thousands 
 
 
 @fit.command("logistic")
-@options.planned
+@resumption.planned
 def fit_logistic(
     data: options.Rows,
     out: options.Out,
@@ -80,7 +80,7 @@ def fit_logistic(
 
 
 @fit.command("binomial")
-@options.planned
+@resumption.planned
 def fit_binomial(
     data: options.Rows,
     out: options.Out,
@@ -127,7 +127,7 @@ def fit_binomial(
 
 
 @fit.command("negbin")
-@options.planned
+@resumption.planned
 def fit_negbin(
     data: options.Rows,
     out: options.Out,

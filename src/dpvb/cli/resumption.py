@@ -6,6 +6,7 @@ is believed only where nobody else could, only for a run that was begun and is c
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 from collections.abc import Callable, Mapping
@@ -23,16 +24,55 @@ from dpvb.guards.own import check_own_folder, read_own, write_own
 from dpvb.guards.strangers import parsed_json, printable
 from dpvb.ledger.address import HIDDEN, Address, without_password
 
-_CALL, _RUN = "command.json", "run.json"
+_CALL = "command.json"
+
+
+def _of_every_fit(
+    num_steps: options.NumSteps = None,
+    sampling_prob: options.SamplingProb = None,
+    batch_size: options.BatchSize = None,
+    num_examples: options.NumExamples = None,
+    noise_multiplier: options.NoiseMultiplier = None,
+    neighboring_relation: options.Relation = options.ADD_OR_REMOVE,
+    ledger: options.Ledger = None,
+    dataset: options.Dataset = None,
+    checkpoint: options.CheckpointFolder = None,
+    resume: options.Resume = "continue",
+) -> None:
+    """Never called: `planned` copies these parameters onto every fit command."""
+
+
+def planned(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of every fit; it gets their values as one mapping, its argument `plan`.
+
+    A fit with a checkpoint leaves in its folder how it was called, for `dpvb resume`.
+    """
+    shared = inspect.signature(_of_every_fit, eval_str=True).parameters
+    own = inspect.signature(command, eval_str=True)
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        if given["checkpoint"] is not None:
+            remember(given["checkpoint"], command.__name__, given)
+        plan = {name: given.pop(name) for name in shared}
+        command(**given, plan=plan)
+
+    parameters = [p for p in own.parameters.values() if p.name != "plan"] + list(shared.values())
+    del run.__wrapped__  # Typer is to read the parameters below, not the command's.
+    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": None}
+    return run
 
 
 def remember(folder: Path, command: str, given: Mapping[str, Any]) -> None:
     """Leave a fit's call in its checkpoint, names of files and public parameters; that of a run that began stays.
 
     Raises:
-        CheckpointError: if the folder cannot be written, or others can write it.
+        CheckpointError: if the folder cannot hold a checkpoint, or others can write it.
         ParameterError: for a number that is not finite.
     """
+    from dpvb.runs.checkpoint import Checkpoint
+
     plain = {name: str(value.absolute()) if isinstance(value, Path) else value for name, value in given.items()}
     if plain["ledger"] is not None:
         plain["ledger"] = without_password(plain["ledger"])
@@ -42,13 +82,11 @@ def remember(folder: Path, command: str, given: Mapping[str, Any]) -> None:
         text = json.dumps({"command": command, "given": plain}, indent=1, allow_nan=False)
     except ValueError as error:
         raise ParameterError("a fit with checkpoint= takes finite numbers: without privacy none is needed.") from error
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        check_own_folder(folder)
-        if not (folder / _RUN).exists():
+    if Checkpoint(folder).manifest() is None:
+        try:
             write_own(folder / _CALL, text.encode())
-    except OSError as error:
-        raise CheckpointError(f"{folder}: cannot hold a checkpoint ({error.strerror}).") from error
+        except OSError as error:
+            raise CheckpointError(f"{folder}: cannot hold a checkpoint ({error.strerror}).") from error
 
 
 @app.command()
@@ -109,21 +147,18 @@ def _check_run(folder: Path, call: Mapping[str, Any]) -> None:
     """Refuse a call that belongs to no run in its folder; the run itself compares ledger, plan and parameters.
 
     Raises:
-        CheckpointError: naming what is missing.
+        CheckpointError: naming what is missing or damaged.
     """
-    try:
-        run = parsed_json(read_own(folder / _RUN, secret=False))
-    except FileNotFoundError as error:
-        raise CheckpointError(
-            f"{folder}: no run was begun here, so nothing was spent. Call `dpvb fit` again."
-        ) from error
-    except ValueError as error:
-        raise CheckpointError(f"{folder / _RUN}: damaged; the run cannot be continued.") from error
+    from dpvb.runs.checkpoint import Checkpoint
+
+    run = Checkpoint(folder).manifest()
+    if run is None:
+        raise CheckpointError(f"{folder}: no run was begun here, so nothing was spent. Call `dpvb fit` again.")
     if call["ledger"] is None or call["dataset"] is None:
         raise CheckpointError(f"{folder}: its call names no ledger and data set, and a run that is kept has both.")
     if call["ledger"].endswith(f"://{HIDDEN}"):
         raise CheckpointError(f"{folder}: the address of its ledger could not be kept. Give it: --ledger.")
-    if not isinstance(run, dict) or run.get("dataset") != call["dataset"]:
+    if run["dataset"] != call["dataset"]:
         raise CheckpointError(f"{folder}: its call is of another data set than its run. Call `dpvb fit` again.")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpvb.cli import files, options
+from dpvb.cli import files, options, resumption
 from dpvb.cli.root import app, fit
 from dpvb.cli.terminal import print_json, print_table, progress_bar, remark, spent
 from dpvb.errors import ParameterError, check_integer
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @fit.command("lda")
-@options.planned
+@resumption.planned
 def fit_lda(
     data: options.Documents,
     out: options.Out,

@@ -12,8 +12,8 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.plan import Plan, Release
+from dpvb.core.schedule import StepSize
 from dpvb.core.wall import Wall
-from dpvb.errors import check_number
 from dpvb.guards import domains
 
 Q = TypeVar("Q")
@@ -44,9 +44,6 @@ class Model(Protocol[Q, Batch]):
         """New q from released statistics: post-processing, outside the wall."""
 
 
-StepSize = Callable[[int], float]
-
-
 def query(model: Model[Q, Batch], q: Q, release: Release) -> Callable[[Batch], Contributions]:
     """What a release asks of private rows: the model's statistics at q, for the blocks of the release.
 
@@ -54,19 +51,6 @@ def query(model: Model[Q, Batch], q: Q, release: Release) -> Callable[[Batch], C
         PrivacyError: for a q with a number that is not finite or outside the domain that its class declares.
     """
     return partial(model.e_step, domains.checked(q), blocks=release.blocks)
-
-
-def robbins_monro(tau0: float, kappa: float) -> StepSize:
-    """Step sizes ρ_t = (τ0 + t)^-κ for t = 1, 2, ... (Hoffman et al. 2010)."""
-    check_number("tau0", tau0, low=0, high=1e12)
-    check_number("kappa", kappa, low=0, high=1)
-    return lambda t: float((tau0 + t) ** -kappa)
-
-
-def constant(rho: float) -> StepSize:
-    """The same step size ρ at every step; 1 keeps only the newest release."""
-    check_number("rho", rho, low=0, high=1, closed="right")
-    return lambda t: rho
 
 
 def fit(

@@ -1,44 +1,19 @@
 """Gaussian noise on the integer grid, exact, from a cryptographic generator.
 
-**What is drawn.** `gaussian` returns round(N(0, std²)): a *continuous* Gaussian, in grid steps, rounded to
-the nearest integer. For an integer x, x + round(z) = round(x + z); so an integer sum plus this noise is a
-rounding, that is a post-processing, of the ideal continuous Gaussian mechanism, and the accounting of the
-continuous mechanism holds as it stands (a discrete Gaussian would have another privacy profile). No low bits
-of a floating-point number are ever released.
+`gaussian` returns round(N(0, std²)): a *continuous* Gaussian, in grid steps, rounded to the nearest integer. For an
+integer x, x + round(z) = round(x + z); so an integer sum plus this noise is a post-processing of the ideal continuous
+Gaussian mechanism, whose accounting holds as it stands. No low bits of a floating-point number are ever released.
 
-**Why it is exact.** Write |z| = std·x with x = -Φ⁻¹(U), U uniform on (0, 1/2), and draw the sign apart;
-half-integers have probability zero, so the rounding is symmetric. One 64-bit word gives the sign and the
-first 63 bits k of U: U lies in [k, k+1]·2⁻⁶⁴, its further bits are not yet drawn. The fast path computes y, a
-float64 close to |z|, and a bound e ≥ |y - std·x| that holds for *every* U in that interval; if no
-half-integer lies within e of y, all of the interval rounds to the same integer, and this is the integer that
-the full real number would give. Otherwise the slow path compares U with Φ at the half-integers in high
-precision, drawing further bits of U while they matter. In both cases the answer is the exact function of a
-real uniform number, of which only the needed bits were drawn. Starting from the lower tail keeps every bit of
-U significant: there is no top value that rounds to 1 and gives infinite noise.
+Write |z| = std·x with x = -Φ⁻¹(U), U uniform on (0, 1/2), and draw the sign apart. One 64-bit word gives the sign and
+the first 63 bits k of U. The fast path computes y, a float64 close to |z|, and a bound e ≥ |y - std·x| for *every* U
+that begins with k; if no half-integer lies within e of y, the answer is settled. Otherwise the slow path compares U
+with Φ at the half-integers in high precision, and draws further bits of U while they matter. So the answer is the exact
+function of a real uniform number, of which only the needed bits were drawn. With u = float64(k)·2⁻⁶⁴ and
+x̂ = -ndtri(u),
 
-**The bound e.** Let u = float64(k)·2⁻⁶⁴, x̂ = -ndtri(u) and y = float64(std·x̂).
+    e = std (1.2534 (2⁻⁶⁴/u + 2⁻⁵²) + (2⁻⁴⁷ + 2⁻⁵²) x̂)
 
-1. From U to u: |log U - log u| ≤ 1/k + 2⁻⁵² (the bits not drawn, and the conversion to 53 bits). Since
-   |dΦ⁻¹/d log U| = U/φ(x) is Mills' ratio, on the lower half at most √(π/2) < 1.2534, x moves by at most
-   1.2534 (2⁻⁶⁴/u + 2⁻⁵²).
-2. SciPy's `ndtri` at the float u: relative error at most `NDTRI_ERROR` = 2⁻⁴⁷, 64 units of roundoff. It is
-   the rational approximation of Moshier's Cephes. A first-order analysis of its formulas (each operation
-   rounded to nearest, logarithms within one unit in the last place) gives at most 37 units of roundoff, to
-   which the approximation itself adds 1.5; both are largest at the seam u = exp(-2). The worst found against
-   high precision is 7.5 units, and the tests hold the error below a quarter of the bound.
-3. The product: relative 2⁻⁵³. The roundings inside e itself are far below the slack of 2.
-
-So e = std (1.2534 (2⁻⁶⁴/u + 2⁻⁵²) + (2⁻⁴⁷ + 2⁻⁵²) x̂), while y - rint(y) is exact in float64. k = 0 gives x̂
-= inf and a comparison with NaN, never accepted. That logarithms are good to a unit in the last place and that
-mpmath's `erfc` keeps its precision are the assumptions; they are tested, not proved.
-
-**Range.** U < 2⁻¹⁰⁷⁴ would take a thousand zero bits of the generator in a row and is left out of the
-statement: above it x < 39, so `noise_bound(std)` serves a public check against overflow. std is at most 2⁴⁰.
-
-**Time.** Every draw consumes one word and passes through the same vector operations. The slow path is met by
-a share of draws proportional to std (1e-5 at 2³⁰, 2e-4 at 2³⁴). This is constant work per draw, not constant
-time at the level of machine instructions: the inverse CDF's branches differ by some 500 ns in a lone draw
-(measured), so a small request is computed as a part of 64 draws, the rest thrown away.
+is proved in docs/method.md, "Exact noise", with the range of a draw and what its time tells.
 """
 
 from __future__ import annotations
@@ -61,9 +36,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_STD_STEPS: Final = 2.0**40
-NDTRI_ERROR: Final = 2.0**-47
-_MILLS: Final = 1.2534
-_TAIL_STDS: Final = 39
+NDTRI_ERROR: Final = 2.0**-47  # relative, of SciPy's ndtri
+_MILLS: Final = 1.2534  # largest |dΦ⁻¹/d log U| on the lower half
+_TAIL_STDS: Final = 39  # no draw is further from 0
 _BLOCK: Final = 2**14  # words; the five working arrays of one block stay in the second-level cache
 _LEAST_DRAWS: Final = 64  # a lone draw hides among others: which branches of ndtri it takes no longer shows
 _ZEROS: Final = bytes(8 * _BLOCK)
@@ -138,8 +113,7 @@ class SecureNoise:
         Shapes: `total`, any; the result has the same. Units: grid steps. `total` and the result are private; `total`
         is not read, and `step`, `block`, `plan_digest` matter to test noise alone.
 
-        Exactness and the error bound behind it: the module's docstring (interval refining as in Haney et al.
-        2022).
+        Exact by interval refining, as in Haney et al. 2022; see the top of this file.
 
         Raises:
             ParameterError: std_steps outside [0, 2⁴⁰], or total not int64.

@@ -12,17 +12,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import Literal
 
 from dpvb import accounting
 from dpvb.accounting.events import RELATIONS, Event, NeighboringRelation
 from dpvb.core.blocks import Block, swap_ratio
 from dpvb.core.sampling import FullBatch, Sampler
+from dpvb.core.schedule import SHARES
 from dpvb.errors import ParameterError, PrivacyError, check_choice, check_number
-
-#: Share of the budget of a release that happens once, by its phase.
-SHARES: Mapping[str, float] = MappingProxyType({"first": 0.1, "last": 0.1})
 
 
 @dataclass(frozen=True)

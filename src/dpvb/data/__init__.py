@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dpvb.data.documents.bag_of_words import BagOfWords, Stream, as_source, in_memory
-from dpvb.data.documents.count_rows import Chunk, CountRows, Source
+from dpvb.data.documents.count_rows import CountRows, DocumentSource
 from dpvb.data.documents.files import open_documents
 from dpvb.data.documents.vocabulary import check_vocabulary
-from dpvb.data.tables.design import BinaryMatrix, Design, DesignRows, Response, SparseDesignRows
+from dpvb.data.tables.design import BinaryMatrix, Design, DesignRows, SparseDesignRows
+from dpvb.data.tables.response import Response
 from dpvb.data.tables.schema import Binary, Categorical, Numeric, Schema, Target
 from dpvb.data.tables.table import Table
+from dpvb.data.units import Chunk
+
+# The shorter name is older, and stays.
+Source = DocumentSource
 
 __all__ = [
     "BagOfWords",
@@ -19,6 +24,7 @@ __all__ = [
     "CountRows",
     "Design",
     "DesignRows",
+    "DocumentSource",
     "Numeric",
     "Response",
     "Schema",

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.data.readable import MAX_DOCUMENT_BYTES
-from dpvb.data.spelling import in_utc
+from dpvb.data.times import in_utc
 from dpvb.errors import DataFormatError
 
 Cells: TypeAlias = "NDArray[Any] | list[object]"

@@ -26,7 +26,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.data.readable import MAX_DOCUMENT_BYTES, open_binary, pieces
+from dpvb.data.readable import BOM, MAX_DOCUMENT_BYTES, open_binary, pieces
 from dpvb.errors import DataFormatError
 
 #: Fields of a record: bytes, or None throughout where it is faulty.
@@ -35,7 +35,6 @@ Record = tuple[object, ...]
 CHOOSE = "choose it with text_column= (and group_column=)."
 # Fields that are looked at together.
 CELLS = 2**16
-_BOM = b"\xef\xbb\xbf"
 
 
 def check_csv(path: Path, columns: tuple[str, ...], hint: str = CHOOSE) -> None:
@@ -161,10 +160,10 @@ def _header_line(file: BinaryIO) -> tuple[bytes, bytes]:
     text, end = b"", -1
     for piece in pieces(file):
         text += piece
-        end, _ = _end_of_record(text.removeprefix(_BOM), 0)
+        end, _ = _end_of_record(text.removeprefix(BOM), 0)
         if end >= 0 or len(text) > MAX_DOCUMENT_BYTES:
             break
-    text = text.removeprefix(_BOM)
+    text = text.removeprefix(BOM)
     return (text[:end], text[end:]) if end >= 0 else (text, b"")
 
 

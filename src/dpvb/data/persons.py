@@ -16,15 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dpvb.data.slabs import Integers
 from dpvb.data.spelling import cells_of, each, identity
 from dpvb.errors import DataFormatError
 
-_Integers = NDArray[np.int64]
 
-
-def by_person(group: Iterable[object], num_rows: int) -> tuple[_Integers, _Integers, _Integers]:
+def by_person(group: Iterable[object], num_rows: int) -> tuple[Integers, Integers, Integers]:
     """Bring each person's rows together: (row numbers in the new order, person of each of them, first row of each).
 
     The sort is stable and persons come in order of appearance. Rows of nobody (see `spelling.identity`) are left out.

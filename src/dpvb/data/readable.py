@@ -20,6 +20,8 @@ from dpvb.errors import DataFormatError
 
 MAX_DOCUMENT_BYTES = 2**24
 BLOCK_BYTES = 2**18
+#: Byte order mark of UTF-8.
+BOM = b"\xef\xbb\xbf"
 
 # Stands for a line that is too long to hold: it is not UTF-8, so every reader takes it for an empty document.
 UNREADABLE = b"\xff"

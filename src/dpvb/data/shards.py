@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -68,6 +68,18 @@ class Sharded(Generic[Rows]):
         """Yield all units once, file after file."""
         for shard in self._shards:
             yield from shard.open().chunks()
+
+
+def one_width(widths: Iterable[int]) -> int:
+    """The number of columns that all files declare.
+
+    Raises:
+        DataFormatError: they declare different ones.
+    """
+    found = {*widths}
+    if len(found) > 1:
+        raise DataFormatError(f"The files declare different numbers of columns: {sorted(found)}.")
+    return found.pop()
 
 
 def paths_of(data: object) -> list[Path] | None:

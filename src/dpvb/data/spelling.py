@@ -50,6 +50,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
+from dpvb.data.times import duration_of_text, in_utc, time_of_text
 from dpvb.guards.silence import silence
 
 #: Texts that stand for a missing value, unless a column declares them as a category.
@@ -71,13 +72,6 @@ _BLANK = "\0" + "".join(filter(str.isspace, map(chr, range(0x3001))))
 _TRUTH = {"True": 1, "true": 1, "TRUE": 1, "False": 0, "false": 0, "FALSE": 0}
 _INFINITE = re.compile(r"([+-]?)inf(?:inity)?", re.IGNORECASE | re.ASCII)
 _DECIMAL = re.compile(r"([+-]?)(?=\.?\d)(\d*)(?:\.(\d*))?", re.ASCII)
-_DAYS = re.compile(r"([+-]?\d{1,18}) days?(?:,? ([+-]?)(\d{1,2}):(\d\d):(\d\d)(?:\.(\d{1,9}))?)?", re.ASCII)
-_TIME = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d*))?)?", re.ASCII)
-_MOMENT = re.compile(
-    r"\+?(\d{4,12}|-\d{3,12})-(\d\d)(?:-(\d\d)"
-    r"(?:[T ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:\.(\d*))?)?)?(?: ?(Z|[+-]\d\d)(?::?(\d\d)(?::?(\d\d))?)?)?)?)?",
-    re.ASCII,
-)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 # Every combining mark is none of the letters and digits, and lies beyond U+02FF.
@@ -186,11 +180,6 @@ def _cells_of_pandas(column: Any, kind: Any) -> list[object]:
     return list(column.tolist())
 
 
-def in_utc(instants: NDArray[Any]) -> list[object]:
-    """Times that are kept in UTC, datetime64, as texts that say so; None: missing."""
-    return [None if np.isnat(instant) else f"{instant}Z" for instant in instants]
-
-
 def text(cell: object) -> str | None:
     """A cell as the text that was written, by which public categories are told apart first; None: missing."""
     return _text_and_spelling(cell)[0]
@@ -251,7 +240,7 @@ def document(cell: object) -> str:
     if not isinstance(value, str) or value == UNREADABLE:
         return ""
     stripped = value.strip(_BLANK)
-    typed = stripped == "nan" or _number_of_text(stripped) is not None or _time_of_text(stripped) is not None
+    typed = stripped == "nan" or _number_of_text(stripped) is not None or time_of_text(stripped) is not None
     return "" if typed else value.rstrip("\0")
 
 
@@ -401,18 +390,7 @@ def _number_of_text(value: str) -> float | complex | None:
             return kind(value)
         except ValueError:
             pass
-    return _duration_of_text(value)
-
-
-def _duration_of_text(value: str) -> int | None:
-    """Nanoseconds of a duration as pandas and Python write it, or None."""
-    found = _DAYS.fullmatch(value)
-    if found is None:
-        return None
-    days, sign, *clock, fraction = found.groups(default="0")
-    hours, minutes, seconds = map(int, clock)
-    rest = (hours * 3600 + minutes * 60 + seconds) * 10**9 + int(fraction.ljust(9, "0"))
-    return int(days) * _NANOSECONDS["D"] + (-rest if sign == "-" else rest)
+    return duration_of_text(value)
 
 
 def _spelled_text(value: str) -> str | None:
@@ -427,7 +405,7 @@ def _spelled_text(value: str) -> str | None:
     found = _INFINITE.fullmatch(value)
     if found is not None:
         return "-inf" if found[1] == "-" else "inf"
-    typed = _time_of_text(value)
+    typed = time_of_text(value)
     if typed is not None:
         return typed
     written = _number_of_text(value)
@@ -508,53 +486,6 @@ def _spelled_object(cell: object) -> str | None:
         zone = cast(Any, datetime.tzinfo).__get__(value)
         return _spelled_text(datetime.isoformat(value)) if zone is None or type(zone) in _TIME_ZONES else None
     return _spelled_text(date.isoformat(value)) if issubclass(kind, date) and not issubclass(kind, datetime) else None
-
-
-def _time_of_text(value: str) -> str | None:
-    """A stripped text that is a moment or a time of day, without what depends on the unit that it is kept in."""
-    if not value[1:4].isdecimal() and value[2:3] != ":":
-        return None
-    found = _TIME.fullmatch(value)
-    if found is not None:
-        hour, minute, second, fraction = found.groups(default="")
-        return _clock(hour, minute, second, fraction) if _is_clock(hour, minute, second) else None
-    found = _MOMENT.fullmatch(value)
-    return None if found is None else _spelled_moment(*found.groups(default=""))
-
-
-def _spelled_moment(*parts: str) -> str | None:
-    year, month, day, hour, minute, second, fraction, zone, *offset = parts
-    day = day or "01"
-    if not (
-        1 <= int(month) <= 12 and 1 <= int(day) <= _days(int(year), int(month)) and _is_clock(hour, minute, second)
-    ):
-        return None
-    clock = _clock(hour or "00", minute or "00", second, fraction)
-    if zone not in ("", "Z"):
-        minutes, seconds = (int(part or 0) for part in offset)
-        east = 3600 * int(zone[1:]) + 60 * minutes + seconds
-        moment = np.datetime64(f"{year}-{month}-{day}T{clock[:5]}:{second or '00'}") - int(f"{zone[0]}{east}")
-        return _time_of_text(f"{moment}.{fraction}Z")
-    sign, years = ("-", -int(year)) if int(year) < 0 else ("", int(year))
-    clock = "" if clock == "00:00" else f"T{clock}"
-    return f"{sign}{years:04d}-{month}-{day}{clock}{zone}"
-
-
-def _days(year: int, month: int) -> int:
-    if month == 2:
-        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
-    return 30 if month in (4, 6, 9, 11) else 31
-
-
-def _is_clock(hour: str, minute: str, second: str) -> bool:
-    return int(hour or 0) < 24 and int(minute or 0) < 60 and int(second or 0) < 60
-
-
-def _clock(hour: str, minute: str, second: str, fraction: str) -> str:
-    fraction = fraction.rstrip("0")
-    if fraction:
-        return f"{hour}:{minute}:{second}.{fraction}"
-    return f"{hour}:{minute}" if second in ("", "00") else f"{hour}:{minute}:{second}"
 
 
 def _is_vague(value: _Plain) -> bool:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.data.documents.count_rows import running_total, spans
 from dpvb.data.persons import by_person
+from dpvb.data.slabs import Integers, Which, running_total, spans
 
-Integers = NDArray[np.int64]
-#: Row numbers, or a range of rows.
-Which: TypeAlias = "Integers | slice"
 Rows = TypeVar("Rows")
 
 # Entries of a chunk, 32 MiB in float64; its rows are limited in `spans`.
@@ -23,10 +22,10 @@ CHUNK_ENTRIES = 2**22
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LazyChunk(Generic[Rows]):
-    """Some consecutive privacy units, whose rows are read and cleaned when they are asked for.
+class Chunk(Generic[Rows]):
+    """Some consecutive privacy units, whose rows are read and cleaned when they are asked for; private.
 
-    So units that a batch leaves out cost nothing.
+    Units that are not in a batch are never read.
 
     Attributes:
         which: numbers of the rows in the data.
@@ -53,17 +52,17 @@ class LazyChunk(Generic[Rows]):
             self.kept[self.place] = self.read(self.which)
         return self.kept[self.place]
 
-    def select(self, units: NDArray[np.bool_]) -> LazyChunk[Rows]:
+    def select(self, units: NDArray[np.bool_]) -> Chunk[Rows]:
         """Return the chosen units alone, renumbered in their order; `units` is a mask, shape (num_units,)."""
         chosen = int(np.count_nonzero(units))
         if chosen == self.num_units:
             return self
         which = np.arange(self.which.start, self.which.stop) if isinstance(self.which, slice) else self.which
         if self.unit_of_row is None:
-            return LazyChunk(which[units], None, chosen, self.read)
+            return Chunk(which[units], None, chosen, self.read)
         kept = units[self.unit_of_row]
         renumbered = np.cumsum(units, dtype=np.int64) - 1
-        return LazyChunk(which[kept], renumbered[self.unit_of_row[kept]], chosen, self.read)
+        return Chunk(which[kept], renumbered[self.unit_of_row[kept]], chosen, self.read)
 
 
 class Units:
@@ -79,58 +78,90 @@ class Units:
 
     def __init__(self, entry_start: Integers, group: Iterable[object] | None) -> None:
         self._entry_start = entry_start
-        self._persons = None
+        # Numbers of the rows in the order of their persons (None: they are in it), their persons, first row of each.
+        self._persons: tuple[Integers | None, Integers, Integers] | None = None
         self._kept: dict[int, Any] = {}
         if group is not None:
-            order, unit_of_row, unit_start = by_person(group, len(entry_start) - 1)
+            order, unit_of_row, first = by_person(group, len(entry_start) - 1)
             self._entry_start = running_total(np.diff(entry_start)[order])
-            self._persons = order, unit_of_row, unit_start
+            self._persons = order, unit_of_row, first
 
     @property
-    def unit(self) -> Literal["row", "person"]:
-        """What one privacy unit is; public."""
-        return "row" if self._persons is None else "person"
+    def grouped(self) -> bool:
+        """Whether units are persons; public."""
+        return self._persons is not None
 
     def count(self) -> int:
         """Return the number of privacy units; private under add/remove."""
-        return len(self._entry_start) - 1 if self._persons is None else max(len(self._persons[2]) - 1, 0)
+        return len(self._entry_start if self._persons is None else self._persons[2]) - 1
 
     def part(self, start: int, stop: int) -> tuple[Which, Units]:
         """The units start..stop-1 alone: the numbers of their rows, and units of just those rows, in that order."""
-        part = Units.__new__(Units)
-        part._persons, part._kept = None, {}
-        if self._persons is None:
-            part._entry_start = self._entry_start[start : stop + 1] - self._entry_start[start]
-            return slice(start, stop), part
-        order, unit_of_row, first = self._persons
-        rows = slice(int(first[start]), int(first[stop]))
+        rows, which, unit_of_row = self._rows(start, stop)
+        part = copy(self)
+        part._kept = {}
         part._entry_start = self._entry_start[rows.start : rows.stop + 1] - self._entry_start[rows.start]
-        number = np.arange(rows.stop - rows.start, dtype=np.int64)
-        part._persons = number, unit_of_row[rows] - start, first[start : stop + 1] - first[start]
-        return order[rows], part
+        if self._persons is not None and unit_of_row is not None:
+            part._persons = None, unit_of_row, self._persons[2][start : stop + 1] - rows.start
+        return which, part
 
-    def chunks(self, read: Callable[[Which], Rows], keep_entries: int = 0) -> Iterator[LazyChunk[Rows]]:
+    def chunks(
+        self, read: Callable[[Which], Rows], *, max_entries: int | None = None, keep_entries: int = 0
+    ) -> Iterator[Chunk[Rows]]:
         """Yield all units once.
 
         Args:
             read: gives the rows with some numbers; the same at every pass.
+            max_entries: most entries of a chunk of several units; None: CHUNK_ENTRIES.
             keep_entries: rows of the first chunks, up to so many entries, are read in the first pass and kept.
         """
-        unit_start = None if self._persons is None else self._persons[2]
-        for start, stop in spans(self._entry_start, unit_start, CHUNK_ENTRIES):
-            rows = slice(start, stop)
-            which: Which = rows
-            unit_of_row = None
-            if self._persons is not None:
-                order, unit, first = self._persons
-                rows = slice(int(first[start]), int(first[stop]))
-                which, unit_of_row = order[rows], unit[rows] - start
+        first = None if self._persons is None else self._persons[2]
+        for start, stop in spans(self._entry_start, first, max_entries or CHUNK_ENTRIES):
+            rows, which, unit_of_row = self._rows(start, stop)
             kept = self._kept if self._entry_start[rows.stop] <= keep_entries else None
-            yield LazyChunk(which, unit_of_row, stop - start, read, start, kept)
+            yield Chunk(which, unit_of_row, stop - start, read, start, kept)
+
+    def _rows(self, start: int, stop: int) -> tuple[slice, Which, Integers | None]:
+        """Rows of the units start..stop-1: their range in the order of units, their numbers, and the unit of each."""
+        if self._persons is None:
+            return slice(start, stop), slice(start, stop), None
+        order, unit_of_row, first = self._persons
+        rows = slice(int(first[start]), int(first[stop]))
+        return rows, rows if order is None else order[rows], unit_of_row[rows] - start
 
 
-def cuts(count: int, number: int) -> list[tuple[int, int]]:
-    """Cut so many units into at most `number` consecutive ranges of about one length; at least one."""
-    number = max(1, min(number, count))
-    ends = [count * place // number for place in range(number + 1)]
-    return list(pairwise(ends))
+class Held(ABC):
+    """Private rows in memory, as units.
+
+    Attributes:
+        row: what one row is called; public.
+    """
+
+    row: ClassVar[str] = "row"
+    _units: Units
+
+    @property
+    def unit(self) -> str:
+        """What one privacy unit is; public."""
+        return "person" if self._units.grouped else self.row
+
+    def count(self) -> int:
+        """Return the number of privacy units; private under add/remove."""
+        return self._units.count()
+
+    def parts(self, number: int) -> list[Self]:
+        """The same units in order, in at most so many sources of their own."""
+        count = self.count()
+        number = max(1, min(number, count))
+        ends = [count * place // number for place in range(number + 1)]
+        return [self._part(start, stop) for start, stop in pairwise(ends)]
+
+    def _part(self, start: int, stop: int) -> Self:
+        part = copy(self)
+        which, part._units = self._units.part(start, stop)
+        part._keep(which)
+        return part
+
+    @abstractmethod
+    def _keep(self, which: Which) -> None:
+        """Keep the rows with these numbers alone, in this order."""

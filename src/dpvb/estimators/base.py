@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-import importlib
+import inspect
 import math
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from dpvb.arrays import Floats
 from dpvb.cluster import is_on_show, spread
 from dpvb.core import loop
-from dpvb.core.blocks import Block
-from dpvb.core.plan import SHARES, Plan, calibrated, check_budget, phased
+from dpvb.core.plan import Plan, calibrated, check_budget, phased
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
-from dpvb.core.source import Source
+from dpvb.core.schedule import Schedule, StepSize
 from dpvb.core.wall import Wall
+from dpvb.data.tables.matrices import has_columns
 from dpvb.errors import ModelFileError, ParameterError, PrivacyError, check_integer, check_number
 from dpvb.ledger.address import Address
 from dpvb.results import model_file
+from dpvb.results.audit_report import Report
 from dpvb.results.statement import PrivacyStatement
-from dpvb.runs import run as runs
+from dpvb.runs.counted import accountant, counted
+
+if TYPE_CHECKING:
+    from dpvb.data import Schema
 
 #: Called with (step, number of steps, plan) after each release; all of it is public.
 Progress = Callable[[int, Plan], object]
@@ -36,18 +42,136 @@ class PrivacyWarning(UserWarning):
     """Something that the caller does is outside the promise; said once."""
 
 
-class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
-    """Base of all estimators; subclasses name their parameters and build their model.
+class Task(NamedTuple):
+    """What a fit would do; all but the source is public.
 
-    Every estimator has the parameters epsilon, delta, num_steps, sampling_prob, batch_size, num_examples,
-    noise_multiplier, accountant, neighboring_relation, random_state, ledger, dataset, checkpoint and resume.
+    Attributes:
+        model: what is learned.
+        source: private data; None with a server, which has none.
+        plan: the releases, their noise relative.
+        rho: step sizes.
+        projection: "read" or "step", see `loop.fit`.
+        public: what the promise takes for public, in words.
+        notes: what is public about columns (names, a schema, a vocabulary, their number), and what `take` needs of it.
     """
 
+    model: Any
+    source: Any
+    plan: Plan
+    rho: StepSize
+    projection: Any
+    public: list[str]
+    notes: Mapping[str, Any]
+
+
+# Subclasses are dataclasses too, so that each parameter is named once; scikit-learn reads the signatures they get.
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
+    """What every estimator is: parameters, a task, and the result that it takes.
+
+    All parameters are public. `None` means: planned from public facts.
+
+    Args:
+        epsilon, delta: the privacy budget of one fit; epsilon = inf is the noiseless fit on the same path.
+        num_steps: number of releases of the steps.
+        sampling_prob: Poisson sampling rate q of a step; None with no batch_size: full batch.
+        batch_size: size S of a fixed-size batch; needs num_examples.
+        num_examples: a public number of units, where there is one.
+        noise_multiplier: given noise, instead of noise calibrated to epsilon.
+        accountant: method of the calibration, one of dpvb.accounting's.
+        neighboring_relation: "add_or_remove_one" or "replace_one".
+        random_state: seeds the public start and public draws alone; the private randomness takes no seed.
+        ledger, dataset: a dpvb.Ledger, its path or its URL, and the registered data set that is charged before a fit
+            looks; without them nobody keeps count.
+        checkpoint: a folder that keeps the releases of a fit, so that the same call goes on where it was killed.
+        resume: "continue" goes on there, or begins; "read" reads a run that has ended, and spends nothing (see
+            runs.Run).
+    """
+
+    epsilon: float
+    delta: float
+    num_steps: int | None = None
+    sampling_prob: float | None = None
+    batch_size: int | None = None
+    num_examples: int | None = None
+    noise_multiplier: float | None = None
+    accountant: str = "pld"
+    neighboring_relation: str = "add_or_remove_one"
+    random_state: Any = None
+    ledger: Any = None
+    dataset: str | None = None
+    checkpoint: Any = None
+    resume: str = "continue"
+
     _said: ClassVar[set[str]] = set()
+    #: All kinds of estimators by name; a class enters itself.
+    kinds: ClassVar[dict[str, type[PrivateEstimator]]] = {}
+    #: What a federation may declare of its columns.
+    declares: ClassVar[tuple[str, ...]] = ("width",)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if not inspect.isabstract(cls):
+            cls.kinds[cls.__name__] = cls
 
     def __setattr__(self, name: str, value: Any) -> None:
         # A notebook shows an estimator, and errors of scikit-learn quote it.
         super().__setattr__(name, Address(value) if name == "ledger" and type(value) is str else value)
+
+    @abstractmethod
+    def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
+        """What a fit to these rows would do; nothing is spent, and nothing private is looked at.
+
+        Raises:
+            ParameterError, DataFormatError: for public faults.
+        """
+
+    @abstractmethod
+    def take(self, task: Task, q: Any) -> None:
+        """Keep the result of a task, and show it in the user's units; the task's source may be gone by then."""
+
+    def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
+        """What `task` takes for data without rows, in declared columns: a federation's server has no other."""
+        return {"X": np.empty((0, width or 0))}
+
+    def quality(self, rows: Any) -> Floats:
+        """Score of each clean row under the fitted model, from that row alone, bit for bit; NaN where there is none."""
+        raise ParameterError(self._unscored)
+
+    def quality_range(self, model: Any) -> tuple[float, float]:
+        """Public ends of a row's score, from that of a uniform guess."""
+        raise ParameterError(self._unscored)
+
+    @property
+    def _unscored(self) -> str:
+        return f"estimator must be one whose rows have scores of their own; {type(self).__name__} cannot be selected."
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        group: Iterable[object] | None = None,
+        progress: Progress | None = None,
+        cluster: Any = None,
+        **rows: Any,
+    ) -> Self:
+        """Fit privately.
+
+        Args:
+            X, y: private rows, as the class says.
+            group: private person of each row; a person's rows are then protected, drawn and clipped together.
+            progress: called with (step, plan) after each release.
+            cluster: None, "local:N" for N processes of this machine, a dpvb.cluster.LocalPool, or a Dask client; the
+                released values do not depend on it.
+
+        Raises:
+            ParameterError, DataFormatError: for public faults, before anything is spent.
+            WallError: if the computation failed behind the wall; the charge stands.
+        """
+        task = self.task(X, y, group=group, **rows)
+        self.take(task, self._run(task, progress, cluster))
+        return self
 
     def _sampler(self) -> Sampler:
         """The sampler that the public parameters name; without any, the full batch."""
@@ -66,68 +190,52 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             return FullBatch()
         return Poisson(check_number("sampling_prob", self.sampling_prob, low=0, high=1, closed="right"))
 
-    def _plan(
-        self,
-        blocks: Mapping[str, Block],
-        schedule: Sequence[float],
-        *,
-        unit: str,
-        shares: Mapping[str, float] = SHARES,
-    ) -> Plan:
-        """The releases of a fit, fixed before any data are read: calibrated to (epsilon, delta), or as given."""
-        given = self.noise_multiplier
-        if given is not None:
-            check_number("noise_multiplier", given, low=0, high=1e12)
-        relative = phased(
-            blocks,
+    def _task(self, model: Any, source: Any, schedule: Schedule, public: list[str], notes: Mapping[str, Any]) -> Task:
+        """The task of a model that lays out its plan so."""
+        relation: Any = self.neighboring_relation
+        plan = phased(
+            model.blocks,
             self._sampler(),
-            schedule,
-            shares=shares,
-            neighboring_relation=self.neighboring_relation,
-            unit=unit,
+            schedule.noise,
+            shares=schedule.shares,
+            neighboring_relation=relation,
+            unit=source.unit,
         )
-        if given is None:
-            return calibrated(
-                relative,
-                epsilon=self.epsilon,
-                delta=self.delta,
-                accountant=runs.accountant(self.accountant, **self._account),
-            )
+        notes = {"steps": len(schedule.noise), **notes}
+        return Task(model, source, plan, schedule.rho, schedule.projection, public, notes)
+
+    def _calibrated(self, relative: Plan) -> Plan:
+        """The releases of a fit, fixed before any data are read: calibrated to (epsilon, delta), or as given."""
+        if self.noise_multiplier is None:
+            method = accountant(self.accountant, **self._account)
+            return calibrated(relative, epsilon=self.epsilon, delta=self.delta, accountant=method)
+        given = check_number("noise_multiplier", self.noise_multiplier, low=0, high=1e12)
         return check_budget(relative.scaled(given), epsilon=self.epsilon, delta=self.delta)
 
-    def _fit(
-        self,
-        model: loop.Model[Any, Any],
-        source: Source[Any],
-        plan: Plan,
-        *,
-        rho: loop.StepSize,
-        projection: str,
-        public: list[str],
-        progress: Progress | None,
-        cluster: Any = None,
-    ) -> Any:
-        """Run the plan on private data, here or on a cluster; returns q and sets `privacy_`."""
-        rng = generator("random_state", self.random_state)
+    def _run(self, task: Task, progress: Progress | None, cluster: Any) -> Any:
+        """Run a task's plan on its data, here or on a cluster; returns q and sets `privacy_`."""
+        plan, rng = self._calibrated(task.plan), generator("random_state", self.random_state)
         tell = (lambda t, q: None) if progress is None else (lambda t, q: progress(t, plan))
         facts = {"model": type(self).__name__, "params": _plain(self.get_params(deep=False))}
-        counted = runs.counted(plan, **self._account, epsilon=self.epsilon, delta=self.delta, facts=facts)
+        journal = counted(plan, **self._account, epsilon=self.epsilon, delta=self.delta, facts=facts)
         if is_on_show(cluster):
             self._say_once(
                 "the Dask cluster shows its pages beyond this machine, and whoever reaches them sees how large the "
                 "data are. Start scheduler and workers with dashboard_address='127.0.0.1:0'."
             )
-        with spread(source, model, cluster) as held, counted as run:
+        with spread(task.source, task.model, cluster) as held, journal as run:
             wall = Wall(held, plan, num_examples=self.num_examples, journal=run)
             rng = rng if run is None or run.seed is None else generator("random_state", run.seed)
-            q, estimate = loop.fit(model, wall, plan, rho=rho, rng=rng, projection=projection, on_step=tell)
+            q, estimate = loop.fit(
+                task.model, wall, plan, rho=task.rho, rng=rng, projection=task.projection, on_step=tell
+            )
             assert estimate.receipt is not None  # A plan has at least one release.
             self.privacy_ = PrivacyStatement.from_plan(
                 plan,
                 delta=self.delta,
                 private=estimate.receipt.private,
                 run_id=estimate.receipt.run if run is None else run.name,
-                public=public,
+                public=task.public,
                 num_examples=self.num_examples,
                 charge=None if run is None else run.charge,
             )
@@ -136,7 +244,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     @property
     def _account(self) -> dict[str, Any]:
         """What is charged, and where a run is kept."""
-        return {name: getattr(self, name) for name in _OF_THE_RUN}
+        return {name: getattr(self, name) for name in OF_THE_RUN}
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Refused: a private plan is fixed before the data are read.
@@ -205,11 +313,17 @@ def generator(name: str, seed: Any) -> np.random.Generator:
     return np.random.default_rng(check_integer(name, seed, low=0, high=2**63))
 
 
+def column_names(X: Any) -> tuple[str, ...] | None:
+    """Column names of a data frame; None for what has none, or others than texts."""
+    names = list(X.columns) if has_columns(X) else []
+    return tuple(names) if names and all(isinstance(name, str) for name in names) else None
+
+
 def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters that JSON can hold; generators, data-like arguments and where a run was counted are left out."""
     kept: dict[str, Any] = {}
     for name, value in params.items():
-        if name in _OF_THE_RUN:
+        if name in OF_THE_RUN:
             continue
         if isinstance(value, (np.integer, np.floating)):
             value = value.item()
@@ -221,16 +335,7 @@ def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 #: Parameters of one fit that a model does not carry on.
-_OF_THE_RUN = ("ledger", "dataset", "checkpoint", "resume")
-#: Model kinds that `load` knows, by class name.
-_HOMES = {
-    "DPVI": "dpvb.estimators.dpvi",
-    "LDA": "dpvb.estimators.lda",
-    "SigmoidBeliefNetwork": "dpvb.estimators.sbn",
-    "LogisticRegression": "dpvb.estimators.regression",
-    "BinomialRegression": "dpvb.estimators.regression",
-    "NegativeBinomialRegression": "dpvb.estimators.regression",
-}
+OF_THE_RUN = ("ledger", "dataset", "checkpoint", "resume")
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -240,22 +345,23 @@ def load(path: str | os.PathLike[str]) -> Any:
         ModelFileError: if the file is missing, damaged, tampered with, or of a newer format.
     """
     stored = model_file.load(path)
-    if stored.kind not in _HOMES:
-        raise ModelFileError(f"{os.fspath(path)}: holds a {stored.kind!r}, which this version does not know.")
-    estimator_class = getattr(importlib.import_module(_HOMES[stored.kind]), stored.kind)
+    kind: Any = PrivateEstimator.kinds.get(stored.kind)
+    if kind is None:
+        raise ModelFileError(
+            f"{os.fspath(path)}: holds a {stored.kind!r}, which this version does not know. If it is a model of your "
+            "own, import its class first."
+        )
     try:
         params = {k: float(v) if v in ("inf", "-inf") else v for k, v in stored.facts["params"].items()}
-        if foreign := params.keys() & _OF_THE_RUN:
+        if foreign := params.keys() & OF_THE_RUN:
             raise ModelFileError(
                 f"{os.fspath(path)}: tampered with: it says {sorted(foreign)[0]}, which belongs to the call of a fit."
             )
-        estimator: Any = estimator_class(**params)
+        estimator: Any = kind(**params)
         estimator.privacy_ = PrivacyStatement.from_dict(stored.facts["privacy"])
         estimator._restore(stored.arrays, stored.facts)
         if "audit" in stored.facts:
-            estimator.audit_ = importlib.import_module("dpvb.results.audit_report").Report.from_dict(
-                stored.facts["audit"]
-            )
+            estimator.audit_ = Report.from_dict(stored.facts["audit"])
     except ModelFileError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, PrivacyError):

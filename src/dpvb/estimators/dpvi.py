@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.arrays import Floats
-from dpvb.core import loop
+from dpvb.core.schedule import Schedule
 from dpvb.data.tables.numbers import Numbers
 from dpvb.errors import DataFormatError, ParameterError, check_integer
-from dpvb.estimators.base import PrivateEstimator, Progress, generator
+from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator
 from dpvb.models.gradients import model as variational
+from dpvb.models.gradients import tuned
 from dpvb.models.gradients.density import Density
 from dpvb.models.gradients.extra import optional
 from dpvb.models.gradients.numpyro_model import NumPyro
@@ -26,13 +27,16 @@ _STEPS, _PASSES = 200, 20
 _DRAWS, _SCORED = 64, 4096
 
 
-# Written as a dataclass, so that each parameter is named once; scikit-learn reads the signature it gets.
 @dataclass(eq=False, repr=False)
 class DPVI(PrivateEstimator):
     """A Gaussian posterior for any log-density in JAX or NumPyro, under (ε, δ)-differential privacy.
 
-    Gradients of each row are clipped, summed and noised at each step; see dpvi.model. Needs `pip install dpvb[jax]`.
-    All parameters are public. `None` means: planned from public facts.
+    Gradients of each row are clipped, summed and noised at each step; see models.gradients. Needs
+    `pip install dpvb[jax]`. `fit` takes private rows X, (rows, features): NumPy, SciPy sparse or a DataFrame of
+    numbers; a row that holds NaN, infinity or no number counts as no row, silently; and private responses y, (rows,) or
+    (rows, responses), numbers; None: log_density takes x alone. The parameters of the budget, the batches and the
+    ledger are those of `PrivateEstimator`; num_steps=None: 200 gradients, or 20 passes where batches are smaller and
+    that is more.
 
     Args:
         log_density: log p(row | θ), a scalar, written with jax.numpy: a function of (θ, x), or of (θ, x, y) where fit
@@ -42,26 +46,12 @@ class DPVI(PrivateEstimator):
         parameters: θ: its length P, or an example in any pytree of arrays, whose values are the start; with
             log_density alone.
         log_prior: log p(θ), a scalar; None: standard normal. It is neither clipped nor noised.
-        epsilon, delta: the privacy budget of one fit; epsilon = inf is the noiseless fit on the same path.
         guide: the posterior: "mean_field", "full_rank" (P up to 2000), or "point" (private gradient descent).
         clip: bound on the norm of a row's gradient in θ.
-        num_steps: number of gradients; None: 200, or 20 passes where batches are smaller and that is more.
         learning_rate: first rate of Adam, in units of θ; None: 40/num_steps, at most 1/2.
         start_scale: standard deviation of the guide at the start.
         row_by_row: True computes gradients one row after the other; None does so only where rows computed together are
             found to depend on their places.
-        sampling_prob: Poisson sampling rate q of a step; None with no batch_size: full batch.
-        batch_size: size S of a fixed-size batch; needs num_examples.
-        num_examples: a public number of units; nothing here needs it.
-        noise_multiplier: given noise, instead of noise calibrated to epsilon.
-        accountant: method of the calibration, one of dpvb.accounting's.
-        neighboring_relation: "add_or_remove_one" or "replace_one".
-        random_state: seeds the public draws alone; the private randomness takes no seed.
-        ledger, dataset: a dpvb.Ledger, its path or its URL, and the registered data set that is charged before a fit
-            looks; without them nobody keeps count.
-        checkpoint: a folder that keeps the releases of a fit, so that the same call goes on where it was killed.
-        resume: "continue" goes on there, or begins; "read" reads a run that has ended, and spends nothing (see
-            runs.Run).
 
     Attributes:
         loc_: posterior mean (or the point), (P,), of θ flattened; of unconstrained values with a NumPyro model.
@@ -73,61 +63,23 @@ class DPVI(PrivateEstimator):
 
     log_density: Callable[..., Any] | None = None
     _: KW_ONLY
-    epsilon: float
-    delta: float
     numpyro_model: Callable[..., Any] | None = None
     parameters: Any = None
     log_prior: Callable[[Any], Any] | None = None
     guide: str = "mean_field"
     clip: float = 1.0
-    num_steps: int | None = None
     learning_rate: float | None = None
     start_scale: float = 0.1
     row_by_row: bool | None = None
-    sampling_prob: float | None = None
-    batch_size: int | None = None
-    num_examples: int | None = None
-    noise_multiplier: float | None = None
-    accountant: str = "pld"
-    neighboring_relation: str = "add_or_remove_one"
-    random_state: Any = None
-    ledger: Any = None
-    dataset: str | None = None
-    checkpoint: Any = None
-    resume: str = "continue"
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        group: Iterable[object] | None = None,
-        progress: Progress | None = None,
-        cluster: Any = None,
-    ) -> Self:
-        """Fit privately.
-
-        Args:
-            X: private rows, (rows, features): NumPy, SciPy sparse or a DataFrame of numbers. A row that holds NaN,
-                infinity or no number counts as no row, silently.
-            y: private responses, (rows,) or (rows, responses), numbers; None: log_density takes x alone.
-            group: private person of each row; a person's rows are then protected, drawn and clipped together.
-            progress: called with (step, plan) after each release.
-            cluster: None, "local:N" for N processes of this machine, a dpvb.cluster.LocalPool, or a Dask client; the
-                released values do not depend on it.
-
-        Raises:
-            ParameterError, DataFormatError: for public faults, before anything is spent; log_density is tried first, on
-                public rows.
-            WallError: if the computation failed behind the wall; the charge stands.
-        """
+    def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
+        """What a fit to private rows would do; the density is tried first, on public rows."""
         given = Numbers(X, y, group=group)
         model = self._model(given.features, given.responses)
         # Of a chunk about as many rows are in a batch as are computed together. They are tried here, before any cost.
         sampling_prob = self._sampler().sampling_prob
         rows = given.cut(math.floor(model.gradients.batch_size * (0.9 / sampling_prob if sampling_prob < 1 else 1)))
-        shares = {"first": variational.LAST, "last": variational.LAST}
-        plan = self._plan(model.blocks, [1.0] * model.num_steps, unit=rows.unit, shares=shares)
+        shares = {"first": tuned.LAST_BUDGET, "last": tuned.LAST_BUDGET}
         responses = "" if rows.responses is None else f" and {max(rows.responses, 1)} responses"
         public = [
             f"{rows.features} features{responses}, {model.density.num_parameters} parameters, guide {self.guide!r}",
@@ -135,20 +87,14 @@ class DPVI(PrivateEstimator):
             *([f"number of examples {self.num_examples}"] if self.num_examples else []),
             "the plan, the draws from the guide and all other parameters",
         ]
-        q = self._fit(
-            model,
-            rows,
-            plan,
-            rho=loop.constant(1.0),
-            projection="read",
-            public=public,
-            progress=progress,
-            cluster=cluster,
-        )
-        self.n_iter_, self.n_features_in_ = model.num_steps, rows.features
-        self._responses = rows.responses
+        notes = {"width": rows.features, "responses": rows.responses, "names": column_names(X)}
+        return self._task(model, rows, Schedule((1.0,) * model.num_steps, shares), public, notes)
+
+    def take(self, task: Task, q: Any) -> None:
+        """Keep the posterior."""
+        self.n_iter_, self.n_features_in_ = task.notes["steps"], task.notes["width"]
+        self._responses = task.notes["responses"]
         self._set_posterior(q.average_p, q.covariance)
-        return self
 
     def sample_posterior(self, n: int = 1, rng: Any = None) -> Any:
         """Draw n θ from the posterior: (n, P), or the pytree of `parameters` with n first in every array.

@@ -2,50 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from dpvb.arrays import Floats
-from dpvb.core import loop
-from dpvb.data import Source, as_source
+from dpvb.core.schedule import Schedule, robbins_monro
+from dpvb.data import BagOfWords, Source, as_source, check_vocabulary
 from dpvb.errors import DataFormatError, check_integer
-from dpvb.estimators.base import PrivateEstimator, Progress
+from dpvb.estimators.base import PrivateEstimator, Task, column_names
 from dpvb.guards import domains
 from dpvb.models.topics import lda
 
 
+@dataclass(eq=False, repr=False)
 class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
     """Latent Dirichlet allocation under (ε, δ)-differential privacy.
 
-    All parameters are public. `None` means: planned from public facts.
+    `fit` takes private documents X: CSR or dense counts, texts with a vocabulary, or a source of dpvb.data. The
+    parameters of the budget, the batches and the ledger are those of `PrivateEstimator`.
 
     Args:
         n_components: number of topics K.
-        epsilon, delta: the privacy budget of one fit; epsilon = inf is the noiseless fit on the same path.
-        num_steps: number of releases J.
-        sampling_prob: Poisson sampling rate q of a step; None with no batch_size: full batch.
-        batch_size: size S of a fixed-size batch; needs num_examples.
         clip: bound on one document's statistic as a share a in (0, 1] of document_length^count_power.
         vocabulary: the terms in column order; needed for texts. A matrix of counts has a public width instead.
-        random_state: seeds the public start alone; the private randomness takes no seed.
         document_length, length_rule: how a document is brought to a common length (see models.documents).
         count_power, background, word_power, mass: what of a document is released and how it counts (see models.lda).
         doc_topic_prior, topic_word_prior: α and η.
         read, projection: how noisy topics are read, and whether the accumulator is projected ("step": the papers).
         learning_offset, learning_decay: τ0 and κ of the step sizes ρ_t = (τ0 + t)^-κ.
-        noise_multiplier: given noise, instead of noise calibrated to epsilon.
-        accountant: method of the calibration, one of dpvb.accounting's.
-        neighboring_relation: "add_or_remove_one" or "replace_one".
-        num_examples: a public number of units, where there is one.
-        ledger, dataset: a dpvb.Ledger, its path or its URL, and the registered data set that is charged before a fit
-            looks; without them nobody keeps count.
-        checkpoint: a folder that keeps the releases of a fit, so that the same call goes on where it was killed.
-        resume: "continue" goes on there, or begins; "read" reads a run that has ended, and spends nothing (see
-            runs.Run).
         tol, max_iter, fixed_work: local iterations of a document.
 
     Attributes:
@@ -55,116 +46,66 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         vocabulary_, n_features_in_: public names and number of terms.
     """
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        epsilon: float,
-        delta: float,
-        num_steps: int | None = None,
-        sampling_prob: float | None = None,
-        batch_size: int | None = None,
-        clip: float | None = None,
-        vocabulary: Sequence[str] | None = None,
-        random_state: Any = None,
-        document_length: float = 500.0,
-        length_rule: str = "truncate",
-        count_power: float = 0.5,
-        background: bool = True,
-        word_power: float = 0.25,
-        mass: float = 10.0,
-        doc_topic_prior: float | None = None,
-        topic_word_prior: float | None = None,
-        read: str = "estimated_prior",
-        projection: str = "read",
-        learning_offset: float = 1.0,
-        learning_decay: float = 0.6,
-        noise_multiplier: float | None = None,
-        accountant: str = "pld",
-        neighboring_relation: str = "add_or_remove_one",
-        num_examples: int | None = None,
-        ledger: Any = None,
-        dataset: str | None = None,
-        checkpoint: Any = None,
-        resume: str = "continue",
-        tol: float = 1e-3,
-        max_iter: int = 15,
-        fixed_work: bool = False,
-    ) -> None:
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.delta = delta
-        self.num_steps = num_steps
-        self.sampling_prob = sampling_prob
-        self.batch_size = batch_size
-        self.clip = clip
-        self.vocabulary = vocabulary
-        self.random_state = random_state
-        self.document_length = document_length
-        self.length_rule = length_rule
-        self.count_power = count_power
-        self.background = background
-        self.word_power = word_power
-        self.mass = mass
-        self.doc_topic_prior = doc_topic_prior
-        self.topic_word_prior = topic_word_prior
-        self.read = read
-        self.projection = projection
-        self.learning_offset = learning_offset
-        self.learning_decay = learning_decay
-        self.noise_multiplier = noise_multiplier
-        self.accountant = accountant
-        self.neighboring_relation = neighboring_relation
-        self.num_examples = num_examples
-        self.ledger = ledger
-        self.dataset = dataset
-        self.checkpoint = checkpoint
-        self.resume = resume
-        self.tol = tol
-        self.max_iter = max_iter
-        self.fixed_work = fixed_work
+    n_components: int = 10
+    _: KW_ONLY
+    clip: float | None = None
+    vocabulary: Sequence[str] | None = None
+    document_length: float = 500.0
+    length_rule: str = "truncate"
+    count_power: float = 0.5
+    background: bool = True
+    word_power: float = 0.25
+    mass: float = 10.0
+    doc_topic_prior: float | None = None
+    topic_word_prior: float | None = None
+    read: str = "estimated_prior"
+    projection: str = "read"
+    learning_offset: float = 1.0
+    learning_decay: float = 0.6
+    tol: float = 1e-3
+    max_iter: int = 15
+    fixed_work: bool = False
 
-    def fit(
-        self,
-        X: Any,
-        y: None = None,
-        *,
-        group: Iterable[object] | None = None,
-        progress: Progress | None = None,
-        cluster: Any = None,
-    ) -> Self:
-        """Fit topics privately.
+    declares: ClassVar[tuple[str, ...]] = ("vocabulary", "width")
 
-        Args:
-            X: private documents: CSR or dense counts, texts with a vocabulary, or a source of dpvb.data.
-            y: ignored.
-            group: private person of each row; a person's rows are then protected, drawn and clipped together.
-            progress: called with (step, plan) after each release.
-            cluster: None, "local:N" for N processes of this machine, a dpvb.cluster.LocalPool, or a Dask client; the
-                released values do not depend on it.
-
-        Raises:
-            ParameterError, DataFormatError: for public faults, before anything is spent.
-            WallError: if the computation failed behind the wall; the charge stands.
-        """
+    def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
+        """What a fit to private documents would do; y is ignored."""
         source = as_source(X, vocabulary=self.vocabulary, group=group)
         model = self._model(source.width)
         num_steps = 20 if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**7)
-        plan = self._plan(model.blocks, [1.0] * num_steps, unit=source.unit)
-        rho = loop.robbins_monro(self.learning_offset, self.learning_decay)
         public = [
             f"the vocabulary, {source.width} terms",
             f"number of topics {model.n_components}, priors alpha {model.prior:g} and eta {model.eta:g}",
             f"document length {model.length:g} ({model.length_rule}), count power {model.count_power:g}",
             "the plan, the random start and all other parameters",
         ]
-        q = self._fit(
-            model, source, plan, rho=rho, projection=self.projection, public=public, progress=progress, cluster=cluster
-        )
-        self._set_vocabulary(source)
-        self.n_iter_ = num_steps
-        self._set_topics(model, q)
-        return self
+        rho = robbins_monro(self.learning_offset, self.learning_decay)
+        schedule = Schedule((1.0,) * num_steps, rho=rho, projection=self.projection)  # type: ignore[arg-type]
+        notes = {"width": source.width, "vocabulary": source.vocabulary, "names": column_names(X)}
+        return self._task(model, source, schedule, public, notes)
+
+    def take(self, task: Task, q: lda.Topics) -> None:
+        """Keep the topics."""
+        self.n_features_in_, self.vocabulary_ = task.notes["width"], task.notes["vocabulary"]
+        self.n_iter_ = task.notes["steps"]
+        self._set_topics(task.model, q)
+
+    def no_rows(self, *, schema: Any, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
+        """No document, over a vocabulary or so many terms."""
+        words = None if vocabulary is None else check_vocabulary(vocabulary)
+        counts = sparse.csr_array(np.empty((0, width or 0 if words is None else len(words))))
+        return {"X": BagOfWords(counts, vocabulary=words)}
+
+    def quality(self, rows: Any) -> Floats:
+        """Bound of each document, in nats a word."""
+        row_j = np.repeat(np.arange(rows.num_rows), np.diff(rows.indptr))
+        tokens_n = np.bincount(row_j, weights=rows.counts, minlength=rows.num_rows)
+        return np.asarray(self._fitted_model.bound(self._q, rows) / tokens_n)
+
+    def quality_range(self, model: lda.LDA) -> tuple[float, float]:
+        """From 3/2 to 1/2 of the score of a uniform guess."""
+        guess = math.log(max(model.n_terms, 2))
+        return -1.5 * guess, -0.5 * guess
 
     def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> Floats:
         """Fit, then return the rows' own topic proportions, which are as private as the rows."""
@@ -243,10 +184,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             bound += float(self._fitted_model.bound(self._q, rows).sum())
             tokens += float(rows.counts.sum())
         return bound, tokens
-
-    def _set_vocabulary(self, source: Source) -> None:
-        self.n_features_in_ = source.width
-        self.vocabulary_ = source.vocabulary
 
     def _set_topics(self, model: lda.LDA, q: lda.Topics) -> None:
         self._fitted_model, self._q = model, q

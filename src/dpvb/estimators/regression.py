@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +15,15 @@ from scipy.special import ndtri
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from dpvb.arrays import Floats
-from dpvb.core import loop
-from dpvb.data.tables.design import Design, Response, SparseDesignRows
-from dpvb.data.tables.matrices import has_columns
+from dpvb.core.schedule import Schedule, constant
+from dpvb.data.tables.design import Design, SparseDesignRows
+from dpvb.data.tables.response import Response
 from dpvb.data.tables.schema import INDICATOR, Schema
 from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
-from dpvb.estimators.base import PrivateEstimator, Progress, generator
+from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator
 from dpvb.guards import domains
+from dpvb.kernels import linear
 from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
 from dpvb.models.regression.likelihood import Likelihood, Weights, predictive
@@ -42,16 +44,35 @@ class Coefficient(NamedTuple):
     high: float
 
 
-# Written as dataclasses, so that each parameter is named once; scikit-learn reads the signatures they get.
 @dataclass(kw_only=True, eq=False, repr=False)
 class BinomialLikelihoodRegression(PrivateEstimator):
     """What the three regressions share: ψ = intercept + x·coef, a Gaussian posterior, and predictions from it.
 
-    All parameters are public; see `LogisticRegression`.
+    `fit` takes private rows X, (rows, n_features): NumPy, SciPy sparse, or a table of dpvb.data; and y, the response of
+    each row, (rows,), which is not needed where a table brings it. The parameters of the budget, the batches and the
+    ledger are those of `PrivateEstimator`.
+
+    Args:
+        row_norm: bound on the norm of a row, its intercept included, in the units of X; longer rows are scaled back to
+            it, in fit and in every prediction.
+        fit_intercept: whether every row gets a constant.
+        intercept_value: that constant over row_norm, in (0, 1); the features' norm is at most
+            √(1 - intercept_value²)·row_norm. Small values leave room for the features, large ones measure the
+            intercept better.
+        solver: "first_order" (curvature once, then scores), "sufficient_statistics" (Pólya-Gamma augmentation,
+            second moments released at each step) or "paper" (the same as published; for comparison).
+        covariance: "full", or "diagonal" for features in the thousands ("first_order" only).
+        column_bound: bound on the absolute values of a column, a number or (n_features,), in the units of X; it serves
+            the diagonal covariance, and a table brings its own. None: row_norm.
+        alpha: precision of the prior N(0, I/alpha) of the weights of rows of norm 1; None: estimated from the releases.
+
+    Attributes:
+        coef_, intercept_: posterior means in the units of X, (n_features,) and a number.
+        coef_std_, intercept_std_: posterior standard deviations, the privacy noise counted in.
+        privacy_: the privacy statement of the fit.
+        n_iter_, n_features_in_, feature_names_: steps, and number and names of the features.
     """
 
-    epsilon: float
-    delta: float
     row_norm: float = 1.0
     fit_intercept: bool = True
     intercept_value: float = 0.4
@@ -59,18 +80,8 @@ class BinomialLikelihoodRegression(PrivateEstimator):
     covariance: str = "full"
     column_bound: Any = None
     alpha: float | None = None
-    num_steps: int | None = None
-    sampling_prob: float | None = None
-    batch_size: int | None = None
-    num_examples: int | None = None
-    noise_multiplier: float | None = None
-    accountant: str = "pld"
-    neighboring_relation: str = "add_or_remove_one"
-    random_state: Any = None
-    ledger: Any = None
-    dataset: str | None = None
-    checkpoint: Any = None
-    resume: str = "continue"
+
+    declares: ClassVar[tuple[str, ...]] = ("schema", "width")
 
     @property
     @abstractmethod
@@ -143,17 +154,13 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             return draws_nd[:, 1:] * self._unit_d / self._row_norm, draws_nd[:, 0] * self._constant
         return draws_nd * self._unit_d / self._row_norm, np.zeros(n)
 
-    def _fit_rows(
-        self, X: Any, y: Any, trials: Any, group: Iterable[object] | None, progress: Progress | None, cluster: Any
-    ) -> Self:
-        """Fit private rows."""
+    def task(self, X: Any, y: Any = None, *, trials: Any = None, group: Iterable[object] | None = None) -> Task:
+        """What a fit to private rows would do."""
         check_choice("solver", self.solver, SOLVERS)
         check_choice("covariance", self.covariance, COVARIANCES)
         likelihood, schema = self._likelihood, X.schema if isinstance(X, Table) else None
         design = self._private(X, y, trials, group)
         model = self._model(design, schema)
-        schedule = list(model.schedule)
-        plan = self._plan(model.blocks, schedule, unit=design.unit, shares=model.shares)
         caps = {"logistic": "the two classes", "binomial": f"at most {likelihood.max_trials:g} trials"}
         public = [
             f"{design.width} columns" + (", the intercept's included" if design.intercept else ""),
@@ -162,23 +169,53 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             caps.get(likelihood.kind, f"dispersion {likelihood.dispersion:g}, counts up to {likelihood.max_count:g}"),
             f"solver {self.solver!r}, covariance {self.covariance!r}, the plan and all other parameters",
         ]
-        rho = model.step_size if isinstance(model, PolyaGamma) else loop.constant(1.0)
-        q = self._fit(
-            model, design, plan, rho=rho, projection="read", public=public, progress=progress, cluster=cluster
-        )
-        self.n_iter_ = len(schedule)
-        self._set_columns(_names_of(X), design.width - (design.intercept > 0), schema)
-        self._set_posterior(model.weights(q), design.intercept, design.row_norm)
-        return self
+        rho = model.step_size if isinstance(model, PolyaGamma) else constant(1.0)
+        notes = {
+            "names": X.feature_names if isinstance(X, Table) else column_names(X),
+            "width": design.width - (design.intercept > 0),
+            "schema": schema,
+            "constant": design.intercept,
+            "row_norm": design.row_norm,
+            "target": schema.target if schema is not None and y is None else None,
+        }
+        return self._task(model, design, Schedule(model.schedule, model.budget, rho), public, notes)
+
+    def take(self, task: Task, q: Any) -> None:
+        """Keep the posterior."""
+        notes = task.notes
+        self.n_iter_ = notes["steps"]
+        self._set_columns(notes["names"], notes["width"], notes["schema"])
+        self._set_posterior(task.model.weights(q), notes["constant"], notes["row_norm"])
+
+    def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
+        """No row, of a table with a schema or of so many features."""
+        if schema is not None:
+            target = schema.target
+            others = [schema.group] if target is None else [target.name, target.trials, schema.group]
+            names = [*(column.name for column in schema.columns), *(name for name in others if name is not None)]
+            return {"X": Table({name: np.empty(0) for name in names}, schema)}
+        return {"X": sparse.csr_array(np.empty((0, width or 0))), "y": np.empty(0)}
+
+    def quality(self, rows: Any) -> Floats:
+        """Log-likelihood of each row at the posterior mean."""
+        mean_d = self._weights.mean_d
+        if isinstance(rows, SparseDesignRows):
+            row_j = np.repeat(np.arange(len(rows.y_n)), np.diff(rows.indptr))
+            weights = rows.values * mean_d[rows.indices]
+            psi_n: Floats = np.bincount(row_j, weights=weights, minlength=len(rows.y_n)).astype(np.float64)
+        else:
+            psi_n = linear.dot(rows.x_nd, mean_d)
+        return self._likelihood.log_probability(psi_n, rows.y_n, rows.trials_n)
+
+    def quality_range(self, model: Any) -> tuple[float, float]:
+        """From four times the score of a uniform guess to 0."""
+        return -4.0 * math.log1p(model.likelihood.max_y), 0.0
 
     def _private(self, X: Any, y: Any, trials: Any, group: Iterable[object] | None) -> AnyDesign:
         """Private rows in the form that the solver reads."""
         constant = self._intercept
         rows: dict[str, Any] = {"sparse_rows": self.covariance == "diagonal", "group": group}
         if isinstance(X, Table):
-            own, target = _caps(self._response), X.schema.target
-            if y is None and target is not None and (given := _caps(target.response)) != own:
-                raise ParameterError(f"the schema's target has {given}, but the model's parameters say {own}.")
             return X.design(y, trials, response=self._response, fit_intercept=constant > 0, **rows)
         if y is None:
             raise DataFormatError("requires y to be passed, but the target y is None: the response of each row.")
@@ -304,7 +341,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             return table.features(fit_intercept=self._constant > 0, sparse_rows=True)
         if isinstance(X, Table):
             raise DataFormatError("the model was fitted on plain rows, not on a table: give rows of the same columns.")
-        names = _names_of(X)
+        names = column_names(X)
         if self._named and names is not None and names != self.feature_names_:
             raise DataFormatError(
                 f"The feature names should match those that were passed during fit: {list(self.feature_names_)[:8]}."
@@ -354,37 +391,11 @@ class BinomialLikelihoodRegression(PrivateEstimator):
 class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type: ignore[misc]
     """Logistic regression under (ε, δ)-differential privacy, with a posterior that knows the privacy noise.
 
-    All parameters are public. `None` means: planned from public facts.
+    The parameters that are not named here are those of `BinomialLikelihoodRegression`.
 
     Args:
-        epsilon, delta: the privacy budget of one fit; epsilon = inf is the noiseless fit on the same path.
-        row_norm: bound on the norm of a row, its intercept included, in the units of X; longer rows are scaled back to
-            it, in fit and in every prediction.
-        fit_intercept: whether every row gets a constant.
-        intercept_value: that constant over row_norm, in (0, 1); the features' norm is at most
-            √(1 - intercept_value²)·row_norm. Small values leave room for the features, large ones measure the
-            intercept better.
         classes: the two labels; the second is the one that `decision_function` speaks for. A row with any other label
             counts as no row.
-        solver: "first_order" (curvature once, then scores), "sufficient_statistics" (Pólya-Gamma augmentation,
-            second moments released at each step) or "paper" (the same as published; for comparison).
-        covariance: "full", or "diagonal" for features in the thousands ("first_order" only).
-        column_bound: bound on the absolute values of a column, a number or (n_features,), in the units of X; it serves
-            the diagonal covariance, and a table brings its own. None: row_norm.
-        alpha: precision of the prior N(0, I/alpha) of the weights of rows of norm 1; None: estimated from the releases.
-        num_steps: number of releases of the steps.
-        sampling_prob: Poisson sampling rate q of a step; None with no batch_size: full batch.
-        batch_size: size S of a fixed-size batch; needs num_examples.
-        num_examples: a public number of units, where there is one.
-        ledger, dataset: a dpvb.Ledger, its path or its URL, and the registered data set that is charged before a fit
-            looks; without them nobody keeps count.
-        checkpoint: a folder that keeps the releases of a fit, so that the same call goes on where it was killed.
-        resume: "continue" goes on there, or begins; "read" reads a run that has ended, and spends nothing (see
-            runs.Run).
-        noise_multiplier: given noise, instead of noise calibrated to epsilon.
-        accountant: method of the calibration, one of dpvb.accounting's.
-        neighboring_relation: "add_or_remove_one" or "replace_one".
-        random_state: seeds a public start alone; the private randomness takes no seed.
 
     Attributes:
         coef_, intercept_: posterior means in the units of X, (1, n_features) and (1,).
@@ -398,39 +409,17 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
 
     @property
     def _likelihood(self) -> Likelihood:
-        return Likelihood("logistic")
+        return Likelihood.of(self._response)
 
     @property
     def _response(self) -> Response:
         return Response("logistic", classes=self.classes)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        group: Iterable[object] | None = None,
-        progress: Progress | None = None,
-        cluster: Any = None,
-    ) -> Self:
-        """Fit privately.
-
-        Args:
-            X: private rows, (rows, n_features): NumPy, SciPy sparse, or a table of dpvb.data.
-            y: private labels, (rows,); not needed where a table brings them.
-            group: private person of each row; a person's rows are then protected, drawn and clipped together.
-            progress: called with (step, plan) after each release.
-            cluster: None, "local:N" for N processes of this machine, a dpvb.cluster.LocalPool, or a Dask client; the
-                released values do not depend on it.
-
-        Raises:
-            ParameterError, DataFormatError: for public faults, before anything is spent.
-            WallError: if the computation failed behind the wall; the charge stands.
-        """
-        target = X.schema.target if isinstance(X, Table) and y is None else None
-        self._fit_rows(X, y, None, group, progress, cluster)
+    def take(self, task: Task, q: Any) -> None:
+        """Keep the posterior and the two labels."""
+        super().take(task, q)
+        target = task.notes["target"]
         self.classes_ = np.asarray(self.classes if target is None else target.classes)
-        return self
 
     def decision_function(self, X: Any) -> Floats:
         """Posterior mean of the log odds of the second class, (rows,); as private as X."""
@@ -516,32 +505,27 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
     Args:
         max_trials: public bound on a row's trials; a row with more counts as no row.
 
-    The other parameters and the attributes are those of `LogisticRegression`; coef_ is (n_features,) and intercept_ a
-    number.
+    The other parameters and the attributes are those of `BinomialLikelihoodRegression`.
     """
 
     max_trials: int
 
     @property
     def _likelihood(self) -> Likelihood:
-        return Likelihood("binomial", max_trials=float(check_integer("max_trials", self.max_trials, low=1, high=10**9)))
+        return Likelihood.of(self._response)
 
     @property
     def _response(self) -> Response:
         return Response("binomial", max_trials=self.max_trials)
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        trials: Any = None,
-        *,
-        group: Iterable[object] | None = None,
-        progress: Progress | None = None,
-        cluster: Any = None,
-    ) -> Self:
-        """Fit privately: y successes out of trials in each row; see `LogisticRegression.fit`."""
-        return self._fit_rows(X, y, trials, group, progress, cluster)
+    def fit(self, X: Any, y: Any = None, trials: Any = None, **options: Any) -> Self:
+        """Fit privately: y successes out of trials in each row; see `PrivateEstimator.fit`."""
+        return super().fit(X, y, trials=trials, **options)
+
+    def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
+        """No row, of a table with a schema or of so many features."""
+        rows = super().no_rows(schema=schema, vocabulary=vocabulary, width=width)
+        return rows if schema is not None else {**rows, "trials": np.empty(0)}
 
     def predict_proba(self, X: Any) -> Floats:
         """Posterior predictive probabilities of failure and success in a trial, (rows, 2); as private as X."""
@@ -581,8 +565,7 @@ class NegativeBinomialRegression(RegressorMixin, BinomialLikelihoodRegression): 
         dispersion: r > 0, public; large values come near a Poisson regression.
         max_count: public bound on a count; larger ones are clipped to it, and the noise grows with it.
 
-    The other parameters and the attributes are those of `LogisticRegression`; coef_ is (n_features,) and intercept_ a
-    number.
+    The other parameters and the attributes are those of `BinomialLikelihoodRegression`.
     """
 
     dispersion: float
@@ -590,24 +573,11 @@ class NegativeBinomialRegression(RegressorMixin, BinomialLikelihoodRegression): 
 
     @property
     def _likelihood(self) -> Likelihood:
-        count = check_integer("max_count", self.max_count, low=1, high=10**9)
-        return Likelihood("negative_binomial", dispersion=self.dispersion, max_count=float(count))
+        return Likelihood.of(self._response, self.dispersion)
 
     @property
     def _response(self) -> Response:
         return Response("negative_binomial", max_count=self.max_count)
-
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        group: Iterable[object] | None = None,
-        progress: Progress | None = None,
-        cluster: Any = None,
-    ) -> Self:
-        """Fit privately: counts y; see `LogisticRegression.fit`."""
-        return self._fit_rows(X, y, None, group, progress, cluster)
 
     def predict(self, X: Any) -> Floats:
         """Expected count of each row at the posterior mean of the weights, (rows,), at most max_count."""
@@ -659,11 +629,6 @@ def _column_bound(bound: Any, design: AnyDesign) -> Floats:
     return np.concatenate([[design.intercept], bound_d]) if design.intercept > 0 else bound_d
 
 
-def _caps(response: Response) -> dict[str, Any]:
-    """What a table's target and the parameters must agree on."""
-    return {"kind": response.kind, "max_trials": response.max_trials, "max_count": response.max_count}
-
-
 def _matrix(rows: Any, width: int) -> Any:
     """Clean rows as a matrix, dense or sparse."""
     if isinstance(rows, SparseDesignRows):
@@ -678,11 +643,3 @@ def _explained(deviance: float, base: float) -> dict[str, float]:
 def _two(mean_n: Floats, variance_n: Floats) -> Floats:
     """Probabilities of both outcomes, each precise where it is small."""
     return np.column_stack([predictive(-mean_n, variance_n), predictive(mean_n, variance_n)])
-
-
-def _names_of(X: Any) -> tuple[str, ...] | None:
-    """Column names of a table or a data frame; None for what has none."""
-    if isinstance(X, Table):
-        return X.feature_names
-    names = list(X.columns) if has_columns(X) else []
-    return tuple(names) if names and all(isinstance(name, str) for name in names) else None

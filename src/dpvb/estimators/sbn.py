@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.special import expit
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from dpvb.arrays import Floats
-from dpvb.core import loop
+from dpvb.core.schedule import Schedule, robbins_monro
 from dpvb.data.tables.design import BinaryMatrix, binary_rows
 from dpvb.errors import DataFormatError, check_choice, check_integer, check_number
-from dpvb.estimators.base import PrivateEstimator, Progress, generator
+from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator
 from dpvb.guards import domains
-from dpvb.models.belief_network import first_order, six_blocks
+from dpvb.kernels import linear
+from dpvb.models.belief_network import first_order, kernel, six_blocks
 from dpvb.models.belief_network.beta_normal import Scales
 
 FORMS = ("first_order", "six_blocks", "paper")
@@ -41,38 +43,25 @@ _FIRST_ORDER_ARRAYS = ("w_kj", "level_j", "mean_k")
 _BLOCK_ARRAYS = ("w_kj", "v_kj", "c_j", "c_var_j", "b_k", "b_var_k")
 
 
-# Written as a dataclass, so that each parameter is named once; scikit-learn reads the signature it gets.
 @dataclass(eq=False, repr=False)
 class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
     """Binary vectors from binary hidden units, learned under (ε, δ)-differential privacy.
 
-    All parameters are public. `None` means: planned from public facts.
+    `fit` takes private rows X of zeros and ones, (rows, J): NumPy or SciPy sparse, or a list or folder of .npz files of
+    SciPy's. A row with any other entry, or with NaN, counts as no row, silently. The parameters of the budget, the
+    batches and the ledger are those of `PrivateEstimator`; num_examples=None: their number is released with a part of
+    the budget; num_steps=None: few large steps reconstruct best, "paper" makes one pass.
 
     Args:
         n_components: number of hidden units K.
-        epsilon, delta: the privacy budget of one fit; epsilon = inf is the noiseless fit on the same path.
         form: "first_order" (derivatives of the bound are released), "six_blocks" (second moments, clipped) or "paper"
             (seven blocks bounded by their worst case, as published; for comparison).
-        num_steps: number of releases of the steps; "paper": one pass by default. Few large steps reconstruct best;
-            more steps, on Poisson batches, give the better bound.
-        sampling_prob: Poisson sampling rate q of a step; None with no batch_size: full batch.
-        batch_size: size S of a fixed-size batch; needs num_examples.
-        num_examples: a public number of units; None: it is released with a part of the budget.
-        ledger, dataset: a dpvb.Ledger, its path or its URL, and the registered data set that is charged before a fit
-            looks; without them nobody keeps count.
-        checkpoint: a folder that keeps the releases of a fit, so that the same call goes on where it was killed.
-        resume: "continue" goes on there, or begins; "read" reads a run that has ended, and spends nothing (see
-            runs.Run).
         threshold: binarises rows by x > threshold; None: entries must be 0 or 1.
         clip: factor on the bounds of the scores ("first_order"); 1 suits networks that reconstruct most of a row.
         sweeps: rounds over the hidden units of a row in the fit.
-        ridge: how strongly noise shortens a step, or shrinks what is read; see models.sbn and models.sbn_blocks.
+        ridge: how strongly noise shortens a step, or shrinks what is read; see models.belief_network.
         learning_offset, learning_decay: τ0 and κ of the step sizes ρ_t = (τ0 + t)^-κ.
         start_std, start_mean: the start: std of the weights, probability of the hidden units ("first_order").
-        noise_multiplier: given noise, instead of noise calibrated to epsilon.
-        accountant: method of the calibration, one of dpvb.accounting's.
-        neighboring_relation: "add_or_remove_one" or "replace_one".
-        random_state: seeds the public start alone; the private randomness takes no seed.
 
     Attributes:
         components_: weights W, (K, J): row k is the image that hidden unit k draws.
@@ -83,13 +72,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
 
     n_components: int = 100
     _: KW_ONLY
-    epsilon: float
-    delta: float
     form: str = "first_order"
-    num_steps: int | None = None
-    sampling_prob: float | None = None
-    batch_size: int | None = None
-    num_examples: int | None = None
     threshold: float | None = None
     clip: float = 1.0
     sweeps: int | None = None
@@ -98,64 +81,47 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
     learning_decay: float | None = None
     start_std: float = 0.1
     start_mean: float = 0.5
-    noise_multiplier: float | None = None
-    accountant: str = "pld"
-    neighboring_relation: str = "add_or_remove_one"
-    random_state: Any = None
-    ledger: Any = None
-    dataset: str | None = None
-    checkpoint: Any = None
-    resume: str = "continue"
 
-    def fit(
-        self,
-        X: Any,
-        y: None = None,
-        *,
-        group: Iterable[object] | None = None,
-        progress: Progress | None = None,
-        cluster: Any = None,
-    ) -> Self:
-        """Fit privately.
-
-        Args:
-            X: private rows of zeros and ones, (rows, J): NumPy or SciPy sparse, or a list or folder of .npz files of
-                SciPy's. A row with any other entry, or with NaN, counts as no row, silently.
-            y: ignored.
-            group: private person of each row; a person's rows are then protected, drawn and clipped together.
-            progress: called with (step, plan) after each release.
-            cluster: None, "local:N" for N processes of this machine, a dpvb.cluster.LocalPool, or a Dask client; the
-                released values do not depend on it.
-
-        Raises:
-            ParameterError, DataFormatError: for public faults, before anything is spent.
-            WallError: if the computation failed behind the wall; the charge stands.
-        """
+    def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
+        """What a fit to private rows would do; y is ignored."""
         rows = binary_rows(X, threshold=self.threshold, group=group)
         model = self._model(rows.width)
         released_first = any(block.phase == "first" for block in model.blocks.values())
-        num_steps = self._num_steps()
-        plan = self._plan(model.blocks, [1.0] * num_steps, unit=rows.unit, shares={"first": _FIRST, "last": _FIRST})
-        decay = loop.robbins_monro(*self._learning())
+        decay = robbins_monro(*self._learning())
         public = [
             f"{rows.width} visible and {model.n_components} hidden units, form {self.form!r}",
             "entries are 0 or 1" if self.threshold is None else f"entries are 1 above {self.threshold:g}, else 0",
             *([f"number of examples {self.num_examples}"] if self.num_examples else []),
             "the plan, the random start and all other parameters",
         ]
-        q = self._fit(
-            model,
-            rows,
-            plan,
-            rho=lambda t: min(decay(max(t - released_first, 1)), 1.0),
-            projection="step" if self.form == "paper" else "read",
-            public=public,
-            progress=progress,
-            cluster=cluster,
+        schedule = Schedule(
+            (1.0,) * self._num_steps(),
+            {"first": _FIRST, "last": _FIRST},
+            lambda t: min(decay(max(t - released_first, 1)), 1.0),
+            "step" if self.form == "paper" else "read",
         )
-        self.n_iter_, self.n_features_in_ = num_steps, rows.width
-        self._set_network(model, q)
-        return self
+        return self._task(model, rows, schedule, public, {"width": rows.width, "names": column_names(X)})
+
+    def take(self, task: Task, q: Any) -> None:
+        """Keep the network."""
+        self.n_iter_, self.n_features_in_ = task.notes["steps"], task.notes["width"]
+        self._set_network(task.model, q)
+
+    def no_rows(self, *, schema: Any, vocabulary: Any, width: int | None) -> dict[str, Any]:
+        """No row of so many visible units."""
+        return {"X": sparse.csr_array(np.empty((0, width or 0)))}
+
+    def quality(self, rows: NDArray[Any]) -> Floats:
+        """Bound of each row at the learned weights, in nats."""
+        q, pi_nk = self._q, self._local(rows)[0]
+        psi_nj = linear.product(pi_nk, q.w_kj) + q.c_j
+        # Rounding may take a variance near zero below it.
+        second_nj = psi_nj**2 + np.maximum(linear.product(pi_nk * (1 - pi_nk), q.w_kj**2), 0.0)
+        return kernel.example_bound(rows, pi_nk, psi_nj, second_nj, q.b_k, q.b_k**2)
+
+    def quality_range(self, model: Any) -> tuple[float, float]:
+        """From the score of a uniform guess to 0."""
+        return -model.n_visible * math.log(2.0), 0.0
 
     def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> Floats:
         """Fit, then return the rows' own hidden probabilities, which are as private as the rows."""
@@ -304,6 +270,6 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         if any(arrays[name].shape != lengths[name.rsplit("_", 1)[-1]] for name in names):
             raise ValueError("weights of another shape")
         rest = {"scales": Scales.start(num_hidden, self.n_features_in_), "count": float(facts["count"])}
-        made = first_order.Network if self.form == "first_order" else six_blocks.Posterior
+        made = first_order.Network if self.form == "first_order" else six_blocks.NetworkPosterior
         q = domains.checked(made(**{name: arrays[name] for name in names}, **rest))  # type: ignore[arg-type]
         self._set_network(model, q)

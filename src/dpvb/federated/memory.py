@@ -26,6 +26,7 @@ from typing import IO, Final, final
 from dpvb.core.forks import Origin
 from dpvb.errors import CheckpointError, FederationError
 from dpvb.guards.own import check_own_folder, locked, read_own, sync_folder, unlock, write_own
+from dpvb.runs.checkpoint import token_of
 
 # Without a folder, so many bytes of answers to requests are kept, the newest; and so many accepted offers, or bytes of
 # them and their answers, before the next one is refused.
@@ -169,13 +170,13 @@ class Memory:
 
     def is_open(self, offer: str) -> bool:
         """Whether the checkpoint of a run still has its token."""
-        return self._path is not None and (self._path / "runs" / offer / "released" / "token").exists()
+        return self._path is not None and token_of(self._path / "runs" / offer / "released").exists()
 
     def close_run(self, offer: str) -> None:
         """Delete the token of a run that is over."""
         if self._path is not None:
             with suppress(OSError):
-                (self._path / "runs" / offer / "released" / "token").unlink()
+                token_of(self._path / "runs" / offer / "released").unlink()
 
     def _room(self, offer: str) -> Path:
         assert self._path is not None

@@ -11,22 +11,22 @@ spaces) and tells the form of what is sent; numbers and text stand in it, the co
     ["l", ...], ["t", ...]                               list, tuple
     ["b", length]                                        bytes
     ["a", dtype, shape], ["s", dtype]                    array in C order, NumPy scalar
-    ["o", "module:Class", {field: ...}]                  a frozen dataclass or named tuple of this package
+    ["o", "module:Class", {field: ...}]                  a message, or another class that its reader expects
 
 Equal contents give equal bytes, and every float arrives with all its bits, NaN and infinity included. Nothing is
-unpickled; classes come from the modules listed here alone, and their own checks run as ever. An array's size is held
-against the bytes that are there before memory is taken for it.
+unpickled and nothing is imported: a class is looked up by its name among those that the reader has handed over, which
+are the parts of its own model's q, and the class's own checks run as ever. An array's size is held against the bytes
+that are there before memory is taken for it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import math
 import re
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final
 
@@ -36,9 +36,10 @@ from dpvb.arrays import Ints
 from dpvb.errors import FederationError, ParameterError, check_choice, check_integer
 from dpvb.federated.keys import check_name, check_public
 from dpvb.federated.trust import TRUST, colluding
+from dpvb.guards.strangers import printable
 
 #: Version of the wire; a reader refuses another one.
-VERSION: Final = 3
+VERSION: Final = 4
 #: Most bytes of a message, unless the reader says otherwise.
 MAX_BYTES: Final = 2**31
 #: Length of what a client draws for a run.
@@ -47,18 +48,12 @@ NONCE_BYTES: Final = 32
 _PREFIX: Final = struct.Struct("<4sII")
 _MAGIC: Final = b"dpvb"
 _DTYPES: Final = ("<f8", "<f4", "<i8", "<u8", "|b1")
-# Classes may come from these modules, and from the modules of these packages; a density of others' stays at home.
-_MODULES: Final = (
-    "dpvb.federated.messages",
-    "dpvb.models.gradients.model",
-    "dpvb.models.gradients.optimizer",
-    "dpvb.models.gradients.curvature",
-)
-_PACKAGES: Final = ("dpvb.models.topics", "dpvb.models.regression", "dpvb.models.belief_network")
 _MAX_HEADER: Final = 2**24
 _MAX_PARTS: Final = 2**20
 _MAX_DEPTH: Final = 32
 _MAX_DIMENSIONS: Final = 32
+# Most characters of a stranger's name that an error shows.
+_MOST_SHOWN: Final = 200
 _HEX: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -78,7 +73,7 @@ class Offer:
         version: version of dpvb.
         run: name of the run.
         kind: name of the estimator.
-        model: the model, or what makes it.
+        model: what the model declares, in words; see `agreement.declared`.
         columns: what the data's columns must be.
         multipliers: noise multiplier of every release, in order.
         trust: "none", "secure_aggregation" or "trusted_server".
@@ -97,7 +92,7 @@ class Offer:
     version: str
     run: str
     kind: str
-    model: Any
+    model: Mapping[str, str]
     columns: Any
     multipliers: tuple[float, ...]
     trust: str
@@ -111,6 +106,10 @@ class Offer:
     def __post_init__(self) -> None:
         for name in ("version", "run", "kind", "unit"):
             _check_text(name, getattr(self, name))
+        if not isinstance(self.model, Mapping):
+            raise ParameterError("model must be text by name.")
+        for name, value in self.model.items():
+            _check_text(f"{name} of model", value)
         if type(self.multipliers) is not tuple or not all(type(m) is float and m >= 0 for m in self.multipliers):
             raise ParameterError("multipliers must be a tuple of floats, at least 0.")
         check_choice("trust", self.trust, TRUST)
@@ -284,21 +283,25 @@ def _check_count(name: str, value: object) -> None:
         raise ParameterError(f"{name} must be a whole number, at least 0.")
 
 
+# What every reader knows.
+_MESSAGES: Final = (Offer, Accepted, Request, Share, Refusal, Farewell)
+
+
 # --- writing --------------------------------------------------------------------------------------------------
 
 
-def encode(content: Any) -> bytes:
+def encode(content: Any, classes: Collection[type] = ()) -> bytes:
     """Return the bytes of a message.
 
     `content` is a tree of None, bool, int, float, str, bytes, list, tuple, dict (its keys are text), of arrays and
-    NumPy scalars (float64, float32, int64, uint64, bool), and of the models' frozen dataclasses and named tuples. All
-    of it is public but the arrays of a `Share`, which are what a client may let go.
+    NumPy scalars (float64, float32, int64, uint64, bool), of messages, and of the frozen dataclasses and named tuples
+    in `classes`. All of it is public but the arrays of a `Share`, which are what a client may let go.
 
     Raises:
         FederationError: if it holds anything else, or is too large, too deep, or has too many parts.
     """
     raw: list[bytes] = []
-    header = _spelled(_form(content, raw, 0))
+    header = _spelled(_form(content, raw, 0, _by_name(classes)))
     _check_header(header)
     size = _PREFIX.size + len(header) + sum(map(len, raw))
     if size > MAX_BYTES:
@@ -306,7 +309,7 @@ def encode(content: Any) -> bytes:
     return b"".join([_PREFIX.pack(_MAGIC, VERSION, len(header)), header, *raw])
 
 
-def _form(content: Any, raw: list[bytes], depth: int) -> Any:
+def _form(content: Any, raw: list[bytes], depth: int, known: Mapping[str, type]) -> Any:
     """The part of the header that tells of `content`; what stands behind the header is appended to `raw`."""
     if depth > _MAX_DEPTH:
         raise FederationError(f"a message is nested at most {_MAX_DEPTH} deep.")
@@ -323,19 +326,18 @@ def _form(content: Any, raw: list[bytes], depth: int) -> Any:
         raw.append(content)
         return ["b", len(content)]
     if kind is list or kind is tuple:
-        return ["l" if kind is list else "t", *(_form(part, raw, depth + 1) for part in content)]
+        return ["l" if kind is list else "t", *(_form(part, raw, depth + 1, known) for part in content)]
     if kind is np.ndarray or isinstance(content, np.generic):
         return _array_form(content, raw)
     if isinstance(content, Mapping):
-        return {name: _form(content[name], raw, depth + 1) for name in sorted(map(_text, content))}
-    name = f"{kind.__module__}:{kind.__qualname__}"
-    if _class(name) is not kind:
+        return {name: _form(content[name], raw, depth + 1, known) for name in sorted(map(_text, content))}
+    if known.get(name := _name(kind)) is not kind:
         raise FederationError(
-            f"a value of type {kind.__module__}.{kind.__qualname__} cannot travel; only numbers, text, arrays and the "
-            "frozen dataclasses of dpvb's own models can."
+            f"a value of type {kind.__module__}.{kind.__qualname__} cannot travel; only numbers, text, arrays, and the "
+            "frozen dataclasses and named tuples of which the model makes its q can."
         )
     own = {part: getattr(content, part) for part in _fields(kind) or ()}
-    return ["o", name, _form(own, raw, depth)]
+    return ["o", name, _form(own, raw, depth, known)]
 
 
 def _array_form(content: Any, raw: list[bytes]) -> list[Any]:
@@ -376,19 +378,31 @@ def _text(content: Any) -> str:
 # --- classes --------------------------------------------------------------------------------------------------
 
 
-def _class(name: str) -> type | None:
-    """The class "module:Class", if it is one that may travel."""
-    place, _, own = name.partition(":")
-    package, _, last = place.rpartition(".")
-    if place not in _MODULES and not (package in _PACKAGES and last.isidentifier()):
-        return None
-    try:
-        found = vars(importlib.import_module(place)).get(own)
-    except ImportError:
-        return None
-    if not isinstance(found, type) or (found.__module__, found.__qualname__) != (place, own):
-        return None
-    return None if _fields(found) is None else found
+def classes_in(content: Any) -> frozenset[type]:
+    """The classes that a reader of this content must know, messages aside: its frozen dataclasses and named tuples."""
+    return frozenset(kind for kind in _kinds(content) if _fields(kind) is not None)
+
+
+def _kinds(content: Any) -> Iterator[type]:
+    yield type(content)
+    named = _fields(type(content))
+    if named is not None:
+        parts: Collection[Any] = [getattr(content, name) for name in named]
+    elif isinstance(content, Mapping):
+        parts = content.values()
+    else:
+        parts = content if isinstance(content, list | tuple) else ()
+    for part in parts:
+        yield from _kinds(part)
+
+
+def _by_name(classes: Collection[type]) -> Mapping[str, type]:
+    """Classes that may occur, by their names in a header; no other class has the name of a message."""
+    return {_name(kind): kind for kind in (*classes, *_MESSAGES) if _fields(kind) is not None}
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def _fields(kind: type) -> list[str] | None:
@@ -403,13 +417,19 @@ def _fields(kind: type) -> list[str] | None:
 # --- reading --------------------------------------------------------------------------------------------------
 
 
-def decode(data: bytes, max_bytes: int = MAX_BYTES) -> Any:
+def decode(data: bytes, classes: Collection[type] = (), max_bytes: int = MAX_BYTES) -> Any:
     """Return what a message holds, trusting nothing in it.
 
     Arrays are fresh, in C order and of the machine's byte order.
 
+    Args:
+        data: what came.
+        classes: frozen dataclasses and named tuples that may occur in it, messages aside; no other one is made.
+        max_bytes: most bytes that are looked at.
+
     Raises:
-        FederationError: if the message is malformed in any way, of another version, or larger than `max_bytes`.
+        FederationError: if the message is malformed in any way, of another version, or larger than `max_bytes`; or if
+            it names another class.
     """
     if not isinstance(data, bytes):
         raise FederationError(f"a message must be bytes, got {type(data).__name__}.")
@@ -426,7 +446,7 @@ def decode(data: bytes, max_bytes: int = MAX_BYTES) -> Any:
     if start > len(data):
         raise _malformed("its header is cut short")
     form = _parsed(data[_PREFIX.size : start])
-    reader = _Reader(memoryview(data)[start:])
+    reader = _Reader(memoryview(data)[start:], _by_name(classes))
     content = reader.content(form, 0)
     if reader.rest:
         raise _malformed("bytes are left over")
@@ -464,8 +484,8 @@ def _integer(text: str) -> int:
 class _Reader:
     """Turns a header into contents, and takes the bytes that it tells of, in order."""
 
-    def __init__(self, rest: memoryview) -> None:
-        self.rest = rest
+    def __init__(self, rest: memoryview, known: Mapping[str, type]) -> None:
+        self.rest, self._known = rest, known
 
     def content(self, form: Any, depth: int) -> Any:
         if depth > _MAX_DEPTH:
@@ -514,16 +534,19 @@ class _Reader:
     def read_object(self, form: list[Any], depth: int) -> Any:
         if len(form) != 2 or type(form[0]) is not str or type(form[1]) is not dict:
             raise _malformed("an object has no class or no fields")
-        kind = _class(form[0])
+        kind = self._known.get(form[0])
         if kind is None:
-            raise _malformed("it names a class that may not travel")
+            raise FederationError(
+                f"a message names the class {printable(form[0][:_MOST_SHOWN])!r}, which is neither a message nor a "
+                "part of a q of this model; the message is refused. Use the same model and the same dpvb everywhere."
+            )
         if form[1].keys() != set(_fields(kind) or ()):
-            raise _malformed(f"the fields of {form[0]} are not those of this version")
+            raise _malformed(f"the fields of {_name(kind)} are not those of this version")
         parts = self.content(form[1], depth)
         try:
             return kind(**parts)
         except Exception as error:  # a class's own checks meet hostile values of any type
-            raise _malformed(f"the fields of {form[0]} hold what they must not") from error
+            raise _malformed(f"the fields of {_name(kind)} hold what they must not") from error
 
     def _take(self, size: int) -> memoryview:
         if not 0 <= size <= len(self.rest):

@@ -3,7 +3,7 @@
 A server is a function of the answers that it gets, of their order, and of the time that they take. So one that died
 goes on by hearing them again: it asks what it asked before, which the record checks, and gets from the disk what came.
 Where the record ends it is where the other one was. What was open is sent once more, the same bytes, which cost a
-client nothing. For that the server's time moves when it sends and when it looks for answers, and only then.
+client nothing. To make the repetition exact, the server's clock moves only when the server sends and when it polls.
 
     run.sqlite      name of the run, seed of its start; what was sent and what came, in order, with the server's time;
                     under trusted_server, the sums with the server's noise
@@ -162,7 +162,7 @@ class Recorded:
         else:
             self._open[ticket], self._at = (client, data), time.monotonic() - self._since
             self._unwritten.append((_Event(None, ticket, client, digest, self._at), None))
-            if self._has_looked:  # Whoever was not waited for shows in what is asked now; nobody is waited for again.
+            if self._has_looked:  # Written before a round's first message: a successor asks the same clients.
                 self._write()
             self._has_looked = False
             self._pass_on(ticket, client, data)

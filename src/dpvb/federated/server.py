@@ -15,10 +15,9 @@ Blocks that are released once, first or last, are waited for in every schedule.
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -28,9 +27,10 @@ from dpvb.core.plan import Plan, Release
 from dpvb.core.released import Released
 from dpvb.core.wall import gathered
 from dpvb.errors import DpvbError, FederationError, ParameterError, check_choice, check_integer, check_number
-from dpvb.estimators.conducted import Task
+from dpvb.estimators.base import Task
 from dpvb.federated import messages
-from dpvb.federated.agreement import SCHEDULES, Federation
+from dpvb.federated.agreement import SCHEDULES, Federation, declared
+from dpvb.federated.asking import RETRIES, Asking
 from dpvb.federated.factors import Factors
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share
 from dpvb.federated.record import Recorded
@@ -39,15 +39,21 @@ from dpvb.guards.strangers import printable
 from dpvb.results.statement import PrivacyStatement
 from dpvb.version import __version__
 
-# The only client where the sum alone is seen.
-_ALL = "all"
-_POLL_SECONDS = 1.0
+# Key under which the sum over clients is kept when single clients are not visible.
+_ALL: Final = "all"
 # Steps that a client may be ahead of the last one (asynchronous).
-_LEAD = 2
+_LEAD: Final = 2
 # The sums of all clients stay below 2⁶² grid steps, and their noise is far below the rest.
-_ROOM = 2.0**62 * (1 + 2.0**-10)
-# How often bytes are sent again whose answer was lost or damaged: the same bytes cost a client nothing.
-_RETRIES = 2
+_ROOM: Final = 2.0**62 * (1 + 2.0**-10)
+# Seconds that a farewell is waited for.
+_FAREWELL_SECONDS: Final = 10.0
+
+
+class _Member(NamedTuple):
+    """A client that has accepted: its plan, and what it drew for this run."""
+
+    plan: Plan
+    nonce: bytes
 
 
 class Server:
@@ -76,7 +82,7 @@ class Server:
         max_attempts: int = 3,
     ) -> None:
         check_choice("schedule", schedule, SCHEDULES)
-        self._timeout = check_number("timeout", timeout, low=0, closed="neither")
+        self._asking = Asking(transport, check_number("timeout", timeout, low=0, closed="neither"))
         self._max_attempts = check_integer("max_attempts", max_attempts, low=1, high=100)
         trust = federation.trust
         if schedule != "synchronous" and trust.name != "none":
@@ -84,23 +90,20 @@ class Server:
                 f"schedule must be 'synchronous' with trust={trust.name!r}, got {schedule!r}: asked one at a time, "
                 "each client's statistic shows by itself. trust='none' protects it there."
             )
-        self._task, self._federation, self._transport, self._schedule = task, federation, transport, schedule
+        self._task, self._federation, self._schedule = task, federation, schedule
         self._plan = trust.planned(
             task.plan, epsilon=federation.epsilon, delta=federation.delta, num_examples=federation.num_examples
         )
-        self._record = record = transport if isinstance(transport, Recorded) else None
-        self._now = time.monotonic if record is None else record.now
+        self._record = transport if isinstance(transport, Recorded) else None
         self._noise = SecureNoise() if trust.party.gathers_noise else None
-        self._run = secrets.token_hex(16) if record is None else record.run
-        self._plans: dict[str, Plan] = {}
-        self._nonces: dict[str, bytes] = {}
-        self._again: list[Release] = []
-        self._before: Any = None
-        self._clients = sorted(federation.participants)
+        self._run = secrets.token_hex(16) if self._record is None else self._record.run
+        self._offer = ""  # Digest of the offer.
+        self._members: dict[str, _Member] = {}
+        self._clients = sorted(federation.participants)  # Those who still take part.
         self._factors = Factors(task.model, task.projection)
-        self._reasons: dict[str, str] = {}
+        self._swept: Any = None  # The q with which the last sweep over all clients began.
+        self._again: list[Release] = []  # Releases beyond the plan.
         self._private = True
-        self._offer = ""
 
     def run(self, rng: np.random.Generator, on_step: Callable[[int, Plan], object] = lambda t, plan: None) -> Any:
         """Ask until the plan is done; return q.
@@ -145,7 +148,7 @@ class Server:
         Repeated attempts are counted as if every client had answered all of them.
         """
         federation = self._federation
-        plans = [replace(plan, releases=[*plan, *self._again]) for plan in self._plans.values()] or [self._plan]
+        plans = [replace(plan, releases=[*plan, *self._again]) for plan, _ in self._members.values()] or [self._plan]
         noisiest = {tuple(release.mechanism.noise_multiplier for release in plan): plan for plan in plans}
         weakest = max(noisiest.values(), key=lambda plan: plan.epsilon(federation.delta))
         return PrivacyStatement.from_plan(
@@ -167,7 +170,7 @@ class Server:
                 version=__version__,
                 run=self._run,
                 kind=federation.kind,
-                model=repr(self._task.model),
+                model=declared(self._task.model),
                 columns=federation.columns,
                 multipliers=tuple(release.mechanism.noise_multiplier for release in self._plan),
                 trust=trust.name,
@@ -180,23 +183,24 @@ class Server:
             )
         )
         self._offer = messages.digest(offer)
-        for name, answer in self._ask(self._clients, offer).items():
+        reasons = self._asking.reasons
+        for name, answer in self._asking.all(self._clients, offer).items():
             if isinstance(answer, Accepted) and answer.offer == self._offer and answer.client == name:
                 try:
-                    self._plans[name] = self._plan if trust.name != "none" else self._own_plan(answer)
-                    self._nonces[name] = answer.nonce
+                    plan = self._plan if trust.name != "none" else self._own_plan(answer)
+                    self._members[name] = _Member(plan, answer.nonce)
                 except DpvbError as error:
-                    self._reasons[name] = printable(str(error))
+                    reasons[name] = printable(str(error))
             else:
-                self._reasons.setdefault(name, "it answered with something else")
-        self._clients = self._present(self._plans)
+                reasons.setdefault(name, "it answered with something else")
+        self._clients = self._present(self._members)
 
     def _own_plan(self, answer: Accepted) -> Plan:
         """The plan of a client with a budget of its own."""
         if answer.multipliers is None:
             raise FederationError("it accepted without saying how much noise it adds")
         return self._federation.trust.adopted(
-            self._task.plan, list(answer.multipliers), epsilon=np.inf, delta=self._federation.delta
+            self._task.plan, answer.multipliers, epsilon=np.inf, delta=self._federation.delta
         )
 
     def _present(self, answered: Collection[str]) -> list[str]:
@@ -208,7 +212,8 @@ class Server:
         trust = self._federation.trust
         if len(answered) < trust.least:
             missing = [name for name in sorted(self._federation.participants) if name not in answered]
-            told = "; ".join(f"{name}: {self._reasons.get(name, 'no answer').rstrip('.')}" for name in missing)
+            reasons = self._asking.reasons
+            told = "; ".join(f"{name}: {reasons.get(name, 'no answer').rstrip('.')}" for name in missing)
             raise FederationError(
                 f"{len(answered)} of {trust.num_clients} clients take part, and the plan tolerates {trust.tolerated} "
                 f"missing. {told}. Nothing more is asked; every client keeps what it was charged."
@@ -245,9 +250,10 @@ class Server:
     def _sequential(self, t: int, q: Any) -> Any:
         """One client after the other.
 
-        Between two of them a step from scores starts where the last sweep did, near which those that are still old were
-        taken: from here they would lead twice as far, and a client with most of the data would swing for ever.
-        Statistics belong to no place: a step from them starts here.
+        Scores are gradients at a point. Within a sweep some clients' scores are from the last sweep, so that a step
+        from scores starts from the q with which that sweep began. A step from the newest q would follow the old scores
+        for a second time, and a client with most of the data would swing for ever. Statistics are averages and belong
+        to no point: a step from statistics starts from the newest q.
         """
         start, answered = q, list(self._clients)
         scores = any(not block.average for block in self._plan.releases[t].blocks.values())
@@ -261,10 +267,10 @@ class Server:
                 self._present(answered)
                 if not self._known(name, t):
                     self._lose(name, {}, t)
-            begin = self._before if scores else start
+            begin = self._swept if scores else start
             if begin is not None and name != last:
                 q = self._preview(t, begin, q)
-        self._before = start
+        self._swept = start
         return self._preview(t, start, start)
 
     def _asynchronous_steps(self, t: int) -> int:
@@ -280,29 +286,30 @@ class Server:
         done = dict.fromkeys(self._clients, first)
         start, swept = q, first
         asked: dict[int, tuple[str, bytes, int]] = {}
-        deadline = self._now() + self._timeout
+        asking = self._asking
+        deadline = asking.deadline()
         while done and swept < first + steps:
             busy = {name for name, *_ in asked.values()}
             for name, step in done.items():
                 if name not in busy and step < min(first + steps, swept + _LEAD):
                     data = self._request(step, 0, (name,), q)
-                    asked[self._transport.send(name, data)] = (name, data, _RETRIES)
-            landed = self._transport.poll(_POLL_SECONDS)
-            if not landed and self._now() > deadline:
+                    asked[asking.transport.send(name, data)] = (name, data, RETRIES)
+            landed = asking.poll()
+            if not landed and asking.is_over(deadline):
                 for name in busy:
-                    self._reasons[name] = f"no answer within {self._timeout:g} seconds"
+                    asking.late(name)
                     self._lose(name, done, first)
                 asked.clear()
             for ticket, _, answer in landed:
                 if ticket not in asked:
                     continue
-                deadline = self._now() + self._timeout
+                deadline = asking.deadline()
                 name, data, again = asked.pop(ticket)
-                found = self._read(name, answer)
-                if found is None and again:
-                    asked[self._transport.send(name, data)] = (name, data, again - 1)
+                read = asking.read(name, answer)
+                if read is None and again:
+                    asked[asking.transport.send(name, data)] = (name, data, again - 1)
                     continue
-                share = None if found is None else self._share_of(name, done[name], messages.digest(data), found)
+                share = None if read is None else self._share_of(name, done[name], messages.digest(data), read)
                 if share is None:
                     self._lose(name, done, first)
                 else:
@@ -332,7 +339,7 @@ class Server:
         return self._factors.complete([name], self._plan.releases[t].blocks)
 
     def _take(self, name: str, t: int, share: Share, rho: float) -> None:
-        plan = self._plans[name]
+        plan = self._members[name].plan
         self._factors.take(name, self._gathered([share], t, plan.releases[t], plan), rho)
 
     def _gathered(self, shares: list[Share], t: int, release: Release, plan: Plan) -> Released:
@@ -365,13 +372,14 @@ class Server:
         return released
 
     def _request(self, t: int, attempt: int, participants: tuple[str, ...], q: Any) -> bytes:
-        nonces = {name: self._nonces[name] for name in participants} if self._federation.trust.secure else {}
-        return messages.encode(Request(self._offer, t, attempt, participants, q, nonces))
+        secure = self._federation.trust.secure
+        nonces = {name: self._members[name].nonce for name in participants} if secure else {}
+        return messages.encode(Request(self._offer, t, attempt, participants, q, nonces), messages.classes_in(q))
 
     def _shares(self, names: list[str], t: int, attempt: int, q: Any) -> dict[str, Share]:
         """Ask clients at once for their shares of one release; who does not give one is left out."""
         data = self._request(t, attempt, tuple(sorted(names)), q)
-        answers, digest = self._ask(names, data), messages.digest(data)
+        answers, digest = self._asking.all(names, data), messages.digest(data)
         shares = {name: self._share_of(name, t, digest, answers[name]) for name in names if name in answers}
         return {name: share for name, share in shares.items() if share is not None}
 
@@ -379,48 +387,13 @@ class Server:
         """A client's share of this very request, of the right form; None for anything else."""
         if not isinstance(answer, Share) or answer.request != request:
             if not isinstance(answer, Refusal):
-                self._reasons[name] = "it answered something else"
+                self._asking.reasons[name] = "it answered something else"
             return None
         shapes = {block: array.shape for block, array in answer.arrays.items()}
         if shapes != {block: declared.packed_shape for block, declared in self._plan.releases[t].blocks.items()}:
-            self._reasons[name] = "its share has another form"
+            self._asking.reasons[name] = "its share has another form"
             return None
         return answer
-
-    def _ask(self, names: list[str], data: bytes) -> dict[str, Any]:
-        """Answers to one message, of those who could be reached in time."""
-        tickets = {self._transport.send(name, data): name for name in names}
-        again = dict.fromkeys(names, _RETRIES)
-        answers: dict[str, Any] = {}
-        deadline = self._now() + self._timeout
-        while tickets and self._now() < deadline:
-            for ticket, _, answer in self._transport.poll(_POLL_SECONDS):
-                name = tickets.pop(ticket, None)
-                if name is None:
-                    continue
-                found = self._read(name, answer)
-                if found is not None:
-                    answers[name] = found
-                elif again[name]:
-                    again[name] -= 1
-                    tickets[self._transport.send(name, data)] = name
-        for name in tickets.values():
-            self._reasons[name] = f"no answer within {self._timeout:g} seconds"
-        return answers
-
-    def _read(self, name: str, answer: bytes | None) -> Any:
-        """What a client says, or None; a reason for None is kept."""
-        if answer is None:
-            self._reasons[name] = "it could not be reached"
-            return None
-        try:
-            found = messages.decode(answer)
-        except DpvbError as error:
-            self._reasons[name] = printable(str(error))
-            return None
-        if isinstance(found, Refusal):
-            self._reasons[name] = printable(found.reason)
-        return found
 
     def _leave(self, reason: str) -> None:
         """Tell all who may have accepted that it is over."""
@@ -429,6 +402,5 @@ class Server:
 
     def dismiss(self, offer: str, reason: str) -> None:
         """Tell all clients that the run of an offer is over; whether they hear it does not matter."""
-        timeout, self._timeout = self._timeout, min(self._timeout, 10.0)
-        self._ask(sorted(self._federation.participants), messages.encode(Farewell(offer, reason)))
-        self._timeout = timeout
+        farewell = messages.encode(Farewell(offer, reason))
+        self._asking.all(sorted(self._federation.participants), farewell, most=_FAREWELL_SECONDS)

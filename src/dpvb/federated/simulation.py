@@ -10,22 +10,20 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from dpvb.core.plan import Plan
-from dpvb.data.tables.matrices import has_columns
 from dpvb.errors import ParameterError, check_choice, check_integer
-from dpvb.estimators.base import PrivateEstimator, generator
-from dpvb.estimators.conducted import Data, Task, conduct, fitted, rehearsed
-from dpvb.federated.agreement import SCHEDULES, Federation
+from dpvb.estimators.base import PrivateEstimator, Task, generator
+from dpvb.federated.agreement import SCHEDULES, Federation, declared
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity
 from dpvb.federated.server import Server
+from dpvb.federated.shared import Shared
 from dpvb.federated.transport import InProcess
 from dpvb.federated.trust import Trust
 
 UNITS = ("example", "client")
-# What a federated run decides itself.
-_OF_THE_RUN = ("ledger", "dataset", "checkpoint")
 
 
 def simulate(
@@ -49,7 +47,7 @@ def simulate(
     of different people compose in parallel.
 
     Args:
-        estimator: any of this package's; its parameters are public and the same for all clients. It is fitted in place.
+        estimator: a PrivateEstimator; its parameters are public and the same for all clients. It is fitted in place.
         shards: private data of each client: X, a tuple (X, y), or a dict of what the estimator's fit takes.
         schedule: "synchronous", "sequential" or "asynchronous" (clients answer in an order drawn at random).
         trust: "none" (each client adds all of its noise), "secure_aggregation" (the server sees sums over clients
@@ -75,7 +73,7 @@ def simulate(
         raise ParameterError(f"estimator must be one of this package's, got {type(estimator).__name__}.")
     check_choice("schedule", schedule, SCHEDULES)
     check_choice("unit", unit, UNITS)
-    for name in (*_OF_THE_RUN, "noise_multiplier"):
+    for name in ("ledger", "dataset", "checkpoint", "noise_multiplier"):
         if getattr(estimator, name) is not None:
             raise ParameterError(
                 f"{name} must be None: each client counts for itself; see accounts, epsilon and delta."
@@ -86,17 +84,16 @@ def simulate(
     estimator.set_params(**{name: value for name, value in given.items() if value is not None})
     owned = [_data(shard, unit) for shard in _listed("shards", shards)]
     model_of_trust = Trust(trust, len(owned), tolerated, colluders)
-    kind, params = type(estimator), {**estimator.get_params(deep=False), **dict.fromkeys(_OF_THE_RUN)}
-    params["num_steps"] = steps_of(kind, params, owned[0], num_rounds)
-    tasks = [of_unit(rehearsed(kind, params, data), unit) for data in owned]
-    columns = [columns_of(data, task) for data, task in zip(owned, tasks, strict=True)]
+    planned = clone(estimator).set_params(num_steps=steps_of(estimator, owned[0], num_rounds))
+    tasks = [of_unit(planned.task(**data), unit) for data in owned]
+    columns = [columns_of(task) for task in tasks]
     for m, task in enumerate(tasks):
-        if repr(task.model) != repr(tasks[0].model) or columns[m] != columns[0]:
+        if declared(task.model) != declared(tasks[0].model) or columns[m] != columns[0]:
             raise ParameterError(f"shards must have the same columns, but those of shard {m} differ from shard 0's.")
     names = [f"client-{m:0{len(str(len(owned)))}d}" for m in range(len(owned))]
     identities = {name: Identity.generate(name) for name in names} if model_of_trust.secure else {}
     federation = Federation(
-        kind=kind.__name__,
+        kind=type(estimator).__name__,
         columns=columns[0],
         trust=model_of_trust,
         epsilon=estimator.epsilon,
@@ -109,36 +106,43 @@ def simulate(
         raise ParameterError(f"accounts must name a ledger and a data set for each of {len(owned)} shards.")
     rng = generator("random_state", estimator.random_state)
     order = rng.spawn(1)[0] if schedule == "asynchronous" else None  # what q starts from is drawn as in any fit
+    shared = Shared()
     with ExitStack() as held:
         clients = {
             name: held.enter_context(
-                Client(name, task, federation, identity=identities.get(name), ledger=ledger, dataset=dataset)
+                Client(
+                    name,
+                    task,
+                    federation,
+                    identity=identities.get(name),
+                    ledger=ledger,
+                    dataset=dataset,
+                    shared=shared,
+                )
             )
             for name, task, (ledger, dataset) in zip(names, tasks, booked, strict=True)
         }
         transport = InProcess({name: client.answer for name, client in clients.items()}, order)
 
-        def conductor(task: Task) -> Any:
-            server = Server(of_unit(task, unit), federation, transport, schedule=schedule)
-            q = server.run(rng, (lambda t, plan: None) if progress is None else progress)
-            estimator.privacy_ = server.statement(task.public)
-            return q
-
-        estimator.__dict__.update(fitted(conduct(kind, params, owned[0], conductor)))
+        task = tasks[0]._replace(source=None)  # The server has no rows.
+        server = Server(task, federation, transport, schedule=schedule)
+        q = server.run(rng, (lambda t, plan: None) if progress is None else progress)
+        estimator.privacy_ = server.statement(task.public)
+        estimator.take(task, q)
         estimator.client_statements_ = tuple(client.statement for client in clients.values())
     return estimator
 
 
-def steps_of(kind: type, params: Mapping[str, Any], data: Data, num_rounds: int | None) -> Any:
-    """The parameter num_steps for which a plan has so many releases.
+def steps_of(estimator: Any, data: Mapping[str, Any], num_rounds: int | None) -> Any:
+    """The parameter num_steps for which an estimator's plan has so many releases.
 
     Raises:
         ParameterError: if there are too few rounds for the releases that happen once.
     """
     if num_rounds is None:
-        return params["num_steps"]
+        return estimator.num_steps
     check_integer("num_rounds", num_rounds, low=1, high=10**6)
-    once = len(rehearsed(kind, {**params, "num_steps": 2}, data).plan) - 2
+    once = len(clone(estimator).set_params(num_steps=2).task(**data).plan) - 2
     if num_rounds <= once:
         raise ParameterError(f"num_rounds must be at least {once + 1}: {once} releases happen once; got {num_rounds}.")
     return num_rounds - once
@@ -149,32 +153,27 @@ def of_unit(task: Task, unit: str) -> Task:
     return task if unit == "example" else task._replace(plan=replace(task.plan, unit="client"))
 
 
-def columns_of(data: Data, task: Task) -> str:
+def columns_of(task: Task) -> str:
     """SHA-256 of what is public about columns: their names, schema or vocabulary, and number."""
-    schema = getattr(data.X, "schema", None)
-    names = data.X.columns if has_columns(data.X) else None
-    vocabulary = getattr(task.source, "vocabulary", None)
-    facts = {
-        "width": getattr(task.source, "width", None),
-        "schema": None if schema is None else schema.to_json(),
-        "names": None if names is None or schema is not None else [str(name) for name in names],
-        "vocabulary": None if vocabulary is None else list(vocabulary),
-    }
+    facts = {name: task.notes.get(name) for name in ("width", "schema", "names", "vocabulary")}
+    if facts["schema"] is not None:
+        facts["schema"] = facts["schema"].to_json()
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _data(shard: Any, unit: str) -> Data:
+def _data(shard: Any, unit: str) -> dict[str, Any]:
     """A client's rows as the estimator's fit takes them."""
-    rows = dict(shard) if isinstance(shard, Mapping) and "X" in shard else {}
-    if not rows:
+    if isinstance(shard, Mapping) and "X" in shard:
+        rows = dict(shard)
+    else:
         X, y = shard if isinstance(shard, tuple) and len(shard) == 2 else (shard, None)
         rows = {"X": X, "y": y}
-    X, y = rows.pop("X"), rows.pop("y", None)
     if unit == "client":
         if rows.get("group") is not None:
             raise ParameterError("group must be None with unit='client': all that a client has is one unit.")
+        X = rows["X"]
         rows["group"] = np.zeros(X.shape[0] if hasattr(X, "shape") else len(X), dtype=np.int64)
-    return Data(X, y, rows)
+    return rows
 
 
 def _listed(name: str, given: Any) -> list[Any]:

@@ -36,6 +36,7 @@ the noise pays for the integers, and what the accountant finds at its Rényi ord
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dpvb import accounting
@@ -146,7 +147,7 @@ class Trust:
         return self._checked(found, num_examples)
 
     def adopted(
-        self, plan: Plan, multipliers: list[float], *, epsilon: float, delta: float, num_examples: int | None = None
+        self, plan: Plan, multipliers: Sequence[float], *, epsilon: float, delta: float, num_examples: int | None = None
     ) -> Plan:
         """The plan with noise multipliers that somebody else proposes, one for each release.
 

@@ -20,10 +20,9 @@ import secrets
 import uuid as uuids
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import RLock
 from typing import Any
 
 from dpvb.accounting import filter as spending
@@ -33,13 +32,15 @@ from dpvb.core.plan import Plan
 from dpvb.errors import LedgerError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.strangers import parsed_json
 from dpvb.ledger import pricing, turns
-from dpvb.ledger.address import is_address, without_password
+from dpvb.ledger.address import checked_place, is_address, without_password
 from dpvb.ledger.chain import MAX_BODY, Entry, canonical
 from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name
+from dpvb.ledger.following import begun, caught_up, kept_head
 from dpvb.ledger.head import Head
 from dpvb.ledger.names import check_new_name
 from dpvb.ledger.past import Past, Units, order_of
 from dpvb.ledger.seen import Seen, way_out
+from dpvb.ledger.session import Session
 from dpvb.ledger.state import (
     RESTORE,
     WAY_OUT,
@@ -49,7 +50,6 @@ from dpvb.ledger.state import (
     check_kept,
     check_registration,
     dataset_key,
-    set_back,
 )
 from dpvb.ledger.store import Store, Transaction
 from dpvb.ledger.verify import check_end, verify_export, walk, write_export
@@ -75,11 +75,11 @@ class Ledger:
     """
 
     def __init__(self, path_or_url: str | os.PathLike[str], *, read_only: bool = False) -> None:
-        self._url = _address(path_or_url)
+        self._url = checked_place(path_or_url)
         self._read_only = bool(read_only)
         self._uuid = ""
         self._begin()
-        with self._lock:
+        with self._session.lock:
             self._uuid = self._opened().uuid
             self._seen = Seen(self._uuid)
             if not read_only:
@@ -89,12 +89,8 @@ class Ledger:
 
     def _begin(self) -> None:
         self._state: State | None = None
-        self._tokens: dict[str, str] = {}
-        self._lock = RLock()
-        # In a list of its own, for a finalizer that must not hold on to the ledger.
-        self._stores: list[Store] = []
-        weakref.finalize(self, _close, self._stores)
-        _ALIVE.add(self)
+        self._session = Session()
+        weakref.finalize(self, self._session.close)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_url": self._url, "_read_only": self._read_only, "_uuid": self._uuid}
@@ -130,8 +126,8 @@ class Ledger:
 
     def close(self) -> None:
         """Let go of the database; the next use opens it again."""
-        with self._lock:
-            _close(self._stores)
+        with self._session.lock:
+            self._session.close()
 
     def register(
         self,
@@ -331,9 +327,9 @@ class Ledger:
                 turns.check_turn(rows, newest, attempt, dataset=dataset)
                 self._check_owner(rows, run, token)
             else:
-                self._tokens[run] = token or self._tokens.get(run) or secrets.token_hex(16)
-            if run in self._tokens:
-                body["owner"] = _hash(self._tokens[run])
+                self._session.tokens[run] = token or self._session.tokens.get(run) or secrets.token_hex(16)
+            if run in self._session.tokens:
+                body["owner"] = _hash(self._session.tokens[run])
             price = state.price(dataset, cost_units)
             sole = price.spent > facts.cap and pricing.is_sole(price, cost, facts)
             if sole or price.spent <= facts.cap:
@@ -490,7 +486,7 @@ class Ledger:
         Raises:
             LedgerError: naming the check that failed, and the row.
         """
-        with self._lock:
+        with self._session.lock:
             store = self._opened()
             if faults := store.check():
                 raise LedgerError(f"{self.shown}: {'; '.join(faults)}. {WAY_OUT}")
@@ -506,7 +502,7 @@ class Ledger:
         Raises:
             LedgerError: if the file cannot be written.
         """
-        with self._lock:
+        with self._session.lock:
             write_export(path, self._opened())
 
     @contextmanager
@@ -514,16 +510,18 @@ class Ledger:
         """Rows and state at one moment; a writer is alone, and returns once rows and head are durable."""
         if write and self._read_only:
             raise LedgerError(f"{self.shown} was opened with read_only=True; open it without to spend.")
-        with self._lock:
+        with self._session.lock:
             store = self._opened()
             seen = self._seen.head()
             # Before the rows: it is never ahead of them. In a shared store it is but what the rows say.
-            head = None if store.shared and (self._state or seen) else _own(store)
+            head = None if store.shared and (self._state or seen) else kept_head(store)
             with store.transaction(write=write) as rows:
                 if self._state is None:
                     self._check_heads(seen, head, rows, {})
-                    self._state = _begun(seen if store.shared and seen else head, store, rows)
-                self._state, hashes = _caught_up(self._state.copy(), rows)
+                    start = seen if store.shared and seen else head
+                    assert start is not None  # It was read, as there was no state.
+                    self._state = begun(start, store, rows)
+                self._state, hashes = caught_up(self._state.copy(), rows)
                 self._check_heads(seen, head, rows, hashes)
                 state = self._state.copy()
                 yield rows, state
@@ -567,7 +565,7 @@ class Ledger:
 
     def _check_owner(self, rows: Transaction, run: str, token: str | None = None, *, refund: bool = False) -> None:
         """Raise LedgerError unless a token is that of a run's charge; remember it if it is."""
-        first, token = turns.first(rows, run), token or self._tokens.get(run)
+        first, token = turns.first(rows, run), token or self._session.tokens.get(run)
         owner = first and first.owner
         if owner is None:
             if refund:
@@ -578,16 +576,16 @@ class Ledger:
                 "it or take anything back."
             )
         else:
-            self._tokens[run] = token
+            self._session.tokens[run] = token
 
     def _opened(self) -> Store:
-        if not self._stores:
+        if self._session.store is None:
             store = self._store()
             if self._uuid not in ("", store.uuid):
                 store.close()
                 raise LedgerError(f"{self.shown} holds another ledger now, {store.uuid} instead of {self._uuid}.")
-            self._stores.append(store)
-        return self._stores[0]
+            self._session.store = store
+        return self._session.store
 
     def _store(self) -> Store:
         new, now = self._uuid or str(uuids.uuid4()), _now()
@@ -651,88 +649,9 @@ class Ledger:
         return Receipt(self._uuid, entry.seq, entry.hash, entry.dataset)
 
 
-def _own(store: Store) -> Head:
-    """The head that a store keeps."""
-    head = store.head()
-    if head is None:
-        raise LedgerError(f"the head is gone; it tells a ledger from an older copy of it. {WAY_OUT}")
-    return head
-
-
-def _begun(head: Head | None, store: Store, rows: Transaction) -> State:
-    """The state to go on from: of a shared store that which this user has seen, where it has seen any."""
-    assert head is not None
-    if head.uuid != store.uuid:
-        raise LedgerError(f"the head is that of another ledger. {WAY_OUT}")
-    return State.at(head, rows.row, rows.first_charge if store.shared else None)
-
-
-def _caught_up(state: State, rows: Transaction) -> tuple[State, dict[int, str]]:
-    """The state at the last row, and the hashes of the rows on the way there."""
-    entries = rows.since(max(state.seq, 1))
-    if state.seq > 0:
-        last = next(entries, None)
-        if last is None or last.seq != state.seq:
-            raise set_back(state.seq)
-        if check_hash(last).hash != state.hash:
-            raise LedgerError(f"row {state.seq} is another one than it was: the ledger was replaced. {WAY_OUT}")
-    hashes = {state.seq: state.hash}
-    for entry in entries:
-        state.follow(entry, lambda run, seq=entry.seq: turns.past(rows, run, seq))  # type: ignore[misc]
-        hashes[entry.seq] = entry.hash
-    return state, hashes
-
-
 def _hash(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _address(path_or_url: object) -> str:
-    if isinstance(path_or_url, str) and path_or_url.startswith(("postgresql://", "postgres://")):
-        return path_or_url
-    place = os.fspath(path_or_url) if isinstance(path_or_url, (str, os.PathLike)) else None
-    if not isinstance(place, str) or not place:
-        raise ParameterError(f"path_or_url must be a path or begin with 'postgresql://', got {path_or_url!r}.")
-    if is_address(place):
-        raise ParameterError(
-            "path_or_url must be a path or begin with 'postgresql://', got an address of another form. It is not "
-            "shown, as it may hold a password."
-        )
-    return os.path.realpath(place)
-
-
-_ALIVE: weakref.WeakSet[Ledger] = weakref.WeakSet()
-_held: list[Ledger] = []
-
-
-def _close(stores: list[Store]) -> None:
-    while stores:
-        stores.pop().close()
-
-
-def _before_fork() -> None:
-    """No connection survives a fork: SQLite's locks and a server's conversation belong to one process."""
-    _held.extend(_ALIVE)
-    for ledger in _held:
-        ledger._lock.acquire()
-        with suppress(LedgerError):
-            _close(ledger._stores)
-
-
-def _after_fork() -> None:
-    while _held:
-        _held.pop()._lock.release()
-
-
-def _in_child() -> None:
-    """A fork is another process: what runs were charged before it is not for it to go on with."""
-    for ledger in _held:
-        ledger._tokens.clear()
-    _after_fork()
-
-
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)

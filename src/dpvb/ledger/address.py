@@ -1,10 +1,13 @@
-"""Addresses of ledgers as they may be kept and shown: without passwords."""
+"""Where a ledger lies, a path or an address, and how an address may be kept and shown: without its password."""
 
 from __future__ import annotations
 
+import os
 import re
 from typing import final
 from urllib.parse import unquote
+
+from dpvb.errors import ParameterError
 
 _HOST = r"(?:[^@/?#:,\[\]]*|\[[0-9A-Fa-f:.]*\])(?::\d*)?"
 _ADDRESS = re.compile(
@@ -28,6 +31,25 @@ HIDDEN = "..."
 def is_address(place: str) -> bool:
     """Whether a ledger's place is meant as the address of a database, right or wrong, and not as the path of a file."""
     return bool(_MEANT.search(place))
+
+
+def checked_place(path_or_url: object) -> str:
+    """Return the real path of a ledger's file, or its address as it is.
+
+    Raises:
+        ParameterError: for anything else; an address of another form is not shown.
+    """
+    if isinstance(path_or_url, str) and path_or_url.startswith(("postgresql://", "postgres://")):
+        return path_or_url
+    place = os.fspath(path_or_url) if isinstance(path_or_url, (str, os.PathLike)) else None
+    if not isinstance(place, str) or not place:
+        raise ParameterError(f"path_or_url must be a path or begin with 'postgresql://', got {path_or_url!r}.")
+    if is_address(place):
+        raise ParameterError(
+            "path_or_url must be a path or begin with 'postgresql://', got an address of another form. It is not "
+            "shown, as it may hold a password."
+        )
+    return os.path.realpath(place)
 
 
 def without_password(place: str) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from dpvb.accounting import costs as prices
 from dpvb.accounting import filter as spending
-from dpvb.accounting.costs import Composition, Cost
+from dpvb.accounting.costs import Composition, Cost, num_steps
 from dpvb.accounting.events import Event
+from dpvb.accounting.forms import from_dict
 from dpvb.errors import LedgerError, ParameterError
 from dpvb.ledger.chain import Entry
 
@@ -83,11 +83,11 @@ class Past:
     def check_steps(self, run: str, unstarted: Cost, cost: Sequence[int]) -> None:
         """Raise LedgerError unless a refund is of releases of the run's first charge, none of which may have begun."""
         assert self.first is not None
-        charged = prices.from_dict(self.first.facts["cost"])
+        charged = from_dict(self.first.facts["cost"])
         if not isinstance(unstarted, Composition) or not isinstance(charged, Composition):
             raise LedgerError("only releases of a plan can be taken back, not those of a random number of trials.")
-        left = self._left(prices.num_steps([charged])) if fact(self.first, "kind") == "plan" else Counter[Event]()
-        if any(number > left[event] for event, number in prices.num_steps([unstarted]).items()):
+        left = self._left(num_steps([charged])) if fact(self.first, "kind") == "plan" else Counter[Event]()
+        if any(number > left[event] for event, number in num_steps([unstarted]).items()):
             raise _too_many(run)
         if any(-back > most for back, most in zip(cost, spending.cost_units(unstarted), strict=True)):
             raise LedgerError(f"run {run!r} takes back more than its releases cost.")
@@ -115,9 +115,9 @@ def order_of(cost: Cost, releases: Sequence[Event]) -> list[tuple[int, int]]:
     Raises:
         ParameterError: if they do not make up the cost.
     """
-    plan = prices.num_steps([cost])
+    plan = num_steps([cost])
     numbers = {event: number for number, event in enumerate(plan)}
-    if prices.num_steps(Composition([event], cost.neighboring_relation) for event in releases) != plan:
+    if num_steps(Composition([event], cost.neighboring_relation) for event in releases) != plan:
         raise ParameterError("releases must be those that cost is the cost of.")
     alone = [(numbers[replace(event, num_steps=1)], event.num_steps) for event in releases]
     pieces = groupby(alone, key=lambda piece: piece[0])

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 from dpvb.errors import LedgerError
 from dpvb.ledger import schema
@@ -36,6 +36,7 @@ from dpvb.ledger.address import without_password
 from dpvb.ledger.chain import COLUMNS, Entry
 from dpvb.ledger.head import Head
 from dpvb.ledger.state import set_back
+from dpvb.ledger.store import Transaction
 
 if TYPE_CHECKING:
     import psycopg
@@ -327,7 +328,8 @@ def _driver() -> ModuleType:
     return psycopg
 
 
-class _Transaction:
+@final
+class _Transaction(Transaction):
     """One consistent look at the rows, or the exclusive right to append."""
 
     def __init__(self, connection: psycopg.Connection[Any], seen: int, rows: list[Any]) -> None:
@@ -344,30 +346,6 @@ class _Transaction:
             if len(rows) < _BATCH:
                 return
             rows = self._rows(_LATER, rows[-1][0] + 1, _BATCH)
-
-    def row(self, seq: int) -> Entry | None:
-        """The row of this number."""
-        return self._entry("seq = %s", seq)
-
-    def keyed(self, key: str) -> Entry | None:
-        """The row of this key."""
-        return self._entry("key = %s", key)
-
-    def of_run(self, run: str) -> list[Entry]:
-        """The rows of a run, in order."""
-        return [Entry(*row) for row in self._rows("run = %s ORDER BY seq", run)]
-
-    def first_of_run(self, run: str) -> Entry | None:
-        """The first row of a run."""
-        return self._entry("run = %s ORDER BY seq LIMIT 1", run)
-
-    def newest_of_run(self, run: str) -> Entry | None:
-        """The last row of a run."""
-        return self._entry("run = %s ORDER BY seq DESC LIMIT 1", run)
-
-    def first_charge(self, dataset: str) -> Entry | None:
-        """The first charge of a data set."""
-        return self._entry("dataset = %s AND totals <> '' ORDER BY seq LIMIT 1", dataset)
 
     def forms(self, dataset: str) -> list[tuple[int, int]]:
         """For each form and kind of charges of a data set: the number of one such row, and how many there are."""
@@ -392,6 +370,6 @@ class _Transaction:
     def _rows(self, condition: str, *values: object) -> list[Any]:
         return self.send(f"SELECT {_NAMES} FROM dpvb.entry WHERE {condition}", values).fetchall()
 
-    def _entry(self, condition: str, *values: object) -> Entry | None:
-        rows = self._rows(condition, *values)
-        return Entry(*rows[0]) if rows else None
+    def _where(self, condition: str, value: int | str) -> list[Entry]:
+        """See `Transaction`."""
+        return [Entry(*row) for row in self._rows(condition.replace("?", "%s"), value)]

@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from dpvb import accounting
-from dpvb.accounting import costs as prices
 from dpvb.accounting import filter as spending
-from dpvb.accounting.costs import Composition, Cost
+from dpvb.accounting.costs import Composition, Cost, total
 from dpvb.accounting.events import Event
+from dpvb.accounting.forms import from_dict
 from dpvb.core.plan import Plan
 from dpvb.errors import BudgetError, LedgerError, ParameterError
 from dpvb.ledger.chain import canonical
@@ -131,7 +131,7 @@ def charged(rows: Transaction, state: State, name: str) -> list[dict[Cost, int]]
             if entry is None:
                 raise LedgerError(f"row {seq} is missing. {WAY_OUT}")
             try:
-                cost = prices.from_dict(check_hash(entry).facts["cost"])
+                cost = from_dict(check_hash(entry).facts["cost"])
                 if cost.neighboring_relation != state.datasets[one].neighboring_relation:
                     raise ParameterError("cost must have the neighbours of its data set.")
             except ODD:
@@ -161,7 +161,7 @@ def if_fixed(
         return None
     more = {} if cost is None else {cost: 1}
     try:
-        return max(prices.total(_sum([group, more])).epsilon(facts.delta) for group in charged)
+        return max(total(_sum([group, more])).epsilon(facts.delta) for group in charged)
     except ODD:
         if state.shared:
             return None

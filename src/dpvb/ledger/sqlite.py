@@ -28,12 +28,13 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, final
 
 from dpvb.errors import LedgerError
 from dpvb.ledger.chain import COLUMNS, FORMAT, Entry
 from dpvb.ledger.head import Head
 from dpvb.ledger.state import RESTORE, WAY_OUT, check_kept
+from dpvb.ledger.store import Transaction
 
 _Identity = tuple[int, int]
 
@@ -433,7 +434,8 @@ class SqliteStore:
             raise LedgerError(f"{self._path}: {error.strerror}.") from error
 
 
-class _Rows:
+@final
+class _Rows(Transaction):
     """The rows within a transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -442,32 +444,6 @@ class _Rows:
     def since(self, seq: int) -> Iterator[Entry]:
         """The rows with this number and all later ones, in order."""
         return map(_entry, self._connection.execute(f"SELECT {_NAMES} FROM entry WHERE seq >= ? ORDER BY seq", (seq,)))
-
-    def row(self, seq: int) -> Entry | None:
-        """The row of this number."""
-        return self._one("seq = ?", seq)
-
-    def keyed(self, key: str) -> Entry | None:
-        """The row of this key."""
-        return self._one("key = ?", key)
-
-    def of_run(self, run: str) -> list[Entry]:
-        """The rows of a run, in order."""
-        return list(
-            map(_entry, self._connection.execute(f"SELECT {_NAMES} FROM entry WHERE run = ? ORDER BY seq", (run,)))
-        )
-
-    def first_of_run(self, run: str) -> Entry | None:
-        """The first row of a run."""
-        return self._one("run = ? ORDER BY seq LIMIT 1", run)
-
-    def newest_of_run(self, run: str) -> Entry | None:
-        """The last row of a run."""
-        return self._one("run = ? ORDER BY seq DESC LIMIT 1", run)
-
-    def first_charge(self, dataset: str) -> Entry | None:
-        """The first charge of a data set."""
-        return self._one("dataset = ? AND totals <> '' ORDER BY seq LIMIT 1", dataset)
 
     def forms(self, dataset: str) -> list[tuple[int, int]]:
         """For each form and kind of charges of a data set: the number of one such row, and how many there are."""
@@ -484,9 +460,9 @@ class _Rows:
         """The number of the last row."""
         return int(self._connection.execute("SELECT ifnull(max(seq), 0) FROM entry").fetchone()[0])
 
-    def _one(self, condition: str, value: int | str) -> Entry | None:
-        found = self._connection.execute(f"SELECT {_NAMES} FROM entry WHERE {condition}", (value,)).fetchone()
-        return None if found is None else _entry(found)
+    def _where(self, condition: str, value: int | str) -> list[Entry]:
+        """See `Transaction`."""
+        return list(map(_entry, self._connection.execute(f"SELECT {_NAMES} FROM entry WHERE {condition}", (value,))))
 
 
 def _entry(values: Sequence[object]) -> Entry:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 
-from dpvb.accounting import costs as prices
 from dpvb.accounting import filter as spending
+from dpvb.accounting.forms import from_dict
 from dpvb.errors import LedgerError, ParameterError
 from dpvb.ledger.chain import COSTS, Entry, canonical, genesis
 from dpvb.ledger.facts import Dataset
@@ -264,7 +264,7 @@ class State:
         except LedgerError as error:
             raise _refused(entry, str(error).rstrip(".")) from error
         try:
-            past.check_steps(entry.run, prices.from_dict(entry.facts["cost"]), entry.cost_units)
+            past.check_steps(entry.run, from_dict(entry.facts["cost"]), entry.cost_units)
         except LedgerError as error:
             return str(error).rstrip(".")
         except _ODD:

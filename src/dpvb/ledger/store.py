@@ -13,6 +13,7 @@ set's registration (its key is "dataset/NAME"), a "sole" charge excepted.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
@@ -21,35 +22,51 @@ from dpvb.ledger.chain import Entry
 from dpvb.ledger.head import Head
 
 
-class Transaction(Protocol):
+class Transaction(ABC):
     """One consistent look at the rows, or the exclusive right to append."""
 
+    @abstractmethod
     def since(self, seq: int) -> Iterator[Entry]:
         """The rows with this number and all later ones, in order; found by the primary key alone."""
 
-    def row(self, seq: int) -> Entry | None:
-        """The row of this number; found by the primary key alone."""
-
-    def keyed(self, key: str) -> Entry | None:
-        """The row of this key."""
-
-    def of_run(self, run: str) -> list[Entry]:
-        """The rows of a run, in order."""
-
-    def first_of_run(self, run: str) -> Entry | None:
-        """The first row of a run."""
-
-    def newest_of_run(self, run: str) -> Entry | None:
-        """The last row of a run."""
-
-    def first_charge(self, dataset: str) -> Entry | None:
-        """The first charge of a data set."""
-
+    @abstractmethod
     def forms(self, dataset: str) -> list[tuple[int, int]]:
         """For each form and kind of charges of a data set: the number of one such row, and how many there are."""
 
+    @abstractmethod
     def append(self, entry: Entry, head: Head) -> None:
         """Insert a row; `head` describes the ledger after it, for a store that keeps it within the transaction."""
+
+    @abstractmethod
+    def _where(self, condition: str, value: int | str) -> list[Entry]:
+        """The rows that meet a condition in SQL, in which "?" stands for a value."""
+
+    def row(self, seq: int) -> Entry | None:
+        """The row of this number; found by the primary key alone."""
+        return self._one("seq = ?", seq)
+
+    def keyed(self, key: str) -> Entry | None:
+        """The row of this key."""
+        return self._one("key = ?", key)
+
+    def of_run(self, run: str) -> list[Entry]:
+        """The rows of a run, in order."""
+        return self._where("run = ? ORDER BY seq", run)
+
+    def first_of_run(self, run: str) -> Entry | None:
+        """The first row of a run."""
+        return self._one("run = ? ORDER BY seq LIMIT 1", run)
+
+    def newest_of_run(self, run: str) -> Entry | None:
+        """The last row of a run."""
+        return self._one("run = ? ORDER BY seq DESC LIMIT 1", run)
+
+    def first_charge(self, dataset: str) -> Entry | None:
+        """The first charge of a data set."""
+        return self._one("dataset = ? AND totals <> '' ORDER BY seq LIMIT 1", dataset)
+
+    def _one(self, condition: str, value: int | str) -> Entry | None:
+        return next(iter(self._where(condition, value)), None)
 
 
 class Store(Protocol):

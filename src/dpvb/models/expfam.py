@@ -1,6 +1,6 @@
 """Exponential families: natural parameter → expected statistics, and → log normaliser.
 
-Each family is these two functions; the first is the gradient of the second.
+A family has one of these functions or both; the first is the gradient of the second.
 """
 
 from __future__ import annotations
@@ -27,25 +27,6 @@ def dirichlet_logz(concentration: Floats, axis: int = -1) -> Floats:
 def gamma_expectedstats(shape: Floats | float, rate: Floats | float) -> tuple[Floats, Floats]:
     """(E[log α], E[α]) under Gam(shape, rate)."""
     return np.asarray(digamma(shape) - np.log(rate)), np.asarray(shape / rate)
-
-
-def gamma_logz(shape: Floats | float, rate: Floats | float) -> Floats:
-    """Log normaliser of Gam(shape, rate): log Γ(shape) - shape · log rate."""
-    return np.asarray(gammaln(shape) - shape * np.log(rate))
-
-
-def gaussian_expectedstats(linear_d: Floats, precision_dd: Floats) -> tuple[Floats, Floats]:
-    """(E[m], E[m mᵀ]) under the normal density ∝ exp(linearᵀm - ½ mᵀ precision m)."""
-    covariance_dd = np.linalg.inv(precision_dd)
-    mean_d = covariance_dd @ linear_d
-    return mean_d, covariance_dd + np.outer(mean_d, mean_d)
-
-
-def gaussian_logz(linear_d: Floats, precision_dd: Floats) -> float:
-    """Log normaliser of exp(linearᵀm - ½ mᵀ precision m), the constant (d/2)·log 2π included."""
-    _, logdet = np.linalg.slogdet(precision_dd)
-    square = float(linear_d @ np.linalg.solve(precision_dd, linear_d))
-    return 0.5 * (square - float(logdet) + len(linear_d) * math.log(2 * math.pi))
 
 
 def polya_gamma_expectedstats(shape: Floats, c: Floats) -> Floats:

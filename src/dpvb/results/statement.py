@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, Context
 from typing import Any, Self
 
 from dpvb import accounting
-from dpvb.accounting.events import RELATIONS, Event
-from dpvb.accounting.selection import Selection
-from dpvb.core.plan import Plan, Release
-from dpvb.core.sampling import FixedSize
+from dpvb.accounting.answers import CURVE_DELTAS, as_json
+from dpvb.accounting.events import RELATIONS
+from dpvb.core.plan import Plan
 from dpvb.errors import ModelFileError, ParameterError, PrivacyError, check_choice, check_integer, check_number
+from dpvb.results.facts import BlockFacts, ChargeFacts, ReleaseFacts, SelectionFacts
 
 # Only methods that prove an upper bound for every plan may make a promise.
 _METHODS = ("pld", "renyi")
@@ -43,115 +42,9 @@ _NOT_COVERED = (
 )
 _OTHERS = "several runs on the same data: their epsilons and deltas add up, and nobody keeps count here"
 _OTHERS_COUNTED = "other runs on the same data that the ledger was not told of: their epsilons and deltas add up"
-_CURVE_DELTAS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 _WIDTH = 110
 _LABEL = 15
 _MAX_LISTED = 6
-
-
-@dataclass(frozen=True)
-class BlockFacts:
-    """One block of a release: its shape, the L2 norm that one unit may reach, and the noise std, in its units."""
-
-    name: str
-    shape: tuple[int, ...]
-    bound: float
-    noise_std: float
-
-    def __str__(self) -> str:
-        shape = " x ".join(map(str, self.shape)) or "scalar"
-        return f"{self.name} ({shape}): clipped to norm {self.bound:.6g}, noise std {self.noise_std:.6g}"
-
-
-@dataclass(frozen=True)
-class ReleaseFacts:
-    """Equal releases of a plan.
-
-    Attributes:
-        event: sampler, rate, noise and number of these releases, as the accountant composes them.
-        batch_size: for fixed-size batches, else None.
-        clip: "block" or "joint".
-        blocks: released together.
-    """
-
-    event: Event
-    batch_size: int | None
-    clip: str
-    blocks: tuple[BlockFacts, ...]
-
-    @classmethod
-    def of(cls, release: Release) -> Self:
-        """The public facts of one release."""
-        sampler = release.mechanism.sampler
-        blocks = (BlockFacts(n, b.shape, b.bound, release.noise_std(n)) for n, b in release.blocks.items())
-        size = sampler.batch_size if isinstance(sampler, FixedSize) else None
-        return cls(release.event(), size, release.clip, tuple(blocks))
-
-    def words(self, unit: str) -> str:
-        """How these releases were made."""
-        event = self.event
-        batch = {
-            "full_batch": f"every {unit} (full batch)",
-            "poisson": f"a Poisson batch (every {unit} drawn independently with probability {event.sampling_prob:.6g})",
-            "fixed_size": f"a fresh batch of {self.batch_size} {unit}s drawn without replacement "
-            f"(rate {event.sampling_prob:.6g})",
-        }[event.sampler]
-        joint = ", clipped jointly" if self.clip == "joint" else ""
-        noise = (
-            f"Gaussian noise, noise multiplier {event.noise_multiplier:.6g}" if event.noise_multiplier else "NO NOISE"
-        )
-        releases = "1 release" if event.num_steps == 1 else f"{event.num_steps} releases, each"
-        return f"{releases} the sum over {batch}{joint}; {noise}. " + "; ".join(map(str, self.blocks)) + "."
-
-
-@dataclass(frozen=True)
-class ChargeFacts:
-    """An entry of a ledger: its name, the entry's number and hash, and the data set that was charged."""
-
-    ledger: str
-    seq: int
-    hash: str
-    dataset: str
-
-    def __str__(self) -> str:
-        return f"data set {self.dataset!r}: entry {self.seq} of ledger {self.ledger}, hash {self.hash}"
-
-
-@dataclass(frozen=True)
-class SelectionFacts:
-    """A result that was chosen, as the best of a random number of runs.
-
-    Attributes:
-        cost: of all runs together.
-        num_candidates: number of settings that a run could have.
-        holdout: probability that a unit was scored, and not fitted.
-    """
-
-    cost: Selection
-    num_candidates: int
-    holdout: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
-        return {"cost": self.cost.to_dict(), "num_candidates": self.num_candidates, "holdout": self.holdout}
-
-    @classmethod
-    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """Inverse of `to_dict`."""
-        holdout = check_number("holdout", facts["holdout"], low=0, high=1, closed="neither")
-        number = check_integer("num_candidates", facts["num_candidates"], low=1)
-        return cls(Selection.from_dict(facts["cost"]), number, holdout)
-
-    def words(self, unit: str) -> str:
-        """How the choice was made."""
-        law, m = self.cost.runs, self.num_candidates
-        settings = "1 candidate setting" if m == 1 else f"{m} candidate settings"
-        return (
-            f"The result is the best of K runs, each with a setting drawn from {settings}; of the others nothing left, "
-            f"nor how many there were. K is random, {law.mean:.4g} expected (truncated negative binomial, eta "
-            f"{law.eta:g}, gamma {law.gamma:.4g}). A run fits the {unit}s that a secret coin chooses, and scores the "
-            f"others, a share of {self.holdout:g}. The promise covers which setting won. The winner's own releases:"
-        )
 
 
 @dataclass(frozen=True)
@@ -252,14 +145,13 @@ class PrivacyStatement:
         events, relation = plan.events(), plan.neighboring_relation
         answer = accounting.answer(events, delta=delta, neighboring_relation=relation, method=epsilon_method)
         opinion = accounting.second_opinion(events, epsilon=answer.epsilon, delta=delta, neighboring_relation=relation)
-        counts = Counter(ReleaseFacts.of(release) for release in plan)
         return cls(
             unit=plan.unit,
             neighboring_relation=relation,
             epsilon=answer.epsilon,
             delta=answer.delta,
             curve=tuple(accounting.curve(events, neighboring_relation=relation, method=epsilon_method)),
-            releases=tuple(_repeated(facts, count) for facts, count in counts.items()),
+            releases=ReleaseFacts.of_plan(plan),
             method=epsilon_method,
             tool=answer.used,
             secret_noise=private,
@@ -296,14 +188,13 @@ class PrivacyStatement:
         """
         cost = selection.cost
         epsilon = cost.epsilon(delta)
-        counts = Counter(ReleaseFacts.of(release) for release in winner)
         return cls(
             unit=winner.unit,
             neighboring_relation=cost.neighboring_relation,
             epsilon=epsilon,
             delta=delta,
-            curve=tuple((one, cost.epsilon(one)) for one in _CURVE_DELTAS),
-            releases=tuple(_repeated(facts, count) for facts, count in counts.items()),
+            curve=tuple((one, cost.epsilon(one)) for one in CURVE_DELTAS),
+            releases=ReleaseFacts.of_plan(winner),
             method="renyi",
             tool="renyi" if epsilon < math.inf else "no noise",
             secret_noise=private,
@@ -376,8 +267,8 @@ class PrivacyStatement:
         """The statement as plain JSON values; an infinite epsilon is the text "inf"."""
         facts = asdict(self) | {
             "private": self.private,
-            "epsilon": _json_number(self.epsilon),
-            "curve": [[delta, _json_number(epsilon)] for delta, epsilon in self.curve],
+            "epsilon": as_json(self.epsilon),
+            "curve": [[delta, as_json(epsilon)] for delta, epsilon in self.curve],
             "public": list(self.public),
             "selection": None if self.selection is None else self.selection.to_dict(),
         }
@@ -400,7 +291,7 @@ class PrivacyStatement:
             given["epsilon"] = float(facts["epsilon"])
             given["curve"] = tuple((float(delta), float(epsilon)) for delta, epsilon in facts["curve"])
             given["public"] = tuple(facts["public"])
-            given["releases"] = tuple(_release(release) for release in facts["releases"])
+            given["releases"] = tuple(map(ReleaseFacts.from_dict, facts["releases"]))
             given["charge"] = None if given["charge"] is None else ChargeFacts(**given["charge"])
             chosen = given["selection"]
             given["selection"] = None if chosen is None else SelectionFacts.from_dict(chosen)
@@ -461,7 +352,11 @@ class PrivacyStatement:
             yield "Size", [f"The number of {unit}s is private, too."]
         yield "Public", [f"- {fact}" for fact in self.public] or ["nothing but the plan above."]
         if self.charge is not None:
-            yield "Charged", [str(self.charge)]
+            charge = self.charge
+            yield (
+                "Charged",
+                [f"data set {charge.dataset!r}: entry {charge.seq} of ledger {charge.ledger}, hash {charge.hash}"],
+            )
         others = _OTHERS if self.charge is None else _OTHERS_COUNTED
         yield "Not covered", [f"- {fact.format(unit=unit, others=others)}" for fact in _NOT_COVERED]
         yield "Run", [f"{self.run_id}, plan {self.plan_digest}"]
@@ -498,45 +393,48 @@ class PrivacyStatement:
     def _mechanism(self) -> Iterator[str]:
         """The releases in words; a long schedule in short."""
         if self.selection is not None:
-            yield self.selection.words(self.unit)
+            yield _selection(self.selection, self.unit)
         total = sum(release.event.num_steps for release in self.releases)
         noise = [release.event.noise_multiplier for release in self.releases]
         spread = "" if min(noise) == max(noise) else f", noise multipliers from {min(noise):.6g} to {max(noise):.6g}"
         yield f"{total} sums were released{spread}; the result was computed from them and from public facts alone."
         for release in self.releases[:_MAX_LISTED]:
-            yield f"- {release.words(self.unit)}"
+            yield f"- {_release(release, self.unit)}"
         if len(self.releases) > _MAX_LISTED:
             yield f"- and {len(self.releases) - _MAX_LISTED} more kinds of release (to_dict() lists them all)."
 
 
-def _repeated(facts: ReleaseFacts, count: int) -> ReleaseFacts:
-    """Equal releases, counted together."""
-    event = Event(**asdict(facts.event) | {"num_steps": count * facts.event.num_steps})
-    return ReleaseFacts(event, facts.batch_size, facts.clip, facts.blocks)
+def _release(release: ReleaseFacts, unit: str) -> str:
+    """How equal releases were made."""
+    event = release.event
+    batch = {
+        "full_batch": f"every {unit} (full batch)",
+        "poisson": f"a Poisson batch (every {unit} drawn independently with probability {event.sampling_prob:.6g})",
+        "fixed_size": f"a fresh batch of {release.batch_size} {unit}s drawn without replacement "
+        f"(rate {event.sampling_prob:.6g})",
+    }[event.sampler]
+    joint = ", clipped jointly" if release.clip == "joint" else ""
+    noise = f"Gaussian noise, noise multiplier {event.noise_multiplier:.6g}" if event.noise_multiplier else "NO NOISE"
+    number = "1 release" if event.num_steps == 1 else f"{event.num_steps} releases, each"
+    return f"{number} the sum over {batch}{joint}; {noise}. {'; '.join(map(_block, release.blocks))}."
 
 
-def _release(facts: Mapping[str, Any]) -> ReleaseFacts:
-    """Inverse of asdict on ReleaseFacts."""
-    blocks = (
-        BlockFacts(
-            block["name"],
-            tuple(check_integer("shape", length, low=1) for length in block["shape"]),
-            check_number("bound", block["bound"], low=0, closed="neither"),
-            check_number("noise_std", block["noise_std"], low=0, closed="left"),
-        )
-        for block in facts["blocks"]
+def _block(block: BlockFacts) -> str:
+    """What was released of one block."""
+    shape = " x ".join(map(str, block.shape)) or "scalar"
+    return f"{block.name} ({shape}): clipped to norm {block.bound:.6g}, noise std {block.noise_std:.6g}"
+
+
+def _selection(selection: SelectionFacts, unit: str) -> str:
+    """How the result was chosen."""
+    law, m = selection.cost.runs, selection.num_candidates
+    settings = "1 candidate setting" if m == 1 else f"{m} candidate settings"
+    return (
+        f"The result is the best of K runs, each with a setting drawn from {settings}; of the others nothing left, "
+        f"nor how many there were. K is random, {law.mean:.4g} expected (truncated negative binomial, eta "
+        f"{law.eta:g}, gamma {law.gamma:.4g}). A run fits the {unit}s that a secret coin chooses, and scores the "
+        f"others, a share of {selection.holdout:g}. The promise covers which setting won. The winner's own releases:"
     )
-    size = facts["batch_size"]
-    return ReleaseFacts(
-        Event(**facts["event"]),
-        None if size is None else check_integer("batch_size", size, low=1),
-        check_choice("clip", facts["clip"], ("block", "joint")),
-        tuple(blocks),
-    )
-
-
-def _json_number(value: float) -> float | str:
-    return "inf" if value == math.inf else value
 
 
 def _up(value: float) -> str:

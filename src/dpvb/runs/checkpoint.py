@@ -55,6 +55,11 @@ class Seal(NamedTuple):
     key: str
 
 
+def token_of(path: Path) -> Path:
+    """Where a checkpoint keeps the token of its run, until that has ended."""
+    return path / "token"
+
+
 @final
 class Checkpoint:
     """One run's folder.
@@ -68,7 +73,7 @@ class Checkpoint:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
-        self._manifest_path, self._token_path = self.path / "run.json", self.path / "token"
+        self._manifest_path, self._token_path = self.path / "run.json", token_of(self.path)
         self._lock: IO[bytes] | None = None
         try:
             self.path.mkdir(mode=0o700, exist_ok=True)

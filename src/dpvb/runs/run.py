@@ -14,27 +14,24 @@ release from it, so nothing of it is ever read.
 
 from __future__ import annotations
 
-import math
-import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from typing import Any, final
 
 from dpvb.accounting.costs import Composition
 from dpvb.core.forks import Origin
 from dpvb.core.journal import Journal, Sums
 from dpvb.core.plan import Plan, Release
-from dpvb.errors import CheckpointError, DpvbError, LedgerError, ParameterError, check_choice
-from dpvb.guards.strangers import say
-from dpvb.ledger import Entry, Ledger, Receipt, is_address
-from dpvb.results.statement import ChargeFacts
+from dpvb.errors import CheckpointError, DpvbError, LedgerError, check_choice
+from dpvb.ledger import Entry, Ledger, Receipt
+from dpvb.results.facts import ChargeFacts
 from dpvb.runs.checkpoint import Checkpoint, Seal
 
-#: How a run uses its checkpoint, see Run.
-MODES = ("continue", "read")
-_NOTHING_TO_READ = "resume='read' reads a run that has ended: name its folder as checkpoint."
+# How a run uses its checkpoint, see Run.
+_MODES = ("continue", "read")
+NOTHING_TO_READ = "resume='read' reads a run that has ended: name its folder as checkpoint."
 # A run without a checkpoint says so often that it goes on, so that what it never started can be given back.
 _MARKS = 20
 
@@ -52,6 +49,7 @@ class Run:
         facts: public facts that the fit must share with the run that it continues.
 
     Attributes:
+        name: random public name of the run, the same in all its attempts.
         seed: of the public start, where a checkpoint keeps one.
 
     Raises:
@@ -59,6 +57,9 @@ class Run:
         CheckpointError: if the checkpoint belongs to another run, to another process, or has ended; nothing was
             charged.
     """
+
+    name: str
+    seed: int | None = None
 
     def __init__(
         self,
@@ -70,48 +71,45 @@ class Run:
         resume: str = "continue",
         facts: Mapping[str, Any] | None = None,
     ) -> None:
-        check_choice("resume", resume, MODES)
-        self._ledger, self._dataset, self._plan = ledger, dataset, plan
-        self._checkpoint, self._reads = checkpoint, resume == "read"
+        check_choice("resume", resume, _MODES)
+        self._ledger, self._dataset, self._plan, self._checkpoint = ledger, dataset, plan, checkpoint
         self._origin = Origin()
         self._attempt = 0
-        self.seed: int | None = None
-        # By step and request; what the plan fixes has the request "". A release is pending from its own charge on.
+        # What is known of the run. Releases have the keys (step, request); those of the plan have the request "".
+        #   _released  the newest record of each release that is on record
+        #   _pending   releases that were charged by themselves, and not put on record since
+        #   _started   how many releases of the plan do not come back; only a run without a checkpoint counts them
+        #   _writes    whether this object adds to the run: not if it reads one, nor once the run has ended
         self._released: dict[tuple[int, str], Entry] = {}
         self._pending: set[tuple[int, str]] = set()
-        self._newest = -1
-        self._mark = max(1, len(plan) // _MARKS)
-        self._ended = False
-        if checkpoint is None:
-            self._name, self._token = secrets.token_hex(16), secrets.token_hex(16)
-            try:
-                self._receipt = self._charge_plan()
-            except BaseException:  # Interrupted after it was charged, say: nobody else can take it back.
-                with suppress(LedgerError):
-                    self.withdraw()
-                raise
-            return
-        if not self._reads:
+        self._started = 0
+        self._writes = resume != "read"
+        if checkpoint is not None and self._writes:
             checkpoint.hold()
         try:
-            found = checkpoint.manifest()
-            if found is not None:
+            found = None if checkpoint is None else checkpoint.manifest()
+            if checkpoint is not None and found is not None:
                 self._continue_run(checkpoint, found, facts or {})
-            elif self._reads:
-                raise CheckpointError(_NOTHING_TO_READ)
+            elif self._writes:
+                self._begin_run(facts or {})
             else:
-                self._begin_run(checkpoint, facts or {})
+                raise CheckpointError(NOTHING_TO_READ)
         except BaseException:
             self.close()
             raise
 
-    def _begin_run(self, checkpoint: Checkpoint, facts: Mapping[str, Any]) -> None:
-        self._name, self._token, self.seed = secrets.token_hex(16), secrets.token_hex(16), secrets.randbits(63)
-        checkpoint.begin({"run": self._name, "seed": self.seed, **self._own(facts)}, self._token)
+    def _begin_run(self, facts: Mapping[str, Any]) -> None:
+        self.name, token, checkpoint = secrets.token_hex(16), secrets.token_hex(16), self._checkpoint
+        if checkpoint is not None:
+            self.seed = secrets.randbits(63)
+            checkpoint.begin({"run": self.name, "seed": self.seed, **self._own(facts)}, token)
         try:
-            self._receipt = self._charge_plan()
-        except DpvbError:
-            if not self._ledger.history(self._name):
+            self._charge_plan(token)
+        except BaseException as error:
+            if checkpoint is None:  # Interrupted after it was charged, say: nobody else can take it back.
+                with suppress(LedgerError):
+                    self.withdraw()
+            elif isinstance(error, DpvbError) and not self._ledger.history(self.name):
                 checkpoint.withdraw()
             raise
 
@@ -122,37 +120,30 @@ class Run:
                     f"{checkpoint.path}: holds a run with another {what}. Continue it with the parameters that it was "
                     "begun with, or name a new folder as checkpoint."
                 )
-        self._name, self.seed = found["run"], found["seed"]
-        history = self._ledger.history(self._name)
-        self._ended = any(entry.state in ("finished", "abandoned") for entry in history)
-        if not self._reads:
-            if self._ended:
+        self.name, self.seed = found["run"], found["seed"]
+        history = self._ledger.history(self.name)
+        if self._writes:
+            if any(entry.state in ("finished", "abandoned") for entry in history):
                 raise CheckpointError(
                     f"{checkpoint.path}: its run has ended. resume='read' reads its result again and spends nothing; "
                     "for a new run name a new folder as checkpoint."
                 )
-            self._token = checkpoint.token()
-            self._receipt = self._charge_plan()
+            self._charge_plan(checkpoint.token())
             self._attempt = max((entry.attempt for entry in history), default=-1) + 1
             if history:
-                self._ledger.append(self._name, attempt=self._attempt, state="resumed")
-                history = self._ledger.history(self._name)  # From now on no older attempt adds to it.
+                self._append("resumed")
+                history = self._ledger.history(self.name)  # From now on no older attempt adds to it.
         elif history:
             last = history[-1]
             self._receipt = Receipt(self._ledger.uuid, last.seq, last.hash, last.dataset)
         else:
             raise CheckpointError(f"{checkpoint.path}: its run was never charged, so that there is nothing to read.")
         for entry in history:
-            self._follow(entry)
-
-    def _follow(self, entry: Entry) -> None:
-        """Take in what is on record of this run."""
-        if entry.state == "released" and entry.step is not None:
-            request = entry.request or ""
-            self._released[entry.step, request] = entry
-            self._pending.discard((entry.step, request))
-        elif entry.kind == "charge" and entry.facts["kind"] == "again":
-            self._pending.add((entry.facts["steps"][0], entry.facts["payload"].get("request", "")))
+            if entry.state == "released" and entry.step is not None:
+                self._released[entry.step, entry.request or ""] = entry
+                self._pending.discard((entry.step, entry.request or ""))
+            elif entry.kind == "charge" and entry.facts["kind"] == "again":
+                self._pending.add((entry.facts["steps"][0], entry.facts["payload"].get("request", "")))
 
     def _own(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """What a run must share with the one that continues it."""
@@ -169,11 +160,6 @@ class Run:
             self._checkpoint.close()
 
     @property
-    def name(self) -> str:
-        """Random public name of the run, the same in all its attempts."""
-        return self._name
-
-    @property
     def num_recorded(self) -> int:
         """Number of releases of the plan that are on record."""
         return sum(not request for _, request in self._released)
@@ -181,27 +167,29 @@ class Run:
     @property
     def has_lost(self) -> bool:
         """Whether a release is on record whose bytes are gone: the folder is not the newest one, say."""
-        return any(self._read(step, request) is None for step, request in self._released)
+        return any(self.recorded(*release) is None for release in self._released)
 
     @property
     def charge(self) -> ChargeFacts:
         """The newest entry of this run in the ledger, for its privacy statement."""
-        newest = self._receipt
-        return ChargeFacts(newest.ledger, newest.seq, newest.hash, self._dataset)
+        return ChargeFacts(**asdict(self._receipt))
 
-    def recorded(self, step: int) -> Sums | None:
-        """The release of a step that is on record, read from the checkpoint."""
-        return self._read(step, "")
+    def recorded(self, step: int, request: str = "") -> Sums | None:
+        """The release of a step that is on record, read from the checkpoint; None where it is lost."""
+        entry = self._released.get((step, request))
+        if entry is None or self._checkpoint is None or entry.digest is None or entry.unseals is None:
+            return None
+        return self._checkpoint.release(step, entry.attempt, Seal(entry.digest, entry.unseals))
 
     def begin(self, step: int) -> None:
-        """Charge a step again that is on record and lost; mark how far a run has come that keeps no record."""
+        """Charge a step again that is on record and lost; say how far a run has come that keeps no record."""
         self._check_writes(step)
         if (step, "") in self._released and (step, "") not in self._pending:
             self._charge_again(step, "")
-        self._newest = step
-        if self._checkpoint is None and step % self._mark == 0:  # Speaks of all steps up to the next mark.
-            last = min(step + self._mark, len(self._plan)) - 1
-            self._ledger.append(self._name, attempt=self._attempt, state="started", step=last)
+        if self._checkpoint is None and step >= self._started:  # Speaks of all steps up to the next mark.
+            stride = max(1, len(self._plan) // _MARKS)
+            self._started = min((step // stride + 1) * stride, len(self._plan))
+            self._append("started", step=self._started - 1)
 
     def record(self, step: int, total: Sums, request: str = "") -> None:
         """Put a release on record before it can be read; beyond the plan, with the name of what asked for it."""
@@ -209,15 +197,7 @@ class Run:
         if self._checkpoint is None:
             return
         seal = self._checkpoint.seal(step, self._attempt, total)
-        self._receipt = self._ledger.append(
-            self._name,
-            attempt=self._attempt,
-            state="released",
-            step=step,
-            digest=seal.digest,
-            key=seal.key,
-            request=request or None,
-        )
+        self._append("released", step=step, digest=seal.digest, key=seal.key, request=request or None)
         self._pending.discard((step, request))
 
     def repeated(self, step: int, request: str) -> Journal:
@@ -232,10 +212,10 @@ class Run:
         Raises:
             BudgetError, LedgerError: if it cannot be charged; nothing was read.
         """
-        found = self._read(step, request)
+        found = self.recorded(step, request)
         if found is None:
             self._check_writes(step)
-            self._ledger.append(self._name, attempt=self._attempt + 1, state="resumed")
+            self._append("resumed", attempt=self._attempt + 1)
             self._attempt += 1
             if (step, request) not in self._pending:
                 self._charge_again(step, request)
@@ -244,26 +224,26 @@ class Run:
     def finish(self) -> None:
         """Say that the run has ended."""
         self._origin.check("this run")
-        if not self._reads:
-            self._receipt = self._ledger.append(self._name, attempt=self._attempt, state="finished")
+        if self._writes:
+            self._append("finished")
             self._end()
 
     def withdraw(self) -> None:
         """End a run of which no release was begun; its charge is given back where the ledger allows it."""
-        self._receipt = self._ledger.append(self._name, attempt=self._attempt, state="abandoned")
+        self._append("abandoned")
         with suppress(LedgerError):
-            self._receipt = self._ledger.refund(self._name, unstarted=self._cost(self._plan.releases))
+            self._refund(self._plan.releases)
         self._end()
 
     def _end(self) -> None:
-        self._ended = True
+        self._writes = False
         if self._checkpoint is not None:
             self._checkpoint.end()
             self.close()
 
     def interrupted(self, error: BaseException) -> None:
         """Say in an error what became of the budget; give back what a run that cannot go on has never started."""
-        if self._ended or self._reads or not self._origin.is_here:
+        if not self._writes or not self._origin.is_here:
             return
         note = f"The data set {self._dataset!r} was charged before this happened"
         if self._checkpoint is not None:
@@ -275,11 +255,11 @@ class Run:
 
     def _given_back(self) -> str:
         """Give back the releases behind the newest mark, and say so."""
-        unstarted = self._plan.releases[(self._newest // self._mark + 1) * self._mark :]
+        unstarted = self._plan.releases[self._started :]
         try:
-            self._ledger.append(self._name, attempt=self._attempt, state="abandoned")
+            self._append("abandoned")
             if unstarted:
-                self._ledger.refund(self._name, unstarted=self._cost(unstarted))
+                self._refund(unstarted)
         except LedgerError as error:
             return f"nothing is given back: {error}"
         return f"{len(unstarted)} of {len(self._plan)} releases had not started and were given back."
@@ -292,160 +272,59 @@ class Run:
 
     def _check_writes(self, step: int) -> None:
         self._origin.check("this run")
-        if self._reads:
+        if not self._writes:
             raise CheckpointError(
                 f"release {step} of this run cannot be read from its checkpoint; nothing is spent on it."
             )
 
-    def _read(self, step: int, request: str) -> Sums | None:
-        entry = self._released.get((step, request))
-        if entry is None or self._checkpoint is None or entry.digest is None or entry.unseals is None:
-            return None
-        return self._checkpoint.release(step, entry.attempt, Seal(entry.digest, entry.unseals))
+    def _append(self, state: str, **more: Any) -> None:
+        self._receipt = self._ledger.append(self.name, state=state, **{"attempt": self._attempt, **more})
 
-    def _charge_plan(self) -> Receipt:
+    def _refund(self, unstarted: Sequence[Release]) -> None:
+        self._receipt = self._ledger.refund(self.name, unstarted=self._cost(unstarted))
+
+    def _charge_plan(self, token: str) -> None:
         """Charge the whole plan; a run that was killed before it knew finds its own charge."""
-        return self._ledger.charge(
-            self._dataset,
-            self._cost(self._plan.releases),
-            run=self._name,
-            plan_digest=self._plan.digest.hex(),
-            unit=self._plan.unit,
-            releases=[release.event() for release in self._plan],
-            token=self._token,
-        )
+        self._charge(self._plan.releases, releases=[release.event() for release in self._plan], token=token)
 
     def _charge_again(self, step: int, request: str) -> None:
         """Charge one release more, before it is made."""
+        payload = {"request": request} if request else None
+        again = [self._plan.releases[step]]
+        self._charge(again, attempt=self._attempt, kind="again", steps=[step], payload=payload)
+        self._pending.add((step, request))
+
+    def _charge(self, charged: Sequence[Release], **more: Any) -> None:
         self._receipt = self._ledger.charge(
             self._dataset,
-            self._cost([self._plan.releases[step]]),
-            run=self._name,
+            self._cost(charged),
+            run=self.name,
             plan_digest=self._plan.digest.hex(),
             unit=self._plan.unit,
-            attempt=self._attempt,
-            kind="again",
-            steps=[step],
-            payload={"request": request} if request else None,
+            **more,
         )
-        self._pending.add((step, request))
 
     def _cost(self, releases: Sequence[Release]) -> Composition:
         return Composition(replace(self._plan, releases=releases).events(), self._plan.neighboring_relation)
 
 
 @final
+@dataclass(frozen=True)
 class _Repeated:
-    """The journal of one more release of a step, which was charged."""
+    """The journal of one more release of a step, which was charged; `made` if it was put on record already."""
 
-    def __init__(self, run: Run, step: int, request: str, found: Sums | None) -> None:
-        self._run, self._step, self._request, self._found = run, step, request, found
+    run: Run
+    step: int
+    request: str
+    made: Sums | None
 
     def recorded(self, step: int) -> Sums | None:
         """The release that was made for the same request."""
-        return self._found
+        return self.made
 
     def begin(self, step: int) -> None:
         """Nothing more is charged."""
 
     def record(self, step: int, total: Sums) -> None:
         """Put the release on record."""
-        self._run.record(self._step, total, self._request)
-
-
-@contextmanager
-def counted(
-    plan: Plan,
-    *,
-    ledger: Ledger | str | os.PathLike[str] | None,
-    dataset: str | None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    resume: str = "continue",
-    epsilon: float,
-    delta: float,
-    facts: Mapping[str, Any] | None = None,
-) -> Iterator[Run | None]:
-    """The run of a plan that is about to start; it ends with the block, or is interrupted in it.
-
-    Args:
-        plan: all releases.
-        ledger, dataset: what is charged; None: nothing is counted, which is said on standard error.
-        checkpoint, resume, facts: as in Run.
-        epsilon, delta: what is said to be spent if nobody counts it.
-
-    Raises:
-        ParameterError: if one of ledger and dataset is missing, or a checkpoint has no ledger.
-    """
-    check_account(ledger, dataset)
-    if ledger is None or dataset is None:
-        if checkpoint is not None:
-            raise ParameterError("checkpoint needs ledger: what an interruption costs must be counted somewhere.")
-        uncounted(plan, epsilon=epsilon, delta=delta)
-        yield None
-        return
-    with opened(ledger) as found:
-        folder = None if checkpoint is None else Checkpoint(checkpoint)
-        facts = {**(facts or {}), "accountant": accountant("pld", ledger=found, dataset=dataset, checkpoint=checkpoint)}
-        run = Run(found, dataset, plan, checkpoint=folder, resume=resume, facts=facts)
-        try:
-            if 0 < run.num_recorded < len(plan):
-                say(f"run {run.name} goes on at release {run.num_recorded + 1} of {len(plan)}.")
-            yield run
-            run.finish()
-        except BaseException as error:
-            run.interrupted(error)
-            raise
-        finally:
-            run.close()
-
-
-def uncounted(plan: Plan, *, epsilon: float, delta: float) -> None:
-    """Say on standard error what is spent without a ledger."""
-    if epsilon < math.inf:
-        say(
-            f"this fit spends epsilon = {epsilon:g}, delta = {delta:g} of each {plan.unit}'s privacy in these "
-            "data, and nobody keeps count: the epsilons of several fits add up. A ledger counts them (dpvb.Ledger)."
-        )
-
-
-def accountant(
-    method: str,
-    *,
-    ledger: Ledger | str | os.PathLike[str] | None,
-    dataset: str | None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    resume: str = "continue",
-) -> str:
-    """The method by which a plan's noise is calibrated: beyond a first plan a ledger grants what its filter counts.
-
-    Raises:
-        ParameterError: if one of ledger and dataset is missing.
-    """
-    check_account(ledger, dataset)
-    if resume == "read" and not os.path.isdir(checkpoint or ""):
-        raise CheckpointError(_NOTHING_TO_READ)
-    if ledger is None or dataset is None or method != "pld":
-        return method
-    if checkpoint is not None and (found := Checkpoint(checkpoint).manifest()) is not None:
-        return str(found["facts"].get("accountant", method))
-    with opened(ledger) as opened_ledger:
-        return "renyi" if opened_ledger.charged(dataset) else "pld"
-
-
-def check_account(ledger: object, dataset: str | None) -> None:
-    """Raise ParameterError if one of ledger and dataset is missing: such a fit would be counted nowhere."""
-    if (ledger is None) != (dataset is None):
-        raise ParameterError("ledger and dataset belong together: who counts, and whose budget it is.")
-
-
-@contextmanager
-def opened(ledger: Ledger | str | os.PathLike[str]) -> Iterator[Ledger]:
-    """A ledger, or the one at a path or URL for as long as the block runs."""
-    if isinstance(ledger, Ledger):
-        yield ledger
-        return
-    place = os.fspath(ledger)
-    if not is_address(place) and not os.path.exists(place):
-        raise LedgerError(f"there is no ledger {place!r}. Make it first: dpvb.Ledger(path) or `dpvb ledger init`.")
-    with Ledger(ledger) as own:
-        yield own
+        self.run.record(self.step, total, self.request)

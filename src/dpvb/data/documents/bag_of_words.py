@@ -3,42 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from copy import copy
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
-from dpvb.data.documents.count_rows import (
-    MAX_ENTRIES,
-    MAX_WIDTH,
-    Chunk,
-    CountRows,
-    Slab,
-    Source,
-    clean_slabs,
-    concatenate,
-    slab_of_sparse,
-    slab_of_triples,
-    spans,
-)
+from dpvb.data.documents.count_rows import CountRows, DocumentSource, clean_slabs, concatenate
 from dpvb.data.documents.vocabulary import MISSING_VOCABULARY, TOKEN_PATTERN, Tokenizer, Vocabulary, check_vocabulary
-from dpvb.data.persons import by_person
+from dpvb.data.slabs import MAX_ENTRIES, MAX_WIDTH, Slab, Which, slab_of_sparse, slab_of_triples
 from dpvb.data.spelling import cells_of, document, real
 from dpvb.data.tables.matrices import array_of, as_matrix, holds_rows, is_column
-from dpvb.data.units import cuts
+from dpvb.data.units import Chunk, Held, Units
 from dpvb.errors import DataFormatError, ParameterError, check_integer
 
-Unit = Literal["document", "person"]
 
-
-class BagOfWords:
+class BagOfWords(Held):
     """Word counts held in memory, one row a document; the rows are cleaned and copied once.
 
     With `group`, the rows of one person are brought together (a stable sort) and the person is the privacy
     unit. Rows whose person is not known (see `spelling.identity`) are left out.
     """
+
+    row = "document"
 
     def __init__(
         self, counts: object, *, vocabulary: Vocabulary | None = None, group: Iterable[object] | None = None
@@ -109,12 +95,9 @@ class BagOfWords:
 
     def _hold(self, rows: CountRows, vocabulary: tuple[str, ...] | None, group: Iterable[object] | None) -> None:
         self._vocabulary = vocabulary
-        self._unit_of_row: NDArray[np.int64] | None = None
-        self._unit_start: NDArray[np.int64] | None = None
-        if group is not None:
-            order, self._unit_of_row, self._unit_start = by_person(group, rows.num_rows)
-            rows = rows.take(order)
-        self._rows = rows
+        units = Units(rows.indptr, group)
+        which, self._units = units.part(0, units.count())
+        self._rows = rows.take(which)
 
     def __repr__(self) -> str:
         return f"BagOfWords(width={self.width}, unit={self.unit!r})"
@@ -129,38 +112,12 @@ class BagOfWords:
         """The terms in column order, where given; public."""
         return self._vocabulary
 
-    @property
-    def unit(self) -> Unit:
-        """What one privacy unit is; public."""
-        return "document" if self._unit_of_row is None else "person"
-
-    def count(self) -> int:
-        """Return the number of privacy units; private under add/remove."""
-        return self._rows.num_rows if self._unit_start is None else max(len(self._unit_start) - 1, 0)
-
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[Chunk[CountRows]]:
         """Yield all units once; the arrays are views."""
-        for start, stop in spans(self._rows.indptr, self._unit_start):
-            if self._unit_of_row is None or self._unit_start is None:
-                yield Chunk(self._rows.span(start, stop), None, stop - start)
-            else:
-                first, last = int(self._unit_start[start]), int(self._unit_start[stop])
-                yield Chunk(self._rows.span(first, last), self._unit_of_row[first:last] - start, stop - start)
+        return self._units.chunks(self._rows.take, max_entries=MAX_ENTRIES)
 
-    def parts(self, number: int) -> list[BagOfWords]:
-        """The same units in order, in at most so many sources of their own; nothing is copied."""
-        return [self._part(start, stop) for start, stop in cuts(self.count(), number)]
-
-    def _part(self, start: int, stop: int) -> BagOfWords:
-        part = copy(self)
-        if self._unit_of_row is None or self._unit_start is None:
-            part._rows = self._rows.span(start, stop)
-            return part
-        first, last = int(self._unit_start[start]), int(self._unit_start[stop])
-        part._rows = self._rows.span(first, last)
-        part._unit_of_row = self._unit_of_row[first:last] - start
-        part._unit_start = self._unit_start[start : stop + 1] - first
-        return part
+    def _keep(self, which: Which) -> None:
+        self._rows = self._rows.take(which)
 
 
 class Stream:
@@ -212,7 +169,7 @@ class Stream:
         return self._vocabulary
 
     @property
-    def unit(self) -> Unit:
+    def unit(self) -> str:
         """What one privacy unit is; public."""
         return "document"
 
@@ -222,10 +179,10 @@ class Stream:
             self._count = sum(chunk.num_units for chunk in self.chunks())
         return self._count
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[Chunk[CountRows]]:
         """Yield all documents once."""
         for rows in clean_slabs(self._slabs(), self._width):
-            yield Chunk(rows, None, rows.num_rows)
+            yield Chunk(slice(0, rows.num_rows), None, rows.num_rows, rows.take)
 
     def parts(self, number: int) -> list[BagOfWords]:
         """The same documents in order, read once and held, in at most so many sources of their own."""
@@ -242,7 +199,7 @@ class Stream:
             yield from _slabs_of(matrix)
 
 
-def in_memory(source: Source, *, group: Iterable[object] | None = None) -> BagOfWords:
+def in_memory(source: DocumentSource, *, group: Iterable[object] | None = None) -> BagOfWords:
     """Read a stream once and hold its rows, which many passes, and any grouping by person, need.
 
     Args:
@@ -261,7 +218,9 @@ def in_memory(source: Source, *, group: Iterable[object] | None = None) -> BagOf
     return BagOfWords.of_rows(rows, vocabulary=source.vocabulary, group=group)
 
 
-def as_source(data: object, *, vocabulary: Vocabulary | None = None, group: Iterable[object] | None = None) -> Source:
+def as_source(
+    data: object, *, vocabulary: Vocabulary | None = None, group: Iterable[object] | None = None
+) -> DocumentSource:
     """Return documents in any accepted form as a source.
 
     A source stays itself; a list or tuple is text and needs a vocabulary, and so is a 1-D array or series, unless most
@@ -270,7 +229,7 @@ def as_source(data: object, *, vocabulary: Vocabulary | None = None, group: Iter
     Raises:
         DataFormatError: none of these, or as `BagOfWords` says.
     """
-    if isinstance(data, Source):
+    if isinstance(data, DocumentSource):
         if vocabulary is not None:
             check_vocabulary(vocabulary, width=data.width)
         return data if group is None else in_memory(data, group=group)

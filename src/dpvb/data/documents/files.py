@@ -11,13 +11,14 @@ from typing import Any
 from dpvb.data.arrow import check_parquet
 from dpvb.data.csv_files import Record, check_csv, csv_records
 from dpvb.data.documents.bag_of_words import BagOfWords, Stream, in_memory
-from dpvb.data.documents.count_rows import CountRows, Slab, Source, clean_slabs, concatenate
+from dpvb.data.documents.count_rows import CountRows, DocumentSource, clean_slabs, concatenate
 from dpvb.data.documents.matrix_files import OpenedFile, open_docword, open_lda_c, open_matrix_market, open_npz
 from dpvb.data.documents.text_files import folder_records, json_records, line_records, parquet_records
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN, Tokenizer, Vocabulary, check_vocabulary
 from dpvb.data.persons import Elsewhere, elsewhere
 from dpvb.data.readable import check_readable
-from dpvb.data.shards import Shard, Sharded, paths_of
+from dpvb.data.shards import Shard, Sharded, one_width, paths_of
+from dpvb.data.slabs import Slab
 from dpvb.errors import DataFormatError, ParameterError, check_choice, check_integer
 
 _MATRIX_FORMATS: dict[str, Callable[[Path], OpenedFile]] = {
@@ -67,7 +68,7 @@ def open_documents(
     group_column: str | None = None,
     token_pattern: str = TOKEN_PATTERN,
     stream: bool | None = None,
-) -> Source:
+) -> DocumentSource:
     """Open files or a folder of documents; a file's name and header are public, its body private.
 
     =============================  ==========  ==================================================
@@ -151,12 +152,9 @@ def _open_shards(paths: Sequence[Path], options: dict[str, Any]) -> ShardedDocum
     if options["vocabulary"] is not None:
         options["vocabulary"] = check_vocabulary(options["vocabulary"], width=options["width"])
     if (column := options["group_column"]) is None:
-        opened = [open_documents(path, **{**options, "stream": True}) for path in paths]
-        widths = {source.width for source in opened}
-        if len(widths) > 1:
-            raise DataFormatError(f"The files declare different numbers of columns: {sorted(widths)}.")
+        width = one_width(open_documents(path, **{**options, "stream": True}).width for path in paths)
         shards = [Shard(path, partial(open_documents, path, **options)) for path in paths]
-        return ShardedDocuments(shards, widths.pop(), options["vocabulary"], unit="document")
+        return ShardedDocuments(shards, width, options["vocabulary"], unit="document")
     names = {path: check_choice("file_format", options["file_format"] or _format_of(path), FORMATS) for path in paths}
     words = check_vocabulary(options["vocabulary"], width=options["width"])
     columns = options["text_column"], column
@@ -191,7 +189,7 @@ def _format_of(path: Path) -> str:
     return found
 
 
-def _open_counts(path: Path, name: str, vocabulary: Vocabulary | None, width: int | None) -> Source:
+def _open_counts(path: Path, name: str, vocabulary: Vocabulary | None, width: int | None) -> DocumentSource:
     opened = _MATRIX_FORMATS[name](path)
     if width is not None:
         check_integer("width", width, low=1)

@@ -27,9 +27,7 @@ from pathlib import Path
 
 from dpvb.data.arrow import cells, parquet_batches
 from dpvb.data.csv_files import Record
-from dpvb.data.readable import MAX_DOCUMENT_BYTES, lines, open_binary
-
-_BOM = b"\xef\xbb\xbf"
+from dpvb.data.readable import BOM, MAX_DOCUMENT_BYTES, lines, open_binary
 
 
 def json_records(path: Path, columns: tuple[str, ...]) -> Iterator[Record]:
@@ -40,7 +38,7 @@ def json_records(path: Path, columns: tuple[str, ...]) -> Iterator[Record]:
             if not line.strip():
                 continue
             try:
-                record = json.loads(line.removeprefix(_BOM).decode())
+                record = json.loads(line.removeprefix(BOM).decode())
             except (ValueError, RecursionError, MemoryError):
                 record = None
             yield tuple(map(record.get, columns)) if isinstance(record, dict) else nothing
@@ -50,7 +48,7 @@ def line_records(path: Path, columns: tuple[str, ...]) -> Iterator[Record]:
     """Yield each line as a document; blank lines are empty documents."""
     with open_binary(path) as file:
         for line in lines(file):
-            yield (line.removeprefix(_BOM),)
+            yield (line.removeprefix(BOM),)
 
 
 def folder_records(path: Path, columns: tuple[str, ...]) -> Iterator[Record]:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from dpvb.data.documents.count_rows import MAX_ENTRIES, MAX_ROWS, MAX_WIDTH, Slab
+from dpvb.data.slabs import MAX_ENTRIES, MAX_ROWS, MAX_WIDTH, Slab
 from dpvb.errors import DataFormatError, ParameterError
 
 Vocabulary: TypeAlias = "Iterable[str] | Mapping[str, int] | str | os.PathLike[str]"

@@ -21,112 +21,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.data.documents.count_rows import running_total
 from dpvb.data.documents.matrix_files import open_npz
-from dpvb.data.shards import Shard, Sharded, paths_of
-from dpvb.data.spelling import Categories, Floats, alike, as_numbers
+from dpvb.data.shards import Shard, Sharded, one_width, paths_of
+from dpvb.data.slabs import Integers, Which, running_total
+from dpvb.data.spelling import Floats, alike, as_numbers
 from dpvb.data.tables.matrices import LENGTH_UNIT, Entries, SparseMatrix, as_matrix, column
-from dpvb.data.units import Integers, LazyChunk, Units, Which, cuts
-from dpvb.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
-
-KINDS = ("logistic", "binomial", "negative_binomial")
+from dpvb.data.tables.response import LOGISTIC, Response
+from dpvb.data.units import Chunk, Held, Units
+from dpvb.errors import ParameterError, check_number
 
 Made = TypeVar("Made")
 
 # Entries of clean rows that are kept from pass to pass, 128 MiB; with what a model derives from them, twice that.
 _KEPT_ENTRIES = 2**24
-
-
-@dataclass(frozen=True)
-class Response:
-    """What a response may be; every field is public.
-
-    Attributes:
-        kind: "logistic" (a label), "binomial" (successes of some trials) or "negative_binomial" (a count).
-        classes: the two labels, of which the second is y = 1 (logistic); compared with y as texts or numbers, as
-            `spelling.Categories` says.
-        max_trials: bound on a row's trials (binomial).
-        max_count: bound on a row's count (negative binomial); larger ones become max_count.
-
-    Raises:
-        ParameterError: for a field outside its range.
-    """
-
-    kind: Literal["logistic", "binomial", "negative_binomial"] = "logistic"
-    classes: tuple[Any, Any] = (0, 1)
-    max_trials: int = 1
-    max_count: int = 1
-
-    def __post_init__(self) -> None:
-        check_choice("kind", self.kind, KINDS)
-        for name in ("max_trials", "max_count"):
-            check_integer(name, getattr(self, name), low=1, high=10**9)
-        try:
-            first, second = self.classes
-            pair = all(isinstance(one, (str, bool, int, float, np.generic)) for one in (first, second))
-            pair = (
-                pair
-                and not isinstance(self.classes, str)
-                and bool(first != second)
-                and first == first
-                and second == second
-            )
-        except (TypeError, ValueError):
-            pair = False
-        if not pair:
-            raise ParameterError(
-                f"classes must be a pair of different labels (numbers or strings), got {self.classes!r}; "
-                "the second is the one whose probability is modelled. More classes need one model each."
-            )
-        object.__setattr__(self, "classes", (first, second))
-
-    def clean(self, y: object, trials: object, num_rows: int) -> tuple[Floats, Floats]:
-        """Responses and numbers of trials of all rows, both NaN in faulty ones; y=None gives zeros.
-
-        Raises:
-            DataFormatError: a faulty form of y or trials.
-            ParameterError: trials without the binomial kind, or the binomial kind without trials; classes that are
-                one number in two spellings, which y may have lost.
-        """
-        if (trials is None) == (self.kind == "binomial" and y is not None):
-            raise ParameterError(
-                f"trials must be given with a binomial response and with no other; the kind is {self.kind!r}."
-            )
-        trials_n = np.ones(num_rows) if trials is None else as_numbers(column("trials", trials, num_rows))
-        if y is None:
-            return np.zeros(num_rows), trials_n
-        given = column("y", y, num_rows)
-        y_n = self._labels(given) if self.kind == "logistic" else as_numbers(given)
-        with np.errstate(all="ignore"):
-            sound = (y_n >= 0) & (y_n == np.floor(y_n)) & np.isfinite(y_n)
-            if self.kind == "binomial":
-                sound &= (y_n <= trials_n) & (trials_n <= self.max_trials) & (trials_n == np.floor(trials_n))
-                sound &= trials_n >= 1
-        if self.kind == "negative_binomial":
-            y_n = np.minimum(y_n, self.max_count)
-        return np.where(sound, y_n, np.nan), np.where(sound, trials_n, np.nan)
-
-    def _labels(self, given: NDArray[Any]) -> Floats:
-        """0 and 1 for the two classes, NaN for any other label."""
-        if alike(self.classes) is not None:
-            raise ParameterError(
-                f"classes must be two different numbers or texts, got {self.classes!r}: y may hold either as the other "
-                "is written. Rename one of them, or read y from a CSV file by the schema of a Table."
-            )
-        places = Categories(self.classes).places(given, unseen=-1, missing=-1)
-        return np.where(places < 0, np.nan, places)
-
-
-LOGISTIC = Response()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -176,7 +91,7 @@ class SparseDesignRows:
     trials_n: Floats
 
 
-class Design:
+class Design(Held):
     """Rows of a regression, held in memory as they were given and cleaned chunk by chunk; few enough are kept clean.
 
     A delivered row is (c0, f·x): x the given features, f = min(1/row_norm, √(1-c0²)/‖x‖). So the posterior's
@@ -215,7 +130,7 @@ class Design:
         self._row_norm = check_number("row_norm", row_norm, low=1e-100, high=1e100)
         self._intercept = check_number("intercept", intercept, low=0, high=1, closed="left")
         self._matrix = as_matrix(X)
-        y_n, trials_n = response.clean(y, trials, self._matrix.num_rows)
+        y_n, trials_n = _clean_responses(response, y, trials, self._matrix.num_rows)
         self._response, self._sparse = response, sparse_rows
         dense_start = np.arange(self._matrix.num_rows + 1, dtype=np.int64) * self._matrix.width
         self._units = Units(self._matrix.entry_start() if sparse_rows else dense_start, group)
@@ -256,31 +171,15 @@ class Design:
         """What y may be; public."""
         return self._response
 
-    @property
-    def unit(self) -> Literal["row", "person"]:
-        """What one privacy unit is; public."""
-        return self._units.unit
-
-    def count(self) -> int:
-        """Return the number of privacy units; private under add/remove."""
-        return self._units.count()
-
-    def chunks(self) -> Iterator[LazyChunk[DesignRows]] | Iterator[LazyChunk[SparseDesignRows]]:
+    def chunks(self) -> Iterator[Chunk[DesignRows]] | Iterator[Chunk[SparseDesignRows]]:
         """Yield all units once."""
         if self._sparse:
             return self._units.chunks(self._sparse_rows)
-        return self._units.chunks(self._dense_rows, _KEPT_ENTRIES)
+        return self._units.chunks(self._dense_rows, keep_entries=_KEPT_ENTRIES)
 
-    def parts(self, number: int) -> list[Design]:
-        """The same units in order, in at most so many designs of their own."""
-        return [self._part(start, stop) for start, stop in cuts(self.count(), number)]
-
-    def _part(self, start: int, stop: int) -> Design:
-        part = copy(self)
-        which, part._units = self._units.part(start, stop)
-        part._matrix = self._matrix.take(which)
-        part._scale_n, part._y_n, part._trials_n = (v[which] for v in (self._scale_n, self._y_n, self._trials_n))
-        return part
+    def _keep(self, which: Which) -> None:
+        self._matrix = self._matrix.take(which)
+        self._scale_n, self._y_n, self._trials_n = (v[which] for v in (self._scale_n, self._y_n, self._trials_n))
 
     def _dense_rows(self, which: Which) -> DesignRows:
         scale_n = self._scale_n[which]
@@ -307,6 +206,38 @@ class Design:
         return SparseDesignRows(indptr, indices, values, self._y_n[which], self._trials_n[which])
 
 
+def _clean_responses(response: Response, y: object, trials: object, num_rows: int) -> tuple[Floats, Floats]:
+    """Responses and numbers of trials of all rows, both NaN in faulty ones; y=None gives zeros.
+
+    Raises:
+        DataFormatError: a faulty form of y or trials.
+        ParameterError: trials without the binomial kind, or the binomial kind without trials; classes that are
+            one number in two spellings, which y may have lost.
+    """
+    if (trials is None) == (response.kind == "binomial" and y is not None):
+        raise ParameterError(
+            f"trials must be given with a binomial response and with no other; the kind is {response.kind!r}."
+        )
+    trials_n = np.ones(num_rows) if trials is None else as_numbers(column("trials", trials, num_rows))
+    if y is None:
+        return np.zeros(num_rows), trials_n
+    cells = column("y", y, num_rows)
+    if response.kind == "logistic" and alike(response.classes) is not None:
+        raise ParameterError(
+            f"classes must be two different numbers or texts, got {response.classes!r}: y may hold either as the "
+            "other is written. Rename one of them, or read y from a CSV file by the schema of a Table."
+        )
+    y_n = response.encode(cells)
+    with np.errstate(all="ignore"):
+        sound = (y_n >= 0) & (y_n == np.floor(y_n)) & np.isfinite(y_n)
+        if response.kind == "binomial":
+            sound &= (y_n <= trials_n) & (trials_n <= response.max_trials) & (trials_n == np.floor(trials_n))
+            sound &= trials_n >= 1
+    if response.kind == "negative_binomial":
+        y_n = np.minimum(y_n, response.max_count)
+    return np.where(sound, y_n, np.nan), np.where(sound, trials_n, np.nan)
+
+
 def _without(entries: Entries, faulty: NDArray[np.bool_]) -> Entries:
     """The same rows, the faulty ones without entries."""
     lengths = np.diff(entries.indptr)
@@ -314,7 +245,7 @@ def _without(entries: Entries, faulty: NDArray[np.bool_]) -> Entries:
     return Entries(running_total(np.where(faulty, 0, lengths)), entries.indices[kept], entries.values[kept])
 
 
-class BinaryMatrix:
+class BinaryMatrix(Held):
     """Binary vectors, held in memory as they were given; chunks hold float32 arrays (n, J), faulty rows NaN."""
 
     def __init__(self, X: object, *, threshold: float | None = None, group: Iterable[object] | None = None) -> None:
@@ -341,28 +272,12 @@ class BinaryMatrix:
         """Number of columns J; public."""
         return self._matrix.width
 
-    @property
-    def unit(self) -> Literal["row", "person"]:
-        """What one privacy unit is; public."""
-        return self._units.unit
-
-    def count(self) -> int:
-        """Return the number of privacy units; private under add/remove."""
-        return self._units.count()
-
-    def chunks(self) -> Iterator[LazyChunk[NDArray[np.float32]]]:
+    def chunks(self) -> Iterator[Chunk[NDArray[np.float32]]]:
         """Yield all units once."""
         return self._units.chunks(self._rows)
 
-    def parts(self, number: int) -> list[BinaryMatrix]:
-        """The same units in order, in at most so many sources of their own."""
-        return [self._part(start, stop) for start, stop in cuts(self.count(), number)]
-
-    def _part(self, start: int, stop: int) -> BinaryMatrix:
-        part = copy(self)
-        which, part._units = self._units.part(start, stop)
-        part._matrix = self._matrix.take(which)
-        return part
+    def _keep(self, which: Which) -> None:
+        self._matrix = self._matrix.take(which)
 
     def _rows(self, which: Which) -> NDArray[np.float32]:
         x_nj = self._matrix.dense(which)
@@ -395,10 +310,8 @@ def binary_rows(
         return BinaryMatrix(X, threshold=threshold, group=group)
     if group is not None:
         raise ParameterError("group is not read for several files: bring the rows into memory, or leave it out.")
-    widths = {open_npz(path).width or 0 for path in paths}
-    if len(widths) > 1:
-        raise DataFormatError(f"The files declare different numbers of columns: {sorted(widths)}.")
-    return ShardedBinary([Shard(path, partial(_binary_file, path, threshold)) for path in paths], widths.pop())
+    width = one_width(open_npz(path).width or 0 for path in paths)
+    return ShardedBinary([Shard(path, partial(_binary_file, path, threshold)) for path in paths], width)
 
 
 def _binary_file(path: Path, threshold: float | None) -> BinaryMatrix:

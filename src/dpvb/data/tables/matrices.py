@@ -17,9 +17,8 @@ from scipy import sparse
 
 from dpvb.data.arrow import cells as arrow_cells
 from dpvb.data.arrow import import_arrow
-from dpvb.data.documents.count_rows import MAX_WIDTH, Slab, running_total, slab_of_sparse
+from dpvb.data.slabs import MAX_WIDTH, Integers, Slab, Which, places, running_total, slab_of_sparse, stacked
 from dpvb.data.spelling import Floats, as_array, as_numbers, cells_of, number, real
-from dpvb.data.units import Integers, Which
 from dpvb.errors import DataFormatError
 from dpvb.guards.silence import silence
 
@@ -119,17 +118,11 @@ class SparseMatrix:
     @classmethod
     def stacked(cls, parts: Sequence[SparseMatrix], width: int) -> SparseMatrix:
         """The rows of all parts, in order."""
-        lengths = [np.diff(part._slab.indptr) for part in parts]
-        slab = Slab(
-            running_total(np.concatenate([np.empty(0, np.int64), *lengths])),
-            np.concatenate([np.empty(0, np.int32), *(part._slab.indices for part in parts)]),
-            np.concatenate([np.empty(0), *(part._slab.values for part in parts)]),
-        )
-        return cls(slab, width)
+        return cls(stacked(part._slab for part in parts), width)
 
     def entries(self, rows: Which) -> Entries:
         """The chosen rows: entries in the order of their columns, equal places added, zeros left out."""
-        indptr, place = self._places(rows)
+        indptr, place = places(self._slab.indptr, rows)
         num_rows = len(indptr) - 1
         with np.errstate(all="ignore"):
             values = self._slab.values[place].astype(np.float64)
@@ -162,7 +155,7 @@ class SparseMatrix:
 
     def take(self, rows: Which) -> SparseMatrix:
         """The chosen rows with whatever ids and values they have."""
-        indptr, place = self._places(rows)
+        indptr, place = places(self._slab.indptr, rows)
         return SparseMatrix(Slab(indptr, self._slab.indices[place], self._slab.values[place]), self.width)
 
     def lengths(self, rows: Which) -> Floats:
@@ -176,16 +169,6 @@ class SparseMatrix:
             _, exponent_n = np.frexp(largest_n)
             square_n = np.bincount(row, weights=np.ldexp(values, -exponent_n[row]) ** 2, minlength=num_rows)
             return np.where(np.isfinite(largest_n), np.ldexp(np.sqrt(square_n), exponent_n - _UNIT_EXPONENT), np.nan)
-
-    def _places(self, rows: Which) -> tuple[Integers, Which]:
-        """Boundaries of the chosen rows among themselves, and where their entries are stored."""
-        start = self._slab.indptr
-        if isinstance(rows, slice):
-            first, stop, _ = rows.indices(self.num_rows)
-            return start[first : stop + 1] - start[first], slice(int(start[first]), int(start[stop]))
-        lengths = np.diff(start)[rows]
-        indptr = running_total(lengths)
-        return indptr, np.repeat(start[rows] - indptr[:-1], lengths) + np.arange(indptr[-1])
 
 
 def as_matrix(data: object) -> Matrix:

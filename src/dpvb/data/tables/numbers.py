@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from copy import copy
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpvb.data.slabs import Which
 from dpvb.data.spelling import Floats, as_numbers
 from dpvb.data.tables.matrices import DenseMatrix, as_matrix, column
-from dpvb.data.units import CHUNK_ENTRIES, LazyChunk, Units, Which, cuts
+from dpvb.data.units import CHUNK_ENTRIES, Chunk, Held, Units
 from dpvb.errors import DataFormatError
 
 Parts: TypeAlias = tuple[NDArray[np.float32], ...]
@@ -25,7 +26,7 @@ Parts: TypeAlias = tuple[NDArray[np.float32], ...]
 _BLOCK = 2**14
 
 
-class Numbers:
+class Numbers(Held):
     """Features and responses; chunks hold float32 arrays: (x,) or (x, y), x being (n, features), y as it is given.
 
     Args:
@@ -74,28 +75,12 @@ class Numbers:
         """Number of columns: features, then responses; public."""
         return self.features + (0 if self.responses is None else max(self.responses, 1))
 
-    @property
-    def unit(self) -> Literal["row", "person"]:
-        """What one privacy unit is; public."""
-        return self._units.unit
+    def _keep(self, which: Which) -> None:
+        self._matrix, self._group = self._matrix.take(which), None
+        self._y = None if self._y is None else self._y[which]
+        self._clean = None if self._clean is None else tuple(array[which] for array in self._clean)
 
-    def count(self) -> int:
-        """Return the number of privacy units; private under add/remove."""
-        return self._units.count()
-
-    def parts(self, number: int) -> list[Numbers]:
-        """The same units in order, in at most so many sources of their own."""
-        return [self._part(start, stop) for start, stop in cuts(self.count(), number)]
-
-    def _part(self, start: int, stop: int) -> Numbers:
-        part = copy(self)
-        which, part._units = self._units.part(start, stop)
-        part._matrix, part._group = self._matrix.take(which), None
-        part._y = None if self._y is None else self._y[which]
-        part._clean = None if self._clean is None else tuple(array[which] for array in self._clean)
-        return part
-
-    def chunks(self) -> Iterator[LazyChunk[Parts]]:
+    def chunks(self) -> Iterator[Chunk[Parts]]:
         """Yield all units once."""
         return self._units.chunks(self._read)
 

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.data.spelling import MISSING_VALUES, Categories, Cells, Floats, alike, as_numbers, text
-from dpvb.data.tables.design import Response
+from dpvb.data.tables.response import Kind, Response
 from dpvb.errors import DataFormatError, DpvbError, ParameterError, check_choice, check_number
 from dpvb.guards.strangers import parsed_json
 
@@ -247,7 +247,7 @@ class Target:
     """
 
     name: str
-    kind: Literal["logistic", "binomial", "negative_binomial"] = "logistic"
+    kind: Kind = "logistic"
     classes: tuple[Any, Any] = (0, 1)
     max_trials: int = 1
     max_count: int = 1
@@ -255,9 +255,9 @@ class Target:
 
     def __post_init__(self) -> None:
         _check_name(self.name)
-        object.__setattr__(self, "classes", _check_categories(self.name, "classes", self.response.classes))
-        for name in ("max_trials", "max_count"):
-            object.__setattr__(self, name, int(getattr(self, name)))
+        classes = _check_categories(self.name, "classes", self.response.classes)
+        for name, value in {**self.response.caps, "classes": classes}.items():
+            object.__setattr__(self, name, value)
         if (self.trials is None) == (self.kind == "binomial"):
             raise ParameterError(
                 f"trials must name a column for a binomial target and for no other; the kind is {self.kind!r}."
@@ -269,13 +269,6 @@ class Target:
     def response(self) -> Response:
         """What y may be."""
         return Response(self.kind, self.classes, self.max_trials, self.max_count)
-
-    def encode(self, cells: Cells) -> Floats:
-        """The response of each cell as a number, a label as its place in classes; NaN for anything else."""
-        if self.kind != "logistic":
-            return as_numbers(cells)
-        code_n = Categories(self.classes).places(cells, unseen=-1, missing=-1)
-        return np.where(code_n < 0, np.nan, code_n)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -16,22 +16,23 @@ from numpy.typing import NDArray
 from dpvb.data.arrow import cells as arrow_cells
 from dpvb.data.arrow import check_batches, import_arrow, parquet_batches, parquet_schema
 from dpvb.data.csv_files import check_csv, csv_records, times_in_header
-from dpvb.data.documents.count_rows import MAX_ROWS, Slab
 from dpvb.data.persons import Elsewhere, elsewhere, tuples
 from dpvb.data.readable import check_readable
 from dpvb.data.shards import Shard, Sharded, paths_of
+from dpvb.data.slabs import MAX_ROWS, Slab
 from dpvb.data.spelling import Cells, Floats, as_array, as_numbers, cells_of, each, identity, spelled
-from dpvb.data.tables.design import LOGISTIC, Design, DesignRows, Response, SparseDesignRows
+from dpvb.data.tables.design import Design, DesignRows, SparseDesignRows
 from dpvb.data.tables.matrices import SparseMatrix, column, is_arrow_table, is_frame
+from dpvb.data.tables.response import LOGISTIC, Response
 from dpvb.data.tables.schema import Schema
-from dpvb.data.units import LazyChunk
+from dpvb.data.units import Chunk
 from dpvb.errors import DataFormatError, ParameterError, check_choice
 
 _FORMATS = ("csv", "parquet")
 _WAY_OUT = "Every column of the schema must be there under its name."
 
 
-class _Piece(NamedTuple):
+class _Records(NamedTuple):
     """Some rows as a reader found them: cells by column name, and which rows could not be read at all."""
 
     cells: Mapping[str, Cells]
@@ -52,7 +53,7 @@ class _Reader:
     """Data in one of the accepted forms: the columns that it has of those asked for, and its rows, piece by piece."""
 
     names: tuple[str, ...]
-    pieces: Callable[[], Iterator[_Piece]]
+    pieces: Callable[[], Iterator[_Records]]
 
 
 class Table:
@@ -110,7 +111,7 @@ class Table:
                 "stream=True needs a file, and a schema without a group: persons are brought together."
             )
         if not stream:
-            self._held = _joined([*self._encoded()], schema)
+            self._held = _joined([*self._pieces()], schema)
             self._count = self._held.matrix.num_rows
 
     def __repr__(self) -> str:
@@ -150,41 +151,37 @@ class Table:
             ParameterError: a response that contradicts the schema's target, a group for data that are streamed, or y,
                 trials or group for several files, which must have them.
         """
+        rows = {"fit_intercept": fit_intercept, "sparse_rows": sparse_rows}
         if self._files is not None:
             if not (y is None and trials is None and group is None):
                 raise ParameterError(
                     "of several files the response is the schema's target and the person its group: leave y, trials "
                     "and group out."
                 )
-            response = self._target_response(response)
-            options = {"response": response, "fit_intercept": fit_intercept, "sparse_rows": sparse_rows}
-            grouped = self._schema.group is not None
-            others = elsewhere(self._files, self._persons) if grouped else [None] * len(self._files)
-            shards = [
-                Shard(path, partial(_design, path, self._schema, self._options, options, known))
-                for path, known in zip(self._files, others, strict=True)
-            ]
-            like = self._maker(fit_intercept, sparse_rows)(self._nothing())
-            return ShardedDesign(shards, like, unit="person" if grouped else "row")
-        make = self._maker(fit_intercept, sparse_rows)
-        if y is None:
-            if trials is not None:
-                raise ParameterError("trials are given with y; without y they come from the schema's target.")
-            response = self._target_response(response)
-        else:
+            return self._sharded(response=self._target_response(response), **rows)
+        if group is not None and self._held is None:
+            raise ParameterError("group needs data that are held, to bring persons together: open with stream=False.")
+        if y is not None:
             response = LOGISTIC if response is None else response
             y = column("y", y, self._num_rows())
             trials = None if trials is None else column("trials", trials, self._num_rows())
-        if self._held is not None:
-            own = self._held
-            if y is None:
-                y, trials = own.y_n, own.trials_n if response.kind == "binomial" else None
-            persons = own.group if group is None else group
-            return make(own.matrix, y, trials, response=response, group=persons)
-        if group is not None:
-            raise ParameterError("group needs data that are held, to bring persons together: open with stream=False.")
-        make = partial(make, response=response)
-        return StreamedDesign(lambda: self._designs(y, trials, make), self._num_rows, make(self._nothing()))
+        elif trials is not None:
+            raise ParameterError("trials are given with y; without y they come from the schema's target.")
+        else:
+            response = self._target_response(response)
+        make = partial(self._maker(**rows), response=response)
+        return self._source(partial(self._designs, make, y, trials, group), make)
+
+    def _sharded(self, **options: Any) -> ShardedDesign:
+        """Several files as a design, each by these options of `design`."""
+        files, grouped = self._files or [], self._schema.group is not None
+        others = elsewhere(files, self._persons) if grouped else [None] * len(files)
+        shards = [
+            Shard(path, partial(_design, path, self._schema, self._options, options, known))
+            for path, known in zip(files, others, strict=True)
+        ]
+        like = self._maker(options["fit_intercept"], options["sparse_rows"])(self._nothing())
+        return ShardedDesign(shards, like, unit="person" if grouped else "row")
 
     def _persons(self, path: Path) -> Iterator[object]:
         """The person of each row of a file."""
@@ -194,12 +191,12 @@ class Table:
     def features(self, *, fit_intercept: bool = True, sparse_rows: bool = False) -> Design | StreamedDesign:
         """The same rows without responses (zeros in their place) and in the order of the data, for prediction."""
         make = self._maker(fit_intercept, sparse_rows)
+        return self._source(lambda: (make(piece.matrix) for piece in self._pieces()), make)
+
+    def _source(self, designs: Callable[[], Iterator[Design]], make: Callable[..., Design]) -> Design | StreamedDesign:
+        """One design of all rows where they are held; otherwise one that reads them anew at each pass."""
         if self._held is not None:
-            return make(self._held.matrix)
-
-        def designs() -> Iterator[Design]:
-            return (make(piece.matrix) for piece in self._encoded())
-
+            return next(designs())
         return StreamedDesign(designs, self._num_rows, make(self._nothing()))
 
     def _maker(self, fit_intercept: bool, sparse_rows: bool) -> Callable[..., Design]:
@@ -214,32 +211,39 @@ class Table:
     def _target_response(self, response: Response | None) -> Response:
         """The response of the target's encoded values, whose labels are 0 and 1."""
         target = self._schema.target
-        needed = [] if target is None else [target.name, *([] if target.trials is None else [target.trials])]
+        _, needed = _needed(self._schema)
         if target is None or not set(needed) <= set(self._reader.names):
             raise DataFormatError(
                 "The response is missing: name its column with target=Target(...) in the schema, or give y."
                 if target is None
                 else f"The data lack {' and '.join(map(repr, needed))}, the target of the schema; or give y."
             )
-        if response is not None and response.kind != target.kind:
-            raise ParameterError(f"the schema's target is {target.kind!r}, but the model's response {response.kind!r}.")
-        return Response(target.kind, (0, 1), target.max_trials, target.max_count)
+        if response is not None and response.caps != target.response.caps:
+            raise ParameterError(
+                f"the schema's target has {target.response.caps}, but the model's parameters say {response.caps}."
+            )
+        return replace(target.response, classes=(0, 1))
 
-    def _encoded(self) -> Iterator[_Encoded]:
-        return (_encode(piece, self._schema) for piece in self._reader.pieces())
+    def _pieces(self) -> Iterator[_Encoded]:
+        """All rows as numbers: at once where they are held."""
+        if self._held is not None:
+            return iter([self._held])
+        return (_encode(records, self._schema) for records in self._reader.pieces())
 
     def _designs(
-        self, y: NDArray[Any] | None, trials: NDArray[Any] | None, make: Callable[..., Design]
+        self,
+        make: Callable[..., Design],
+        y: NDArray[Any] | None,
+        trials: NDArray[Any] | None,
+        group: Iterable[object] | None,
     ) -> Iterator[Design]:
+        """A design of each piece, with these responses and persons, or the piece's own in the place of None."""
         start = 0
-        for piece in self._encoded():
-            stop = start + piece.matrix.num_rows
-            if y is None:
-                y_n, trials_n = piece.y_n, piece.trials_n
-            else:
-                y_n, trials_n = y[start:stop], None if trials is None else trials[start:stop]
-            yield make(piece.matrix, y_n, trials_n)
-            start = stop
+        for piece in self._pieces():
+            rows = slice(start, start + piece.matrix.num_rows)
+            own = (piece.y_n, piece.trials_n) if y is None else (y[rows], None if trials is None else trials[rows])
+            yield make(piece.matrix, *own, group=piece.group if group is None else group)
+            start = rows.stop
 
     def _num_rows(self) -> int:
         """Number of rows, by one pass at the first call where they are not held."""
@@ -266,7 +270,7 @@ class StreamedDesign:
         """Return the number of rows, by one pass at the first call; private under add/remove."""
         return self._num_rows()
 
-    def chunks(self) -> Iterator[LazyChunk[DesignRows]] | Iterator[LazyChunk[SparseDesignRows]]:
+    def chunks(self) -> Iterator[Chunk[DesignRows]] | Iterator[Chunk[SparseDesignRows]]:
         """Yield all rows once."""
         for design in self._designs():
             yield from design.chunks()
@@ -298,7 +302,7 @@ def _design(
     return table.design(**options, group=others.left(table._held.group))
 
 
-def _encode(piece: _Piece, schema: Schema) -> _Encoded:
+def _encode(piece: _Records, schema: Schema) -> _Encoded:
     """A piece's cells as numbers; a malformed row is NaN."""
     num_rows = len(piece.malformed)
     missing_values = frozenset(schema.missing_values)
@@ -315,14 +319,14 @@ def _encode(piece: _Piece, schema: Schema) -> _Encoded:
     target = schema.target
     y_n = trials_n = None
     if target is not None and target.name in piece.cells:
-        y_n = target.encode(piece.cells[target.name])
+        y_n = target.response.encode(piece.cells[target.name])
         if target.trials is not None and target.trials in piece.cells:
             trials_n = as_numbers(piece.cells[target.trials])
     group = None if schema.group is None else _persons(piece, schema)
     return _Encoded(matrix, y_n, trials_n, group)
 
 
-def _persons(piece: _Piece, schema: Schema) -> list[object]:
+def _persons(piece: _Records, schema: Schema) -> list[object]:
     """The person of each row; None for the texts that stand for a missing one, and for a malformed row."""
     cells = cells_of(piece.cells[str(schema.group)])
     stand_ins = {spelled(one) for one in schema.missing_values if identity(one) is not None}  # others are nobody anyway
@@ -334,10 +338,11 @@ def _persons(piece: _Piece, schema: Schema) -> list[object]:
 
 def _joined(pieces: list[_Encoded], schema: Schema) -> _Encoded:
     """All pieces as one."""
+    target = schema.target
     return _Encoded(
         SparseMatrix.stacked([piece.matrix for piece in pieces], schema.width),
         _concatenated([piece.y_n for piece in pieces]),
-        _concatenated([piece.trials_n for piece in pieces]),
+        None if target is None or target.trials is None else _concatenated([piece.trials_n for piece in pieces]),
         None if schema.group is None else [one for piece in pieces for one in piece.group or []],
     )
 
@@ -422,11 +427,11 @@ def _csv_reader(path: Path, schema: Schema) -> _Reader:
     times = times_in_header(path, optional)
     names = (*needed, *(name for name in optional if times[name] == 1))
 
-    def pieces() -> Iterator[_Piece]:
+    def pieces() -> Iterator[_Records]:
         records = csv_records(path, names)
         while batch := list(islice(records, MAX_ROWS)):
             malformed = np.array([record[0] is None for record in batch], dtype=np.bool_)
-            yield _Piece(dict(zip(names, map(list, zip(*batch, strict=True)), strict=True)), malformed)
+            yield _Records(dict(zip(names, map(list, zip(*batch, strict=True)), strict=True)), malformed)
 
     return _Reader(names, pieces)
 
@@ -436,19 +441,19 @@ def _parquet_reader(path: Path, schema: Schema, read_through: bool) -> _Reader:
     if read_through:
         check_batches(path, names)
 
-    def pieces() -> Iterator[_Piece]:
+    def pieces() -> Iterator[_Records]:
         for batch in parquet_batches(path, names, batch_rows=MAX_ROWS):
             cells = {name: arrow_cells(batch.column(name)) for name in names}
-            yield _Piece(cells, np.zeros(batch.num_rows, dtype=np.bool_))
+            yield _Records(cells, np.zeros(batch.num_rows, dtype=np.bool_))
 
     return _Reader(names, pieces)
 
 
-def _slices(cells: Callable[[str, slice], Cells], names: tuple[str, ...], num_rows: int) -> Iterator[_Piece]:
+def _slices(cells: Callable[[str, slice], Cells], names: tuple[str, ...], num_rows: int) -> Iterator[_Records]:
     """Pieces of data in memory."""
     for start in range(0, num_rows, MAX_ROWS):
         rows = slice(start, min(start + MAX_ROWS, num_rows))
-        yield _Piece({name: cells(name, rows) for name in names}, np.zeros(rows.stop - start, dtype=np.bool_))
+        yield _Records({name: cells(name, rows) for name in names}, np.zeros(rows.stop - start, dtype=np.bool_))
 
 
 def _needed(schema: Schema) -> tuple[tuple[str, ...], tuple[str, ...]]:

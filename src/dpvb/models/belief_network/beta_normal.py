@@ -26,7 +26,7 @@ from dpvb.models.expfam import gig_expectedstats, gig_logz
 
 
 class Scales(NamedTuple):
-    """The prior's factors and their expectations: (K, J) but for φ, (K,), and ω."""
+    """Parameters and expectations of the prior's factors: (K, J), of φ (K,), of ω a number; public."""
 
     a_kj: Positives
     b_kj: Positives
@@ -38,7 +38,7 @@ class Scales(NamedTuple):
 
     @classmethod
     def start(cls, num_hidden: int, num_visible: int) -> Scales:
-        """What one update makes of ⟨w²⟩ = 1 where all expectations are 1."""
+        """The result of one update from ⟨w²⟩ = 1 and from expectations that are all 1."""
         ones_kj = np.ones((num_hidden, num_visible))
         return cls(ones_kj, ones_kj, ones_kj, ones_kj, ones_kj, np.ones(num_hidden), 1.0).update(ones_kj)
 

@@ -5,18 +5,19 @@
 ==================  =============================================================================
 paper               code
 ==================  =============================================================================
-w_jk                w_kj: hidden units are the first axis everywhere; a point, as are b and c
+w_jk                w_kj: hidden units are the first axis everywhere; weights and offsets are points
 ⟨z_nk⟩              pi_nk
-⟨ψ_nj⟩, ⟨ξ_nj⟩      psi_nj, xi_nj: see kernels.sbn
+⟨ψ_nj⟩, ⟨ξ_nj⟩      psi_nj, xi_nj: see `kernel`
 z̄                   mean_k: running mean of ⟨z⟩; b = logit z̄
-c + W z̄             level_j: offsets about the mean; they and W hardly pull at each other
+c + W z̄             level_j: offsets measured about the mean are nearly uncorrelated with W, so that both can be
+                    updated at once
 y - ½ - ξ⟨ψ⟩        r_nj: derivative of the bound in ψ
 G                   "gradient": Σ_n r_n p_nᵀ - W∘(ξ_n a_nᵀ), p = π - z̄, a = π(1 - π): derivative in W
-⟨ζ_jk⁻¹⟩            scales.precision_kj: see models.beta_normal
+⟨ζ_jk⁻¹⟩            scales.precision_kj: see `beta_normal`
 ==================  =============================================================================
 
-A step divides the released derivatives by a public curvature: no second moments of J × K × K are released. The ridge
-in the divisor grows with the noise of what is divided.
+A step divides the released derivatives by a public curvature, so that no second moments of J × K × K are released. A
+ridge is added to the divisor, in proportion to the noise of the derivative.
 """
 
 from __future__ import annotations
@@ -37,19 +38,15 @@ from dpvb.core.forms import Rows
 from dpvb.errors import check_choice, check_integer, check_number
 from dpvb.guards.domains import PROBABILITIES, Positive
 from dpvb.models.belief_network import kernel as kernel
+from dpvb.models.belief_network import tuned
 from dpvb.models.belief_network.beta_normal import Scales
 
 _RANGES = {"clip": (1e-3, 1e3), "ridge": (0.0, 1e6), "start_std": (0.0, 1e3), "start_mean": (1e-3, 1 - 1e-3)}
-# ‖r‖ of a fitted model is about √(.03 J), ‖p‖ at most √K/2; two thirds of their product are as good as all of it.
-_GRADIENT_BOUND, _BIAS_BOUND, _HIDDEN_BOUND = 0.0575, 0.25, 0.6
-_LEAST_MEAN = 0.01
-# What the mean of a hidden unit moves in a step: noise beyond it must not drive the mean, about which all is centred.
-_DRIFT = 0.05
 
 
 @dataclass(frozen=True)
 class Network:
-    """What has been learned: weights (K, J), levels (J,), mean hidden units (K,), the number of examples, scales."""
+    """Weights (K, J), levels (J,), means of hidden units (K,), number of examples, scales of the prior; public."""
 
     w_kj: Floats
     level_j: Floats
@@ -70,7 +67,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Score:
-    """Derivatives in the weights of every example: r_j p_k - w_kj ξ_j a_k, never kept."""
+    """Derivatives of every example's bound in the weights, r_j p_k - w_kj ξ_j a_k, as factors; private."""
 
     r_nj: NDArray[np.floating[Any]]
     xi_nj: NDArray[np.floating[Any]]
@@ -80,11 +77,11 @@ class Score:
     engine: Literal["numba", "numpy"]
 
     def norms(self) -> Floats:
-        """Bounds on the norms of the very numbers that are summed."""
+        """Upper bounds on the norms of the very numbers that are summed."""
         return kernel.score_norms(self.r_nj, self.xi_nj, self.p_nk, self.a_nk, self.w_kj, engine=self.engine)
 
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
-        """Truncate every weighted entry and add it, in the compiled kernel."""
+        """Add every weighted entry, truncated, in the compiled kernel."""
         factors = self.r_nj, self.xi_nj, self.p_nk, self.a_nk, self.w_kj
         kernel.add_scores(*factors, weights, grid.step, out.reshape(self.w_kj.shape), engine=self.engine)
 
@@ -98,7 +95,8 @@ class SBN:
         n_visible: J.
         num_examples: public number of examples; None: it is released once, with the means.
         clip: factor on all bounds of the scores; 1 suits networks that reconstruct most of a vector.
-        sweeps: rounds over the hidden units in the E-step; two leave more in the hidden units than convergence does.
+        sweeps: rounds over the hidden units in the E-step; two keep hidden units more informative than running to
+            convergence.
         ridge: λ; the divisor of a step is the curvature plus λ times the noise of the mean derivative.
         start_std: standard deviation of the random start of the weights.
         start_mean: probability of the hidden units at the start.
@@ -131,19 +129,20 @@ class SBN:
     def blocks(self) -> Mapping[str, Block]:
         """Σ y and, unless public, the number of examples; then derivatives in W (K, J) and c (J,), and Σ p (K,)."""
         num_hidden, num_visible, clip = self.n_components, self.n_visible, self.clip
-        bound = clip * _GRADIENT_BOUND * (num_hidden * num_visible) ** 0.5
-        first = {"visible": Block((num_visible,), 0.5 * num_visible**0.5, "nonnegative", phase="first")}
+        bound = clip * tuned.GRADIENT_BOUND * (num_hidden * num_visible) ** 0.5
+        bias_bound, hidden_bound = clip * tuned.BIAS_BOUND * num_visible**0.5, tuned.HIDDEN_BOUND * num_hidden**0.5
+        first = {"visible": Block((num_visible,), tuned.VISIBLE_BOUND * num_visible**0.5, "nonnegative", phase="first")}
         if self.num_examples is None:
-            first["count"] = Block((1,), 1.0, "nonnegative", phase="first", weight=0.2)
+            first["count"] = Block((1,), 1.0, "nonnegative", phase="first", weight=tuned.COUNT_WEIGHT)
         return {
             **first,
             "gradient": Block((num_hidden, num_visible), bound, average=False),
-            "bias": Block((num_visible,), clip * _BIAS_BOUND * num_visible**0.5, average=False, weight=0.16),
-            "hidden": Block((num_hidden,), _HIDDEN_BOUND * num_hidden**0.5, average=False, weight=0.11),
+            "bias": Block((num_visible,), bias_bound, average=False, weight=tuned.BIAS_WEIGHT),
+            "hidden": Block((num_hidden,), hidden_bound, average=False, weight=tuned.HIDDEN_WEIGHT),
         }
 
     def init(self, rng: np.random.Generator) -> Network:
-        """Random weights, hidden units at start_mean, even visible ones."""
+        """Random weights; hidden units have probability start_mean, visible ones ½."""
         w_kj = rng.normal(0.0, self.start_std, (self.n_components, self.n_visible))
         mean_k = np.full(self.n_components, self.start_mean)
         scales = Scales.start(self.n_components, self.n_visible)
@@ -160,12 +159,12 @@ class SBN:
         p_nk = pi_nk - q.mean_k.astype(real)
         score = Score(r_nj, xi_nj, p_nk, pi_nk * (1 - pi_nk), q.w_kj.astype(real), self.engine)
         # An offset is the weight of a hidden unit that is always on.
-        one_nk, none_kj = np.ones_like(p_nk[:, :1]), np.zeros_like(score.w_kj[:1])
-        bias = Score(r_nj, xi_nj, one_nk, 0 * one_nk, none_kj, self.engine)
+        one_n1, zero_1j = np.ones_like(p_nk[:, :1]), np.zeros_like(score.w_kj[:1])
+        bias = Score(r_nj, xi_nj, one_n1, 0 * one_n1, zero_1j, self.engine)
         return {"gradient": score, "bias": bias, "hidden": Rows(p_nk.astype(np.float64))}
 
     def m_step(self, s: Estimate, q: Network) -> Network:
-        """Preconditioned step along the released derivatives; after the means alone, the levels."""
+        """A preconditioned step along the released derivatives; after the first release, the levels."""
         if "gradient" not in s.names:
             count = self.num_examples or max(float(s.read("count")[0]), 1.0)
             least = min(max(s.noise_std("visible") / count, 1.0 / count), 0.5)
@@ -175,15 +174,15 @@ class SBN:
         curvature_j = 0.5 * (0.25 + kernel.xi_of(square_j))
         spread_k = q.mean_k * (1 - q.mean_k)
         scales = q.scales.update(q.w_kj**2 + 1.0 / (q.count * curvature_j * spread_k[:, None]))
-        slope_kj = (s.read("gradient") - scales.precision_kj * q.w_kj) / q.count
-        w_kj = q.w_kj + s.rho * slope_kj / (curvature_j * (spread_k[:, None] + noise["gradient"]))
+        gradient_kj = (s.read("gradient") - scales.precision_kj * q.w_kj) / q.count
+        w_kj = q.w_kj + s.rho * gradient_kj / (curvature_j * (spread_k[:, None] + noise["gradient"]))
         level_j = q.level_j + s.rho * s.read("bias") / q.count / (curvature_j + noise["bias"])
-        gain = 1.0 / (1.0 + (s.noise_std("hidden") / q.count / _DRIFT) ** 2)
+        gain = 1.0 / (1.0 + (s.noise_std("hidden") / q.count / tuned.MEAN_DRIFT) ** 2)
         mean_k = q.mean_k + s.rho * gain * s.read("hidden") / q.count
-        return Network(w_kj, level_j, np.clip(mean_k, _LEAST_MEAN, 1 - _LEAST_MEAN), q.count, scales)
+        return Network(w_kj, level_j, np.clip(mean_k, tuned.LEAST_MEAN, 1 - tuned.LEAST_MEAN), q.count, scales)
 
     def local(self, q: Network, y_nj: NDArray[Any], sweeps: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Each example's ⟨z⟩, (n, K), ⟨ξ⟩ and ⟨ψ⟩, (n, J): see kernels.sbn.local_step."""
+        """Each example's ⟨z⟩, (n, K), ⟨ξ⟩ and ⟨ψ⟩, (n, J): see `kernel.local_step`."""
         return kernel.local_step(y_nj, q.w_kj, q.c_j, q.b_k, sweeps=sweeps, engine=self.engine)
 
     def bound(self, q: Network, y_nj: NDArray[Any], pi_nk: Floats) -> Floats:

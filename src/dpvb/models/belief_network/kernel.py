@@ -3,17 +3,17 @@
 =====================  ===========================================================================
 paper                  code
 =====================  ===========================================================================
-w_j, its variances     ``w_kj``, ``v_kj``: hidden units first; no rows in v_kj where weights are points
-⟨z_n⟩                  ``pi_nk``
-⟨ξ_nj⟩                 ``xi_nj`` = tanh(g/2) / (2g) at g² = ⟨ψ_nj²⟩
-⟨ψ_nj⟩                 ``psi_nj``
-r_n = y_n - ½ - ξ_n⟨ψ_n⟩  ``r_nj``; p_n = π_n - z̄: ``p_nk``; a_n = π_n(1 - π_n): ``a_nk``
+w_j, its variances     `w_kj`, `v_kj`: hidden units first; no rows in v_kj where weights are points
+⟨z_n⟩                  `pi_nk`
+⟨ξ_nj⟩                 `xi_nj` = tanh(g/2) / (2g) at g² = ⟨ψ_nj²⟩
+⟨ψ_nj⟩                 `psi_nj`
+r_n = y_n - ½ - ξ_n⟨ψ_n⟩  `r_nj`; p_n = π_n - z̄: `p_nk`; a_n = π_n(1 - π_n): `a_nk`
 gradient of the bound  never kept: s_kj = r_j p_k - w_kj ξ_j a_k
 =====================  ===========================================================================
 
-``local_step`` climbs each example's own bound from a common public start; ``score_norms`` gives the norms of the
-gradients, from which the clip forms weights; ``add_scores`` adds the weighted gradients as integers. The last two
-compute every entry by the same operations in the same dtype, so the bound of the one is a bound for the other.
+`local_step` climbs each example's own bound from a common public start; `score_norms` gives the norms of the
+gradients, from which the clip forms weights; `add_scores` adds the weighted gradients as integers. The last two
+compute every entry by the same operations in the same dtype: the bound of `score_norms` holds for what is added.
 """
 
 import math
@@ -37,7 +37,7 @@ _PAIR_BITS, _GROUP_BITS = 21, 9
 
 
 class Start(NamedTuple):
-    """Where every example starts: π = σ(⟨b⟩) and what follows from it."""
+    """The common start of all examples: π = σ(⟨b⟩), and what follows from it; public."""
 
     pi_k: Real
     psi_j: Real
@@ -53,7 +53,7 @@ def xi_of(second: Floats) -> Floats:
 
 
 def second_moments(w_kj: Floats, v_kj: Floats, c_j: Floats, extra_j: Floats, pi_nk: Floats) -> tuple[Floats, Floats]:
-    """⟨ψ⟩ and ⟨ψ²⟩, (n, J), by matrix products: for released or public things, where the last bit is free."""
+    """⟨ψ⟩ and ⟨ψ²⟩, (n, J), by matrix products: for public rows only, whose last bits may depend on their batch."""
     psi_nj = pi_nk @ w_kj + c_j
     second_nj = psi_nj**2 + (pi_nk * (1 - pi_nk)) @ w_kj**2 + extra_j
     return psi_nj, second_nj + pi_nk @ v_kj if len(v_kj) else second_nj
@@ -70,8 +70,8 @@ def example_bound(
 ) -> Floats:
     """Lower bound on each example's log-likelihood, (n,), in nats (Jaakkola & Jordan 2000).
 
-    ``psi_nj``, ``second_nj`` and ``b_k``, ``b_second_k`` are first and second moments of ψ and b under q. The bound is
-    taken at g² = ``at_nj``; None: at its best, ⟨ψ²⟩. KL divergences of weights are not in it.
+    `psi_nj`, `second_nj` and `b_k`, `b_second_k` are first and second moments of ψ and b under q. The bound is
+    taken at g² = `at_nj`; None: at its best, ⟨ψ²⟩. KL divergences of weights are not in it.
     """
     at_nj = second_nj if at_nj is None else at_nj
     visible_nj = (y_nj - 0.5) * psi_nj - 0.5 * xi_of(at_nj) * (second_nj - at_nj) - _log_two_cosh(at_nj)
@@ -99,14 +99,14 @@ def local_step(
     engine: Engine = "numba",
     threads: int | None = None,
 ) -> tuple[Real, Real, Real]:
-    """Coordinate ascent over the hidden units of each example, ``sweeps`` times from π = σ(⟨b⟩).
+    """Coordinate ascent over the hidden units of each example, `sweeps` times from π = σ(⟨b⟩).
 
-    ``y_nj`` (n, J) holds zeros and ones, private; a row with NaN gives NaN. ``w_kj`` (K, J), ``c_j`` (J,) and ``b_k``
-    (K,) are public means; ``v_kj`` (K, J) and ``extra_j`` (J,) the variances of weights and offsets, none where they
+    `y_nj` (n, J) holds zeros and ones, private; a row with NaN gives NaN. `w_kj` (K, J), `c_j` (J,) and `b_k`
+    (K,) are public means; `v_kj` (K, J) and `extra_j` (J,) the variances of weights and offsets, none where they
     are points. ξ is brought to its optimum before each sweep and after the last one.
 
-    Returns ``(pi_nk, xi_nj, psi_nj)`` in ``dtype`` (plain NumPy: float64), private. A row of the result depends on that
-    row and the public arguments only: not on the batch, its order or ``threads``.
+    Returns `(pi_nk, xi_nj, psi_nj)` in `dtype` (plain NumPy: float64), private. A row of the result depends on that
+    row and the public arguments only: not on the batch, its order or `threads`.
 
     Source: Gan, Henao, Carlson & Carin 2015; Park, Foulds, Chaudhuri & Welling 2020, section 6.
     """
@@ -119,15 +119,15 @@ def local_step(
     xi_nj, psi_nj = np.empty((2, num_examples, num_visible), dtype)
     if engine == "numpy":
         for n in range(num_examples):
-            found = _local_numpy(y_nj[n].astype(np.float64), w_kj, v_kj, c_j, extra_j, b_k, sweeps, start)
-            pi_nk[n], xi_nj[n], psi_nj[n] = found
+            y_j = y_nj[n].astype(np.float64)
+            pi_nk[n], xi_nj[n], psi_nj[n] = _local_numpy(y_j, w_kj, v_kj, c_j, extra_j, b_k, sweeps, start)
         return pi_nk, xi_nj, psi_nj
 
     from dpvb.models.belief_network import kernel_numba
 
     wide = [_padded(array, (rows, LANES), dtype) for array, rows in ((w_kj, 2), (v_kj, 1))]
     wide += [_padded(array, (LANES,), dtype) for array in (c_j, extra_j)]
-    even_k = _padded(b_k, (2,), dtype)
+    wide_b_k = _padded(b_k, (2,), dtype)
     begin = (
         _padded(start.pi_k, (2,), dtype),
         _padded(start.psi_j, (LANES,), dtype),
@@ -140,7 +140,7 @@ def local_step(
     def task(first: int) -> None:
         last = min(first + EXAMPLES_A_TASK, num_examples)
         w, v, c, extra = wide
-        kernel_numba.local_range(first, last, rows, w, v, c, extra, even_k, sweeps, begin, pi_nk, xi_nj, psi_nj)
+        kernel_numba.local_range(first, last, rows, w, v, c, extra, wide_b_k, sweeps, begin, pi_nk, xi_nj, psi_nj)
 
     spread(task, range(0, num_examples, EXAMPLES_A_TASK), num_threads(threads))
     return pi_nk, xi_nj, psi_nj
@@ -156,14 +156,14 @@ def score_norms(
     engine: Engine = "numba",
     threads: int | None = None,
 ) -> Floats:
-    """Upper bounds of ‖s_n‖_F, s_kj = r_j p_k - (w_kj ξ_j) a_k, of the very numbers that ``add_scores`` sums.
+    """Upper bounds of ‖s_n‖_F, s_kj = r_j p_k - (w_kj ξ_j) a_k, of the very numbers that `add_scores` sums.
 
     All arrays have one dtype, float32 or float64, of unit roundoff u. In float64, and never built:
 
         ‖s‖² = A - 2B + V²,   A = ‖r‖²‖p‖²,   B = Σ_k p_k a_k (r∘ξ)·w_k,   V² = Σ_k a_k² (ξ∘ξ)·(w_k∘w_k)
 
     Sums of J·K products of at most six factors err by at most (J + K + 16)·2⁻⁵² of the sum of magnitudes, which is at
-    most (√A + V)² (Cauchy-Schwarz for B). ``add_scores`` forms an entry by four operations in the arrays' dtype: it is
+    most (√A + V)² (Cauchy-Schwarz for B). `add_scores` forms an entry by four operations in the arrays' dtype: it is
     off by u|s_kj| + (1 + u)(u|r_j p_k| + (2u + u²)|w_kj ξ_j a_k|) at most, all of them by 4u(√A + V) in norm. The
     addend covers underflow. A row with NaN or infinity gives inf or NaN.
     """
@@ -204,11 +204,11 @@ def add_scores(
     engine: Engine = "numba",
     threads: int | None = None,
 ) -> None:
-    """Add Σ_n trunc(weight_n s_n / grid), truncated toward zero entry by entry, to ``out_kj`` (K, J), int64.
+    """Add Σ_n trunc(weight_n s_n / grid), truncated toward zero entry by entry, to `out_kj` (K, J), int64.
 
-    ``grid`` is a power of two. The weight is rounded to the arrays' dtype and multiplied there: an entry grows by a
+    `grid` is a power of two. The weight is rounded to the arrays' dtype and multiplied there: an entry grows by a
     factor of at most (1 + 2⁻²⁴)², less than the clip's margin. An example of weight zero is not read. Integer sums are
-    the same bits for any order of examples and any ``threads``; each thread owns a range of hidden units.
+    the same bits for any order of examples and any `threads`; each thread owns a range of hidden units.
     """
     scale_n = weight_n.astype(w_kj.dtype) * w_kj.dtype.type(1 / grid)
     used = np.flatnonzero(weight_n)
@@ -230,7 +230,7 @@ def add_scores(
 
 
 def add_moments(xi_nj: Floats, pi_nk: Floats, weight_n: Floats, grid: float, out: NDArray[np.int64]) -> None:
-    """Add weight_n ξ_nj ⟨z_k z_k'⟩ / grid, truncated, to ``out`` (J, K(K+1)/2), int64: k = k', then k < k' row by row.
+    """Add weight_n ξ_nj ⟨z_k z_k'⟩ / grid, truncated, to `out` (J, K(K+1)/2), int64: k = k', then k < k' row by row.
 
     ξ is at most ¼ and z at most 1. Both factors of a product are truncated to integers, on grids whose product is the
     grid or, to keep sums of a group below 2⁵³, a multiple of it: the product loses magnitude only, and an integer GEMM
@@ -279,7 +279,7 @@ def _padded(array: Real, multiples: tuple[int, ...], dtype: type[np.floating[Any
 def _local_numpy(
     y_j: Floats, w_kj: Floats, v_kj: Floats, c_j: Floats, extra_j: Floats, b_k: Floats, sweeps: int, start: Start
 ) -> tuple[Floats, Floats, Floats]:
-    """Do what ``local_step`` does for one example, in plain float64."""
+    """The result of `local_step` for one example, in plain float64."""
     pi_k, psi_j, xi_j = (np.array(array, dtype=np.float64) for array in start[:3])
     spread_kj = v_kj if len(v_kj) else np.zeros_like(w_kj)
     for _ in range(sweeps):

@@ -1,8 +1,8 @@
-"""The loops of ``dpvb.models.belief_network.kernel``, compiled on first use.
+"""The loops of `dpvb.models.belief_network.kernel`, compiled on first use.
 
 Every function works on a range of examples, or of hidden units, and holds no lock, so that the caller spreads ranges
 over threads. One example at a time, its J-vectors in the first cache: no result depends on the range it came in.
-``nnan`` and ``ninf`` are left out of the fast-math flags: a NaN must reach the clip, which turns it into zero. The
+`nnan` and `ninf` are left out of the fast-math flags: a NaN must reach the clip, which turns it into zero. The
 sums of scores are compiled without any flag: each operation rounds as their norm's bound says.
 
 J is padded to a multiple of 16 with weights, observations and offsets of zero, so that no loop has a remainder.
@@ -158,8 +158,9 @@ def local_range(first, last, y_nj, w_kj, v_kj, c_j, extra_j, b_k, sweeps, start,
                     pull_a, pull_b = _visit_first(xi_j, r_j, wa_j, wb_j, move_a_j, move_b_j, step_a, step_b)
                     curve_a, curve_b, cross = start_curve_k[k], start_curve_k[k + 1], start_cross_k[k]
                 else:
-                    found = _visit(xi_j, r_j, wa_j, wb_j, move_a_j, move_b_j, step_a, step_b)
-                    pull_a, pull_b, curve_a, curve_b, cross = found
+                    pull_a, pull_b, curve_a, curve_b, cross = _visit(
+                        xi_j, r_j, wa_j, wb_j, move_a_j, move_b_j, step_a, step_b
+                    )
                 logit = b_k[k] + pull_a + curve_a * (pi_k[k] - half) - spread_k[k]
                 new = real(_probability(logit))
                 step_a, pi_k[k] = new - pi_k[k], new

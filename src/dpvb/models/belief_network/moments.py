@@ -1,4 +1,4 @@
-"""Second moments of hidden units, weighted by every visible one: the largest block of a sigmoid belief network."""
+"""Second moments of hidden units with the weight of each visible unit: the largest block of a belief network."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dpvb.models.belief_network import kernel as kernel
 
 
 @dataclass(frozen=True)
-class Moments:
-    """⟨ξ_j⟩ ⟨zzᵀ⟩ of every example, (J, K(K+1)/2) when packed and never kept.
+class HiddenMoments:
+    """⟨ξ_j⟩ ⟨zzᵀ⟩ of every example, (J, K(K+1)/2) when packed, as factors; private.
 
     Attributes:
-        xi_nj: ⟨ξ⟩ at least 0.
+        xi_nj: ⟨ξ⟩, at least 0.
         pi_nk: ⟨z⟩ in [0, 1]; ⟨z_k z_k'⟩ = π_k π_k' off the diagonal and π_k on it.
     """
 
@@ -32,5 +32,5 @@ class Moments:
         return np.asarray(upper_norms(self.xi_nj) * np.sqrt(pairs_n) * slack)
 
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
-        """Truncate both factors to integers and multiply them."""
+        """Add the products of both factors, truncated to integers."""
         kernel.add_moments(self.xi_nj, self.pi_nk, weights, grid.step, out)

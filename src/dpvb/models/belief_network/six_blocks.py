@@ -1,6 +1,6 @@
 """Sigmoid belief network from second moments (Park, Foulds, Chaudhuri & Welling 2020, section 6); unit: a vector y.
 
-    z_k ~ Bernoulli(σ(b_k)),   y_j ~ Bernoulli(σ(w_jᵀz + c_j)),   w ~ models.beta_normal,   b, c ~ N(0, ν)
+    z_k ~ Bernoulli(σ(b_k)),   y_j ~ Bernoulli(σ(w_jᵀz + c_j)),   w as in `beta_normal`,   b, c ~ N(0, ν)
 
 ==================  =============================================================================
 paper               code
@@ -11,10 +11,11 @@ paper               code
 Σ_n ⟨z⟩, y, ⟨ξ⟩     blocks "hidden" (K,), "visible" (J,), "xi" (J,)
 Σ_n ⟨ξ⟩zᵀ, yzᵀ      blocks "xi_z", "y_z" (K, J)
 Σ_n ξ_j ⟨zzᵀ⟩       block "xi_zz" (J, K, K); ⟨z_k z_k'⟩ = π_k π_k' off the diagonal, π_k on it
-⟨ξ^(1)⟩             at ⟨b²⟩: known without data; the papers release it as a seventh block, "xi_hidden"
+⟨ξ^(1)⟩             a function of ⟨b²⟩, hence public; the papers release it as a seventh block, "xi_hidden"
 ==================  =============================================================================
 
-Corrected against the papers: Equation 77 has no ½ on the ξzW term. Blocks are clipped, or bounded by their worst case.
+Corrected against the papers: Equation 77 has no ½ on the ξzW term. Every block is clipped ("clipped"), or bounded by
+its worst case ("paper").
 """
 
 from __future__ import annotations
@@ -36,22 +37,17 @@ from dpvb.core.forms import Kron, Rows
 from dpvb.errors import check_choice, check_integer, check_number
 from dpvb.guards.domains import Nonnegatives, Positive
 from dpvb.models.belief_network import kernel as kernel
+from dpvb.models.belief_network import tuned
 from dpvb.models.belief_network.beta_normal import Scales
-from dpvb.models.belief_network.moments import Moments
+from dpvb.models.belief_network.moments import HiddenMoments
 
-# Shares of the worst-case norms √K, √J, √J/4, √(JK)/4, √(JK), √J·K/4 at which the clipped form cuts.
-_SHARES = {"hidden": 0.6, "visible": 0.5, "xi": 1.0, "xi_z": 0.5, "y_z": 0.25, "xi_zz": 0.2}
-# Least mean of a visible unit, for the start of its offset.
-_LEAST_MEAN = 1e-3
-# What a noisy curvature has at least, as a share of its trace: its data part and its prior may both vanish.
-_LEAST = 1e-6
 # Largest weight: probabilities are 0 or 1 long before it.
 _LARGEST = 1e6
 
 
 @dataclass(frozen=True)
-class Posterior:
-    """q(W) q(c) q(b), the prior's scales, and the number of examples."""
+class NetworkPosterior:
+    """q(W) q(c) q(b), the prior's scales, and the number of examples; public."""
 
     w_kj: Floats
     v_kj: Nonnegatives
@@ -75,10 +71,10 @@ class SBNBlocks:
     Attributes:
         n_components: K. n_visible: J.
         num_examples: public number of examples; None: it is released once.
-        variant: "clipped" (six blocks, norms cut, Σ y once) or "paper" (seven blocks at every step, bounded by their
-            worst case, the matrices as vectors with as much noise off the diagonal as on it).
+        variant: "clipped" (six blocks with clipped norms; Σ y is released once) or "paper" (seven blocks at every step,
+            bounded by their worst case; matrices are sent as vectors, with the same noise off the diagonal as on it).
         sweeps: rounds over the hidden units in the E-step.
-        ridge: λ; λ times the noise's largest eigenvalue is added to what is inverted ("clipped" only).
+        ridge: λ; matrices to be inverted get λ times the largest eigenvalue of their noise ("clipped" only).
         prior_variance: ν_b and ν_c.
         start_std: standard deviation of the random start of the weights.
         engine: "numba" (compiled, float32) or "numpy" (plain float64).
@@ -113,7 +109,7 @@ class SBNBlocks:
         """All blocks of the variant."""
         k, j, paper = self.n_components, self.n_visible, self.variant == "paper"
         matrices = (j, k * (k + 1) // 2) if paper else (j, k, k)
-        made: dict[str, tuple[tuple[int, ...], float]] = {
+        worst_case: dict[str, tuple[tuple[int, ...], float]] = {
             "visible": ((j,), j**0.5),
             "hidden": ((k,), k**0.5),
             "xi": ((j,), j**0.5 / 4),
@@ -122,77 +118,81 @@ class SBNBlocks:
             "xi_zz": (matrices, j**0.5 * k / 4),
         }
         if paper:
-            made["xi_hidden"] = ((k,), k**0.5 / 4)
-        found = {
+            worst_case["xi_hidden"] = ((k,), k**0.5 / 4)
+        blocks = {
             name: Block(
                 shape,
-                worst if paper else worst * _SHARES[name],
+                worst if paper else worst * tuned.CLIPPED[name],
                 "psd" if name == "xi_zz" and not paper else "nonnegative",
                 phase="first" if name == "visible" and not paper else "step",
             )
-            for name, (shape, worst) in made.items()
+            for name, (shape, worst) in worst_case.items()
         }
-        count = Block((1,), 1.0, "nonnegative", phase="first", weight=0.2)
-        return found if self.num_examples else {"count": count, **found}
+        count = Block((1,), 1.0, "nonnegative", phase="first", weight=tuned.COUNT_WEIGHT)
+        return blocks if self.num_examples else {"count": count, **blocks}
 
-    def init(self, rng: np.random.Generator) -> Posterior:
-        """Random weights."""
+    def init(self, rng: np.random.Generator) -> NetworkPosterior:
+        """Random weights; offsets zero."""
         k, j = self.n_components, self.n_visible
         w_kj = rng.normal(0.0, self.start_std, (k, j))
         zero_k, zero_j = np.zeros(k), np.zeros(j)
         v_kj = np.full((k, j), self.start_std**2)
-        return Posterior(w_kj, v_kj, zero_j, zero_j, zero_k, zero_k, Scales.start(k, j), self.num_examples or 1.0)
+        return NetworkPosterior(
+            w_kj, v_kj, zero_j, zero_j, zero_k, zero_k, Scales.start(k, j), self.num_examples or 1.0
+        )
 
-    def local(self, q: Posterior, y_nj: NDArray[Any], sweeps: int) -> tuple[Floats, Floats, Floats]:
-        """Each example's ⟨z⟩, ⟨ξ⟩ and ⟨ψ⟩: see kernels.sbn.local_step."""
+    def local(self, q: NetworkPosterior, y_nj: NDArray[Any], sweeps: int) -> tuple[Floats, Floats, Floats]:
+        """Each example's ⟨z⟩, ⟨ξ⟩ and ⟨ψ⟩: see `kernel.local_step`."""
         means = q.w_kj, q.c_j, q.b_k
-        found = kernel.local_step(y_nj, *means, v_kj=q.v_kj, extra_j=q.c_var_j, sweeps=sweeps, engine=self.engine)
-        pi_nk, xi_nj, psi_nj = (part.astype(np.float64) for part in found)
+        expected = kernel.local_step(y_nj, *means, v_kj=q.v_kj, extra_j=q.c_var_j, sweeps=sweeps, engine=self.engine)
+        pi_nk, xi_nj, psi_nj = (part.astype(np.float64) for part in expected)
         return pi_nk, xi_nj, psi_nj
 
-    def e_step(self, q: Posterior, batch: NDArray[np.float32], blocks: Mapping[str, Block]) -> Contributions:
+    def e_step(self, q: NetworkPosterior, batch: NDArray[np.float32], blocks: Mapping[str, Block]) -> Contributions:
         """Expected moments of every example."""
         y_nj = batch.astype(np.float64)
-        made: dict[str, Any] = {"visible": Rows(y_nj), "count": Rows(np.ones_like(y_nj[:, :1]))}
+        moments: dict[str, Any] = {"visible": Rows(y_nj), "count": Rows(np.ones_like(y_nj[:, :1]))}
         if "xi" in blocks:
             pi_nk, xi_nj, _ = self.local(q, batch, self.sweeps)
-            made |= {"hidden": Rows(pi_nk), "xi": Rows(xi_nj), "xi_zz": Moments(xi_nj, pi_nk)}
-            made |= {"xi_z": Kron(pi_nk, xi_nj), "y_z": Kron(pi_nk, y_nj)}
-            made["xi_hidden"] = Rows(np.broadcast_to(kernel.xi_of(q.hidden_square_k), pi_nk.shape))
-        return {name: made[name] for name in blocks}
+            moments |= {"hidden": Rows(pi_nk), "xi": Rows(xi_nj), "xi_zz": HiddenMoments(xi_nj, pi_nk)}
+            moments |= {"xi_z": Kron(pi_nk, xi_nj), "y_z": Kron(pi_nk, y_nj)}
+            moments["xi_hidden"] = Rows(np.broadcast_to(kernel.xi_of(q.hidden_square_k), pi_nk.shape))
+        return {name: moments[name] for name in blocks}
 
-    def m_step(self, s: Estimate, q: Posterior) -> Posterior:
-        """q(W), q(c) and q(b), one after the other, each at its optimum given the rest and the statistics."""
+    def m_step(self, s: Estimate, q: NetworkPosterior) -> NetworkPosterior:
+        """q(W), q(c) and q(b), one after the other, each at its optimum given the others and the statistics."""
         q = replace(q, count=self.num_examples or max(float(s.read("count")[0]), 1.0))
         if "xi" not in s.names:
             mean_j = s.read("visible") / q.count if "visible" in s.names else np.full(self.n_visible, 0.5)
-            return replace(q, c_j=logit(np.clip(mean_j, _LEAST_MEAN, 1 - _LEAST_MEAN)))
+            return replace(q, c_j=logit(np.clip(mean_j, tuned.LEAST_VISIBLE, 1 - tuned.LEAST_VISIBLE)))
         hidden_k, xi_z_kj, xi_j = s.read("hidden"), s.read("xi_z"), np.maximum(s.read("xi"), 0.0)
         paper = self.variant == "paper"
         second = s.read("xi_zz")
         curvature_jkk = positive_semidefinite(unpack_symmetric(second, self.n_components) if paper else second)
         diagonal, ridge = np.arange(self.n_components), 0.0 if paper else self.ridge
         edge = ridge * math.sqrt(2 * self.n_components) * s.noise_std("xi_zz")
-        least_j = _LEAST * np.maximum(np.trace(curvature_jkk, axis1=1, axis2=2), 1.0) * (s.noise_std("xi_zz") > 0)
+        # Under noise the data's part of a curvature and the prior's part can both vanish.
+        least_j = tuned.LEAST_CURVATURE * np.maximum(np.trace(curvature_jkk, axis1=1, axis2=2), 1.0)
+        least_j *= s.noise_std("xi_zz") > 0
         curvature_jkk[:, diagonal, diagonal] += q.scales.precision_kj.T + edge + least_j[:, None]
         pull_kj = s.read("y_z") - 0.5 * hidden_k[:, None] - q.c_j * xi_z_kj
         w_kj = np.clip(np.linalg.solve(curvature_jkk, pull_kj.T[:, :, None])[:, :, 0].T, -_LARGEST, _LARGEST)
         v_kj: Floats = 1.0 / curvature_jkk[:, diagonal, diagonal].T
         c_var_j = 1.0 / (1.0 / self.prior_variance + xi_j + ridge * s.noise_std("xi"))
         c_j = np.clip(c_var_j * (s.read("visible") - 0.5 * q.count - (xi_z_kj * w_kj).sum(axis=0)), -_LARGEST, _LARGEST)
-        known_k = q.count * kernel.xi_of(q.hidden_square_k)
-        xi_hidden_k = np.maximum(s.read("xi_hidden"), 0.0) if paper else known_k
+        public_k = q.count * kernel.xi_of(q.hidden_square_k)
+        xi_hidden_k = np.maximum(s.read("xi_hidden"), 0.0) if paper else public_k
         b_var_k = 1.0 / (1.0 / self.prior_variance + xi_hidden_k)
         b_k: Floats = b_var_k * (hidden_k - 0.5 * q.count)
-        return Posterior(w_kj, v_kj, c_j, c_var_j, b_k, b_var_k, q.scales.update(w_kj**2 + v_kj), q.count)
+        return NetworkPosterior(w_kj, v_kj, c_j, c_var_j, b_k, b_var_k, q.scales.update(w_kj**2 + v_kj), q.count)
 
-    def bound(self, q: Posterior, y_nj: NDArray[Any], pi_nk: Floats, at_nj: Floats | None = None) -> Floats:
-        """Lower bound on each example's log-likelihood, (n,), in nats, at q(z), and at ξ that is best for ⟨ψ²⟩ = at."""
+    def bound(self, q: NetworkPosterior, y_nj: NDArray[Any], pi_nk: Floats, at_nj: Floats | None = None) -> Floats:
+        """Lower bound on each example's log-likelihood, (n,), in nats, at q(z) and at the ξ that suits ⟨ψ²⟩ = at_nj."""
         psi_nj, second_nj = kernel.second_moments(q.w_kj, q.v_kj, q.c_j, q.c_var_j, pi_nk)
         return kernel.example_bound(y_nj, pi_nk, psi_nj, second_nj, q.b_k, q.hidden_square_k, at_nj)
 
-    def parameter_bound(self, q: Posterior) -> float:
-        """⟨log p - log q⟩ of W with its scales, c and b: with the sum of `bound`, the whole evidence bound."""
+    def parameter_bound(self, q: NetworkPosterior) -> float:
+        """⟨log p - log q⟩ of W with its scales, c and b, in nats; plus the sum of `bound` it is the evidence bound."""
         gaussians = sum(
             float(0.5 * (np.log(var / self.prior_variance) + 1.0 - (mean**2 + var) / self.prior_variance).sum())
             for mean, var in ((q.c_j, q.c_var_j), (q.b_k, q.b_var_k))

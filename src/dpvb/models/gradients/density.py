@@ -14,7 +14,8 @@ from dpvb.arrays import Floats
 from dpvb.errors import ParameterError
 from dpvb.models.gradients.extra import optional
 
-#: Rows on which a density is tried: it need not be finite at all of them, since zero may lie outside its support.
+#: Entries of the rows on which a density is tried. It must be finite on one of these rows only: zero may lie outside
+#: its support.
 _TRIED = (0.0, 1.0, 0.5)
 _LARGEST = 10**8
 
@@ -59,7 +60,7 @@ class Density:
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields alone: what was derived from them is made anew."""
+        """The fields alone; what derives from them is computed anew."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @property
@@ -109,7 +110,7 @@ class Density:
         return self.log_density(self.tree(theta_p), *row)
 
     def prior(self, theta_p: Any) -> Any:
-        """Density log p(θ), a JAX scalar, up to a constant where it is the default."""
+        """Density log p(θ), a JAX scalar; the default is given up to a constant."""
         if self.log_prior is None:
             return -0.5 * (theta_p**2).sum()
         return self.log_prior(self.tree(theta_p))
@@ -140,8 +141,8 @@ def _is_finite(call: str, function: Callable[..., Any], theta_p: Any, rest: list
         shape = jax.eval_shape(function, theta_p, *rest[0])
         if getattr(shape, "shape", None) == () and np.issubdtype(shape.dtype, np.floating):
             both = jax.jit(jax.value_and_grad(function))
-            found = [both(theta_p, *arguments) for arguments in rest]
-            return any(bool(np.isfinite(value)) and bool(np.isfinite(slope).all()) for value, slope in found)
+            results = [both(theta_p, *arguments) for arguments in rest]
+            return any(bool(np.isfinite(value)) and bool(np.isfinite(slope).all()) for value, slope in results)
         what = f"an array {shape.shape} of {shape.dtype}" if hasattr(shape, "shape") else type(shape).__name__
         fault = f"it returned {what}"
     except Exception as error:  # Whatever the user's code raises; it saw public rows alone.

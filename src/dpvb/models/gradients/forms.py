@@ -19,7 +19,7 @@ def times(matrix: Floats, vector_p: Floats) -> Floats:
 
 
 def bounded(matrix: Floats, least: float = 0.0) -> Floats:
-    """The nearest matrix of the same form whose eigenvalues are at least so much."""
+    """The nearest matrix of the same form whose eigenvalues are at least `least`."""
     if matrix.ndim == 1:
         return np.maximum(matrix, least)
     floor = least * np.eye(len(matrix))
@@ -38,8 +38,8 @@ def spread(precision: Floats, draw_p: Floats) -> Floats:
     return np.asarray(np.linalg.solve(np.linalg.cholesky(precision).T, draw_p))
 
 
-def heard(curvature: Floats, noise: float, least: float) -> Floats:
-    """Precision K(K + v)⁻¹K: what gradients of curvature K, not negative, tell of θ through noise of variance v."""
+def information_through_noise(curvature: Floats, noise: float, least: float) -> Floats:
+    """Precision K(K + v)⁻¹K that gradients of a nonnegative curvature K give of θ, with noise of variance v in them."""
     if curvature.ndim == 1:
         return np.asarray(curvature**2 / np.maximum(curvature + noise, least))
     shifted = curvature + (noise + least) * np.eye(len(curvature))

@@ -1,10 +1,11 @@
 """Gradients of all rows of a batch, compiled once, each row's bits independent of the batch it sits in.
 
-`jax.vmap` computes rows together, and compilers may treat a row by its place: the last few of a vectorised loop, or
-the edge of a matrix product. So rows go in batches of one fixed shape, and before any data are seen the compiled
-program is tried: the same row at every place, and mixed with others, at several θ. The program has no branch on data
-(vmap turns them into selections), so that a place that rounds otherwise shows on ordinary numbers. If one does, rows
-are computed one after the other by one loop body, which cannot know a row's place; that is slower.
+`jax.vmap` computes rows together, and a compiler may treat a row by its place in the batch: the last few rows of a
+vectorised loop, or the edge of a matrix product. So rows go in batches of one fixed shape, and before any data are seen
+the compiled program is tried: with the same row at every place, and with mixtures of rows, at several θ. The program
+has no branch on data (vmap turns them into selections), so that a place with other roundings shows on ordinary numbers.
+If there is such a place, rows are computed one after the other by one loop body, which cannot know a row's place; that
+is slower.
 """
 
 from __future__ import annotations
@@ -16,12 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpvb.models.gradients import tuned
 from dpvb.models.gradients.extra import optional
 
 Singles = NDArray[np.float32]
-# Numbers of a batch's gradients, which stay in the cache, and rows of a batch at most and at least.
-_NUMBERS, _MOST, _LEAST = 2**20, 8192, 32
-# Kinds of rows that are tried at all places, and mixtures of them.
+# Sizes of the rows that are tried at all places, and number of mixtures of them.
 _SCALES = (0.0, 1.0, 1e-3, 1e3, 1e-30)
 _MIXTURES = 4
 
@@ -55,7 +55,7 @@ class Gradients:
 
     @property
     def batch_size(self) -> int:
-        """Rows that are computed together; public. Batches of this size cost nothing beside."""
+        """Number of rows that are computed together; public. Other numbers of rows are padded to a multiple of it."""
         return self._batch_size
 
     def __call__(self, theta_p: NDArray[Any], rows: Sequence[NDArray[Any]]) -> Singles:
@@ -64,13 +64,13 @@ class Gradients:
         with np.errstate(over="ignore"), self._default_device(self._device):
             theta = np.asarray(theta_p, dtype=np.float32)
             singles = [np.asarray(part, dtype=np.float32) for part in rows]
-            found = [
+            batches = [
                 self._batch(theta, [part[start : start + size] for part in singles])
                 for start in range(0, len(singles[0]), size)
             ]
-        if len(found) == 1:
-            return found[0]
-        return np.concatenate([np.empty((0, self._num_parameters), dtype=np.float32), *found])
+        if len(batches) == 1:
+            return batches[0]
+        return np.concatenate([np.empty((0, self._num_parameters), dtype=np.float32), *batches])
 
     def _batch(self, theta: Singles, rows: Sequence[Singles]) -> Singles:
         number = len(rows[0])
@@ -114,8 +114,8 @@ def _split(matrix: NDArray[Any], shapes: Sequence[tuple[int, ...]]) -> tuple[NDA
 
 
 def _batch_size(num_parameters: int) -> int:
-    """A power of two."""
-    size = _MOST
-    while size > _LEAST and size * num_parameters > _NUMBERS:
+    """Rows of a batch, a power of two."""
+    size = tuned.MOST_ROWS
+    while size > tuned.LEAST_ROWS and size * num_parameters > tuned.BATCH_NUMBERS:
         size //= 2
     return size

@@ -2,19 +2,20 @@
 
     q(θ) = N(μ, LLᵀ),   θ_t = μ_t + L_t ε_t,   Σ_n clip(∇_θ log p(x_n | θ_t)) + noise       released at each step
 
-All rows share the draw ε_t, which is public. So one vector of P numbers is all that is released: the gradients of the
-ELBO by μ and by L are linear images of it, found outside the wall, and so is the part of the prior, without noise.
-ε = 0 is noisy gradient descent for a point (Abadi et al. 2016). Adam moves μ; the covariance is read from the same
-releases by Salimans & Knowles' (2013) regression, shrunk by their known noise to the last release's Σ_n g_n².
+All rows share the draw ε_t, which is public. So one vector of P numbers is all that is released at a step: the
+gradients of the ELBO by μ and by L are linear images of it, computed outside the wall, where the gradient of the prior
+is added without noise. ε = 0 is noisy gradient descent for a point (Abadi et al. 2016). Adam moves μ. The covariance is
+read from the same releases by the regression of Salimans & Knowles (2013); the more noise they have, the more it is
+shrunk to the last release, Σ_n g_n².
 
 ==============  ==============================================================================
 paper           code
 ==============  ==============================================================================
-μ; (LLᵀ)⁻¹      mean_p: where Adam stands; precision: diagonal (P,), or (P, P)
+μ; (LLᵀ)⁻¹      mean_p, which Adam moves; precision: diagonal (P,), or (P, P)
 ε; θ            draw_p; point_p
 g_n; Σ g_n      e_step's rows; s.read("gradient")
 E[-∇² log p]    regression.curvature; K, with the guess Σ_n g_n² (Gauss-Newton, as in Khan et al. 2018)
-v               variance of the noise in the averaged gradient: regression.share · sd²
+v               variance of the noise in the averaged gradient: regression.noise_part · sd²
 Σ               inverse of the prior's curvature plus K(K + v)⁻¹K: what noisy gradients tell of θ
 ==============  ==============================================================================
 """
@@ -36,7 +37,7 @@ from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.errors import check_choice, check_integer, check_number
 from dpvb.guards.domains import Covariance, Symmetric
-from dpvb.models.gradients import forms
+from dpvb.models.gradients import forms, tuned
 from dpvb.models.gradients.curvature import Regression
 from dpvb.models.gradients.density import Density
 from dpvb.models.gradients.gradients import Gradients
@@ -44,19 +45,19 @@ from dpvb.models.gradients.optimizer import Adam
 from dpvb.models.gradients.rows import SingleRows
 
 GUIDES = ("mean_field", "full_rank", "point")
-# Adam's rate falls by this factor; where none is given it starts at _REACH over the number of steps, at most _FASTEST.
-_FALL, _REACH, _FASTEST = 5.0, 40.0, 0.5
-# Averages start after this part of the steps.
-_START = 0.5
-# Share of the budget of Σ g², bound on a row's g² over the squared clip, doubt of it as a curvature, relatively.
-LAST, _SQUARE, _DOUBT = 0.05, 0.25, 0.25
-_LEAST = 1e-6
-_MOST_FULL = 2000
+# Floor that keeps precisions positive; and parameters of a full-rank guide at most, whose matrices have their square.
+_LEAST, _MOST_FULL = 1e-6, 2000
 
 
 @dataclass(frozen=True)
-class Path:
-    """Where the fit stands; all public. Matrices are (P, P) for a full-rank guide, else diagonals (P,)."""
+class Iterate:
+    """State of the fit; all public. Matrices are (P, P) for a full-rank guide, else diagonals (P,).
+
+    Attributes:
+        point_p: θ, where the next gradient is asked for; at the end the posterior mean.
+        average_p: average of mean_p over the later steps.
+        seed: seed of the public draws.
+    """
 
     mean_p: Floats
     precision: Symmetric
@@ -123,37 +124,40 @@ class Variational:
         shape = (self.density.num_parameters,)
         blocks = {"gradient": Block(shape, self.clip, average=False)}
         if self.guide != "point":
-            blocks["squares"] = Block(shape, _SQUARE * self.clip**2, "nonnegative", "last")
+            blocks["squares"] = Block(shape, tuned.SQUARE_BOUND * self.clip**2, "nonnegative", "last")
         return blocks
 
-    def init(self, rng: np.random.Generator) -> Path:
-        """The given start; the seed of the draws is all that is random."""
+    def init(self, rng: np.random.Generator) -> Iterate:
+        """The start that the density declares; only the seed of the draws is random."""
         start_p, seed, full = self.density.start.astype(np.float64), int(rng.integers(2**62)), self.guide == "full_rank"
         variance_p = np.full(len(start_p), self.start_scale**2 if self.guide != "point" else 0.0)
         precision_p = np.full(len(start_p), self.start_scale**-2)
         covariance, precision = (np.diag(p) if full else p for p in (variance_p, precision_p))
         adam, regression = Adam.start(len(start_p)), Regression.start(len(start_p), full=full)
-        return self._drawn(Path(start_p, precision, start_p, start_p, start_p, covariance, adam, regression, seed))
+        return self._drawn(Iterate(start_p, precision, start_p, start_p, start_p, covariance, adam, regression, seed))
 
-    def e_step(self, q: Path, batch: tuple[NDArray[Any], ...], blocks: Mapping[str, Block]) -> Contributions:
-        """Gradient of every row of (x, y) or (x,), or its squares; none of a row of NaN, whatever the density says."""
+    def e_step(self, q: Iterate, batch: tuple[NDArray[Any], ...], blocks: Mapping[str, Block]) -> Contributions:
+        """Gradient of every row of (x, y) or (x,), or its squares.
+
+        A row that holds NaN contributes nothing, even if the density returns a number for it.
+        """
         with np.errstate(over="ignore", under="ignore"):
             gradient_np, faulty_n = self.gradients(q.point_p, batch), ~np.isfinite(batch[0][:, 0])
             if "squares" in blocks:
                 return {"squares": SingleRows(np.square(gradient_np), faulty_n=faulty_n)}
         return {"gradient": SingleRows(gradient_np, faulty_n=faulty_n)}
 
-    def m_step(self, s: Estimate, q: Path) -> Path:
+    def m_step(self, s: Estimate, q: Iterate) -> Iterate:
         """A step of Adam after a gradient; the covariance after the squares."""
         if "squares" in s.names:
             return self._finished(s, q)
         t, sd = q.step + 1, s.noise_std("gradient")
         score_p, prior_p = s.read("gradient"), self.density.prior_gradient(q.point_p)
-        # What the draw adds to a quadratic's gradient has mean zero, and is taken off.
-        slope_p = score_p + prior_p + forms.times(q.precision, q.point_p - q.mean_p)
-        adam = q.adam.after(slope_p)
+        # At θ the gradient of a quadratic differs from that at μ by this product, whose mean is zero: subtract it.
+        gradient_p = score_p + prior_p + forms.times(q.precision, q.point_p - q.mean_p)
+        adam = q.adam.after(gradient_p)
         mean_p = q.mean_p + self._rate(t) * adam.step
-        late = t - math.floor(_START * self.num_steps)
+        late = t - math.floor(tuned.AVERAGE_START * self.num_steps)
         average_p = q.average_p + (mean_p - q.average_p) / max(late, 1)
         moved = replace(q, mean_p=mean_p, average_p=average_p, adam=adam, step=t)
         if self.guide == "point":
@@ -161,28 +165,31 @@ class Variational:
         regression = q.regression.joined(q.point_p, score_p, prior_p, 1.0 / (late if late > 0 else t))
         guess_p = np.full(len(mean_p), self.start_scale**-2)
         curvature, error_p = regression.curvature(guess_p, guess_p, sd)
-        # Where it is not known the draws stay close: a wide guide costs accuracy, a narrow one little.
+        # Where the curvature is uncertain, assume more of it: draws then stay near the mean, which costs little, while
+        # drawing too widely costs accuracy.
         precision = forms.bounded(forms.plus(curvature, error_p)) + regression.prior_curvature(guess_p)
         return self._drawn(replace(moved, regression=regression, precision=forms.bounded(precision, _LEAST)))
 
-    def _drawn(self, q: Path) -> Path:
-        """Where the next gradient is asked for: draws come in pairs of opposites; at the end, the average."""
+    def _drawn(self, q: Iterate) -> Iterate:
+        """The state with the point of the next gradient, by draws in opposite pairs; the last point is the average."""
         if q.step == self.num_steps or self.guide == "point":
             return replace(q, point_p=q.average_p if q.step == self.num_steps else q.mean_p)
         draw_p = np.random.default_rng([q.seed, q.step // 2]).standard_normal(len(q.mean_p)) * (-1) ** q.step
         return replace(q, draw_p=draw_p, point_p=q.mean_p + forms.spread(q.precision, draw_p))
 
     def _rate(self, t: int) -> float:
-        first = min(_REACH / self.num_steps, _FASTEST) if self.learning_rate is None else self.learning_rate
-        return float(first * _FALL ** (-t / self.num_steps))
+        """Adam's rate at step t."""
+        default = min(tuned.RATE_REACH / self.num_steps, tuned.LARGEST_RATE)
+        first = default if self.learning_rate is None else self.learning_rate
+        return float(first * tuned.RATE_FALL ** (-t / self.num_steps))
 
-    def _finished(self, s: Estimate, q: Path) -> Path:
-        """The covariance at the average, aware of the noise in the gradients that led there."""
+    def _finished(self, s: Estimate, q: Iterate) -> Iterate:
+        """The covariance at the average; it counts the noise in the gradients that led there."""
         sd, error = s.noise_std("gradient"), s.noise_std("squares")
         guess_p = np.maximum(s.read("squares"), max(error, _LEAST))
-        curvature, _ = q.regression.curvature(guess_p, np.hypot(_DOUBT * guess_p, error), sd)
-        noise, prior = q.regression.share * sd**2, q.regression.prior_curvature(guess_p)
-        precision = forms.heard(forms.bounded(curvature), noise, _LEAST) + prior
+        curvature, _ = q.regression.curvature(guess_p, np.hypot(tuned.GUESS_DOUBT * guess_p, error), sd)
+        noise, prior = q.regression.noise_part * sd**2, q.regression.prior_curvature(guess_p)
+        precision = forms.information_through_noise(forms.bounded(curvature), noise, _LEAST) + prior
         covariance, at = forms.inverse(forms.bounded(precision, _LEAST)), q.regression
         if noise > 0 or self.guide == "mean_field":
             return replace(q, covariance=covariance)

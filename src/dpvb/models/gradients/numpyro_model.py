@@ -40,7 +40,7 @@ class NumPyro:
         return Density(self.log_density, start, self.features, self.responses, self.log_prior)
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields alone: what was derived from them is made anew."""
+        """The fields alone; what derives from them is computed anew."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     def log_density(self, theta: Mapping[str, Any], x: Any, y: Any = None) -> Any:

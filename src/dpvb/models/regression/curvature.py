@@ -1,9 +1,9 @@
-"""Reading matrices of second moments from noise: keep what stands out of it, model the rest.
+"""Matrices of second moments, read from noise: what stands out of the noise is kept, the rest is modelled.
 
 Input is a symmetric matrix with independent normal noise of std sd on its svec coordinates. That noise alone has
-eigenvalues up to √(2d)·sd (Wigner 1958), which buries the small eigenvalues of a matrix of second moments. A structured
-guess moves the question to the residual: only its eigenpairs beyond the noise edge are kept. Everything here is
-post-processing and costs no privacy.
+eigenvalues up to √(2d)·sd, the noise edge (Wigner 1958), which bury the small eigenvalues of a matrix of second
+moments. So a structured guess is subtracted first, and of the residual only the eigenpairs beyond the noise edge are
+kept. Everything here is post-processing and costs no privacy.
 """
 
 from __future__ import annotations
@@ -16,109 +16,113 @@ from scipy.special import logit
 
 from dpvb.arrays import Floats
 from dpvb.guards.domains import UNSEEN, Nonnegative, Positive, Positives
+from dpvb.models.regression import tuned
 
-# Largest share of a column's second moment that its mean may explain.
-_MEAN_SHARE, _CONSTANT_SHARE = 0.9, 0.999
-# Scales s ∝ λ^(γ/2), γ; then divided by κ, so that the score's bound uses the room that typical rows leave.
-_POWER, _SHRINK = 0.75, 1.3
-# Part of the noise edge that may hide in an eigenvalue.
-_HIDDEN = 0.3
-# Part of the constant 1 that the columns must explain to be taken for one that contains it.
-_EXPLAINED = 0.9
-# Standard deviation of a step of tracked numbers.
-_DRIFT = 0.05
-# Eigenvalues of nothing, relative to nothing: a millionth of a row's bound.
+# Floor that keeps eigenvalues positive where there are no rows at all.
 _TINY = 1e-9
 
 
 @dataclass(frozen=True)
-class Moments:
-    """What the rows look like from Σ x xᵀ alone; vectors (e,) are in the eigenbasis.
+class RowMoments:
+    """Rows as seen from Σ x xᵀ alone; public; vectors (e,) are in the eigenbasis.
 
     Attributes:
-        basis_de, second_e: eigenpairs.
-        majorised_e: eigenvalues with what the noise may hide.
-        scale_e: scales in which the rows' noise is shared well; 1 without noise.
-        constant_e: weights with xᵀ weights ≈ 1 for every row; zero where there are none.
-        trace: Σ ‖Uᵀx / s‖², unbiased: what floors and guesses add to small eigenvalues is not in it.
+        basis_de, eigenvalue_e: eigenpairs of Σ x xᵀ.
+        eigenvalue_upper_e: upper bounds on the eigenvalues, by what noise may hide of them.
+        scale_e: scales s of the coordinates Uᵀx / s in which a score is released; 1 without noise.
+        constant_e: weights with xᵀ weights ≈ 1 for every row; zero if no weights do that.
+        trace: Σ ‖Uᵀx / s‖², from the raw noisy matrix, so that floors on small eigenvalues do not bias it.
         number: number of rows.
     """
 
     basis_de: Floats
-    second_e: Positives
-    majorised_e: Positives
+    eigenvalue_e: Positives
+    eigenvalue_upper_e: Positives
     scale_e: Positives
     constant_e: Floats
     trace: Positive
     number: Positive
 
+    @property
+    def total(self) -> float:
+        """Sum of the eigenvalues."""
+        return float(np.sum(self.eigenvalue_e))
+
+    def weighted(self, ratio: float) -> Floats:
+        """Diagonal of ν Σ x̃ x̃ᵀ, (e,), in coordinates x̃ = Uᵀx / s, with ν ≤ ¼ such that its trace is ¼·ratio·total."""
+        ratio = 0.25 * ratio * self.total / self.trace
+        return np.asarray(self.eigenvalue_e / self.scale_e**2 * np.clip(ratio, 0.25 * tuned.LEAST_VARIANCE_RATIO, 0.25))
+
 
 @dataclass(frozen=True)
 class Tracked:
-    """Numbers that change slowly and are read through noise at every step: a random walk's filter (Kalman 1960).
+    """Ratios that change slowly and are read through noise at every step: the filter of a random walk (Kalman 1960).
 
     Attributes:
-        value: where they are thought to be.
-        variance: of the error in each.
+        value: estimates of the numbers.
+        variance: variance of the error of each estimate.
     """
 
     value: Floats
     variance: Nonnegative = UNSEEN
 
     def seen(self, reading: Floats, noise: float) -> Tracked:
-        """With one more reading, of this noise variance."""
-        before = self.variance + _DRIFT**2
+        """Estimates after one more reading, of this noise variance."""
+        before = self.variance + tuned.RATIO_DRIFT**2
         gain = before / (before + noise)
         return Tracked(self.value + gain * (reading - self.value), gain * noise)
 
 
-def read_moments(noisy_dd: Floats, sd: float, constant: float, *, inner: bool) -> Moments:
+def read_moments(noisy_dd: Floats, sd: float, constant: float, *, inner: bool) -> RowMoments:
     """Read the second moments of rows whose column 0 is a constant.
 
     Args:
         noisy_dd: noisy Σ x xᵀ, (d, d); public.
         sd: noise std of a diagonal entry.
         constant: value of column 0, in (0, 1).
-        inner: whether column 0 was put there for this reading alone; the other columns had then been multiplied by
-            √(1 - constant²), and the moments are theirs.
+        inner: whether column 0 was added for this reading alone; the other columns had then been multiplied by
+            √(1 - constant²), and the moments are those of the other columns before that.
     """
     guess_dd, sum_d, number = _independent(noisy_dd, sd, constant)
-    read_dd = _kept(noisy_dd, guess_dd, sd)
-    hidden = _HIDDEN * _edge(len(read_dd), sd)
+    read_dd = _denoised(noisy_dd, guess_dd, sd)
+    # Noise can make an eigenvalue look smaller by up to the noise edge.
+    hidden = tuned.HIDDEN_EDGE * _edge(len(read_dd), sd)
     if inner:
         room = 1.0 - constant**2
         read_dd, noisy_dd = read_dd[1:, 1:] / room, noisy_dd[1:, 1:] / room
         sum_d, hidden = sum_d[1:] / math.sqrt(room), hidden / room
-    floor = min(0.05 * float(np.median(np.diag(guess_dd))), sd) + 0.1 * sd + _TINY
+    typical = float(np.median(np.diag(guess_dd)))
+    floor = min(tuned.FLOOR_OF_MEDIAN * typical, sd) + tuned.FLOOR_OF_STD * sd + _TINY
     value_e, basis_de = np.linalg.eigh(read_dd)
-    second_e = np.maximum(value_e, floor)
-    scale_e = np.ones_like(second_e)
+    eigenvalue_e = np.maximum(value_e, floor)
+    scale_e = np.ones_like(eigenvalue_e)
     if sd > 0:
-        scale_e = second_e ** (_POWER / 2)
-        scale_e *= math.sqrt(float(np.sum(second_e / scale_e**2)) / float(np.sum(second_e))) / _SHRINK
+        scale_e = eigenvalue_e ** (tuned.SCALE_POWER / 2)
+        length2 = float(np.sum(eigenvalue_e / scale_e**2)) / float(np.sum(eigenvalue_e))
+        scale_e *= math.sqrt(length2) / tuned.SCALE_SHRINK
     raw_e = np.einsum("de,dc,ce->e", basis_de, noisy_dd, basis_de, optimize=True)
-    trace = max(float(np.sum(raw_e / scale_e**2)), 0.2 * float(np.sum(second_e / scale_e**2)))
+    trace = max(float(np.sum(raw_e / scale_e**2)), tuned.LEAST_TRACE * float(np.sum(eigenvalue_e / scale_e**2)))
     if not inner:
         constant_e = basis_de[0] / constant
     else:
         sum_e = basis_de.T @ sum_d
-        constant_e = sum_e / second_e
-        constant_e *= float(constant_e @ sum_e) > _EXPLAINED * number
-    return Moments(basis_de, second_e, second_e + hidden, scale_e, constant_e, trace, number)
+        constant_e = sum_e / eigenvalue_e
+        constant_e *= float(constant_e @ sum_e) > tuned.CONSTANT_FOUND * number
+    return RowMoments(basis_de, eigenvalue_e, eigenvalue_e + hidden, scale_e, constant_e, trace, number)
 
 
 def log_odds(count: float, sd: float, number: float) -> tuple[float, float]:
-    """Log odds of a noisy count among so many trials, and their standard deviation from the noise."""
+    """Log odds of a noisy count (of noise std sd) among `number` trials, and the standard deviation of its noise."""
     trials = max(number, 0.0) + 2.0
     error = sd / trials
-    low = min(max(0.5 * error, 0.001), 0.5)
+    low = min(max(tuned.BASE_RATE_STD * error, tuned.LEAST_BASE_RATE), 0.5)
     base = float(np.clip((count + 1.0) / trials, low, 1.0 - low))
     return float(logit(base)), error / (base * (1.0 - base))
 
 
 def read(noisy_dd: Floats, guess_dd: Floats, sd: float, floor: float) -> Floats:
-    """Read a positive semidefinite matrix beside a guess; eigenvalues are at least `floor`."""
-    value_e, vector_de = np.linalg.eigh(_kept(noisy_dd, guess_dd, sd))
+    """Read a positive semidefinite matrix, given a guess of it; its eigenvalues are at least `floor`."""
+    value_e, vector_de = np.linalg.eigh(_denoised(noisy_dd, guess_dd, sd))
     return np.asarray((vector_de * np.maximum(value_e, floor + _TINY)) @ vector_de.T)
 
 
@@ -127,20 +131,20 @@ def _edge(d: int, sd: float) -> float:
     return math.sqrt(2 * d) * sd
 
 
-def _kept(noisy_dd: Floats, guess_dd: Floats, sd: float) -> Floats:
-    """The guess with the eigenpairs of the residual, shrunk: λ → sign(λ)·√(λ² - edge²) (Gavish & Donoho 2017)."""
+def _denoised(noisy_dd: Floats, guess_dd: Floats, sd: float) -> Floats:
+    """The guess plus the residual, its eigenvalues shrunk: λ → sign(λ)·√(λ² - edge²) (Gavish & Donoho 2017)."""
     value_e, vector_de = np.linalg.eigh(noisy_dd - guess_dd)
     shrunk_e = np.sign(value_e) * np.sqrt(np.maximum(value_e**2 - _edge(len(value_e), sd) ** 2, 0.0))
     return np.asarray(guess_dd + (vector_de * shrunk_e) @ vector_de.T)
 
 
 def _independent(noisy_dd: Floats, sd: float, constant: float) -> tuple[Floats, Floats, float]:
-    """Second moments as if columns were independent, from means and variances alone; sums of columns; number."""
+    """Second moments of independent columns with the means and variances that were read; column sums; row number."""
     number = max(float(noisy_dd[0, 0]) / constant**2, sd, _TINY)
     second_d = np.maximum(np.diag(noisy_dd), sd + _TINY)
-    share_d = np.full(len(second_d), _MEAN_SHARE)
-    share_d[0] = _CONSTANT_SHARE
-    limit_d = np.sqrt(share_d * second_d * number)
+    explained_d = np.full(len(second_d), tuned.MEAN_EXPLAINS)
+    explained_d[0] = tuned.CONSTANT_EXPLAINS
+    limit_d = np.sqrt(explained_d * second_d * number)
     sum_d = np.clip(noisy_dd[:, 0] / constant, -limit_d, limit_d)
     sum_d[0] = limit_d[0]
     return np.diag(second_d - sum_d**2 / number) + np.outer(sum_d, sum_d) / number, sum_d, number

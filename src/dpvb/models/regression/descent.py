@@ -1,10 +1,10 @@
 """Majorised steps with momentum from noisy scores, and a guard against steps that are too long.
 
-Everything here is post-processing of released numbers and costs no privacy. A majoriser that is only guessed, as one
-must where the matrix is never released, may be too small: then the point swings across the optimum, farther at each
-step. But two scores G, G' at points u, u' tell the curvature between them, (u' - u)ᵀ(G - G'), up to noise of known
-size; where it exceeds what momentum can bear, the path goes back to the point of the smallest gradient and the
-majoriser grows fourfold or more. So the path is safe on any data.
+Everything here is post-processing of released numbers and costs no privacy. If the matrix is never released, the
+majoriser is only a guess and may be too small: then the point swings across the optimum, farther at each step. But two
+scores G, G' at points u, u' tell the curvature between them, (u' - u)ᵀ(G - G'), up to noise of known size. If that
+exceeds what momentum can bear, the descent goes back to the point of the smallest gradient, and the majoriser grows. So
+the descent is safe on any data.
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ import numpy as np
 
 from dpvb.arrays import Floats
 from dpvb.guards.domains import UNSEEN, Nonnegative, Nonnegatives, Positive
+from dpvb.models.regression import tuned
 
-_MOMENTUM = 0.9
-# Steps with momentum β are stable up to this many times the majoriser, (2 + 2β) / (1 + 2β).
-_BEARABLE = (2 + 2 * _MOMENTUM) / (1 + 2 * _MOMENTUM)
-# Standard deviations of noise that the curvature must exceed.
-_BEYOND = 3.0
+# Steps with momentum β are stable if the curvature is at most this many times the majoriser, (2 + 2β) / (1 + 2β).
+_BEARABLE = (2 + 2 * tuned.DESCENT_MOMENTUM) / (1 + 2 * tuned.DESCENT_MOMENTUM)
+# Relative error of a difference of scores by rounding, generously.
 _ROUNDING = 1e-7
 
 
 @dataclass(frozen=True)
 class DiagonalAndConstant:
-    """safety·diag(steep) + common·sum sumᵀ bounds the curvature; the ridge of the prior is added for steps; (d,)."""
+    """Majoriser safety·diag(steep) + common·sum sumᵀ of the curvature; steps add the prior's ridge; vectors (d,)."""
 
     steep_d: Floats
     ridge_d: Floats
@@ -39,7 +38,7 @@ class DiagonalAndConstant:
         return safety * float(self.steep_d @ moved_d**2) + self.common * float(self.sum_d @ moved_d) ** 2
 
     def diagonal(self, safety: float) -> Floats:
-        """What `solve` multiplies a coordinate by, at most."""
+        """Upper bounds on what `solve` multiplies a coordinate by, (d,)."""
         return 1 / (safety * self.steep_d + self.ridge_d)
 
     def solve(self, gradient_d: Floats, safety: float) -> Floats:
@@ -52,15 +51,16 @@ class DiagonalAndConstant:
 
 @dataclass(frozen=True)
 class Descent:
-    """A path; vectors (d,).
+    """A descent under way; public; vectors (d,).
 
     Attributes:
-        point_d: where the next score is asked for.
+        point_d: point at which the next score is asked for.
         safety: factor of the majoriser.
-        last_d: the point before momentum.
-        best_d, least: point and squared length of the smallest gradient so far.
+        last_d: the same point before momentum was added.
+        best_d, least: point of the smallest gradient so far, and the squared length of that gradient.
         before_d, score_d: last point that was scored, and its score.
-        variance_d, echo: noise of that score, and its expected share in the next curvature.
+        variance_d: noise variance of that score.
+        noise_curvature: what this noise alone adds, in expectation, to the next measured curvature.
         num_steps: steps since the start or the last return.
     """
 
@@ -72,42 +72,46 @@ class Descent:
     score_d: Floats
     variance_d: Nonnegatives
     least: Nonnegative = UNSEEN
-    echo: Nonnegative = 0.0
+    noise_curvature: Nonnegative = 0.0
     num_steps: int = 0
 
     @classmethod
     def start(cls, point_d: Floats, safety: float) -> Descent:
-        """Begin at a point."""
+        """The start at a point."""
         zero_d = np.zeros_like(point_d)
         return cls(point_d, safety, point_d, point_d, point_d, zero_d, zero_d)
 
     def step(self, score_d: Floats, gradient_d: Floats, variance_d: Floats, majoriser: DiagonalAndConstant) -> Descent:
-        """Go uphill with momentum (Nesterov 1983), or back where steps prove too long.
+        """Go uphill with momentum (Nesterov 1983), or back to the best point if steps prove too long.
 
         Args:
-            score_d: gradient of the log likelihood at point_d, noisy.
-            gradient_d: the same with the prior's part.
-            variance_d: of the noise in the score.
-            majoriser: of the curvature.
+            score_d: noisy gradient of the log likelihood at point_d.
+            gradient_d: noisy gradient of the log posterior at point_d.
+            variance_d: variance of the noise in both.
+            majoriser: majoriser of the curvature.
         """
         if self.num_steps > 0:
             moved_d = self.point_d - self.before_d
-            curvature = float(moved_d @ (self.score_d - score_d)) - self.echo
+            curvature = float(moved_d @ (self.score_d - score_d)) - self.noise_curvature
             noise = math.sqrt(float(np.sum((self.variance_d + variance_d) * moved_d**2)))
-            # Rounding, which is all that is left between points at the optimum, shows no curvature.
+            # At the optimum two points differ by rounding only: allow for it, so that it is not taken for curvature.
             noise += _ROUNDING * float(np.linalg.norm(moved_d) * np.linalg.norm(score_d))
             allowed = majoriser.quadratic(moved_d, self.safety)
-            if curvature > _BEARABLE * allowed + _BEYOND * noise:
-                longer = self.safety * max(4.0, 2.0 * curvature / max(allowed, 1e-3 * curvature))
-                return replace(Descent.start(self.best_d, longer), least=self.least)
-        even = float(np.sum(gradient_d**2 / np.where(variance_d > 0, variance_d, 1.0)))
-        best_d, least = (self.point_d, even) if even < self.least else (self.best_d, self.least)
+            if curvature > _BEARABLE * allowed + tuned.CURVATURE_STD * noise:
+                growth = tuned.CURVATURE_MARGIN * curvature / max(allowed, 1e-3 * curvature)
+                safety = self.safety * max(tuned.SAFETY_GROWTH, growth)
+                return replace(Descent.start(self.best_d, safety), least=self.least)
+        gradient_norm2 = float(np.sum(gradient_d**2 / np.where(variance_d > 0, variance_d, 1.0)))
+        smaller = gradient_norm2 < self.least
+        best_d, least = (self.point_d, gradient_norm2) if smaller else (self.best_d, self.least)
         k = self.num_steps + 1
-        momentum = min(k / (k + 3), _MOMENTUM)
+        momentum = min(k / (k + 3), tuned.DESCENT_MOMENTUM)
         last_d = self.point_d + majoriser.solve(gradient_d, self.safety)
         point_d = last_d + momentum * (last_d - self.last_d)
-        echo = (1 + momentum) * float(variance_d @ majoriser.diagonal(self.safety))
-        return Descent(point_d, self.safety, last_d, best_d, self.point_d, score_d, variance_d, least, echo, k)
+        noise_curvature = (1 + momentum) * float(variance_d @ majoriser.diagonal(self.safety))
+        return Descent(
+            point_d, self.safety, last_d, best_d, self.point_d, score_d, variance_d, least, noise_curvature, k
+        )
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,7 @@ class Average:
     noise: Nonnegative = UNSEEN
 
     def joined(self, point_d: Floats, score_d: Floats, noise: float) -> Average:
-        """The average with one more score in it; one without noise stands alone."""
+        """The average with one more score in it; a score without noise replaces all others."""
         part = 1.0 if noise == 0 else 1.0 / (1.0 + noise / self.noise)
         mean_point_d = self.point_d + part * (point_d - self.point_d)
         return Average(mean_point_d, self.score_d + part * (score_d - self.score_d), part * noise)

@@ -24,27 +24,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtr
 
 from dpvb.arrays import Floats
-from dpvb.errors import check_choice, check_number
+from dpvb.data.tables.response import LOGISTIC, Kind, Response
+from dpvb.errors import check_integer, check_number
 from dpvb.guards.domains import Covariance
 
-Made = TypeVar("Made")
-LIKELIHOODS = ("logistic", "binomial", "negative_binomial")
+Derived = TypeVar("Derived")
 
-# σ(ψ) = Σ_i p_i Φ(s_i ψ) up to 2.2e-9 everywhere (Monahan & Stefanski 1992).
+# σ(ψ) ≈ Σ_i p_i Φ(s_i ψ), with an absolute error of at most 2.2e-9 (Monahan & Stefanski 1992).
 _MIXTURE_P = np.array([0.003246343272134, 0.051517477033972, 0.195077912673858, 0.315569823632818])
 _MIXTURE_P = np.append(_MIXTURE_P, [0.274149576158423, 0.131076880695470, 0.027912418727972, 0.001449567805354])
 _MIXTURE_S = np.array([1.365340806296348, 1.059523971016916, 0.830791313765644, 0.650732166639391])
 _MIXTURE_S = np.append(_MIXTURE_S, [0.508135425366489, 0.396313345166341, 0.308904252267995, 0.238212616409306])
 
 
-class Design(Protocol):
+class RegressionBatch(Protocol):
     """Clean private rows; a faulty row is NaN throughout.
 
     Features have norm at most 1, the intercept's constant in column 0 included where there is one. `trials_n` is 1
@@ -63,12 +63,12 @@ class Design(Protocol):
     def trials_n(self) -> Floats:
         """Numbers of trials, (n,)."""
 
-    def derived(self, function: Callable[[Floats, Floats], Made], matrix: Floats) -> Made:
+    def derived(self, function: Callable[[Floats, Floats], Derived], matrix: Floats) -> Derived:
         """Return function(x, matrix), which may be kept for the next pass."""
 
 
-class SparseDesign(Protocol):
-    """Clean private rows as compressed sparse rows; a faulty row has y NaN and no entries."""
+class SparseRegressionBatch(Protocol):
+    """Clean private rows as compressed sparse rows; a faulty row has no entries, and its y is NaN."""
 
     @property
     def indptr(self) -> NDArray[np.int64]:
@@ -105,16 +105,19 @@ class Likelihood:
         ParameterError: for a field outside its range.
     """
 
-    kind: Literal["logistic", "binomial", "negative_binomial"] = "logistic"
+    kind: Kind = "logistic"
     max_trials: float = 1.0
     dispersion: float = 1.0
     max_count: float = 1.0
 
     def __post_init__(self) -> None:
-        check_choice("kind", self.kind, LIKELIHOODS)
-        for name in ("max_trials", "max_count"):
-            check_number(name, getattr(self, name), low=1, high=1e9)
+        Response(**{name: getattr(self, name) for name in LOGISTIC.caps})  # checks the fields that both have
         check_number("dispersion", self.dispersion, low=1e-6, high=1e9)
+
+    @classmethod
+    def of(cls, response: Response, dispersion: float = 1.0) -> Likelihood:
+        """The likelihood of what a response may be."""
+        return cls(response.kind, float(response.max_trials), dispersion, float(response.max_count))
 
     @property
     def max_b(self) -> float:
@@ -156,9 +159,33 @@ class Likelihood:
         """a_n - b_n σ(ψ_n) of every row."""
         return y_n - self.b(y_n, trials_n) * expit(psi_n)
 
+    def log_probability(self, psi_n: Floats, y_n: Floats, trials_n: Floats) -> Floats:
+        """Logarithm of p(y | ψ) of each row."""
+        from scipy.special import gammaln
+
+        b_n, r = self.b(y_n, trials_n), self.dispersion
+        rest_n = {
+            "logistic": np.zeros_like(y_n),
+            "binomial": gammaln(trials_n + 1) - gammaln(y_n + 1) - gammaln(trials_n - y_n + 1),
+            "negative_binomial": gammaln(y_n + r) - gammaln(y_n + 1) - gammaln(r),
+        }[self.kind]
+        return np.asarray(y_n * psi_n - b_n * np.logaddexp(0.0, psi_n) + rest_n)
+
+
+def check_fields(n_features: int, num_steps: int, intercept: float, alpha: float | None) -> None:
+    """Check what the first-order models have in common.
+
+    Raises:
+        ParameterError: for a field outside its range.
+    """
+    check_integer("n_features", n_features, low=1, high=10**7)
+    check_integer("num_steps", num_steps, low=1, high=10**7)
+    check_number("intercept", intercept, low=0, high=1, closed="left")
+    check_number("alpha", 1.0 if alpha is None else alpha, low=1e-6, high=1e6)
+
 
 def predictive(mean_n: Floats, variance_n: Floats) -> Floats:
-    """E[σ(ψ)] for ψ ~ N(mean, variance), up to 2.2e-9, and up to 1 % of itself where it is small.
+    """E[σ(ψ)] for ψ ~ N(mean, variance), (n,): absolute error below 2.2e-9; relative error below 1 % in the lower tail.
 
     For each Φ of the mixture the integral is one Φ; far below zero, where σ(ψ) is exp ψ, it is exp(mean + variance/2).
     """
@@ -174,7 +201,7 @@ class Weights:
     Attributes:
         mean_d: posterior means.
         covariance: posterior covariance, (d, d), or its diagonal, (d,), with the privacy noise counted in.
-        naive_covariance: the same without the privacy noise; for comparison.
+        naive_covariance: the covariance that leaves the privacy noise out; for comparison.
     """
 
     mean_d: Floats

@@ -1,6 +1,6 @@
 """Regression with binomial likelihoods from Pólya-Gamma sufficient statistics (Park et al. 2020); unit: a row.
 
-    m ~ N(0, I/α),   α ~ Gam(a0, b0),   ψ_n = x_nᵀ m,   p(y_n | ψ_n) as in `binomial`
+    m ~ N(0, I/α),   α ~ Gam(a0, b0),   ψ_n = x_nᵀ m,   p(y_n | ψ_n) as in `likelihood`
 
 ==================  =============================================================================
 paper               code
@@ -13,7 +13,8 @@ c² = xᵀ⟨m mᵀ⟩x      moment(x): ⟨ψ²⟩ of every row
 ⟨α⟩                 alpha
 ==================  =============================================================================
 
-Corrected: S_1 is released once; S_2 is averaged and read against its noise, which the posterior counts: `precision`.
+Corrected against the paper: S_1 is released once; S_2 is averaged, and read against its noise, which also widens the
+posterior (`precision`).
 """
 
 from __future__ import annotations
@@ -33,27 +34,21 @@ from dpvb.core.forms import Gram, Rows
 from dpvb.errors import check_choice, check_integer, check_number
 from dpvb.guards.domains import Positive
 from dpvb.models.expfam import gamma_expectedstats, polya_gamma_expectedstats, polya_gamma_logz
-from dpvb.models.regression.likelihood import Design, Likelihood, Weights
+from dpvb.models.regression import tuned
+from dpvb.models.regression.likelihood import Likelihood, RegressionBatch, Weights
 from dpvb.models.regression.precision import Precision
 from dpvb.models.regression.quadratic import SecondMoment
 
-# Share of the budget for S_1, which is released once.
-_FIRST = 0.3
-# The newest release of S_2 weighs at least this much in the average: older ones are of an older q.
-_NEWEST = 0.5
-# For the next ⟨ξ⟩, μ is moved ahead by this part of its last change.
-_MOMENTUM = 0.8
-
 
 @dataclass(frozen=True)
-class Posterior:
-    """q(m) q(α) and what it was read from; all public.
+class WeightPosterior:
+    """q(m) q(α); all public.
 
     Attributes:
         mean_d: μ.
         alpha: ⟨α⟩.
-        precision: Σ⁻¹.
-        moment: x ↦ xᵀ⟨m mᵀ⟩x, with μ moved ahead; None at the start, where m = 0.
+        precision: Σ⁻¹ in parts.
+        moment: x ↦ xᵀ⟨m mᵀ⟩x, with μ moved on for the next ⟨ξ⟩; None at the start, where m = 0.
     """
 
     mean_d: Floats
@@ -68,14 +63,14 @@ class PolyaGamma:
 
     Attributes:
         n_features: d, the constant column included where there is one.
-        likelihood: see `binomial`.
+        likelihood: distribution of the responses.
         intercept: value of column 0 in every row; 0: there is no such column.
         num_steps: J, number of releases of S_2.
         alpha: ⟨α⟩; None: learnt, with the prior Gam(a0, b0).
         a0, b0: shape and rate.
         average: False keeps the newest release of S_2 alone, which converges sooner where there is no noise.
         mode: True finds the mode of m instead of its distribution, for comparison: c = |xᵀμ|.
-        variant: "paper" releases both at every step with Analyze Gauss noise and takes the result for exact.
+        variant: "paper" releases S_1 and S_2 at every step, with the noise of Analyze Gauss, and reads them as exact.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -110,13 +105,16 @@ class PolyaGamma:
         return {"kappa_x": first, "xi_xx": Block((d, d), quarter, "gram")}
 
     @property
-    def shares(self) -> Mapping[str, float]:
-        """Share of the budget that the first release takes."""
-        return {"first": _FIRST, "last": _FIRST}
+    def budget(self) -> Mapping[str, float]:
+        """Fraction of the budget that the first release takes."""
+        return {"first": tuned.STATISTIC_BUDGET, "last": tuned.STATISTIC_BUDGET}
 
     @property
     def schedule(self) -> list[float]:
-        """Relative noise multipliers of the steps: budgets in proportion to weights make the average as good as one."""
+        """Relative noise multipliers of the steps.
+
+        Budgets in proportion to the weights of the average make it as precise as one release of the whole budget.
+        """
         if self.step_size(self.num_steps) == 1:
             return [1.0] * self.num_steps
         weight_t = np.zeros(self.num_steps)
@@ -127,27 +125,27 @@ class PolyaGamma:
 
     def step_size(self, t: int) -> float:
         """ρ of the plan's release t = 1, 2, ...: later releases weigh more; the papers keep the newest."""
-        return max(2 / (t + 2), _NEWEST) if self.average and self.variant == "corrected" else 1.0
+        return max(2 / (t + 2), tuned.NEWEST_WEIGHT) if self.average and self.variant == "corrected" else 1.0
 
-    def init(self, rng: np.random.Generator) -> Posterior:
+    def init(self, rng: np.random.Generator) -> WeightPosterior:
         """The prior's mean, where every ⟨ξ⟩ is b/4; no randomness."""
         alpha, zero_d = self.a0 / self.b0 if self.alpha is None else self.alpha, np.zeros(self.n_features)
-        return Posterior(zero_d, alpha, Precision(np.zeros((len(zero_d), len(zero_d))), None, alpha, alpha))
+        return WeightPosterior(zero_d, alpha, Precision(np.zeros((len(zero_d), len(zero_d))), None, alpha, alpha))
 
-    def c(self, q: Posterior, x_nd: Floats) -> Floats:
+    def c(self, q: WeightPosterior, x_nd: Floats) -> Floats:
         """√⟨ψ²⟩ of every row, (n,)."""
         return np.sqrt(q.moment(x_nd)) if q.moment else np.zeros(len(x_nd))
 
-    def e_step(self, q: Posterior, batch: Design, blocks: Mapping[str, Block]) -> Contributions:
+    def e_step(self, q: WeightPosterior, batch: RegressionBatch, blocks: Mapping[str, Block]) -> Contributions:
         """Both statistics of every row, or the one that is asked for."""
-        b_n, made = self.likelihood.b(batch.y_n, batch.trials_n), dict[str, Gram | Rows]()
+        b_n, statistics = self.likelihood.b(batch.y_n, batch.trials_n), dict[str, Gram | Rows]()
         if "kappa_x" in blocks:
-            made["kappa_x"] = Rows(batch.x_nd * self.likelihood.kappa(batch.y_n, batch.trials_n)[:, None])
+            statistics["kappa_x"] = Rows(batch.x_nd * self.likelihood.kappa(batch.y_n, batch.trials_n)[:, None])
         if "xi_xx" in blocks:
-            made["xi_xx"] = Gram(batch.x_nd, polya_gamma_expectedstats(b_n, self.c(q, batch.x_nd)))
-        return made
+            statistics["xi_xx"] = Gram(batch.x_nd, polya_gamma_expectedstats(b_n, self.c(q, batch.x_nd)))
+        return statistics
 
-    def m_step(self, s: Estimate, q: Posterior) -> Posterior:
+    def m_step(self, s: Estimate, q: WeightPosterior) -> WeightPosterior:
         """q(m), then q(α), from the released statistics."""
         if "xi_xx" not in s.names:
             return q
@@ -158,22 +156,23 @@ class PolyaGamma:
             noise = s.noise_std("kappa_x") ** 2, s.noise_std("xi_xx") ** 2
             precision = Precision.read(s.read("xi_xx"), q.alpha, *noise)
         precision, root_dd, mean_d = precision.solve(s.read("kappa_x"))
-        ahead_d = mean_d + (_MOMENTUM if self.variant == "corrected" else 0.0) * (mean_d - q.mean_d)
+        ahead_d = mean_d + (tuned.AHEAD if self.variant == "corrected" else 0.0) * (mean_d - q.mean_d)
         moment = SecondMoment.of(np.zeros_like(root_dd) if self.mode else root_dd, ahead_d)
         if self.alpha is not None:
-            return Posterior(mean_d, self.alpha, precision, moment)
+            return WeightPosterior(mean_d, self.alpha, precision, moment)
         square = float(mean_d @ mean_d) + precision.spread(root_dd, mean_d)
-        # Noise may leave less than nothing of μᵀμ: ⟨α⟩ then no more than doubles.
-        rate = self.b0 + 0.5 * max(square, 0.5 * self.n_features / q.alpha)
+        # Noise can make this estimate of ⟨mᵀm⟩ negative; its floor lets ⟨α⟩ at most double.
+        rate = self.b0 + 0.5 * max(square, tuned.LEAST_SQUARE * self.n_features / q.alpha)
         _, alpha = gamma_expectedstats(self.a0 + self.n_features / 2, rate)
-        return Posterior(mean_d, float(alpha), precision, moment)
+        return WeightPosterior(mean_d, float(alpha), precision, moment)
 
-    def weights(self, q: Posterior) -> Weights:
-        """Posterior of the weights, in the coordinates of x.
+    def weights(self, q: WeightPosterior) -> Weights:
+        """WeightPosterior of the weights, in the coordinates of x.
 
-        The curvature Σ b p(1-p) x xᵀ is below S_2; it is read as S_2 times one factor, the mean of p(1-p)/⟨ξ⟩ =
-        ψ/sinh ψ over ψ ~ N, whose moments under the weights ⟨ξ⟩ are read from S_2 where there is an intercept; else
-        rows have norm 1 and centre 0. Exact would be another release, as in `first_order`. The papers take Σ as it is.
+        The curvature Σ b p(1-p) x xᵀ is below S_2. It is taken as S_2 times one factor, the mean of p(1-p)/⟨ξ⟩ =
+        ψ/sinh ψ over a normal ψ. With an intercept, the mean and variance of ψ (under the weights ⟨ξ⟩) are read from
+        S_2; without one, rows are taken to have norm 1 and mean 0. The exact value would cost one more release
+        (`first_order` makes it). The published method uses Σ unchanged.
         """
         factor = 1.0 if self.variant == "paper" else self._sharpness(q.mean_d, q.precision.curvature_dd)
         return Weights(q.mean_d, *q.precision.covariances(q.mean_d, factor))
@@ -190,7 +189,7 @@ class PolyaGamma:
         psi_k = np.clip(np.abs(centre + spread * node_k), 1e-3, 500.0)
         return float(weight_k @ (psi_k / np.sinh(psi_k)) / weight_k.sum())
 
-    def bound(self, q: Posterior, batch: Design) -> Floats:
+    def bound(self, q: WeightPosterior, batch: RegressionBatch) -> Floats:
         """Lower bound on each public row's ⟨log p(y)⟩, (n,), in nats, up to the part that depends on y alone."""
         kappa_n, b_n = (f(batch.y_n, batch.trials_n) for f in (self.likelihood.kappa, self.likelihood.b))
         return kappa_n * (batch.x_nd @ q.mean_d) - b_n * math.log(2) + polya_gamma_logz(b_n, self.c(q, batch.x_nd))

@@ -18,10 +18,10 @@ from dpvb.arrays import Floats
 from dpvb.errors import ParameterError
 from dpvb.kernels.linear import powers
 
-# Rows multiplied at a time, and entries in a part of them: what is done to a part happens in the cache.
+# Rows multiplied at a time, and entries of the parts in which they are prepared: a part stays in the cache.
 _ROWS = 1024
 _ENTRIES = 2**16
-# Norm of a row of A before it is rounded, at most.
+# Largest norm of a row of A before it is rounded.
 _LONGEST = 2.0**26
 
 
@@ -35,7 +35,7 @@ class SecondMoment:
         scale: what A was multiplied by, a power of two.
 
     Raises:
-        ParameterError: if the entries are no integers, or rows too long: products with them would not be exact.
+        ParameterError: if entries are no integers or rows are too long, so that products would not be exact.
     """
 
     root_dd: Floats

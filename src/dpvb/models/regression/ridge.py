@@ -1,7 +1,7 @@
-"""Normal posteriors of weights under a prior of unknown precision: N(m_0, I/α + drift driftᵀ), α on a grid.
+"""Normal posteriors of weights m under a prior of unknown precision: N(m_0, I/α + drift driftᵀ), α on a grid.
 
-Input is a noisy score at a point, with its derivative. α has a weak log-normal prior. Everything here is
-post-processing and costs no privacy.
+Input is a noisy score at a point, with its derivative. α has a weak log-normal prior. Vectors (e,) are in an eigenbasis
+of the rows. Everything here is post-processing and costs no privacy.
 """
 
 from __future__ import annotations
@@ -13,78 +13,96 @@ from scipy.linalg import cho_factor, cho_solve
 
 from dpvb.arrays import Floats
 from dpvb.guards.domains import UNSEEN, Nonnegative, Positive
+from dpvb.models.regression import tuned
 
-_ALPHAS = np.geomspace(0.1, 300.0, 12)
-# Median of α, and standard deviation of log α.
-_MEDIAN, _SPREAD = 0.5, 1.0
-# Growth of the mean squared slope after which the majoriser is doubled.
-_GROWN = 4.0
+_ALPHAS = np.geomspace(tuned.ALPHA_LOW, tuned.ALPHA_HIGH, tuned.NUM_ALPHAS)
 
 
 @dataclass(frozen=True)
-class Pace:
-    """Notices slopes that grow: they betray a majoriser below the true curvature, which is then doubled.
+class StepGuard:
+    """A guard against steps that are too long: growing gradients betray a majoriser below the curvature.
 
     Attributes:
-        caution: what the majoriser is multiplied by.
-        least: smallest mean squared slope, doubled with it.
+        safety: factor of the majoriser; it is doubled when gradients grow.
+        least: smallest mean squared gradient so far; it is doubled with the safety factor.
     """
 
-    caution: Positive = 1.0
+    safety: Positive = 1.0
     least: Nonnegative = UNSEEN
 
-    def after(self, size: float) -> Pace:
-        """The pace after a mean squared slope of this size."""
-        if size > _GROWN * self.least:
-            return Pace(2.0 * self.caution, 2.0 * self.least)
-        return Pace(self.caution, min(self.least, size))
+    def after(self, size: float) -> StepGuard:
+        """The guard after a step from a mean squared gradient of this size."""
+        if size > tuned.GRADIENT_GROWTH * self.least:
+            return StepGuard(2.0 * self.safety, 2.0 * self.least)
+        return StepGuard(self.safety, min(self.least, size))
+
+
+@dataclass(frozen=True)
+class NoisyScore:
+    """A score G of the log likelihood, in coordinates z = s∘(m - m_0), with all that is known of its error; public.
+
+    Attributes:
+        score_e: G.
+        offset_e: the point z at which the score was taken.
+        variance_ee: variance of the score between samples.
+        excess: minus the derivative of the score, divided by that variance.
+        noise: variance of the privacy noise in each coordinate of the score.
+    """
+
+    score_e: Floats
+    offset_e: Floats
+    variance_ee: Floats
+    excess: float
+    noise: float
+
+    def information(self) -> tuple[Floats, Floats]:
+        """Precision P of z that the score gives, (e, e), and P times the Newton point from it, (e,)."""
+        value_e, vector_ee = np.linalg.eigh(self.variance_ee)
+        gain_e = self.excess * value_e / (value_e + self.noise)
+        precision_ee = (vector_ee * (gain_e * self.excess * value_e)) @ vector_ee.T
+        newton_e = self.score_e + self.excess * (self.variance_ee @ self.offset_e)
+        return precision_ee, vector_ee @ (gain_e * (vector_ee.T @ newton_e))
+
+
+@dataclass(frozen=True)
+class Prior:
+    """The prior of the weights m: N(m_0, I/α + drift driftᵀ); public.
+
+    Attributes:
+        scale_e: s, which takes m - m_0 to z.
+        drift_e: direction in which m_0 itself is uncertain.
+        alpha: α; None: unknown.
+    """
+
+    scale_e: Floats
+    drift_e: Floats
+    alpha: float | None
 
 
 def best_precision(point_e: Floats, variance_e: Floats, drift_e: Floats) -> float:
-    """α of highest density, given independent estimates of m - m_0 with their variances, (e,)."""
+    """α of highest density, given independent estimates (e,) of m - m_0 and their variances (e,)."""
     variance_ae = 1.0 / _ALPHAS[:, None] + drift_e**2 + variance_e
     fit_a = -0.5 * np.sum(np.log(variance_ae) + point_e**2 / variance_ae, axis=1)
     return float(_ALPHAS[np.argmax(fit_a + _log_prior(_ALPHAS))])
 
 
-def posterior(
-    variance_ee: Floats,
-    excess: float,
-    noise: float,
-    score_e: Floats,
-    away_e: Floats,
-    scale_e: Floats,
-    drift_e: Floats,
-    alpha: float | None,
-) -> tuple[Floats, Floats]:
-    """Mean and covariance of z = s∘(m - m_0) by a Newton step, averaged over α where it is not given.
-
-    Args:
-        variance_ee: variance of the score between samples.
-        excess: minus the score's derivative over that variance.
-        noise: noise variance of the score, the same in every coordinate of z.
-        score_e, away_e: score, and the point z where it was taken.
-        scale_e: s.
-        drift_e: direction in which the prior mean itself is uncertain, in the coordinates of m.
-        alpha: prior precision of m, or None.
-    """
-    value_e, vector_ee = np.linalg.eigh(variance_ee)
-    gain_e = excess * value_e / (value_e + noise)
-    precision_ee = (vector_ee * (gain_e * excess * value_e)) @ vector_ee.T
-    linear_e = vector_ee @ (gain_e * (vector_ee.T @ (score_e + excess * (variance_ee @ away_e))))
-    alphas = _ALPHAS if alpha is None else np.array([alpha])
-    drift_e = scale_e * drift_e
+def posterior(score: NoisyScore, prior: Prior) -> tuple[Floats, Floats]:
+    """Mean (e,) and covariance (e, e) of z by a Newton step from a score, averaged over α if it is unknown."""
+    information_ee, linear_e = score.information()
+    alphas = _ALPHAS if prior.alpha is None else np.array([prior.alpha])
+    drift_e = prior.scale_e * prior.drift_e
     fits, means, covariances = [], [], []
     for alpha in alphas:
-        prior_e = alpha / scale_e**2
+        prior_e = alpha / prior.scale_e**2
         pull_e = prior_e * drift_e
         stiff = 1.0 + float(drift_e @ pull_e)
-        root = cho_factor(np.diag(prior_e) - np.outer(pull_e, pull_e) / stiff + precision_ee, lower=True)
+        root = cho_factor(np.diag(prior_e) - np.outer(pull_e, pull_e) / stiff + information_ee, lower=True)
         means.append(cho_solve(root, linear_e))
         covariances.append(cho_solve(root, np.eye(len(linear_e))))
         log_determinant = np.sum(np.log(prior_e)) - np.log(stiff) - 2.0 * np.sum(np.log(np.diag(root[0])))
         fits.append(0.5 * (log_determinant + linear_e @ means[-1]))
-    weight_a = np.exp(np.array(fits) + _log_prior(alphas) - np.max(fits + _log_prior(alphas)))
+    log_weight_a = np.array(fits) + _log_prior(alphas)
+    weight_a = np.exp(log_weight_a - np.max(log_weight_a))
     weight_a /= weight_a.sum()
     mean_e = np.tensordot(weight_a, means, 1)
     spread_ae = np.array(means) - mean_e
@@ -93,4 +111,4 @@ def posterior(
 
 
 def _log_prior(alpha_a: Floats) -> Floats:
-    return np.asarray(-0.5 * (np.log(alpha_a / _MEDIAN) / _SPREAD) ** 2)
+    return np.asarray(-0.5 * (np.log(alpha_a / tuned.ALPHA_MEDIAN) / tuned.ALPHA_SPREAD) ** 2)

@@ -1,9 +1,9 @@
-"""What a linear step overlooks: log odds that spread out saturate, which moves the mean probability towards one half.
+"""Saturation of log odds, which a linear step overlooks: the wider they spread, the nearer to ½ is their probability.
 
-Over rows, the log odds xᵀm at weights m have a mean μ and a variance v, both read from the second moments. Were they
-normal, the mean probability would be σ(κμ) with κ = (1 + πv/8)^-½ (MacKay 1992). A Newton step from weights with little
-spread to weights with much keeps μ, although κ falls: where most responses are zeros, too many are then predicted.
-Everything here is post-processing of released numbers and costs no privacy.
+Over rows, the log odds xᵀm at weights m have a mean μ and a variance v, both read from the second moments. If they are
+normal, the mean probability is σ(κμ) with κ = (1 + πv/8)^-½ (MacKay 1992). A Newton step from a small v to a large v
+keeps μ, although κ falls: if most responses are zeros, it predicts too many ones. Everything here is post-processing
+of released numbers and costs no privacy.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ import numpy as np
 from scipy.special import expit, logit
 
 from dpvb.arrays import Floats
-from dpvb.models.regression.curvature import Moments
+from dpvb.models.regression.curvature import RowMoments
 
 
-def shift(moments: Moments, before_e: Floats, after_e: Floats, expected: float) -> float:
-    """Return what a step's mean log odds must be moved by, so that spread alone does not move the mean probability.
+def shift(moments: RowMoments, before_e: Floats, after_e: Floats, expected: float) -> float:
+    """Shift of the mean log odds after a step that keeps their spread alone from moving the mean probability.
 
-    It goes no further than the linear model's own expectation asks: one that has seen the saturation needs no help.
+    The shift is capped by the change that the linear model itself predicted: if the model already accounts for
+    saturation, the shift is zero.
 
     Args:
-        moments: of the rows.
+        moments: moments of the rows.
         before_e, after_e: weights before and after the step, in the eigenbasis.
         expected: change of the mean probability by the step in the linear model.
     """
@@ -37,11 +38,12 @@ def shift(moments: Moments, before_e: Floats, after_e: Floats, expected: float) 
     return math.copysign(min(abs(by_spread), abs(by_expectation)), by_spread)
 
 
-def _log_odds(moments: Moments, weights_e: Floats) -> tuple[float, float]:
+def _log_odds(moments: RowMoments, weights_e: Floats) -> tuple[float, float]:
     """Mean and variance of the log odds over rows."""
-    mean = float((moments.second_e * moments.constant_e) @ weights_e) / moments.number
-    return mean, max(float(moments.second_e @ weights_e**2) / moments.number - mean**2, 0.0)
+    mean = float((moments.eigenvalue_e * moments.constant_e) @ weights_e) / moments.number
+    return mean, max(float(moments.eigenvalue_e @ weights_e**2) / moments.number - mean**2, 0.0)
 
 
 def _slope(variance: float) -> float:
+    """κ."""
     return 1.0 / math.sqrt(1.0 + math.pi / 8.0 * variance)

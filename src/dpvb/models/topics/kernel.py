@@ -3,17 +3,17 @@
 =====================  ================================================================
 paper                  code
 =====================  ================================================================
-γ_n                    ``gamma_nk``
-exp⟨log θ_n⟩           ``exp_elog_theta_nk``, ``theta_k``: exp ψ(γ_nk), times exp ψ(Σ_k γ_nk)
-exp⟨log β⟩             ``exp_elog_beta_vk``, ``b_vk``: words first
-p_v = Σ_k θ_k B_kv     ``p_j`` at the stored entries j
-c_v / p_v              ``ratio_j``, or share_v / p_v where another share of a word than its count is released
+γ_n                    `gamma_nk`
+exp⟨log θ_n⟩           `exp_elog_theta_nk`, `theta_k`: exp ψ(γ_nk), times exp ψ(Σ_k γ_nk)
+exp⟨log β⟩             `exp_elog_beta_vk`, `b_vk`: words first
+p_v = Σ_k θ_k B_kv     `p_j` at the stored entries j
+f(c_v) / p_v           `ratio_j`: what a word spreads over topics, `spread_j`, over p_v; c_v itself by default
 s_kv = c_v φ_vk        never kept: θ_k B_kv ratio_j
 =====================  ================================================================
 
-``local_step`` finds every document's own θ and bounds the norm of its statistic; the clip turns norms into weights;
-``accumulate`` adds the weighted statistics as integers. Both must be given the very same topics array: then the
-bound of the one is a bound for the sum of the other. The statistic does not change when a row of the topics array (a
+`local_step` finds every document's own θ and bounds the norm of its statistic; the clip turns norms into weights;
+`accumulate` adds the weighted statistics as integers. Give both the very same topics array: then the bound by
+`local_step` holds for what `accumulate` adds. The statistic does not change when a row of the topics array (a
 word) or θ_n is multiplied by a positive number: rows scaled to a largest entry of 1 keep float32 in range, and θ_n
 is left without its constant factor.
 """
@@ -42,7 +42,7 @@ def local_step(
     exp_elog_beta_vk: NDArray[np.floating],
     alpha_k: Floats,
     *,
-    shares: NDArray[np.floating] | None = None,
+    spread_j: NDArray[np.floating] | None = None,
     tol: float = 1e-3,
     max_iter: int = 30,
     fixed_work: bool = False,
@@ -51,21 +51,21 @@ def local_step(
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Run each document's own fixed point γ_k = α_k + Σ_v c_v φ_vk and bound the norm of its statistic.
 
-    ``indptr``, ``indices``, ``counts`` are CSR rows, private. A document is taken as empty, silently, if its word
+    `indptr`, `indices`, `counts` are CSR rows, private. A document is taken as empty, silently, if its word
     ids are not strictly increasing and below V, if a count is not in [0, 1e30], or if all are below 1e-100.
-    ``exp_elog_beta_vk`` (V, K), float32 or float64, and ``alpha_k`` (K,) are public. Every document starts at γ = 1
-    and stops by itself when mean |Δγ| < ``tol``, at most after ``max_iter`` evaluations; ``fixed_work`` makes every
-    document use exactly ``max_iter``. A ``tol`` below 1e-4 asks for the limit of the plain iteration and gets it in
+    `exp_elog_beta_vk` (V, K), float32 or float64, and `alpha_k` (K,) are public. Every document starts at γ = 1
+    and stops by itself when mean |Δγ| < `tol`, at most after `max_iter` evaluations; `fixed_work` makes every
+    document use exactly `max_iter`. A `tol` below 1e-4 asks for the limit of the plain iteration and gets it in
     float64; otherwise the iteration is accelerated, stops by the same rule, and may settle in another (as a rule
     better) local maximum: 30 accelerated evaluations go about as far as 100 plain ones. A cap matters to learning,
     beyond speed: on topics still near their random start, local steps run to convergence give worse topics than
-    capped ones (``benchmarks/e_step_speed.py``). ``threads`` defaults to Numba's, which ``NUMBA_NUM_THREADS`` sets.
+    capped ones (`benchmarks/e_step_speed.py`). `threads` defaults to Numba's, which `NUMBA_NUM_THREADS` sets.
 
-    Returns ``(exp_elog_theta_nk, ratio_j, norm_n, gamma_nk)``, float64 and private: exp ψ(γ_nk) without the factor
-    that all topics share, and with it ``ratio_j`` = share_v / Σ_k θ_k B_kv at every stored entry, 0 for a word of no
-    probability. ``norm_n`` is an upper bound of ‖s_n‖_F as ``accumulate`` computes it, rounding included, and within
+    Returns `(exp_elog_theta_nk, ratio_j, norm_n, gamma_nk)`, float64 and private: exp ψ(γ_nk) without the factor
+    that all topics share, and with it `ratio_j` = spread_j / Σ_k θ_k B_kv at every stored entry, 0 for a word of no
+    probability. `norm_n` is an upper bound of ‖s_n‖_F as `accumulate` computes it, rounding included, and within
     1e-6 of it. NaN topics give NaN norms. A row of the result depends on that document, the topics and alpha only:
-    not on the batch, its order or ``threads``.
+    not on the batch, its order or `threads`.
 
     Raises:
         ParameterError: a public argument has the wrong shape or range.
@@ -79,10 +79,10 @@ def local_step(
     b_vk, alpha_k = _public_arrays(exp_elog_beta_vk, alpha_k)
     indptr, indices = np.asarray(indptr, dtype=np.int64), np.asarray(indices, dtype=np.int32)
     count_j: Floats = np.asarray(counts, dtype=np.float64)
-    share_j: Floats = count_j if shares is None else np.asarray(shares, dtype=np.float64)
+    spread_j = count_j if spread_j is None else np.asarray(spread_j, dtype=np.float64)
     accelerate = tol >= TIGHT
     if engine == "numpy":
-        return _local_numpy(indptr, indices, count_j, share_j, b_vk, alpha_k, tol, max_iter, fixed_work, accelerate)
+        return _local_numpy(indptr, indices, count_j, spread_j, b_vk, alpha_k, tol, max_iter, fixed_work, accelerate)
 
     from dpvb.models.topics import kernel_numba
 
@@ -98,7 +98,7 @@ def local_step(
             indptr,
             indices,
             count_j,
-            share_j,
+            spread_j,
             b_vk,
             alpha_k,
             float(tol),
@@ -130,12 +130,12 @@ def accumulate(
     engine: Engine = "numba",
     threads: int | None = None,
 ) -> None:
-    """Add Σ_n trunc(weight_n s_n / grid), truncated toward zero entry by entry, to ``out_vk``.
+    """Add Σ_n trunc(weight_n s_n / grid), truncated toward zero entry by entry, to `out_vk`.
 
-    Entries are nonnegative and at most ``bound``, which weight_n ‖s_n‖ never exceeds; what is negative or no number
-    counts as 0, so that no topics whatever make a sum of anything else. ``out_vk`` is V x K, int64, C order; the other
-    arrays are those of ``local_step``. Integer sums are the same bits for any order and split of the documents and any
-    ``threads``; each thread owns a range of words, so none needs a copy of ``out_vk``. A document of weight zero is not
+    Entries are nonnegative and at most `bound`, which weight_n ‖s_n‖ never exceeds; what is negative or no number
+    counts as 0, so that no topics whatever make a sum of anything else. `out_vk` is V x K, int64, C order; the other
+    arrays are those of `local_step`. Integer sums are the same bits for any order and split of the documents and any
+    `threads`; each thread owns a range of words, so none needs a copy of `out_vk`. A document of weight zero is not
     read. The caller gives weight zero where the norm is not finite, and has checked that no sum can reach 2⁶³.
 
     Raises:
@@ -202,7 +202,7 @@ def _local_numpy(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
     counts: Floats,
-    shares: Floats,
+    spread_j: Floats,
     b_vk: NDArray[np.floating],
     alpha_k: Floats,
     tol: float,
@@ -210,7 +210,7 @@ def _local_numpy(
     fixed_work: bool,
     accelerate: bool,
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Do what ``local_step`` does in plain NumPy, float64, one document at a time."""
+    """The result of `local_step` in plain NumPy, float64, one document at a time."""
     from scipy.special import digamma
 
     num_docs, num_topics = indptr.size - 1, alpha_k.size
@@ -221,15 +221,14 @@ def _local_numpy(
         words, c_j = indices[row], counts[row]
         sound = np.all(np.diff(words, prepend=-1) > 0) and np.all(words < b_vk.shape[0])
         sound = sound and np.all((c_j >= 0) & (c_j <= HUGE)) and np.any(c_j >= TINY)
-        sound = sound and np.all((shares[row] >= 0) & (shares[row] <= HUGE))
+        sound = sound and np.all((spread_j[row] >= 0) & (spread_j[row] <= HUGE))
         if sound:
             b_jk = b_vk[words].astype(np.float64)
             gamma_nk[n] = _fixed_point(c_j, b_jk, alpha_k, tol, max_iter, fixed_work, accelerate)
         theta_nk[n] = np.exp(digamma(gamma_nk[n]))
         if sound:
-            share_j = shares[row]
-            largest = share_j.max() or 1.0
-            ratio_j[row] = r_j = _ratio(share_j, b_jk @ theta_nk[n])
+            largest = spread_j[row].max() or 1.0
+            ratio_j[row] = r_j = _ratio(spread_j[row], b_jk @ theta_nk[n])
             s_jk = (theta_nk[n] * b_jk) * (r_j / largest)[:, None]
             norm_n[n] = largest * np.linalg.norm(s_jk) * (1.0 + (num_topics + words.size + 16) * ROUNDING)
     return theta_nk, ratio_j, norm_n, gamma_nk
@@ -258,7 +257,7 @@ def _fixed_point(
 
 
 def _ratio(c_j: Floats, p_j: Floats) -> Floats:
-    """Return c / p, and 0 where no topic gives the word any probability."""
+    """Ratios c / p, and 0 where no topic gives the word any probability."""
     return np.divide(c_j, p_j, out=np.zeros_like(c_j), where=~(p_j < NO_MASS))
 
 
@@ -273,7 +272,7 @@ def _accumulate_numpy(
     most: float,
     out_vk: NDArray[np.int64],
 ) -> None:
-    """Do what ``accumulate`` does in plain NumPy, to the same bits."""
+    """The result of `accumulate` in plain NumPy, to the same bits."""
     for n in np.flatnonzero(weight_n):
         row = slice(int(indptr[n]), int(indptr[n + 1]))
         inside = (indices[row] >= 0) & (indices[row] < b_vk.shape[0])

@@ -1,11 +1,11 @@
-"""The loops of ``dpvb.models.topics.kernel``, compiled on first use.
+"""The loops of `dpvb.models.topics.kernel`, compiled on first use.
 
 Every function works on a range of documents, or of words, and holds no lock, so that the caller spreads ranges
-over threads. No result of a document depends on the range it came in. ``nnan`` and ``ninf`` are left out of the
+over threads. No result of a document depends on the range it came in. `nnan` and `ninf` are left out of the
 fast-math flags: a NaN must reach the clip, which turns it into zero.
 
 A document's block is K x n, words contiguous and padded to a multiple of 16 by words of probability 0 and count 0,
-so that no loop has a remainder. Its dtype is that of the topics; ``precision`` carries the dtype of the fixed point.
+so that no loop has a remainder. Its dtype is that of the topics; `precision` carries the dtype of the fixed point.
 Ratios and the norm are float64 always.
 
 The fixed point γ ← F(γ) is where the time is. Two things shorten it, and neither touches the stopping rule, which
@@ -143,7 +143,7 @@ def local_range(
     indptr,
     indices,
     counts,
-    shares,
+    spread_j,
     b_vk,
     alpha_k,
     tol,
@@ -182,7 +182,7 @@ def local_range(
         before = -1
         for i in range(begin, end):
             sound = sound and before < indices[i] < num_terms and 0.0 <= counts[i] <= HUGE
-            sound = sound and 0.0 <= shares[i] <= HUGE
+            sound = sound and 0.0 <= spread_j[i] <= HUGE
             before = indices[i]
             largest = max(largest, counts[i])
         if not sound or largest < TINY:
@@ -250,32 +250,32 @@ def local_range(
                 x_i[i] = least if ahead < least else ahead
                 last_i[i] = new
             if drop > 0.0:
-                kept = 0
+                num_left = 0
                 for i in range(active):
                     if last_i[i] - prior_i[i] < drop:
                         continue
-                    topics[kept], prior_i[kept] = topics[i], prior_i[i]
-                    x_i[kept], last_i[kept] = x_i[i], last_i[i]
-                    kept += 1
-                active = kept
+                    topics[num_left], prior_i[num_left] = topics[i], prior_i[i]
+                    x_i[num_left], last_i[num_left] = x_i[i], last_i[i]
+                    num_left += 1
+                active = num_left
         gamma_k[:] = alpha_k
         for i in range(active):
             gamma_k[topics[i]] = new_i[i]
         exp_digamma(gamma_k, theta_k)
         mass_j, square_j = mass_all[:stride], square_all[:stride]
         _masses(block, stride, theta_k, mass_j, square_j)
-        largest_share = 0.0
+        largest = 0.0
         for j in range(num_words):
-            largest_share = max(largest_share, shares[begin + j])
-        if largest_share == 0.0:
-            largest_share = 1.0
+            largest = max(largest, spread_j[begin + j])
+        if largest == 0.0:
+            largest = 1.0
         norm2 = 0.0
         for j in range(num_words):
             p = mass_j[j]
             if p < NO_MASS:
                 ratio_j[begin + j] = 0.0
                 continue
-            ratio_j[begin + j] = shares[begin + j] / p
+            ratio_j[begin + j] = spread_j[begin + j] / p
             square = square_j[j]
             if p < 1e-100:  # the squares may have underflowed
                 square = 0.0
@@ -283,9 +283,9 @@ def local_range(
                     a = theta_k[k] * block[k * stride + j] / p
                     square += a * a
                 p = 1.0
-            share = shares[begin + j] / largest_share
-            norm2 += share * share * (square / (p * p))
-        norm_n[n] = largest_share * np.sqrt(norm2) * (1.0 + (num_topics + num_words + 16) * ROUNDING)
+            part = spread_j[begin + j] / largest
+            norm2 += part * part * (square / (p * p))
+        norm_n[n] = largest * np.sqrt(norm2) * (1.0 + (num_topics + num_words + 16) * ROUNDING)
 
 
 def _accumulate_range(first_word, last_word, indptr, indices, ratio_j, theta_nk, weight_n, b_vk, grid, most, out_vk):

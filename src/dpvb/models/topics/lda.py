@@ -12,7 +12,7 @@ exp⟨log θ_nk⟩       theta_nk
 φ_nvk               never built: θ_nk β_vk / p_nv with p_nv = Σ_k θ_nk β_vk
 s_nvk = c_nv φ_nvk  never built: θ_nk β_vk · ratio, ratio = c_nv / p_nv
 L                   length: what length_rule brings a document to
-f(c)                count_power p: the statistic spreads c^p of a word over topics, s_nvk = c_nv^p φ_nvk
+f(c)                spread_j: what a word spreads over topics, c^p with p = count_power; s_nvk = c_nv^p φ_nvk
 a·L^p               bound on a document's statistic, clip a
 w_v                 word_weight_v: the statistic is clipped and released as w_v s_nvk
 ==================  =============================================================================
@@ -51,8 +51,10 @@ _RANGES = {
     "eta": (1e-6, 1e6),
     "tol": (0.0, 1e6),
 }
-# Norm of a document's word totals (c^p) at most: √100 for p = 1/2 and 100 tokens.
-_WORD_BOUND = 10.0
+# Tuned by hand; benchmark `wikipedia` (perplexity by ε) shows what they do: run it before and after a change.
+_WORD_BOUND = 10.0  # bound on the norm of a document's word totals (c^p): √100 for p = 1/2 and 100 tokens
+_SMOOTHING = 0.2  # added to word probabilities before words are weighted by them, as a multiple of 1/V
+_MOST_ITERATIONS = 100  # local iterations at most in predictions and bounds, unless max_iter is larger
 
 
 @dataclass(frozen=True)
@@ -69,13 +71,11 @@ class Topics:
 class LDA:
     """The model; every field is public.
 
-    A first release of word totals, if `background` asks for it, gives the prior of every topic, the random start and
-    the word weights. The statistic spreads c^p of a word over topics: powers below 1 keep frequent words from
-    filling a document's norm, and so do the word weights.
+    A first release of word totals (`background`) gives topics their prior and random start, and words their weights.
+    Powers p below 1 and the word weights keep frequent words from filling a document's norm.
 
     Attributes:
-        n_components: K, number of topics.
-        n_terms: V, size of the public vocabulary.
+        n_components, n_terms: K, number of topics; V, size of the public vocabulary.
         clip: a in (0, 1]; a document's weighted statistic has norm a·L^p at most.
         length: L; see length_rule.
         length_rule: how a document is brought to length L; see `documents`.
@@ -85,8 +85,8 @@ class LDA:
         mass: tokens that one unit of the statistic stands for in λ = η + mass · statistic.
         alpha: document prior, a scalar; None: 1/K. eta: topic prior, a scalar.
         read: how topics are read from the noisy linear estimate; see `empirical_bayes`.
-        tol, max_iter: local iterations of the E-step stop at mean |Δγ| < tol, at most max_iter: few, since documents
-            that converge on bad topics hold them there.
+        tol, max_iter: local iterations of the E-step stop at mean |Δγ| < tol, or after max_iter. Keep max_iter small:
+            documents that fully converge on early, bad topics reinforce them.
         fixed_work: True makes every document run exactly max_iter local iterations.
         engine: "numba" (compiled, float32 topics) or "numpy" (plain float64).
 
@@ -138,37 +138,37 @@ class LDA:
 
     def init(self, rng: np.random.Generator) -> Topics:
         """Random topics, λ ~ Gamma(100, 1/100) (Hoffman et al. 2010)."""
-        lambda_vk = rng.gamma(100.0, 0.01, (self.n_terms, self.n_components))
+        lambda_vk = rng.gamma(100.0, 1 / 100.0, (self.n_terms, self.n_components))
         return self.topics(lambda_vk, None, np.ones(self.n_terms))
 
     def topics(self, lambda_vk: Floats, background_v: Floats | None, word_weight_v: Floats) -> Topics:
-        """q(β) with the given Dirichlet parameters."""
+        """q(β) with these Dirichlet parameters."""
         beta_vk = np.exp(dirichlet_expectedstats(lambda_vk, axis=0))
         precision = np.float32 if self.engine == "numba" else np.float64
         return Topics(lambda_vk, beta_vk.astype(precision), background_v, word_weight_v)
 
     def local(
-        self, q: Topics, batch: Documents, counts: Floats, max_iter: int, shares: Floats | None = None
+        self, q: Topics, batch: Documents, counts: Floats, max_iter: int, spread_j: Floats | None = None
     ) -> tuple[Floats, Floats, Floats, Floats]:
-        """Fixed point of every document: (theta_nk, ratio_j, norm_n, gamma_nk); always started at γ = 1."""
+        """Fixed point of every document, always from γ = 1: (theta_nk, ratio_j, norm_n, gamma_nk)."""
         alpha_k = np.full(self.n_components, self.prior)
         how = {"tol": self.tol, "max_iter": max_iter, "fixed_work": self.fixed_work, "engine": self.engine}
-        return kernel.local_step(batch.indptr, batch.indices, counts, q.beta_vk, alpha_k, shares=shares, **how)  # type: ignore[arg-type]
+        return kernel.local_step(batch.indptr, batch.indices, counts, q.beta_vk, alpha_k, spread_j=spread_j, **how)  # type: ignore[arg-type]
 
     def e_step(self, q: Topics, batch: Documents, blocks: Mapping[str, Block]) -> Contributions:
         """Word totals, and expected topic-word counts in factored form, of every document."""
         counts = to_length(batch, self.length, self.length_rule)
-        shares = counts**self.count_power
-        words = SparseRows(batch.indptr, batch.indices, shares)
+        spread_j = counts**self.count_power
+        words = SparseRows(batch.indptr, batch.indices, spread_j)
         if "counts" not in blocks:
             return {"words": words}
-        shares = shares * q.word_weight_v[batch.indices]
-        theta_nk, ratio_j, norm_n, _ = self.local(q, batch, counts, self.max_iter, shares)
+        weighted_j = spread_j * q.word_weight_v[batch.indices]
+        theta_nk, ratio_j, norm_n, _ = self.local(q, batch, counts, self.max_iter, weighted_j)
         s_nvk = Factored(batch.indptr, batch.indices, ratio_j, theta_nk, q.beta_vk, norm_n, engine=self.engine)
         return {"words": words, "counts": s_nvk}
 
     def m_step(self, s: Estimate, q: Topics) -> Topics:
-        """λ = η + mass · the statistic, read from its noisy estimate; after the word totals alone, the start."""
+        """λ = η + mass · the statistic, read from its noisy estimate; after the first release, the start."""
         if "counts" not in s.names:
             return self._started(empirical_bayes.background(s.read("words"), s.noise_std("words")), q)
         noisy_vk = s.read("counts") / q.word_weight_v[:, None]
@@ -179,21 +179,21 @@ class LDA:
 
     def _started(self, background_v: Floats, q: Topics) -> Topics:
         """Random topics around the background, and the weights of the words."""
-        smoothed_v = background_v + 0.2 / self.n_terms
+        smoothed_v = background_v + _SMOOTHING / self.n_terms
         word_weight_v = (smoothed_v / smoothed_v.mean()) ** -self.word_power
         # So large a mass makes exp⟨log β⟩ the mean of β.
         return self.topics(1e8 * background_v[:, None] * q.lambda_vk, background_v, word_weight_v)
 
     def proportions(self, q: Topics, batch: Documents) -> Floats:
         """Expected topic proportions E[θ_n], (n, K), of documents as they are."""
-        *_, gamma_nk = self.local(q, batch, batch.counts, max(self.max_iter, 100))
+        *_, gamma_nk = self.local(q, batch, batch.counts, max(self.max_iter, _MOST_ITERATIONS))
         return np.asarray(gamma_nk / gamma_nk.sum(axis=1, keepdims=True))
 
     def bound(self, q: Topics, batch: Documents) -> Floats:
         """ELBO of each document given q(β), in nats (Hoffman et al. 2010, equation 4 without the topics' term)."""
-        _, ratio_j, _, gamma_nk = self.local(q, batch, batch.counts, max(self.max_iter, 100))
+        _, ratio_j, _, gamma_nk = self.local(q, batch, batch.counts, max(self.max_iter, _MOST_ITERATIONS))
         row_j = np.repeat(np.arange(len(gamma_nk)), np.diff(batch.indptr))
-        # The kernel's theta is exp ψ(γ_k): ψ(Σ_k γ_k), common to all topics, is taken off here.
+        # The kernel's theta is exp ψ(γ_k); subtract ψ(Σ_k γ_k), which all topics have in common.
         log_p = np.log(batch.counts) - np.log(ratio_j) - digamma(gamma_nk.sum(axis=1))[row_j]
         words_n = np.bincount(row_j, weights=batch.counts * log_p, minlength=len(gamma_nk))
         elog_theta_nk = dirichlet_expectedstats(gamma_nk)

@@ -1,0 +1,47 @@
+"""How a model spends its budget and steps: fixed by public facts, before any data are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from dpvb.errors import check_number
+
+#: Default part of the budget for the first and for the last release, by phase.
+SHARES: Mapping[str, float] = MappingProxyType({"first": 0.1, "last": 0.1})
+
+#: The step size of step t = 1, 2, ...
+StepSize = Callable[[int], float]
+
+
+def robbins_monro(tau0: float, kappa: float) -> StepSize:
+    """Step sizes ρ_t = (τ0 + t)^-κ for t = 1, 2, ... (Hoffman et al. 2010)."""
+    check_number("tau0", tau0, low=0, high=1e12)
+    check_number("kappa", kappa, low=0, high=1)
+    return lambda t: float((tau0 + t) ** -kappa)
+
+
+def constant(rho: float) -> StepSize:
+    """The same step size ρ at every step; 1 keeps only the newest release."""
+    check_number("rho", rho, low=0, high=1, closed="right")
+    return lambda t: rho
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A model's own plan, all of it public.
+
+    Attributes:
+        noise: relative noise multiplier of each step; their number is that of the steps.
+        shares: part of the budget for the first and for the last release, if the model has them. Budgets are compared
+            by Σ q²/σ², a good proxy for large noise.
+        rho: step sizes.
+        projection: "read" keeps the running estimate linear; "step" projects it at every step (the papers).
+    """
+
+    noise: Sequence[float]
+    shares: Mapping[str, float] = field(default_factory=lambda: SHARES)
+    rho: StepSize = field(default_factory=lambda: constant(1.0))
+    projection: Literal["read", "step"] = "read"

@@ -1,0 +1,67 @@
+"""What a response may be: the one public declaration that schemas, designs and models share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from dpvb.data.spelling import Categories, Cells, Floats, as_numbers
+from dpvb.errors import ParameterError, check_choice, check_integer
+
+Kind: TypeAlias = Literal["logistic", "binomial", "negative_binomial"]
+
+
+@dataclass(frozen=True)
+class Response:
+    """What a response may be; every field is public.
+
+    Attributes:
+        kind: "logistic" (a label), "binomial" (successes of some trials) or "negative_binomial" (a count).
+        classes: the two labels, of which the second is y = 1 (logistic); compared with y as texts or numbers, as
+            `spelling.Categories` says.
+        max_trials: bound on a row's trials (binomial).
+        max_count: bound on a row's count (negative binomial); larger ones become max_count.
+
+    Raises:
+        ParameterError: for a field outside its range.
+    """
+
+    kind: Kind = "logistic"
+    classes: tuple[Any, Any] = (0, 1)
+    max_trials: int = 1
+    max_count: int = 1
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, get_args(Kind))
+        for name in ("max_trials", "max_count"):
+            object.__setattr__(self, name, check_integer(name, getattr(self, name), low=1, high=10**9))
+        try:
+            first, second = self.classes
+            labels = [one for one in (first, second) if isinstance(one, (str, bool, int, float, np.generic))]
+            is_pair = len(labels) == 2 and not isinstance(self.classes, str) and bool(first != second)
+            is_pair = is_pair and all(one == one for one in labels)
+        except (TypeError, ValueError):
+            is_pair = False
+        if not is_pair:
+            raise ParameterError(
+                f"classes must be a pair of different labels (numbers or strings), got {self.classes!r}; "
+                "the second is the one whose probability is modelled. More classes need one model each."
+            )
+        object.__setattr__(self, "classes", (first, second))
+
+    @property
+    def caps(self) -> dict[str, Any]:
+        """What bounds a row's influence: all but the names of the labels."""
+        return {"kind": self.kind, "max_trials": self.max_trials, "max_count": self.max_count}
+
+    def encode(self, cells: Cells) -> Floats:
+        """The response of each private cell as a number, a label as its place in classes; NaN for anything else."""
+        if self.kind != "logistic":
+            return as_numbers(cells)
+        code_n = Categories(self.classes).places(cells, unseen=-1, missing=-1)
+        return np.where(code_n < 0, np.nan, code_n)
+
+
+LOGISTIC = Response()

@@ -1,0 +1,68 @@
+"""What clients of one process calculate once, where somebody gives them the means to; no client knows of another."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, TypeVar, final
+
+from dpvb.core.plan import Plan
+from dpvb.federated import messages
+
+Made = TypeVar("Made")
+# So many results are kept, the newest.
+_MOST: Final = 64
+
+
+class _Result(NamedTuple):
+    make: Callable[..., Any]
+    given: tuple[Any, ...]
+    named: Mapping[str, Any]
+    made: Any
+
+
+@final
+class Shared:
+    """What clients of one process calculate once: noise of equal plans, forms of equal models, equal messages.
+
+    All of it is public. A client that is given none has one of its own.
+    """
+
+    def __init__(self) -> None:
+        self.digest = lru_cache(maxsize=2)(messages.digest)
+        self.decode = lru_cache(maxsize=2)(messages.decode)
+        self._results: list[_Result] = []
+        self._turn = threading.Lock()
+
+    def once(self, make: Callable[..., Made], *given: Any, **named: Any) -> Made:
+        """The result of a function: an earlier one, if all that is given equals what was given then.
+
+        Args:
+            make: a function of public values; the same object each time.
+            given, named: what it takes.
+        """
+        with self._turn:
+            for known in self._results:
+                if known.make == make and named == known.named and _are_equal(given, known.given):
+                    earlier: Made = known.made
+                    return earlier
+            made = make(*given, **named)
+            self._results = [*self._results[1 - _MOST :], _Result(make, given, named, made)]
+            return made
+
+
+def _are_equal(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
+    return len(some) == len(others) and all(map(_is_equal, some, others))
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    """Whether values are of one class and equal, plans by their digests; what cannot be compared differs."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, Plan):
+        return bool(one.digest == other.digest)
+    try:
+        return one is other or bool(one == other)
+    except Exception:  # Of arrays, say; the classes are anybody's.
+        return False

@@ -1,0 +1,52 @@
+"""How the state of a ledger follows its rows: from which row on, and up to the last one."""
+
+from __future__ import annotations
+
+from dpvb.errors import LedgerError
+from dpvb.ledger import turns
+from dpvb.ledger.head import Head
+from dpvb.ledger.state import WAY_OUT, State, check_hash, set_back
+from dpvb.ledger.store import Store, Transaction
+
+
+def kept_head(store: Store) -> Head:
+    """The head that a store keeps.
+
+    Raises:
+        LedgerError: if it is gone.
+    """
+    head = store.head()
+    if head is None:
+        raise LedgerError(f"the head is gone; it tells a ledger from an older copy of it. {WAY_OUT}")
+    return head
+
+
+def begun(head: Head, store: Store, rows: Transaction) -> State:
+    """The state at a head; of a shared store, with the first charge of each data set looked up.
+
+    Raises:
+        LedgerError: if the head is another ledger's, or its rows are not there.
+    """
+    if head.uuid != store.uuid:
+        raise LedgerError(f"the head is that of another ledger. {WAY_OUT}")
+    return State.at(head, rows.row, rows.first_charge if store.shared else None)
+
+
+def caught_up(state: State, rows: Transaction) -> tuple[State, dict[int, str]]:
+    """The state at the last row, and the hashes of the rows on the way there.
+
+    Raises:
+        LedgerError: if the ledger was set back or replaced, or a row does not follow from those before it.
+    """
+    entries = rows.since(max(state.seq, 1))
+    if state.seq > 0:
+        last = next(entries, None)
+        if last is None or last.seq != state.seq:
+            raise set_back(state.seq)
+        if check_hash(last).hash != state.hash:
+            raise LedgerError(f"row {state.seq} is another one than it was: the ledger was replaced. {WAY_OUT}")
+    hashes = {state.seq: state.hash}
+    for entry in entries:
+        state.follow(entry, lambda run, seq=entry.seq: turns.past(rows, run, seq))  # type: ignore[misc]
+        hashes[entry.seq] = entry.hash
+    return state, hashes

@@ -1,0 +1,77 @@
+"""Numbers of the regressions that were tuned: name, value, meaning and unit, and what showed that they are good.
+
+No theorem gives these numbers. The history of this package holds no sweep over any one of them: all were set by hand,
+one value for all data sets. A heading names the benchmark that shows what its numbers do: run it before and after a
+change. "std" is a standard deviation of the privacy noise, Σμ² the budget of a plan (μ = 1 / noise multiplier).
+"""
+
+from __future__ import annotations
+
+# --- first_order: `logistic` (held-out log-likelihood, four data sets, five ε), `coverage` (95 % intervals) -----------
+# Parts of Σμ² that go to single releases.
+COUNT_BUDGET = 0.03  # the sum of the responses, once
+CURVATURE_BUDGET = 0.15  # Σ b x xᵀ, once
+LAST_BUDGET = 0.05  # the curvature at the mean, once
+# Noise budget of the scalar blocks, as a fraction (in 1/std) of that of the vector or matrix released with them.
+SCALAR_WEIGHT = 0.1  # the two scalars beside a score; in first_order_diagonal as well
+EXCESS_WEIGHT = 0.3  # the excess beside the curvature at the mean
+ADDED_CONSTANT = 0.4  # value of the column that is added for the reading if rows have no intercept, in (0, 1)
+AVERAGE_START = 0.2  # fraction of the steps before the averaging of scores begins
+LARGEST_MOMENTUM = 0.85  # upper limit of the momentum t / (t + 3)
+LEAST_VARIANCE_RATIO = 0.03  # least value of c: the average of 4p(1-p) over rows by length², which is at most 1
+LEAST_XI_RATIO = 0.1  # least value of c^ξ: the average of 4⟨ξ⟩/b over rows by length², which is at most 1
+LAST_FLOOR = 0.2  # floor of the eigenvalues of the curvature at the mean: this fraction of the least guessed one
+
+# --- curvature: `logistic`, `coverage` --------------------------------------------------------------------------------
+MEAN_EXPLAINS = 0.9  # largest fraction of a column's second moment that its mean may explain
+CONSTANT_EXPLAINS = 0.999  # the same for a constant column
+SCALE_POWER = 0.75  # coordinates are scaled by λ^(SCALE_POWER / 2) / SCALE_SHRINK: a typical row then has norm about 1,
+SCALE_SHRINK = 1.3  # so that the clip bound of the score is neither wasted nor binding
+HIDDEN_EDGE = 0.3  # fraction of the noise edge that the majoriser adds to every eigenvalue
+CONSTANT_FOUND = 0.9  # fraction of the constant 1 that columns must explain to count as containing a constant
+FLOOR_OF_MEDIAN = 0.05  # floor of the eigenvalues: this fraction of the median column, at most one std,
+FLOOR_OF_STD = 0.1  # and this many std more
+LEAST_TRACE = 0.2  # least trace, as a fraction of the trace of the eigenvalues after their floor
+RATIO_DRIFT = 0.05  # standard deviation of the change of a tracked ratio in one step
+BASE_RATE_STD = 0.5  # the base rate is at least this many std of its noise from 0 and 1
+LEAST_BASE_RATE = 0.001  # and at least so far, as a probability
+
+# --- ridge: `logistic`, `coverage` ------------------------------------------------------------------------------------
+ALPHA_LOW, ALPHA_HIGH, NUM_ALPHAS = 0.1, 300.0, 12  # grid of the prior precision α, geometric; weights in 1/‖x‖
+ALPHA_MEDIAN = 0.5  # median of the prior of α
+ALPHA_SPREAD = 1.0  # standard deviation of log α
+GRADIENT_GROWTH = 4.0  # growth of the mean squared gradient, over its least value, after which the majoriser is doubled
+
+# --- first_order_diagonal, columns: `logistic` (icd, 2,788 columns), `coverage_diagonal` (95 % intervals) -------------
+DIAGONAL_COUNT_BUDGET = 0.02  # part of Σμ² for the two counts, once
+DIAGONAL_SECOND_BUDGET = 0.1  # part of Σμ² for the second moments, once
+DIAGONAL_SCALE_POWER = 0.4  # columns are scaled by D^(DIAGONAL_SCALE_POWER / 2) / DIAGONAL_SCALE_SHRINK, for the same
+DIAGONAL_SCALE_SHRINK = 1.4  # reason as by SCALE_POWER and SCALE_SHRINK
+TRIM = 4.0  # rows longer than TRIM, in scaled coordinates, count as TRIM in the trace
+FIRST_SAFETY = 4.0  # first value of the majoriser's safety factor f
+FIRST_RATIO = 0.75  # first value of the tracked ratios of information to its largest possible value
+LEAST_RATIO = 0.03  # least value of these ratios
+DIAGONAL_AVERAGE_START = 0.1  # fraction of the steps before the averaging of scores begins
+INTERCEPT_PRECISION = 1e-3  # prior precision of the intercept: nearly flat
+ALPHA_SHAPE = 5.0  # shape a of the hyper-prior Gam(a, a) of α
+NUMBER_STD = 2.0  # least N = Σ b, in std of a count
+LEAST_NUMBER = 1e-3  # least N, over the largest b of a row
+SEEN_STD = 3.0  # columns whose noisy moment is above so many std count as seen
+COLUMN_LEAST_TOTAL = 1e-3  # least sum of all columns' moments, per row
+CONSTANT_STEEP = 0.05  # fraction of an intercept's second moment that is steep: kept apart from the common direction
+
+# --- descent: `logistic` (icd) ----------------------------------------------------------------------------------------
+DESCENT_MOMENTUM = 0.9  # largest momentum β
+CURVATURE_STD = 3.0  # std by which a measured curvature must exceed what momentum bears, before a step is taken back
+SAFETY_GROWTH = 4.0  # least factor by which the majoriser then grows
+CURVATURE_MARGIN = 2.0  # the new majoriser, as a multiple of the measured curvature
+
+# --- polya_gamma, precision: `logistic` (sufficient statistics), `negative_binomial` ----------------------------------
+STATISTIC_BUDGET = 0.3  # part of Σμ² for S_1, which is released once
+NEWEST_WEIGHT = 0.5  # least weight of the newest release of S_2 in the average: older ones belong to an older q
+AHEAD = 0.8  # for the next ⟨ξ⟩, μ is moved on by this fraction of its last change
+LEAST_SQUARE = 0.5  # least ⟨mᵀm⟩ as a fraction of d/α: ⟨α⟩ at most doubles in a step
+MOST_EIGENVALUES = 1024  # columns; above, no eigenvalues are computed, for time: `polya_gamma_speed`
+LIFT_BEYOND_EDGE = 1.2  # above, every direction is lifted by this many noise edges; at 1, the most negative noise
+# eigenvalue would nearly cancel the lift
+RIDGE_GROWTH = 1.1  # growth of the ridge while the precision is not positive definite

@@ -1,0 +1,112 @@
+"""The public facts of a run that a privacy statement is made of, and how JSON holds them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from dpvb.accounting.events import Event
+from dpvb.accounting.selection import Selection
+from dpvb.core.plan import Plan, Release
+from dpvb.core.sampling import FixedSize
+from dpvb.errors import check_choice, check_integer, check_number
+
+
+@dataclass(frozen=True)
+class BlockFacts:
+    """One block of a release: its shape, the L2 norm that one unit may reach, and the noise std, in its units."""
+
+    name: str
+    shape: tuple[int, ...]
+    bound: float
+    noise_std: float
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
+        """Inverse of asdict."""
+        return cls(
+            facts["name"],
+            tuple(check_integer("shape", length, low=1) for length in facts["shape"]),
+            check_number("bound", facts["bound"], low=0, closed="neither"),
+            check_number("noise_std", facts["noise_std"], low=0, closed="left"),
+        )
+
+
+@dataclass(frozen=True)
+class ReleaseFacts:
+    """Equal releases of a plan.
+
+    Attributes:
+        event: sampler, rate, noise and number of these releases, as the accountant composes them.
+        batch_size: for fixed-size batches, else None.
+        clip: "block" or "joint".
+        blocks: released together.
+    """
+
+    event: Event
+    batch_size: int | None
+    clip: str
+    blocks: tuple[BlockFacts, ...]
+
+    @classmethod
+    def of(cls, release: Release) -> Self:
+        """The public facts of one release."""
+        sampler = release.mechanism.sampler
+        blocks = (BlockFacts(n, b.shape, b.bound, release.noise_std(n)) for n, b in release.blocks.items())
+        size = sampler.batch_size if isinstance(sampler, FixedSize) else None
+        return cls(release.event(), size, release.clip, tuple(blocks))
+
+    @classmethod
+    def of_plan(cls, plan: Plan) -> tuple[Self, ...]:
+        """The releases of a plan, equal ones counted together."""
+        counts = Counter(map(cls.of, plan))
+        return tuple(replace(one, event=replace(one.event, num_steps=n)) for one, n in counts.items())
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
+        """Inverse of asdict."""
+        size = facts["batch_size"]
+        return cls(
+            Event(**facts["event"]),
+            None if size is None else check_integer("batch_size", size, low=1),
+            check_choice("clip", facts["clip"], ("block", "joint")),
+            tuple(map(BlockFacts.from_dict, facts["blocks"])),
+        )
+
+
+@dataclass(frozen=True)
+class ChargeFacts:
+    """An entry of a ledger: its name, the entry's number and hash, and the data set that was charged."""
+
+    ledger: str
+    seq: int
+    hash: str
+    dataset: str
+
+
+@dataclass(frozen=True)
+class SelectionFacts:
+    """A result that was chosen, as the best of a random number of runs.
+
+    Attributes:
+        cost: of all runs together.
+        num_candidates: number of settings that a run could have.
+        holdout: probability that a unit was scored, and not fitted.
+    """
+
+    cost: Selection
+    num_candidates: int
+    holdout: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {"cost": self.cost.to_dict(), "num_candidates": self.num_candidates, "holdout": self.holdout}
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
+        """Inverse of `to_dict`."""
+        holdout = check_number("holdout", facts["holdout"], low=0, high=1, closed="neither")
+        number = check_integer("num_candidates", facts["num_candidates"], low=1)
+        return cls(Selection.from_dict(facts["cost"]), number, holdout)

@@ -1,0 +1,117 @@
+"""Who counts what a fit spends: a ledger, for as long as the fit runs, or nobody, which is said."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from dpvb.core.plan import Plan
+from dpvb.errors import CheckpointError, LedgerError, ParameterError
+from dpvb.guards.strangers import say
+from dpvb.ledger import Ledger, is_address
+from dpvb.runs.checkpoint import Checkpoint
+from dpvb.runs.run import NOTHING_TO_READ, Run
+
+#: A ledger, or its path or URL.
+AnyLedger = Ledger | str | os.PathLike[str]
+
+
+@contextmanager
+def counted(
+    plan: Plan,
+    *,
+    ledger: AnyLedger | None,
+    dataset: str | None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: str = "continue",
+    epsilon: float,
+    delta: float,
+    facts: Mapping[str, Any] | None = None,
+) -> Iterator[Run | None]:
+    """The run of a plan that is about to start; it ends with the block, or is interrupted in it.
+
+    Args:
+        plan: all releases.
+        ledger, dataset: what is charged; None: nothing is counted, which is said on standard error.
+        checkpoint, resume, facts: as in Run.
+        epsilon, delta: what is said to be spent if nobody counts it.
+
+    Raises:
+        ParameterError: if one of ledger and dataset is missing, or a checkpoint has no ledger.
+    """
+    check_account(ledger, dataset)
+    if ledger is None or dataset is None:
+        if checkpoint is not None:
+            raise ParameterError("checkpoint needs ledger: what an interruption costs must be counted somewhere.")
+        uncounted(plan, epsilon=epsilon, delta=delta)
+        yield None
+        return
+    with opened(ledger) as found:
+        folder = None if checkpoint is None else Checkpoint(checkpoint)
+        facts = {**(facts or {}), "accountant": accountant("pld", ledger=found, dataset=dataset, checkpoint=checkpoint)}
+        run = Run(found, dataset, plan, checkpoint=folder, resume=resume, facts=facts)
+        try:
+            if 0 < run.num_recorded < len(plan):
+                say(f"run {run.name} goes on at release {run.num_recorded + 1} of {len(plan)}.")
+            yield run
+            run.finish()
+        except BaseException as error:
+            run.interrupted(error)
+            raise
+        finally:
+            run.close()
+
+
+def uncounted(plan: Plan, *, epsilon: float, delta: float) -> None:
+    """Say on standard error what is spent without a ledger."""
+    if epsilon < math.inf:
+        say(
+            f"this fit spends epsilon = {epsilon:g}, delta = {delta:g} of each {plan.unit}'s privacy in these "
+            "data, and nobody keeps count: the epsilons of several fits add up. A ledger counts them (dpvb.Ledger)."
+        )
+
+
+def accountant(
+    method: str,
+    *,
+    ledger: AnyLedger | None,
+    dataset: str | None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: str = "continue",
+) -> str:
+    """The method by which a plan's noise is calibrated: beyond a first plan a ledger grants what its filter counts.
+
+    Raises:
+        ParameterError: if one of ledger and dataset is missing.
+    """
+    check_account(ledger, dataset)
+    if resume == "read" and not os.path.isdir(checkpoint or ""):
+        raise CheckpointError(NOTHING_TO_READ)
+    if ledger is None or dataset is None or method != "pld":
+        return method
+    if checkpoint is not None and (found := Checkpoint(checkpoint).manifest()) is not None:
+        return str(found["facts"].get("accountant", method))
+    with opened(ledger) as opened_ledger:
+        return "renyi" if opened_ledger.charged(dataset) else "pld"
+
+
+def check_account(ledger: object, dataset: str | None) -> None:
+    """Raise ParameterError if one of ledger and dataset is missing: such a fit would be counted nowhere."""
+    if (ledger is None) != (dataset is None):
+        raise ParameterError("ledger and dataset belong together: who counts, and whose budget it is.")
+
+
+@contextmanager
+def opened(ledger: AnyLedger) -> Iterator[Ledger]:
+    """A ledger, or the one at a path or URL for as long as the block runs."""
+    if isinstance(ledger, Ledger):
+        yield ledger
+        return
+    place = os.fspath(ledger)
+    if not is_address(place) and not os.path.exists(place):
+        raise LedgerError(f"there is no ledger {place!r}. Make it first: dpvb.Ledger(path) or `dpvb ledger init`.")
+    with Ledger(ledger) as own:
+        yield own

@@ -1,0 +1,21 @@
+"""The laws that a model of your own must keep, as a test of yours runs them."""
+
+from __future__ import annotations
+
+from dpvb.audit import Case, audit
+
+__all__ = ["Case", "check_model"]
+
+
+def check_model(case: Case) -> None:
+    """Hold a model against every law: purity and sensitivity in bits, queries of strangers, noise, budget, an attacker.
+
+    Args:
+        case: the model, ordinary records and hostile ones; all of them made up.
+
+    Raises:
+        AssertionError: naming each law that is broken, and what was measured.
+    """
+    report = audit(case)
+    if not report.passed:
+        raise AssertionError("\n".join(f"{one.name}: {one.measured} ({one.threshold})" for one in report.findings))

@@ -1,0 +1,131 @@
+"""A model that nobody here had foreseen does all that the shipped ones do; its file imports public names only."""
+
+from __future__ import annotations
+
+import ast
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mixture import Mixture
+from scipy.optimize import linear_sum_assignment
+
+import dpvb
+from dpvb import federated
+from dpvb.audit import Matrix
+from dpvb.errors import ModelFileError, ParameterError
+from dpvb.testing import Case, check_model
+
+K, D = 3, 2
+MEANS = np.array([[0.5, 0.0], [-0.3, 0.4], [-0.2, -0.5]])
+GIVEN: dict[str, Any] = {"delta": 1e-6, "random_state": 1}
+
+
+def rows(n: int = 6000, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    x_nd = MEANS[rng.integers(0, K, n)] + 0.08 * rng.standard_normal((n, D))
+    return x_nd / np.maximum(1.0, np.linalg.norm(x_nd, axis=1, keepdims=True))
+
+
+def error(mean_kd: np.ndarray) -> float:
+    """Largest distance of a found mean from its true one, components matched."""
+    distance = np.linalg.norm(MEANS[:, None] - mean_kd[None], axis=2)
+    return float(distance[linear_sum_assignment(distance)].max())
+
+
+def test_its_file_is_short_and_imports_public_names_alone() -> None:
+    text = (Path(__file__).parent / "mixture.py").read_text()
+    assert len(text.splitlines()) <= 110
+    for node in ast.walk(ast.parse(text)):
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        for name in names:
+            assert not name.startswith("dpvb.") or name in ("dpvb.guards.domains", "dpvb.kernels.linear"), name
+
+
+@pytest.mark.parametrize(("epsilon", "most"), [(math.inf, 0.003), (1.0, 0.05)])
+def test_it_finds_the_means(epsilon: float, most: float) -> None:
+    """Repeatable without noise. The noise of a mean is below 0.003: the bound is 15 standard deviations away."""
+    model = dpvb.Private(Mixture(K, D), epsilon=epsilon, **GIVEN).fit(rows(60_000))
+    assert error(model.q_.mean_kd) < most
+    assert "Mixture" in str(model.privacy_)
+
+
+def test_it_keeps_every_law() -> None:
+    hostile = np.vstack([np.zeros(D), np.eye(D), -np.eye(D), np.full((1, D), 1e300), np.full((1, D), 1e-300)])
+    check_model(Case("mixture", Mixture(K, D), Matrix, lambda rng, n: rng.uniform(-0.7, 0.7, (n, D)), hostile))
+
+
+def test_it_is_charged_and_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    with dpvb.Ledger(tmp_path / "budget.db") as ledger:
+        ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=1.0, delta=1e-6)
+        model = dpvb.Private(
+            Mixture(K, D), epsilon=1.0, ledger=ledger, dataset="people", checkpoint=tmp_path / "run", **GIVEN
+        )
+
+        def stop(step: int, plan: Any) -> None:
+            if step == 5:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(rows(), progress=stop)
+        model.fit(rows())
+        ledger.verify()
+        assert sum(entry.kind in ("charge", "sole") for entry in ledger.entries()) == 1
+        assert ledger.remaining("people").epsilon < 1e-3
+    assert np.isfinite(model.q_.mean_kd).all()
+
+
+def test_a_cluster_changes_no_bit() -> None:
+    fits = [
+        dpvb.Private(Mixture(K, D), epsilon=math.inf, **GIVEN).fit(rows(500), cluster=cluster)
+        for cluster in (None, "local:2")
+    ]
+    np.testing.assert_array_equal(fits[0].q_.mean_kd, fits[1].q_.mean_kd)
+
+
+def test_persons_are_one_unit_each() -> None:
+    model = dpvb.Private(Mixture(K, D), epsilon=1.0, **GIVEN).fit(rows(600), group=np.arange(600) // 3)
+    assert model.privacy_.unit == "person"
+
+
+def test_it_goes_to_a_file_and_back(tmp_path: Path) -> None:
+    model = dpvb.Private(Mixture(K, D), epsilon=1.0, **GIVEN).fit(rows())
+    model.save(tmp_path / "m.dpvb")
+    found = dpvb.load(tmp_path / "m.dpvb")
+    assert found.model == Mixture(K, D)
+    for name, value in vars(model.q_).items():
+        np.testing.assert_array_equal(getattr(found.q_, name), value)
+    assert str(found.privacy_) == str(model.privacy_)
+
+
+def test_no_module_is_imported_by_what_a_file_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dpvb.Private(Mixture(K, D), epsilon=1.0, **GIVEN).fit(rows(100)).save(tmp_path / "m.dpvb")
+    monkeypatch.delitem(__import__("sys").modules, "mixture")
+    with pytest.raises(ModelFileError, match="import its module first"):
+        dpvb.load(tmp_path / "m.dpvb")
+    assert "mixture" not in __import__("sys").modules
+
+
+def test_owners_fit_it_together() -> None:
+    parts = np.split(rows(3000), 3)
+    joined = federated.simulate(dpvb.Private(Mixture(K, D), epsilon=1.0, **GIVEN), parts, trust="secure_aggregation")
+    assert joined.privacy_.num_examples is None
+    assert np.isfinite(joined.q_.mean_kd).all()
+
+
+def test_it_is_selected_by_its_own_score() -> None:
+    candidates = [{"model": Mixture(k, D)} for k in (1, K)]
+    best = dpvb.select(dpvb.Private(Mixture(1, D), epsilon=1.0, **GIVEN), candidates, rows(), epsilon=1.0, delta=1e-6)
+    assert best.model in [candidate["model"] for candidate in candidates]
+    assert "2 candidate settings" in str(best.privacy_)
+    few, many = (dpvb.Private(Mixture(k, D), epsilon=math.inf, **GIVEN).fit(rows()) for k in (1, K))
+    assert many.quality(rows(500, 9)).mean() > few.quality(rows(500, 9)).mean() + 0.5
+
+
+@pytest.mark.parametrize("model", [None, 3, object(), Mixture])
+def test_what_is_no_model_is_refused(model: Any) -> None:
+    with pytest.raises(ParameterError, match=r"model must be a dpvb\.Model"):
+        dpvb.Private(model, epsilon=1.0, **GIVEN).fit(rows(10))

@@ -1,0 +1,31 @@
+"""Messages as a stranger between the parties reads and writes them: with the q of any model."""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+from inspect import isclass
+from typing import Any
+
+import dpvb.models
+from dpvb.federated import messages
+from dpvb.federated.messages import classes_in
+
+
+def _declared() -> frozenset[type]:
+    """The classes of the package's models, of which a q may be made."""
+    modules = [import_module(found.name) for found in pkgutil.walk_packages(dpvb.models.__path__, "dpvb.models.")]
+    return frozenset(kind for module in modules for kind in vars(module).values() if isclass(kind))
+
+
+EVERY = _declared()
+
+
+def decode(data: bytes) -> Any:
+    """What a message holds, whichever of the package's models it speaks of."""
+    return messages.decode(data, EVERY)
+
+
+def encode(content: Any) -> bytes:
+    """The bytes of a message with any q."""
+    return messages.encode(content, EVERY | classes_in(content))
