@@ -369,6 +369,12 @@ BUGS = [
         "test_kernel_linear.py::test_the_sum_is_exact",
     ),
     Bug(
+        "records that touch each other",
+        "rows turned by BLAS, which rounds by the size of the batch",
+        (("core/forms.py", "x_ne = product(x_nd, matrix_de)", "x_ne = x_nd @ matrix_de"),),
+        "test_conformance.py::test_bits_of_a_record_do_not_depend_on_its_batch[first_order_step]",
+    ),
+    Bug(
         "NaN and infinity",
         "a faulty response kept in its row",
         (("data/tables/design.py", "faulty = np.isnan(scale_n) | np.isnan(y_n)", "faulty = np.isnan(scale_n)"),),

@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -34,6 +35,7 @@ from dpvb.core.noise import InsecureNoise, NoiseSource, SecureNoise
 from dpvb.core.plan import Plan
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.errors import DataFormatError, ModelFileError, ParameterError
+from dpvb.kernels import linear
 
 SOUND = Case("location", Location(), Matrix, table_records, HOSTILE_ROWS)
 
@@ -92,6 +94,45 @@ def test_standardised_columns_are_found() -> None:
 def test_dependence_on_the_place_in_a_batch_is_found() -> None:
     found = records(faulty(lambda batch: batch * (1 + np.arange(len(batch))[:, None]) * 1e-9))
     assert "another order" in found["order and size of a batch"]
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Rows' shares of three directions, softmax(x W); the product is formed as it is told."""
+
+    product: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    width: int = 3
+
+    @property
+    def blocks(self) -> Mapping[str, Block]:
+        return {"share": Block((3,), 1.0)}
+
+    def init(self, rng: np.random.Generator) -> np.ndarray:
+        return rng.standard_normal((self.width, 3))
+
+    def e_step(self, q: np.ndarray, batch: np.ndarray, blocks: Mapping[str, Block]) -> Contributions:
+        logit_nk = self.product(batch, q)
+        share_nk = np.exp(logit_nk - logit_nk.max(axis=1, keepdims=True))
+        return {"share": Rows(share_nk / share_nk.sum(axis=1, keepdims=True))}
+
+    def m_step(self, s: Any, q: np.ndarray) -> np.ndarray:
+        return q
+
+
+def directions(product: Any, width: int = 3) -> Case:
+    draw = partial(table_records, width=width)
+    return Case(
+        "directions", Directions(product, width), Matrix, draw, np.eye(width), of_width=partial(directions, product)
+    )
+
+
+def test_a_product_that_rounds_by_the_batch_is_found() -> None:
+    """`x @ W` in an E-step: no release shows it, bits do; the package's own product passes."""
+    found = records(directions(np.matmul))
+    assert "another norm" in found["bits of a record"]
+    assert "other bits" in found["bits of a record"]
+    assert set(found) == {"bits of a record"}
+    assert records(directions(linear.product)) == {}
 
 
 def test_a_warm_start_is_found() -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from small_models import CASES, NAMES, Case, difference, relative_norm
 
+from dpvb.audit import neighbours
 from dpvb.audit.integers import is_zero, same
 from dpvb.audit.replay import Replay
 from dpvb.core.blocks import swap_ratio
@@ -93,6 +94,13 @@ def test_the_worst_neighbours_come_near_the_declared_distance(case: Case) -> Non
     largest = max(relative_norm(difference(a, b), replay.release)[1] for a in records for b in records)
     assert largest <= ratio
     assert largest >= min(0.7, case.reach) * ratio
+
+
+@EVERY_MODEL
+def test_bits_of_a_record_do_not_depend_on_its_batch(case: Case) -> None:
+    """Its norm, and what it adds on a grid that shows the last bit of a float64."""
+    check = neighbours.check_bits(case)
+    assert check.passed, check.measured
 
 
 @EVERY_MODEL

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -69,6 +70,8 @@ class Case:
         wide: a larger model of the same kind, each of whose hostile records is a canary of the one-run audit; None:
             the case itself.
         fit: fits the estimator that users meet to a matrix, with its parameters as keywords; None: there is none.
+        of_width: the case of the same model with another number of features, where rounding shows more; None: the
+            number is fixed.
 
     Raises:
         ParameterError: if the hostile records are no matrix.
@@ -85,6 +88,7 @@ class Case:
     responses: int = 0
     wide: Case | None = None
     fit: Callable[..., Any] | None = None
+    of_width: Callable[[int], Case] | None = None
 
     def __post_init__(self) -> None:
         if np.ndim(self.hostile) != 2 or not len(self.hostile):
@@ -179,9 +183,9 @@ def bags(matrix: Floats, group: Any = None) -> BagOfWords:
     return BagOfWords(np.asarray(matrix), group=group)
 
 
-def documents(rng: np.random.Generator, n: int) -> Floats:
+def documents(rng: np.random.Generator, n: int, terms: int = TERMS) -> Floats:
     """Ordinary documents, some with counts that are no whole numbers."""
-    return np.asarray(rng.poisson(1.0, (n, TERMS)) * rng.choice([1.0, 0.37, 40.0], (n, 1)))
+    return np.asarray(rng.poisson(1.0, (n, terms)) * rng.choice([1.0, 0.37, 40.0], (n, 1)))
 
 
 HOSTILE_DOCUMENTS = np.vstack(
@@ -205,9 +209,13 @@ def _topics() -> Case:
     def wide_documents(rng: np.random.Generator, n: int) -> Floats:
         return rng.poisson(0.1, (n, _WIDE_TERMS)).astype(np.float64)
 
+    def of_width(d: int) -> Case:
+        return Case("LDA", LDA(3, d, clip=0.1), bags, partial(documents, terms=d), np.eye(d))
+
     one_word_each = np.eye(_WIDE_TERMS) * 500.0
     wide = Case("LDA, wide", LDA(2, _WIDE_TERMS), bags, wide_documents, one_word_each)
-    return Case("LDA", LDA(3, TERMS, clip=0.1), bags, documents, HOSTILE_DOCUMENTS, wide=wide, fit=fit)
+    own = Case("LDA", LDA(3, TERMS, clip=0.1), bags, documents, HOSTILE_DOCUMENTS)
+    return replace(own, wide=wide, fit=fit, of_width=of_width)
 
 
 # --- regressions --------------------------------------------------------------------------------------------
@@ -249,9 +257,9 @@ _SOLVERS = (
 )
 
 
-def table_records(rng: np.random.Generator, n: int) -> Floats:
+def table_records(rng: np.random.Generator, n: int, width: int = D) -> Floats:
     """Ordinary rows of all sizes."""
-    return rng.standard_normal((n, D)) * 10.0 ** rng.uniform(-3, 2, (n, 1))
+    return rng.standard_normal((n, width)) * 10.0 ** rng.uniform(-3, 2, (n, 1))
 
 
 def designs(kind: str, intercept: float, sparse_rows: bool) -> Callable[..., Design]:
@@ -287,7 +295,7 @@ def regression(name: str, model: Any, rows: Floats = HOSTILE_ROWS) -> Case:
     moved = _far_in_columns if diagonal else _far_in_basis if isinstance(model, FirstOrder) else _unmoved
 
     def records(rng: np.random.Generator, n: int) -> Floats:
-        return np.hstack([_responses(kind, rng, n), table_records(rng, n)])
+        return np.hstack([_responses(kind, rng, n), table_records(rng, n, rows.shape[1])])
 
     def begin(seed: int) -> Any:
         releases = [r for r in phased(model.blocks, FullBatch(), [0.3, 0.3]) if "last" not in _phases(r)]
@@ -323,7 +331,7 @@ def _regression(name: str, solver: str, covariance: str) -> Case:
     form = "first_order, diagonal" if covariance == "diagonal" else solver
     corners = 1e3 * np.array(list(itertools.product([-1.0, 1.0], repeat=D)))
     own = regression(f"{name}, {form}", model(D + 1, 0.4), np.vstack([HOSTILE_ROWS, corners]))
-    return replace(own, wide=wide, fit=fit)
+    return replace(own, wide=wide, fit=fit, of_width=lambda d: regression(name, model(d + 1, 0.4), np.eye(d)))
 
 
 def _far(point: Floats) -> Floats:
@@ -380,7 +388,8 @@ def _network(form: str) -> Case:
 
     name = f"SigmoidBeliefNetwork, {form}"
     wide = replace(network(f"{name}, wide", model(_WIDE_VISIBLE, 1.0)), hostile=np.eye(_WIDE_VISIBLE))
-    return replace(network(name, model(VISIBLE, 0.05)), wide=wide, fit=fit)
+    own = network(name, model(VISIBLE, 0.05))
+    return replace(own, wide=wide, fit=fit, of_width=lambda d: network(name, model(d, 0.05)))
 
 
 # --- private gradients --------------------------------------------------------------------------------------
@@ -401,10 +410,14 @@ def gradients(name: str, guide: str, width: int = D) -> Case:
     model = Variational(Density(location, width, width), guide)
     hostile = HOSTILE_ROWS if width == D else np.eye(width) * 1e3
 
-    def records(rng: np.random.Generator, n: int) -> Floats:
-        return rng.standard_normal((n, width)) * 10.0 ** rng.uniform(-3, 2, (n, 1))
-
-    return Case(name, model, numbers, records, hostile)
+    return Case(
+        name,
+        model,
+        numbers,
+        partial(table_records, width=width),
+        hostile,
+        of_width=lambda d: gradients(name, guide, d),
+    )
 
 
 def _gradients(guide: str) -> Case:

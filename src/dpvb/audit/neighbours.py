@@ -7,8 +7,10 @@ and everything else that comes out must be equal.
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ from dpvb.audit.integers import difference, in_steps, is_zero, relative_norm, sa
 from dpvb.audit.listening import heard
 from dpvb.audit.replay import Replay
 from dpvb.core import loop
+from dpvb.core.clipped_sums import zeros
+from dpvb.core.contributions import Grid
 from dpvb.core.estimate import Estimate
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import Plan, Release
@@ -29,6 +33,7 @@ from dpvb.core.released import Released
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
 from dpvb.core.wall import Wall
 from dpvb.errors import WallError
+from dpvb.guards.silence import silence
 from dpvb.results import model_file
 from dpvb.results.audit_report import Check
 
@@ -37,6 +42,8 @@ _UNITS = 10
 _SAMPLERS: Sequence[Sampler] = (FullBatch(), Poisson(0.5), FixedSize(6, 12))
 _VALUES = (np.nan, np.inf, -np.inf, 1e308, -1e308, -1.0, -0.0, 7.5, 5e-324, 2.0**63)
 _COPIES = (1, 2, 100)
+#: Of the check of bits: features, records in a batch, batches of each size, and bits of a bound in steps of the grid.
+_WIDTHS, _SIZES, _BATCHES, _BITS = (3, 64), (1, 2, 7, 20), 5, 56
 _WORDS: Mapping[str, str] = {"add_or_remove_one": "add or remove", "replace_one": "replace"}
 
 
@@ -56,7 +63,7 @@ def accounted(release: Release, relation: str) -> float:
 
 
 def check_records(case: Case, *, pairs: int = 40) -> Iterator[Check]:
-    """Every release of a model, by itself: sensitivity, purity, order, persons.
+    """Every release of a model, by itself: sensitivity, purity, order, persons, bits.
 
     Args:
         case: its phases are looked at one at a time.
@@ -68,6 +75,7 @@ def check_records(case: Case, *, pairs: int = 40) -> Iterator[Check]:
         yield look.replacing()
         yield look.ordering()
         yield look.persons()
+        yield check_bits(part)
 
 
 class _Look:
@@ -172,6 +180,49 @@ class _Look:
         check = Check(self.case.name, name, not self.faults, found or measured, threshold)
         self.faults, self.largest = [], 0.0
         return check
+
+
+def check_bits(case: Case) -> Check:
+    """Every record of a batch has the norm, and adds the integers, that it has and adds alone.
+
+    A product of rows that BLAS rounds by the size of the batch differs in a last bit, which the grid of a release hides
+    as a rule: norms are compared bit for bit, sums on a grid that shows the last bit of a float64.
+    """
+    rng, faults = np.random.default_rng(24), []
+    widths = [case] if case.of_width is None else [replace(case.of_width(d), phase=case.phase) for d in _WIDTHS]
+    for sized in widths:
+        q, release = sized.start(), sized.plan().releases[0]
+        for size in _SIZES * _BATCHES:
+            batch = sized.records(rng, size)
+            try:
+                norms, sums = _computed(sized, q, release, batch)
+                alone = [_computed(sized, q, release, row[None]) for row in batch]
+            except Exception:
+                faults.append("the computation fails on ordinary records")
+                continue
+            if any(norms[name].tobytes() != b"".join(one[name].tobytes() for one, _ in alone) for name in norms):
+                faults.append("a record has another norm in another batch")
+            if not same(sums, {name: np.add.reduce([one[name] for _, one in alone]) for name in sums}):
+                faults.append("a record adds other bits in another batch")
+    columns = " and ".join(str(sized.width) for sized in widths)
+    measured = "; ".join(dict.fromkeys(faults)) or f"batches of {_SIZES} records, {columns} columns: equal bit for bit"
+    return Check(case.name, "bits of a record", not faults, measured, "exactly")
+
+
+def _computed(case: Case, q: Any, release: Release, matrix: Floats) -> tuple[dict[str, Floats], dict[str, Ints]]:
+    """Norms of all records, and their clipped sums on the finest grid, of each block."""
+    norms: dict[str, list[Floats]] = {name: [] for name in release.blocks}
+    sums = zeros(release)
+    with silence():
+        for chunk in case.source(matrix, None).chunks():
+            found = loop.query(case.model, q, release)(chunk.rows)
+            for name, block in release.blocks.items():
+                norm = found[name].norms()
+                weights = block.bound / np.maximum(np.where(np.isfinite(norm), norm, np.inf), block.bound)
+                step = 2.0 ** (math.ceil(math.log2(block.bound)) - _BITS)
+                found[name].accumulate(weights, Grid(step, block.bound), sums[name])
+                norms[name].append(norm)
+    return {name: np.concatenate(own) for name, own in norms.items()}, sums
 
 
 def check_runs(case: Case) -> Iterator[Check]:

@@ -34,7 +34,11 @@ class Model(Protocol[Q, Batch]):
         """Data-independent start."""
 
     def e_step(self, q: Q, batch: Batch, blocks: Mapping[str, Block]) -> Contributions:
-        """Expected statistics of every row of a batch, each from that row, q and public constants alone."""
+        """Expected statistics of every row of a batch, each from that row, q and public constants alone, bit for bit.
+
+        No BLAS on rows: `batch @ matrix` rounds a row's product by the size of the batch. `kernels.linear.product` does
+        not, nor do row sums. No `len(batch)` enters a statistic. The audit compares bits.
+        """
 
     def m_step(self, s: Estimate, q: Q) -> Q:
         """New q from released statistics: post-processing, outside the wall."""
