@@ -477,7 +477,7 @@ def test_a_report_survives_json() -> None:
     assert again == report
     assert report.passed
     assert report.version == dpvb.__version__
-    assert "4 of 4 checks passed" in report.summary
+    assert "5 of 5 checks passed" in report.summary
     assert "FINDING" not in str(report)
     broken = Report((*report.checks, Check("a", "b", False, "c", "d", 1e-6)))
     assert [check.name for check in broken.findings] == ["b"]

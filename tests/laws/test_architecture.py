@@ -64,7 +64,7 @@ ORDER = [
     {"__init__", "testing"},
     {"cli"},
 ]
-SHARED = ("core.blocks", "core.contributions", "core.estimate", "core.schedule", "kernels")
+SHARED = ("arrays", "core.blocks", "core.contributions", "core.estimate", "core.forms", "core.schedule", "kernels")
 SHARED += ("models.expfam", "models.empirical_bayes", "models.base")
 # What is declared of a response is public.
 DECLARED = ("errors", "guards", "data.tables.response")

@@ -125,6 +125,12 @@ def test_it_is_selected_by_its_own_score() -> None:
     assert many.quality(rows(500, 9)).mean() > few.quality(rows(500, 9)).mean() + 0.5
 
 
+def test_no_class_takes_the_name_of_a_shipped_one(tmp_path: Path) -> None:
+    dpvb.Private(Mixture(K, D), epsilon=1.0, **GIVEN).fit(rows(100)).save(tmp_path / "m.dpvb")
+    taken = type("Private", (dpvb.Private,), {"__module__": "elsewhere"})
+    assert not isinstance(dpvb.load(tmp_path / "m.dpvb"), taken)
+
+
 @pytest.mark.parametrize("model", [None, 3, object(), Mixture])
 def test_what_is_no_model_is_refused(model: Any) -> None:
     with pytest.raises(ParameterError, match=r"model must be a dpvb\.Model"):

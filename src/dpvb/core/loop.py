@@ -37,7 +37,7 @@ class Model(Protocol[Q, Batch]):
         """Expected statistics of every row of a batch, each from that row, q and public constants alone, bit for bit.
 
         No BLAS on rows: `batch @ matrix` rounds a row's product by the size of the batch. `kernels.linear.product` does
-        not, nor do row sums. No `len(batch)` enters a statistic. The audit compares bits.
+        not, nor do row sums. The number of rows in a batch enters no statistic. The audit compares bits.
         """
 
     def m_step(self, s: Estimate, q: Q) -> Q:

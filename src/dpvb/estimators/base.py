@@ -122,7 +122,9 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if not inspect.isabstract(cls):
+        # A name belongs to the module that took it first: a file or a server that says "LDA" means this package's.
+        known = cls.kinds.get(cls.__name__, cls)
+        if not inspect.isabstract(cls) and known.__module__ == cls.__module__:
             cls.kinds[cls.__name__] = cls
 
     def __setattr__(self, name: str, value: Any) -> None:
