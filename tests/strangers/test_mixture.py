@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,21 @@ def test_it_goes_to_a_file_and_back(tmp_path: Path) -> None:
     for name, value in vars(model.q_).items():
         np.testing.assert_array_equal(getattr(found.q_, name), value)
     assert str(found.privacy_) == str(model.privacy_)
+
+
+@dataclass(frozen=True)
+class Wide(Mixture):
+    """A mixture with a field that no file holds."""
+
+    start: Any = None
+
+
+@pytest.mark.parametrize("start", [np.zeros(2), [1, 2], math.nan, {"a": 1}, (1, np.float64(2.0)), print])
+def test_what_a_file_cannot_hold_is_said_by_name(start: Any, tmp_path: Path) -> None:
+    model = dpvb.Private(Wide(K, D, start=start), epsilon=math.inf, **GIVEN).fit(rows(50))
+    with pytest.raises(ModelFileError, match="field start"):
+        model.save(tmp_path / "m.dpvb")
+    assert not list(tmp_path.iterdir())
 
 
 def test_no_module_is_imported_by_what_a_file_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

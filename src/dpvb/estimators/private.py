@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, fields, is_dataclass, replace
@@ -44,7 +45,7 @@ class Private(PrivateEstimator):
     def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do; y is ignored."""
         model = self._checked_model()
-        if all(hasattr(type(X), name) for name in ("chunks", "count")):
+        if all(hasattr(type(X), name) for name in ("chunks", "count")) and hasattr(X, "unit"):
             if group is not None:
                 raise ParameterError("group must be None with a source: it says itself what its units are.")
             source = X
@@ -86,6 +87,12 @@ class Private(PrivateEstimator):
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         model = self._fitted_model
+        for name, value in _facts(model).items():
+            if not _is_plain(value):
+                raise ModelFileError(
+                    f"the model's field {name} is {type(value).__name__}, which a file cannot hold; fields of models "
+                    "that are saved are numbers, texts, None, and tuples of them."
+                )
         return dict(leaves(self.q_)), {
             "model": f"{type(model).__module__}:{type(model).__qualname__}",
             "fields": _facts(model),
@@ -188,6 +195,13 @@ def _parts(q: Any) -> dict[str, Any] | None:
 def _facts(model: Any) -> dict[str, Any]:
     """Fields of a model, which JSON must be able to hold where it is saved."""
     return {field.name: getattr(model, field.name) for field in fields(model)}
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON gives a value back as it was."""
+    if type(value) is tuple:
+        return all(map(_is_plain, value))
+    return value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value))
 
 
 def _frozen(value: Any) -> Any:
