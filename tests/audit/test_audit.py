@@ -483,7 +483,7 @@ def test_a_report_survives_json() -> None:
     assert [check.name for check in broken.findings] == ["b"]
     assert not broken.passed
     assert "FINDING b: c (d, false alarm 1e-06)" in str(broken)
-    assert "4 of 5" in broken.summary
+    assert "5 of 6" in broken.summary
 
 
 @pytest.mark.parametrize(
