@@ -82,7 +82,8 @@ def main() -> None:
         sections = dict(re.findall(r"<!-- begin (\w+) -->\n(.*?)<!-- end \1 -->", text, re.DOTALL))
         printed = f"## {title}\n\n```\n{run.stdout.strip()}\n```" if title else run.stdout.strip()
         sections[name] = f"{printed}\n\n*`python -m benchmarks {name}`: {machine()}*\n"
-        body = "\n".join(f"<!-- begin {n} -->\n{sections[n]}<!-- end {n} -->\n" for n in NAMES if n in sections)
+        ordered = [n for n in NAMES if n in sections] + [n for n in sections if n not in NAMES]
+        body = "\n".join(f"<!-- begin {n} -->\n{sections[n]}<!-- end {n} -->\n" for n in ordered)
         RESULTS.write_text(f"# Results\n\nEvery number here was printed by the command under its table.\n\n{body}")
         print(f"{name}: written to {RESULTS}", flush=True)
 
