@@ -1110,7 +1110,7 @@ BUGS = [
     Bug(
         "crashes, retries and races",
         "PostgreSQL: a cost that nobody can calculate stops who asks what remains",
-        (("ledger/pricing.py", "charged)\n    except ODD:\n", "charged)\n    except LookupError:\n"),),
+        (("ledger/pricing.py", "            except ODD:\n", "            except LookupError:\n"),),
         "test_ledger_appenders.py::test_a_cost_that_nobody_can_calculate_stops_nobody[fixed_size-1e-300-1e+100-1e-300]",
     ),
     Bug(
