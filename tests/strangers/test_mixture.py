@@ -147,6 +147,15 @@ def test_no_class_takes_the_name_of_a_shipped_one(tmp_path: Path) -> None:
     assert not isinstance(dpvb.load(tmp_path / "m.dpvb"), taken)
 
 
+def test_a_model_of_another_width_is_refused_before_anything_is_spent(tmp_path: Path) -> None:
+    with dpvb.Ledger(tmp_path / "budget.db") as ledger:
+        ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=1.0, delta=1e-6)
+        model = dpvb.Private(Mixture(K, D + 1), epsilon=1.0, ledger=ledger, dataset="people", **GIVEN)
+        with pytest.raises(ParameterError, match=r"rows of 2 features.*a row of zeros gave"):
+            model.fit(rows(10))
+        assert not ledger.charged("people")
+
+
 @pytest.mark.parametrize("model", [None, 3, object(), Mixture])
 def test_what_is_no_model_is_refused(model: Any) -> None:
     with pytest.raises(ParameterError, match=r"model must be a dpvb\.Model"):

@@ -51,6 +51,7 @@ class Private(PrivateEstimator):
             source = X
         else:
             source = Rows(Design(X, row_norm=self.row_norm, group=group))
+            _try(model, source.width)
         facts = ", ".join(f"{name} = {value}" for name, value in _facts(model).items())
         public = [
             f"the model {type(model).__name__}" + (f" with {facts}" if facts else ""),
@@ -163,6 +164,21 @@ class RowsChunk:
     def select(self, units: Bools) -> RowsChunk:
         """The chosen units alone."""
         return RowsChunk(self.chunk.select(units))
+
+
+def _try(model: Model, width: int) -> None:
+    """Ask the model for a row of zeros, which is nobody's, before anything is spent.
+
+    Raises:
+        ParameterError: with what the model says.
+    """
+    try:
+        model.e_step(model.init(np.random.default_rng(0)), np.zeros((1, width)), model.blocks)
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+    else:
+        return
+    raise ParameterError(f"model must take rows of {width} features, those of X; a row of zeros gave {said}")
 
 
 def leaves(q: Any, name: str = "q") -> Iterator[tuple[str, NDArray[Any]]]:
