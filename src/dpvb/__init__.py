@@ -56,8 +56,8 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(_HOMES[name]), name)
     if name == "__all__":
         return sorted([*_ROOMS, *_HOMES, *_kinds()])
-    if not name.startswith("_") and name in _kinds():
-        return _kinds()[name]
+    if not name.startswith("_") and (kind := _kinds().get(name)) is not None:
+        return kind
     raise AttributeError(f"module 'dpvb' has no attribute {name!r}")
 
 

@@ -87,16 +87,16 @@ class Private(PrivateEstimator):
         return replace(self.model, num_steps=num_steps)
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        model = self._fitted_model
-        for name, value in _facts(model).items():
+        model, declared = self._fitted_model, _facts(self._fitted_model)
+        for name, value in declared.items():
             if not _is_plain(value):
                 raise ModelFileError(
                     f"the model's field {name} is {type(value).__name__}, which a file cannot hold; fields of models "
                     "that are saved are numbers, texts, None, and tuples of them."
                 )
-        return dict(leaves(self.q_)), {
+        return dict(_leaves(self.q_)), {
             "model": f"{type(model).__module__}:{type(model).__qualname__}",
-            "fields": _facts(model),
+            "fields": declared,
             "steps": self.n_iter_,
             "width": self.n_features_in_,
         }
@@ -106,9 +106,9 @@ class Private(PrivateEstimator):
         model = _known(facts["model"])(**{name: _frozen(value) for name, value in facts["fields"].items()})
         self.model = self._fitted_model = model
         start = model.init(np.random.default_rng(0))
-        if dict(leaves(start)).keys() != arrays.keys():
+        if dict(_leaves(start)).keys() != arrays.keys():
             raise ValueError("a q of another form")
-        self.q_ = domains.checked(_filled(start, arrays, ""))
+        self.q_ = domains.checked(_filled(start, arrays))
 
 
 @dataclass(frozen=True)
@@ -181,18 +181,17 @@ def _try(model: Model, width: int) -> None:
     raise ParameterError(f"model must take rows of {width} features, those of X; a row of zeros gave {said}")
 
 
-def leaves(q: Any, name: str = "q") -> Iterator[tuple[str, NDArray[Any]]]:
+def _leaves(q: Any, name: str = "q") -> Iterator[tuple[str, NDArray[Any]]]:
     """Arrays and numbers of a q, with their names."""
     if (parts := _parts(q)) is None:
         yield name, np.asarray(q)
         return
     for part, value in parts.items():
-        yield from leaves(value, f"{name}__{part}")
+        yield from _leaves(value, f"{name}__{part}")
 
 
-def _filled(start: Any, arrays: Mapping[str, NDArray[Any]], name: str) -> Any:
+def _filled(start: Any, arrays: Mapping[str, NDArray[Any]], name: str = "q") -> Any:
     """A q of the form of a start, with other numbers."""
-    name = name or "q"
     if (parts := _parts(start)) is None:
         value, own = arrays[name], np.asarray(start)
         if (value.shape, value.dtype) != (own.shape, own.dtype):
