@@ -665,7 +665,7 @@ BUGS = [
     Bug(
         "an accountant beyond its range or precision",
         "NaN passes the check of public numbers",
-        (("errors.py", "    if not inside:\n", "    if not inside and number == number:\n"),),
+        (("guards/errors.py", "    if not inside:\n", "    if not inside and number == number:\n"),),
         "test_accounting_properties.py::test_bad_targets[nan]",
     ),
     Bug(

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from dpvb.arrays import Floats
 from dpvb.audit import cases
 from dpvb.audit.cases import HOSTILE_DOCUMENTS, HOSTILE_ROWS, KINDS, VISIBLE, D, bags, documents, table_records
 from dpvb.audit.integers import difference, in_steps, relative_norm, squared
@@ -20,6 +19,7 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, Rows
+from dpvb.guards.arrays import Floats
 from dpvb.models.belief_network.first_order import SBN
 from dpvb.models.belief_network.six_blocks import SBNBlocks
 from dpvb.models.regression.first_order import FirstOrder

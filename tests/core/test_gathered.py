@@ -16,7 +16,6 @@ import pytest
 import scipy.stats
 from small_models import CASES, NAMES, Case, D, Table, difference, squared, table
 
-from dpvb.arrays import Ints
 from dpvb.audit.integers import same
 from dpvb.core.blocks import Block
 from dpvb.core.estimate import Estimate
@@ -30,6 +29,7 @@ from dpvb.errors import ParameterError, PrivacyError
 from dpvb.federated.keys import Identity
 from dpvb.federated.masks import Masks
 from dpvb.federated.trust import Trust
+from dpvb.guards.arrays import Ints
 
 FALSE_ALARM = 1e-6
 EVERY_MODEL = pytest.mark.parametrize("case", CASES, ids=NAMES)

@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpvb.arrays import Ints
 from dpvb.errors import FederationError
 from dpvb.federated.keys import Identity
 from dpvb.federated.masks import Masks
+from dpvb.guards.arrays import Ints
 
 PARTIES = [Identity.generate(f"client-{i}") for i in range(12)]
 DIGEST = bytes(range(32))

@@ -52,9 +52,8 @@ def core(*names: str) -> Iterator[Path]:
 PURE = [*core("wall", "clipped_sums", "contributions", "forms", "grids", "plan", "sampling")]
 # A room may import those that stand on lines before its own, and nothing else of the package.
 ORDER = [
-    {"errors", "version", "arrays"},
-    {"guards"},
-    {"kernels", "accounting", "sample"},
+    {"guards", "version"},
+    {"kernels", "accounting", "sample", "errors"},
     {"data"},
     {"core"},
     {"models", "cluster", "ledger", "results"},
@@ -64,10 +63,18 @@ ORDER = [
     {"__init__", "testing"},
     {"cli"},
 ]
-SHARED = ("arrays", "core.blocks", "core.contributions", "core.estimate", "core.forms", "core.schedule", "kernels")
+SHARED = (
+    "guards.arrays",
+    "core.blocks",
+    "core.contributions",
+    "core.estimate",
+    "core.forms",
+    "core.schedule",
+    "kernels",
+)
 SHARED += ("models.expfam", "models.empirical_bayes", "models.base")
 # What is declared of a response is public.
-DECLARED = ("errors", "guards", "data.tables.response")
+DECLARED = ("guards", "data.tables.response")
 
 
 def imported(path: Path) -> Iterator[str]:

@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpvb
-from dpvb.arrays import Floats
 from dpvb.audit import queries
 from dpvb.core import loop
 from dpvb.core.blocks import Block
@@ -31,6 +30,7 @@ from dpvb.core.schedule import constant, robbins_monro
 from dpvb.core.wall import Wall
 from dpvb.errors import CheckpointError, ModelFileError, PrivacyError, WallError
 from dpvb.guards import domains
+from dpvb.guards.arrays import Floats
 from dpvb.guards.silence import silence
 from dpvb.models.topics import kernel as kernel
 from dpvb.models.topics.lda import LDA

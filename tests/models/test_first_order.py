@@ -13,7 +13,6 @@ from scipy.special import expit, gammaln, logit
 from scipy.stats import multivariate_normal, ortho_group
 from sklearn.linear_model import LogisticRegression
 
-from dpvb.arrays import Floats
 from dpvb.core import loop
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import calibrated, phased
@@ -24,6 +23,7 @@ from dpvb.data import Design
 from dpvb.data.tables.design import DesignRows
 from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
+from dpvb.guards.arrays import Floats
 from dpvb.models.regression import curvature, descent, ridge, tuned
 from dpvb.models.regression.first_order import FirstOrder, Iterate
 from dpvb.models.regression.likelihood import Likelihood, Weights

@@ -11,7 +11,6 @@ import pytest
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from dpvb.arrays import Floats
 from dpvb.core import loop
 from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import calibrated, phased
@@ -21,6 +20,7 @@ from dpvb.core.wall import Wall
 from dpvb.data.tables.design import Design, SparseDesignRows
 from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
+from dpvb.guards.arrays import Floats
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal, Iterate
 from dpvb.models.regression.likelihood import Likelihood, Weights
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from dpvb.arrays import Floats
+from dpvb.guards.arrays import Floats
 from dpvb.models.regression import saturation
 from dpvb.models.regression.curvature import RowMoments, read_moments
 from dpvb.models.regression.descent import Average

@@ -29,7 +29,7 @@ from dpvb.accounting.answers import (
 from dpvb.accounting.calibration import calibrate, most_steps
 from dpvb.accounting.events import Event, NeighboringRelation, Sampler
 from dpvb.accounting.independent import SecondOpinion, confirm, second_opinion
-from dpvb.errors import check_number
+from dpvb.guards.errors import check_number
 
 __all__ = [
     "METHODS",

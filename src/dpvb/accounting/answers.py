@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from dpvb.accounting.events import Event, Pair, check_plan, check_relation, dominating_pairs, grouped
-from dpvb.errors import ParameterError, check_choice, check_number
+from dpvb.guards.errors import ParameterError, check_choice, check_number
 
 Method = Literal["pld", "renyi", "moments", "moments_capped", "wang", "zcdp", "strong", "linear"]
 METHODS: tuple[str, ...] = get_args(Method)

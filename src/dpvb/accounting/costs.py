@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from dpvb.accounting.answers import answer, check_delta
 from dpvb.accounting.events import MAX_STEPS, Event, NeighboringRelation, check_plan, check_relation, dominating_pairs
-from dpvb.errors import ParameterError
+from dpvb.guards.errors import ParameterError
 
 Vector = npt.NDArray[np.float64]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from dpvb.errors import ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 
 NeighboringRelation = Literal["add_or_remove_one", "replace_one"]
 Sampler = Literal["poisson", "fixed_size", "full_batch"]

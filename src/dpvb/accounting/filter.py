@@ -39,7 +39,7 @@ import numpy as np
 
 from dpvb.accounting.calibration import least_scale_and_slope
 from dpvb.accounting.costs import Cost
-from dpvb.errors import ParameterError
+from dpvb.guards.errors import ParameterError
 
 #: One unit of epsilon.
 UNIT = 1e-9

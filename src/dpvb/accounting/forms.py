@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dpvb.accounting.costs import Composition, Cost
 from dpvb.accounting.selection import Selection
-from dpvb.errors import ParameterError
+from dpvb.guards.errors import ParameterError
 
 #: How each form is read back, by the name that its `to_dict` gives it.
 FORMS: Final[Mapping[str, Callable[[Mapping[str, Any]], Cost]]] = {

@@ -23,7 +23,7 @@ import numpy as np
 
 from dpvb.accounting.answers import check_delta
 from dpvb.accounting.events import Event, Pair, check_plan, check_relation, dominating_pairs
-from dpvb.errors import PrivacyError, check_number
+from dpvb.guards.errors import PrivacyError, check_number
 
 # The interval's width relative to epsilon that the grid is chosen for, and the price it may have: dp-accounting takes
 # about ten microseconds a cell of a step's distribution.

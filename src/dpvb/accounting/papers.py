@@ -17,7 +17,7 @@ from scipy.special import gammaln
 
 from dpvb.accounting import renyi
 from dpvb.accounting.events import Event, Pair
-from dpvb.errors import ParameterError
+from dpvb.guards.errors import ParameterError
 
 Vector = npt.NDArray[np.float64]
 

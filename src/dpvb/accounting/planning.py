@@ -10,7 +10,7 @@ from typing import Any
 from dpvb import accounting
 from dpvb.accounting import Event
 from dpvb.accounting.answers import as_json
-from dpvb.errors import ParameterError, check_integer, check_number
+from dpvb.guards.errors import ParameterError, check_integer, check_number
 
 #: Multiples of the plan's compute, which is q·J passes over the documents.
 COMPUTE = (1, 4, 16)

@@ -26,7 +26,7 @@ from dpvb.accounting.answers import check_delta
 from dpvb.accounting.calibration import least_scale_and_slope
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.events import NeighboringRelation
-from dpvb.errors import ParameterError, check_number
+from dpvb.guards.errors import ParameterError, check_number
 
 Vector = npt.NDArray[np.float64]
 #: ε(a) of a mechanism at orders a ≥ 1, (A,) to (A,).

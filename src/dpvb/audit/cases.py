@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from dpvb.arrays import Floats
 from dpvb.core import loop
 from dpvb.core.noise import InsecureNoise, NoiseSource
 from dpvb.core.plan import Mechanism, Plan, Release, phased
@@ -30,7 +29,8 @@ from dpvb.data import BagOfWords
 from dpvb.data.tables.design import BinaryMatrix, Design
 from dpvb.data.tables.numbers import Numbers
 from dpvb.data.tables.response import Response
-from dpvb.errors import ParameterError, check_choice
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import ParameterError, check_choice
 from dpvb.models.belief_network.first_order import SBN
 from dpvb.models.belief_network.six_blocks import SBNBlocks
 from dpvb.models.gradients.density import Density

@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.arrays import Floats, Ints
 from dpvb.audit.cases import Case
 from dpvb.audit.integers import in_steps
 from dpvb.audit.matrix import Matrix
@@ -24,7 +23,8 @@ from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.released import Released
 from dpvb.core.sampling import FullBatch, Sampler
 from dpvb.core.wall import Wall
-from dpvb.errors import PrivacyError
+from dpvb.guards.arrays import Floats, Ints
+from dpvb.guards.errors import PrivacyError
 from dpvb.results.audit_report import Check
 
 #: Probability that a sound sampler or source fails a check.

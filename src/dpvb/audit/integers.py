@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dpvb.arrays import Ints
 from dpvb.core.blocks import Block
 from dpvb.core.grids import grids_of
 from dpvb.core.plan import Release
 from dpvb.core.released import Released
+from dpvb.guards.arrays import Ints
 
 Steps = Mapping[str, Ints]
 

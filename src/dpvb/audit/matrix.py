@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpvb.arrays import Floats, Ints
 from dpvb.data.units import Chunk
+from dpvb.guards.arrays import Floats, Ints
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from dpvb.accounting.events import RELATIONS
-from dpvb.arrays import Floats, Ints
 from dpvb.audit.cases import Case
 from dpvb.audit.integers import difference, in_steps, is_zero, relative_norm, same
 from dpvb.audit.listening import heard
@@ -32,7 +31,8 @@ from dpvb.core.plan import Plan, Release
 from dpvb.core.released import Released
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
 from dpvb.core.wall import Wall
-from dpvb.errors import WallError
+from dpvb.guards.arrays import Floats, Ints
+from dpvb.guards.errors import WallError
 from dpvb.guards.silence import silence
 from dpvb.results import model_file
 from dpvb.results.audit_report import Check

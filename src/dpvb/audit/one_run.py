@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from dpvb.arrays import Floats
 from dpvb.audit.cases import Case
 from dpvb.audit.draws import MakeNoise
 from dpvb.core import loop
@@ -28,6 +27,7 @@ from dpvb.core.noise import InsecureNoise, SecureNoise
 from dpvb.core.plan import Plan, Release, calibrated
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
+from dpvb.guards.arrays import Floats
 from dpvb.results.audit_report import Check
 
 #: Probability that a sound run is taken for an unsound one.

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from dpvb.arrays import Floats
 from dpvb.audit.cases import Case
 from dpvb.audit.integers import Steps, difference, relative_norm
 from dpvb.core.blocks import swap_ratio
 from dpvb.core.clipped_sums import Work
 from dpvb.core.grids import grids_of
 from dpvb.core.plan import Release
-from dpvb.errors import DpvbError
 from dpvb.guards import domains
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import DpvbError
 from dpvb.guards.silence import silence
 from dpvb.results.audit_report import Check
 

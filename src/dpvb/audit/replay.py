@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from dpvb.arrays import Floats, Ints
 from dpvb.audit.cases import Case
 from dpvb.audit.integers import difference, in_steps
 from dpvb.core.plan import Release
 from dpvb.core.sampling import Sampler
+from dpvb.guards.arrays import Floats, Ints
 
 
 class Replay:

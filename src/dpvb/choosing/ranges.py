@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from dpvb.arrays import Floats
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.forms import SparseRows
@@ -20,7 +19,8 @@ from dpvb.data.slabs import Which
 from dpvb.data.spelling import as_numbers
 from dpvb.data.tables.matrices import column
 from dpvb.data.units import Chunk, Held, Units
-from dpvb.errors import check_choice, check_integer, check_number
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import check_choice, check_integer, check_number
 from dpvb.ledger import Ledger
 from dpvb.results.statement import PrivacyStatement
 from dpvb.runs.counted import accountant, counted

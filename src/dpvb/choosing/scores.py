@@ -9,11 +9,11 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from dpvb.arrays import Bools, Floats
 from dpvb.core.contributions import Contributions
 from dpvb.core.forms import Rows
 from dpvb.core.noise import Words
 from dpvb.core.source import Chunk, Source
+from dpvb.guards.arrays import Bools, Floats
 
 Units = TypeVar("Units")
 #: Scores of clean rows under a fitted model; NaN where there is nothing to score.

@@ -39,8 +39,8 @@ from dpvb.core.noise import NoiseSource, SecureNoise, Words
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
-from dpvb.errors import LedgerError, ParameterError, WallError, check_choice, check_integer, check_number
 from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator, Task, generator
+from dpvb.guards.errors import LedgerError, ParameterError, WallError, check_choice, check_integer, check_number
 from dpvb.guards.silence import silence
 from dpvb.results.facts import ChargeFacts, SelectionFacts
 from dpvb.results.statement import PrivacyStatement

@@ -12,7 +12,7 @@ import typer
 from dpvb.cli import files, options
 from dpvb.cli.root import app
 from dpvb.cli.terminal import echo, new_console, print_json, print_table
-from dpvb.errors import ModelFileError, ParameterError
+from dpvb.guards.errors import ModelFileError, ParameterError
 
 if TYPE_CHECKING:
     from dpvb.audit import Check

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from dpvb import LDA
-from dpvb.arrays import Floats, Ints
 from dpvb.cli.terminal import new_console, print_table, progress_bar
+from dpvb.guards.arrays import Floats, Ints
 from dpvb.results import metrics
 from dpvb.sample import Sample, load_sample
 

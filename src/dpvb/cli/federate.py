@@ -15,7 +15,7 @@ from dpvb.cli import files, options
 from dpvb.cli.reading import read
 from dpvb.cli.root import Commands, app
 from dpvb.cli.terminal import echo, progress_bar, remark, spent
-from dpvb.errors import FederationError, ParameterError
+from dpvb.guards.errors import FederationError, ParameterError
 
 if TYPE_CHECKING:
     from dpvb.estimators.base import Task

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from dpvb.errors import DataFormatError, ModelFileError, ParameterError
+from dpvb.guards.errors import DataFormatError, ModelFileError, ParameterError
 from dpvb.guards.own import new_own
 
 

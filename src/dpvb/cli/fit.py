@@ -21,7 +21,7 @@ from dpvb.cli.look import LOOKS
 from dpvb.cli.reading import READINGS, read
 from dpvb.cli.root import Commands, app
 from dpvb.cli.terminal import progress_bar, remark, spent
-from dpvb.errors import CheckpointError, ParameterError
+from dpvb.guards.errors import CheckpointError, ParameterError
 
 if TYPE_CHECKING:
     from dpvb.estimators.base import PrivateEstimator

@@ -11,7 +11,7 @@ import typer
 from dpvb.cli import files, options
 from dpvb.cli.root import Commands, app
 from dpvb.cli.terminal import echo, print_json, print_table, working
-from dpvb.errors import ParameterError
+from dpvb.guards.errors import ParameterError
 
 ledger = typer.Typer(
     cls=Commands,

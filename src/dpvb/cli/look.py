@@ -13,7 +13,7 @@ import typer
 from dpvb.cli import files, options, reading
 from dpvb.cli.root import app
 from dpvb.cli.terminal import print_json, print_table, remark
-from dpvb.errors import ParameterError, PrivacyError, check_integer
+from dpvb.guards.errors import ParameterError, PrivacyError, check_integer
 
 #: Commands that look at a model file, by the method that a kind of model needs for it.
 LOOKS: Final[Mapping[str, str]] = {

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from dpvb.cli import options
 from dpvb.cli.files import read_matrix
-from dpvb.errors import ParameterError
+from dpvb.guards.errors import ParameterError
 
 
 def documents(

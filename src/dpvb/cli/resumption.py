@@ -13,7 +13,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, get_args, get_origin
 
-from dpvb.errors import CheckpointError, ParameterError
+from dpvb.guards.errors import CheckpointError, ParameterError
 from dpvb.guards.own import check_own_folder, read_own, write_own
 from dpvb.guards.strangers import parsed_json, printable
 from dpvb.ledger.address import HIDDEN, Address, without_password

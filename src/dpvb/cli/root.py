@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from dpvb.cli.terminal import echo, remark
-from dpvb.errors import DpvbError
+from dpvb.guards.errors import DpvbError
 from dpvb.version import __version__
 
 

@@ -18,7 +18,7 @@ from dpvb.cluster.engine import Engine
 from dpvb.cluster.local import LocalPool
 from dpvb.cluster.spread import SpreadSource
 from dpvb.core.source import Source
-from dpvb.errors import ParameterError
+from dpvb.guards.errors import ParameterError
 
 __all__ = ["LocalPool", "is_on_show", "spread"]
 

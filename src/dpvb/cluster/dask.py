@@ -13,7 +13,7 @@ from typing import Any, final
 import numpy as np
 
 from dpvb.cluster.engine import Answered, PartMissing, Task, answered, opened, packed, shared_out
-from dpvb.errors import ParameterError
+from dpvb.guards.errors import ParameterError
 
 # The data of a fit are larger than what Dask thinks wise to send; saying so would tell how large.
 _SETTINGS = {"distributed.admin.large-graph-warning-threshold": "1 PB"}

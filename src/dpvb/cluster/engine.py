@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
-from dpvb.errors import ParameterError
+from dpvb.guards.errors import ParameterError
 from dpvb.guards.silence import silence
 
 #: What is done with the parts of one process: the parts by number, what all are told, and what each is told.

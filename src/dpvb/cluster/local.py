@@ -13,7 +13,7 @@ from typing import Any, Self, final
 
 from dpvb.cluster.engine import Answered, Task, packed, shared_out
 from dpvb.cluster.process import receive, send
-from dpvb.errors import ParameterError, check_integer
+from dpvb.guards.errors import ParameterError, check_integer
 
 # How often one task is tried: its process may be killed by something that has nothing to do with it.
 _ATTEMPTS = 4

@@ -8,12 +8,12 @@ from typing import Any, Generic, NamedTuple, final
 
 import numpy as np
 
-from dpvb.arrays import Batch, Bools, Ints
 from dpvb.cluster.engine import Engine, PartMissing, Task, map_reduce
 from dpvb.core.clipped_sums import Spread, Work
 from dpvb.core.sampling import Draw
 from dpvb.core.source import Chunk, Source
-from dpvb.errors import DataFormatError, ParameterError
+from dpvb.guards.arrays import Batch, Bools, Ints
+from dpvb.guards.errors import DataFormatError, ParameterError
 from dpvb.version import __version__
 
 # Parts a process: enough that what one leaves when it dies is spread evenly.

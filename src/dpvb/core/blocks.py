@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.arrays import Floats
-from dpvb.errors import ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 
 _DOMAINS = ("real", "nonnegative", "psd", "gram")
 _PHASES = ("first", "step", "last")

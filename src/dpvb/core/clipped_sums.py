@@ -14,13 +14,13 @@ from typing import Generic, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.arrays import Batch, Ints
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contribution, Contributions, Grid
 from dpvb.core.forms import grouped, is_gram, nonnegative
 from dpvb.core.plan import Release
 from dpvb.core.sampling import Draw
 from dpvb.core.source import Chunk
+from dpvb.guards.arrays import Batch, Ints
 
 # Norms are clipped to this share of the bound, so that rounding a product cannot reach past the bound itself.
 _MARGIN = 1.0 - 2.0**-20

@@ -19,7 +19,7 @@ from typing import Protocol
 
 import numpy as np
 
-from dpvb.arrays import Floats, Ints
+from dpvb.guards.arrays import Floats, Ints
 
 #: Entries that are taken at a time: they stay in the cache.
 ENTRIES = 2**16

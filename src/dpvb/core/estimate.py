@@ -9,10 +9,10 @@ from typing import Literal, final
 
 import numpy as np
 
-from dpvb.arrays import Floats
 from dpvb.core.blocks import Block
 from dpvb.core.released import Receipt, Released
-from dpvb.errors import PrivacyError, check_choice
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import PrivacyError, check_choice
 
 _SEAL = object()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import final
 
-from dpvb.errors import PrivacyError
+from dpvb.guards.errors import PrivacyError
 
 _num_forks = 0  # between the process that imported this module and this one
 

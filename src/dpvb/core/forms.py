@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.arrays import Floats, Ints
 from dpvb.core.blocks import pack_symmetric
 from dpvb.core.contributions import ENTRIES, Contribution, Grid, upper_norms
+from dpvb.guards.arrays import Floats, Ints
 from dpvb.kernels.linear import product
 
 # Kron's factors carry at most this many bits, and products of integers are formed 2^(53 - 2·21) rows at a time, so

@@ -8,7 +8,7 @@ from typing import final
 
 from dpvb.core.contributions import Grid
 from dpvb.core.plan import Release
-from dpvb.errors import ParameterError, check_integer, check_number
+from dpvb.guards.errors import ParameterError, check_integer, check_number
 
 # The integer sum has room for this many units, or for four times the public number of examples, at least 2¹⁶; that of
 # several parties for all of theirs, or for the second number.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.core.plan import Release
-from dpvb.errors import CheckpointError
+from dpvb.guards.errors import CheckpointError
 
 #: What leaves a wall: noised sums in their units, or a party's integers.
 Sums = Mapping[str, NDArray[np.float64] | NDArray[np.int64]]

@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from dpvb.core.forks import Origin
-from dpvb.errors import ParameterError, check_integer, check_number
+from dpvb.guards.errors import ParameterError, check_integer, check_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

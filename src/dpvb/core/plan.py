@@ -19,7 +19,7 @@ from dpvb.accounting.events import RELATIONS, Event, NeighboringRelation
 from dpvb.core.blocks import Block, swap_ratio
 from dpvb.core.sampling import FullBatch, Sampler
 from dpvb.core.schedule import SHARES
-from dpvb.errors import ParameterError, PrivacyError, check_choice, check_number
+from dpvb.guards.errors import ParameterError, PrivacyError, check_choice, check_number
 
 
 @dataclass(frozen=True)

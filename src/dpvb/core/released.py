@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import InitVar, dataclass
 from typing import final
 
-from dpvb.arrays import Floats
-from dpvb.errors import PrivacyError
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import PrivacyError
 
 #: `core.wall` alone has it.
 SEAL = object()

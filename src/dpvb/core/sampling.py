@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.accounting.events import Sampler as SamplerName
-from dpvb.arrays import Bools
-from dpvb.errors import check_integer, check_number
+from dpvb.guards.arrays import Bools
+from dpvb.guards.errors import check_integer, check_number
 
 #: Returns the next `count` uniform 64-bit words of a cryptographic stream.
 Bits = Callable[[int], NDArray[np.uint64]]

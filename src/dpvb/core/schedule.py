@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from dpvb.errors import check_number
+from dpvb.guards.errors import check_number
 
 #: Default part of the budget for the first and for the last release, by phase.
 SHARES: Mapping[str, float] = MappingProxyType({"first": 0.1, "last": 0.1})

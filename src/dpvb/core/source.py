@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from dpvb.arrays import Batch_co, Bools, Ints
+from dpvb.guards.arrays import Batch_co, Bools, Ints
 
 
 class Chunk(Protocol[Batch_co]):

@@ -17,7 +17,6 @@ from typing import Generic, final
 
 import numpy as np
 
-from dpvb.arrays import Batch, Ints
 from dpvb.core.clipped_sums import STOPS, Spread, Work, zeros
 from dpvb.core.contributions import Contributions, Grid
 from dpvb.core.forks import Origin
@@ -27,7 +26,8 @@ from dpvb.core.noise import NoiseSource, SecureNoise
 from dpvb.core.plan import Plan, Release
 from dpvb.core.released import SEAL, Receipt, Released
 from dpvb.core.source import Source
-from dpvb.errors import PrivacyError, WallError
+from dpvb.guards.arrays import Batch, Ints
+from dpvb.guards.errors import PrivacyError, WallError
 from dpvb.guards.silence import silence
 
 #: The model's e_step at the current q.

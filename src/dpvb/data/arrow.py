@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpvb.data.readable import MAX_DOCUMENT_BYTES
 from dpvb.data.times import in_utc
-from dpvb.errors import DataFormatError
+from dpvb.guards.errors import DataFormatError
 
 Cells: TypeAlias = "NDArray[Any] | list[object]"
 

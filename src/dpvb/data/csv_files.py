@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.data.readable import BOM, MAX_DOCUMENT_BYTES, open_binary, pieces
-from dpvb.errors import DataFormatError
+from dpvb.guards.errors import DataFormatError
 
 #: Fields of a record: bytes, or None throughout where it is faulty.
 Record = tuple[object, ...]

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpvb.data.slabs import Integers
 from dpvb.data.spelling import cells_of, each, identity
-from dpvb.errors import DataFormatError
+from dpvb.guards.errors import DataFormatError
 
 
 def by_person(group: Iterable[object], num_rows: int) -> tuple[Integers, Integers, Integers]:

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from dpvb.errors import DataFormatError
+from dpvb.guards.errors import DataFormatError
 
 MAX_DOCUMENT_BYTES = 2**24
 BLOCK_BYTES = 2**18

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from dpvb.errors import DataFormatError
+from dpvb.guards.errors import DataFormatError
 
 #: Files of these formats may be given as a folder, too.
 FOLDER_FORMATS = (".npz", ".parquet")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.data.spelling import real
-from dpvb.errors import DataFormatError
+from dpvb.guards.errors import DataFormatError
 
 #: Most rows and entries that are read at a time, where one row does not hold more.
 MAX_ROWS = 8192

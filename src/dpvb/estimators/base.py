@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dpvb.arrays import Floats
 from dpvb.cluster import is_on_show, spread
 from dpvb.core import loop
 from dpvb.core.plan import Plan, calibrated, check_budget, phased
@@ -25,7 +24,8 @@ from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
 from dpvb.core.schedule import Schedule, StepSize
 from dpvb.core.wall import Wall
 from dpvb.data.tables.matrices import has_columns
-from dpvb.errors import ModelFileError, ParameterError, PrivacyError, check_integer, check_number
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import ModelFileError, ParameterError, PrivacyError, check_integer, check_number
 from dpvb.ledger.address import Address
 from dpvb.results import model_file
 from dpvb.results.audit_report import Report

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.arrays import Floats
 from dpvb.core.schedule import Schedule
 from dpvb.data.tables.numbers import Numbers
-from dpvb.errors import DataFormatError, ParameterError, check_integer
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
 from dpvb.models.gradients import model as variational
 from dpvb.models.gradients import tuned
 from dpvb.models.gradients.density import Density

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from dpvb.arrays import Floats
 from dpvb.core.schedule import Schedule, robbins_monro
 from dpvb.data import BagOfWords, Source, as_source, check_vocabulary
-from dpvb.errors import DataFormatError, check_integer
 from dpvb.estimators.base import PrivateEstimator, Task, column_names
 from dpvb.guards import domains
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import DataFormatError, check_integer
 from dpvb.models.topics import lda
 from dpvb.results import metrics
 

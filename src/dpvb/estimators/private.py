@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.arrays import Bools, Floats, Ints
 from dpvb.data import Design
-from dpvb.errors import ModelFileError, ParameterError, check_integer
 from dpvb.estimators.base import PrivateEstimator, Task, column_names
 from dpvb.guards import domains
+from dpvb.guards.arrays import Bools, Floats, Ints
+from dpvb.guards.errors import ModelFileError, ParameterError, check_integer
 from dpvb.models.base import Model
 
 

@@ -14,14 +14,14 @@ from scipy import sparse
 from scipy.special import ndtri
 from sklearn.base import ClassifierMixin, RegressorMixin
 
-from dpvb.arrays import Floats
 from dpvb.data.tables.design import Design, SparseDesignRows
 from dpvb.data.tables.response import Response
 from dpvb.data.tables.schema import INDICATOR, Schema
 from dpvb.data.tables.table import AnyDesign, Table
-from dpvb.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator
 from dpvb.guards import domains
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.kernels import linear
 from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal

@@ -13,12 +13,12 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from dpvb.arrays import Floats
 from dpvb.core.schedule import Schedule, robbins_monro
 from dpvb.data.tables.design import BinaryMatrix, binary_rows
-from dpvb.errors import DataFormatError, check_choice, check_integer, check_number
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator
 from dpvb.guards import domains
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import DataFormatError, check_choice, check_integer, check_number
 from dpvb.kernels import linear
 from dpvb.models.belief_network import first_order, kernel, six_blocks
 from dpvb.models.belief_network.beta_normal import Scales

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from dpvb.errors import ParameterError
 from dpvb.federated.trust import Trust
+from dpvb.guards.errors import ParameterError
 
 SCHEDULES = ("synchronous", "sequential", "asynchronous")
 # Longer values are told by their digest.

@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final, final
 
-from dpvb.errors import DpvbError
 from dpvb.federated import messages
 from dpvb.federated.messages import Refusal
 from dpvb.federated.record import Recorded
 from dpvb.federated.transport import Reply, Transport
+from dpvb.guards.errors import DpvbError
 from dpvb.guards.strangers import printable
 
 _POLL_SECONDS: Final = 1.0

@@ -18,9 +18,9 @@ from typing import Final, final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-from dpvb.errors import FederationError
 from dpvb.federated.keys import Identity, check_name, check_public
 from dpvb.federated.messages import MAX_BYTES
+from dpvb.guards.errors import FederationError
 
 _HEAD: Final = struct.Struct("<4sI64s64s")
 _MAGIC: Final = b"dpvE"

@@ -29,16 +29,6 @@ from typing import Any, Final, final
 
 from dpvb.core.forks import Origin
 from dpvb.core.noise import NoiseSource
-from dpvb.errors import (
-    CheckpointError,
-    DpvbError,
-    FederationError,
-    LedgerError,
-    ParameterError,
-    PrivacyError,
-    WallError,
-    check_integer,
-)
 from dpvb.estimators.base import Task
 from dpvb.federated import messages
 from dpvb.federated.agreement import Federation, declared
@@ -48,6 +38,16 @@ from dpvb.federated.membership import Membership, Owner
 from dpvb.federated.memory import Memory
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share
 from dpvb.federated.shared import Shared
+from dpvb.guards.errors import (
+    CheckpointError,
+    DpvbError,
+    FederationError,
+    LedgerError,
+    ParameterError,
+    PrivacyError,
+    WallError,
+    check_integer,
+)
 from dpvb.guards.strangers import say
 from dpvb.ledger import Ledger
 from dpvb.results.statement import PrivacyStatement

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dpvb.errors import FederationError, ParameterError, check_choice, check_integer, check_number
 from dpvb.estimators import PrivateEstimator
 from dpvb.federated.agreement import SCHEDULES
 from dpvb.federated.flower import Address, parse_address
 from dpvb.federated.keys import Identity, check_name, check_public
 from dpvb.federated.trust import TRUST, Trust
+from dpvb.guards.errors import FederationError, ParameterError, check_choice, check_integer, check_number
 
 UNITS: Final = ("example", "person", "client")
 # Parameters of estimators that are no keys of [model], and where else they come from.

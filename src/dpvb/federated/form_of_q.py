@@ -17,11 +17,11 @@ from dpvb.core import loop
 from dpvb.core.estimate import Estimate
 from dpvb.core.plan import Plan, Release
 from dpvb.core.wall import Wall
-from dpvb.errors import FederationError
 from dpvb.estimators.base import Task, generator
 from dpvb.federated.messages import classes_in
 from dpvb.federated.shared import Shared
 from dpvb.guards import domains
+from dpvb.guards.errors import FederationError
 from dpvb.guards.silence import silence
 
 # A q is looked at before so many releases of each kind: by then it has all its parts.

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from dpvb.errors import CheckpointError, FederationError, ParameterError
+from dpvb.guards.errors import CheckpointError, FederationError, ParameterError
 from dpvb.guards.own import read_own, write_own
 
 _HEAD: Final = b"dpvb identity 1\n"

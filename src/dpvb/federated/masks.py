@@ -33,9 +33,9 @@ from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from numpy.typing import NDArray
 
-from dpvb.arrays import Ints
-from dpvb.errors import FederationError
 from dpvb.federated.keys import Identity, check_name, check_public, fields
+from dpvb.guards.arrays import Ints
+from dpvb.guards.errors import FederationError
 
 _WORDS: Final = 2**12  # words that are taken of all streams at a time
 _ZEROS: Final = bytes(8 * _WORDS)

@@ -10,13 +10,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, final
 
-from dpvb.arrays import Ints
 from dpvb.core import loop
 from dpvb.core.journal import Journal
 from dpvb.core.noise import NoiseSource
 from dpvb.core.plan import Plan
 from dpvb.core.wall import Conceal, Wall
-from dpvb.errors import BudgetError, CheckpointError, FederationError, ParameterError, WallError
 from dpvb.estimators.base import Task
 from dpvb.federated import messages
 from dpvb.federated.agreement import Federation
@@ -25,6 +23,8 @@ from dpvb.federated.masks import Masks
 from dpvb.federated.memory import Memory
 from dpvb.federated.messages import Accepted, Offer, Request
 from dpvb.federated.shared import Shared
+from dpvb.guards.arrays import Ints
+from dpvb.guards.errors import BudgetError, CheckpointError, FederationError, ParameterError, WallError
 from dpvb.ledger import Ledger
 from dpvb.results.statement import PrivacyStatement
 from dpvb.runs.checkpoint import Checkpoint

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Final, final
 
 from dpvb.core.forks import Origin
-from dpvb.errors import CheckpointError, FederationError
+from dpvb.guards.errors import CheckpointError, FederationError
 from dpvb.guards.own import check_own_folder, locked, read_own, sync_folder, unlock, write_own
 from dpvb.runs.checkpoint import token_of
 

@@ -32,10 +32,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from dpvb.arrays import Ints
-from dpvb.errors import FederationError, ParameterError, check_choice, check_integer
 from dpvb.federated.keys import check_name, check_public
 from dpvb.federated.trust import TRUST, colluding
+from dpvb.guards.arrays import Ints
+from dpvb.guards.errors import FederationError, ParameterError, check_choice, check_integer
 from dpvb.guards.strangers import printable
 
 #: Version of the wire; a reader refuses another one.

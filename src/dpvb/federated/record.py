@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self, final
 
 from dpvb.core.journal import Sums
-from dpvb.errors import CheckpointError, FederationError, ModelFileError
 from dpvb.federated import messages
 from dpvb.federated.transport import Reply, Transport
 from dpvb.guards import own
+from dpvb.guards.errors import CheckpointError, FederationError, ModelFileError
 from dpvb.results import model_file
 
 _TABLES: Final = (

@@ -26,7 +26,6 @@ from dpvb.core.noise import SecureNoise
 from dpvb.core.plan import Plan, Release
 from dpvb.core.released import Released
 from dpvb.core.wall import gathered
-from dpvb.errors import DpvbError, FederationError, ParameterError, check_choice, check_integer, check_number
 from dpvb.estimators.base import Task
 from dpvb.federated import messages
 from dpvb.federated.agreement import SCHEDULES, Federation, declared
@@ -35,6 +34,7 @@ from dpvb.federated.factors import Factors
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share
 from dpvb.federated.record import Recorded
 from dpvb.federated.transport import Transport
+from dpvb.guards.errors import DpvbError, FederationError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.strangers import printable
 from dpvb.results.statement import PrivacyStatement
 from dpvb.version import __version__

@@ -13,7 +13,6 @@ import numpy as np
 from sklearn.base import clone
 
 from dpvb.core.plan import Plan
-from dpvb.errors import ParameterError, check_choice, check_integer
 from dpvb.estimators.base import PrivateEstimator, Task, generator
 from dpvb.federated.agreement import SCHEDULES, Federation, declared
 from dpvb.federated.client import Client
@@ -22,6 +21,7 @@ from dpvb.federated.server import Server
 from dpvb.federated.shared import Shared
 from dpvb.federated.transport import InProcess
 from dpvb.federated.trust import Trust
+from dpvb.guards.errors import ParameterError, check_choice, check_integer
 
 UNITS = ("example", "client")
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from dpvb.errors import ParameterError
+from dpvb.guards.errors import ParameterError
 
 
 class Reply(NamedTuple):

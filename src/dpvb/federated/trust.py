@@ -43,7 +43,7 @@ from dpvb import accounting
 from dpvb.core.blocks import swap_ratio
 from dpvb.core.grids import Party, grids_of
 from dpvb.core.plan import Plan, calibrated, check_budget
-from dpvb.errors import ParameterError, PrivacyError, check_choice, check_integer, check_number
+from dpvb.guards.errors import ParameterError, PrivacyError, check_choice, check_integer, check_number
 
 TRUST = ("none", "secure_aggregation", "trusted_server")
 # s: what is added to the noise for its being whole numbers. Largest |log P(R = k)/P(D = k)| τ².

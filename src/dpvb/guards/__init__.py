@@ -1,1 +1,1 @@
-"""What keeps private values in, and strangers' values out."""
+"""What every room stands on: what keeps private values in, and strangers' values out, and what is said of both."""

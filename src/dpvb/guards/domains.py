@@ -22,7 +22,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar, final, get_args, g
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.errors import PrivacyError
+from dpvb.guards.errors import PrivacyError
 
 Q = TypeVar("Q")
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from dpvb.errors import CheckpointError
+from dpvb.guards.errors import CheckpointError
 
 _POSIX = os.name == "posix"
 # A link is not followed, and a pipe that somebody put there is not waited for.

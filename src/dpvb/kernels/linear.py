@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from dpvb.arrays import Floats
+from dpvb.guards.arrays import Floats
 
 _BITS = 26
 # Entries of a block of rows: what is done to them between the products happens in the cache.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from dpvb.errors import check_integer
+from dpvb.guards.errors import check_integer
 
 
 def num_threads(threads: int | None) -> int:

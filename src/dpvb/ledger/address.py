@@ -7,7 +7,7 @@ import re
 from typing import final
 from urllib.parse import unquote
 
-from dpvb.errors import ParameterError
+from dpvb.guards.errors import ParameterError
 
 _HOST = r"(?:[^@/?#:,\[\]]*|\[[0-9A-Fa-f:.]*\])(?::\d*)?"
 _ADDRESS = re.compile(

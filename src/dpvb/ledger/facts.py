@@ -9,7 +9,7 @@ from typing import Any
 
 from dpvb.accounting.events import NeighboringRelation, check_relation
 from dpvb.accounting.filter import SATURATED, UNIT, cap_units
-from dpvb.errors import ParameterError, check_number
+from dpvb.guards.errors import ParameterError, check_number
 
 # Beyond this a cap is none.
 _MAX_CAP = 1e6

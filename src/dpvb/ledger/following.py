@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpvb.errors import LedgerError
+from dpvb.guards.errors import LedgerError
 from dpvb.ledger import turns
 from dpvb.ledger.head import Head
 from dpvb.ledger.state import WAY_OUT, State, check_hash, set_back

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
-from dpvb.errors import LedgerError
+from dpvb.guards.errors import LedgerError
 from dpvb.guards.strangers import parsed_json
 from dpvb.ledger.chain import FORMAT, canonical, genesis
 

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterable
 from functools import cache
 
-from dpvb.errors import LedgerError, ParameterError
+from dpvb.guards.errors import LedgerError, ParameterError
 
 # Characters that Python calls printable and nobody can see: Unicode's default-ignorable ones, and the empty Braille
 # pattern.

@@ -11,7 +11,7 @@ from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Composition, Cost, num_steps
 from dpvb.accounting.events import Event
 from dpvb.accounting.forms import from_dict
-from dpvb.errors import LedgerError, ParameterError
+from dpvb.guards.errors import LedgerError, ParameterError
 from dpvb.ledger.chain import Entry
 
 Units = tuple[int, ...]

@@ -30,7 +30,7 @@ from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, final
 
-from dpvb.errors import LedgerError
+from dpvb.guards.errors import LedgerError
 from dpvb.ledger import schema
 from dpvb.ledger.address import without_password
 from dpvb.ledger.chain import COLUMNS, Entry

@@ -12,7 +12,7 @@ from dpvb.accounting.costs import Composition, Cost, total
 from dpvb.accounting.events import Event
 from dpvb.accounting.forms import from_dict
 from dpvb.core.plan import Plan
-from dpvb.errors import BudgetError, LedgerError, ParameterError
+from dpvb.guards.errors import BudgetError, LedgerError, ParameterError
 from dpvb.ledger.chain import canonical
 from dpvb.ledger.facts import Dataset, as_epsilon, way_out
 from dpvb.ledger.past import fact

@@ -12,7 +12,7 @@ from contextlib import suppress
 from threading import RLock
 from typing import final
 
-from dpvb.errors import LedgerError
+from dpvb.guards.errors import LedgerError
 from dpvb.ledger.store import Store
 
 

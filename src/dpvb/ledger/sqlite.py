@@ -30,7 +30,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, final
 
-from dpvb.errors import LedgerError
+from dpvb.guards.errors import LedgerError
 from dpvb.ledger.chain import COLUMNS, FORMAT, Entry
 from dpvb.ledger.head import Head
 from dpvb.ledger.state import RESTORE, WAY_OUT, check_kept

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from dpvb.accounting import filter as spending
 from dpvb.accounting.forms import from_dict
-from dpvb.errors import LedgerError, ParameterError
+from dpvb.guards.errors import LedgerError, ParameterError
 from dpvb.ledger.chain import COSTS, Entry, canonical, genesis
 from dpvb.ledger.facts import Dataset
 from dpvb.ledger.head import Head

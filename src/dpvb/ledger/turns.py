@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpvb.errors import LedgerError
+from dpvb.guards.errors import LedgerError
 from dpvb.ledger.chain import Entry, canonical
 from dpvb.ledger.past import Past
 from dpvb.ledger.state import WAY_OUT, check_hash

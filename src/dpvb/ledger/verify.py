@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TextIO
 
-from dpvb.errors import LedgerError
+from dpvb.guards.errors import LedgerError
 from dpvb.guards.strangers import parsed_json, printable
 from dpvb.ledger.chain import COLUMNS, FORMAT, Entry, canonical
 from dpvb.ledger.facts import Receipt

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpvb.arrays import Floats
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.schedule import Schedule
+from dpvb.guards.arrays import Floats
 
 
 class Model(ABC):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import log_ndtr
 
-from dpvb.arrays import Floats, Ints
+from dpvb.guards.arrays import Floats, Ints
 
 # Tuned by hand; benchmark `wikipedia` (perplexity by ε) shows what they do: run it before and after a change.
 # Relative width of an atom of the estimated prior, a normal: a well measured entry is not rounded to the grid, whose

@@ -10,7 +10,7 @@ import math
 import numpy as np
 from scipy.special import digamma, gammaln, kve
 
-from dpvb.arrays import Floats
+from dpvb.guards.arrays import Floats
 
 
 def dirichlet_expectedstats(concentration: Floats, axis: int = -1) -> Floats:

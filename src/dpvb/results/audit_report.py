@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from dpvb.errors import ModelFileError, ParameterError, check_number
+from dpvb.guards.errors import ModelFileError, ParameterError, check_number
 from dpvb.version import __version__
 
 

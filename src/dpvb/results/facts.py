@@ -11,7 +11,7 @@ from dpvb.accounting.events import Event
 from dpvb.accounting.selection import Selection
 from dpvb.core.plan import Plan, Release
 from dpvb.core.sampling import FixedSize
-from dpvb.errors import check_choice, check_integer, check_number
+from dpvb.guards.errors import check_choice, check_integer, check_number
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy import optimize, sparse
 from scipy.special import xlogy
 
-from dpvb.arrays import Floats, Ints
-from dpvb.errors import DataFormatError, check_integer, check_number
+from dpvb.guards.arrays import Floats, Ints
+from dpvb.guards.errors import DataFormatError, check_integer, check_number
 
 # Documents whose word probabilities are computed at once.
 _ROWS = 4096

@@ -33,7 +33,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.errors import ModelFileError, ParameterError
+from dpvb.guards.errors import ModelFileError, ParameterError
 from dpvb.guards.own import sync_folder
 from dpvb.guards.strangers import parsed_json, printable
 from dpvb.version import __version__

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.errors import DpvbError
+from dpvb.guards.errors import DpvbError
 from dpvb.guards.strangers import printable
 from dpvb.results import metrics
 

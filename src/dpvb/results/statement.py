@@ -13,7 +13,7 @@ from dpvb import accounting
 from dpvb.accounting.answers import CURVE_DELTAS, as_json
 from dpvb.accounting.events import RELATIONS
 from dpvb.core.plan import Plan
-from dpvb.errors import ModelFileError, ParameterError, PrivacyError, check_choice, check_integer, check_number
+from dpvb.guards.errors import ModelFileError, ParameterError, PrivacyError, check_choice, check_integer, check_number
 from dpvb.results.facts import BlockFacts, ChargeFacts, ReleaseFacts, SelectionFacts
 
 # Only methods that prove an upper bound for every plan may make a promise.

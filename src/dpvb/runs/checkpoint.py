@@ -26,8 +26,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from dpvb.core.journal import Sums
-from dpvb.errors import CheckpointError, ModelFileError
 from dpvb.guards import own
+from dpvb.guards.errors import CheckpointError, ModelFileError
 from dpvb.guards.strangers import parsed_json
 from dpvb.results import model_file
 

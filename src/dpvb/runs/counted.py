@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from dpvb.core.plan import Plan
-from dpvb.errors import CheckpointError, LedgerError, ParameterError
+from dpvb.guards.errors import CheckpointError, LedgerError, ParameterError
 from dpvb.guards.strangers import say
 from dpvb.ledger import Ledger, is_address
 from dpvb.runs.checkpoint import Checkpoint

@@ -24,7 +24,7 @@ from dpvb.accounting.costs import Composition
 from dpvb.core.forks import Origin
 from dpvb.core.journal import Journal, Sums
 from dpvb.core.plan import Plan, Release
-from dpvb.errors import CheckpointError, DpvbError, LedgerError, check_choice
+from dpvb.guards.errors import CheckpointError, DpvbError, LedgerError, check_choice
 from dpvb.ledger import Entry, Ledger, Receipt
 from dpvb.results.facts import ChargeFacts
 from dpvb.runs.checkpoint import Checkpoint, Seal

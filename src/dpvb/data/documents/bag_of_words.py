@@ -14,7 +14,7 @@ from dpvb.data.slabs import MAX_ENTRIES, MAX_WIDTH, Slab, Which, slab_of_sparse,
 from dpvb.data.spelling import cells_of, document, real
 from dpvb.data.tables.matrices import array_of, as_matrix, holds_rows, is_column
 from dpvb.data.units import Chunk, Held, Units
-from dpvb.errors import DataFormatError, ParameterError, check_integer
+from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
 
 
 class BagOfWords(Held):

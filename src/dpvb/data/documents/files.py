@@ -19,7 +19,7 @@ from dpvb.data.persons import Elsewhere, elsewhere
 from dpvb.data.readable import check_readable
 from dpvb.data.shards import Shard, Sharded, one_width, paths_of
 from dpvb.data.slabs import Slab
-from dpvb.errors import DataFormatError, ParameterError, check_choice, check_integer
+from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer
 
 _MATRIX_FORMATS: dict[str, Callable[[Path], OpenedFile]] = {
     "npz": open_npz,

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from dpvb.data.readable import MAX_DOCUMENT_BYTES, blocks, check_readable, lines, open_binary
 from dpvb.data.slabs import MAX_ENTRIES, MAX_ROWS, MAX_WIDTH, Slab, check_slab, slab_of_triples, spans
 from dpvb.data.spelling import real
-from dpvb.errors import DataFormatError
+from dpvb.guards.errors import DataFormatError
 from dpvb.guards.silence import silence
 
 _Ids = NDArray[np.int64]

@@ -36,7 +36,7 @@ from dpvb.data.spelling import Floats, alike, as_numbers
 from dpvb.data.tables.matrices import LENGTH_UNIT, Entries, SparseMatrix, as_matrix, column
 from dpvb.data.tables.response import LOGISTIC, Response
 from dpvb.data.units import Chunk, Held, Units
-from dpvb.errors import ParameterError, check_number
+from dpvb.guards.errors import ParameterError, check_number
 
 Made = TypeVar("Made")
 

@@ -19,7 +19,7 @@ from dpvb.data.arrow import cells as arrow_cells
 from dpvb.data.arrow import import_arrow
 from dpvb.data.slabs import MAX_WIDTH, Integers, Slab, Which, places, running_total, slab_of_sparse, stacked
 from dpvb.data.spelling import Floats, as_array, as_numbers, cells_of, number, real
-from dpvb.errors import DataFormatError
+from dpvb.guards.errors import DataFormatError
 from dpvb.guards.silence import silence
 
 _WAY_OUT = (

@@ -18,7 +18,7 @@ from dpvb.data.slabs import Which
 from dpvb.data.spelling import Floats, as_numbers
 from dpvb.data.tables.matrices import DenseMatrix, as_matrix, column
 from dpvb.data.units import CHUNK_ENTRIES, Chunk, Held, Units
-from dpvb.errors import DataFormatError
+from dpvb.guards.errors import DataFormatError
 
 Parts: TypeAlias = tuple[NDArray[np.float32], ...]
 

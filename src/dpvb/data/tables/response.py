@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from dpvb.data.spelling import Categories, Cells, Floats, as_numbers
-from dpvb.errors import ParameterError, check_choice, check_integer
+from dpvb.guards.errors import ParameterError, check_choice, check_integer
 
 Kind: TypeAlias = Literal["logistic", "binomial", "negative_binomial"]
 

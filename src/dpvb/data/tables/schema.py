@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from dpvb.data.spelling import MISSING_VALUES, Categories, Cells, Floats, alike, as_numbers, text
 from dpvb.data.tables.response import Kind, Response
-from dpvb.errors import DataFormatError, DpvbError, ParameterError, check_choice, check_number
+from dpvb.guards.errors import DataFormatError, DpvbError, ParameterError, check_choice, check_number
 from dpvb.guards.strangers import parsed_json
 
 #: Size of an indicator: two rows that differ in a category are as far apart as the ends of a numeric column.

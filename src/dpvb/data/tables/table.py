@@ -26,7 +26,7 @@ from dpvb.data.tables.matrices import SparseMatrix, column, is_arrow_table, is_f
 from dpvb.data.tables.response import LOGISTIC, Response
 from dpvb.data.tables.schema import Schema
 from dpvb.data.units import Chunk
-from dpvb.errors import DataFormatError, ParameterError, check_choice
+from dpvb.guards.errors import DataFormatError, ParameterError, check_choice
 
 _FORMATS = ("csv", "parquet")
 _WAY_OUT = "Every column of the schema must be there under its name."

@@ -16,7 +16,7 @@ import os
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from dpvb.errors import FederationError, ParameterError
+from dpvb.guards.errors import FederationError, ParameterError
 
 os.environ |= {
     "FLWR_TELEMETRY_ENABLED": "0",

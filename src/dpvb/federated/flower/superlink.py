@@ -30,10 +30,10 @@ from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_conte
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.main import create_app
 
-from dpvb.errors import FederationError, ParameterError
 from dpvb.federated.channel import Channel
 from dpvb.federated.flower import ASK, GREET, GREETING, REFUSE, REFUSED, Address, check_readable, packed, unpacked
 from dpvb.federated.transport import Reply
+from dpvb.guards.errors import FederationError, ParameterError
 
 _PAUSE = 0.05  # seconds
 _STARTING = 60.0  # seconds

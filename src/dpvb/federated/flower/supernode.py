@@ -42,9 +42,9 @@ from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from dpvb.errors import FederationError
 from dpvb.federated.channel import Channel
 from dpvb.federated.flower import ASK, GREET, GREETING, REFUSE, REFUSED, Address, check_readable, packed, unpacked
+from dpvb.guards.errors import FederationError
 from dpvb.guards.strangers import printable
 
 # Seconds between looks at the server: just after a message, and at most.

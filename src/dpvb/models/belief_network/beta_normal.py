@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from dpvb.arrays import Floats
+from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Positive, Positives
 from dpvb.models.expfam import gig_expectedstats, gig_logz
 

@@ -30,13 +30,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from dpvb.arrays import Floats, Ints
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions, Grid
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows
-from dpvb.errors import check_choice, check_integer, check_number
+from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import PROBABILITIES, Positive
+from dpvb.guards.errors import check_choice, check_integer, check_number
 from dpvb.models.belief_network import kernel as kernel
 from dpvb.models.belief_network import tuned
 from dpvb.models.belief_network.beta_normal import Scales

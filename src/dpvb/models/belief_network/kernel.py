@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, xlogy
 
-from dpvb.arrays import Floats
+from dpvb.guards.arrays import Floats
 from dpvb.kernels.threads import num_threads, spread
 
 Real = NDArray[np.floating[Any]]

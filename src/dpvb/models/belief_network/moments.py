@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpvb.arrays import Floats, Ints
 from dpvb.core.contributions import Grid, upper_norms
+from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.belief_network import kernel as kernel
 
 

@@ -29,13 +29,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from dpvb.arrays import Floats
 from dpvb.core.blocks import Block, positive_semidefinite, unpack_symmetric
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Kron, Rows
-from dpvb.errors import check_choice, check_integer, check_number
+from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegatives, Positive
+from dpvb.guards.errors import check_choice, check_integer, check_number
 from dpvb.models.belief_network import kernel as kernel
 from dpvb.models.belief_network import tuned
 from dpvb.models.belief_network.beta_normal import Scales

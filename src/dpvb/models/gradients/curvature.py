@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpvb.arrays import Floats
+from dpvb.guards.arrays import Floats
 from dpvb.models.gradients import tuned
 
 # Ridge, relative to the curvature, that keeps divisors positive.

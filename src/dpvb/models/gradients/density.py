@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.arrays import Floats
-from dpvb.errors import ParameterError
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import ParameterError
 from dpvb.models.gradients.extra import optional
 
 #: Entries of the rows on which a density is tried. It must be finite on one of these rows only: zero may lie outside

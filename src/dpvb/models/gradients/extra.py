@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from dpvb.errors import ParameterError
+from dpvb.guards.errors import ParameterError
 
 
 def optional(name: str) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpvb.arrays import Floats
 from dpvb.core.blocks import positive_semidefinite
+from dpvb.guards.arrays import Floats
 
 
 def plus(matrix: Floats, diagonal_p: Floats) -> Floats:

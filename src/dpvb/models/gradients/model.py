@@ -31,12 +31,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.arrays import Floats
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
-from dpvb.errors import check_choice, check_integer, check_number
+from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Covariance, Symmetric
+from dpvb.guards.errors import check_choice, check_integer, check_number
 from dpvb.models.gradients import forms, tuned
 from dpvb.models.gradients.curvature import Regression
 from dpvb.models.gradients.density import Density

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpvb.errors import ParameterError
+from dpvb.guards.errors import ParameterError
 from dpvb.models.gradients.density import Density
 from dpvb.models.gradients.extra import optional
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpvb.arrays import Floats
+from dpvb.guards.arrays import Floats
 from dpvb.models.gradients import tuned
 
 # Keeps a divisor positive.

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.arrays import Bools, Floats, Ints
 from dpvb.core.contributions import Grid
 from dpvb.core.forms import Rows
+from dpvb.guards.arrays import Bools, Floats, Ints
 
 
 @dataclass(frozen=True)

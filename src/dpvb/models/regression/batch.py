@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.arrays import Floats
+from dpvb.guards.arrays import Floats
 
 Derived = TypeVar("Derived")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpvb.arrays import Bools, Floats
+from dpvb.guards.arrays import Bools, Floats
 from dpvb.guards.domains import Nonnegatives, Positive
 from dpvb.models import empirical_bayes
 from dpvb.models.regression import tuned

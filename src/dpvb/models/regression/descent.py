@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpvb.arrays import Floats
+from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import UNSEEN, Nonnegative, Nonnegatives, Positive
 from dpvb.models.regression import tuned
 

@@ -27,12 +27,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.special import expit
 
-from dpvb.arrays import Floats
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, Rows, ScaledRows, turned
 from dpvb.core.schedule import Schedule
+from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Positive, Symmetric
 from dpvb.kernels.linear import row_sums
 from dpvb.models.expfam import polya_gamma_expectedstats

@@ -27,14 +27,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.special import expit, logit
 
-from dpvb.arrays import Floats
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows, SparseRows
 from dpvb.core.schedule import Schedule
-from dpvb.errors import ParameterError
+from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Positive, Positives
+from dpvb.guards.errors import ParameterError
 from dpvb.models.regression import columns, tuned
 from dpvb.models.regression.batch import SparseRegressionBatch
 from dpvb.models.regression.descent import Average, Descent, DiagonalAndConstant

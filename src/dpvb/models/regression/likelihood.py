@@ -27,10 +27,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, ndtr
 
-from dpvb.arrays import Floats
 from dpvb.data.tables.response import LOGISTIC, Kind, Response
-from dpvb.errors import check_integer, check_number
+from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Covariance
+from dpvb.guards.errors import check_integer, check_number
 
 # σ(ψ) ≈ Σ_i p_i Φ(s_i ψ), with an absolute error of at most 2.2e-9 (Monahan & Stefanski 1992).
 _MIXTURE_P = np.array([0.003246343272134, 0.051517477033972, 0.195077912673858, 0.315569823632818])

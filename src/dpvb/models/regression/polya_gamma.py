@@ -26,14 +26,14 @@ from typing import Literal
 
 import numpy as np
 
-from dpvb.arrays import Floats
 from dpvb.core.blocks import Block, unpack_symmetric
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, Rows
 from dpvb.core.schedule import Schedule
-from dpvb.errors import check_choice, check_integer, check_number
+from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Positive
+from dpvb.guards.errors import check_choice, check_integer, check_number
 from dpvb.models.expfam import gamma_expectedstats, polya_gamma_expectedstats, polya_gamma_logz
 from dpvb.models.regression import tuned
 from dpvb.models.regression.batch import RegressionBatch

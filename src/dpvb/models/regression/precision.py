@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpvb.arrays import Floats
+from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Positive, Symmetric
 from dpvb.models.regression import tuned
 from dpvb.models.regression.quadratic import inverse_root, squared, squared_norm

@@ -14,8 +14,8 @@ import numpy as np
 from scipy.linalg.blas import dtrmm
 from scipy.linalg.lapack import dlauum, dpotrf, dtrtri
 
-from dpvb.arrays import Floats
-from dpvb.errors import ParameterError
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import ParameterError
 from dpvb.kernels.linear import powers
 
 # Rows multiplied at a time, and entries of the parts in which they are prepared: a part stays in the cache.

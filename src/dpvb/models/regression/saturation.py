@@ -13,7 +13,7 @@ import math
 import numpy as np
 from scipy.special import expit, logit
 
-from dpvb.arrays import Floats
+from dpvb.guards.arrays import Floats
 from dpvb.models.regression.curvature import RowMoments
 
 

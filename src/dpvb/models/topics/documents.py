@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.arrays import Floats, Ints
+from dpvb.guards.arrays import Floats, Ints
 
 LENGTH_RULES = ("truncate", "rescale", "resample")
 

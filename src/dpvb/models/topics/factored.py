@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.arrays import Floats, Ints
 from dpvb.core.contributions import Grid
+from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.topics import kernel
 
 

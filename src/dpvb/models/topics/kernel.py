@@ -24,8 +24,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.arrays import Floats
-from dpvb.errors import ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 from dpvb.kernels.threads import num_threads, spread
 from dpvb.models.topics.limits import HUGE, KEPT, MOST_MOMENTUM, NO_MASS, ROUNDING, TINY
 

@@ -28,13 +28,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma
 
-from dpvb.arrays import Floats
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import SparseRows
-from dpvb.errors import ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import NONNEGATIVE, SIMPLEX, Positives
+from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 from dpvb.models import empirical_bayes
 from dpvb.models.expfam import dirichlet_expectedstats, dirichlet_logz
 from dpvb.models.topics import kernel as kernel

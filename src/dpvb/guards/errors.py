@@ -1,0 +1,101 @@
+"""The errors that dpvb raises; every one of them speaks of public things only."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+
+class DpvbError(Exception):
+    """Base of all errors of this package."""
+
+
+class ParameterError(DpvbError, ValueError):
+    """A public argument is outside its allowed range; nothing was spent."""
+
+
+class DataFormatError(DpvbError, ValueError):
+    """Data do not have the declared public form (type, width, file format); nothing was spent."""
+
+
+class PrivacyError(DpvbError, RuntimeError):
+    """The call would break, or cannot carry, the privacy promise."""
+
+
+class WallError(DpvbError, RuntimeError):
+    """A computation on private data failed; the charge stands and the reason stays behind the wall."""
+
+
+class ModelFileError(DpvbError, ValueError):
+    """A model file is missing, damaged, tampered with, or of a newer format."""
+
+
+class CheckpointError(DpvbError, RuntimeError):
+    """A run cannot be checkpointed or continued here."""
+
+
+class LedgerError(DpvbError, RuntimeError):
+    """A ledger cannot be read, believed or written; nothing was spent that is not on record."""
+
+
+class BudgetError(LedgerError):
+    """A data set has not enough budget left for a plan; nothing was spent."""
+
+
+class FederationError(DpvbError, RuntimeError):
+    """A message, a peer or a round of a federated run was refused; nothing was spent beyond what is on record."""
+
+
+def check_number(
+    name: str,
+    value: object,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    closed: Literal["both", "left", "right", "neither"] = "both",
+    hint: str = "",
+) -> float:
+    """Return a public number as float if it lies in its allowed range.
+
+    NaN is never allowed; infinity only where the closed range reaches it.
+
+    Raises:
+        ParameterError: naming the parameter, the range and the value.
+    """
+    left, right = "[" if closed in ("both", "left") else "(", "]" if closed in ("both", "right") else ")"
+    number = math.nan
+    if not isinstance(value, (bool, str, bytes)):
+        try:
+            number = float(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+    inside = (number >= low if left == "[" else number > low) and (number <= high if right == "]" else number < high)
+    if not inside:
+        way_out = f" {hint}" if hint else ""
+        raise ParameterError(f"{name} must be a number in {left}{low:g}, {high:g}{right}, got {value!r}.{way_out}")
+    return number
+
+
+def check_integer(name: str, value: object, *, low: int, high: int = 2**53, hint: str = "") -> int:
+    """Return a public whole number as int if it lies in [low, high].
+
+    Raises:
+        ParameterError: naming the parameter, the range and the value.
+    """
+    number = check_number(name, value, low=low, high=high, hint=hint)
+    if number != int(number):
+        way_out = f" {hint}" if hint else ""
+        raise ParameterError(f"{name} must be a whole number in [{low}, {high}], got {value!r}.{way_out}")
+    return int(number)
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...], *, hint: str = "") -> str:
+    """Return a public option if it is one of the choices.
+
+    Raises:
+        ParameterError: naming the parameter, the choices and the value.
+    """
+    if not isinstance(value, str) or value not in choices:
+        way_out = f" {hint}" if hint else ""
+        raise ParameterError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.{way_out}")
+    return value
