@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from dpvb.core import loop
+from dpvb.core.blocks import PHASES
 from dpvb.core.noise import InsecureNoise, NoiseSource
 from dpvb.core.plan import Mechanism, Plan, Release, phased
 from dpvb.core.released import Released
@@ -105,7 +106,7 @@ class Case:
     def phases(self) -> list[str]:
         """Phases of the model's releases, in order."""
         own = {block.phase for block in self.model.blocks.values()}
-        return [phase for phase in ("first", "step", "last") if phase in own]
+        return [phase for phase in PHASES if phase in own]
 
     def parts(self) -> list[Case]:
         """One case for each phase."""

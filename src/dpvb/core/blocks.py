@@ -14,7 +14,8 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 
 _DOMAINS = ("real", "nonnegative", "psd", "gram")
-_PHASES = ("first", "step", "last")
+#: In the order of their releases.
+PHASES = ("first", "second", "third", "step", "last")
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class Block:
             travels as its upper triangle) and the swap ratio. "nonnegative": the wall sets negative entries to 0.
             "psd": symmetric matrices, whose sum is positive semidefinite if the model keeps its word. "gram": the
             same by construction, since the wall takes nothing but `contributions.Gram`.
-        phase: "first" does not depend on q, "step" is released at every step, "last" once at the end.
+        phase: "first" does not depend on q and is released once; "second" and "third" are released once after it, each
+            at the q that it made; "step" at every step, "last" once at the end.
         average: True for a statistic, which is averaged over steps; False for a score at the current q.
         weight: share of its release's noise budget, relative to the other blocks': noise_std falls with it.
 
@@ -39,7 +41,7 @@ class Block:
     shape: tuple[int, ...]
     bound: float
     domain: Literal["real", "nonnegative", "psd", "gram"] = "real"
-    phase: Literal["first", "step", "last"] = "step"
+    phase: Literal["first", "second", "third", "step", "last"] = "step"
     average: bool = True
     weight: float = 1.0
 
@@ -49,7 +51,7 @@ class Block:
         check_number("block bound", self.bound, low=2.0**-500, high=2.0**500)
         check_number("block weight", self.weight, low=1e-9, high=1e9)
         check_choice("block domain", self.domain, _DOMAINS)
-        check_choice("block phase", self.phase, _PHASES)
+        check_choice("block phase", self.phase, PHASES)
         if self.symmetric and (len(self.shape) < 2 or self.shape[-1] != self.shape[-2]):
             raise ParameterError(f"a {self.domain} block ends in two equal axes, got shape {self.shape}.")
 

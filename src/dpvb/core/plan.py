@@ -16,7 +16,7 @@ from typing import Literal
 
 from dpvb import accounting
 from dpvb.accounting.events import RELATIONS, Event, NeighboringRelation
-from dpvb.core.blocks import Block, swap_ratio
+from dpvb.core.blocks import PHASES, Block, swap_ratio
 from dpvb.core.sampling import FullBatch, Sampler
 from dpvb.core.schedule import SHARES
 from dpvb.guards.errors import ParameterError, PrivacyError, check_choice, check_number
@@ -174,35 +174,33 @@ def phased(
     unit: str = "document",
     clip: Literal["block", "joint"] = "block",
 ) -> Plan:
-    """Lay out a model's releases by phase: first blocks once, step blocks at every step, last blocks once.
+    """Lay out a model's releases by phase: step blocks at every step, those of each other phase once, in order.
 
     Args:
         blocks: the model's declaration.
-        sampler: how the step batches are drawn; first and last blocks take the full batch.
+        sampler: how the step batches are drawn; all others take the full batch.
         schedule: noise multiplier of each step, shape (num_steps,); meant relatively if the plan is calibrated.
-        shares: part of the budget Σ q²/σ², which orders the cost of releases when noise is large, that the first and
-            the last release take where there is one.
+        shares: part of the budget Σ q²/σ², which orders the cost of releases when noise is large, that the release of
+            each phase beside the steps takes where there is one.
         neighboring_relation, unit, clip: as in Plan and Release.
     """
-    in_phase = {
-        phase: {name: block for name, block in blocks.items() if block.phase == phase}
-        for phase in ("first", "step", "last")
-    }
+    in_phase = {phase: {name: block for name, block in blocks.items() if block.phase == phase} for phase in PHASES}
     steps = {noise: Release(in_phase["step"], Mechanism(sampler, noise), clip=clip) for noise in set(schedule)}
     taken = {
         phase: check_number(f"shares[{phase!r}]", shares[phase], low=0, high=1, closed="neither")
-        for phase in ("first", "last")
-        if in_phase[phase]
+        for phase in PHASES
+        if phase != "step" and in_phase[phase]
     }
     rest = 1.0 - sum(taken.values())
     if rest <= 0:
         raise ParameterError(f"shares must leave something for the steps: their sum is below 1, got {dict(shares)}.")
     cost = sampler.sampling_prob**2 * math.fsum(noise**-2 if noise > 0 else math.inf for noise in schedule)
-    single = {
+    laid = {
         phase: [Release(in_phase[phase], Mechanism(FullBatch(), math.sqrt(rest / (share * cost))), clip=clip)]
         for phase, share in taken.items()
     }
-    releases = [*single.get("first", []), *(steps[noise] for noise in schedule), *single.get("last", [])]
+    laid["step"] = [steps[noise] for noise in schedule]
+    releases = [release for phase in PHASES for release in laid.get(phase, [])]
     return Plan(releases, neighboring_relation, unit)
 
 

@@ -9,8 +9,8 @@ from typing import Literal
 
 from dpvb.guards.errors import check_number
 
-#: Default part of the budget for the first and for the last release, by phase.
-SHARES: Mapping[str, float] = MappingProxyType({"first": 0.1, "last": 0.1})
+#: Default part of the budget for the release of each phase beside the steps.
+SHARES: Mapping[str, float] = MappingProxyType({"first": 0.1, "second": 0.1, "third": 0.1, "last": 0.1})
 
 #: The step size of step t = 1, 2, ...
 StepSize = Callable[[int], float]
@@ -35,8 +35,8 @@ class Schedule:
 
     Attributes:
         noise: relative noise multiplier of each step; their number is that of the steps.
-        budget: part of the privacy budget for the first and for the last release, if the model has them. Budgets are
-            compared by Σ q²/σ², a good proxy for large noise.
+        budget: part of the privacy budget for the release of each phase beside the steps, if the model has it. Budgets
+            are compared by Σ q²/σ², a good proxy for large noise.
         rho: step sizes.
         projection: "read" keeps the running estimate linear; "step" projects it at every step (the papers).
     """

@@ -9,7 +9,7 @@ kept. Everything here is post-processing and costs no privacy.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import logit
@@ -33,6 +33,7 @@ class RowMoments:
         constant_e: weights with xᵀ weights ≈ 1 for every row; zero if no weights do that.
         trace: Σ ‖Uᵀx / s‖², from the raw noisy matrix, so that floors on small eigenvalues do not bias it.
         number: number of rows.
+        room: factor that scale_e holds besides, so that fewer rows are too long.
     """
 
     basis_de: Floats
@@ -42,11 +43,22 @@ class RowMoments:
     constant_e: Floats
     trace: Positive
     number: Positive
+    room: Positive = 1.0
 
     @property
     def total(self) -> float:
-        """Sum of the eigenvalues."""
-        return float(np.sum(self.eigenvalue_e))
+        """Sum of the eigenvalues, for rows that were divided by `room`."""
+        return float(np.sum(self.eigenvalue_e)) / self.room**2
+
+    @property
+    def mean_e(self) -> Floats:
+        """Mean of the rows; zero if no weights add a constant."""
+        return self.eigenvalue_e * self.constant_e / self.number
+
+    def roomier(self, factor: float) -> RowMoments:
+        """The same rows in coordinates that were divided by a factor."""
+        trace, room = self.trace / factor**2, self.room * factor
+        return replace(self, scale_e=self.scale_e * factor, trace=trace, room=room)
 
     def weighted(self, ratio: float) -> Floats:
         """Diagonal of ν Σ x̃ x̃ᵀ, (e,), in coordinates x̃ = Uᵀx / s, with ν ≤ ¼ such that its trace is ¼·ratio·total."""
@@ -124,6 +136,51 @@ def read(noisy_dd: Floats, guess_dd: Floats, sd: float, floor: float) -> Floats:
     """Read a positive semidefinite matrix, given a guess of it; its eigenvalues are at least `floor`."""
     value_e, vector_de = np.linalg.eigh(_denoised(noisy_dd, guess_dd, sd))
     return np.asarray((vector_de * np.maximum(value_e, floor + _TINY)) @ vector_de.T)
+
+
+def read_at_mean(noisy_ee: Floats, guess_e: Floats, hidden_e: Floats, sd: float) -> tuple[Floats, float]:
+    """Read a curvature for intervals: the matrix, and the mean square error of an entry of it.
+
+    Args:
+        noisy_ee: noisy curvature, (e, e).
+        guess_e: guess of its diagonal.
+        hidden_e: probability that the guess is far off, for each entry.
+        sd: noise std of a diagonal entry.
+    """
+    d, read_e = len(guess_e), _diagonal(np.diag(noisy_ee), guess_e, hidden_e, sd)
+    rest_ee = noisy_ee - np.diag(np.diag(noisy_ee))
+    value_e, vector_ee = np.linalg.eigh(rest_ee)
+    kept_e = np.sign(value_e) * np.sqrt(np.maximum(value_e**2 - _edge(d, sd) ** 2, 0.0))
+    value_e, vector_de = np.linalg.eigh(np.diag(read_e) + (vector_ee * kept_e) @ vector_ee.T)
+    found_ee = (vector_de * np.maximum(value_e, tuned.TABLE_FLOOR * read_e.min())) @ vector_de.T
+    if sd == 0:
+        return found_ee, 0.0
+    away_ee = noisy_ee - found_ee
+    unexplained = float(np.sum(away_ee**2) - np.sum(np.diag(away_ee) ** 2)) - d * (d - 1) * sd**2 / 2
+    seen = (max(unexplained, 0.0) + (1 + np.count_nonzero(kept_e)) * d * sd**2) / d**2
+    return found_ee, min(seen, 1.0 / (2.0 / sd**2 + 1.0 / (tuned.TABLE_CORRELATION * read_e.mean()) ** 2))
+
+
+def _diagonal(noisy_e: Floats, guess_e: Floats, hidden_e: Floats, sd: float) -> Floats:
+    """Geometric posterior means of positive numbers, (e,), read with noise of std sd beside a guess that may be off.
+
+    The log of number over guess is normal, or uniform where the guess was hidden by noise.
+    """
+    if sd == 0:
+        return np.maximum(noisy_e, _TINY)
+    near_e = np.log(np.maximum(noisy_e, sd) / guess_e)
+    reach_e = np.minimum(8.0 * sd / np.maximum(noisy_e, sd), 1.0)
+    wide_t = np.linspace(tuned.GUESS_LOW, -tuned.GUESS_LOW, 241)
+    t_et = np.sort(
+        np.hstack([np.tile(wide_t, (len(guess_e), 1)), near_e[:, None] + np.outer(reach_e, np.linspace(-1, 1, 81))])
+    )
+    normal_et = np.exp(-0.5 * (t_et / tuned.GUESS_STD) ** 2) / (tuned.GUESS_STD * math.sqrt(2 * math.pi))
+    uniform_et = ((t_et >= tuned.GUESS_LOW) & (t_et <= tuned.GUESS_HIGH)) / (tuned.GUESS_HIGH - tuned.GUESS_LOW)
+    prior_et = (1 - hidden_e[:, None]) * normal_et + hidden_e[:, None] * uniform_et
+    log_fit_et = -0.5 * ((noisy_e[:, None] - guess_e[:, None] * np.exp(t_et)) / sd) ** 2
+    log_weight_et = log_fit_et + np.log(np.maximum(prior_et, 1e-300))
+    weight_et = np.exp(log_weight_et - log_weight_et.max(axis=1, keepdims=True)) * np.gradient(t_et, axis=1)
+    return np.asarray(guess_e * np.exp((weight_et * t_et).sum(axis=1) / weight_et.sum(axis=1)))
 
 
 def _edge(d: int, sd: float) -> float:

@@ -1,9 +1,10 @@
 """Regression with binomial likelihoods: curvature once, then first order; unit: a row.
 
-    m ~ N(m_0, I/α),   ψ_n = x_nᵀ m,   p(y_n | ψ_n) as in `likelihood`,   α estimated
+    m ~ N(m_0, C_τ),   ψ_n = x_nᵀ m,   p(y_n | ψ_n) as in `likelihood`,   τ estimated
 
-Σ b x xᵀ, released once, gives the majoriser of Pólya-Gamma augmentation (Polson, Scott & Windle 2013) and coordinates
-x̃ = Uᵀx / s in which every step releases a score of d numbers. The averaged scores give a Newton step at the end.
+Numeric columns are brought to units of their own spread first (`scaling`). Σ b x xᵀ, released once, gives the majoriser
+of Pólya-Gamma augmentation (Polson, Scott & Windle 2013) and coordinates x̃ = Uᵀx / s in which every step releases a
+score of d numbers. The averaged scores give a Newton step at the end, once for predictions and once for intervals.
 
 ===================  =============================================================================
 paper                code
@@ -23,23 +24,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 from scipy.special import expit
 
 from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions
+from dpvb.core.contributions import Contributions, upper_norms
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, Rows, ScaledRows, turned
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import Positive, Symmetric
+from dpvb.guards.domains import Nonnegative, Positive, Symmetric
 from dpvb.kernels.linear import row_sums
 from dpvb.models.expfam import polya_gamma_expectedstats
 from dpvb.models.regression import descent, ridge, saturation, tuned
 from dpvb.models.regression.batch import RegressionBatch
-from dpvb.models.regression.curvature import RowMoments, Tracked, log_odds, read, read_moments
+from dpvb.models.regression.curvature import RowMoments, Tracked, log_odds, read, read_at_mean, read_moments
 from dpvb.models.regression.likelihood import Likelihood, Weights, check_fields
+from dpvb.models.regression.scaling import Declared, Scaling
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,14 @@ class Iterate:
     """State of the fit; all public. Vectors (e,) are in the eigenbasis of `moments`.
 
     Attributes:
+        scaling: the map from rows x to the rows x̂ of all that follows.
         drift_e: direction in which the prior mean start_e is uncertain; last_e: point_e before momentum was added.
-        curvature_ee: Σ w² b p(1-p) x̃ x̃ᵀ; excess: minus the derivative of the averaged score, over that.
+        curvature_ee: Σ w² b p(1-p) x̃ x̃ᵀ, read for predictions; excess: minus the derivative of the averaged score,
+            over that.
+        table_ee, table_error: the same curvature, read for intervals, and the mean square error of its entries.
     """
 
+    scaling: Scaling
     moments: RowMoments
     start_e: Floats
     drift_e: Floats
@@ -58,6 +65,8 @@ class Iterate:
     last_e: Floats
     mean: descent.Average
     curvature_ee: Symmetric
+    table_ee: Symmetric
+    table_error: Nonnegative = 0.0
     guard: ridge.StepGuard = field(default_factory=ridge.StepGuard)
     ratios: Tracked = field(default_factory=lambda: Tracked(np.ones(2)))
     step: int = 0
@@ -73,7 +82,8 @@ class FirstOrder:
         likelihood: distribution of the responses.
         intercept: value of column 0 in every row; 0: there is no such column.
         num_steps: T, number of scores.
-        alpha: precision of the prior; None: estimated from the releases.
+        alpha: precision of the prior N(m_0, I/alpha) of the weights of x; None: the prior of `scaling`.
+        declared: what is public about the columns; None: no column is numeric.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -84,18 +94,26 @@ class FirstOrder:
     intercept: float = 0.0
     num_steps: int = 16
     alpha: float | None = None
+    declared: Declared | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self.n_features, self.num_steps, self.intercept, self.alpha)
+        check_fields(self.n_features, self.num_steps, self.intercept, self.alpha, self.declared)
+
+    @property
+    def _columns(self) -> Declared:
+        return self.declared or Declared.plain(self.n_features)
 
     @property
     def blocks(self) -> Mapping[str, Block]:
-        """Responses and curvature first; a score with two scalars at each step; the curvature at the mean last."""
+        """Centres and spreads of numeric columns; responses and curvature; scores, each with two scalars; the last."""
         d, b, wide = self.n_features, self.likelihood.max_b, self.n_features + (self.intercept == 0)
         scalar = Block((1,), b, "nonnegative", average=False, weight=tuned.SCALAR_WEIGHT)
+        early = self._columns.blocks
+        then: Literal["first", "third"] = "third" if early else "first"
         return {
-            "count": Block((1,), self.likelihood.max_y, "nonnegative", "first", weight=math.sqrt(tuned.COUNT_BUDGET)),
-            "curvature": Block((wide, wide), b, "gram", "first", weight=math.sqrt(tuned.CURVATURE_BUDGET)),
+            **early,
+            "count": Block((1,), self.likelihood.max_y, "nonnegative", then, weight=math.sqrt(tuned.COUNT_BUDGET)),
+            "curvature": Block((wide, wide), b, "gram", then, weight=math.sqrt(tuned.CURVATURE_BUDGET)),
             "score": Block((d,), self.likelihood.max_residual, average=False),
             "xi": scalar,
             "variance": scalar,
@@ -107,28 +125,38 @@ class FirstOrder:
     def schedule(self) -> Schedule:
         """The plan: later scores are released more precisely, μ_t² ∝ t."""
         noise = [math.sqrt(self.num_steps / t) for t in range(1, self.num_steps + 1)]
-        return Schedule(noise, {"first": tuned.COUNT_BUDGET + tuned.CURVATURE_BUDGET, "last": tuned.LAST_BUDGET})
+        return Schedule(
+            noise, {**self._columns.budget(tuned.COUNT_BUDGET + tuned.CURVATURE_BUDGET), "last": tuned.LAST_BUDGET}
+        )
 
     def init(self, rng: np.random.Generator) -> Iterate:
         """The prior; no randomness."""
         zero, one = np.zeros(self.n_features), np.ones(self.n_features)
-        return self._at_prior(RowMoments(np.eye(self.n_features), one, one, one, zero, 1.0, 1.0), zero, zero)
+        constant = one * 0.0
+        if self.intercept > 0:
+            constant[0] = 1.0 / self.intercept
+        moments = RowMoments(np.eye(self.n_features), one, one, one, constant, 1.0, 1.0)
+        return self._at_prior(Scaling.start(self._columns), moments, zero, zero)
 
-    def _at_prior(self, moments: RowMoments, start_e: Floats, drift_e: Floats) -> Iterate:
-        nothing = descent.Average(start_e, np.zeros(self.n_features))
-        return Iterate(moments, start_e, drift_e, start_e, start_e, nothing, 1e-9 * np.eye(self.n_features))
+    def _at_prior(self, scaling: Scaling, moments: RowMoments, start_e: Floats, drift_e: Floats) -> Iterate:
+        nothing, little = descent.Average(start_e, np.zeros(self.n_features)), 1e-9 * np.eye(self.n_features)
+        return Iterate(scaling, moments, start_e, drift_e, start_e, start_e, nothing, little, little)
 
     def e_step(self, q: Iterate, batch: RegressionBatch, blocks: Mapping[str, Block]) -> Contributions:
         """What every row contributes to the blocks asked for."""
-        b_n = self.likelihood.b(batch.y_n, batch.trials_n)
+        b_n, scaling = self.likelihood.b(batch.y_n, batch.trials_n), q.scaling
+        if "means" in blocks or "spread" in blocks:
+            return self._columns.contributions(batch.x_nd, batch.y_n, scaling.mean_d, blocks)
         if "curvature" in blocks:
-            x_nd = batch.x_nd
+            x_nd = scaling.rows(batch.x_nd) / scaling.room
+            weight_n = 1.0 / np.maximum(upper_norms(x_nd), 1.0) ** 2
             if self.intercept == 0:
                 rest = math.sqrt(1 - tuned.ADDED_CONSTANT**2)
                 x_nd = np.hstack([np.full((len(x_nd), 1), tuned.ADDED_CONSTANT), rest * x_nd])
-            return {"count": Rows(batch.y_n[:, None]), "curvature": Gram(x_nd, b_n)}
+            return {"count": Rows((weight_n * batch.y_n)[:, None]), "curvature": Gram(x_nd, weight_n * b_n)}
         last = "curvature_at_mean" in blocks
-        x_ne, length_n = batch.derived(turned, q.moments.basis_de / q.moments.scale_e)
+        matrix = np.vstack([scaling.centre_d, scaling.factor_d, q.moments.basis_de / q.moments.scale_e])
+        x_ne, length_n = batch.derived(_turned, matrix)
         psi_n = row_sums(x_ne, q.moments.scale_e * (q.mean.point_d if last else q.point_e))
         weight_n = 1.0 / np.maximum(length_n, 1.0)
         variance_n = b_n * expit(psi_n) * expit(-psi_n)
@@ -144,20 +172,49 @@ class FirstOrder:
         }
 
     def m_step(self, s: Estimate, q: Iterate) -> Iterate:
-        """Coordinates after the first release, one majorised step after each score, the curvature after the last."""
-        if "score" not in s.names:
-            return self._started(s)
-        return self._finished(s, q) if "curvature_at_mean" in s.names else self._stepped(s, q)
+        """The map to x̂; coordinates; one majorised step after each score; the curvature after the last."""
+        if "curvature_at_mean" in s.names:
+            return self._finished(s, q)
+        if "score" in s.names:
+            return self._stepped(s, q)
+        if "curvature" in s.names:
+            return self._started(s, q)
+        return replace(q, scaling=q.scaling.read(self._columns, s, self.intercept))
 
-    def _started(self, s: Estimate) -> Iterate:
-        """Coordinates, majoriser and prior mean from the first release."""
+    def _started(self, s: Estimate, q: Iterate) -> Iterate:
+        """Coordinates, majoriser and prior mean from the release of the curvature."""
         column, inner = (self.intercept, False) if self.intercept > 0 else (tuned.ADDED_CONSTANT, True)
-        moments = read_moments(s.read("curvature"), s.noise_std("curvature"), column, inner=inner)
-        base, spread = log_odds(float(s.read("count")[0]), s.noise_std("count"), moments.number)
-        return self._at_prior(moments, base * moments.constant_e, spread * moments.constant_e)
+        sd, room = s.noise_std("curvature"), q.scaling.room
+        moments = read_moments(room**2 * s.read("curvature"), sd, column, inner=inner)
+        if room > 1:  # Without noise.
+            moments = moments.roomier(room)
+        elif len(self._columns.numeric_j):
+            moments = moments.roomier(self._room(moments, sd))
+        base, spread = log_odds(room**2 * float(s.read("count")[0]), s.noise_std("count"), moments.number)
+        return self._at_prior(q.scaling, moments, base * moments.constant_e, spread * moments.constant_e)
+
+    def _room(self, moments: RowMoments, sd: float) -> float:
+        """Room for longer rows, where the noise of all scores together is far below their variance between samples."""
+        budget = self.schedule.budget
+        steps = (1.0 - math.fsum(budget.values())) / (1.0 + 2.0 * tuned.SCALAR_WEIGHT**2)
+        # The noise of the score from that of the curvature: both are planned from one budget.
+        noise = sd * self.likelihood.max_residual / self.likelihood.max_b * math.sqrt(tuned.CURVATURE_BUDGET / steps)
+        seen = float(np.quantile(moments.eigenvalue_e / moments.scale_e**2, tuned.ROOM_QUANTILE))
+        return math.sqrt(float(np.clip(tuned.ROOM_NOISE * seen / noise**2, 1.0, tuned.LARGEST_ROOM**2)))
+
+    def _prior(self, q: Iterate, width_d: Floats, taus: tuple[float, ...]) -> ridge.Prior:
+        """The prior of m - m_0 in the eigenbasis."""
+        basis_de, drift = q.moments.basis_de, np.outer(q.drift_e, q.drift_e)
+        if self.alpha is not None:
+            forth_dd = np.linalg.inv(q.scaling.back(self.intercept)).T @ basis_de
+            return ridge.Prior(np.zeros_like(drift), forth_dd.T @ forth_dd / self.alpha + drift, (1.0,))
+        constant_d, mean_d = basis_de @ q.moments.constant_e, basis_de @ q.moments.mean_e
+        free_d = np.where(np.arange(self.n_features) < (self.intercept > 0), 0.0, width_d)
+        prior = ridge.Prior.of(free_d, mean_d, constant_d, tuned.INTERCEPT_STD, taus).turned(basis_de)
+        return replace(prior, fixed_ee=prior.fixed_ee + drift)
 
     def _stepped(self, s: Estimate, q: Iterate) -> Iterate:
-        """Majorise-minimise with momentum; the ridge is widened by the noise that the average still has."""
+        """Majorise-minimise with momentum; what the averages do not see through their noise moves less."""
         moments, scale_e, sd = q.moments, q.moments.scale_e, s.noise_std("score")
         score_e, step, total = scale_e * s.read("score"), q.step + 1, moments.total
         ratios = q.ratios.seen(np.append(s.read("variance"), s.read("xi")) / total, (s.noise_std("xi") / total) ** 2)
@@ -165,36 +222,55 @@ class FirstOrder:
         fresh = sd == 0 or q.step < tuned.AVERAGE_START * self.num_steps
         mean = (descent.Average(q.start_e, score_e) if fresh else q.mean).joined(q.point_e, score_e, sd**2)
         information_e, noise_e = ratio * moments.eigenvalue_e, mean.noise * scale_e**2
-        upper_e = ratio * moments.eigenvalue_upper_e
+        upper_e, gain_e = ratio * moments.eigenvalue_upper_e, information_e / (information_e + noise_e)
         newton_e = mean.point_d - q.start_e + mean.score_d / upper_e
-        alpha = self.alpha or ridge.best_precision(newton_e, (information_e + noise_e) / upper_e**2, q.drift_e)
-        ridge_e = (1.0 + noise_e / information_e) / (1.0 / alpha + q.drift_e**2)
-        gradient_e = score_e - ridge_e * (q.point_e - q.start_e)
-        guard = q.guard.after(max(float(np.mean((gradient_e / scale_e) ** 2)), sd**2))
-        last_e = q.point_e + gradient_e / (guard.safety * ratio_xi * moments.eigenvalue_upper_e + ridge_e)
+        prior = self._prior(q, q.scaling.width_d, ridge.TAUS)
+        tau = ridge.best_scale(newton_e, (information_e + noise_e) / upper_e**2, prior)
+        precision_ee, _ = ridge.inverse(prior.covariance(tau))
+        gradient_e = gain_e * score_e - precision_ee @ (q.point_e - q.start_e)
+        guard = q.guard.after(max(float(np.mean((gradient_e / gain_e / scale_e) ** 2)), sd**2))
+        precision_ee.flat[:: len(gain_e) + 1] += gain_e * guard.safety * ratio_xi * moments.eigenvalue_upper_e
+        last_e = q.point_e + np.linalg.solve(precision_ee, gradient_e)
         # A majoriser that was doubled just now begins without momentum.
         momentum = min(step / (step + 3), tuned.LARGEST_MOMENTUM) if guard.safety == q.guard.safety else 0.0
         point_e = last_e + momentum * (last_e - q.last_e)
         guess_ee = np.diag(moments.weighted(float(ratios.value[0])))
-        return Iterate(moments, q.start_e, q.drift_e, point_e, last_e, mean, guess_ee, guard, ratios, step)
+        path = replace(q, mean=mean, guard=guard, ratios=ratios, step=step)
+        return replace(path, point_e=point_e, last_e=last_e, curvature_ee=guess_ee, table_ee=guess_ee)
 
     def _finished(self, s: Estimate, q: Iterate) -> Iterate:
-        """The curvature at the mean, in coordinates x̃, read beside its guess from the steps."""
-        sd, guess_ee = s.noise_std("curvature_at_mean"), q.curvature_ee
+        """The curvature at the mean, in coordinates x̃, read twice beside its guess from the steps."""
+        sd, guess_ee, noisy_ee = s.noise_std("curvature_at_mean"), q.curvature_ee, s.read("curvature_at_mean")
         floor = min(tuned.LAST_FLOOR * np.diag(guess_ee).min(), sd)
-        curvature_ee = read(s.read("curvature_at_mean"), guess_ee, sd, floor)
+        curvature_ee = read(noisy_ee, guess_ee, sd, floor)
+        hidden_e = np.clip(s.noise_std("curvature") / q.moments.eigenvalue_e, tuned.LEAST_HIDDEN, tuned.MOST_HIDDEN)
+        table_ee, error = read_at_mean(noisy_ee, np.diag(guess_ee), hidden_e, sd)
         # Long rows have weight w in the score's derivative and w² in its variance, which is what was released.
         excess = 1.0 + float(np.clip(s.read("excess")[0] / np.trace(curvature_ee), 0.0, 1.0))
-        return replace(q, curvature_ee=curvature_ee, excess=excess)
+        return replace(q, curvature_ee=curvature_ee, table_ee=table_ee, table_error=error, excess=excess)
 
     def weights(self, q: Iterate) -> Weights:
-        """Posterior of the weights, in the coordinates of x: a Newton step from the averages, moved for saturation."""
+        """Posterior of the weights for predictions, in the coordinates of x: τ is estimated and averaged over."""
+        return self._posterior(q, q.curvature_ee, 0.0, self._prior(q, q.scaling.width_d, ridge.TAUS))
+
+    def table(self, q: Iterate) -> Weights:
+        """Posterior of the weights for intervals: τ is fixed, spreads are at their low end, the curvature may err."""
+        return self._posterior(q, q.table_ee, q.table_error, self._prior(q, q.scaling.wide_d, (tuned.TABLE_TAU,)))
+
+    def _posterior(self, q: Iterate, curvature_ee: Floats, error: float, prior: ridge.Prior) -> Weights:
+        """A Newton step from the averages, moved for saturation, in the coordinates of x."""
         moments, scale_e = q.moments, q.moments.scale_e
-        offset_e, prior = scale_e * (q.mean.point_d - q.start_e), ridge.Prior(scale_e, q.drift_e, self.alpha)
-        score = ridge.NoisyScore(q.mean.score_d / scale_e, offset_e, q.curvature_ee, q.excess, q.mean.noise)
-        mean_e, aware_ee = ridge.posterior(score, prior)
+        offset_e, prior = scale_e * (q.mean.point_d - q.start_e), prior.turned(np.diag(scale_e))
+        score = ridge.NoisyScore(q.mean.score_d / scale_e, offset_e, curvature_ee, q.excess, q.mean.noise)
+        mean_e, aware_ee = ridge.honest(score, prior, error)
         _, naive_ee = ridge.posterior(replace(score, noise=0.0), prior)
-        change = q.excess * float(scale_e * moments.constant_e @ q.curvature_ee @ (mean_e - offset_e)) / moments.number
-        m_e, x_de = q.start_e + mean_e / scale_e, moments.basis_de / scale_e
+        change = q.excess * float(scale_e * moments.constant_e @ curvature_ee @ (mean_e - offset_e)) / moments.number
+        m_e, back_dd = q.start_e + mean_e / scale_e, q.scaling.back(self.intercept) @ moments.basis_de
         m_e += saturation.shift(moments, q.mean.point_d, m_e, change) * moments.constant_e
-        return Weights(moments.basis_de @ m_e, x_de @ aware_ee @ x_de.T, x_de @ naive_ee @ x_de.T)
+        x_de = back_dd / scale_e
+        return Weights(back_dd @ m_e, x_de @ aware_ee @ x_de.T, x_de @ naive_ee @ x_de.T)
+
+
+def _turned(x_nd: Floats, matrix_de: Floats) -> tuple[Floats, Floats]:
+    """Rows x̂ in the coordinates of the score, and bounds on their norms; the map to x̂ is the matrix's first rows."""
+    return turned((x_nd - matrix_de[0]) * matrix_de[1], matrix_de[2:])

@@ -30,7 +30,8 @@ from scipy.special import expit, ndtr
 from dpvb.data.tables.response import LOGISTIC, Kind, Response
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Covariance
-from dpvb.guards.errors import check_integer, check_number
+from dpvb.guards.errors import ParameterError, check_integer, check_number
+from dpvb.models.regression.scaling import Declared
 
 # σ(ψ) ≈ Σ_i p_i Φ(s_i ψ), with an absolute error of at most 2.2e-9 (Monahan & Stefanski 1992).
 _MIXTURE_P = np.array([0.003246343272134, 0.051517477033972, 0.195077912673858, 0.315569823632818])
@@ -120,7 +121,9 @@ class Likelihood:
         return np.asarray(y_n * psi_n - b_n * np.logaddexp(0.0, psi_n) + rest_n)
 
 
-def check_fields(n_features: int, num_steps: int, intercept: float, alpha: float | None) -> None:
+def check_fields(
+    n_features: int, num_steps: int, intercept: float, alpha: float | None, declared: Declared | None = None
+) -> None:
     """Check what the first-order models have in common.
 
     Raises:
@@ -130,6 +133,8 @@ def check_fields(n_features: int, num_steps: int, intercept: float, alpha: float
     check_integer("num_steps", num_steps, low=1, high=10**7)
     check_number("intercept", intercept, low=0, high=1, closed="left")
     check_number("alpha", 1.0 if alpha is None else alpha, low=1e-6, high=1e6)
+    if declared is not None and len(declared.unit_d) != n_features:
+        raise ParameterError(f"declared must speak of {n_features} columns, got {len(declared.unit_d)}.")
 
 
 def predictive(mean_n: Floats, variance_n: Floats) -> Floats:

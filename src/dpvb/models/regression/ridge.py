@@ -1,21 +1,22 @@
-"""Normal posteriors of weights m under a prior of unknown precision: N(m_0, I/α + drift driftᵀ), α on a grid.
+"""Normal posteriors of weights m under a prior of unknown width: N(m_0, τ²·slopes + fixed), τ on a grid.
 
-Input is a noisy score at a point, with its derivative. α has a weak log-normal prior. Vectors (e,) are in an eigenbasis
+Input is a noisy score at a point, with its derivative. τ has a weak log-normal prior. Vectors (e,) are in an eigenbasis
 of the rows. Everything here is post-processing and costs no privacy.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import UNSEEN, Nonnegative, Positive
 from dpvb.models.regression import tuned
 
-_ALPHAS = np.geomspace(tuned.ALPHA_LOW, tuned.ALPHA_HIGH, tuned.NUM_ALPHAS)
+#: The grid of τ.
+TAUS = tuple(np.geomspace(tuned.TAU_LOW, tuned.TAU_HIGH, tuned.NUM_TAUS).tolist())
 
 
 @dataclass(frozen=True)
@@ -66,42 +67,72 @@ class NoisyScore:
 
 @dataclass(frozen=True)
 class Prior:
-    """The prior of the weights m: N(m_0, I/α + drift driftᵀ); public.
+    """The prior of the weights m: N(m_0, τ²·slopes + fixed), covariances (e, e); public.
 
     Attributes:
-        scale_e: s, which takes m - m_0 to z.
-        drift_e: direction in which m_0 itself is uncertain.
-        alpha: α; None: unknown.
+        taus: the values that τ may have; of more than one, log τ is about normal.
     """
 
-    scale_e: Floats
-    drift_e: Floats
-    alpha: float | None
+    slopes_ee: Floats
+    fixed_ee: Floats
+    taus: tuple[float, ...] = TAUS
+
+    @classmethod
+    def of(cls, width_d: Floats, mean_d: Floats, constant_d: Floats, sd: float, taus: tuple[float, ...]) -> Prior:
+        """Columns add log odds of mean 0 over rows; the mean log odds have a standard deviation sd of their own.
+
+        Args:
+            width_d: standard deviation of each weight over τ.
+            mean_d: mean of the rows.
+            constant_d: weights that add 1 to the log odds of every row; 0: there are none.
+            taus: as in the class.
+        """
+        centred_dd = np.eye(len(width_d)) - np.outer(constant_d, mean_d)
+        slopes_dd = (centred_dd * width_d**2) @ centred_dd.T
+        return cls(slopes_dd, sd**2 * np.outer(constant_d, constant_d), taus)
+
+    def turned(self, matrix_de: Floats) -> Prior:
+        """The prior of the weights matrixᵀ(m - m_0)."""
+        slopes_ee, fixed_ee = (matrix_de.T @ part @ matrix_de for part in (self.slopes_ee, self.fixed_ee))
+        return Prior(slopes_ee, fixed_ee, self.taus)
+
+    def covariance(self, tau: float) -> Floats:
+        """The covariance at τ, positive definite in spite of rounding."""
+        total_ee = tau**2 * self.slopes_ee + self.fixed_ee
+        total_ee.flat[:: len(total_ee) + 1] *= 1.0 + 1e-12
+        return total_ee
 
 
-def best_precision(point_e: Floats, variance_e: Floats, drift_e: Floats) -> float:
-    """α of highest density, given independent estimates (e,) of m - m_0 and their variances (e,)."""
-    variance_ae = 1.0 / _ALPHAS[:, None] + drift_e**2 + variance_e
-    fit_a = -0.5 * np.sum(np.log(variance_ae) + point_e**2 / variance_ae, axis=1)
-    return float(_ALPHAS[np.argmax(fit_a + _log_prior(_ALPHAS))])
+def best_scale(point_e: Floats, variance_e: Floats, prior: Prior) -> float:
+    """τ of highest density, given estimates (e,) of m - m_0 with independent errors of variances (e,)."""
+    if len(prior.taus) == 1:
+        return prior.taus[0]
+    fits = []
+    for tau in prior.taus:
+        root_ee = np.linalg.cholesky(prior.covariance(tau) + np.diag(variance_e))
+        fits.append(
+            -np.sum(np.log(np.diag(root_ee))) - 0.5 * np.sum(solve_triangular(root_ee, point_e, lower=True) ** 2)
+        )
+    return prior.taus[int(np.argmax(np.array(fits) + _log_prior(prior.taus)))]
+
+
+def inverse(matrix_ee: Floats) -> tuple[Floats, float]:
+    """Inverse and log determinant of a positive definite matrix."""
+    root = cho_factor(matrix_ee, lower=True)
+    return cho_solve(root, np.eye(len(matrix_ee))), 2.0 * float(np.sum(np.log(np.diag(root[0]))))
 
 
 def posterior(score: NoisyScore, prior: Prior) -> tuple[Floats, Floats]:
-    """Mean (e,) and covariance (e, e) of z by a Newton step from a score, averaged over α if it is unknown."""
+    """Mean (e,) and covariance (e, e) of z by a Newton step from a score, averaged over τ if it is unknown."""
     information_ee, linear_e = score.information()
-    alphas = _ALPHAS if prior.alpha is None else np.array([prior.alpha])
-    drift_e = prior.scale_e * prior.drift_e
     fits, means, covariances = [], [], []
-    for alpha in alphas:
-        prior_e = alpha / prior.scale_e**2
-        pull_e = prior_e * drift_e
-        stiff = 1.0 + float(drift_e @ pull_e)
-        root = cho_factor(np.diag(prior_e) - np.outer(pull_e, pull_e) / stiff + information_ee, lower=True)
-        means.append(cho_solve(root, linear_e))
-        covariances.append(cho_solve(root, np.eye(len(linear_e))))
-        log_determinant = np.sum(np.log(prior_e)) - np.log(stiff) - 2.0 * np.sum(np.log(np.diag(root[0])))
-        fits.append(0.5 * (log_determinant + linear_e @ means[-1]))
-    log_weight_a = np.array(fits) + _log_prior(alphas)
+    for tau in prior.taus:
+        precision_ee, log_variance = inverse(prior.covariance(tau))
+        covariance_ee, log_precision = inverse(precision_ee + information_ee)
+        means.append(covariance_ee @ linear_e)
+        covariances.append(covariance_ee)
+        fits.append(0.5 * float(linear_e @ means[-1]) - 0.5 * (log_variance + log_precision))
+    log_weight_a = np.array(fits) + _log_prior(prior.taus)
     weight_a = np.exp(log_weight_a - np.max(log_weight_a))
     weight_a /= weight_a.sum()
     mean_e = np.tensordot(weight_a, means, 1)
@@ -110,5 +141,18 @@ def posterior(score: NoisyScore, prior: Prior) -> tuple[Floats, Floats]:
     return mean_e, np.asarray(covariance_ee)
 
 
-def _log_prior(alpha_a: Floats) -> Floats:
-    return np.asarray(-0.5 * (np.log(alpha_a / tuned.ALPHA_MEDIAN) / tuned.ALPHA_SPREAD) ** 2)
+def honest(score: NoisyScore, prior: Prior, error: float) -> tuple[Floats, Floats]:
+    """The posterior where the curvature was read with errors, of this mean square an entry.
+
+    The error times the way from the score's point to z is noise of the score; its size is found by repetition.
+    """
+    added = 0.0
+    for _ in range(tuned.TABLE_ROUNDS if error > 0 else 0):
+        mean_e, covariance_ee = posterior(replace(score, noise=score.noise + added), prior)
+        way = float(np.sum((mean_e - score.offset_e) ** 2) + np.trace(covariance_ee))
+        added += tuned.TABLE_DAMPING * (error * way - added)
+    return posterior(replace(score, noise=score.noise + added), prior)
+
+
+def _log_prior(taus: tuple[float, ...]) -> Floats:
+    return np.asarray(-0.5 * (np.log(np.array(taus) / tuned.TAU_MEDIAN) / tuned.TAU_SPREAD) ** 2)

@@ -32,14 +32,37 @@ CONSTANT_FOUND = 0.9  # fraction of the constant 1 that columns must explain to 
 FLOOR_OF_MEDIAN = 0.05  # floor of the eigenvalues: this fraction of the median column, at most one std,
 FLOOR_OF_STD = 0.1  # and this many std more
 LEAST_TRACE = 0.2  # least trace, as a fraction of the trace of the eigenvalues after their floor
+GUESS_STD, GUESS_LOW, GUESS_HIGH = 0.35, -6.0, 0.3  # log of curvature over its guess: std where the guess was seen,
+LEAST_HIDDEN, MOST_HIDDEN = 0.02, 0.9  # range where it may have been hidden, and limits of the probability of that
+TABLE_FLOOR = 0.05  # floor of the eigenvalues of the table's curvature: this fraction of the least on its diagonal
+TABLE_CORRELATION = 0.1  # std of a discarded entry before the noise is looked at, over the mean of the diagonal
 RATIO_DRIFT = 0.05  # standard deviation of the change of a tracked ratio in one step
 BASE_RATE_STD = 0.5  # the base rate is at least this many std of its noise from 0 and 1
 LEAST_BASE_RATE = 0.001  # and at least so far, as a probability
 
+# --- scaling: `coverage` (tables whose ranges are 1 to 50 times too wide) ---------------------------------------------
+MEANS_BUDGET = 0.02  # part of Σμ² for the means of numeric columns, once
+SPREAD_BUDGET = 0.02  # part of Σμ² for their spreads, once
+NUMERIC_SIZE = 0.4  # κ over the intercept's constant: std of a numeric column in the rows of the model
+NUMERIC_SHARE = 0.48  # the most that all numeric columns may add to the typical squared norm of a row
+LEAST_SPREAD, LARGEST_SPREAD = 1e-6, 0.5  # of a column, as a part of its range
+SPREAD_ERRORS = 0.25  # least spread, in std of the noise of a mean
+LOW_STD = 1.64  # std of noise by which the low end of a spread lies below it
+UNSEEN_SPREAD = 0.002  # least spread that the table takes for possible, as a part of the range
+LEAST_ROWS_STD = 2.0  # least number of rows, in std of its noise
+NOISELESS_ROOM = 64.0  # without noise, rows up to this norm count in full
+UNIT_EFFECT = 2.0  # std, over τ, of what an indicator adds to the log odds; a std of a numeric column adds τ
+ROOM_NOISE = 0.015  # noise variance over information that the scales make room for: 0.1 of the variance p(1-p) = 0.15
+LARGEST_ROOM = 3.0  # largest factor by which scales make room
+ROOM_QUANTILE = 0.1  # of the directions, by information
+
 # --- ridge: `logistic`, `coverage` ------------------------------------------------------------------------------------
-ALPHA_LOW, ALPHA_HIGH, NUM_ALPHAS = 0.1, 300.0, 12  # grid of the prior precision α, geometric; weights in 1/‖x‖
-ALPHA_MEDIAN = 0.5  # median of the prior of α
-ALPHA_SPREAD = 1.0  # standard deviation of log α
+TAU_LOW, TAU_HIGH, NUM_TAUS = 0.02, 3.0, 11  # grid of τ, geometric: std of the log odds that a column adds
+TAU_MEDIAN = 0.35  # median of the prior of τ
+TAU_SPREAD = 1.0  # standard deviation of log τ
+TABLE_TAU = 1.0  # τ of the table of coefficients, where an estimated one would make intervals too narrow
+INTERCEPT_STD = 3.0  # prior std of the mean log odds
+TABLE_ROUNDS, TABLE_DAMPING = 8, 0.5  # rounds that find the error of the curvature at the mean, and their damping
 GRADIENT_GROWTH = 4.0  # growth of the mean squared gradient, over its least value, after which the majoriser is doubled
 
 # --- first_order_diagonal, columns: `logistic` (icd, 2,788 columns), `coverage_diagonal` (95 % intervals) -------------

@@ -1,0 +1,104 @@
+"""Intervals where declared ranges are 1 to 50 times too wide: coverage, widths and predictions on simulated tables.
+
+Of d columns, the constant among them, 60 % are numeric (normal, every third log-normal, correlation 0.35), with ranges
+1, 3, 10 and 50 times too wide in equal parts, and the rest indicators with rates 0.5, 0.2, 0.05, 0.01, 0.003. True
+effects are N(0, 0.5²) log odds a standard deviation, N(0, 0.7²) an indicator. Every table has its own. Constants of the
+package were chosen on seeds below 1,000; `--first` is the first seed here. `--tables R` takes R tables a cell.
+"""
+
+import argparse
+import json
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.special import expit
+
+from dpvb.core import loop
+from dpvb.core.noise import InsecureNoise
+from dpvb.core.plan import calibrated, phased
+from dpvb.core.sampling import FullBatch
+from dpvb.core.wall import Wall
+from dpvb.data import Design
+from dpvb.models.regression.first_order import FirstOrder
+from dpvb.models.regression.scaling import Declared
+
+CACHE = Path(__file__).parents[1] / "build" / "coverage_ranges.jsonl"
+FACTORS, RATES, DELTA, NORMAL_95 = (1.0, 3.0, 10.0, 50.0), (0.5, 0.2, 0.05, 0.01, 0.003), 1e-5, 1.959964
+EPSILONS = (0.1, 0.3, 1.0, 2.0, math.inf)
+CELLS = ((5_000, 20), (20_000, 5), (20_000, 20), (20_000, 60), (45_000, 20), (45_000, 60))
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A table: features as numbers in [0, 1] and 0.7, labels, R, true weights, and what each column is."""
+
+    u_nd: np.ndarray
+    y_n: np.ndarray
+    row_norm: float
+    weights_d: np.ndarray
+    spread_d: np.ndarray
+    factor_d: np.ndarray
+
+
+def simulated(seed: int, rows: int, d: int, factors=FACTORS, effect: float = 1.0) -> Simulated:
+    """A table of d - 1 features."""
+    rng = np.random.default_rng([seed, rows, d])
+    numbers = max(round(0.6 * (d - 1)), 1)
+    factor_d = np.zeros(d - 1)
+    factor_d[:numbers] = np.resize(factors, numbers)
+    z_nj = math.sqrt(0.65) * rng.standard_normal((rows, numbers)) + math.sqrt(0.35) * rng.standard_normal((rows, 1))
+    u_nd = np.empty((rows, d - 1))
+    for j in range(numbers):
+        column, low, width = z_nj[:, j], -3.0, 6.0
+        if j % 3 == 2:
+            column, low, width = np.exp(0.6 * column), 0.0, math.exp(0.6 * 3.0)
+        before = rng.random() * (factor_d[j] - 1) * width
+        u_nd[:, j] = np.clip((column - low + before) / (factor_d[j] * width), 0.0, 1.0)
+    rates = np.resize(RATES, d - 1 - numbers)
+    u_nd[:, numbers:] = 0.7 * (rng.random((rows, len(rates))) < rates)
+    spread_d = np.append(u_nd[:, :numbers].std(axis=0), np.full(len(rates), 0.7))
+    effect_d = effect * np.append(0.5 * rng.standard_normal(numbers), 0.7 * rng.standard_normal(len(rates)))
+    weights_d = np.append(0.0, effect_d / spread_d)
+    weights_d[0] = rng.normal(-0.7, 0.7) - float(u_nd.mean(axis=0) @ weights_d[1:])
+    y_n = (rng.random(rows) < expit(weights_d[0] + u_nd @ weights_d[1:])).astype(float)
+    square = 1.0 + numbers / 3 + sum(0.245 for _ in rates) + 2 * math.sqrt(numbers * 4 / 45 + len(rates) * 0.7**4 / 4)
+    return Simulated(u_nd, y_n, math.sqrt(square), weights_d, spread_d, factor_d)
+
+
+def model_of(table: Simulated) -> FirstOrder:
+    """The model of a table, as the schema of such a table makes it."""
+    d, constant = len(table.weights_d), 1.0 / table.row_norm
+    high_d, unit_d = np.append(0.0, constant * (table.factor_d > 0)), np.append(1.0, np.full(d - 1, 0.7 * constant))
+    return FirstOrder(d, intercept=constant, declared=Declared(np.zeros(d), high_d, unit_d))
+
+
+def measured(seed: int, rows: int, d: int, epsilon: float, **options) -> dict:
+    """One fit: what its intervals cover, their widths in log odds a spread, and its excess log loss."""
+    table = simulated(seed, rows, d, **options)
+    model = model_of(table)
+    plan = phased(model.blocks, FullBatch(), model.schedule.noise, shares=model.schedule.budget, unit="row")
+    plan = calibrated(plan, epsilon=epsilon, delta=DELTA)
+    begun = time.process_time()
+    source = Design(table.u_nd, table.y_n, intercept=model.intercept, row_norm=table.row_norm)
+    wall = Wall(source, plan, noise=InsecureNoise(seed), num_examples=rows)
+    q, _ = loop.fit(model, wall, plan, rho=model.schedule.rho, rng=np.random.default_rng(0))
+    made, read = model.table(q), model.weights(q)
+    seconds = time.process_time() - begun
+    scale_d = np.append(model.intercept, np.full(d - 1, 1 / table.row_norm))
+    truth_d, mean_d, std_d = table.weights_d / scale_d, made.mean_d, np.sqrt(np.diag(made.covariance))
+    z_d = (mean_d - truth_d) / std_d
+    psi_n, best_n = (
+        (weights_d[0] * scale_d[0] + table.u_nd @ (weights_d[1:] * scale_d[1:])) for weights_d in (read.mean_d, truth_d)
+    )
+    p_n = expit(best_n)
+    loss_n, least_n = (np.logaddexp(0, psi) - p_n * psi for psi in (psi_n, best_n))
+    return {
+        "z": z_d.tolist(),
+        "std": (std_d * scale_d * np.append(1.0, table.spread_d)).tolist(),
+        "factor": [-1.0, *table.factor_d.tolist()],
+        "excess": float(np.mean(loss_n - least_n)),
+        "seconds": seconds,
+    }

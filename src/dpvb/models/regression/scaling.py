@@ -1,0 +1,179 @@
+"""Numeric columns in units of their own spread: two cheap releases make a range that is far too wide cost little.
+
+A numeric column has a public range; u = (x - low) / (high - low) is in [0, 1]. Before anything else are released
+
+    means     Σ (1, u)          û = Σu / Σ1
+    spread    Σ √|u - û|        σ̂ = (Σ√|u - û| / (Σ1 · E√|z|))²,    z standard normal
+
+The square root makes small spreads legible: a spread of 1/300 of the range gives 0.05 a row. From then on a model has
+the rows x̂ = κ (u - û) / σ̂, other columns as they are, and its posterior goes back to x by a public linear map. All of
+this is public or released; what is made of it costs no privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpvb.core.blocks import Block
+from dpvb.core.contributions import Contributions
+from dpvb.core.estimate import Estimate
+from dpvb.core.forms import Rows
+from dpvb.guards.arrays import Floats
+from dpvb.guards.domains import Positive, Positives
+from dpvb.guards.errors import ParameterError
+from dpvb.models.regression import tuned
+
+# E√|z| of a standard normal z.
+_ROOT_NORMAL = 2**0.25 * math.gamma(0.75) / math.sqrt(math.pi)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What is public about the columns of rows of norm 1; vectors (d,), in the units of these rows.
+
+    Attributes:
+        low_d, high_d: range of each numeric column; equal ends where a column is not numeric.
+        unit_d: the value of a column that is not numeric which counts as one; for an indicator, its value.
+
+    Raises:
+        ParameterError: for vectors of different lengths, ends out of order, or units that are not positive.
+    """
+
+    low_d: Floats
+    high_d: Floats
+    unit_d: Positives
+
+    def __post_init__(self) -> None:
+        same = self.low_d.shape == self.high_d.shape == self.unit_d.shape
+        if not (same and np.all(self.low_d <= self.high_d) and np.all(self.unit_d > 0)):
+            raise ParameterError("declared must hold ranges low ≤ high and positive units, one of each a column.")
+
+    @classmethod
+    def plain(cls, width: int) -> Declared:
+        """No numeric column; a unit is 1."""
+        return cls(np.zeros(width), np.zeros(width), np.ones(width))
+
+    @property
+    def numeric_j(self) -> NDArray[np.intp]:
+        """The numeric columns."""
+        return np.flatnonzero(self.high_d > self.low_d)
+
+    def places(self, x_nj: Floats) -> Floats:
+        """Places u of the numeric columns x_nj, (n, j), each entry by itself."""
+        low_j, high_j = self.low_d[self.numeric_j], self.high_d[self.numeric_j]
+        return np.clip((x_nj - low_j) / (high_j - low_j), 0.0, 1.0)
+
+    def roots(self, x_nj: Floats, mean_d: Floats) -> Floats:
+        """√|u - û| of the numeric columns x_nj, (n, j), whose û in the units of x is mean_d, (d,)."""
+        return np.sqrt(np.abs(self.places(x_nj) - self.places(mean_d[self.numeric_j])))
+
+    @property
+    def blocks(self) -> dict[str, Block]:
+        """The two releases; none without a numeric column."""
+        wide = len(self.numeric_j)
+        means = Block((1 + wide,), math.sqrt(1 + wide), "nonnegative", "first")
+        return {"means": means, "spread": Block((wide,), math.sqrt(wide), "nonnegative", "second")} if wide else {}
+
+    def budget(self, then: float) -> dict[str, float]:
+        """Parts of the budget for both and for the release after them, which has the part `then`."""
+        if not self.blocks:
+            return {"first": then}
+        return {"first": tuned.MEANS_BUDGET, "second": tuned.SPREAD_BUDGET, "third": then}
+
+    def contributions(
+        self, x_nd: Floats, sound_n: Floats, mean_d: Floats, blocks: Mapping[str, Block]
+    ) -> Contributions:
+        """What rows add to the releases; a row whose response is NaN adds nothing."""
+        x_nj, sound_n1 = x_nd[:, self.numeric_j], np.where(np.isnan(sound_n), np.nan, 1.0)[:, None]
+        if "means" in blocks:
+            return {"means": Rows(np.hstack([sound_n1, self.places(x_nj) * sound_n1]))}
+        return {"spread": Rows(self.roots(x_nj, mean_d) * sound_n1)}
+
+    def size(self, constant: float) -> float:
+        """κ, which leaves a typical row inside norm 1, the intercept's constant included."""
+        room = tuned.NUMERIC_SHARE * (1 - constant**2) / max(len(self.numeric_j), 1)
+        return min(tuned.NUMERIC_SIZE * constant, math.sqrt(room)) if constant > 0 else math.sqrt(room)
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The map from rows x to x̂ = (x - centre) · factor; public; vectors (d,), in the units of x unless it is said.
+
+    Attributes:
+        mean_d: û in the units of x; 0 where a column is not numeric.
+        error: standard deviation of û, as a part of the range.
+        number: number of rows.
+        centre_d, factor_d: the map.
+        width_d: standard deviation of the prior of each weight of x̂, at τ = 1.
+        wide_d: the same with the spread at the low end of what it may be.
+        room: rows x̂ of norm up to this count in full. Without noise more is no loss.
+    """
+
+    mean_d: Floats
+    error: float
+    number: Positive
+    centre_d: Floats
+    factor_d: Positives
+    width_d: Positives
+    wide_d: Positives
+    room: Positive = 1.0
+
+    @classmethod
+    def start(cls, declared: Declared) -> Scaling:
+        """Rows as they are; one unit moves the log odds by about 2τ (Gelman et al. 2008)."""
+        zero_d, width_d = np.zeros(len(declared.unit_d)), tuned.UNIT_EFFECT / declared.unit_d
+        return cls(zero_d, 0.0, 1.0, zero_d, np.ones(len(zero_d)), width_d, width_d)
+
+    def read(self, declared: Declared, s: Estimate, constant: float) -> Scaling:
+        """The map after the newest of the two releases."""
+        if "spread" in s.names:
+            return self._scaled(declared, s.read("spread"), s.noise_std("spread"), constant)
+        return self._centred(declared, s.read("means"), s.noise_std("means"))
+
+    def _centred(self, declared: Declared, total_j: Floats, sd: float) -> Scaling:
+        """With û from noisy Σ (1, u), (1 + j,), of noise std sd."""
+        numeric_j = declared.numeric_j
+        number, mean_d = max(float(total_j[0]), tuned.LEAST_ROWS_STD * sd, 1.0), self.mean_d.copy()
+        low_j, high_j = declared.low_d[numeric_j], declared.high_d[numeric_j]
+        mean_d[numeric_j] = low_j + (high_j - low_j) * np.clip(total_j[1:] / number, 0.0, 1.0)
+        return replace(self, mean_d=mean_d, error=sd / number, number=number)
+
+    def _scaled(self, declared: Declared, total_j: Floats, sd: float, constant: float) -> Scaling:
+        """With σ̂ from noisy Σ √|u - û|, (j,), of noise std sd; without a constant nothing is centred."""
+        numeric_j = declared.numeric_j
+        range_j = (declared.high_d - declared.low_d)[numeric_j]
+        root_j = np.maximum(total_j / self.number, 0.0)
+        least = max(tuned.LEAST_SPREAD, tuned.SPREAD_ERRORS * self.error)
+        spread_j = np.clip((root_j / _ROOT_NORMAL) ** 2, least, tuned.LARGEST_SPREAD)
+        # The number of rows has the same noise as Σu.
+        sd_j = np.hypot(sd / self.number, self.error * root_j)
+        lowest_j = (np.maximum(root_j - tuned.LOW_STD * sd_j, 0.0) / _ROOT_NORMAL) ** 4
+        lowest_j = lowest_j - (tuned.LOW_STD * self.error) ** 2
+        least_j = np.minimum(tuned.UNSEEN_SPREAD, spread_j)
+        low_j = np.clip(np.sqrt(np.maximum(lowest_j, 0.0)), least_j, spread_j)
+        typical_j = range_j * spread_j
+        if constant == 0:
+            typical_j = np.hypot(typical_j, self.mean_d[numeric_j])
+        factor_d, width_d, wide_d = self.factor_d.copy(), self.width_d.copy(), self.wide_d.copy()
+        factor_d[numeric_j] = declared.size(constant) / typical_j
+        width_d[numeric_j] = 1.0 / (range_j * spread_j) / factor_d[numeric_j]
+        wide_d[numeric_j] = width_d[numeric_j] * spread_j / low_j
+        centre_d = self.mean_d if constant > 0 else self.centre_d
+        room = tuned.NOISELESS_ROOM if sd == 0 else 1.0
+        return replace(self, centre_d=centre_d, factor_d=factor_d, width_d=width_d, wide_d=wide_d, room=room)
+
+    def rows(self, x_nd: Floats) -> Floats:
+        """x̂ of rows x, (n, d), each entry by itself."""
+        return np.asarray((x_nd - self.centre_d) * self.factor_d)
+
+    def back(self, constant: float) -> Floats:
+        """The matrix B, (d, d), with m = B m̂: weights of x from those of x̂, the intercept's constant first."""
+        back_dd = np.diag(self.factor_d)
+        if constant > 0:
+            back_dd[0] -= self.factor_d * self.centre_d / constant
+        return back_dd
