@@ -184,14 +184,17 @@ class FirstOrder:
     def _started(self, s: Estimate, q: Iterate) -> Iterate:
         """Coordinates, majoriser and prior mean from the release of the curvature."""
         column, inner = (self.intercept, False) if self.intercept > 0 else (tuned.ADDED_CONSTANT, True)
-        sd, room = s.noise_std("curvature"), q.scaling.room
-        moments = read_moments(room**2 * s.read("curvature"), sd, column, inner=inner)
+        sd, room, scaling = s.noise_std("curvature"), q.scaling.room, q.scaling
+        noisy_dd = room**2 * s.read("curvature")
+        if self.intercept > 0:
+            scaling, noisy_dd = scaling.recentred(self._columns, noisy_dd, sd, self.intercept)
+        moments = read_moments(noisy_dd, sd, column, inner=inner)
         if room > 1:  # Without noise.
             moments = moments.roomier(room)
         elif len(self._columns.numeric_j):
             moments = moments.roomier(self._room(moments, sd))
         base, spread = log_odds(room**2 * float(s.read("count")[0]), s.noise_std("count"), moments.number)
-        return self._at_prior(q.scaling, moments, base * moments.constant_e, spread * moments.constant_e)
+        return self._at_prior(scaling, moments, base * moments.constant_e, spread * moments.constant_e)
 
     def _room(self, moments: RowMoments, sd: float) -> float:
         """Room for longer rows, where the noise of all scores together is far below their variance between samples."""

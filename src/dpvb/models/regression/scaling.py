@@ -153,7 +153,8 @@ class Scaling:
         # The number of rows has the same noise as Σu.
         sd_j = np.hypot(sd / self.number, self.error * root_j)
         lowest_j = (np.maximum(root_j - tuned.LOW_STD * sd_j, 0.0) / _ROOT_NORMAL) ** 4
-        lowest_j = lowest_j - (tuned.LOW_STD * self.error) ** 2
+        # A centre that is off by δ alone makes a root mean of √δ.
+        lowest_j = lowest_j - (tuned.CENTRE_STD * self.error) ** 2 / _ROOT_NORMAL**4
         least_j = np.minimum(tuned.UNSEEN_SPREAD, spread_j)
         low_j = np.clip(np.sqrt(np.maximum(lowest_j, 0.0)), least_j, spread_j)
         typical_j = range_j * spread_j
@@ -166,6 +167,23 @@ class Scaling:
         centre_d = self.mean_d if constant > 0 else self.centre_d
         room = tuned.NOISELESS_ROOM if sd == 0 else 1.0
         return replace(self, centre_d=centre_d, factor_d=factor_d, width_d=width_d, wide_d=wide_d, room=room)
+
+    def recentred(self, declared: Declared, noisy_dd: Floats, sd: float, constant: float) -> tuple[Scaling, Floats]:
+        """Numeric columns centred again by what their second moments say: the map, and moments of the new rows.
+
+        Args:
+            declared: the columns.
+            noisy_dd: noisy Σ x̂ x̂ᵀ, (d, d), of noise std sd on its diagonal.
+            sd: that std.
+            constant: value of column 0.
+        """
+        number = max(float(noisy_dd[0, 0]) / constant**2, sd, 1.0)
+        before_d = (self.error * (declared.high_d - declared.low_d) * self.factor_d) ** 2
+        gain_d = before_d / (before_d + 0.5 * (sd / constant / number) ** 2 + 1e-300)
+        moved_d = gain_d * noisy_dd[0] / constant / number
+        forth_dd = np.eye(len(moved_d))
+        forth_dd[:, 0] -= moved_d / constant
+        return replace(self, centre_d=self.centre_d + moved_d / self.factor_d), forth_dd @ noisy_dd @ forth_dd.T
 
     def rows(self, x_nd: Floats) -> Floats:
         """x̂ of rows x, (n, d), each entry by itself."""

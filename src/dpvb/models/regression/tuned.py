@@ -48,6 +48,7 @@ NUMERIC_SHARE = 0.48  # the most that all numeric columns may add to the typical
 LEAST_SPREAD, LARGEST_SPREAD = 1e-6, 0.5  # of a column, as a part of its range
 SPREAD_ERRORS = 0.25  # least spread, in std of the noise of a mean
 LOW_STD = 1.64  # std of noise by which the low end of a spread lies below it
+CENTRE_STD = 2.5  # std by which a centre may be off, in the low end of a spread
 UNSEEN_SPREAD = 0.002  # least spread that the table takes for possible, as a part of the range
 LEAST_ROWS_STD = 2.0  # least number of rows, in std of its noise
 NOISELESS_ROOM = 64.0  # without noise, rows up to this norm count in full
