@@ -60,6 +60,17 @@ class RowMoments:
         trace, room = self.trace / factor**2, self.room * factor
         return replace(self, scale_e=self.scale_e * factor, trace=trace, room=room)
 
+    def shrinking(self, part_d: Floats, constant: float) -> Floats:
+        """The matrix, (e, e), that takes x̃ of a row to that of the row whose columns are shrunk about their means.
+
+        Args:
+            part_d: parts in (0, 1], 1 for the constant column 0.
+            constant: value of that column.
+        """
+        shrink_dd, basis_de = np.diag(part_d), self.basis_de
+        shrink_dd[1:, 0] = (1.0 - part_d[1:]) * (basis_de @ self.mean_e)[1:] / constant
+        return np.asarray((basis_de.T @ shrink_dd @ basis_de) * self.scale_e / self.scale_e[:, None])
+
     def weighted(self, ratio: float) -> Floats:
         """Diagonal of ν Σ x̃ x̃ᵀ, (e,), in coordinates x̃ = Uᵀx / s, with ν ≤ ¼ such that its trace is ¼·ratio·total."""
         ratio = 0.25 * ratio * self.total / self.trace
@@ -138,8 +149,8 @@ def read(noisy_dd: Floats, guess_dd: Floats, sd: float, floor: float) -> Floats:
     return np.asarray((vector_de * np.maximum(value_e, floor + _TINY)) @ vector_de.T)
 
 
-def read_at_mean(noisy_ee: Floats, guess_e: Floats, hidden_e: Floats, sd: float) -> tuple[Floats, float]:
-    """Read a curvature for intervals: the matrix, and the mean square error of an entry of it.
+def read_at_mean(noisy_ee: Floats, guess_e: Floats, hidden_e: Floats, sd: float) -> tuple[Floats, Floats]:
+    """Read a curvature for intervals: the matrix, and the mean square error of each entry of it.
 
     Args:
         noisy_ee: noisy curvature, (e, e).
@@ -154,11 +165,12 @@ def read_at_mean(noisy_ee: Floats, guess_e: Floats, hidden_e: Floats, sd: float)
     value_e, vector_de = np.linalg.eigh(np.diag(read_e) + (vector_ee * kept_e) @ vector_ee.T)
     found_ee = (vector_de * np.maximum(value_e, tuned.TABLE_FLOOR * read_e.min())) @ vector_de.T
     if sd == 0:
-        return found_ee, 0.0
+        return found_ee, np.zeros((d, d))
     away_ee = noisy_ee - found_ee
     unexplained = float(np.sum(away_ee**2) - np.sum(np.diag(away_ee) ** 2)) - d * (d - 1) * sd**2 / 2
     seen = (max(unexplained, 0.0) + (1 + np.count_nonzero(kept_e)) * d * sd**2) / d**2
-    return found_ee, min(seen, 1.0 / (2.0 / sd**2 + 1.0 / (tuned.TABLE_CORRELATION * read_e.mean()) ** 2))
+    possible_ee = tuned.TABLE_CORRELATION**2 * np.outer(read_e, read_e)
+    return found_ee, np.minimum(seen, 1.0 / (2.0 / sd**2 + 1.0 / possible_ee))
 
 
 def _diagonal(noisy_e: Floats, guess_e: Floats, hidden_e: Floats, sd: float) -> Floats:

@@ -35,7 +35,7 @@ from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, Rows, ScaledRows, turned
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import Nonnegative, Positive, Symmetric
+from dpvb.guards.domains import Nonnegatives, Positive, Symmetric
 from dpvb.kernels.linear import row_sums
 from dpvb.models.expfam import polya_gamma_expectedstats
 from dpvb.models.regression import descent, ridge, saturation, tuned
@@ -54,7 +54,7 @@ class Iterate:
         drift_e: direction in which the prior mean start_e is uncertain; last_e: point_e before momentum was added.
         curvature_ee: Σ w² b p(1-p) x̃ x̃ᵀ, read for predictions; excess: minus the derivative of the averaged score,
             over that.
-        table_ee, table_error: the same curvature, read for intervals, and the mean square error of its entries.
+        table_ee, error_ee: the same curvature, read for intervals, and the mean square errors of its entries.
     """
 
     scaling: Scaling
@@ -66,7 +66,7 @@ class Iterate:
     mean: descent.Average
     curvature_ee: Symmetric
     table_ee: Symmetric
-    table_error: Nonnegative = 0.0
+    error_ee: Nonnegatives
     guard: ridge.StepGuard = field(default_factory=ridge.StepGuard)
     ratios: Tracked = field(default_factory=lambda: Tracked(np.ones(2)))
     step: int = 0
@@ -140,7 +140,8 @@ class FirstOrder:
 
     def _at_prior(self, scaling: Scaling, moments: RowMoments, start_e: Floats, drift_e: Floats) -> Iterate:
         nothing, little = descent.Average(start_e, np.zeros(self.n_features)), 1e-9 * np.eye(self.n_features)
-        return Iterate(scaling, moments, start_e, drift_e, start_e, start_e, nothing, little, little)
+        at_start = (start_e, drift_e, start_e, start_e)
+        return Iterate(scaling, moments, *at_start, nothing, little, little, 0 * little)
 
     def e_step(self, q: Iterate, batch: RegressionBatch, blocks: Mapping[str, Block]) -> Contributions:
         """What every row contributes to the blocks asked for."""
@@ -194,6 +195,9 @@ class FirstOrder:
         elif len(self._columns.numeric_j):
             moments = moments.roomier(self._room(moments, sd))
         base, spread = log_odds(room**2 * float(s.read("count")[0]), s.noise_std("count"), moments.number)
+        if self.intercept > 0 and sd > 0:
+            read_dd = (moments.basis_de * moments.eigenvalue_e) @ moments.basis_de.T
+            scaling = scaling.certain(self._columns, noisy_dd, read_dd, sd, self.intercept)
         return self._at_prior(scaling, moments, base * moments.constant_e, spread * moments.constant_e)
 
     def _room(self, moments: RowMoments, sd: float) -> float:
@@ -247,25 +251,28 @@ class FirstOrder:
         floor = min(tuned.LAST_FLOOR * np.diag(guess_ee).min(), sd)
         curvature_ee = read(noisy_ee, guess_ee, sd, floor)
         hidden_e = np.clip(s.noise_std("curvature") / q.moments.eigenvalue_e, tuned.LEAST_HIDDEN, tuned.MOST_HIDDEN)
-        table_ee, error = read_at_mean(noisy_ee, np.diag(guess_ee), hidden_e, sd)
+        table_ee, error_ee = read_at_mean(noisy_ee, np.diag(guess_ee), hidden_e, sd)
+        if self.intercept > 0:
+            turn_ee = q.moments.shrinking(q.scaling.part_d, self.intercept)
+            table_ee = turn_ee @ table_ee @ turn_ee.T
         # Long rows have weight w in the score's derivative and w² in its variance, which is what was released.
         excess = 1.0 + float(np.clip(s.read("excess")[0] / np.trace(curvature_ee), 0.0, 1.0))
-        return replace(q, curvature_ee=curvature_ee, table_ee=table_ee, table_error=error, excess=excess)
+        return replace(q, curvature_ee=curvature_ee, table_ee=table_ee, error_ee=error_ee, excess=excess)
 
     def weights(self, q: Iterate) -> Weights:
         """Posterior of the weights for predictions, in the coordinates of x: τ is estimated and averaged over."""
-        return self._posterior(q, q.curvature_ee, 0.0, self._prior(q, q.scaling.width_d, ridge.TAUS))
+        return self._posterior(q, q.curvature_ee, 0 * q.error_ee, self._prior(q, q.scaling.width_d, ridge.TAUS))
 
     def table(self, q: Iterate) -> Weights:
         """Posterior of the weights for intervals: τ is fixed, spreads are at their low end, the curvature may err."""
-        return self._posterior(q, q.table_ee, q.table_error, self._prior(q, q.scaling.wide_d, (tuned.TABLE_TAU,)))
+        return self._posterior(q, q.table_ee, q.error_ee, self._prior(q, q.scaling.wide_d, (tuned.TABLE_TAU,)))
 
-    def _posterior(self, q: Iterate, curvature_ee: Floats, error: float, prior: ridge.Prior) -> Weights:
+    def _posterior(self, q: Iterate, curvature_ee: Floats, error_ee: Floats, prior: ridge.Prior) -> Weights:
         """A Newton step from the averages, moved for saturation, in the coordinates of x."""
         moments, scale_e = q.moments, q.moments.scale_e
         offset_e, prior = scale_e * (q.mean.point_d - q.start_e), prior.turned(np.diag(scale_e))
         score = ridge.NoisyScore(q.mean.score_d / scale_e, offset_e, curvature_ee, q.excess, q.mean.noise)
-        mean_e, aware_ee = ridge.honest(score, prior, error)
+        mean_e, aware_ee = ridge.honest(score, prior, error_ee)
         _, naive_ee = ridge.posterior(replace(score, noise=0.0), prior)
         change = q.excess * float(scale_e * moments.constant_e @ curvature_ee @ (mean_e - offset_e)) / moments.number
         m_e, back_dd = q.start_e + mean_e / scale_e, q.scaling.back(self.intercept) @ moments.basis_de

@@ -47,22 +47,22 @@ class NoisyScore:
         offset_e: the point z at which the score was taken.
         variance_ee: variance of the score between samples.
         excess: minus the derivative of the score, divided by that variance.
-        noise: variance of the privacy noise in each coordinate of the score.
+        noise: variance of the privacy noise in each coordinate of the score, a number or (e,).
     """
 
     score_e: Floats
     offset_e: Floats
     variance_ee: Floats
     excess: float
-    noise: float
+    noise: float | Floats
 
     def information(self) -> tuple[Floats, Floats]:
         """Precision P of z that the score gives, (e, e), and P times the Newton point from it, (e,)."""
-        value_e, vector_ee = np.linalg.eigh(self.variance_ee)
-        gain_e = self.excess * value_e / (value_e + self.noise)
-        precision_ee = (vector_ee * (gain_e * self.excess * value_e)) @ vector_ee.T
-        newton_e = self.score_e + self.excess * (self.variance_ee @ self.offset_e)
-        return precision_ee, vector_ee @ (gain_e * (vector_ee.T @ newton_e))
+        slope_ee = self.excess * self.variance_ee
+        gain_ee = np.linalg.solve(self.variance_ee + np.diag(self.noise + np.zeros(len(slope_ee))), slope_ee).T
+        precision_ee = gain_ee @ slope_ee
+        newton_e = self.score_e + slope_ee @ self.offset_e
+        return 0.5 * (precision_ee + precision_ee.T), gain_ee @ newton_e
 
 
 @dataclass(frozen=True)
@@ -141,17 +141,17 @@ def posterior(score: NoisyScore, prior: Prior) -> tuple[Floats, Floats]:
     return mean_e, np.asarray(covariance_ee)
 
 
-def honest(score: NoisyScore, prior: Prior, error: float) -> tuple[Floats, Floats]:
-    """The posterior where the curvature was read with errors, of this mean square an entry.
+def honest(score: NoisyScore, prior: Prior, error_ee: Floats) -> tuple[Floats, Floats]:
+    """The posterior where the curvature was read with errors of these mean squares, (e, e).
 
     The error times the way from the score's point to z is noise of the score; its size is found by repetition.
     """
-    added = 0.0
-    for _ in range(tuned.TABLE_ROUNDS if error > 0 else 0):
-        mean_e, covariance_ee = posterior(replace(score, noise=score.noise + added), prior)
-        way = float(np.sum((mean_e - score.offset_e) ** 2) + np.trace(covariance_ee))
-        added += tuned.TABLE_DAMPING * (error * way - added)
-    return posterior(replace(score, noise=score.noise + added), prior)
+    added_e = np.zeros(len(error_ee))
+    for _ in range(tuned.TABLE_ROUNDS if error_ee.any() else 0):
+        mean_e, covariance_ee = posterior(replace(score, noise=score.noise + added_e), prior)
+        way_e = (mean_e - score.offset_e) ** 2 + np.diag(covariance_ee)
+        added_e += tuned.TABLE_DAMPING * (error_ee @ way_e - added_e)
+    return posterior(replace(score, noise=score.noise + added_e), prior)
 
 
 def _log_prior(taus: tuple[float, ...]) -> Floats:

@@ -39,6 +39,7 @@ class Declared:
     Attributes:
         low_d, high_d: range of each numeric column; equal ends where a column is not numeric.
         unit_d: the value of a column that is not numeric which counts as one; for an indicator, its value.
+        known: whether these units are those of the columns, and no guess.
 
     Raises:
         ParameterError: for vectors of different lengths, ends out of order, or units that are not positive.
@@ -47,6 +48,7 @@ class Declared:
     low_d: Floats
     high_d: Floats
     unit_d: Positives
+    known: bool = True
 
     def __post_init__(self) -> None:
         same = self.low_d.shape == self.high_d.shape == self.unit_d.shape
@@ -55,8 +57,8 @@ class Declared:
 
     @classmethod
     def plain(cls, width: int) -> Declared:
-        """No numeric column; a unit is 1."""
-        return cls(np.zeros(width), np.zeros(width), np.ones(width))
+        """No numeric column, and nothing known of units: 1 is a guess."""
+        return cls(np.zeros(width), np.zeros(width), np.ones(width), known=False)
 
     @property
     def numeric_j(self) -> NDArray[np.intp]:
@@ -110,7 +112,8 @@ class Scaling:
         number: number of rows.
         centre_d, factor_d: the map.
         width_d: standard deviation of the prior of each weight of x̂, at τ = 1.
-        wide_d: the same with the spread at the low end of what it may be.
+        wide_d: the same with spread or unit at the low end of what it may be.
+        part_d: part of the std of each column of x̂, as it is read, that is certain.
         room: rows x̂ of norm up to this count in full. Without noise more is no loss.
     """
 
@@ -121,13 +124,15 @@ class Scaling:
     factor_d: Positives
     width_d: Positives
     wide_d: Positives
+    part_d: Positives
     room: Positive = 1.0
 
     @classmethod
     def start(cls, declared: Declared) -> Scaling:
         """Rows as they are; one unit moves the log odds by about 2τ (Gelman et al. 2008)."""
         zero_d, width_d = np.zeros(len(declared.unit_d)), tuned.UNIT_EFFECT / declared.unit_d
-        return cls(zero_d, 0.0, 1.0, zero_d, np.ones(len(zero_d)), width_d, width_d)
+        wide_d = width_d * (1.0 if declared.known else tuned.UNKNOWN_UNIT)
+        return cls(zero_d, 0.0, 1.0, zero_d, np.ones(len(zero_d)), width_d, wide_d, np.ones(len(zero_d)))
 
     def read(self, declared: Declared, s: Estimate, constant: float) -> Scaling:
         """The map after the newest of the two releases."""
@@ -184,6 +189,29 @@ class Scaling:
         forth_dd = np.eye(len(moved_d))
         forth_dd[:, 0] -= moved_d / constant
         return replace(self, centre_d=self.centre_d + moved_d / self.factor_d), forth_dd @ noisy_dd @ forth_dd.T
+
+    def certain(self, declared: Declared, noisy_dd: Floats, read_dd: Floats, sd: float, constant: float) -> Scaling:
+        """With what second moments say for certain of the spreads of numeric columns.
+
+        Args:
+            declared: the columns.
+            noisy_dd: noisy Σ x̂ x̂ᵀ, (d, d), of noise std sd on its diagonal.
+            read_dd: the same as it was read.
+            sd: that std.
+            constant: value of column 0.
+        """
+        numeric_j, number = declared.numeric_j, max(float(noisy_dd[0, 0]) / constant**2, sd, 1.0)
+        noisy_j, read_j = ((np.diag(m) - (m[0] / constant) ** 2 / number)[numeric_j] for m in (noisy_dd, read_dd))
+        sd_j = sd * np.hypot(1.0, math.sqrt(2) * noisy_dd[0, numeric_j] / constant**2 / number)
+        # κ²n, the variance of a column whose spread is the one that was read.
+        full, low_j = number * declared.size(constant) ** 2, (self.width_d / self.wide_d)[numeric_j]
+        certain_j = np.maximum(noisy_j - tuned.LOW_STD * sd_j, full * low_j**2)
+        # A compromise: the root of what is certain widens little, and leaves hardly a lie.
+        part_j = np.clip(certain_j / np.maximum(read_j, 1e-300), tuned.LEAST_CERTAIN, 1.0) ** 0.25
+        part_d, wide_d = self.part_d.copy(), self.wide_d.copy()
+        part_d[numeric_j] = np.where(noisy_j > tuned.CERTAIN_STD * sd_j, 1.0, part_j)
+        wide_d[numeric_j] = self.width_d[numeric_j] * np.sqrt(np.maximum(full / certain_j, 1.0))
+        return replace(self, part_d=part_d, wide_d=wide_d)
 
     def rows(self, x_nd: Floats) -> Floats:
         """x̂ of rows x, (n, d), each entry by itself."""

@@ -48,10 +48,13 @@ NUMERIC_SHARE = 0.48  # the most that all numeric columns may add to the typical
 LEAST_SPREAD, LARGEST_SPREAD = 1e-6, 0.5  # of a column, as a part of its range
 SPREAD_ERRORS = 0.25  # least spread, in std of the noise of a mean
 LOW_STD = 1.64  # std of noise by which the low end of a spread lies below it
+CERTAIN_STD = 3.0  # std by which the variance of a column must stand out of the noise to be certain as it was read
+LEAST_CERTAIN = 1e-4  # least part of the variance of a column that counts as certain
 CENTRE_STD = 2.5  # std by which a centre may be off, in the low end of a spread
 UNSEEN_SPREAD = 0.002  # least spread that the table takes for possible, as a part of the range
 LEAST_ROWS_STD = 2.0  # least number of rows, in std of its noise
 NOISELESS_ROOM = 64.0  # without noise, rows up to this norm count in full
+UNKNOWN_UNIT = 10.0  # factor by which the table widens the prior of a column whose unit nobody declared
 UNIT_EFFECT = 2.0  # std, over τ, of what an indicator adds to the log odds; a std of a numeric column adds τ
 ROOM_NOISE = 0.015  # noise variance over information that the scales make room for: 0.1 of the variance p(1-p) = 0.15
 LARGEST_ROOM = 3.0  # largest factor by which scales make room
