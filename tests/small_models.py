@@ -25,6 +25,7 @@ from dpvb.models.belief_network.six_blocks import SBNBlocks
 from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
 from dpvb.models.regression.polya_gamma import PolyaGamma
+from dpvb.models.regression.scaling import Declared
 from dpvb.models.topics.lda import LDA
 
 __all__ = ["CASES", "NAMES", "Case", "Curvature", "D", "Location", "Table"]
@@ -102,6 +103,10 @@ def by_phase(case: cases.Case, reach: Mapping[str, float]) -> list[Case]:
     return [Case(**kept[phase], pairs=50, reach=least) for phase, least in reach.items()]
 
 
+#: A wide range, one that holds part of the values, and indicators.
+SOME_NUMBERS = Declared(
+    np.array([0.0, -0.9, -0.1, *[0.0] * (D - 2)]), np.array([0.0, 0.9, 0.2, *[0.0] * (D - 2)]), np.ones(D + 1)
+)
 PLAIN = {"length_rule": "resample", "count_power": 1.0, "background": False, "word_power": 0.0}
 CASES = [
     Case("location", Location(), table, table_records, HOSTILE_ROWS),
@@ -117,6 +122,10 @@ CASES = [
     ),
     *by_phase(
         cases.regression("first_order", FirstOrder(D + 1, intercept=0.4)), {"first": 0.9999, "step": 0.98, "last": 0.95}
+    ),
+    *by_phase(
+        cases.regression("spreads", FirstOrder(D + 1, intercept=0.4, declared=SOME_NUMBERS)),
+        {"first": 0.5, "second": 0.5, "third": 0.9, "step": 0.9, "last": 0.9},
     ),
     *by_phase(cases.regression("counts", FirstOrder(D, KINDS["negative_binomial"][0])), {"step": 0.9}),
     *by_phase(

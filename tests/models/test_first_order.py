@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import expit, gammaln, logit
+from scipy.special import expit, gammaln, log_expit, logit
 from scipy.stats import multivariate_normal, ortho_group
 from sklearn.linear_model import LogisticRegression
 
@@ -235,11 +234,11 @@ def somewhere(kind: str) -> tuple[FirstOrder, Iterate, DesignRows]:
 
 def loglik(likelihood: Likelihood, psi_n: Floats, rows: DesignRows) -> Floats:
     """Log likelihoods from the distributions themselves, up to what does not depend on ψ."""
-    y_n, p_n = rows.y_n, expit(psi_n)
+    y_n, yes_n, no_n = rows.y_n, log_expit(psi_n), log_expit(-psi_n)
     if likelihood.kind == "negative_binomial":
         r = likelihood.dispersion
-        return np.asarray(gammaln(y_n + r) + y_n * np.log(p_n) + r * np.log1p(-p_n))
-    return np.asarray(y_n * np.log(p_n) + (rows.trials_n - y_n) * np.log1p(-p_n))
+        return np.asarray(gammaln(y_n + r) + y_n * yes_n + r * no_n)
+    return np.asarray(y_n * yes_n + (rows.trials_n - y_n) * no_n)
 
 
 @pytest.mark.parametrize("kind", LIKELIHOODS)
@@ -328,32 +327,31 @@ def test_noise_alone_is_read_as_nothing_and_a_large_eigenvalue_is_debiased() -> 
     assert np.linalg.eigvalsh(read_dd).max() == pytest.approx(theta - edge**2 / (4 * theta), abs=4.0)
 
 
-def test_the_posterior_averages_over_the_precision_by_its_evidence() -> None:
+def test_the_posterior_averages_over_tau_by_its_evidence() -> None:
     """Against the normal distribution of the Newton point, with the prior covariance written out."""
     rng = np.random.default_rng(11)
-    root_ee = rng.standard_normal((4, 4))
+    root_ee, slope_ee, fixed_ee = rng.standard_normal((3, 4, 4))
     variance_ee, excess, noise = root_ee @ root_ee.T, 1.3, 2.0
-    score_e, offset_e, scale_e, drift_e = (rng.standard_normal(4) for _ in range(4))
-    scale_e = np.exp(scale_e)
+    score_e, offset_e = rng.standard_normal((2, 4))
     score = ridge.NoisyScore(score_e, offset_e, variance_ee, excess, noise)
-    prior = partial(ridge.Prior, scale_e, drift_e)
+    prior = ridge.Prior(slope_ee @ slope_ee.T, fixed_ee @ fixed_ee.T)
     slope_ee = excess * variance_ee
     error_ee = np.linalg.inv(slope_ee) @ (variance_ee + noise * np.eye(4)) @ np.linalg.inv(slope_ee)
     newton_e = offset_e + np.linalg.solve(slope_ee, score_e)
     logs, means, covariances = [], [], []
-    for alpha in ridge._ALPHAS:
-        prior_ee = np.diag(scale_e**2 / alpha) + np.outer(scale_e * drift_e, scale_e * drift_e)
+    for tau in prior.taus:
+        prior_ee = tau**2 * prior.slopes_ee + prior.fixed_ee
         gain_ee = prior_ee @ np.linalg.inv(prior_ee + error_ee)
-        mean_e, covariance_ee = ridge.posterior(score, prior(float(alpha)))
-        np.testing.assert_allclose(mean_e, gain_ee @ newton_e, rtol=1e-8)
-        np.testing.assert_allclose(covariance_ee, prior_ee - gain_ee @ prior_ee, rtol=1e-6, atol=1e-10)
-        logs.append(multivariate_normal(cov=prior_ee + error_ee).logpdf(newton_e) - 0.5 * math.log(alpha / 0.5) ** 2)
+        mean_e, covariance_ee = ridge.posterior(score, replace(prior, taus=(tau,)))
+        np.testing.assert_allclose(mean_e, gain_ee @ newton_e, rtol=1e-7)
+        np.testing.assert_allclose(covariance_ee, prior_ee - gain_ee @ prior_ee, rtol=1e-6, atol=1e-9)
+        logs.append(multivariate_normal(cov=prior_ee + error_ee).logpdf(newton_e) - 0.5 * math.log(tau / 0.35) ** 2)
         means.append(mean_e)
         covariances.append(covariance_ee)
     weight_a = np.exp(np.array(logs) - max(logs))
     weight_a /= weight_a.sum()
-    mean_e, covariance_ee = ridge.posterior(score, prior(None))
-    np.testing.assert_allclose(mean_e, weight_a @ np.array(means), rtol=1e-8)
+    mean_e, covariance_ee = ridge.posterior(score, prior)
+    np.testing.assert_allclose(mean_e, weight_a @ np.array(means), rtol=1e-7)
     second_ee = sum(w * (c + np.outer(m, m)) for w, m, c in zip(weight_a, means, covariances, strict=True))
     np.testing.assert_allclose(covariance_ee, second_ee - np.outer(mean_e, mean_e), rtol=1e-6)
 

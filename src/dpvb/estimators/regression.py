@@ -27,20 +27,33 @@ from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
 from dpvb.models.regression.likelihood import Likelihood, Weights, predictive
 from dpvb.models.regression.polya_gamma import PolyaGamma
+from dpvb.models.regression.scaling import Declared
 from dpvb.results import metrics
+
+_READING = ("mean_d", "covariance", "naive_covariance", "prior_d", "unseen_d")
+_NOTES = {
+    "prior": "prior: the data decided less than half of the variance; the interval is mostly the prior's.",
+    "unseen": "unseen: the declared range is too wide for this budget to see the column's spread; narrow it, or spend "
+    "more.",
+}
 
 SOLVERS = ("first_order", "sufficient_statistics", "paper")
 COVARIANCES = ("full", "diagonal")
 
 
 class Coefficient(NamedTuple):
-    """One row of a coefficient table: posterior mean and std, and the ends of a credible interval."""
+    """One row of a coefficient table: posterior mean and std, and the ends of a credible interval.
+
+    `note` is "prior" where the data decided less than half of the variance, "unseen" where the declared range is too
+    wide for the budget to see the column's spread, and else empty.
+    """
 
     name: str
     mean: float
     std: float
     low: float
     high: float
+    note: str = ""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -61,10 +74,12 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         solver: "first_order" (curvature once, then scores), "sufficient_statistics" (Pólya-Gamma augmentation,
             second moments released at each step) or "paper" (the same as published; for comparison).
         covariance: "full", or "diagonal" for features in the thousands ("first_order" only).
-        column_bound: bound on the absolute values of a column, a number or (n_features,), in the units of X; it serves
-            the diagonal covariance, and a table brings its own. Not given: row_norm.
-        alpha: precision of the prior N(0, I/alpha) of the weights of rows of norm 1; estimated from the releases if not
-            given.
+        column_bound: bound on the absolute values of a column, a number or (n_features,), in the units of X; a table
+            brings its own. Not given: row_norm.
+        numeric: columns of plain rows that are numbers rather than indicators, as their places, or True for all; their
+            centres and spreads are released, so that neither bounds nor units matter. A table's schema says it itself.
+        alpha: precision of the prior N(0, I/alpha) of the weights of rows of norm 1. Not given: a column's own spread
+            is its unit, and an indicator's value.
 
     Attributes:
         coef_, intercept_: posterior means in the units of X, (n_features,) and a number.
@@ -79,6 +94,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
     solver: str = "first_order"
     covariance: str = "full"
     column_bound: float | Sequence[float] | NDArray[Any] | None = None
+    numeric: bool | Sequence[int] | NDArray[Any] | None = None
     alpha: float | None = None
 
     declares: ClassVar[tuple[str, ...]] = ("schema", "width")
@@ -117,11 +133,12 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         ends = self.credible_interval(level, noise_aware=noise_aware)
         std, intercept_std = self._stds(noise_aware)
         columns = [list(self.feature_names_), *(np.ravel(part).tolist() for part in (self.coef_, std, *ends))]
-        rows = [Coefficient(*row) for row in zip(*columns, strict=True)]
+        notes = self._notes()
+        rows = [Coefficient(*row) for row in zip(*columns, notes[int(self._constant > 0) :], strict=True)]
         if self._constant > 0:
             ends = self.credible_interval(level, noise_aware=noise_aware, intercept=True)
             parts = (np.ravel(part).item() for part in (self.intercept_, intercept_std, *ends))
-            rows.insert(0, Coefficient("intercept", *parts))
+            rows.insert(0, Coefficient("intercept", *parts, note=notes[0]))
         return rows
 
     def summary(self, level: float = 0.95, *, noise_aware: bool = True) -> str:
@@ -129,9 +146,13 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         rows = self.coefficients(level, noise_aware=noise_aware)
         width = max(len(row.name) for row in rows)
         head = f"{'':<{width}}  {'mean':>10}  {'std':>10}  {100 * level:g} % interval"
-        lines = [f"{r.name:<{width}}  {r.mean:>10.4g}  {r.std:>10.4g}  {r.low:>10.4g} {r.high:>10.4g}" for r in rows]
+        lines = [
+            f"{r.name:<{width}}  {r.mean:>10.4g}  {r.std:>10.4g}  {r.low:>10.4g} {r.high:>10.4g}  {r.note}".rstrip()
+            for r in rows
+        ]
         noise = "with" if noise_aware else "WITHOUT"
-        return "\n".join([head, *lines, f"Uncertainty {noise} the privacy noise counted in."])
+        notes = [_NOTES[note] for note in _NOTES if any(r.note == note for r in rows)]
+        return "\n".join([head, *lines, f"Uncertainty {noise} the privacy noise counted in.", *notes])
 
     def sample_posterior(self, n: int = 1, rng: Any = None) -> tuple[Floats, Floats]:
         """Draw n weight vectors from the posterior: coefficients (n, n_features) and intercepts (n,).
@@ -144,14 +165,14 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """
         self._check_fitted()
         n = check_integer("n", n, low=0, high=10**9)
-        normal_nd = generator("rng", rng).standard_normal((n, len(self._weights.mean_d)))
-        covariance = self._weights.covariance
+        normal_nd = generator("rng", rng).standard_normal((n, len(self._table.mean_d)))
+        covariance = self._table.covariance
         if covariance.ndim == 1:
             draws_nd = normal_nd * np.sqrt(covariance)
         else:
             value_e, vector_de = np.linalg.eigh(covariance)
             draws_nd = (normal_nd * np.sqrt(np.maximum(value_e, 0.0))) @ vector_de.T
-        draws_nd += self._weights.mean_d
+        draws_nd += self._table.mean_d
         if self._constant > 0:
             return draws_nd[:, 1:] * self._unit_d / self._row_norm, draws_nd[:, 0] * self._constant
         return draws_nd * self._unit_d / self._row_norm, np.zeros(n)
@@ -186,7 +207,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         notes = task.notes
         self.n_iter_ = notes["steps"]
         self._set_columns(notes["names"], notes["width"], notes["schema"])
-        self._set_posterior(task.model.weights(q), notes["constant"], notes["row_norm"])
+        self._set_posterior(task.model.weights(q), task.model.table(q), notes["constant"], notes["row_norm"])
 
     def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
         """No row, of a table with a schema or of so many features."""
@@ -236,10 +257,10 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         given: dict[str, Any] = {"likelihood": self._likelihood, "intercept": design.intercept, "alpha": self.alpha}
         if self.num_steps is not None:
             given["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
+        bound = _units(schema) if schema is not None else self.column_bound
         if self.solver == "first_order" and self.covariance == "full":
-            return FirstOrder(width, **given)
+            return FirstOrder(width, **given, declared=self._declared(design, schema))
         if self.solver == "first_order":
-            bound = _units(schema) if schema is not None else self.column_bound
             if bound is not None:
                 given["column_bound"] = _column_bound(bound, design)
             return FirstOrderDiagonal(width, **given)
@@ -248,23 +269,50 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         variant: Literal["paper", "corrected"] = "paper" if self.solver == "paper" else "corrected"
         return PolyaGamma(width, variant=variant, average=self.epsilon < np.inf, **given)
 
+    def _declared(self, design: AnyDesign, schema: Schema | None) -> Declared:
+        """What is public about the columns of the rows that the design delivers, the intercept's first."""
+        constant, width = design.intercept, design.width - (design.intercept > 0)
+        reach_d = np.full(width, math.sqrt((1 - constant) * (1 + constant)))
+        if schema is not None:
+            kinds = np.repeat([c.kind for c in schema.columns], [c.width for c in schema.columns])
+            numeric_d, low_d, unit_d = kinds == "numeric", np.zeros(width), _units(schema) / design.row_norm
+            high_d = unit_d
+        else:
+            numeric_d = _places(self.numeric, width)
+            unit_d = np.ones(width)
+            if self.column_bound is not None:
+                unit_d = _column_bound(self.column_bound, design)[int(constant > 0) :]
+            high_d = np.minimum(unit_d, reach_d)
+            low_d = -high_d
+        first = np.zeros(int(constant > 0))
+        low_d, high_d = (np.append(first, np.where(numeric_d, end_d, 0.0)) for end_d in (low_d, high_d))
+        known = schema is not None or self.column_bound is not None
+        return Declared(low_d, high_d, np.append(first + 1.0, unit_d), known)
+
     def _set_columns(self, names: tuple[str, ...] | None, width: int, schema: Schema | None) -> None:
         """Number, names and units of the features."""
         self.schema_, self.n_features_in_, self._named = schema, width, names is not None
         self.feature_names_ = names or tuple(f"x{j}" for j in range(width))
         self._unit_d = np.ones(width) if schema is None else _units(schema)
 
-    def _set_posterior(self, weights: Weights, constant: float, row_norm: float) -> None:
-        """Keep the posterior in the model's units, and show it in those of X."""
-        self._weights, self._constant, self._row_norm = weights, constant, row_norm
-        self.coef_, self.intercept_ = self._split(weights.mean_d)
+    def _set_posterior(self, weights: Weights, table: Weights, constant: float, row_norm: float) -> None:
+        """Keep both readings of the posterior in the model's units, and show the table's in those of X."""
+        self._weights, self._table, self._constant, self._row_norm = weights, table, constant, row_norm
+        self.coef_, self.intercept_ = self._split(table.mean_d)
         self.coef_std_, self.intercept_std_ = self._stds()
 
     def _stds(self, noise_aware: bool = True) -> tuple[Any, Any]:
         """Posterior standard deviations of the coefficients and of the intercept."""
-        covariance = self._weights.covariance if noise_aware else self._weights.naive_covariance
+        covariance = self._table.covariance if noise_aware else self._table.naive_covariance
         variance_d = covariance if covariance.ndim == 1 else np.diag(covariance)
         return self._split(np.sqrt(np.maximum(variance_d, 0.0)))
+
+    def _notes(self) -> list[str]:
+        """Beside each weight: "prior", "unseen", or nothing."""
+        covariance = self._table.covariance
+        variance_d = covariance if covariance.ndim == 1 else np.diag(covariance)
+        note_d = np.where(variance_d > 0.5 * self._table.prior_d, "prior", "")
+        return [str(note) for note in np.where(self._table.unseen_d > 0, "unseen", note_d)]
 
     def _split(self, value_d: Floats) -> tuple[Any, Any]:
         """Coefficients and intercept in the units of X, of weights or standard deviations in the model's."""
@@ -357,11 +405,8 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         return tags
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        arrays = {
-            "mean_d": self._weights.mean_d,
-            "covariance": self._weights.covariance,
-            "naive_covariance": self._weights.naive_covariance,
-        }
+        readings = {"": self._weights, "table_": self._table}
+        arrays = {start + name: getattr(read, name) for start, read in readings.items() for name in _READING}
         facts = {
             "features": list(self.feature_names_) if self._named else None,
             "width": self.n_features_in_,
@@ -376,16 +421,22 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         self.n_iter_, width = int(facts["steps"]), int(facts["width"])
         constant = check_number("constant", facts["constant"], low=0, high=1, closed="left")
         row_norm = check_number("row_norm", facts["row_norm"], low=0, closed="neither")
-        weights = Weights(*(arrays[name] for name in ("mean_d", "covariance", "naive_covariance")))
-        d, shape = width + (constant > 0), weights.covariance.shape
-        if weights.mean_d.shape != (d,) or shape != weights.naive_covariance.shape or shape not in ((d,), (d, d)):
-            raise ValueError("a posterior of another shape")
+        if "table_mean_d" in arrays:
+            weights, table = (Weights(*(arrays[start + name] for name in _READING)) for start in ("", "table_"))
+        else:  # Of a file of format 1.
+            weights = table = Weights.alone(*(arrays[name] for name in _READING[:3]))
+        d = width + (constant > 0)
+        for read in (weights, table):
+            vectors = {read.mean_d.shape, read.prior_d.shape, read.unseen_d.shape}
+            shape = read.covariance.shape
+            if vectors != {(d,)} or shape != read.naive_covariance.shape or shape not in ((d,), (d, d)):
+                raise ValueError("a posterior of another shape")
         names, schema = facts["features"], facts["schema"]
         names = None if names is None else tuple(map(str, names))
         self._set_columns(names, width, None if schema is None else Schema.from_json(schema))
         if not len(self.feature_names_) == len(self._unit_d) == width:
             raise ValueError("features of another number")
-        self._set_posterior(domains.checked(weights), constant, row_norm)
+        self._set_posterior(domains.checked(weights), domains.checked(table), constant, row_norm)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -617,6 +668,22 @@ def _units(schema: Schema) -> Floats:
     """Largest value of each feature of a table: of an indicator, what stands for 1."""
     units = [1.0 if column.kind == "numeric" else INDICATOR for column in schema.columns]
     return np.repeat(units, [column.width for column in schema.columns])
+
+
+def _places(numeric: Any, width: int) -> NDArray[np.bool_]:
+    """Which of so many columns are numeric.
+
+    Raises:
+        ParameterError: unless `numeric` is None, True, False or places of columns.
+    """
+    if numeric is None or isinstance(numeric, (bool, np.bool_)):
+        return np.full(width, bool(numeric))
+    given = np.asarray(numeric)
+    chosen = np.zeros(width, dtype=np.bool_)
+    if given.ndim == 1 and (given.size == 0 or given.dtype.kind in "iu") and np.all((given >= 0) & (given < width)):
+        chosen[given.astype(np.intp)] = True
+        return chosen
+    raise ParameterError(f"numeric must be True, False or places of columns from 0 to {width - 1}, got {numeric!r}.")
 
 
 def _column_bound(bound: Any, design: AnyDesign) -> Floats:

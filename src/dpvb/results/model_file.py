@@ -38,8 +38,8 @@ from dpvb.guards.own import sync_folder
 from dpvb.guards.strangers import parsed_json, printable
 from dpvb.version import __version__
 
-#: Version of the file format; a reader refuses a newer one.
-FORMAT = 1
+#: Version of the file format; a reader refuses a newer one. Regressions of format 1 have one posterior, not two.
+FORMAT = 2
 
 _DTYPES = ("<f8", "<f4", "<i8", "<i4", "|u1")
 _MANIFEST = "manifest.json"
@@ -340,7 +340,7 @@ def _parse(text: bytes) -> dict[str, Any]:
             f"to {FORMAT}. Upgrade dpvb."
         )
     types = {"kind": str, "arrays": dict, "facts": dict}
-    if manifest["format"] != FORMAT or any(type(manifest.get(key)) is not t for key, t in types.items()):
+    if manifest["format"] < 1 or any(type(manifest.get(key)) is not t for key, t in types.items()):
         raise ModelFileError("tampered with: its manifest has not the form that dpvb writes.")
     if not all(_NAME.fullmatch(name) for name in [manifest["kind"], *manifest["arrays"]]):
         raise ModelFileError("tampered with: it uses names that dpvb does not write.")

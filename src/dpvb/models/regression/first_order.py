@@ -265,7 +265,11 @@ class FirstOrder:
 
     def table(self, q: Iterate) -> Weights:
         """Posterior of the weights for intervals: τ is fixed, spreads are at their low end, the curvature may err."""
-        return self._posterior(q, q.table_ee, q.error_ee, self._prior(q, q.scaling.wide_d, (tuned.TABLE_TAU,)))
+        prior, scaling = self._prior(q, q.scaling.wide_d, (tuned.TABLE_TAU,)), q.scaling
+        found = self._posterior(q, q.table_ee, q.error_ee, prior)
+        back_dd = scaling.back(self.intercept) @ q.moments.basis_de
+        prior_d = np.einsum("de,ec,dc->d", back_dd, prior.covariance(prior.taus[0]), back_dd)
+        return replace(found, prior_d=prior_d, unseen_d=scaling.unseen_d)
 
     def _posterior(self, q: Iterate, curvature_ee: Floats, error_ee: Floats, prior: ridge.Prior) -> Weights:
         """A Newton step from the averages, moved for saturation, in the coordinates of x."""
@@ -278,7 +282,7 @@ class FirstOrder:
         m_e, back_dd = q.start_e + mean_e / scale_e, q.scaling.back(self.intercept) @ moments.basis_de
         m_e += saturation.shift(moments, q.mean.point_d, m_e, change) * moments.constant_e
         x_de = back_dd / scale_e
-        return Weights(back_dd @ m_e, x_de @ aware_ee @ x_de.T, x_de @ naive_ee @ x_de.T)
+        return Weights.alone(back_dd @ m_e, x_de @ aware_ee @ x_de.T, x_de @ naive_ee @ x_de.T)
 
 
 def _turned(x_nd: Floats, matrix_de: Floats) -> tuple[Floats, Floats]:

@@ -195,4 +195,8 @@ class FirstOrderDiagonal:
         mean_d = q.mean.point_d + majoriser.solve(gradient_d, q.descent.safety)
         data_d = variance_d - q.mean.noise * q.scale_d**2
         aware_d, naive_d = (1 / (precision_d + information_d**2 / v_d) for v_d in (variance_d, data_d))
-        return Weights(mean_d, aware_d, naive_d)
+        return Weights.alone(mean_d, aware_d, naive_d)
+
+    def table(self, q: Iterate) -> Weights:
+        """The same posterior, for intervals."""
+        return self.weights(q)

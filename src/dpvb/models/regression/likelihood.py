@@ -29,7 +29,7 @@ from scipy.special import expit, ndtr
 
 from dpvb.data.tables.response import LOGISTIC, Kind, Response
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import Covariance
+from dpvb.guards.domains import UNSEEN, Covariance, Nonnegatives
 from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.models.regression.scaling import Declared
 
@@ -155,8 +155,17 @@ class Weights:
         mean_d: posterior means.
         covariance: posterior covariance, (d, d), or its diagonal, (d,), with the privacy noise counted in.
         naive_covariance: the covariance that leaves the privacy noise out; for comparison.
+        prior_d: prior variances; domains.UNSEEN where they are not said.
+        unseen_d: 1 for a column whose spread was not seen for noise, else 0.
     """
 
     mean_d: Floats
     covariance: Covariance
     naive_covariance: Covariance
+    prior_d: Nonnegatives
+    unseen_d: Nonnegatives
+
+    @classmethod
+    def alone(cls, mean_d: Floats, covariance: Floats, naive_covariance: Floats) -> Weights:
+        """A posterior of which nobody says what the prior decided: as if it were nothing."""
+        return cls(mean_d, covariance, naive_covariance, np.full(len(mean_d), UNSEEN), np.zeros(len(mean_d)))

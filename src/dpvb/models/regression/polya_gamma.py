@@ -174,7 +174,11 @@ class PolyaGamma:
         (`first_order` makes it). The published method uses Σ unchanged.
         """
         factor = 1.0 if self.variant == "paper" else self._sharpness(q.mean_d, q.precision.curvature_dd)
-        return Weights(q.mean_d, *q.precision.covariances(q.mean_d, factor))
+        return Weights.alone(q.mean_d, *q.precision.covariances(q.mean_d, factor))
+
+    def table(self, q: WeightPosterior) -> Weights:
+        """The same posterior, for intervals."""
+        return self.weights(q)
 
     def _sharpness(self, mean_d: Floats, curvature_dd: Floats) -> float:
         """Mean of ψ/sinh ψ."""

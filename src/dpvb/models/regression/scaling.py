@@ -213,6 +213,11 @@ class Scaling:
         wide_d[numeric_j] = self.width_d[numeric_j] * np.sqrt(np.maximum(full / certain_j, 1.0))
         return replace(self, part_d=part_d, wide_d=wide_d)
 
+    @property
+    def unseen_d(self) -> Floats:
+        """1 for a column whose spread may be less than half of what was read, and 0 for others."""
+        return np.asarray((self.part_d < 1) & (self.wide_d > 2 * self.width_d), dtype=np.float64)
+
     def rows(self, x_nd: Floats) -> Floats:
         """x̂ of rows x, (n, d), each entry by itself."""
         return np.asarray((x_nd - self.centre_d) * self.factor_d)
