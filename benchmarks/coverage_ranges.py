@@ -6,8 +6,6 @@ effects are N(0, 0.5²) log odds a standard deviation, N(0, 0.7²) an indicator.
 package were chosen on seeds below 1,000; `--first` is the first seed here. `--tables R` takes R tables a cell.
 """
 
-import argparse
-import json
 import math
 import time
 from dataclasses import dataclass
@@ -22,8 +20,8 @@ from dpvb.core.plan import calibrated, phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data import Design
+from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.first_order import FirstOrder
-from dpvb.models.regression.scaling import Declared
 
 CACHE = Path(__file__).parents[1] / "build" / "coverage_ranges.jsonl"
 FACTORS, RATES, DELTA, NORMAL_95 = (1.0, 3.0, 10.0, 50.0), (0.5, 0.2, 0.05, 0.01, 0.003), 1e-5, 1.959964

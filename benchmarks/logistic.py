@@ -27,7 +27,7 @@ SOLVERS = {
         {"solver": "first_order"},
         FULL,
         4,
-        ["first_order.py", "curvature.py", "ridge.py", "saturation.py"],
+        ["first_order.py", "iterate.py", "scaling.py", "curvature.py", "ridge.py", "saturation.py"],
     ),
     "first order, diagonal": (
         {"covariance": "diagonal"},
@@ -43,9 +43,9 @@ SOLVERS = {
     ),
     "papers": ({"solver": "paper"}, FULL, 1, ["polya_gamma.py", "precision.py"]),
 }
-#: Public facts of the columns, for the diagonal solver: features that are numbers of at most 1 come first, the others
-#: are indicators of 0.7; all are then scaled as the constant is.
-NUMBERS = {"icd": 8}
+#: Public facts of the columns: features that are numbers of at most 1 come first, the others are indicators of 0.7; all
+#: are then scaled as the constant is.
+NUMBERS = {"adult": 5, "stroke": 3, "diab30": 0, "diabany": 0, "icd": 8}
 #: The default of each data set.
 OURS = dict.fromkeys(FULL, "first order") | {"icd": "first order, diagonal"}
 #: Mean log-likelihoods at ε = .2, .5, 1, 2, 4 that are to be reached, up to MARGIN.
@@ -74,9 +74,8 @@ def fit(params: dict, data: str, X, y, seed: int, epsilon: float) -> dict:
     """One private fit, scored on the held-out fifth: log-likelihood of the posterior predictive, AUC of the mean."""
     train, test = protocol.split(len(y), seed)
     constant = float(X[:, 0].max())
-    if "covariance" in params:
-        numbers = np.arange(X.shape[1] - 1) < NUMBERS.get(data, X.shape[1])
-        params = params | {"column_bound": constant * np.where(numbers, 1.0, 0.7 + 1e-6)}
+    numbers = np.arange(X.shape[1] - 1) < NUMBERS[data]
+    params = params | {"column_bound": constant * np.where(numbers, 1.0, 0.7 + 1e-6), "numeric": range(NUMBERS[data])}
     begun = time.process_time()
     model = dpvb.LogisticRegression(epsilon=epsilon, delta=protocol.DELTA, intercept_value=constant, **params)
     model.fit(X[train, 1:], y[train])

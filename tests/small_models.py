@@ -22,10 +22,10 @@ from dpvb.core.forms import Gram, Rows
 from dpvb.guards.arrays import Floats
 from dpvb.models.belief_network.first_order import SBN
 from dpvb.models.belief_network.six_blocks import SBNBlocks
+from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
 from dpvb.models.regression.polya_gamma import PolyaGamma
-from dpvb.models.regression.scaling import Declared
 from dpvb.models.topics.lda import LDA
 
 __all__ = ["CASES", "NAMES", "Case", "Curvature", "D", "Location", "Table"]
@@ -125,7 +125,7 @@ CASES = [
     ),
     *by_phase(
         cases.regression("spreads", FirstOrder(D + 1, intercept=0.4, declared=SOME_NUMBERS)),
-        {"first": 0.5, "second": 0.5, "third": 0.9, "step": 0.9, "last": 0.9},
+        {"first": 0.4, "second": 0.4, "third": 0.9, "step": 0.5, "last": 0.25},
     ),
     *by_phase(cases.regression("counts", FirstOrder(D, KINDS["negative_binomial"][0])), {"step": 0.9}),
     *by_phase(

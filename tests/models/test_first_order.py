@@ -24,7 +24,8 @@ from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression import curvature, descent, ridge, tuned
-from dpvb.models.regression.first_order import FirstOrder, Iterate
+from dpvb.models.regression.first_order import FirstOrder
+from dpvb.models.regression.iterate import Iterate
 from dpvb.models.regression.likelihood import Likelihood, Weights
 
 COLUMN = 0.4

@@ -23,11 +23,11 @@ from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.kernels import linear
+from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
 from dpvb.models.regression.likelihood import Likelihood, Weights, predictive
 from dpvb.models.regression.polya_gamma import PolyaGamma
-from dpvb.models.regression.scaling import Declared
 from dpvb.results import metrics
 
 _READING = ("mean_d", "covariance", "naive_covariance", "prior_d", "unseen_d")
@@ -138,7 +138,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         if self._constant > 0:
             ends = self.credible_interval(level, noise_aware=noise_aware, intercept=True)
             parts = (np.ravel(part).item() for part in (self.intercept_, intercept_std, *ends))
-            rows.insert(0, Coefficient("intercept", *parts, note=notes[0]))
+            rows.insert(0, Coefficient("intercept", *parts)._replace(note=notes[0]))
         return rows
 
     def summary(self, level: float = 0.95, *, noise_aware: bool = True) -> str:

@@ -18,8 +18,8 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import UNSEEN, Nonnegative, Positive, Positives
 from dpvb.models.regression import tuned
 
-# Floor that keeps eigenvalues positive where there are no rows at all.
-_TINY = 1e-9
+#: Floor that keeps eigenvalues positive where there are no rows at all.
+TINY = 1e-9
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,11 @@ class RowMoments:
         """The same rows in coordinates that were divided by a factor."""
         trace, room = self.trace / factor**2, self.room * factor
         return replace(self, scale_e=self.scale_e * factor, trace=trace, room=room)
+
+    def affordable(self, noise: float) -> float:
+        """Room for longer rows where noise of this variance in the score is far below its variance between samples."""
+        seen = float(np.quantile(self.eigenvalue_e / self.scale_e**2, tuned.ROOM_QUANTILE))
+        return math.sqrt(float(np.clip(tuned.ROOM_NOISE * seen / noise, 1.0, tuned.LARGEST_ROOM**2)))
 
     def shrinking(self, part_d: Floats, constant: float) -> Floats:
         """The matrix, (e, e), that takes x̃ of a row to that of the row whose columns are shrunk about their means.
@@ -109,13 +114,13 @@ def read_moments(noisy_dd: Floats, sd: float, constant: float, *, inner: bool) -
     guess_dd, sum_d, number = _independent(noisy_dd, sd, constant)
     read_dd = _denoised(noisy_dd, guess_dd, sd)
     # Noise can make an eigenvalue look smaller by up to the noise edge.
-    hidden = tuned.HIDDEN_EDGE * _edge(len(read_dd), sd)
+    hidden = tuned.HIDDEN_EDGE * edge(len(read_dd), sd)
     if inner:
         room = 1.0 - constant**2
         read_dd, noisy_dd = read_dd[1:, 1:] / room, noisy_dd[1:, 1:] / room
         sum_d, hidden = sum_d[1:] / math.sqrt(room), hidden / room
     typical = float(np.median(np.diag(guess_dd)))
-    floor = min(tuned.FLOOR_OF_MEDIAN * typical, sd) + tuned.FLOOR_OF_STD * sd + _TINY
+    floor = min(tuned.FLOOR_OF_MEDIAN * typical, sd) + tuned.FLOOR_OF_STD * sd + TINY
     value_e, basis_de = np.linalg.eigh(read_dd)
     eigenvalue_e = np.maximum(value_e, floor)
     scale_e = np.ones_like(eigenvalue_e)
@@ -146,56 +151,10 @@ def log_odds(count: float, sd: float, number: float) -> tuple[float, float]:
 def read(noisy_dd: Floats, guess_dd: Floats, sd: float, floor: float) -> Floats:
     """Read a positive semidefinite matrix, given a guess of it; its eigenvalues are at least `floor`."""
     value_e, vector_de = np.linalg.eigh(_denoised(noisy_dd, guess_dd, sd))
-    return np.asarray((vector_de * np.maximum(value_e, floor + _TINY)) @ vector_de.T)
+    return np.asarray((vector_de * np.maximum(value_e, floor + TINY)) @ vector_de.T)
 
 
-def read_at_mean(noisy_ee: Floats, guess_e: Floats, hidden_e: Floats, sd: float) -> tuple[Floats, Floats]:
-    """Read a curvature for intervals: the matrix, and the mean square error of each entry of it.
-
-    Args:
-        noisy_ee: noisy curvature, (e, e).
-        guess_e: guess of its diagonal.
-        hidden_e: probability that the guess is far off, for each entry.
-        sd: noise std of a diagonal entry.
-    """
-    d, read_e = len(guess_e), _diagonal(np.diag(noisy_ee), guess_e, hidden_e, sd)
-    rest_ee = noisy_ee - np.diag(np.diag(noisy_ee))
-    value_e, vector_ee = np.linalg.eigh(rest_ee)
-    kept_e = np.sign(value_e) * np.sqrt(np.maximum(value_e**2 - _edge(d, sd) ** 2, 0.0))
-    value_e, vector_de = np.linalg.eigh(np.diag(read_e) + (vector_ee * kept_e) @ vector_ee.T)
-    found_ee = (vector_de * np.maximum(value_e, tuned.TABLE_FLOOR * read_e.min())) @ vector_de.T
-    if sd == 0:
-        return found_ee, np.zeros((d, d))
-    away_ee = noisy_ee - found_ee
-    unexplained = float(np.sum(away_ee**2) - np.sum(np.diag(away_ee) ** 2)) - d * (d - 1) * sd**2 / 2
-    seen = (max(unexplained, 0.0) + (1 + np.count_nonzero(kept_e)) * d * sd**2) / d**2
-    possible_ee = tuned.TABLE_CORRELATION**2 * np.outer(read_e, read_e)
-    return found_ee, np.minimum(seen, 1.0 / (2.0 / sd**2 + 1.0 / possible_ee))
-
-
-def _diagonal(noisy_e: Floats, guess_e: Floats, hidden_e: Floats, sd: float) -> Floats:
-    """Geometric posterior means of positive numbers, (e,), read with noise of std sd beside a guess that may be off.
-
-    The log of number over guess is normal, or uniform where the guess was hidden by noise.
-    """
-    if sd == 0:
-        return np.maximum(noisy_e, _TINY)
-    near_e = np.log(np.maximum(noisy_e, sd) / guess_e)
-    reach_e = np.minimum(8.0 * sd / np.maximum(noisy_e, sd), 1.0)
-    wide_t = np.linspace(tuned.GUESS_LOW, -tuned.GUESS_LOW, 241)
-    t_et = np.sort(
-        np.hstack([np.tile(wide_t, (len(guess_e), 1)), near_e[:, None] + np.outer(reach_e, np.linspace(-1, 1, 81))])
-    )
-    normal_et = np.exp(-0.5 * (t_et / tuned.GUESS_STD) ** 2) / (tuned.GUESS_STD * math.sqrt(2 * math.pi))
-    uniform_et = ((t_et >= tuned.GUESS_LOW) & (t_et <= tuned.GUESS_HIGH)) / (tuned.GUESS_HIGH - tuned.GUESS_LOW)
-    prior_et = (1 - hidden_e[:, None]) * normal_et + hidden_e[:, None] * uniform_et
-    log_fit_et = -0.5 * ((noisy_e[:, None] - guess_e[:, None] * np.exp(t_et)) / sd) ** 2
-    log_weight_et = log_fit_et + np.log(np.maximum(prior_et, 1e-300))
-    weight_et = np.exp(log_weight_et - log_weight_et.max(axis=1, keepdims=True)) * np.gradient(t_et, axis=1)
-    return np.asarray(guess_e * np.exp((weight_et * t_et).sum(axis=1) / weight_et.sum(axis=1)))
-
-
-def _edge(d: int, sd: float) -> float:
+def edge(d: int, sd: float) -> float:
     """Largest eigenvalue, to leading order, of symmetric (d, d) noise of std sd on its svec coordinates."""
     return math.sqrt(2 * d) * sd
 
@@ -203,14 +162,14 @@ def _edge(d: int, sd: float) -> float:
 def _denoised(noisy_dd: Floats, guess_dd: Floats, sd: float) -> Floats:
     """The guess plus the residual, its eigenvalues shrunk: λ → sign(λ)·√(λ² - edge²) (Gavish & Donoho 2017)."""
     value_e, vector_de = np.linalg.eigh(noisy_dd - guess_dd)
-    shrunk_e = np.sign(value_e) * np.sqrt(np.maximum(value_e**2 - _edge(len(value_e), sd) ** 2, 0.0))
+    shrunk_e = np.sign(value_e) * np.sqrt(np.maximum(value_e**2 - edge(len(value_e), sd) ** 2, 0.0))
     return np.asarray(guess_dd + (vector_de * shrunk_e) @ vector_de.T)
 
 
 def _independent(noisy_dd: Floats, sd: float, constant: float) -> tuple[Floats, Floats, float]:
     """Second moments of independent columns with the means and variances that were read; column sums; row number."""
-    number = max(float(noisy_dd[0, 0]) / constant**2, sd, _TINY)
-    second_d = np.maximum(np.diag(noisy_dd), sd + _TINY)
+    number = max(float(noisy_dd[0, 0]) / constant**2, sd, TINY)
+    second_d = np.maximum(np.diag(noisy_dd), sd + TINY)
     explained_d = np.full(len(second_d), tuned.MEAN_EXPLAINS)
     explained_d[0] = tuned.CONSTANT_EXPLAINS
     limit_d = np.sqrt(explained_d * second_d * number)

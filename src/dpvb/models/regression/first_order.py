@@ -35,42 +35,15 @@ from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, Rows, ScaledRows, turned
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import Nonnegatives, Positive, Symmetric
 from dpvb.kernels.linear import row_sums
 from dpvb.models.expfam import polya_gamma_expectedstats
-from dpvb.models.regression import descent, ridge, saturation, tuned
+from dpvb.models.regression import descent, ridge, tuned
 from dpvb.models.regression.batch import RegressionBatch
-from dpvb.models.regression.curvature import RowMoments, Tracked, log_odds, read, read_at_mean, read_moments
+from dpvb.models.regression.curvature import RowMoments, log_odds, read_moments
+from dpvb.models.regression.declared import Declared
+from dpvb.models.regression.iterate import Iterate
 from dpvb.models.regression.likelihood import Likelihood, Weights, check_fields
-from dpvb.models.regression.scaling import Declared, Scaling
-
-
-@dataclass(frozen=True)
-class Iterate:
-    """State of the fit; all public. Vectors (e,) are in the eigenbasis of `moments`.
-
-    Attributes:
-        scaling: the map from rows x to the rows x̂ of all that follows.
-        drift_e: direction in which the prior mean start_e is uncertain; last_e: point_e before momentum was added.
-        curvature_ee: Σ w² b p(1-p) x̃ x̃ᵀ, read for predictions; excess: minus the derivative of the averaged score,
-            over that.
-        table_ee, error_ee: the same curvature, read for intervals, and the mean square errors of its entries.
-    """
-
-    scaling: Scaling
-    moments: RowMoments
-    start_e: Floats
-    drift_e: Floats
-    point_e: Floats
-    last_e: Floats
-    mean: descent.Average
-    curvature_ee: Symmetric
-    table_ee: Symmetric
-    error_ee: Nonnegatives
-    guard: ridge.StepGuard = field(default_factory=ridge.StepGuard)
-    ratios: Tracked = field(default_factory=lambda: Tracked(np.ones(2)))
-    step: int = 0
-    excess: Positive = 1.0
+from dpvb.models.regression.scaling import Scaling
 
 
 @dataclass(frozen=True)
@@ -125,28 +98,20 @@ class FirstOrder:
     def schedule(self) -> Schedule:
         """The plan: later scores are released more precisely, μ_t² ∝ t."""
         noise = [math.sqrt(self.num_steps / t) for t in range(1, self.num_steps + 1)]
-        return Schedule(
-            noise, {**self._columns.budget(tuned.COUNT_BUDGET + tuned.CURVATURE_BUDGET), "last": tuned.LAST_BUDGET}
-        )
+        early = self._columns.budget(tuned.COUNT_BUDGET + tuned.CURVATURE_BUDGET)
+        return Schedule(noise, {**early, "last": tuned.LAST_BUDGET})
 
     def init(self, rng: np.random.Generator) -> Iterate:
         """The prior; no randomness."""
         zero, one = np.zeros(self.n_features), np.ones(self.n_features)
-        constant = one * 0.0
-        if self.intercept > 0:
-            constant[0] = 1.0 / self.intercept
+        constant = np.eye(1, len(one))[0] / self.intercept if self.intercept > 0 else zero
         moments = RowMoments(np.eye(self.n_features), one, one, one, constant, 1.0, 1.0)
-        return self._at_prior(Scaling.start(self._columns), moments, zero, zero)
-
-    def _at_prior(self, scaling: Scaling, moments: RowMoments, start_e: Floats, drift_e: Floats) -> Iterate:
-        nothing, little = descent.Average(start_e, np.zeros(self.n_features)), 1e-9 * np.eye(self.n_features)
-        at_start = (start_e, drift_e, start_e, start_e)
-        return Iterate(scaling, moments, *at_start, nothing, little, little, 0 * little)
+        return Iterate.start(Scaling.start(self._columns), moments, zero, zero)
 
     def e_step(self, q: Iterate, batch: RegressionBatch, blocks: Mapping[str, Block]) -> Contributions:
         """What every row contributes to the blocks asked for."""
         b_n, scaling = self.likelihood.b(batch.y_n, batch.trials_n), q.scaling
-        if "means" in blocks or "spread" in blocks:
+        if blocks.keys() <= {"means", "spread"}:
             return self._columns.contributions(batch.x_nd, batch.y_n, scaling.mean_d, blocks)
         if "curvature" in blocks:
             x_nd = scaling.rows(batch.x_nd) / scaling.room
@@ -175,11 +140,10 @@ class FirstOrder:
     def m_step(self, s: Estimate, q: Iterate) -> Iterate:
         """The map to x̂; coordinates; one majorised step after each score; the curvature after the last."""
         if "curvature_at_mean" in s.names:
-            return self._finished(s, q)
-        if "score" in s.names:
-            return self._stepped(s, q)
+            released = (s.read("curvature_at_mean"), float(s.read("excess")[0]))
+            return q.finished(*released, s.noise_std("curvature_at_mean"), s.noise_std("curvature"), self.intercept)
         if "curvature" in s.names:
-            return self._started(s, q)
+            return self._stepped(s, q) if "score" in s.names else self._started(s, q)
         return replace(q, scaling=q.scaling.read(self._columns, s, self.intercept))
 
     def _started(self, s: Estimate, q: Iterate) -> Iterate:
@@ -190,35 +154,18 @@ class FirstOrder:
         if self.intercept > 0:
             scaling, noisy_dd = scaling.recentred(self._columns, noisy_dd, sd, self.intercept)
         moments = read_moments(noisy_dd, sd, column, inner=inner)
-        if room > 1:  # Without noise.
-            moments = moments.roomier(room)
-        elif len(self._columns.numeric_j):
-            moments = moments.roomier(self._room(moments, sd))
-        base, spread = log_odds(room**2 * float(s.read("count")[0]), s.noise_std("count"), moments.number)
+        if len(self._columns.numeric_j):
+            moments = moments.roomier(moments.affordable(self._score_noise(sd)) if sd > 0 else room)
+        base, spread = log_odds(float(s.read("count")[0]), s.noise_std("count"), moments.number)
         if self.intercept > 0 and sd > 0:
             read_dd = (moments.basis_de * moments.eigenvalue_e) @ moments.basis_de.T
             scaling = scaling.certain(self._columns, noisy_dd, read_dd, sd, self.intercept)
-        return self._at_prior(scaling, moments, base * moments.constant_e, spread * moments.constant_e)
+        return Iterate.start(scaling, moments, base * moments.constant_e, spread * moments.constant_e)
 
-    def _room(self, moments: RowMoments, sd: float) -> float:
-        """Room for longer rows, where the noise of all scores together is far below their variance between samples."""
-        budget = self.schedule.budget
-        steps = (1.0 - math.fsum(budget.values())) / (1.0 + 2.0 * tuned.SCALAR_WEIGHT**2)
-        # The noise of the score from that of the curvature: both are planned from one budget.
-        noise = sd * self.likelihood.max_residual / self.likelihood.max_b * math.sqrt(tuned.CURVATURE_BUDGET / steps)
-        seen = float(np.quantile(moments.eigenvalue_e / moments.scale_e**2, tuned.ROOM_QUANTILE))
-        return math.sqrt(float(np.clip(tuned.ROOM_NOISE * seen / noise**2, 1.0, tuned.LARGEST_ROOM**2)))
-
-    def _prior(self, q: Iterate, width_d: Floats, taus: tuple[float, ...]) -> ridge.Prior:
-        """The prior of m - m_0 in the eigenbasis."""
-        basis_de, drift = q.moments.basis_de, np.outer(q.drift_e, q.drift_e)
-        if self.alpha is not None:
-            forth_dd = np.linalg.inv(q.scaling.back(self.intercept)).T @ basis_de
-            return ridge.Prior(np.zeros_like(drift), forth_dd.T @ forth_dd / self.alpha + drift, (1.0,))
-        constant_d, mean_d = basis_de @ q.moments.constant_e, basis_de @ q.moments.mean_e
-        free_d = np.where(np.arange(self.n_features) < (self.intercept > 0), 0.0, width_d)
-        prior = ridge.Prior.of(free_d, mean_d, constant_d, tuned.INTERCEPT_STD, taus).turned(basis_de)
-        return replace(prior, fixed_ee=prior.fixed_ee + drift)
+    def _score_noise(self, sd: float) -> float:
+        """Noise variance of the averaged score, from the noise std of the curvature: both are of one budget."""
+        steps = (1.0 - math.fsum(self.schedule.budget.values())) / (1.0 + 2.0 * tuned.SCALAR_WEIGHT**2)
+        return (sd * self.likelihood.max_residual / self.likelihood.max_b) ** 2 * tuned.CURVATURE_BUDGET / steps
 
     def _stepped(self, s: Estimate, q: Iterate) -> Iterate:
         """Majorise-minimise with momentum; what the averages do not see through their noise moves less."""
@@ -231,7 +178,7 @@ class FirstOrder:
         information_e, noise_e = ratio * moments.eigenvalue_e, mean.noise * scale_e**2
         upper_e, gain_e = ratio * moments.eigenvalue_upper_e, information_e / (information_e + noise_e)
         newton_e = mean.point_d - q.start_e + mean.score_d / upper_e
-        prior = self._prior(q, q.scaling.width_d, ridge.TAUS)
+        prior = q.prior(q.scaling.width_d, ridge.TAUS, self.intercept, self.alpha)
         tau = ridge.best_scale(newton_e, (information_e + noise_e) / upper_e**2, prior)
         precision_ee, _ = ridge.inverse(prior.covariance(tau))
         gradient_e = gain_e * score_e - precision_ee @ (q.point_e - q.start_e)
@@ -245,44 +192,13 @@ class FirstOrder:
         path = replace(q, mean=mean, guard=guard, ratios=ratios, step=step)
         return replace(path, point_e=point_e, last_e=last_e, curvature_ee=guess_ee, table_ee=guess_ee)
 
-    def _finished(self, s: Estimate, q: Iterate) -> Iterate:
-        """The curvature at the mean, in coordinates x̃, read twice beside its guess from the steps."""
-        sd, guess_ee, noisy_ee = s.noise_std("curvature_at_mean"), q.curvature_ee, s.read("curvature_at_mean")
-        floor = min(tuned.LAST_FLOOR * np.diag(guess_ee).min(), sd)
-        curvature_ee = read(noisy_ee, guess_ee, sd, floor)
-        hidden_e = np.clip(s.noise_std("curvature") / q.moments.eigenvalue_e, tuned.LEAST_HIDDEN, tuned.MOST_HIDDEN)
-        table_ee, error_ee = read_at_mean(noisy_ee, np.diag(guess_ee), hidden_e, sd)
-        if self.intercept > 0:
-            turn_ee = q.moments.shrinking(q.scaling.part_d, self.intercept)
-            table_ee = turn_ee @ table_ee @ turn_ee.T
-        # Long rows have weight w in the score's derivative and w² in its variance, which is what was released.
-        excess = 1.0 + float(np.clip(s.read("excess")[0] / np.trace(curvature_ee), 0.0, 1.0))
-        return replace(q, curvature_ee=curvature_ee, table_ee=table_ee, error_ee=error_ee, excess=excess)
-
     def weights(self, q: Iterate) -> Weights:
-        """Posterior of the weights for predictions, in the coordinates of x: τ is estimated and averaged over."""
-        return self._posterior(q, q.curvature_ee, 0 * q.error_ee, self._prior(q, q.scaling.width_d, ridge.TAUS))
+        """Posterior of the weights for predictions, in the coordinates of x."""
+        return q.predictions(self.intercept, self.alpha)
 
     def table(self, q: Iterate) -> Weights:
-        """Posterior of the weights for intervals: τ is fixed, spreads are at their low end, the curvature may err."""
-        prior, scaling = self._prior(q, q.scaling.wide_d, (tuned.TABLE_TAU,)), q.scaling
-        found = self._posterior(q, q.table_ee, q.error_ee, prior)
-        back_dd = scaling.back(self.intercept) @ q.moments.basis_de
-        prior_d = np.einsum("de,ec,dc->d", back_dd, prior.covariance(prior.taus[0]), back_dd)
-        return replace(found, prior_d=prior_d, unseen_d=scaling.unseen_d)
-
-    def _posterior(self, q: Iterate, curvature_ee: Floats, error_ee: Floats, prior: ridge.Prior) -> Weights:
-        """A Newton step from the averages, moved for saturation, in the coordinates of x."""
-        moments, scale_e = q.moments, q.moments.scale_e
-        offset_e, prior = scale_e * (q.mean.point_d - q.start_e), prior.turned(np.diag(scale_e))
-        score = ridge.NoisyScore(q.mean.score_d / scale_e, offset_e, curvature_ee, q.excess, q.mean.noise)
-        mean_e, aware_ee = ridge.honest(score, prior, error_ee)
-        _, naive_ee = ridge.posterior(replace(score, noise=0.0), prior)
-        change = q.excess * float(scale_e * moments.constant_e @ curvature_ee @ (mean_e - offset_e)) / moments.number
-        m_e, back_dd = q.start_e + mean_e / scale_e, q.scaling.back(self.intercept) @ moments.basis_de
-        m_e += saturation.shift(moments, q.mean.point_d, m_e, change) * moments.constant_e
-        x_de = back_dd / scale_e
-        return Weights.alone(back_dd @ m_e, x_de @ aware_ee @ x_de.T, x_de @ naive_ee @ x_de.T)
+        """Posterior of the weights for intervals, in the coordinates of x."""
+        return q.table(self.intercept, self.alpha)
 
 
 def _turned(x_nd: Floats, matrix_de: Floats) -> tuple[Floats, Floats]:

@@ -31,7 +31,7 @@ from dpvb.data.tables.response import LOGISTIC, Kind, Response
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import UNSEEN, Covariance, Nonnegatives
 from dpvb.guards.errors import ParameterError, check_integer, check_number
-from dpvb.models.regression.scaling import Declared
+from dpvb.models.regression.declared import Declared
 
 # σ(ψ) ≈ Σ_i p_i Φ(s_i ψ), with an absolute error of at most 2.2e-9 (Monahan & Stefanski 1992).
 _MIXTURE_P = np.array([0.003246343272134, 0.051517477033972, 0.195077912673858, 0.315569823632818])

@@ -1,0 +1,121 @@
+"""The state of a first-order regression, and its two readings: a posterior for predictions, and one for intervals.
+
+Predictions gain from a width τ of the prior that is estimated. An interval does not: where noise hides scales, the
+estimate falls towards 0, and takes the interval with it. Everything here is public.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from dpvb.guards.arrays import Floats
+from dpvb.guards.domains import Nonnegatives, Positive, Symmetric
+from dpvb.models.regression import descent, ridge, saturation, tuned
+from dpvb.models.regression.at_mean import read_at_mean
+from dpvb.models.regression.curvature import RowMoments, Tracked, read
+from dpvb.models.regression.likelihood import Weights
+from dpvb.models.regression.scaling import Scaling
+
+
+@dataclass(frozen=True)
+class Iterate:
+    """State of a fit; all public. Vectors (e,) are in the eigenbasis of `moments`.
+
+    Attributes:
+        scaling: the map from rows x to the rows x̂ of all that follows.
+        drift_e: direction in which the prior mean start_e is uncertain; last_e: point_e before momentum was added.
+        curvature_ee: Σ w² b p(1-p) x̃ x̃ᵀ, read for predictions; excess: minus the derivative of the averaged score,
+            over that.
+        table_ee, error_ee: the same curvature, read for intervals, and the mean square errors of its entries.
+    """
+
+    scaling: Scaling
+    moments: RowMoments
+    start_e: Floats
+    drift_e: Floats
+    point_e: Floats
+    last_e: Floats
+    mean: descent.Average
+    curvature_ee: Symmetric
+    table_ee: Symmetric
+    error_ee: Nonnegatives
+    guard: ridge.StepGuard = field(default_factory=ridge.StepGuard)
+    ratios: Tracked = field(default_factory=lambda: Tracked(np.ones(2)))
+    step: int = 0
+    excess: Positive = 1.0
+
+    @classmethod
+    def start(cls, scaling: Scaling, moments: RowMoments, start_e: Floats, drift_e: Floats) -> Iterate:
+        """The prior, before any score."""
+        nothing, little = descent.Average(start_e, np.zeros(len(start_e))), 1e-9 * np.eye(len(start_e))
+        return cls(scaling, moments, start_e, drift_e, start_e, start_e, nothing, little, little, 0 * little)
+
+    def finished(self, noisy_ee: Floats, long: float, sd: float, first_sd: float, intercept: float) -> Iterate:
+        """With the curvature at the mean, in coordinates x̃, read twice beside its guess from the steps.
+
+        Args:
+            noisy_ee: noisy Σ w² b p(1-p) x̃ x̃ᵀ, (e, e), of noise std sd on its diagonal.
+            long: noisy trace of the part that long rows have in the score's derivative, but not in its variance: their
+                weight is w in the one and w² in the other.
+            sd, first_sd: noise std of both, and of the matrix that the guess comes from.
+            intercept: value of column 0 in every row; 0: there is no such column.
+        """
+        guess_ee = self.curvature_ee
+        curvature_ee = read(noisy_ee, guess_ee, sd, min(tuned.LAST_FLOOR * np.diag(guess_ee).min(), sd))
+        hidden_e = np.clip(first_sd / self.moments.eigenvalue_e, tuned.LEAST_HIDDEN, tuned.MOST_HIDDEN)
+        table_ee, error_ee = read_at_mean(noisy_ee, np.diag(guess_ee), hidden_e, sd)
+        if intercept > 0:
+            turn_ee = self.moments.shrinking(self.scaling.part_d, intercept)
+            table_ee = turn_ee @ table_ee @ turn_ee.T
+        excess = 1.0 + float(np.clip(long / np.trace(curvature_ee), 0.0, 1.0))
+        return replace(self, curvature_ee=curvature_ee, table_ee=table_ee, error_ee=error_ee, excess=excess)
+
+    def prior(self, width_d: Floats, taus: tuple[float, ...], intercept: float, alpha: float | None) -> ridge.Prior:
+        """The prior of m - m_0 in the eigenbasis.
+
+        Args:
+            width_d: standard deviation of each weight of x̂ at τ = 1.
+            taus: values of τ.
+            intercept: value of column 0 in every row; 0: there is no such column.
+            alpha: precision of the prior N(m_0, I/alpha) of the weights of x instead, if it is not None.
+        """
+        basis_de, drift = self.moments.basis_de, np.outer(self.drift_e, self.drift_e)
+        if alpha is not None:
+            forth_dd = np.linalg.inv(self.scaling.back(intercept)).T @ basis_de
+            return ridge.Prior(np.zeros_like(drift), forth_dd.T @ forth_dd / alpha + drift, (1.0,))
+        constant_d, mean_d = basis_de @ self.moments.constant_e, basis_de @ self.moments.mean_e
+        free_d = np.where(np.arange(len(width_d)) < (intercept > 0), 0.0, width_d)
+        prior = ridge.Prior.of(free_d, mean_d, constant_d, tuned.INTERCEPT_STD, taus).turned(basis_de)
+        return replace(prior, fixed_ee=prior.fixed_ee + drift)
+
+    def predictions(self, intercept: float, alpha: float | None) -> Weights:
+        """Posterior of the weights for predictions, in the coordinates of x: τ is estimated and averaged over."""
+        return self._posterior(
+            self.curvature_ee,
+            0 * self.error_ee,
+            self.prior(self.scaling.width_d, ridge.TAUS, intercept, alpha),
+            intercept,
+        )
+
+    def table(self, intercept: float, alpha: float | None) -> Weights:
+        """Posterior of the weights for intervals: τ is fixed, spreads are at their low end, the curvature may err."""
+        prior, scaling = self.prior(self.scaling.wide_d, (tuned.TABLE_TAU,), intercept, alpha), self.scaling
+        found = self._posterior(self.table_ee, self.error_ee, prior, intercept)
+        back_dd = scaling.back(intercept) @ self.moments.basis_de
+        prior_d = np.einsum("de,ec,dc->d", back_dd, prior.covariance(prior.taus[0]), back_dd)
+        return replace(found, prior_d=prior_d, unseen_d=scaling.unseen_d)
+
+    def _posterior(self, curvature_ee: Floats, error_ee: Floats, prior: ridge.Prior, intercept: float) -> Weights:
+        """A Newton step from the averages, moved for saturation, in the coordinates of x."""
+        moments, scale_e = self.moments, self.moments.scale_e
+        offset_e, prior = scale_e * (self.mean.point_d - self.start_e), prior.turned(np.diag(scale_e))
+        score = ridge.NoisyScore(self.mean.score_d / scale_e, offset_e, curvature_ee, self.excess, self.mean.noise)
+        mean_e, aware_ee = ridge.honest(score, prior, error_ee)
+        _, naive_ee = ridge.posterior(replace(score, noise=0.0), prior)
+        change = self.excess * float(scale_e * moments.constant_e @ curvature_ee @ (mean_e - offset_e)) / moments.number
+        m_e, back_dd = self.start_e + mean_e / scale_e, self.scaling.back(intercept) @ moments.basis_de
+        m_e += saturation.shift(moments, self.mean.point_d, m_e, change) * moments.constant_e
+        x_de = back_dd / scale_e
+        return Weights.alone(back_dd @ m_e, x_de @ aware_ee @ x_de.T, x_de @ naive_ee @ x_de.T)
