@@ -22,6 +22,7 @@ from dpvb.core.wall import Wall
 from dpvb.data import Design
 from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.first_order import FirstOrder
+from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
 
 CACHE = Path(__file__).parents[1] / "build" / "coverage_ranges.jsonl"
 FACTORS, RATES, DELTA, NORMAL_95 = (1.0, 3.0, 10.0, 50.0), (0.5, 0.2, 0.05, 0.01, 0.003), 1e-5, 1.959964
@@ -66,27 +67,34 @@ def simulated(seed: int, rows: int, d: int, factors=FACTORS, effect: float = 1.0
     return Simulated(u_nd, y_n, math.sqrt(square), weights_d, spread_d, factor_d)
 
 
-def model_of(table: Simulated) -> FirstOrder:
+def model_of(table: Simulated, covariance: str = "full") -> FirstOrder | FirstOrderDiagonal:
     """The model of a table, as the schema of such a table makes it."""
     d, constant = len(table.weights_d), 1.0 / table.row_norm
     high_d, unit_d = np.append(0.0, constant * (table.factor_d > 0)), np.append(1.0, np.full(d - 1, 0.7 * constant))
-    return FirstOrder(d, intercept=constant, declared=Declared(np.zeros(d), high_d, unit_d))
+    declared = Declared(np.zeros(d), high_d, unit_d)
+    if covariance == "full":
+        return FirstOrder(d, intercept=constant, declared=declared)
+    bound_d = np.append(constant, np.where(table.factor_d > 0, constant, 0.7 * constant))
+    return FirstOrderDiagonal(d, intercept=constant, column_bound=bound_d, declared=declared)
 
 
-def measured(seed: int, rows: int, d: int, epsilon: float, **options) -> dict:
+def measured(seed: int, rows: int, d: int, epsilon: float, covariance: str = "full", **options) -> dict:
     """One fit: what its intervals cover, their widths in log odds a spread, and its excess log loss."""
     table = simulated(seed, rows, d, **options)
-    model = model_of(table)
+    model = model_of(table, covariance)
     plan = phased(model.blocks, FullBatch(), model.schedule.noise, shares=model.schedule.budget, unit="row")
     plan = calibrated(plan, epsilon=epsilon, delta=DELTA)
     begun = time.process_time()
-    source = Design(table.u_nd, table.y_n, intercept=model.intercept, row_norm=table.row_norm)
+    source = Design(
+        table.u_nd, table.y_n, intercept=model.intercept, row_norm=table.row_norm, sparse_rows=covariance != "full"
+    )
     wall = Wall(source, plan, noise=InsecureNoise(seed), num_examples=rows)
     q, _ = loop.fit(model, wall, plan, rho=model.schedule.rho, rng=np.random.default_rng(0))
     made, read = model.table(q), model.weights(q)
     seconds = time.process_time() - begun
     scale_d = np.append(model.intercept, np.full(d - 1, 1 / table.row_norm))
-    truth_d, mean_d, std_d = table.weights_d / scale_d, made.mean_d, np.sqrt(np.diag(made.covariance))
+    variance_d = made.covariance if made.covariance.ndim == 1 else np.diag(made.covariance)
+    truth_d, mean_d, std_d = table.weights_d / scale_d, made.mean_d, np.sqrt(variance_d)
     z_d = (mean_d - truth_d) / std_d
     psi_n, best_n = (
         (weights_d[0] * scale_d[0] + table.u_nd @ (weights_d[1:] * scale_d[1:])) for weights_d in (read.mean_d, truth_d)

@@ -263,7 +263,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         if self.solver == "first_order":
             if bound is not None:
                 given["column_bound"] = _column_bound(bound, design)
-            return FirstOrderDiagonal(width, **given)
+            return FirstOrderDiagonal(width, **given, declared=self._declared(design, schema))
         if self.covariance == "diagonal":
             raise ParameterError("covariance='diagonal' needs solver='first_order'; the other solvers are full.")
         variant: Literal["paper", "corrected"] = "paper" if self.solver == "paper" else "corrected"

@@ -17,6 +17,8 @@ from dpvb.guards.domains import Nonnegatives, Positive
 from dpvb.models import empirical_bayes
 from dpvb.models.regression import tuned
 
+_NO_MEANS = np.zeros(0)
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -37,8 +39,13 @@ class Columns:
     seen_d: Bools
 
 
-def read(noisy_d: Floats, sd: float, bound_d: Floats, number: float, constant: float) -> Columns:
-    """Read D, h and what is seen from noisy Σ b x_j²/a_j, (d,); a positive `constant` is the value of column 0."""
+def read(
+    noisy_d: Floats, sd: float, bound_d: Floats, number: float, constant: float, mean_j: Floats = _NO_MEANS
+) -> Columns:
+    """Read D, h and what is seen from noisy Σ b x_j²/a_j, (d,); a positive `constant` is the value of column 0.
+
+    The columns after the constant one whose means, (j,), are known have these.
+    """
     first = int(constant > 0)
     second_d = np.full(len(noisy_d), constant**2 * number)
     if len(noisy_d) > first:
@@ -46,6 +53,9 @@ def read(noisy_d: Floats, sd: float, bound_d: Floats, number: float, constant: f
         second_d[first:] = bound_d[first:] * total * empirical_bayes.background(noisy_d[first:], sd)
     seen_d = noisy_d > tuned.SEEN_STD * sd
     sum_d = np.minimum(second_d / bound_d, np.sqrt(tuned.MEAN_EXPLAINS * second_d * number))
+    known = slice(first, first + len(mean_j))
+    limit_j = np.sqrt(tuned.MEAN_EXPLAINS * second_d[known] * number)
+    sum_d[known] = np.clip(number * mean_j, -limit_j, limit_j)
     steep_d = np.maximum(second_d - sum_d**2 / number, np.where(seen_d, 0.0, tuned.SEEN_STD * sd * bound_d))
     if first:
         sum_d[0] = math.sqrt(tuned.CONSTANT_EXPLAINS) * constant * number

@@ -79,10 +79,10 @@ class Declared:
         return {"first": tuned.MEANS_BUDGET, "second": tuned.SPREAD_BUDGET, "third": then}
 
     def contributions(
-        self, x_nd: Floats, sound_n: Floats, mean_d: Floats, blocks: Mapping[str, Block]
+        self, x_nj: Floats, sound_n: Floats, mean_d: Floats, blocks: Mapping[str, Block]
     ) -> Contributions:
-        """What rows add to the releases; a row whose response is NaN adds nothing."""
-        x_nj, sound_n1 = x_nd[:, self.numeric_j], np.where(np.isnan(sound_n), np.nan, 1.0)[:, None]
+        """What the numeric columns of rows add to the releases; a row whose response is NaN adds nothing."""
+        sound_n1 = np.where(np.isnan(sound_n), np.nan, 1.0)[:, None]
         if "means" in blocks:
             return {"means": Rows(np.hstack([sound_n1, self.places(x_nj) * sound_n1]))}
         return {"spread": Rows(self.roots(x_nj, mean_d) * sound_n1)}

@@ -112,7 +112,8 @@ class FirstOrder:
         """What every row contributes to the blocks asked for."""
         b_n, scaling = self.likelihood.b(batch.y_n, batch.trials_n), q.scaling
         if blocks.keys() <= {"means", "spread"}:
-            return self._columns.contributions(batch.x_nd, batch.y_n, scaling.mean_d, blocks)
+            x_nj = batch.x_nd[:, self._columns.numeric_j]
+            return self._columns.contributions(x_nj, batch.y_n, scaling.mean_d, blocks)
         if "curvature" in blocks:
             x_nd = scaling.rows(batch.x_nd) / scaling.room
             weight_n = 1.0 / np.maximum(upper_norms(x_nd), 1.0) ** 2

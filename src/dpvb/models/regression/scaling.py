@@ -19,7 +19,7 @@ import numpy as np
 
 from dpvb.core.estimate import Estimate
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import Positive, Positives
+from dpvb.guards.domains import Nonnegatives, Positive, Positives
 from dpvb.models.regression import tuned
 from dpvb.models.regression.declared import Declared
 
@@ -36,6 +36,7 @@ class Scaling:
         error: standard deviation of û, as a part of the range.
         number: number of rows.
         centre_d, factor_d: the map.
+        doubt_d: standard deviation of the centre, in x̂.
         width_d: standard deviation of the prior of each weight of x̂, at τ = 1.
         wide_d: the same with spread or unit at the low end of what it may be.
         part_d: part of the std of each column of x̂, as it is read, that is certain.
@@ -46,6 +47,7 @@ class Scaling:
     error: float
     number: Positive
     centre_d: Floats
+    doubt_d: Nonnegatives
     factor_d: Positives
     width_d: Positives
     wide_d: Positives
@@ -57,7 +59,7 @@ class Scaling:
         """Rows as they are; one unit moves the log odds by about 2τ (Gelman et al. 2008)."""
         zero_d, width_d = np.zeros(len(declared.unit_d)), tuned.UNIT_EFFECT / declared.unit_d
         wide_d = width_d * (1.0 if declared.known else tuned.UNKNOWN_UNIT)
-        return cls(zero_d, 0.0, 1.0, zero_d, np.ones(len(zero_d)), width_d, wide_d, np.ones(len(zero_d)))
+        return cls(zero_d, 0.0, 1.0, zero_d, zero_d, np.ones(len(zero_d)), width_d, wide_d, np.ones(len(zero_d)))
 
     def read(self, declared: Declared, s: Estimate, constant: float) -> Scaling:
         """The map after the newest of the two releases."""
@@ -95,8 +97,10 @@ class Scaling:
         width_d[numeric_j] = 1.0 / (range_j * spread_j) / factor_d[numeric_j]
         wide_d[numeric_j] = width_d[numeric_j] * spread_j / low_j
         centre_d = self.mean_d if constant > 0 else self.centre_d
+        doubt_d = self.error * (declared.high_d - declared.low_d) * factor_d
         room = tuned.NOISELESS_ROOM if sd == 0 else 1.0
-        return replace(self, centre_d=centre_d, factor_d=factor_d, width_d=width_d, wide_d=wide_d, room=room)
+        scaled = replace(self, centre_d=centre_d, doubt_d=doubt_d, factor_d=factor_d)
+        return replace(scaled, width_d=width_d, wide_d=wide_d, room=room)
 
     def recentred(self, declared: Declared, noisy_dd: Floats, sd: float, constant: float) -> tuple[Scaling, Floats]:
         """Numeric columns centred again by what their second moments say: the map, and moments of the new rows.
@@ -108,7 +112,7 @@ class Scaling:
             constant: value of column 0.
         """
         number = max(float(noisy_dd[0, 0]) / constant**2, sd, 1.0)
-        before_d = (self.error * (declared.high_d - declared.low_d) * self.factor_d) ** 2
+        before_d = self.doubt_d**2
         gain_d = before_d / (before_d + 0.5 * (sd / constant / number) ** 2 + 1e-300)
         moved_d = gain_d * noisy_dd[0] / constant / number
         forth_dd = np.eye(len(moved_d))

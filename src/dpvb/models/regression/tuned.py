@@ -74,6 +74,7 @@ DIAGONAL_COUNT_BUDGET = 0.02  # part of Σμ² for the two counts, once
 DIAGONAL_SECOND_BUDGET = 0.1  # part of Σμ² for the second moments, once
 DIAGONAL_SCALE_POWER = 0.4  # columns are scaled by D^(DIAGONAL_SCALE_POWER / 2) / DIAGONAL_SCALE_SHRINK, for the same
 DIAGONAL_SCALE_SHRINK = 1.4  # reason as by SCALE_POWER and SCALE_SHRINK
+NUMERIC_BOUND = 4.0  # bound on a numeric column of x̂, in units of κ, its std
 TRIM = 4.0  # rows longer than TRIM, in scaled coordinates, count as TRIM in the trace
 FIRST_SAFETY = 4.0  # first value of the majoriser's safety factor f
 FIRST_RATIO = 0.75  # first value of the tracked ratios of information to its largest possible value
