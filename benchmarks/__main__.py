@@ -42,6 +42,7 @@ NAMES = [
     "dpvi",
     "coverage",
     "coverage_diagonal",
+    "coverage_ranges",
     "wikipedia",
     "federated_topics",
     "mnist",

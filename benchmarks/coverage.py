@@ -48,7 +48,7 @@ def cell(spread: float, epsilon: float, repeats: int) -> tuple[float, ...]:
         start = time.perf_counter()
         wall = Wall(Design(x_nd, y_n, intercept=COLUMN), plan, num_examples=NUM_ROWS)
         q, _ = loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(0))
-        weights = model.weights(q)
+        weights = model.table(q)
         seconds += time.perf_counter() - start
         std_d = np.sqrt(np.diag(weights.covariance))
         error_d = weights.mean_d - weights_d

@@ -80,7 +80,7 @@ def main() -> None:
                 q = model.m_step(s, q)
                 if q.step == 0:
                     norm = np.sqrt((x * x) @ q.scale_d**-2)
-            w = model.weights(q)
+            w = model.table(q)
             error = np.abs(w.mean_d - truth)
             aware, naive = np.sqrt(w.covariance), np.sqrt(w.naive_covariance)
             rows[epsilon].append(

@@ -30,7 +30,7 @@ from dpvb.models.regression.likelihood import Likelihood, Weights, predictive
 from dpvb.models.regression.polya_gamma import PolyaGamma
 from dpvb.results import metrics
 
-_READING = ("mean_d", "covariance", "naive_covariance", "prior_d", "unseen_d")
+_READING = ("mean_d", "covariance", "naive_covariance", "prior_d", "unseen_d", "centre_d")
 _NOTES = {
     "prior": "prior: the data decided less than half of the variance; the interval is mostly the prior's.",
     "unseen": "unseen: the declared range is too wide for this budget to see the column's spread; narrow it, or spend "
@@ -335,7 +335,10 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         mean_n = np.asarray(x_nd @ self._weights.mean_d)
         covariance = self._weights.covariance
         if covariance.ndim == 1:
-            return mean_n, np.asarray((x_nd * x_nd) @ covariance)
+            # Written out about the centre, so that sparse rows stay sparse.
+            centre_d = self._weights.centre_d
+            variance_n = (x_nd * x_nd) @ covariance - 2.0 * (x_nd @ (centre_d * covariance))
+            return mean_n, np.maximum(variance_n + float(centre_d**2 @ covariance), 0.0)
         return mean_n, np.asarray(((x_nd @ covariance) * x_nd).sum(axis=1))
 
     def _rows(self, X: Any) -> Iterator[Any]:
@@ -427,7 +430,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             weights = table = Weights.alone(*(arrays[name] for name in _READING[:3]))
         d = width + (constant > 0)
         for read in (weights, table):
-            vectors = {read.mean_d.shape, read.prior_d.shape, read.unseen_d.shape}
+            vectors = {part.shape for part in (read.mean_d, read.prior_d, read.unseen_d, read.centre_d)}
             shape = read.covariance.shape
             if vectors != {(d,)} or shape != read.naive_covariance.shape or shape not in ((d,), (d, d)):
                 raise ValueError("a posterior of another shape")

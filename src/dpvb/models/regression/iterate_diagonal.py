@@ -74,31 +74,27 @@ class Iterate:
         """Posterior of the weights of x; `order` has the columns of x in the order of x̂."""
         precision_d, information_d, variance_d = self._information(intercept)
         data_d = variance_d - self.mean.noise * self.scale_d**2
-        place_d = np.argsort(order)
-        mean_d = self._mean(intercept)[place_d]
         aware_d, naive_d = (1 / (precision_d + information_d**2 / v_d) for v_d in (variance_d, data_d))
-        parts = [self._back(v_d[place_d], intercept) for v_d in (aware_d, naive_d, 1 / precision_d)]
-        mean_d = self.scaling.factor_d * mean_d
+        scaling, place_d = self.scaling, np.argsort(order)
+        mean_d = scaling.factor_d * self._mean(intercept)[place_d]
         if intercept > 0:
-            mean_d[0] -= float(mean_d @ self.scaling.centre_d) / intercept
-        return replace(Weights.alone(mean_d, parts[0], parts[1]), prior_d=parts[2])
+            mean_d[0] -= float(mean_d @ scaling.centre_d) / intercept
+        parts = [scaling.factor_d**2 * v_d[place_d] for v_d in (aware_d, naive_d, 1 / precision_d)]
+        found = Weights.alone(mean_d, *parts[:2])
+        return replace(found, prior_d=parts[2], centre_d=scaling.centre_d)
 
     def table(self, intercept: float, alpha: float | None, order: NDArray[np.intp]) -> Weights:
-        """The same at a fixed width of the prior, with spreads at their low end."""
-        if alpha is not None:
-            return self.predictions(intercept, order)
+        """The same at a fixed width of the prior, with spreads at their low end, and about x = 0."""
         scaling, found = self.scaling, self.columns
         # A centre that is off adds to the second moment, and nothing to what the data say of the weight.
         spread_d = found.second_d - found.number * (tuned.CENTRE_STD * scaling.doubt_d[order]) ** 2
         least_d = found.second_d * (scaling.width_d / scaling.wide_d)[order] ** 2
         second_d = np.where(scaling.doubt_d[order] > 0, np.maximum(spread_d, least_d), found.second_d)
-        wide_d = scaling.wide_d[order]
-        wide = replace(self, columns=replace(found, second_d=second_d), width_d=wide_d, alpha=tuned.TABLE_TAU**-2)
-        return replace(wide.predictions(intercept, order), unseen_d=scaling.unseen_d)
-
-    def _back(self, variance_d: Floats, intercept: float) -> Floats:
-        """Variances of the weights of x, from those of x̂ in the order of x, which are taken as independent."""
-        variance_d = self.scaling.factor_d**2 * variance_d
-        if intercept > 0:
-            variance_d[0] += float(variance_d @ self.scaling.centre_d**2) / intercept**2
-        return variance_d
+        read = replace(self, columns=replace(found, second_d=second_d))
+        if alpha is None:
+            read = replace(read, width_d=scaling.wide_d[order], alpha=tuned.TABLE_TAU**-2)
+        made = read.predictions(intercept, order)
+        aware_d, naive_d, prior_d = made.covariance.copy(), made.naive_covariance.copy(), made.prior_d.copy()
+        for variance_d in (aware_d, naive_d, prior_d) if intercept > 0 else ():
+            variance_d[0] += float(variance_d @ made.centre_d**2) / intercept**2
+        return Weights(made.mean_d, aware_d, naive_d, prior_d, scaling.unseen_d, 0 * made.centre_d)

@@ -40,6 +40,7 @@ class Scaling:
         width_d: standard deviation of the prior of each weight of x̂, at τ = 1.
         wide_d: the same with spread or unit at the low end of what it may be.
         part_d: part of the std of each column of x̂, as it is read, that is certain.
+        unseen_d: 1 for a column whose spread may be less than half of what was read, else 0.
         room: rows x̂ of norm up to this count in full. Without noise more is no loss.
     """
 
@@ -52,6 +53,7 @@ class Scaling:
     width_d: Positives
     wide_d: Positives
     part_d: Positives
+    unseen_d: Nonnegatives
     room: Positive = 1.0
 
     @classmethod
@@ -59,7 +61,9 @@ class Scaling:
         """Rows as they are; one unit moves the log odds by about 2τ (Gelman et al. 2008)."""
         zero_d, width_d = np.zeros(len(declared.unit_d)), tuned.UNIT_EFFECT / declared.unit_d
         wide_d = width_d * (1.0 if declared.known else tuned.UNKNOWN_UNIT)
-        return cls(zero_d, 0.0, 1.0, zero_d, zero_d, np.ones(len(zero_d)), width_d, wide_d, np.ones(len(zero_d)))
+        return cls(
+            zero_d, 0.0, 1.0, zero_d, zero_d, np.ones(len(zero_d)), width_d, wide_d, np.ones(len(zero_d)), zero_d
+        )
 
     def read(self, declared: Declared, s: Estimate, constant: float) -> Scaling:
         """The map after the newest of the two releases."""
@@ -100,7 +104,8 @@ class Scaling:
         doubt_d = self.error * (declared.high_d - declared.low_d) * factor_d
         room = tuned.NOISELESS_ROOM if sd == 0 else 1.0
         scaled = replace(self, centre_d=centre_d, doubt_d=doubt_d, factor_d=factor_d)
-        return replace(scaled, width_d=width_d, wide_d=wide_d, room=room)
+        unseen_d = np.where(declared.high_d > declared.low_d, wide_d > 2 * width_d, 0.0)
+        return replace(scaled, width_d=width_d, wide_d=wide_d, unseen_d=unseen_d, room=room)
 
     def recentred(self, declared: Declared, noisy_dd: Floats, sd: float, constant: float) -> tuple[Scaling, Floats]:
         """Numeric columns centred again by what their second moments say: the map, and moments of the new rows.
@@ -137,15 +142,11 @@ class Scaling:
         certain_j = np.maximum(noisy_j - tuned.LOW_STD * sd_j, full * low_j**2)
         # A compromise: the root of what is certain widens little, and leaves hardly a lie.
         part_j = np.clip(certain_j / np.maximum(read_j, 1e-300), tuned.LEAST_CERTAIN, 1.0) ** 0.25
-        part_d, wide_d = self.part_d.copy(), self.wide_d.copy()
-        part_d[numeric_j] = np.where(noisy_j > tuned.CERTAIN_STD * sd_j, 1.0, part_j)
+        part_d, wide_d, unseen_d = self.part_d.copy(), self.wide_d.copy(), self.unseen_d.copy()
+        seen_j = noisy_j > tuned.CERTAIN_STD * sd_j
+        part_d[numeric_j], unseen_d[numeric_j[seen_j]] = np.where(seen_j, 1.0, part_j), 0.0
         wide_d[numeric_j] = self.width_d[numeric_j] * np.sqrt(np.maximum(full / certain_j, 1.0))
-        return replace(self, part_d=part_d, wide_d=wide_d)
-
-    @property
-    def unseen_d(self) -> Floats:
-        """1 for a column whose spread may be less than half of what was read, and 0 for others."""
-        return np.asarray((self.part_d < 1) & (self.wide_d > 2 * self.width_d), dtype=np.float64)
+        return replace(self, part_d=part_d, wide_d=wide_d, unseen_d=unseen_d)
 
     def rows(self, x_nd: Floats) -> Floats:
         """x̂ of rows x, (n, d), each entry by itself."""

@@ -1,0 +1,166 @@
+"""The law of intervals as a user meets it: ranges and units change nothing but noise; where noise rules, it shows."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpvb
+from dpvb import federated
+from dpvb.data.tables.schema import Binary, Numeric, Schema, Target
+from dpvb.data.tables.table import Table
+from dpvb.errors import ParameterError
+from dpvb.results import model_file
+
+EXACT: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-5}
+KINDS: dict[str, tuple[type[Any], dict[str, Any], Target]] = {
+    "logistic": (dpvb.LogisticRegression, {}, Target("y")),
+    "binomial": (dpvb.BinomialRegression, {"max_trials": 3}, Target("y", "binomial", max_trials=3, trials="n")),
+    "counts": (
+        dpvb.NegativeBinomialRegression,
+        {"dispersion": 2.0, "max_count": 9},
+        Target("y", "negative_binomial", max_count=9),
+    ),
+}
+
+
+def people(seed: int = 0, n: int = 2_000) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    age, income, smokes = rng.uniform(20, 80, n), rng.lognormal(10, 0.5, n), rng.integers(0, 2, n)
+    psi_n = 0.04 * (age - 50) + 2e-5 * (income - 3e4) - 0.7 * smokes
+    chance = 1 / (1 + np.exp(-psi_n))
+    return {"age": age, "income": income, "smokes": smokes, "y": (rng.random(n) < chance) + 0, "n": np.ones(n)}
+
+
+def schema(kind: str, age: tuple[float, float] = (0, 100), income: tuple[float, float] = (0, 3e5)) -> Schema:
+    columns = (Numeric("age", *age), Numeric("income", *income), Binary("smokes"))
+    return Schema(columns, target=KINDS[kind][2], scale=2.0)
+
+
+def made(kind: str, data: Any, like: Schema, **options: Any) -> Any:
+    estimator, own, _ = KINDS[kind]
+    return estimator(**{**EXACT, **own, **options}).fit(Table(data, like))
+
+
+def in_units(model: Any, like: Schema) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients and stds per unit of each column."""
+    width_d = np.array([c.high - c.low if isinstance(c, Numeric) else 1.0 for c in like.columns])  # type: ignore[operator]
+    return np.ravel(model.coef_) / width_d, np.ravel(model.coef_std_) / width_d
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_noise_a_declared_range_changes_nothing_in_original_units(kind: str, covariance: str) -> None:
+    """Ranges ten and a hundred times wider, or moved: coefficients, stds and predictions to 1e-6."""
+    data, first = people(), schema(kind)
+    one = made(kind, data, first, covariance=covariance)
+    expected = in_units(one, first)
+    for age, income in [((0, 1_000), (0, 3e5)), ((-9_000, 1_000), (-1e7, 2e7)), ((-40, 100), (-5e4, 3e5))]:
+        like = schema(kind, age, income)
+        other = made(kind, data, like, covariance=covariance)
+        for found, known in zip(in_units(other, like), expected, strict=True):
+            np.testing.assert_allclose(found, known, rtol=1e-6)
+        features = {name: data[name] for name in ("age", "income", "smokes")}
+        np.testing.assert_allclose(
+            other.predict(Table(features, _plain(like))), one.predict(Table(features, _plain(first)))
+        )
+
+
+def _plain(like: Schema) -> Schema:
+    return Schema(like.columns, scale=like.scale)
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_without_noise_a_unit_or_a_row_norm_changes_nothing_in_original_units(covariance: str) -> None:
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1, 1, (1_500, 3))
+    y = (rng.random(1_500) < 1 / (1 + np.exp(-X @ [1.0, -2.0, 0.5]))).astype(int)
+    options: dict[str, Any] = {**EXACT, "covariance": covariance, "numeric": True}
+    one = dpvb.LogisticRegression(**options, row_norm=4.0).fit(X, y)
+    for factor, unit in ((30.0, 1.0), (1.0, 1_000.0), (7.0, 1e-3)):
+        other = dpvb.LogisticRegression(**options, row_norm=4.0 * factor * unit).fit(unit * X, y)
+        np.testing.assert_allclose(other.coef_ * unit, one.coef_, rtol=1e-6)
+        np.testing.assert_allclose(other.coef_std_ * unit, one.coef_std_, rtol=1e-6)
+        np.testing.assert_allclose(other.intercept_, one.intercept_, rtol=1e-6)
+        np.testing.assert_allclose(other.predict_proba(unit * X), one.predict_proba(X), rtol=1e-6)
+
+
+def test_several_owners_get_what_one_owner_gets() -> None:
+    """Without noise, every column numeric: the table of the pooled fit to 1e-6."""
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-1, 1, (300, 2))
+    y = (rng.random(300) < 0.4).astype(int)
+    options: dict[str, Any] = {**EXACT, "numeric": True, "row_norm": 3.0, "num_steps": 20}
+    pooled = dpvb.LogisticRegression(**options).fit(X, y)
+    shards = [(X[:50], y[:50]), (X[50:], y[50:])]
+    joined = federated.simulate(dpvb.LogisticRegression(**options), shards, num_rounds=30)
+    np.testing.assert_allclose(joined.coef_, pooled.coef_, rtol=1e-4)
+    np.testing.assert_allclose(joined.coef_std_, pooled.coef_std_, rtol=1e-4)
+
+
+HARD: dict[str, Any] = {
+    "a constant column": lambda d: {**d, "age": np.full(len(d["y"]), 40.0)},
+    "a range without a value": lambda d: {**d, "income": d["income"] + 1e9},
+    "one row": lambda d: {name: column[:1] for name, column in d.items()},
+    "no rows": lambda d: {name: column[:0] for name, column in d.items()},
+    "collinear columns": lambda d: {**d, "income": 3e3 * d["age"]},
+    "no number": lambda d: {**d, "age": np.full(len(d["y"]), math.nan)},
+}
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, math.inf])
+@pytest.mark.parametrize("name", HARD)
+def test_hard_data_give_finite_honest_tables(name: str, epsilon: float, covariance: str) -> None:
+    data = HARD[name](people(3, 400))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = made("logistic", data, schema("logistic"), epsilon=epsilon, covariance=covariance)
+        rows = model.coefficients()
+        text = model.summary()
+    assert all(math.isfinite(row.mean) and 0 < row.std < math.inf for row in rows)
+    if name == "a constant column":
+        assert {row.name: row.note for row in rows}["age"] in ("prior", "unseen")
+        assert rows[1].note in text
+    features = {
+        key: np.atleast_1d(column) for key, column in people(4, 5).items() if key in ("age", "income", "smokes")
+    }
+    assert np.isfinite(model.predict_proba(Table(features, _plain(schema("logistic"))))).all()
+
+
+def test_the_table_says_where_the_budget_saw_nothing() -> None:
+    """Sixty rows at ε = 0.2: every interval is the prior's, and the text says why."""
+    model = made("logistic", people(5, 60), schema("logistic"), epsilon=0.2)
+    assert [row.note for row in model.coefficients()][1:3] == ["unseen", "unseen"]
+    assert "narrow it, or spend more" in model.summary()
+    seen = made("logistic", people(5, 30_000), schema("logistic"), epsilon=4.0)
+    assert {row.note for row in seen.coefficients()} == {""}
+    assert "prior" not in seen.summary()
+
+
+def test_both_readings_are_saved_and_a_file_of_before_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = made("logistic", people(6, 500), schema("logistic"), epsilon=1.0)
+    model.save(tmp_path / "new")
+    again = dpvb.load(tmp_path / "new")
+    assert again.coefficients() == model.coefficients()
+    features = Table({name: people(7, 9)[name] for name in ("age", "income", "smokes")}, _plain(schema("logistic")))
+    assert np.array_equal(again.predict_proba(features), model.predict_proba(features))
+    stored = model_file.load(tmp_path / "new")
+    arrays = {name: stored.arrays[name] for name in ("mean_d", "covariance", "naive_covariance")}
+    monkeypatch.setattr(model_file, "FORMAT", 1)
+    model_file.save(tmp_path / "old", kind=stored.kind, arrays=arrays, facts=stored.facts)
+    monkeypatch.undo()
+    old = dpvb.load(tmp_path / "old")
+    assert np.array_equal(old.predict_proba(features), model.predict_proba(features))
+    assert {row.note for row in old.coefficients()} == {""}
+
+
+@pytest.mark.parametrize("wrong", [[3], [-1], [0.5], "all", [[0]], ["age"]])
+def test_numeric_names_columns_by_their_places(wrong: Any) -> None:
+    with pytest.raises(ParameterError, match="numeric must be True, False or places of columns from 0 to 2"):
+        dpvb.LogisticRegression(**EXACT, numeric=wrong).fit(np.zeros((4, 3)), np.array([0, 1, 0, 1]))
