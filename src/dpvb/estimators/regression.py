@@ -339,7 +339,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             centre_d = self._weights.centre_d
             variance_n = (x_nd * x_nd) @ covariance - 2.0 * (x_nd @ (centre_d * covariance))
             return mean_n, np.maximum(variance_n + float(centre_d**2 @ covariance), 0.0)
-        return mean_n, np.asarray(((x_nd @ covariance) * x_nd).sum(axis=1))
+        return mean_n, np.maximum(((x_nd @ covariance) * x_nd).sum(axis=1), 0.0)
 
     def _rows(self, X: Any) -> Iterator[Any]:
         """Rows as the model reads them, dense or sparse."""
