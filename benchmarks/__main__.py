@@ -43,6 +43,7 @@ NAMES = [
     "coverage",
     "coverage_diagonal",
     "coverage_ranges",
+    "coverage_real",
     "wikipedia",
     "federated_topics",
     "mnist",

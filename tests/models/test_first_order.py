@@ -145,6 +145,19 @@ def test_slopes_that_grow_double_the_majoriser() -> None:
     assert guard.least == 1.0
 
 
+def test_scores_that_bend_more_than_the_majoriser_make_it_grow_where_they_do() -> None:
+    """A quadratic with curvatures 8 and 1, majoriser 2 and 2: the first direction grows to what was measured, twice."""
+    curvature_e, upper_e, zero_e = np.array([8.0, 1.0]), np.array([2.0, 2.0]), np.zeros(2)
+    start = ridge.Steepness.start(zero_e)
+    first = start.seen(zero_e, zero_e, zero_e, upper_e)
+    np.testing.assert_array_equal(first.factor_e, 1.0)
+    point_e = np.array([1.0, 1.0])
+    second = first.seen(point_e, -curvature_e * point_e, zero_e, upper_e)
+    np.testing.assert_allclose(second.factor_e, [tuned.CURVATURE_MARGIN * 9 / 4, 1.0])
+    drowned = first.seen(point_e, -curvature_e * point_e, np.full(2, 100.0), upper_e)
+    np.testing.assert_array_equal(drowned.factor_e, 1.0)
+
+
 # --- with noise ---------------------------------------------------------------------------------------------
 
 

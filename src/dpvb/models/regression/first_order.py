@@ -184,13 +184,15 @@ class FirstOrder:
         precision_ee, _ = ridge.inverse(prior.covariance(tau))
         gradient_e = gain_e * score_e - precision_ee @ (q.point_e - q.start_e)
         guard = q.guard.after(max(float(np.mean((gradient_e / gain_e / scale_e) ** 2)), sd**2))
-        precision_ee.flat[:: len(gain_e) + 1] += gain_e * guard.safety * ratio_xi * moments.eigenvalue_upper_e
+        bound_e, noise_e = guard.safety * ratio_xi * moments.eigenvalue_upper_e, (sd * scale_e) ** 2
+        steepness = q.steepness.seen(q.point_e, score_e, noise_e, bound_e * q.steepness.factor_e)
+        precision_ee.flat[:: len(gain_e) + 1] += gain_e * bound_e * steepness.factor_e
         last_e = q.point_e + np.linalg.solve(precision_ee, gradient_e)
-        # A majoriser that was doubled just now begins without momentum.
-        momentum = min(step / (step + 3), tuned.LARGEST_MOMENTUM) if guard.safety == q.guard.safety else 0.0
-        point_e = last_e + momentum * (last_e - q.last_e)
+        # A majoriser that has grown just now begins without momentum.
+        grown = guard.safety > q.guard.safety or (steepness.factor_e > q.steepness.factor_e).any()
+        point_e = last_e + (0.0 if grown else min(step / (step + 3), tuned.LARGEST_MOMENTUM)) * (last_e - q.last_e)
         guess_ee = np.diag(moments.weighted(float(ratios.value[0])))
-        path = replace(q, mean=mean, guard=guard, ratios=ratios, step=step)
+        path = replace(q, mean=mean, guard=guard, ratios=ratios, step=step, steepness=steepness)
         return replace(path, point_e=point_e, last_e=last_e, curvature_ee=guess_ee, table_ee=guess_ee)
 
     def weights(self, q: Iterate) -> Weights:

@@ -41,6 +41,7 @@ class Iterate:
     curvature_ee: Symmetric
     table_ee: Symmetric
     error_ee: Nonnegatives
+    steepness: ridge.Steepness
     guard: ridge.StepGuard = field(default_factory=ridge.StepGuard)
     ratios: Tracked = field(default_factory=lambda: Tracked(np.ones(2)))
     step: int = 0
@@ -49,8 +50,9 @@ class Iterate:
     @classmethod
     def start(cls, scaling: Scaling, moments: RowMoments, start_e: Floats, drift_e: Floats) -> Iterate:
         """The prior, before any score."""
+        steepness = ridge.Steepness.start(start_e)
         nothing, little = descent.Average(start_e, np.zeros(len(start_e))), 1e-9 * np.eye(len(start_e))
-        return cls(scaling, moments, start_e, drift_e, start_e, start_e, nothing, little, little, 0 * little)
+        return cls(scaling, moments, start_e, drift_e, start_e, start_e, nothing, little, little, 0 * little, steepness)
 
     def finished(self, noisy_ee: Floats, long: float, sd: float, first_sd: float, intercept: float) -> Iterate:
         """With the curvature at the mean, in coordinates x̃, read twice beside its guess from the steps.

@@ -67,6 +67,7 @@ TAU_SPREAD = 1.0  # standard deviation of log τ
 TABLE_TAU = 1.0  # τ of the table of coefficients, where an estimated one would make intervals too narrow
 INTERCEPT_STD = 3.0  # prior std of the mean log odds
 TABLE_ROUNDS, TABLE_DAMPING = 8, 0.5  # rounds that find the error of the curvature at the mean, and their damping
+BEARABLE = 1.37  # curvature over majoriser that steps with momentum bear: (2 + 2β) / (1 + 2β) at the largest momentum β
 GRADIENT_GROWTH = 4.0  # growth of the mean squared gradient, over its least value, after which the majoriser is doubled
 
 # --- first_order_diagonal, columns: `logistic` (icd, 2,788 columns), `coverage_diagonal` (95 % intervals) -------------
