@@ -51,6 +51,11 @@ class RowMoments:
         return float(np.sum(self.eigenvalue_e)) / self.room**2
 
     @property
+    def matrix_dd(self) -> Floats:
+        """Σ x xᵀ, as it was read."""
+        return np.asarray((self.basis_de * self.eigenvalue_e) @ self.basis_de.T)
+
+    @property
     def mean_e(self) -> Floats:
         """Mean of the rows; zero if no weights add a constant."""
         return self.eigenvalue_e * self.constant_e / self.number

@@ -112,8 +112,9 @@ class FirstOrder:
         """What every row contributes to the blocks asked for."""
         b_n, scaling = self.likelihood.b(batch.y_n, batch.trials_n), q.scaling
         if blocks.keys() <= {"means", "spread"}:
-            x_nj = batch.x_nd[:, self._columns.numeric_j]
-            return self._columns.contributions(x_nj, batch.y_n, scaling.mean_d, blocks)
+            return self._columns.contributions(
+                batch.x_nd[:, self._columns.numeric_j], batch.y_n, scaling.mean_d, blocks
+            )
         if "curvature" in blocks:
             x_nd = scaling.rows(batch.x_nd) / scaling.room
             weight_n = 1.0 / np.maximum(upper_norms(x_nd), 1.0) ** 2
@@ -159,8 +160,7 @@ class FirstOrder:
             moments = moments.roomier(moments.affordable(self._score_noise(sd)) if sd > 0 else room)
         base, spread = log_odds(float(s.read("count")[0]), s.noise_std("count"), moments.number)
         if self.intercept > 0 and sd > 0:
-            read_dd = (moments.basis_de * moments.eigenvalue_e) @ moments.basis_de.T
-            scaling = scaling.certain(self._columns, noisy_dd, read_dd, sd, self.intercept)
+            scaling = scaling.certain(self._columns, noisy_dd, moments.matrix_dd, sd, self.intercept)
         return Iterate.start(scaling, moments, base * moments.constant_e, spread * moments.constant_e)
 
     def _score_noise(self, sd: float) -> float:
@@ -184,8 +184,8 @@ class FirstOrder:
         precision_ee, _ = ridge.inverse(prior.covariance(tau))
         gradient_e = gain_e * score_e - precision_ee @ (q.point_e - q.start_e)
         guard = q.guard.after(max(float(np.mean((gradient_e / gain_e / scale_e) ** 2)), sd**2))
-        bound_e, noise_e = guard.safety * ratio_xi * moments.eigenvalue_upper_e, (sd * scale_e) ** 2
-        steepness = q.steepness.seen(q.point_e, score_e, noise_e, bound_e * q.steepness.factor_e)
+        bound_e, fresh_e = guard.safety * ratio_xi * moments.eigenvalue_upper_e, (sd * scale_e) ** 2
+        steepness = q.steepness.seen(q.point_e, score_e, fresh_e, bound_e * q.steepness.factor_e)
         precision_ee.flat[:: len(gain_e) + 1] += gain_e * bound_e * steepness.factor_e
         last_e = q.point_e + np.linalg.solve(precision_ee, gradient_e)
         # A majoriser that has grown just now begins without momentum.
