@@ -4,7 +4,7 @@
 
 Numeric columns are brought to units of their own spread first (`scaling`). Σ b x xᵀ, released once, gives the majoriser
 of Pólya-Gamma augmentation (Polson, Scott & Windle 2013) and coordinates x̃ = Uᵀx / s in which every step releases a
-score of d numbers. The averaged scores give a Newton step at the end, once for predictions and once for intervals.
+score of d numbers. The averaged scores give a Newton step at the end: see `iterate`.
 
 ===================  =============================================================================
 paper                code
@@ -110,11 +110,9 @@ class FirstOrder:
 
     def e_step(self, q: Iterate, batch: RegressionBatch, blocks: Mapping[str, Block]) -> Contributions:
         """What every row contributes to the blocks asked for."""
-        b_n, scaling = self.likelihood.b(batch.y_n, batch.trials_n), q.scaling
+        b_n, scaling, columns = self.likelihood.b(batch.y_n, batch.trials_n), q.scaling, self._columns
         if blocks.keys() <= {"means", "spread"}:
-            return self._columns.contributions(
-                batch.x_nd[:, self._columns.numeric_j], batch.y_n, scaling.mean_d, blocks
-            )
+            return columns.contributions(batch.x_nd[:, columns.numeric_j], batch.y_n, scaling.mean_d, blocks)
         if "curvature" in blocks:
             x_nd = scaling.rows(batch.x_nd) / scaling.room
             weight_n = 1.0 / np.maximum(upper_norms(x_nd), 1.0) ** 2
