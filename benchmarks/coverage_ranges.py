@@ -3,7 +3,7 @@
 Of d columns, the constant among them, 60 % are numeric (normal, every third log-normal, correlation 0.35), with ranges
 1, 3, 10 and 50 times too wide in equal parts, and the rest indicators with rates 0.5, 0.2, 0.05, 0.01, 0.003. True
 effects are N(0, 0.5²) log odds a standard deviation, N(0, 0.7²) an indicator. Every table has its own. Constants of the
-package were chosen on seeds below 1,000; `--first` is the first seed here. `--tables R` takes R tables a cell.
+package were chosen on other seeds. `--tables R` takes R tables a cell.
 """
 
 import argparse

@@ -27,13 +27,30 @@ SOLVERS = {
         {"solver": "first_order"},
         FULL,
         4,
-        ["first_order.py", "iterate.py", "scaling.py", "curvature.py", "ridge.py", "saturation.py"],
+        [
+            "first_order.py",
+            "iterate.py",
+            "guard.py",
+            "at_mean.py",
+            "scaling.py",
+            "curvature.py",
+            "ridge.py",
+            "saturation.py",
+        ],
     ),
     "first order, diagonal": (
         {"covariance": "diagonal"},
         [*FULL, "icd"],
         1,
-        ["first_order_diagonal.py", "columns.py", "descent.py", "../empirical_bayes.py"],
+        [
+            "first_order_diagonal.py",
+            "iterate_diagonal.py",
+            "numbers_first.py",
+            "scaling.py",
+            "columns.py",
+            "descent.py",
+            "../empirical_bayes.py",
+        ],
     ),
     "sufficient statistics": (
         {"solver": "sufficient_statistics"},
@@ -66,7 +83,7 @@ def code(files: list[str]) -> str:
     """Digest of the files that a solver's numbers depend on."""
     digest = hashlib.sha256()
     for name in [*files, "likelihood.py", "tuned.py"]:
-        digest.update((ROOT / "src" / "dpvb" / "models" / "regression" / name).read_bytes())
+        digest.update((ROOT / "src" / "dpvb" / "models" / "regression" / name).with_suffix(".py").read_bytes())
     return digest.hexdigest()[:12]
 
 

@@ -23,7 +23,7 @@ from dpvb.data.tables.design import DesignRows
 from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
-from dpvb.models.regression import curvature, descent, ridge, tuned
+from dpvb.models.regression import curvature, descent, guard, ridge, tuned
 from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.iterate import Iterate
 from dpvb.models.regression.likelihood import Likelihood, Weights
@@ -137,25 +137,26 @@ def test_a_column_of_ones_among_the_features_is_found_and_the_start_is_along_it(
 
 def test_slopes_that_grow_double_the_majoriser() -> None:
     """Least slope 2, doubled with each doubling: 9 > 4·2, 17 > 4·4, and 31 < 4·8."""
-    guard, safeties = ridge.StepGuard(), []
+    one, safeties = guard.StepGuard(), []
     for size in (3.0, 2.0, 5.0, 9.0, 17.0, 31.0, 1.0):
-        guard = guard.after(size)
-        safeties.append(guard.safety)
+        one = one.after(size)
+        safeties.append(one.safety)
     assert safeties == [1, 1, 1, 2, 4, 4, 4]
-    assert guard.least == 1.0
+    assert one.least == 1.0
 
 
 def test_scores_that_bend_more_than_the_majoriser_make_it_grow_where_they_do() -> None:
     """A quadratic with curvatures 8 and 1, majoriser 2 and 2: the first direction grows to what was measured, twice."""
     curvature_e, upper_e, zero_e = np.array([8.0, 1.0]), np.array([2.0, 2.0]), np.zeros(2)
-    start = ridge.Steepness.start(zero_e)
-    first = start.seen(zero_e, zero_e, zero_e, upper_e)
+    start, little_e = guard.Steepness.start(zero_e), np.full(2, 1e-12)
+    first = start.seen(zero_e, zero_e, little_e, upper_e)
     np.testing.assert_array_equal(first.factor_e, 1.0)
     point_e = np.array([1.0, 1.0])
-    second = first.seen(point_e, -curvature_e * point_e, zero_e, upper_e)
+    second = first.seen(point_e, -curvature_e * point_e, little_e, upper_e)
     np.testing.assert_allclose(second.factor_e, [tuned.CURVATURE_MARGIN * 9 / 4, 1.0])
     drowned = first.seen(point_e, -curvature_e * point_e, np.full(2, 100.0), upper_e)
     np.testing.assert_array_equal(drowned.factor_e, 1.0)
+    assert first.seen(point_e, -curvature_e * point_e, zero_e, upper_e) is first
 
 
 # --- with noise ---------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from dpvb.guards.domains import Nonnegatives, Positive, Symmetric
 from dpvb.models.regression import descent, ridge, saturation, tuned
 from dpvb.models.regression.at_mean import read_at_mean
 from dpvb.models.regression.curvature import RowMoments, Tracked, read
+from dpvb.models.regression.guard import Steepness, StepGuard
 from dpvb.models.regression.likelihood import Weights
 from dpvb.models.regression.scaling import Scaling
 
@@ -41,8 +42,8 @@ class Iterate:
     curvature_ee: Symmetric
     table_ee: Symmetric
     error_ee: Nonnegatives
-    steepness: ridge.Steepness
-    guard: ridge.StepGuard = field(default_factory=ridge.StepGuard)
+    steepness: Steepness
+    guard: StepGuard = field(default_factory=StepGuard)
     ratios: Tracked = field(default_factory=lambda: Tracked(np.ones(2)))
     step: int = 0
     excess: Positive = 1.0
@@ -50,7 +51,7 @@ class Iterate:
     @classmethod
     def start(cls, scaling: Scaling, moments: RowMoments, start_e: Floats, drift_e: Floats) -> Iterate:
         """The prior, before any score."""
-        steepness = ridge.Steepness.start(start_e)
+        steepness = Steepness.start(start_e)
         nothing, little = descent.Average(start_e, np.zeros(len(start_e))), 1e-9 * np.eye(len(start_e))
         return cls(scaling, moments, start_e, drift_e, start_e, start_e, nothing, little, little, 0 * little, steepness)
 
