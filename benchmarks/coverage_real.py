@@ -1,6 +1,7 @@
 """Intervals on real tables against maximum likelihood on the same rows, with ranges 1, 10 and 50 times too wide.
 
-Share of the maximum-likelihood estimates inside 95 % intervals; no upper bound, since both fits share the rows. Median std over that of maximum likelihood. `--fits R` takes R fits a cell, each with fresh noise.
+Share of the maximum-likelihood estimates inside 95 % intervals; no upper bound, since both fits share the rows. Median
+std over that of maximum likelihood. `--fits R` takes R fits a cell, each with fresh noise.
 """
 
 import argparse
