@@ -25,7 +25,14 @@ from dpvb.core.schedule import Schedule, StepSize
 from dpvb.core.wall import Wall
 from dpvb.data.tables.matrices import has_columns
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import ModelFileError, ParameterError, PrivacyError, check_integer, check_number
+from dpvb.guards.errors import (
+    FewUnitsWarning,
+    ModelFileError,
+    ParameterError,
+    PrivacyError,
+    check_integer,
+    check_number,
+)
 from dpvb.ledger.address import Address
 from dpvb.results import model_file
 from dpvb.results.audit_report import Report
@@ -243,7 +250,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 task.model, wall, plan, rho=task.rho, rng=rng, projection=task.projection, on_step=tell
             )
             assert estimate.receipt is not None  # A plan has at least one release.
-            self.privacy_ = PrivacyStatement.from_plan(
+            statement = PrivacyStatement.from_plan(
                 plan,
                 delta=self.delta,
                 private=estimate.receipt.private,
@@ -251,8 +258,23 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 public=task.public,
                 num_examples=self.num_examples,
                 charge=None if run is None else run.charge,
+                counts=estimate.counts,
             )
+        self.promise(statement)
         return q
+
+    def promise(self, statement: PrivacyStatement) -> None:
+        """Keep what a run promises as `privacy_`, and warn where hardly a unit counted."""
+        self.privacy_ = statement
+        counts = statement.counts
+        if counts is not None and counts.are_few:
+            warnings.warn(
+                f"{counts.say(statement.unit)}. That cannot be told from none, or is too few to learn from; what was "
+                "spent stays spent. Look at the file, its separator and decimal sign, and the labels against the "
+                "declared classes; or spend more.",
+                FewUnitsWarning,
+                stacklevel=4,
+            )
 
     @property
     def _account(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any, Self
 from dpvb import accounting
 from dpvb.accounting.answers import CURVE_DELTAS, as_json
 from dpvb.accounting.events import RELATIONS
+from dpvb.core.counting import Counts
 from dpvb.core.plan import Plan
 from dpvb.guards.errors import ModelFileError, ParameterError, PrivacyError, check_choice, check_integer, check_number
 from dpvb.results.facts import BlockFacts, ChargeFacts, ReleaseFacts, SelectionFacts
@@ -66,6 +67,7 @@ class PrivacyStatement:
         charge: the run's newest entry in the ledger that counted it, where one did.
         selection: how the result was chosen, where it was; `releases` are then the winner's own.
         against: in a federated run, against whom the promise holds; empty: against everybody.
+        counts: how many units counted, as the run released it with noise; None where it did not.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -88,6 +90,7 @@ class PrivacyStatement:
     charge: ChargeFacts | None = None
     selection: SelectionFacts | None = None
     against: str = ""
+    counts: Counts | None = None
 
     def __post_init__(self) -> None:
         check_choice("neighboring_relation", self.neighboring_relation, RELATIONS)
@@ -124,6 +127,7 @@ class PrivacyStatement:
         epsilon_method: str = "pld",
         charge: ChargeFacts | None = None,
         against: str = "",
+        counts: Counts | None = None,
     ) -> Self:
         """The statement of a run that followed a plan.
 
@@ -137,6 +141,7 @@ class PrivacyStatement:
             epsilon_method: a sound method of the accountant, "pld" or "renyi".
             charge: the run's entry in a ledger, if one counted it.
             against: against whom it holds, if not everybody.
+            counts: what the run released about the number of its units.
 
         Raises:
             ParameterError: for an argument outside its range.
@@ -162,6 +167,7 @@ class PrivacyStatement:
             second_opinion=str(opinion),
             charge=charge,
             against=against,
+            counts=counts,
         )
 
     @classmethod
@@ -177,6 +183,7 @@ class PrivacyStatement:
         public: Sequence[str],
         num_examples: int | None = None,
         charge: ChargeFacts | None = None,
+        counts: Counts | None = None,
     ) -> Self:
         """The statement of a result that was chosen.
 
@@ -184,7 +191,7 @@ class PrivacyStatement:
             winner: releases of the winner's run.
             selection: what was chosen from, and what that cost.
             plan_digest: SHA-256 of everything that the selection might release.
-            delta, private, run_id, public, num_examples, charge: as in `from_plan`.
+            delta, private, run_id, public, num_examples, charge, counts: as in `from_plan`; counts of the winner's run.
         """
         cost = selection.cost
         epsilon = cost.epsilon(delta)
@@ -204,6 +211,7 @@ class PrivacyStatement:
             plan_digest=plan_digest,
             charge=charge,
             selection=selection,
+            counts=counts,
         )
 
     @property
@@ -286,13 +294,14 @@ class PrivacyStatement:
             ModelFileError: if the facts are not those of a statement.
         """
         try:
-            given = {"second_opinion": "", "charge": None, "selection": None, "against": "", **facts}
+            given = {"second_opinion": "", "charge": None, "selection": None, "against": "", "counts": None, **facts}
             given = {name: given[name] for name in cls.__dataclass_fields__}
             given["epsilon"] = float(facts["epsilon"])
             given["curve"] = tuple((float(delta), float(epsilon)) for delta, epsilon in facts["curve"])
             given["public"] = tuple(facts["public"])
             given["releases"] = tuple(map(ReleaseFacts.from_dict, facts["releases"]))
             given["charge"] = None if given["charge"] is None else ChargeFacts(**given["charge"])
+            given["counts"] = None if given["counts"] is None else Counts(**given["counts"])
             chosen = given["selection"]
             given["selection"] = None if chosen is None else SelectionFacts.from_dict(chosen)
             statement = cls(**given)
@@ -346,6 +355,8 @@ class PrivacyStatement:
                 *([f"Second accountant: {self.second_opinion}."] if self.second_opinion else []),
             ],
         )
+        if self.counts is not None:
+            yield "Counted", [f"{self.counts.say(unit)} (95 % intervals; released with noise, as all else)."]
         if self.num_examples is not None:
             yield "Size", [f"{self.num_examples} {unit}s, a public number."]
         elif self.neighboring_relation == "add_or_remove_one":
