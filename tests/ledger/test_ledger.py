@@ -1252,7 +1252,7 @@ def test_a_look_is_on_record_costs_nothing_and_nothing_follows_it(ledger: Ledger
         charge(ledger, entry.run)
     with pytest.raises(LedgerError, match="has ended"):
         ledger.append(entry.run, attempt=0, state="started", step=0)
-    with pytest.raises(LedgerError, match="nothing of it comes back|never charged"):
+    with pytest.raises(LedgerError, match="never charged"):
         ledger.refund(entry.run, unstarted=SMALL)
     with pytest.raises(LedgerError, match="registered"):
         ledger.note_look("others")
