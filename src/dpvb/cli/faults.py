@@ -79,6 +79,9 @@ def look(
         )
     if (given["schema"] is None) == (given["vocabulary"] is None):
         raise ParameterError("give --schema for a table, or --vocabulary for texts: one of the two.")
+    form = reading.documents if given["schema"] is None else reading.rows
+    if foreign := [name for name in given if name not in _known(form) and given[name] != _OPTIONS[name].default]:
+        raise ParameterError(f"{foreign[0]}= belongs to the other kind of data; leave it out.")
     check_account(ledger, dataset)
     echo(_WARNING)
     if typer.prompt("Type yes to go on", default="", show_default=False) != "yes":
@@ -92,20 +95,23 @@ def look(
     else:
         num_rows, lines = _of_texts(data, given)
         rows, kinds = "documents", _TEXTS
-    echo(f"{num_rows:,} {rows} read.")
+    echo(f"{num_rows:,} {rows} read. Few are at most half of them, most are more than half.")
     print_table("", ["", *kinds], [[name, *words] for name, words in lines.items()], numbers=())
 
 
+def _known(form: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The options by which `dpvb fit` is told how a kind of data is read, those that matter to one pass."""
+    options = inspect.signature(form, eval_str=True).parameters.values()
+    return {one.name: one.replace(kind=one.KEYWORD_ONLY) for one in options if one.name not in _OF_A_FIT}
+
+
+_OPTIONS: Final = {**_known(reading.rows), **_known(reading.documents)}
+
+
 def _signed(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options by which `dpvb fit` is told how tables and texts are read."""
-    how = {
-        option.name: option.replace(kind=option.KEYWORD_ONLY)
-        for form in (reading.rows, reading.documents)
-        for option in inspect.signature(form, eval_str=True).parameters.values()
-        if option.name not in _OF_A_FIT
-    }
+    """The command with these options of both kinds of data."""
     data, *own, _ = inspect.signature(command, eval_str=True).parameters.values()
-    options = [data, *how.values(), *own]
+    options = [data, *_OPTIONS.values(), *own]
     command.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     command.__annotations__ = {option.name: option.annotation for option in options}
     return command
