@@ -7,6 +7,7 @@ import re
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from dpvb.estimators import rehearsal
 from dpvb.results.statement import PrivacyStatement
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
+BOUNDED = {**BUDGET, "row_norm": 1.0}
 TYPED = ["--epsilon", "1", "--delta", "1e-5", "--quiet", "--rehearse", "--num-examples", "300"]
 COLUMNS = (
     Numeric("age", low=18, high=90),
@@ -94,7 +96,7 @@ def test_of_a_matrix_the_header_alone_is_read(tmp_path: Path) -> None:
         given = ["--hidden", "2", "--num-steps", "2", "--out", tmp_path / "m.dpvb", *TYPED]
         assert "300 made-up rows" in run("fit", "sbn", path, *given).stderr
         if path.suffix in (".npy", ".npz"):
-            given = ["--target", tmp_path / "nosuch.npy", "--out", tmp_path / "m.dpvb", *TYPED]
+            given = ["--target", tmp_path / "nosuch.npy", "--row-norm", "2", "--out", tmp_path / "m.dpvb", *TYPED]
             assert "x8" in run("fit", "logistic", path, *given).stdout
             assert "made-up persons" in run("fit", "logistic", path, "--group", tmp_path / "who.npy", *given).stderr
 
@@ -108,21 +110,21 @@ def test_what_says_nothing_of_its_columns_is_refused(tmp_path: Path) -> None:
         (tmp_path / "damaged.npz").write_bytes(b"PK\3\4")
         refuse(tmp_path, "declares no rows and columns", "fit", "sbn", tmp_path / name, *given)
     with pytest.raises(ParameterError, match="schema=, vocabulary= or width="):
-        dpvb.LogisticRegression(**BUDGET).rehearse()
+        dpvb.LogisticRegression(**BOUNDED).rehearse()
     for width in (0, 1.5, "3"):
         with pytest.raises(ParameterError, match="width must be"):
-            dpvb.LogisticRegression(**BUDGET).rehearse(width=width)  # type: ignore[arg-type]
+            dpvb.LogisticRegression(**BOUNDED).rehearse(width=width)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="num_rows must be"):
-        dpvb.LogisticRegression(**BUDGET).rehearse(width=2, num_rows=0)
+        dpvb.LogisticRegression(**BOUNDED).rehearse(width=2, num_rows=0)
     with pytest.raises(DataFormatError, match="2 columns"):
         dpvb.LDA(2, **BUDGET).rehearse(vocabulary=["a"], width=2)
 
 
 def test_what_a_fit_refuses_its_rehearsal_refuses(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="epsilon"):
-        dpvb.LogisticRegression(epsilon=-1.0, delta=1e-5).rehearse(width=2)
+        dpvb.LogisticRegression(epsilon=-1.0, delta=1e-5, row_norm=1.0).rehearse(width=2)
     with pytest.raises(ParameterError, match="solver"):
-        dpvb.LogisticRegression(solver="best", **BUDGET).rehearse(width=2)
+        dpvb.LogisticRegression(solver="best", **BOUNDED).rehearse(width=2)
     (tmp_path / "m.dpvb").write_text("there")
     Schema(COLUMNS, target=TARGETS["logistic"]).save(tmp_path / "people.json")
     given = ["--schema", tmp_path / "people.json", "--out", tmp_path / "m.dpvb", *TYPED]
@@ -136,10 +138,10 @@ def test_a_rehearsal_has_the_plan_of_its_fit_and_charges_nothing(ledger: Path, t
     x, y = rng.uniform(-0.5, 0.5, (200, 3)), rng.integers(2, size=200)
     account = {"ledger": ledger, "dataset": "a"}
     if charged:
-        dpvb.LogisticRegression(**BUDGET, **account).fit(x, y)
+        dpvb.LogisticRegression(**BOUNDED, **account).fit(x, y)
     with dpvb.Ledger(ledger) as found:
         before, left = found.entries(), found.remaining("a")
-    model = dpvb.LogisticRegression(**BUDGET, **account, checkpoint=tmp_path / "run")
+    model = dpvb.LogisticRegression(**BOUNDED, **account, checkpoint=tmp_path / "run")
     rehearsed = model.rehearse(width=3)
     with dpvb.Ledger(ledger) as found:
         assert found.entries() == before
@@ -157,13 +159,13 @@ def test_a_ledger_says_whether_the_fit_would_fit(ledger: Path, tmp_path: Path) -
     assert "it fits into 'a'" in said
     said = run("fit", "logistic", tmp_path / "nosuch.csv", *given, *TYPED, "--epsilon", "50").stderr
     assert "does not fit into 'a'" in said
-    model = dpvb.LogisticRegression(epsilon=50.0, delta=1e-5, ledger=ledger, dataset="a")
+    model = dpvb.LogisticRegression(epsilon=50.0, delta=1e-5, row_norm=1.0, ledger=ledger, dataset="a")
     with pytest.raises(BudgetError):
         model.fit(np.zeros((3, 2)), [0, 1, 0])
 
 
 def test_a_rehearsal_is_taken_for_no_fit(tmp_path: Path) -> None:
-    rehearsed = dpvb.LogisticRegression(**BUDGET).rehearse(width=2, num_rows=50)
+    rehearsed = dpvb.LogisticRegression(**BOUNDED).rehearse(width=2, num_rows=50)
     statement = rehearsed.privacy_
     assert not statement.private
     assert "!!! REHEARSAL" in str(statement)
@@ -189,6 +191,24 @@ def test_made_up_rows_have_no_fault(name: str) -> None:
     for spec in COLUMNS[2:]:  # Each of 2 or 3 values is missing with a chance below 3 (2/3)^2000.
         assert set(cells[spec.name]) == set(spec.categories if isinstance(spec, Categorical) else spec.values)
     assert len(set(cells["who"])) == 2_000
+
+
+@pytest.mark.parametrize("row_norm", [1.0, 250.0])
+def test_rows_of_a_made_up_matrix_lie_within_their_norm(row_norm: float) -> None:
+    model = dpvb.LogisticRegression(**BUDGET, row_norm=row_norm)
+    found = rehearsal.made_up(model, 500, schema=None, vocabulary=None, width=4, responses=None, grouped=True)
+    assert found["X"].shape == (500, 4)
+    norm_n = np.linalg.norm(found["X"], axis=1)
+    assert row_norm / 2 < norm_n.max() <= row_norm  # One row is below half with a chance of π²/32.
+    assert set(found["y"]) == {0, 1}
+    assert len(set(found["group"])) == 500
+
+
+def test_rows_of_a_made_up_matrix_fill_the_ranges_of_their_columns() -> None:
+    declared = SimpleNamespace(low=-1.0, high=[1.0, 9.0], row_norm=None)
+    x_nd = rehearsal._numbers(declared, np.random.default_rng(0).random((500, 2)))
+    assert (np.floor(x_nd.min(axis=0)) == [-1, -1]).all()
+    assert (np.ceil(x_nd.max(axis=0)) == [1, 9]).all()  # Within a tenth of each end: missed with a chance of 0.9^500.
 
 
 def test_a_model_of_ones_own() -> None:

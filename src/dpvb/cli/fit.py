@@ -78,16 +78,14 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
         rehearse: options.Rehearse = False,
         **given: Any,
     ) -> None:
-        if rehearse:
-            files.check_target(out, overwrite)
-            model = kind(**{name: _labels(value) for name, value in given.items() if name in own})
-            rehearsal.rehearse(model, given, cluster=cluster, quiet=quiet)
-            return
-        if given["checkpoint"] is not None:
+        if given["checkpoint"] is not None and not rehearse:
             call = {**given, "out": out, "cluster": cluster, "overwrite": overwrite, "quiet": quiet}
             resumption.remember(given["checkpoint"], f"fit_{kind.command}", call)
         files.check_target(out, overwrite)
         model = kind(**{name: _labels(value) for name, value in given.items() if name in own})
+        if rehearse:
+            rehearsal.rehearse(model, given, cluster=cluster, quiet=quiet)
+            return
         rows = read(str(kind.reads), given)
         with progress_bar(model.epsilon, model.delta, quiet=quiet) as tell:
             model.fit(**rows, progress=tell, cluster=cluster)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy import sparse
 
 from dpvb.data import BagOfWords, Categorical, Numeric, Schema, Table, check_vocabulary
 from dpvb.data.tables.response import Response
+from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_integer
 
 #: Rows of a rehearsal where no public number of units is given, and words of a made-up document.
@@ -60,14 +62,26 @@ def made_up(
         level = estimator.threshold
         pixels = (0.0, 1.0) if level is None else (float(level), np.nextafter(float(level), np.inf))
         return {"X": np.where(rng.random((num_rows, width)) < 0.5, *pixels), **group}
-    row_norm = getattr(estimator, "row_norm", 1.0)
-    x_nd = rng.uniform(-1, 1, (num_rows, width)) * row_norm / np.sqrt(width)
+    x_nd = _numbers(estimator, rng.random((num_rows, width)))
     if estimator.reads == "rows":
         return {"X": x_nd, **_responses(estimator._response, num_rows, rng), **group}
     if responses is None:
         return {"X": x_nd, **group}
     shape = (num_rows, responses) if check_integer("responses", responses, low=0) else (num_rows,)
     return {"X": x_nd, "y": rng.standard_normal(shape), **group}
+
+
+def _numbers(estimator: Any, share_nd: Floats) -> Floats:
+    """Rows of a plain matrix, uniform in the public range of each column or in a cube of rows within row_norm."""
+    low, high, row_norm = (getattr(estimator, name, None) for name in ("low", "high", "row_norm"))
+    with suppress(TypeError, ValueError):  # What is no range is refused with its name where the fit begins.
+        if low is not None and high is not None:
+            low_d, high_d = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+            return np.asarray(low_d + share_nd * (high_d - low_d))
+        return np.asarray(
+            (2 * share_nd - 1) * (1.0 if row_norm is None else float(row_norm)) / np.sqrt(share_nd.shape[1])
+        )
+    return share_nd
 
 
 def _cells(schema: Schema, num_rows: int, rng: np.random.Generator) -> dict[str, Any]:
