@@ -116,7 +116,7 @@ def test_persons_of_texts_who_are_nobody_are_faults(tmp_path: Path) -> None:
     lines = [{"text": "apple", "who": who} for who in ("a", None, "NA", "")] + [{"who": "b"}]
     (tmp_path / "n.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     given = {"schema": None, "vocabulary": tmp_path / "words.txt", "group_column": "who", "text_column": "text"}
-    given |= {"file_format": None, "token_pattern": "[a-z]+"}
+    given |= {"file_format": None, "token_pattern": "[a-z]+", "separator": ",", "encoding": "utf-8"}
     found = faults._of_texts(tmp_path / "n.jsonl", given)
     assert found == (5, {"texts": ["few", "none", "none"], "who: names nobody": ["most", "", ""]})
 
@@ -126,7 +126,8 @@ def test_the_share_of_words_that_a_list_knows_is_not_said(tmp_path: Path) -> Non
     for vocabulary in (["apple", "pear", "plum"], ["nothing"]):
         (tmp_path / "words.txt").write_text("\n".join(vocabulary) + "\n")
         given = {"vocabulary": tmp_path / "words.txt", "group_column": None, "text_column": "text"}
-        found = faults._of_texts(tmp_path / "texts.txt", {**given, "file_format": None, "token_pattern": "[a-z]+"})
+        given |= {"file_format": None, "token_pattern": "[a-z]+", "separator": ",", "encoding": "utf-8"}
+        found = faults._of_texts(tmp_path / "texts.txt", given)
         assert found == (3, {"texts": ["none", "none", "none"]})
 
 

@@ -32,7 +32,7 @@ SHARES: Final = ("none", "few", "most", "all")
 # Options of `dpvb fit` that do not matter to one pass.
 _OF_A_FIT = frozenset({"data", "target", "trials", "group", "width", "stream"})
 _CELLS = ("unreadable", "undeclared", "outside the range")
-_TEXTS = ("no text", "not UTF-8", "without a token")
+_TEXTS = ("no text", "undecodable", "without a token")
 _WARNING = """\
 What is shown next says something of private data without noise: it is for whoever may open the file itself, on this
 terminal, and for nobody else. It is there to mend the file, or how it is read. A range, a category, a word list or any
@@ -62,7 +62,7 @@ def look(
     """Show the faults of private data, for the eyes of their owner.
 
     Of a table, for each column: cells that are unreadable, undeclared or outside the range. Of texts: documents that
-    are no text, not UTF-8, or without any token. Each is said as none, few, most or all; values are never shown. It
+    are no text, undecodable, or without any token. Each is said as none, few, most or all; values are never shown. It
     works on a terminal alone, reads and writes no pipe, and asks for a typed yes. With --ledger a note of the look is
     kept, which costs nothing.
 
