@@ -615,6 +615,66 @@ BUGS = [
     ),
     Bug(
         "leaks by text, logs and files",
+        "faults of private data in a pipe",
+        (
+            (
+                "cli/faults.py",
+                "if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):",
+                "if not any(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):",
+            ),
+        ),
+        "test_cli_look.py::test_pipes_and_files_are_refused",
+    ),
+    Bug(
+        "leaks by text, logs and files",
+        "a look without a typed yes",
+        (("cli/faults.py", '!= "yes":', '== "no":'),),
+        "test_cli_look.py::test_only_a_typed_yes_goes_on",
+    ),
+    Bug(
+        "leaks by text, logs and files",
+        "faults of private data as shares",
+        (
+            (
+                "cli/faults.py",
+                "    return SHARES[1 if 2 * count <= total else 2]",
+                '    return f"{count / total:.0%}"',
+            ),
+        ),
+        "test_cli_look.py::test_faults_of_a_table_are_said_in_words",
+    ),
+    Bug(
+        "leaks by text, logs and files",
+        "the share of words that a list knows",
+        (
+            (
+                "data/documents/vocabulary.py",
+                "        return self._find_all(str.lower(text))",
+                "        return [token for token in self._find_all(str.lower(text)) if token in self._id_of]",
+            ),
+        ),
+        "test_cli_look.py::test_the_share_of_words_that_a_list_knows_is_not_said",
+    ),
+    Bug(
+        "leaks by text, logs and files",
+        "a rehearsal that is saved as a model",
+        (("estimators/base.py", "        if self.privacy_.rehearsal:\n", "        if False:\n"),),
+        "test_cli_rehearse.py::test_a_rehearsal_is_taken_for_no_fit",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "a rehearsal that is charged",
+        (("estimators/base.py", "        if not rehearses:\n", "        if True:\n"),),
+        "test_cli_rehearse.py::test_a_rehearsal_has_the_plan_of_its_fit_and_charges_nothing",
+    ),
+    Bug(
+        "leaks by text, logs and files",
+        "a rehearsal that promises what it never did",
+        (("results/statement.py", "return not self.rehearsal and self.secret_noise", "return self.secret_noise"),),
+        "test_cli_rehearse.py::test_a_rehearsal_is_taken_for_no_fit",
+    ),
+    Bug(
+        "leaks by text, logs and files",
         "commands to a terminal",
         (
             (

@@ -30,6 +30,10 @@ _TEST_NOISE = (
     "NOT PRIVATE: the noise of this run came from a test source and can be computed again. What follows says what "
     "secret noise would have promised; this run promises nothing. Do not publish its result as private."
 )
+_REHEARSAL = (
+    "REHEARSAL: the rows were made up from public declarations, and no private row was read. The result says nothing "
+    "about anybody, and nothing was spent. What follows is what the same call would promise for private rows."
+)
 _NO_NOISE = (
     "NO PRIVACY: epsilon is infinite. At least one release carries no noise, and the result may reveal everything "
     "about the data. Do not publish it as private."
@@ -68,6 +72,7 @@ class PrivacyStatement:
         selection: how the result was chosen, where it was; `releases` are then the winner's own.
         against: in a federated run, against whom the promise holds; empty: against everybody.
         counts: how many units counted, as the run released it with noise; None where it did not.
+        rehearsal: whether the rows were made up, so that nothing is promised to anybody.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -91,6 +96,7 @@ class PrivacyStatement:
     selection: SelectionFacts | None = None
     against: str = ""
     counts: Counts | None = None
+    rehearsal: bool = False
 
     def __post_init__(self) -> None:
         check_choice("neighboring_relation", self.neighboring_relation, RELATIONS)
@@ -99,8 +105,9 @@ class PrivacyStatement:
         for delta, epsilon in self._points:
             check_number("delta", delta, low=0, high=1, closed="neither")
             check_number("epsilon", epsilon, low=0)
-        if type(self.secret_noise) is not bool:
-            raise ParameterError(f"secret_noise must be True or False, got {self.secret_noise!r}.")
+        for name in ("secret_noise", "rehearsal"):
+            if type(getattr(self, name)) is not bool:
+                raise ParameterError(f"{name} must be True or False, got {getattr(self, name)!r}.")
         if self.num_examples is not None:
             check_integer("num_examples", self.num_examples, low=1)
         names = [block.name for release in self.releases for block in release.blocks]
@@ -128,6 +135,7 @@ class PrivacyStatement:
         charge: ChargeFacts | None = None,
         against: str = "",
         counts: Counts | None = None,
+        rehearsal: bool = False,
     ) -> Self:
         """The statement of a run that followed a plan.
 
@@ -142,6 +150,7 @@ class PrivacyStatement:
             charge: the run's entry in a ledger, if one counted it.
             against: against whom it holds, if not everybody.
             counts: what the run released about the number of its units.
+            rehearsal: whether the rows were made up.
 
         Raises:
             ParameterError: for an argument outside its range.
@@ -168,6 +177,7 @@ class PrivacyStatement:
             charge=charge,
             against=against,
             counts=counts,
+            rehearsal=rehearsal,
         )
 
     @classmethod
@@ -216,8 +226,8 @@ class PrivacyStatement:
 
     @property
     def private(self) -> bool:
-        """Whether anything is promised: the noise was secret and epsilon is finite."""
-        return self.secret_noise and self.epsilon < math.inf
+        """Whether anything is promised: rows were private, the noise was secret and epsilon is finite."""
+        return not self.rehearsal and self.secret_noise and self.epsilon < math.inf
 
     @property
     def _points(self) -> list[tuple[float, float]]:
@@ -294,7 +304,15 @@ class PrivacyStatement:
             ModelFileError: if the facts are not those of a statement.
         """
         try:
-            given = {"second_opinion": "", "charge": None, "selection": None, "against": "", "counts": None, **facts}
+            given = {
+                "second_opinion": "",
+                "charge": None,
+                "selection": None,
+                "against": "",
+                "counts": None,
+                "rehearsal": False,
+                **facts,
+            }
             given = {name: given[name] for name in cls.__dataclass_fields__}
             given["epsilon"] = float(facts["epsilon"])
             given["curve"] = tuple((float(delta), float(epsilon)) for delta, epsilon in facts["curve"])
@@ -312,7 +330,8 @@ class PrivacyStatement:
 
     def __str__(self) -> str:
         lines = ["PRIVACY STATEMENT", ""]
-        warnings = [] if self.secret_noise else [_TEST_NOISE]
+        warnings = [_REHEARSAL] if self.rehearsal else []
+        warnings += [] if self.secret_noise else [_TEST_NOISE]
         warnings += [_NO_NOISE] if self.epsilon == math.inf else []
         if self.num_examples is not None and self.delta * self.num_examples >= 1:
             warnings.append(
@@ -377,6 +396,7 @@ class PrivacyStatement:
         if self.epsilon == math.inf:
             return "None: epsilon = inf."
         given = "" if self.secret_noise else "None. Had the noise been secret: "
+        given = "None. Had the rows been private: " if self.rehearsal else given
         return (
             f"{given}(epsilon, delta)-differential privacy with epsilon = {_up(self.epsilon)}, delta = {self.delta:g}. "
             f"It bounds what the result can say about any one {self.unit} to anybody, whatever they know already."

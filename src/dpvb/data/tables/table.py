@@ -128,6 +128,10 @@ class Table:
         """Names of the features, without the intercept; public."""
         return self._schema.feature_names
 
+    def pieces(self) -> Iterator[_Records]:
+        """Read all rows once, piece by piece, as they stand in the data; private."""
+        return self._reader.pieces()
+
     def design(
         self,
         y: object = None,
