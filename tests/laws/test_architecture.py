@@ -69,6 +69,7 @@ SHARED = (
     "core.contributions",
     "core.estimate",
     "core.forms",
+    "core.model",
     "core.schedule",
     "kernels",
 )
@@ -163,6 +164,7 @@ def test_random_generators_stay_in_their_places() -> None:
     """Generators that are not cryptographic: the public start, a resampled document, post-processing, public tries."""
     allowed = {
         "core/loop.py": {"np.random.Generator", "np.random"},
+        "core/model.py": {"np.random.Generator", "np.random"},
         "models/regression/first_order.py": {"np.random.Generator", "np.random"},
         "models/topics/lda.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
         "models/topics/documents.py": {"np.random.default_rng", "np.random"},

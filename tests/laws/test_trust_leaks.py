@@ -320,7 +320,7 @@ def test_fixed_work_runs_every_document_to_the_same_iteration() -> None:
     stopped_early = 0
     for max_iter in (10, 20, 40):
         fixed, never, early = (
-            lda.LDA(3, WIDTH, engine="numpy", alpha=0.5, tol=tol, fixed_work=work)
+            lda.LDA(3, WIDTH, engine="numpy", doc_topic_prior=0.5, tol=tol, fixed_work=work)
             for tol, work in ((9e-5, True), (0.0, False), (9e-5, False))
         )
         q = fixed.init(np.random.default_rng(0))

@@ -59,7 +59,7 @@ class Case:
 
     Attributes:
         name: in words.
-        model: see `loop.Model`.
+        model: see `core.model.Model`.
         source: makes a source of private data from a matrix of one record a row, and the person of each row or None.
         records: draws so many ordinary records, (n, columns).
         hostile: records at the bound and beyond, in many directions, (n, columns).
