@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 import dpvb
 from dpvb import accounting, audit, cli
 from dpvb.audit import Case, Check, Matrix, Report, budget, draws, neighbours, one_run, queries, readers
-from dpvb.audit.cases import NAMES, shipped
+from dpvb.audit.kinds import NAMES, shipped
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.forms import Rows
@@ -35,6 +35,7 @@ from dpvb.core.noise import InsecureNoise, NoiseSource, SecureNoise
 from dpvb.core.plan import Plan
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.errors import DataFormatError, ModelFileError, ParameterError
+from dpvb.estimators import PrivateEstimator
 from dpvb.kernels import linear
 
 SOUND = Case("location", Location(), Matrix, table_records, HOSTILE_ROWS)
@@ -509,6 +510,13 @@ def test_a_damaged_report_is_refused(change: dict[str, Any]) -> None:
 def test_a_case_needs_hostile_records(hostile: np.ndarray) -> None:
     with pytest.raises(ParameterError, match="hostile"):
         replace(SOUND, hostile=hostile)
+
+
+def test_every_kind_of_this_package_is_audited() -> None:
+    """All but the estimator of any model, whose author writes a case; the table of kinds is the only list."""
+    own = {name for name, kind in PrivateEstimator.kinds.items() if kind.__module__.startswith("dpvb.")}
+    assert set(NAMES) == own - {"Private"}
+    assert all(case.name.startswith(name) for name in ("LDA", "LogisticRegression") for case in shipped(name))
 
 
 def test_unknown_names_are_refused() -> None:
