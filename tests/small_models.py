@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+import pytest
 
 from dpvb.audit import cases
 from dpvb.audit.cases import HOSTILE_ROWS, D, table_records
@@ -25,7 +26,7 @@ from dpvb.core.forms import Gram, Rows
 from dpvb.guards.arrays import Floats
 from dpvb.models.topics.lda import LDA
 
-__all__ = ["CASES", "NAMES", "Case", "Curvature", "D", "Location", "Table"]
+__all__ = ["CASES", "NAMES", "TOYS_FIRST", "Case", "Curvature", "D", "Location", "Table"]
 __all__ += ["difference", "in_steps", "relative_norm", "squared", "table"]
 
 
@@ -135,3 +136,5 @@ CASES = [
     *by_phase("network_blocks", sbn.of_form("six_blocks"), {"step": 0.45}),
 ]
 NAMES = [case.name for case in CASES]
+#: For laws of the wall, which hold whatever the model is: the toys every day, the others in the slow suite.
+TOYS_FIRST = [*CASES[:3], *(pytest.param(case, marks=pytest.mark.slow) for case in CASES[3:])]

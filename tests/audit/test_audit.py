@@ -255,6 +255,14 @@ def test_public_facts_taken_from_private_rows_are_found() -> None:
     found = findings(neighbours.check_estimator(replace(case, fit=measured)))
     assert set(found) == {"public facts of a fit, add or remove", "public facts of a fit, replace"}
 
+    def counting(matrix: np.ndarray, **options: Any) -> Any:
+        model = dpvb.LDA(2, **options).fit(matrix)
+        model.rows_ = len(matrix)
+        return model
+
+    found = findings(neighbours.check_estimator(replace(case, fit=counting)))
+    assert "attribute rows_" in found["public facts of a fit, add or remove"]
+
     failing = replace(case, fit=lambda matrix, **options: dpvb.LDA(0, **options).fit(matrix))
     assert "fails" in findings(neighbours.check_estimator(failing))["public facts of a fit, replace"]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -278,13 +280,13 @@ def test_the_noise_has_no_seed_outside_tests() -> None:
             assert "InsecureNoise" not in path.read_text(), path
 
 
-def test_importing_is_light() -> None:
-    """What `import dpvb` must not bring along."""
-    import subprocess
-    import sys
-
-    heavy = ["numba", "dp_accounting", "mpmath", "sklearn", "pyarrow", "matplotlib", "scipy.stats", "pandas"]
-    heavy += ["jax", "numpyro"]
-    code = f"import sys, dpvb; print([name for name in {heavy!r} if name in sys.modules])"
+@pytest.mark.parametrize(("room", "also"), [("dpvb", ()), ("dpvb.accounting", ("scipy",))])
+def test_importing_is_light(room: str, also: tuple[str, ...]) -> None:
+    """What an import must not bring along, and the processor's time that it may take."""
+    heavy = ["numba", "dp_accounting", "mpmath", "sklearn", "pyarrow", "matplotlib", "scipy.stats", "pandas", "typer"]
+    heavy += ["jax", "numpyro", *also]
+    code = f"import sys, time, {room}; print(time.process_time(), *(name for name in {heavy!r} if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    seconds, *found = done.stdout.split()
+    assert found == []
+    assert float(seconds) < 0.6

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from dpvb.guards.errors import WallError
 from dpvb.guards.silence import silence
 from dpvb.results import model_file
 from dpvb.results.audit_report import Check
+from dpvb.results.statement import PrivacyStatement
 
 #: Records in the data set of a replayed run, and the samplers it is replayed with.
 _UNITS = 10
@@ -338,22 +339,24 @@ def check_estimator(case: Case) -> Iterator[Check]:
         one, other = _public(fit, matrix), _public(fit, matrix)
         # Whatever differs on the same data is random: names of runs, released numbers.
         stable = {place for place in one if one[place] == other.get(place)}
-        ends = [np.full(case.width, value) for value in (np.nan, np.inf, 1e308, 7.5)]
+        ends = [np.full(case.width, value) for value in (np.nan, np.inf, 1e308, 1e9, 7.5, 0.1, 0.0, -3.0)]
+        start = matrix if relation == "add_or_remove_one" else matrix[1:]
+        others = [np.vstack([start, record]) for record in [*ends, *case.hostile[:3]]]
         faults = ["a fit of ordinary records fails"] if "error" in one else []
-        for record in [*ends, *case.hostile[:3]]:
-            start = matrix if relation == "add_or_remove_one" else matrix[1:]
-            found = _public(fit, np.vstack([start, record]))
+        # No record at all is no neighbour, and shows as little.
+        for other_records in others if relation == "replace_one" else [*others, matrix[:0]]:
+            found = _public(fit, other_records)
             if set(found) != set(one):
                 faults += sorted(map(str, set(found) ^ set(one)))
             faults += [place for place in sorted(stable & set(found)) if found[place] != one[place]]
-        measured = f"{len(stable)} public facts equal on {len(ends) + 3} neighbours"
+        measured = f"{len(stable)} public facts equal on {len(others)} neighbours"
         if faults:
             measured = f"not so: {', '.join(dict.fromkeys(faults))}"
         yield Check(case.name, f"public facts of a fit, {_WORDS[relation]}", not faults, measured, "equal")
 
 
 def _public(fit: Any, matrix: Floats) -> dict[str, Any]:
-    """Everything public about a fit, by place: the statement, the facts and forms in its file, what was said."""
+    """Everything public about a fit, by place: statement, facts and forms in its file, attributes, what was said."""
     with heard() as said, tempfile.TemporaryDirectory() as folder:
         try:
             fitted = fit(matrix)
@@ -364,7 +367,21 @@ def _public(fit: Any, matrix: Floats) -> dict[str, Any]:
         stored = model_file.load(path)
     found: dict[str, Any] = {f"array {name}": (array.shape, array.dtype.str) for name, array in stored.arrays.items()}
     found |= {f"words {n}": text for n, text in enumerate(said)}
+    found |= {f"attribute {name}": _form(value) for name, value in vars(fitted).items()}
     return found | dict(_flat("facts", stored.facts))
+
+
+def _form(value: Any) -> Any:
+    """Types, shapes and texts of what an attribute is made of; of a number only that it is one."""
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype.str, value.flags.c_contiguous
+    if isinstance(value, float):
+        return "a number"
+    if isinstance(value, (tuple, list)):
+        return type(value).__name__, [_form(part) for part in value]
+    if is_dataclass(value) and not isinstance(value, (type, PrivacyStatement)):
+        return type(value).__name__, {part.name: _form(getattr(value, part.name)) for part in fields(value)}
+    return type(value).__name__ if isinstance(value, PrivacyStatement) else repr(value)
 
 
 def _flat(place: str, value: Any) -> Iterator[tuple[str, Any]]:
