@@ -134,6 +134,7 @@ CASES = [
         else []
     ),
     *by_phase("network_blocks", sbn.of_form("six_blocks"), {"step": 0.45}),
+    *by_phase("network_paper", sbn.of_form("paper"), {"step": 0.3}),
 ]
 NAMES = [case.name for case in CASES]
 #: For laws of the wall, which hold whatever the model is: the toys every day, the others in the slow suite.

@@ -74,7 +74,7 @@ def _with_ends(name: str, rows: Floats) -> Floats:
     return np.vstack([np.hstack([end, rows]) for end in ends])
 
 
-def of_form(name: str, form: str, rows: Floats = HOSTILE_ROWS, fit_intercept: bool = True) -> Case:
+def of_form(name: str, form: str, rows: Floats = HOSTILE_ROWS, *, fit_intercept: bool = True) -> Case:
     """The case of a regression: q comes from a short noisy run and is moved to where scores are largest."""
     solver, covariance = _FORMS[form]
     given = {"solver": solver, "covariance": covariance, "fit_intercept": fit_intercept, **_KINDS[name][0]}
@@ -92,12 +92,10 @@ def of_form(name: str, form: str, rows: Floats = HOSTILE_ROWS, fit_intercept: bo
         q, _ = loop.fit(model, wall, plan, rho=robbins_monro(0.0, 1.0), rng=rng)
         return _moved(q)
 
-    hostile, responses = _with_ends(name, rows), len(_KINDS[name][2][0])
-    columns = partial(_columns, name)
-    case = of_estimator(
-        f"{name}, {form}", estimator, source, records, hostile, columns, begin=begin, responses=responses
-    )
-    return case
+    hostile, columns = _with_ends(name, rows), partial(_columns, name)
+    case = of_estimator(f"{name}, {form}", estimator, source, records, hostile, columns, begin=begin)
+    sized = partial(of_form, name, form, fit_intercept=fit_intercept)
+    return replace(case, responses=len(_KINDS[name][2][0]), of_width=lambda d: sized(np.eye(d)))
 
 
 def _case(name: str, form: str) -> Case:
@@ -106,7 +104,7 @@ def _case(name: str, form: str) -> Case:
     wide = replace(wide, records=lambda rng, n: axes[rng.integers(0, WIDE, n)], begin=None)
     corners = 1e3 * np.array(list(itertools.product([-1.0, 1.0], repeat=D)))
     own = of_form(name, form, np.vstack([HOSTILE_ROWS, corners]))
-    return replace(own, wide=wide, of_width=lambda d: of_form(name, form, np.eye(d)))
+    return replace(own, wide=wide)
 
 
 def _moved(q: Any) -> Any:

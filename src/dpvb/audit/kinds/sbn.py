@@ -37,9 +37,10 @@ def of_form(form: str, width: int = VISIBLE, clip: float = 0.05) -> Case:
     axes = np.eye(width)
     hostile = np.vstack([np.zeros(width), np.ones(width), axes, 1 - axes, np.full(width, 0.5)])
     estimator = SigmoidBeliefNetwork(3, form=form, clip=clip, start_std=1.0, epsilon=1.0, delta=1e-6)
-    return of_estimator(f"SigmoidBeliefNetwork, {form}", estimator, binary, records, hostile, responses=width)
+    case = of_estimator(f"SigmoidBeliefNetwork, {form}", estimator, binary, records, hostile)
+    return replace(case, responses=width, of_width=partial(of_form, form))
 
 
 def _case(form: str) -> Case:
     wide = replace(of_form(form, _WIDE, 1.0), name=f"SigmoidBeliefNetwork, {form}, wide", hostile=np.eye(_WIDE))
-    return replace(of_form(form), wide=wide, of_width=lambda d: of_form(form, d))
+    return replace(of_form(form), wide=wide)
