@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from killed_client import MARKS, killed, script
 from scipy.stats import chi2
 from small_models import NAMES, TOYS_FIRST, D, Location, table
-from wire import decode, encode
+from wire import decode, encode, offered
 
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.filter import add, cost_units
@@ -87,21 +87,7 @@ class Party:
     def offer(self, run: str = "run", **changes: Any) -> Offer:
         federation, task = self.federation, self.tasks["a"]
         plan = federation.trust.planned(task.plan, epsilon=federation.epsilon, delta=federation.delta)
-        found = Offer(
-            version=__version__,
-            run=run,
-            kind=federation.kind,
-            model=declared(task.model),
-            columns=federation.columns,
-            multipliers=tuple(release.mechanism.noise_multiplier for release in plan),
-            trust=federation.trust.name,
-            participants=dict(federation.participants),
-            tolerated=federation.trust.tolerated,
-            colluders=federation.trust.colluders,
-            unit=plan.unit,
-            neighboring_relation=plan.neighboring_relation,
-            num_examples=federation.num_examples,
-        )
+        found = offered(federation, task.model, plan, run, num_examples=federation.num_examples)
         return replace(found, **changes)
 
     @property
