@@ -20,7 +20,17 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats
-from small_models import CASES, NAMES, Case, D, Location, Table, difference, in_steps, relative_norm, squared, table
+from small_models import (
+    CASES,
+    NAMES,
+    TOYS_FIRST,
+    Case,
+    D,
+    Location,
+    Table,
+    in_steps,
+    table,
+)
 
 from dpvb.core import loop
 from dpvb.core.blocks import Block, triangle
@@ -36,7 +46,7 @@ from dpvb.core.wall import Wall
 from dpvb.errors import ParameterError, PrivacyError, WallError
 
 FALSE_ALARM = 1e-6
-EVERY_MODEL = pytest.mark.parametrize("case", CASES, ids=NAMES)
+EVERY_MODEL = pytest.mark.parametrize("case", TOYS_FIRST, ids=NAMES)
 
 
 def plain(value: float = 1.0, size: int = 1, bound: float = 1.0, noise: float = 1.0, steps: int = 1) -> Plan:
@@ -358,27 +368,6 @@ def test_sums_do_not_depend_on_chunks() -> None:
 
 
 # --- clipping -----------------------------------------------------------------------------------------------
-
-
-@EVERY_MODEL
-def test_one_record_moves_a_release_by_at_most_the_bound(case: Case) -> None:
-    rng = np.random.default_rng(5)
-    plan = case.plan()
-    release = plan.releases[0]
-    [nothing] = case.run(np.zeros((0, case.width)), plan)
-    attained = 0.0
-    for record in np.vstack([case.hostile, case.records(rng, 60)]):
-        [one] = case.run(record[None], plan)
-        change = difference(in_steps(one, release), in_steps(nothing, release))
-        own, joint = relative_norm(change, release)
-        attained = max(attained, joint)
-        assert joint <= 1.0
-        if case.clip == "block":
-            assert max(own.values()) <= 1.0
-            for name, block in release.blocks.items():
-                limit = Fraction(block.bound) / Fraction(grids_of(release, None)[name].step)
-                assert squared(change[name], block) <= limit**2
-    assert attained > case.reach
 
 
 def test_a_record_within_its_bounds_is_not_touched() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
-import struct
 import warnings
 from pathlib import Path
 from typing import Any
@@ -525,60 +523,6 @@ def test_scores_of_private_rows_are_refused() -> None:
         assert model.score(*data, public=True) <= 1.0
         with pytest.raises(PrivacyError, match="fixed beforehand"):
             model.partial_fit(X, y)
-
-
-CANARY = 0.1234567890123
-
-
-@pytest.mark.parametrize("options", [{}, {"covariance": "diagonal"}, {"solver": "sufficient_statistics"}])
-def test_a_fitted_model_holds_nothing_of_the_data(options: Any, tmp_path: Path, capfd: Any) -> None:
-    """A canary as it is, as it is clipped, and un-noised sums: nowhere in pickle, file or statement."""
-    X = rows(50)
-    X[7] = CANARY
-    y = labels(X)
-    model = logistic(**options).fit(X, y)
-    model.save(tmp_path / "m.dpvb")
-    everything = pickle.dumps(model) + (tmp_path / "m.dpvb").read_bytes() + str(model.privacy_).encode()
-    everything += "".join(capfd.readouterr()).encode()
-    norm_of_row = float(np.linalg.norm(X[7]))
-    for value in (CANARY, CANARY / ROW_NORM, norm_of_row, *X.sum(axis=0), *(X.T @ y)):
-        for trace in (struct.pack("<d", value), struct.pack("<f", value), repr(float(value))[:9].encode()):
-            assert trace not in everything
-
-
-def facts_of(model: Any) -> dict[str, Any]:
-    """Attributes without their noisy numbers."""
-    facts: dict[str, Any] = {}
-    for name, value in vars(model).items():
-        if isinstance(value, np.ndarray):
-            facts[name] = (value.shape, value.dtype)
-        elif name == "privacy_":
-            facts[name] = {key: fact for key, fact in value.to_dict().items() if key not in ("run_id", "counts")}
-        elif name == "_weights":
-            facts[name] = [part.shape for part in vars(value).values()]
-        elif name not in ("coef_", "intercept_", "coef_std_", "intercept_std_"):
-            facts[name] = repr(value)
-    return facts
-
-
-@pytest.mark.parametrize("solver", ["first_order", "sufficient_statistics"])
-def test_everything_but_the_noisy_numbers_is_the_same_on_neighbours(solver: str, capfd: Any) -> None:
-    X = rows(40)
-    y = labels(X).astype(float)
-    expected: list[Any] = []
-    strange: list[tuple[list[float], float]] = [([1e300] * 3, 1.0), ([math.nan] * 3, 0.0), ([0.0] * 3, 7.0)]
-    for row, label in [([0.5] * 3, 1.0), *strange, ([math.inf, 0.0, 0.0], math.nan)]:
-        calls: list[int] = []
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            warnings.simplefilter("ignore", FewUnitsWarning)
-            data = np.vstack([X, row]), np.append(y, label)
-            model = logistic(solver=solver).fit(*data, progress=lambda step, plan, calls=calls: calls.append(step))
-        expected = expected or [facts_of(model), calls]
-        assert [facts_of(model), calls] == expected
-    out, said = capfd.readouterr()
-    assert out == ""
-    assert len(set(said.splitlines())) == 1  # That nobody keeps count, of public facts alone.
 
 
 @pytest.mark.parametrize(

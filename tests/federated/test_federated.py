@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from wire import decode, encode
+from wire import decode, encode, offered
 
 import dpvb
 from dpvb import federated
@@ -26,7 +26,7 @@ from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.errors import DataFormatError, FederationError, ParameterError
-from dpvb.federated.agreement import Federation, declared
+from dpvb.federated.agreement import Federation
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share, digest
@@ -105,21 +105,7 @@ class Around:
         return federation.trust.planned(self.tasks[0].plan, epsilon=federation.epsilon, delta=federation.delta)
 
     def offer(self, run: str = "run") -> Offer:
-        federation, task, plan = self.federation, self.tasks[0], self.plan
-        return Offer(
-            version=dpvb.__version__,
-            run=run,
-            kind=federation.kind,
-            model=declared(task.model),
-            columns=federation.columns,
-            multipliers=tuple(release.mechanism.noise_multiplier for release in plan),
-            trust=federation.trust.name,
-            participants=dict(federation.participants),
-            tolerated=federation.trust.tolerated,
-            colluders=federation.trust.colluders,
-            unit=plan.unit,
-            neighboring_relation=plan.neighboring_relation,
-        )
+        return offered(self.federation, self.tasks[0].model, self.plan, run)
 
 
 def around(

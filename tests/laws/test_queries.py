@@ -441,7 +441,7 @@ def test_negative_topics_do_not_push_two_documents_apart(engine: Any) -> None:
     """The q at which two documents were 1.97 C apart, where √2 C is accounted."""
     beta_vk = np.array([[-1.522315, -2.895056], [0.166584, -0.127521], [0.0494, -0.135326], [-0.166420, 0.455413]])
     facts: dict[str, Any] = {"count_power": 1.0, "background": False, "word_power": 0.0, "engine": engine}
-    model = LDA(2, 4, clip=0.01, length=1000.0, alpha=0.05, **facts)
+    model = LDA(2, 4, clip=0.01, document_length=1000.0, doc_topic_prior=0.05, **facts)
     q = model.init(np.random.default_rng(0))
     hostile = replace(q, beta_vk=beta_vk.astype(q.beta_vk.dtype))
     assert domains.outside(hostile) == "q.beta_vk must be 0 or more"

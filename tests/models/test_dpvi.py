@@ -489,20 +489,6 @@ def test_numbers_are_clean_rows_in_chunks_that_suit_the_model() -> None:
 # --- in company ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("guide", ["mean_field", "full_rank", "point"])
-def test_the_state_travels_bit_for_bit(guide: str) -> None:
-    from dpvb.federated import messages
-
-    x_nd = np.random.default_rng(13).standard_normal((40, D))
-    model = Variational(Density(gaussian(np.eye(D)), D, D), guide, num_steps=4, clip=100.0)
-    q = fitted(model, x_nd)
-    known = messages.classes_in(q)
-    back = messages.decode(data := messages.encode(q, known), known, 10**6)
-    assert messages.encode(back, known) == data
-    ours, theirs = (model.e_step(one, (x_nd,), {"gradient": model.blocks["gradient"]})["gradient"] for one in (q, back))
-    assert np.array_equal(ours.values, theirs.values)
-
-
 def test_clients_that_share_a_posterior_reach_the_pooled_one() -> None:
     """Without noise, synchronously: every step is the pooled step, up to the grid of the sums."""
     x_nd, y_n = rows_and_labels(90)

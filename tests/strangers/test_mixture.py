@@ -141,6 +141,22 @@ def test_it_is_selected_by_its_own_score() -> None:
     assert many.quality(rows(500, 9)).mean() > few.quality(rows(500, 9)).mean() + 0.5
 
 
+@dataclass(frozen=True)
+class Unscored(Mixture):
+    """A mixture that declares the ends of a score that it does not have."""
+
+    score = dpvb.Model.score
+
+
+def test_a_model_without_a_score_is_not_selected_and_nothing_is_spent(tmp_path: Path) -> None:
+    with dpvb.Ledger(tmp_path / "budget.db") as ledger:
+        ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=1.0, delta=1e-6)
+        model = dpvb.Private(Unscored(K, D), epsilon=1.0, ledger=ledger, dataset="people", **GIVEN)
+        with pytest.raises(ParameterError, match="scores of their own"):
+            dpvb.select(model, [{}], rows(10), epsilon=1.0, delta=1e-6)
+        assert not ledger.charged("people")
+
+
 def test_no_class_takes_the_name_of_a_shipped_one(tmp_path: Path) -> None:
     dpvb.Private(Mixture(K, D), epsilon=1.0, **GIVEN).fit(rows(100)).save(tmp_path / "m.dpvb")
     taken = type("Private", (dpvb.Private,), {"__module__": "elsewhere"})

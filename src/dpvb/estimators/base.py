@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
+from dpvb.accounting.events import named_sampler
 from dpvb.cluster import is_on_show, spread
 from dpvb.core import loop
 from dpvb.core.plan import Plan, calibrated, check_budget, phased
@@ -236,20 +237,10 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _sampler(self) -> Sampler:
         """The sampler that the public parameters name; without any, the full batch."""
-        if self.batch_size is not None:
-            if self.sampling_prob is not None:
-                raise ParameterError(
-                    "give sampling_prob (Poisson batches) or batch_size (fixed-size batches), not both."
-                )
-            if self.num_examples is None:
-                raise ParameterError(
-                    "batch_size needs num_examples, a public number of units: its share of them is what is "
-                    "accounted. Without a public number use sampling_prob."
-                )
+        name, rate = named_sampler(self.sampling_prob, self.batch_size, self.num_examples)
+        if self.batch_size is not None and self.num_examples is not None:
             return FixedSize(self.batch_size, self.num_examples)
-        if self.sampling_prob is None:
-            return FullBatch()
-        return Poisson(check_number("sampling_prob", self.sampling_prob, low=0, high=1, closed="right"))
+        return FullBatch() if name == "full_batch" else Poisson(rate)
 
     def _task(self, model: Any, source: Any, schedule: Schedule, public: list[str], notes: Mapping[str, Any]) -> Task:
         """The task of a model that lays out its plan so."""

@@ -71,7 +71,8 @@ class Private(PrivateEstimator):
 
     def quality_range(self, model: Any) -> tuple[float, float]:
         """What the model declares."""
-        return super().quality_range(model) if model.score_range is None else model.score_range
+        scored = model.score_range is not None and type(model).score is not Model.score
+        return model.score_range if scored else super().quality_range(model)
 
     def _checked_model(self) -> Model:
         """The model, with the number of steps that was asked for."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dpvb.core.estimate import Estimate
-from dpvb.core.loop import Model
+from dpvb.core.model import Model
 from dpvb.core.released import Released
 
 

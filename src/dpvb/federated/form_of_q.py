@@ -15,6 +15,7 @@ import numpy as np
 
 from dpvb.core import loop
 from dpvb.core.estimate import Estimate
+from dpvb.core.model import Model
 from dpvb.core.plan import Plan, Release
 from dpvb.core.wall import Wall
 from dpvb.estimators.base import Task, generator
@@ -91,7 +92,7 @@ class _Nothing:
         return 0
 
 
-def _rehearsed(model: loop.Model[Any, Any], plan: Plan) -> tuple[tuple[Any, ...], frozenset[type]]:
+def _rehearsed(model: Model[Any, Any], plan: Plan) -> tuple[tuple[Any, ...], frozenset[type]]:
     """The forms of q before the releases of a run on no data, and its classes; what such a run costs is the noise."""
     kinds, kept = Counter[tuple[str, ...]](), []
     for release in plan:
