@@ -451,7 +451,13 @@ BUGS = [
         "choices among settings that nobody counts",
         "private rows scored because nobody said that they were",
         (("estimators/base.py", "if public is not True:", "if public is None:"),),
-        "test_sklearn.py::test_a_search_over_private_rows_never_sees_a_score",
+        "test_sklearn.py::test_score_is_refused_unless_the_caller_says_public",
+    ),
+    Bug(
+        "choices among settings that nobody counts",
+        "a search that pays for a fit before its score is refused",
+        (("estimators/base.py", 'if not hasattr(estimator, "privacy_"):', "if False:"),),
+        "test_sklearn.py::test_what_scores_fits_of_private_rows_is_refused_before_the_first_charge",
     ),
     Bug(
         "training that ends by private values",

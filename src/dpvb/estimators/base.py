@@ -9,7 +9,9 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import update_wrapper
 from pathlib import Path
+from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -37,6 +39,32 @@ if TYPE_CHECKING:
 
 #: Called with (step, number of steps, plan) after each release; all of it is public.
 Progress = Callable[[int, Plan], object]
+
+
+# What is said to whoever would score private rows.
+_SCORED = (
+    "a score of private rows is a leak, also through the model that it selects: cross_val_score and GridSearchCV on "
+    "private rows are refused. Choose among settings with dpvb.select, whose noisy scores are charged; or score public "
+    "held-out rows with score(X, y, public=True) of a fitted model."
+)
+
+
+class fitted_only:  # noqa: N801 - a decorator.
+    """A method that an estimator has once it is fitted, and that is refused before.
+
+    What scores fits of private rows looks for a `score` before its first fit. So it stops before the first charge.
+    """
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+        update_wrapper(self, method)  # type: ignore[arg-type]
+
+    def __get__(self, estimator: Any, owner: type) -> Callable[..., Any]:
+        if estimator is None:
+            return self._method
+        if not hasattr(estimator, "privacy_"):
+            raise PrivacyError(_SCORED)
+        return MethodType(self._method, estimator)
 
 
 class PrivacyWarning(UserWarning):
@@ -275,11 +303,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _check_public(public: object) -> None:
         """Refuse to score rows that nobody said were public."""
         if public is not True:
-            raise PrivacyError(
-                "a score of private rows is a leak, also through the model that it selects: cross_val_score and "
-                "GridSearchCV on private rows are refused. Choose among settings with dpvb.select, whose noisy scores "
-                "are charged; or score public held-out rows with score(X, y, public=True)."
-            )
+            raise PrivacyError(_SCORED)
 
     def _say_once(self, message: str) -> None:
         if message not in self._said:

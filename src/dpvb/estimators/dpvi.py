@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpvb.core.schedule import Schedule
 from dpvb.data.tables.numbers import Numbers
-from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator
+from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
 from dpvb.models.gradients import model as variational
@@ -149,6 +149,7 @@ class DPVI(PrivateEstimator):
                 found.append(np.asarray(compiled(*(part[i : i + _SCORED] for part in parts))))
         return np.concatenate(found)
 
+    @fitted_only
     def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
         """Mean of `score_samples`: log predictive density of a public row, in nats; higher is better.
 

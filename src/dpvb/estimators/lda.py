@@ -14,7 +14,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from dpvb.core.schedule import Schedule, robbins_monro
 from dpvb.data import BagOfWords, Source, as_source, check_vocabulary
-from dpvb.estimators.base import PrivateEstimator, Task, column_names
+from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, check_integer
@@ -143,6 +143,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         bound, tokens = self._bound(X, public)
         return float(np.exp(-bound / tokens)) if tokens else 1.0
 
+    @fitted_only
     def score(self, X: Any, y: None = None, *, public: bool = False) -> float:
         """Log-likelihood bound of public documents, in nats; higher is better.
 

@@ -18,7 +18,7 @@ from dpvb.data.tables.design import Design, SparseDesignRows
 from dpvb.data.tables.response import Response
 from dpvb.data.tables.schema import INDICATOR, Schema
 from dpvb.data.tables.table import AnyDesign, Table
-from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator
+from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
@@ -448,6 +448,7 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
         positive_n = self.decision_function(X) > 0
         return np.asarray(self.classes_[positive_n.astype(np.int64)])
 
+    @fitted_only
     def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
         """Accuracy on public rows.
 
@@ -540,6 +541,7 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
         """Expected number of successes of each row in so many trials, (rows,); of one trial: the probability."""
         return np.asarray(self.predict_proba(X)[:, 1] * np.asarray(trials, dtype=np.float64))
 
+    @fitted_only
     def score(self, X: Any, y: Any = None, trials: Any = None, *, public: bool = False) -> float:
         """Share of the binomial deviance of public rows that the features explain; at most 1.
 
@@ -590,6 +592,7 @@ class NegativeBinomialRegression(RegressorMixin, BinomialLikelihoodRegression): 
         """Expected count of each row at the posterior mean of the weights, (rows,), at most max_count."""
         return self._expected(self._psi(X)[0])
 
+    @fitted_only
     def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
         """Share of the negative binomial deviance of public rows that the features explain; at most 1.
 

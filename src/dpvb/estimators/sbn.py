@@ -15,7 +15,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from dpvb.core.schedule import Schedule, robbins_monro
 from dpvb.data.tables.design import BinaryMatrix, binary_rows
-from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator
+from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, check_choice, check_integer, check_number
@@ -165,6 +165,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         parts = [self._fitted_model.bound(self._q, rows, self._local(rows)[0]) for rows in self._rows(X)]
         return np.concatenate([np.empty(0), *parts])
 
+    @fitted_only
     def score(self, X: Any, y: None = None, *, public: bool = False) -> float:
         """Mean of `score_samples`: bound on the log-likelihood of a public row, in nats; higher is better.
 
