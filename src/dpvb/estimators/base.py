@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from dpvb.accounting import doubts
 from dpvb.cluster import is_on_show, spread
 from dpvb.core import loop
 from dpvb.core.plan import Plan, calibrated, check_budget, phased
@@ -27,7 +28,7 @@ from dpvb.core.schedule import Schedule, StepSize
 from dpvb.core.wall import Wall
 from dpvb.data.tables.matrices import has_columns
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import ModelFileError, ParameterError, PrivacyError, check_integer, check_number
+from dpvb.guards.errors import DpvbWarning, ModelFileError, ParameterError, PrivacyError, check_integer, check_number
 from dpvb.ledger.address import Address
 from dpvb.results import model_file
 from dpvb.results.audit_report import Report
@@ -67,7 +68,7 @@ class fitted_only:  # noqa: N801 - a decorator.
         return MethodType(self._method, estimator)
 
 
-class PrivacyWarning(UserWarning):
+class PrivacyWarning(DpvbWarning):
     """Something that the caller does is outside the promise; said once."""
 
 
@@ -80,7 +81,7 @@ class Task(NamedTuple):
         plan: the releases, their noise relative.
         rho: step sizes.
         projection: "read" or "step", see `loop.fit`.
-        public: what the promise takes for public, in words.
+        public: what the promise takes for public, in words, and where each comes from.
         notes: what is public about columns (names, a schema, a vocabulary, their number), and what `take` needs of it.
     """
 
@@ -114,6 +115,9 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         neighboring_relation: what is hidden: that a unit is there ("add_or_remove_one"), or which it is
             ("replace_one").
         random_state: seed of the public start and public draws alone; the private randomness takes no seed.
+        provenance: where public inputs come from, by their names in the privacy statement: {"vocabulary": "a word list
+            of Wikipedia"}, or the text "vocabulary=a word list of Wikipedia; prior=a textbook". Of the others it says
+            "stated by the caller".
         ledger: what is charged before a fit looks: a dpvb.Ledger, its path or its URL; without it nobody keeps count.
         dataset: name of the data set in the ledger, as it was registered.
         checkpoint: a folder that keeps the releases of a fit, so that the same call goes on where it was killed.
@@ -131,6 +135,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     accountant: str = "pld"
     neighboring_relation: str = "add_or_remove_one"
     random_state: int | np.random.Generator | np.random.RandomState | None = None
+    provenance: Mapping[str, str] | str | None = None
     ledger: AnyLedger | None = None
     dataset: str | None = None
     checkpoint: Path | str | os.PathLike[str] | None = None
@@ -183,6 +188,10 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Public ends of a row's score, from that of a uniform guess."""
         raise ParameterError(self._unscored)
 
+    def released_count(self, q: Any) -> float | None:
+        """The number of units, with noise, where the plan has paid for it."""
+        return None
+
     @property
     def _unscored(self) -> str:
         return f"estimator must be one whose rows have scores of their own; {type(self).__name__} cannot be selected."
@@ -231,8 +240,10 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             return FullBatch()
         return Poisson(check_number("sampling_prob", self.sampling_prob, low=0, high=1, closed="right"))
 
-    def _task(self, model: Any, source: Any, schedule: Schedule, public: list[str], notes: Mapping[str, Any]) -> Task:
-        """The task of a model that lays out its plan so."""
+    def _task(
+        self, model: Any, source: Any, schedule: Schedule, public: Mapping[str, str], notes: Mapping[str, Any]
+    ) -> Task:
+        """The task of a model that lays out its plan so; `public` says by names what the promise takes for public."""
         relation: Any = self.neighboring_relation
         plan = phased(
             model.blocks,
@@ -243,7 +254,29 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             unit=source.unit,
         )
         notes = {"steps": len(schedule.noise), **notes}
-        return Task(model, source, plan, schedule.rho, schedule.projection, public, notes)
+        if self.num_examples is not None:
+            number = check_integer("num_examples", self.num_examples, low=1)
+            public = {"num_examples": f"number of {source.unit}s {number}", **public}
+        return Task(model, source, plan, schedule.rho, schedule.projection, self._stated(public), notes)
+
+    def _stated(self, public: Mapping[str, str]) -> list[str]:
+        """What the promise takes for public, each with its stated source.
+
+        Raises:
+            ParameterError: if provenance speaks of something else, or in no printable text.
+        """
+        given = self.provenance or {}
+        try:
+            parts = [part.split("=", 1) for part in given.split(";")] if isinstance(given, str) else given.items()
+            told = {name.strip(): text.strip() for name, text in parts}
+        except (AttributeError, TypeError, ValueError):
+            told = {"": ""}
+        if odd := [name for name, text in told.items() if name not in public or not text or not text.isprintable()]:
+            raise ParameterError(
+                f"provenance must say in short texts where {', '.join(public)} come from, as {{name: text}} or "
+                f"'name=text; name=text', got {odd[0] or given!r}."
+            )
+        return [f"{what}; source: {told.get(name, 'stated by the caller')}" for name, what in public.items()]
 
     def _calibrated(self, relative: Plan) -> Plan:
         """The releases of a fit, fixed before any data are read: calibrated to (epsilon, delta), or as given."""
@@ -256,6 +289,14 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _run(self, task: Task, progress: Progress | None, cluster: Any) -> Any:
         """Run a task's plan on its data, here or on a cluster; returns q and sets `privacy_`."""
         plan, rng = self._calibrated(task.plan), generator("random_state", self.random_state)
+        doubts.warn(
+            self.epsilon,
+            self.delta,
+            unit=plan.unit,
+            num_units=self.num_examples,
+            events=plan.events(),
+            stacklevel=4,
+        )
         tell = (lambda t, q: None) if progress is None else (lambda t, q: progress(t, plan))
         facts = {"model": type(self).__name__, "params": _plain(self.get_params(deep=False))}
         journal = counted(plan, **self._account, epsilon=self.epsilon, delta=self.delta, facts=facts)
@@ -280,6 +321,8 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 num_examples=self.num_examples,
                 charge=None if run is None else run.charge,
             )
+        if (count := self.released_count(q)) is not None and self.epsilon < math.inf:
+            doubts.warn_of_count(self.delta, unit=plan.unit, count=count, stacklevel=4)
         return q
 
     @property

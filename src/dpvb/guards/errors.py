@@ -1,4 +1,4 @@
-"""The errors that dpvb raises; every one of them speaks of public things only."""
+"""The errors that dpvb raises, and its warnings; every one of them speaks of public things only."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from typing import Literal
 
 class DpvbError(Exception):
     """Base of all errors of this package."""
+
+
+class DpvbWarning(UserWarning):
+    """A call is allowed, and probably not what was meant; it speaks of public things only."""
 
 
 class ParameterError(DpvbError, ValueError):

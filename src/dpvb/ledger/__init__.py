@@ -25,6 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from dpvb.accounting import doubts
 from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Cost
 from dpvb.accounting.events import Event, NeighboringRelation
@@ -155,6 +156,7 @@ class Ledger:
             LedgerError: if the name stands for other facts or looks like another, or the part does not fit its whole.
         """
         facts = Dataset(name, unit, neighboring_relation, epsilon, delta, part_of)
+        doubts.warn(epsilon, delta, unit=facts.unit)
         with self._transaction(write=True) as (rows, state):
             if state.datasets.get(facts.name) == facts:
                 return
