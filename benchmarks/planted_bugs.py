@@ -272,6 +272,24 @@ BUGS = [
         "test_trust_leaks.py::test_the_width_is_declared_and_not_found",
     ),
     Bug(
+        "public facts read off private data",
+        "columns that private texts have named, without a question",
+        (("estimators/lda.py", "if source.vocabulary is None and not self.public_vocabulary:", "if False:"),),
+        "test_public.py::test_counts_without_names_are_refused_before_the_charge_unless_their_columns_are_public",
+    ),
+    Bug(
+        "public facts read off private data",
+        "a warning that knows how many rows there are",
+        (
+            (
+                "estimators/base.py",
+                "            num_units=self.num_examples,\n            events=",
+                "            num_units=task.source.count(),\n            events=",
+            ),
+        ),
+        "test_doubts.py::test_what_is_said_does_not_depend_on_the_data",
+    ),
+    Bug(
         "leaks by text, logs and files",
         "un-noised loss printed in training",
         (

@@ -192,7 +192,7 @@ def test_workers_of_dask_take_memory_for_the_next_chunk_from_the_last(client: An
 def test_an_estimator_takes_a_cluster(two: Any) -> None:
     """Without noise and with the full batch two fits of one data set are equal."""
     for model in (
-        LDA(3, epsilon=np.inf, delta=1e-5, num_steps=2, random_state=0),
+        LDA(3, public_vocabulary=True, epsilon=np.inf, delta=1e-5, num_steps=2, random_state=0),
         LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2),
         SigmoidBeliefNetwork(2, epsilon=np.inf, delta=1e-5, num_steps=2, random_state=0),
     ):
@@ -764,7 +764,9 @@ def test_a_missing_file_is_refused_before_anything_is_spent(two: Any, client: An
     with Ledger(tmp_path / "ledger") as ledger:
         ledger.register("people", **{**ACCOUNT, "unit": "document"})
         for engine in (two, client):
-            model = LDA(3, epsilon=1.0, delta=1e-5, num_steps=2, ledger=ledger, dataset="people")
+            model = LDA(
+                3, public_vocabulary=True, epsilon=1.0, delta=1e-5, num_steps=2, ledger=ledger, dataset="people"
+            )
             with pytest.raises(DataFormatError, match="a worker process cannot read its part"):
                 model.fit(source, cluster=engine)
         assert not ledger.charged("people")

@@ -57,7 +57,7 @@ REGRESSIONS = [
     dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, row_norm=10.0, num_steps=50),
     dpvb.NegativeBinomialRegression(epsilon=1.0, delta=1e-5, num_steps=2, dispersion=1.0, max_count=5),
 ]
-EXAMPLE = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 2, "random_state": 0}
+EXAMPLE = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 2, "random_state": 0, "public_vocabulary": True}
 
 
 @parametrize_with_checks([dpvb.LDA(2, **EXAMPLE)], expected_failed_checks=lambda estimator: EXCLUDED)
@@ -144,9 +144,7 @@ def test_clone_copies_parameters_and_nothing_fitted():
 def test_random_state_seeds_the_start_alone():
     first, second = (dpvb.LDA(3, **EXAMPLE).fit(corpus()).components_ for _ in range(2))
     assert not np.array_equal(first, second)
-    noiseless = [
-        dpvb.LDA(3, epsilon=np.inf, delta=1e-5, num_steps=2, random_state=0).fit(corpus()).components_ for _ in range(2)
-    ]
+    noiseless = [dpvb.LDA(3, **{**EXAMPLE, "epsilon": np.inf}).fit(corpus()).components_ for _ in range(2)]
     np.testing.assert_array_equal(*noiseless)
 
 

@@ -204,7 +204,7 @@ def _topics() -> Case:
     def fit(matrix: Floats, **options: Any) -> Any:
         from dpvb.estimators import lda
 
-        return lda.LDA(3, **options).fit(matrix)
+        return lda.LDA(3, public_vocabulary=True, **options).fit(matrix)
 
     def wide_documents(rng: np.random.Generator, n: int) -> Floats:
         return rng.poisson(0.1, (n, _WIDE_TERMS)).astype(np.float64)

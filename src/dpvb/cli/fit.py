@@ -81,7 +81,8 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
             call = {**given, "out": out, "cluster": cluster, "overwrite": overwrite, "quiet": quiet}
             resumption.remember(given["checkpoint"], f"fit_{kind.command}", call)
         files.check_target(out, overwrite)
-        model = kind(**{name: _labels(value) for name, value in given.items() if name in own})
+        known = inspect.signature(kind).parameters
+        model = kind(**{name: _labels(value) for name, value in given.items() if name in known})
         rows = read(str(kind.reads), given)
         with progress_bar(model.epsilon, model.delta, quiet=quiet) as tell:
             model.fit(**rows, progress=tell, cluster=cluster)

@@ -51,7 +51,11 @@ Width = Annotated[
 ]
 TokenPattern = Annotated[
     str,
-    typer.Option(help="Regular expression of a word in the lower-cased text.", rich_help_panel=DATA),
+    typer.Option(
+        help="A word of the lower-cased text: english, unicode (letters of any script), cjk-characters, or a regular "
+        "expression.",
+        rich_help_panel=DATA,
+    ),
 ]
 Vocabulary = Annotated[
     Path | None,

@@ -81,12 +81,11 @@ class DPVI(PrivateEstimator):
         rows = given.cut(math.floor(model.gradients.batch_size * (0.9 / sampling_prob if sampling_prob < 1 else 1)))
         shares = {"first": tuned.LAST_BUDGET, "last": tuned.LAST_BUDGET}
         responses = "" if rows.responses is None else f" and {max(rows.responses, 1)} responses"
-        public = [
-            f"{rows.features} features{responses}, {model.density.num_parameters} parameters, guide {self.guide!r}",
-            "the density and its prior, as functions",
-            *([f"number of examples {self.num_examples}"] if self.num_examples else []),
-            "the plan, the draws from the guide and all other parameters",
-        ]
+        public = {
+            "columns": f"{rows.features} features{responses}",
+            "density": f"the density of {model.density.num_parameters} parameters and its prior, as functions",
+            "parameters": f"guide {self.guide!r}, the plan, the draws from the guide and all other parameters",
+        }
         notes = {"width": rows.features, "responses": rows.responses, "names": column_names(X)}
         return self._task(model, rows, Schedule((1.0,) * model.num_steps, shares), public, notes)
 

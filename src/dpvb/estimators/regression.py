@@ -163,14 +163,23 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         likelihood, schema = self._likelihood, X.schema if isinstance(X, Table) else None
         design = self._private(X, y, trials, group)
         model = self._model(design, schema)
-        caps = {"logistic": "the two classes", "binomial": f"at most {likelihood.max_trials:g} trials"}
-        public = [
-            f"{design.width} columns" + (", the intercept's included" if design.intercept else ""),
-            f"rows divided by {design.row_norm:g} and clipped to norm 1, the intercept's constant being "
+        kinds = {
+            "logistic": {"classes": "the two classes"},
+            "binomial": {"max_trials": f"at most {likelihood.max_trials:g} trials"},
+        }
+        counts = {
+            "dispersion": f"dispersion {likelihood.dispersion:g}",
+            "max_count": f"counts up to {likelihood.max_count:g}",
+        }
+        public = {
+            "columns" if schema is None else "schema": f"{design.width} columns"
+            + (", the intercept's included" if design.intercept else "")
+            + ("" if schema is None else ", their ranges and categories"),
+            "row_norm": f"rows divided by {design.row_norm:g} and clipped to norm 1, the intercept's constant being "
             f"{design.intercept:g}",
-            caps.get(likelihood.kind, f"dispersion {likelihood.dispersion:g}, counts up to {likelihood.max_count:g}"),
-            f"solver {self.solver!r}, covariance {self.covariance!r}, the plan and all other parameters",
-        ]
+            **kinds.get(likelihood.kind, counts),
+            "parameters": f"solver {self.solver!r}, covariance {self.covariance!r}, the plan and all other parameters",
+        }
         notes = {
             "names": X.feature_names if isinstance(X, Table) else column_names(X),
             "width": design.width - (design.intercept > 0),

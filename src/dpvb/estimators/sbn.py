@@ -94,12 +94,14 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         model = self._model(rows.width)
         released_first = any(block.phase == "first" for block in model.blocks.values())
         decay = robbins_monro(*self._learning())
-        public = [
-            f"{rows.width} visible and {model.n_components} hidden units, form {self.form!r}",
-            "entries are 0 or 1" if self.threshold is None else f"entries are 1 above {self.threshold:g}, else 0",
-            *([f"number of examples {self.num_examples}"] if self.num_examples else []),
-            "the plan, the random start and all other parameters",
-        ]
+        public = {
+            "columns": f"{rows.width} visible units",
+            "n_components": f"{model.n_components} hidden units, form {self.form!r}",
+            "threshold": "entries are 0 or 1"
+            if self.threshold is None
+            else f"entries are 1 above {self.threshold:g}, else 0",
+            "parameters": "the plan, the random start and all other parameters",
+        }
         schedule = Schedule(
             (1.0,) * self._num_steps(),
             {"first": _FIRST, "last": _FIRST},
@@ -124,6 +126,10 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         # Rounding may take a variance near zero below it.
         second_nj = psi_nj**2 + np.maximum(linear.product(pi_nk * (1 - pi_nk), q.w_kj**2), 0.0)
         return kernel.example_bound(rows, pi_nk, psi_nj, second_nj, q.b_k, q.b_k**2)
+
+    def released_count(self, q: Any) -> float | None:
+        """That of the rows, unless it is public."""
+        return q.count if self.num_examples is None else None
 
     def quality_range(self, model: Any) -> tuple[float, float]:
         """From the score of a uniform guess to 0."""

@@ -115,7 +115,7 @@ class Run:
 
     def _continue_run(self, checkpoint: Checkpoint, found: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
         for what, value in self._own(facts).items():
-            if found[what] != value:
+            if not _agrees(found[what], value):
                 raise CheckpointError(
                     f"{checkpoint.path}: holds a run with another {what}. Continue it with the parameters that it was "
                     "begun with, or name a new folder as checkpoint."
@@ -306,6 +306,13 @@ class Run:
 
     def _cost(self, releases: Sequence[Release]) -> Composition:
         return Composition(replace(self._plan, releases=releases).events(), self._plan.neighboring_relation)
+
+
+def _agrees(kept: Any, own: Any) -> bool:
+    """Whether facts of a run are those that it was begun with; parameters that came in later versions are in none."""
+    if isinstance(kept, dict) and isinstance(own, dict):
+        return all(name in own and _agrees(value, own[name]) for name, value in kept.items())
+    return bool(kept == own)
 
 
 @final
