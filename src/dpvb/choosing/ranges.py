@@ -102,7 +102,8 @@ def private_range(
     release = Release(histogram.blocks, Mechanism(FullBatch(), 1.0))
     relative = Plan([release], neighboring_relation, source.unit)  # type: ignore[arg-type]
     account: dict[str, Any] = {"ledger": ledger, "dataset": dataset}
-    plan = calibrated(relative, epsilon=epsilon, delta=delta, accountant=accountant("pld", **account))
+    method = accountant("pld", **account, events=relative.events())
+    plan = calibrated(relative, epsilon=epsilon, delta=delta, accountant=method)
     doubts.warn(epsilon, delta, unit=plan.unit, events=plan.events())
     with counted(plan, **account, epsilon=epsilon, delta=delta) as run:
         wall = Wall(source, plan, journal=run)

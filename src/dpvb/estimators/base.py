@@ -281,7 +281,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _calibrated(self, relative: Plan) -> Plan:
         """The releases of a fit, fixed before any data are read: calibrated to (epsilon, delta), or as given."""
         if self.noise_multiplier is None:
-            method = accountant(self.accountant, **self._account)
+            method = accountant(self.accountant, **self._account, events=relative.events())
             return calibrated(relative, epsilon=self.epsilon, delta=self.delta, accountant=method)
         given = check_number("noise_multiplier", self.noise_multiplier, low=0, high=1e12)
         return check_budget(relative.scaled(given), epsilon=self.epsilon, delta=self.delta)
