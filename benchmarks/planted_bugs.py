@@ -1151,6 +1151,42 @@ BUGS = [
         "test_ledger_appenders.py::test_nothing_that_a_session_can_change_decides_in_the_triggers",
     ),
     Bug(
+        "an accountant beyond its range or precision",
+        "all of delta twice, for Gaussians and for the orders",
+        (
+            (
+                "accounting/filter.py",
+                "left = 1 - _OF_GAUSSIANS if beside_gaussians else Decimal(1)",
+                "left = Decimal(1)",
+            ),
+        ),
+        "test_filter.py::test_the_orders_beside_gaussians_have_a_quarter_of_delta",
+    ),
+    Bug(
+        "an accountant beyond its range or precision",
+        "sampled plans that count as Gaussians",
+        (
+            (
+                "accounting/filter.py",
+                "event.sampling_prob == 1 and event.noise_multiplier > 0",
+                "event.noise_multiplier > 0",
+            ),
+        ),
+        "test_ledger_gaussians.py::test_another_plan_ends_it_for_good",
+    ),
+    Bug(
+        "an accountant beyond its range or precision",
+        "Gaussians again behind another plan",
+        (("ledger/state.py", "rule = self.gaussian[whole] and gaussian if", "rule = gaussian if"),),
+        "test_ledger_gaussians.py::test_another_plan_ends_it_for_good",
+    ),
+    Bug(
+        "an accountant beyond its range or precision",
+        "discrete shares that count as Gaussians",
+        (("runs/run.py", "gaussian: bool = False,", "gaussian: bool = True,"),),
+        "test_ledger_gaussians.py::test_shares_of_several_owners_are_no_gaussians",
+    ),
+    Bug(
         "crashes, retries and races",
         "PostgreSQL: the head is what a client says",
         (("ledger/schema.py", "    NEW := OLD;\n", ""),),

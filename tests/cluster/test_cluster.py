@@ -69,7 +69,7 @@ def task_of(kind: type, *data: Any, sampler: str = "full", group: Any = None, **
 
 
 def lda(sampler: str = "full", group: Any = None) -> Task:
-    return task_of(LDA, COUNTS, sampler=sampler, group=group, n_components=3)
+    return task_of(LDA, COUNTS, public_vocabulary=True, sampler=sampler, group=group, n_components=3)
 
 
 def logistic(sampler: str = "full", group: Any = None, **params: Any) -> Task:
@@ -694,8 +694,11 @@ def test_files_of_binary_rows_are_the_rows_in_memory(sampler: str, two: Any, tmp
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_files_of_documents_are_the_documents_in_memory(sampler: str, two: Any, client: Any, tmp_path: Path) -> None:
     paths = npz_shards(tmp_path)
-    whole, files = lda(sampler), task_of(LDA, open_documents(paths), sampler=sampler, n_components=3)
-    folder = task_of(LDA, open_documents(tmp_path), sampler=sampler, n_components=3)
+    whole, files = (
+        lda(sampler),
+        task_of(LDA, open_documents(paths), public_vocabulary=True, sampler=sampler, n_components=3),
+    )
+    folder = task_of(LDA, open_documents(tmp_path), public_vocabulary=True, sampler=sampler, n_components=3)
     for task, engine in ((files, None), (files, two), (files, client), (folder, two)):
         assert_same_bits(released(whole), released(task, engine))
 
@@ -775,7 +778,7 @@ def test_a_missing_file_is_refused_before_anything_is_spent(two: Any, client: An
 def test_a_file_that_is_gone_in_mid_run_ends_it(two: LocalPool, tmp_path: Path) -> None:
     """The process that holds it dies; the next one cannot read it again; the sum of the rest is not released."""
     paths = npz_shards(tmp_path)
-    task = task_of(LDA, open_documents(paths), n_components=3)
+    task = task_of(LDA, open_documents(paths), public_vocabulary=True, n_components=3)
     with spread(task.source, task.model, two) as source:
         wall: Wall[Any] = Wall(source, task.plan, noise=InsecureNoise(7))
         for path in paths:

@@ -94,8 +94,8 @@ ORDERS: tuple[float, ...] = (
 
 #: Share of delta of the rule for Gaussians, where a data set counts by it.
 _OF_GAUSSIANS = Decimal("0.75")
-# The order from which m^2 is read: that of a Gaussian is a m^2/2 at order a.
-_GAUSSIAN_ORDER = ORDERS.index(1024.0)
+# The order from which m^2 is read, most finely at the largest: that of a Gaussian is a m^2/2 at order a.
+_GAUSSIAN_ORDER = len(ORDERS) - 1
 # Digits of a profile; the number is rounded up to the ninth place.
 _DIGITS = 60
 # Relative error of a curve, which rounding must cover.

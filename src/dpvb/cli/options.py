@@ -52,8 +52,8 @@ Width = Annotated[
 TokenPattern = Annotated[
     str,
     typer.Option(
-        help="A word of the lower-cased text: english, unicode (letters of any script), cjk-characters, or a regular "
-        "expression.",
+        help='What a word is in the lower-cased text: "english", "unicode" (letters of any script), "cjk-characters", '
+        "or a regular expression.",
         rich_help_panel=DATA,
     ),
 ]
