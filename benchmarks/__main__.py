@@ -26,6 +26,7 @@ NAMES = [
     "hostile_queries",
     "reading_speed",
     "accounting_tables",
+    "price_of_adaptivity",
     "planted_bugs",
     "e_step_speed",
     "cluster",

@@ -80,7 +80,7 @@ def model_files() -> list[bytes]:
     x, counts = rng.normal(size=(30, 2)) / 4, rng.poisson(1.0, (30, 3)).astype(float)
     y = (rng.random(30) < 0.5).astype(int)
     models = [
-        dpvb.LDA(2, document_length=20.0, random_state=0, **budget).fit(counts),
+        dpvb.LDA(2, public_vocabulary=True, document_length=20.0, random_state=0, **budget).fit(counts),
         dpvb.LogisticRegression(**budget).fit(x, y),
         dpvb.NegativeBinomialRegression(dispersion=1.0, max_count=5, **budget).fit(x, y),
         dpvb.SigmoidBeliefNetwork(2, random_state=0, **budget).fit(y.reshape(10, 3)),

@@ -272,6 +272,24 @@ BUGS = [
         "test_trust_leaks.py::test_the_width_is_declared_and_not_found",
     ),
     Bug(
+        "public facts read off private data",
+        "columns that private texts have named, without a question",
+        (("estimators/lda.py", "if source.vocabulary is None and not self.public_vocabulary:", "if False:"),),
+        "test_public.py::test_counts_without_names_are_refused_before_the_charge_unless_their_columns_are_public",
+    ),
+    Bug(
+        "public facts read off private data",
+        "a warning that knows how many rows there are",
+        (
+            (
+                "estimators/base.py",
+                "            num_units=self.num_examples,\n            events=",
+                "            num_units=task.source.count(),\n            events=",
+            ),
+        ),
+        "test_doubts.py::test_what_is_said_does_not_depend_on_the_data",
+    ),
+    Bug(
         "leaks by text, logs and files",
         "un-noised loss printed in training",
         (
@@ -455,7 +473,13 @@ BUGS = [
         "choices among settings that nobody counts",
         "private rows scored because nobody said that they were",
         (("estimators/base.py", "if public is not True:", "if public is None:"),),
-        "test_sklearn.py::test_a_search_over_private_rows_never_sees_a_score",
+        "test_sklearn.py::test_score_is_refused_unless_the_caller_says_public",
+    ),
+    Bug(
+        "choices among settings that nobody counts",
+        "a search that pays for a fit before its score is refused",
+        (("estimators/base.py", 'if not hasattr(estimator, "privacy_"):', "if False:"),),
+        "test_sklearn.py::test_what_scores_fits_of_private_rows_is_refused_before_the_first_charge",
     ),
     Bug(
         "training that ends by private values",
@@ -1190,6 +1214,42 @@ BUGS = [
             ("ledger/schema.py", 'body, False, f"search_path={_PATH}", "plpgsql")', 'body, False, None, "plpgsql")'),
         ),
         "test_ledger_appenders.py::test_nothing_that_a_session_can_change_decides_in_the_triggers",
+    ),
+    Bug(
+        "an accountant beyond its range or precision",
+        "all of delta twice, for Gaussians and for the orders",
+        (
+            (
+                "accounting/filter.py",
+                "left = 1 - _OF_GAUSSIANS if beside_gaussians else Decimal(1)",
+                "left = Decimal(1)",
+            ),
+        ),
+        "test_filter.py::test_the_orders_beside_gaussians_have_a_quarter_of_delta",
+    ),
+    Bug(
+        "an accountant beyond its range or precision",
+        "sampled plans that count as Gaussians",
+        (
+            (
+                "accounting/filter.py",
+                "event.sampling_prob == 1 and event.noise_multiplier > 0",
+                "event.noise_multiplier > 0",
+            ),
+        ),
+        "test_ledger_gaussians.py::test_another_plan_ends_it_for_good",
+    ),
+    Bug(
+        "an accountant beyond its range or precision",
+        "Gaussians again behind another plan",
+        (("ledger/state.py", "rule = self.gaussian[whole] and gaussian if", "rule = gaussian if"),),
+        "test_ledger_gaussians.py::test_another_plan_ends_it_for_good",
+    ),
+    Bug(
+        "an accountant beyond its range or precision",
+        "discrete shares that count as Gaussians",
+        (("runs/run.py", "gaussian: bool = False,", "gaussian: bool = True,"),),
+        "test_ledger_gaussians.py::test_shares_of_several_owners_are_no_gaussians",
     ),
     Bug(
         "crashes, retries and races",

@@ -56,7 +56,7 @@ def fits() -> Iterator[tuple[str, Callable[[], Any]]]:
     import dpvb
 
     def topics(fitting: dict[str, Any] | None = None, **options: Any) -> Callable[[], Any]:
-        return lambda: dpvb.LDA(3, **STEPS, **options).fit(counts, **(fitting or {}))
+        return lambda: dpvb.LDA(3, public_vocabulary=True, **STEPS, **options).fit(counts, **(fitting or {}))
 
     def regression(name: str, fitting: dict[str, Any] | None = None, **options: Any) -> Callable[[], Any]:
         more = (trials,) if name == "BinomialRegression" else ()

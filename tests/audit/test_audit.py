@@ -243,10 +243,10 @@ def test_public_facts_taken_from_private_rows_are_found() -> None:
     case = shipped("LDA")[0]
 
     def counted(matrix: np.ndarray, **options: Any) -> Any:
-        return dpvb.LDA(2, num_examples=len(matrix), **options).fit(matrix)
+        return dpvb.LDA(2, public_vocabulary=True, num_examples=len(matrix), **options).fit(matrix)
 
     def measured(matrix: np.ndarray, **options: Any) -> Any:
-        return dpvb.LDA(2, document_length=float(np.nanmax(matrix)), **options).fit(matrix)
+        return dpvb.LDA(2, public_vocabulary=True, document_length=float(np.nanmax(matrix)), **options).fit(matrix)
 
     assert (
         "num_examples"
@@ -545,7 +545,7 @@ def call(*args: object, code: int = 0) -> Any:
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("audited") / "m.dpvb"
     counts = np.random.default_rng(0).poisson(1.0, (30, 8))
-    dpvb.LDA(2, epsilon=1.0, delta=1e-5, num_steps=2).fit(counts).save(path)
+    dpvb.LDA(2, public_vocabulary=True, epsilon=1.0, delta=1e-5, num_steps=2).fit(counts).save(path)
     return path
 
 

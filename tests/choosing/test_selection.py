@@ -307,7 +307,7 @@ def test_all_estimators_can_be_selected() -> None:
     pixels = rng.integers(0, 2, (80, 6))
     given = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 2}
     cases: list[tuple[Any, list[dict[str, Any]], tuple[Any, ...], dict[str, Any]]] = [
-        (dpvb.LDA(2, **given), [{"n_components": 3}, {"clip": 0.1}], (counts,), {}),
+        (dpvb.LDA(2, public_vocabulary=True, **given), [{"n_components": 3}, {"clip": 0.1}], (counts,), {}),
         (dpvb.SigmoidBeliefNetwork(2, **given), [{"form": "six_blocks"}, {"num_steps": 3}], (pixels,), {}),
         (dpvb.LogisticRegression(**given), [{"solver": "sufficient_statistics"}], (X, y), {}),
         (dpvb.LogisticRegression(covariance="diagonal", **given), [{}, {"alpha": 1.0}], (X, y), {}),
@@ -448,7 +448,7 @@ def fitted_cases() -> list[tuple[Any, Any]]:
     counts, pixels = rng.poisson(0.5, (90, 9)), rng.integers(0, 2, (90, 70))
     X[7], counts[3], pixels[5] = np.nan, 0, 2
     given = {"epsilon": np.inf, "delta": 1e-5, "num_steps": 2, "random_state": 0}
-    lda = dpvb.LDA(3, **given).fit(counts)
+    lda = dpvb.LDA(3, public_vocabulary=True, **given).fit(counts)
     network = dpvb.SigmoidBeliefNetwork(40, **given).fit(pixels)
     full = dpvb.LogisticRegression(**given).fit(X, y)
     diagonal = dpvb.LogisticRegression(covariance="diagonal", **given).fit(X, y)
@@ -584,7 +584,9 @@ class Failing:
 def test_a_failure_is_one_error_and_stays_charged(tmp_path: Any) -> None:
     ledger = dpvb.Ledger(tmp_path / "ledger.db")
     ledger.register("texts", unit="document", neighboring_relation="add_or_remove_one", epsilon=2.0, delta=1e-5)
-    estimator = dpvb.LDA(2, epsilon=1.0, delta=1e-5, num_steps=1, ledger=ledger, dataset="texts")
+    estimator = dpvb.LDA(
+        2, public_vocabulary=True, epsilon=1.0, delta=1e-5, num_steps=1, ledger=ledger, dataset="texts"
+    )
     with pytest.raises(WallError, match="stays charged") as caught:
         dpvb.select(estimator, [{}, {"clip": 0.2}], Failing(), **BUDGET)
     assert caught.value.__context__ is None
@@ -620,7 +622,7 @@ def test_the_ledger_adds_up(tmp_path: Any) -> None:
     """Two selections and a fit: charged once each, what is spent is what the costs say, summed by hand."""
     X, y = binary(80)
     ledger = dpvb.Ledger(tmp_path / "ledger.db")
-    ledger.register("rows", unit="row", neighboring_relation="add_or_remove_one", epsilon=20.0, delta=1e-5)
+    ledger.register("rows", unit="row", neighboring_relation="add_or_remove_one", epsilon=10.0, delta=1e-5)
     counted: dict[str, Any] = {"ledger": ledger, "dataset": "rows"}
     first = dpvb.select(LOGISTIC, SETTINGS, X, y, **BUDGET, **counted)
     dpvb.select(LOGISTIC, [{}], X, y, epsilon=1.0, delta=1e-5, distribution="logarithmic", **counted)

@@ -29,7 +29,8 @@ from dpvb.results import metrics
 
 WORDS = ["apple", "pear", "plum", "cherry", "quince", "wheel", "brake", "pedal", "saddle", "chain"]
 CANARY = "zyzzyvaquux"
-BUDGET = ["--epsilon", "1", "--delta", "1e-4", "--topics", "2", "--num-steps", "2", "--seed", "1"]
+FIT = ["--topics", "2", "--num-steps", "2", "--seed", "1", "--public-vocabulary"]
+BUDGET = ["--epsilon", "1", "--delta", "1e-4", *FIT]
 
 
 def run(*args: object, code: int = 0) -> Any:

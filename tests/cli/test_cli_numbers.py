@@ -150,7 +150,7 @@ def test_a_fit_over_two_processes_is_the_same_fit(kind: str, tmp_path: Path) -> 
             [*table, "--dispersion", "2", "--max-count", "9"],
         ),
         "sbn": (lambda folder: images(folder)[0], None, ["--threshold", "127", "--hidden", "3", "--seed", "1"]),
-        "lda": (lambda folder: folder / "counts.npz", None, ["--topics", "2", "--seed", "1"]),
+        "lda": (lambda folder: folder / "counts.npz", None, ["--topics", "2", "--seed", "1", "--public-vocabulary"]),
     }[kind]
     schema_file(tmp_path, target)
     fit = ["fit", kind, data(tmp_path), *more, *BUDGET, "--epsilon", "inf"]

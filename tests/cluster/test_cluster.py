@@ -69,7 +69,7 @@ def task_of(kind: type, *data: Any, sampler: str = "full", group: Any = None, **
 
 
 def lda(sampler: str = "full", group: Any = None) -> Task:
-    return task_of(LDA, COUNTS, sampler=sampler, group=group, n_components=3)
+    return task_of(LDA, COUNTS, public_vocabulary=True, sampler=sampler, group=group, n_components=3)
 
 
 def logistic(sampler: str = "full", group: Any = None, **params: Any) -> Task:
@@ -192,7 +192,7 @@ def test_workers_of_dask_take_memory_for_the_next_chunk_from_the_last(client: An
 def test_an_estimator_takes_a_cluster(two: Any) -> None:
     """Without noise and with the full batch two fits of one data set are equal."""
     for model in (
-        LDA(3, epsilon=np.inf, delta=1e-5, num_steps=2, random_state=0),
+        LDA(3, public_vocabulary=True, epsilon=np.inf, delta=1e-5, num_steps=2, random_state=0),
         LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2),
         SigmoidBeliefNetwork(2, epsilon=np.inf, delta=1e-5, num_steps=2, random_state=0),
     ):
@@ -463,7 +463,7 @@ def test_a_cluster_that_is_none_is_refused_before_anything_is_spent(name: str, t
             model.fit(X, Y, cluster=name)
         with pytest.raises(ParameterError, match="local:2"):
             model.fit(X, Y, cluster=4)
-        assert not ledger.charged("people")
+        assert ledger.remaining("people").num_charges == 0
 
 
 def test_what_cannot_go_to_a_process_is_refused(two: LocalPool, capfd: Any) -> None:
@@ -694,8 +694,11 @@ def test_files_of_binary_rows_are_the_rows_in_memory(sampler: str, two: Any, tmp
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_files_of_documents_are_the_documents_in_memory(sampler: str, two: Any, client: Any, tmp_path: Path) -> None:
     paths = npz_shards(tmp_path)
-    whole, files = lda(sampler), task_of(LDA, open_documents(paths), sampler=sampler, n_components=3)
-    folder = task_of(LDA, open_documents(tmp_path), sampler=sampler, n_components=3)
+    whole, files = (
+        lda(sampler),
+        task_of(LDA, open_documents(paths), public_vocabulary=True, sampler=sampler, n_components=3),
+    )
+    folder = task_of(LDA, open_documents(tmp_path), public_vocabulary=True, sampler=sampler, n_components=3)
     for task, engine in ((files, None), (files, two), (files, client), (folder, two)):
         assert_same_bits(released(whole), released(task, engine))
 
@@ -764,16 +767,18 @@ def test_a_missing_file_is_refused_before_anything_is_spent(two: Any, client: An
     with Ledger(tmp_path / "ledger") as ledger:
         ledger.register("people", **{**ACCOUNT, "unit": "document"})
         for engine in (two, client):
-            model = LDA(3, epsilon=1.0, delta=1e-5, num_steps=2, ledger=ledger, dataset="people")
+            model = LDA(
+                3, public_vocabulary=True, epsilon=1.0, delta=1e-5, num_steps=2, ledger=ledger, dataset="people"
+            )
             with pytest.raises(DataFormatError, match="a worker process cannot read its part"):
                 model.fit(source, cluster=engine)
-        assert not ledger.charged("people")
+        assert ledger.remaining("people").num_charges == 0
 
 
 def test_a_file_that_is_gone_in_mid_run_ends_it(two: LocalPool, tmp_path: Path) -> None:
     """The process that holds it dies; the next one cannot read it again; the sum of the rest is not released."""
     paths = npz_shards(tmp_path)
-    task = task_of(LDA, open_documents(paths), n_components=3)
+    task = task_of(LDA, open_documents(paths), public_vocabulary=True, n_components=3)
     with spread(task.source, task.model, two) as source:
         wall: Wall[Any] = Wall(source, task.plan, noise=InsecureNoise(7))
         for path in paths:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate, learning_curve, validation_curve
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -58,7 +58,7 @@ REGRESSIONS = [
     dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, row_norm=10.0, num_steps=50),
     dpvb.NegativeBinomialRegression(epsilon=1.0, delta=1e-5, num_steps=2, dispersion=1.0, max_count=5),
 ]
-EXAMPLE = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 2, "random_state": 0}
+EXAMPLE = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 2, "random_state": 0, "public_vocabulary": True}
 
 
 NEEDED = {
@@ -120,9 +120,46 @@ def test_regressions_in_clone_pipeline_and_search(regression):
     assert copy.get_params() == regression.get_params()
     assert not [name for name in vars(copy) if name.endswith("_")]
     assert pipeline.predict(X).shape == (40,)
-    search = GridSearchCV(regression, {"intercept_value": [0.2, 0.4]}, cv=2, error_score="raise")
+
+
+SEARCHES = {
+    "cross_val_score": cross_val_score,
+    "cross_validate": cross_validate,
+    "learning_curve": learning_curve,
+    "validation_curve": lambda model, X, y: validation_curve(
+        model, X, y, param_name="num_steps", param_range=[2, 3], cv=2
+    ),
+    "GridSearchCV": lambda model, X, y: GridSearchCV(model, {"num_steps": [2, 3]}, cv=2).fit(X, y),
+}
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("kind", [dpvb.LogisticRegression, dpvb.LDA, dpvb.SigmoidBeliefNetwork, dpvb.DPVI])
+def test_what_scores_fits_of_private_rows_is_refused_before_the_first_charge(ledger, kind, search):
+    model = kind(epsilon=0.5, delta=1e-5, num_steps=2, ledger=str(ledger), dataset="a")
+    X = np.random.default_rng(1).integers(0, 2, (40, 3))
+    with pytest.raises(PrivacyError, match=r"dpvb\.select"):
+        SEARCHES[search](model, X, X[:, 0])
+    assert dpvb.Ledger(ledger).remaining("a").num_charges == 0
+
+
+def test_in_a_pipeline_too_nothing_is_charged_for_a_score(ledger):
+    model = dpvb.LogisticRegression(epsilon=0.5, delta=1e-5, num_steps=2, ledger=str(ledger), dataset="a")
+    X = np.random.default_rng(1).uniform(-1, 1, (40, 3))
+    with pytest.raises(TypeError, match="score"):
+        cross_val_score(make_pipeline(MaxAbsScaler(), model), X, X[:, 0] > 0)
+    assert dpvb.Ledger(ledger).remaining("a").num_charges == 0
+
+
+@pytest.mark.parametrize("regression", REGRESSIONS, ids=lambda e: type(e).__name__)
+def test_a_fitted_model_scores_rows_that_are_public(regression):
+    X = np.random.default_rng(1).uniform(-1, 1, (40, 3))
+    fitted = clone(regression).fit(X, (X[:, 0] > 0).astype(int))
+    assert fitted.score(X, (X[:, 0] > 0).astype(int), public=True) <= 1.0
     with pytest.raises(PrivacyError, match="public=True"):
-        search.fit(X, y)
+        fitted.score(X, X[:, 0] > 0)
+    with pytest.raises(PrivacyError, match="of a fitted model"):
+        clone(fitted).score(X, X[:, 0] > 0, public=True)
 
 
 def test_clone_copies_parameters_and_nothing_fitted():
@@ -136,9 +173,7 @@ def test_clone_copies_parameters_and_nothing_fitted():
 def test_random_state_seeds_the_start_alone():
     first, second = (dpvb.LDA(3, **EXAMPLE).fit(corpus()).components_ for _ in range(2))
     assert not np.array_equal(first, second)
-    noiseless = [
-        dpvb.LDA(3, epsilon=np.inf, delta=1e-5, num_steps=2, random_state=0).fit(corpus()).components_ for _ in range(2)
-    ]
+    noiseless = [dpvb.LDA(3, **{**EXAMPLE, "epsilon": np.inf}).fit(corpus()).components_ for _ in range(2)]
     np.testing.assert_array_equal(*noiseless)
 
 
@@ -151,12 +186,6 @@ def test_pipeline_with_a_fixed_vocabulary_fits_texts():
     assert direct.transform(texts).shape == pipeline.transform(texts).shape == (4, 2)
     assert list(pipeline[-1].get_feature_names_out()) == ["lda0", "lda1"]
     assert {word for topic in direct.topics(4) for word in topic} == set(words)
-
-
-def test_a_search_over_private_rows_never_sees_a_score():
-    search = GridSearchCV(dpvb.LDA(**EXAMPLE), {"n_components": [2, 3]}, cv=2, error_score="raise")
-    with pytest.raises(PrivacyError, match="public=True"):
-        search.fit(corpus())
 
 
 def test_score_is_refused_unless_the_caller_says_public():

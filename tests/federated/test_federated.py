@@ -241,7 +241,7 @@ def topics(**options: Any) -> Any:
         "word_power": 0.0,
         "clip": 1.0,
     }
-    return PlainTopics(2, epsilon=math.inf, delta=DELTA, random_state=0, **{**how, **options})
+    return PlainTopics(2, public_vocabulary=True, epsilon=math.inf, delta=DELTA, random_state=0, **{**how, **options})
 
 
 def network(**options: Any) -> Any:

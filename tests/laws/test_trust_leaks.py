@@ -61,6 +61,7 @@ def estimator(**options: Any) -> Any:
         "random_state": 0,
         "max_iter": 10,
         "read": "project",
+        "public_vocabulary": True,
     }
     return dpvb.LDA(3, **{**settings, **options})
 

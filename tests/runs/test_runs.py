@@ -443,6 +443,23 @@ def test_a_folder_of_an_earlier_version_is_refused_with_the_way_out(path: Path, 
             model(path, tmp_path / "run").fit(*data())
 
 
+def test_a_run_that_knows_fewer_parameters_goes_on_and_one_that_knows_others_does_not(
+    path: Path, tmp_path: Path
+) -> None:
+    """An earlier version did not know the provenance; a parameter that this one has lost is not passed over."""
+    killed(path, tmp_path / "run", "after the data are read", 2)
+    manifest = tmp_path / "run" / "run.json"
+    facts = json.loads(manifest.read_text())
+    facts["facts"]["params"]["lost"] = 1
+    manifest.write_text(json.dumps(facts))
+    with pytest.raises(CheckpointError, match="another facts"):
+        model(path, tmp_path / "run").fit(*data())
+    del facts["facts"]["params"]["lost"], facts["facts"]["params"]["provenance"]
+    manifest.write_text(json.dumps(facts))
+    model(path, tmp_path / "run").fit(*data())
+    assert len(charges(rows(path))) == 1
+
+
 def test_an_ended_run_is_read_again_and_spends_nothing(path: Path, tmp_path: Path) -> None:
     checkpoint = tmp_path / "run"
     fitted = model(path, checkpoint).fit(*data())

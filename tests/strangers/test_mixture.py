@@ -169,7 +169,7 @@ def test_a_model_of_another_width_is_refused_before_anything_is_spent(tmp_path: 
         model = dpvb.Private(Mixture(K, D + 1), epsilon=1.0, ledger=ledger, dataset="people", **GIVEN)
         with pytest.raises(ParameterError, match=r"rows of 2 features.*a row of zeros gave"):
             model.fit(rows(10))
-        assert not ledger.charged("people")
+        assert ledger.remaining("people").num_charges == 0
 
 
 @pytest.mark.parametrize("model", [None, 3, object(), Mixture])

@@ -29,6 +29,7 @@ from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
+from dpvb.accounting import doubts
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.selection import NumberOfRuns, Selection, selection_scale
 from dpvb.choosing.scores import Part, contributions
@@ -114,6 +115,7 @@ def select(
         expected_runs=expected_runs,
         score_range=score_range,
     )
+    doubts.warn(epsilon, delta, unit=choice.scoring.unit, num_units=estimator.num_examples)
     book, name = (estimator.ledger, estimator.dataset) if ledger is None else (ledger, dataset)
     return _charged(choice, data, SecureNoise, book, name)
 

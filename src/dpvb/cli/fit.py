@@ -110,7 +110,8 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
             call = {**given, "out": out, "cluster": cluster, "overwrite": overwrite, "quiet": quiet}
             resumption.remember(given["checkpoint"], f"fit_{kind.command}", call)
         files.check_target(out, overwrite)
-        model = kind(**{name: _labels(value) for name, value in given.items() if name in own})
+        known = inspect.signature(kind).parameters
+        model = kind(**{name: _labels(value) for name, value in given.items() if name in known})
         if rehearse:
             rehearsal.rehearse(model, given, cluster=cluster, quiet=quiet)
             return

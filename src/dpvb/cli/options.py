@@ -59,7 +59,11 @@ Width = Annotated[
 ]
 TokenPattern = Annotated[
     str,
-    typer.Option(help="Regular expression of a word in the lower-cased text.", rich_help_panel=DATA),
+    typer.Option(
+        help='What a word is in the lower-cased text: "english", "unicode" (letters of any script), "cjk-characters", '
+        "or a regular expression.",
+        rich_help_panel=DATA,
+    ),
 ]
 Vocabulary = Annotated[
     Path | None,

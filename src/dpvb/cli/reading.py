@@ -33,7 +33,7 @@ def documents(
 
         dpvb fit {name} notes.csv --vocabulary words.txt {needed}--epsilon 1 --delta 1e-5 --out notes.dpvb
 
-        dpvb fit {name} counts.npz {needed}--epsilon 2 --delta 1e-6 --out counts.dpvb
+        dpvb fit {name} counts.npz --public-vocabulary {needed}--epsilon 2 --delta 1e-6 --out counts.dpvb
     """
     from dpvb.data import open_documents
 

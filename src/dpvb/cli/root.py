@@ -6,6 +6,7 @@ import io
 import re
 import sys
 import traceback
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from dpvb.cli.terminal import echo, remark
-from dpvb.guards.errors import DpvbError
+from dpvb.guards.errors import DpvbError, DpvbWarning
 from dpvb.version import __version__
 
 
@@ -26,8 +27,16 @@ class Commands(TyperGroup):
         Raises:
             typer.Exit: with code 2, after an error.
         """
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **named: Any) -> None:
+            words = str(message)
+            remark(f"warning: {self._with_options(ctx, words) if issubclass(category, DpvbWarning) else words}")
+
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", DpvbWarning)
+                warnings.showwarning = show
+                return super().invoke(ctx)
         except DpvbError as error:
             message = self._with_options(ctx, " ".join(str(error).split()))
         except (OSError, ImportError) as error:

@@ -10,7 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import update_wrapper
 from pathlib import Path
+from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
+from dpvb.accounting import doubts
 from dpvb.accounting.events import named_sampler
 from dpvb.cluster import is_on_show, spread
 from dpvb.core import loop
@@ -29,6 +32,7 @@ from dpvb.data.tables.matrices import has_columns
 from dpvb.estimators import rehearsal
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import (
+    DpvbWarning,
     FewUnitsWarning,
     ModelFileError,
     ParameterError,
@@ -50,7 +54,33 @@ if TYPE_CHECKING:
 Progress = Callable[[int, Plan], object]
 
 
-class PrivacyWarning(UserWarning):
+# What is said to whoever would score private rows.
+_SCORED = (
+    "a score of private rows is a leak, also through the model that it selects: cross_val_score and GridSearchCV on "
+    "private rows are refused. Choose among settings with dpvb.select, whose noisy scores are charged; or score public "
+    "held-out rows with score(X, y, public=True) of a fitted model."
+)
+
+
+class fitted_only:  # noqa: N801 - a decorator.
+    """A method that an estimator has once it is fitted, and that is refused before.
+
+    What scores fits of private rows looks for a `score` before its first fit. So it stops before the first charge.
+    """
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+        update_wrapper(self, method)  # type: ignore[arg-type]
+
+    def __get__(self, estimator: Any, owner: type) -> Callable[..., Any]:
+        if estimator is None:
+            return self._method
+        if not hasattr(estimator, "privacy_"):
+            raise PrivacyError(_SCORED)
+        return MethodType(self._method, estimator)
+
+
+class PrivacyWarning(DpvbWarning):
     """Something that the caller does is outside the promise; said once."""
 
 
@@ -63,7 +93,7 @@ class Task(NamedTuple):
         plan: the releases, their noise relative.
         rho: step sizes.
         projection: "read" or "step", see `loop.fit`.
-        public: what the promise takes for public, in words.
+        public: what the promise takes for public, in words, and where each comes from.
         notes: what is public about columns (names, a schema, a vocabulary, their number), and what `take` needs of it.
     """
 
@@ -97,6 +127,9 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         neighboring_relation: what is hidden: that a unit is there ("add_or_remove_one"), or which it is
             ("replace_one").
         random_state: seed of the public start and public draws alone; the private randomness takes no seed.
+        provenance: where public inputs come from, by their names in the privacy statement: {"vocabulary": "a word list
+            of Wikipedia"}, or the text "vocabulary=a word list of Wikipedia; prior=a textbook". Of the others it says
+            "stated by the caller".
         ledger: what is charged before a fit looks: a dpvb.Ledger, its path or its URL; without it nobody keeps count.
         dataset: name of the data set in the ledger, as it was registered.
         checkpoint: a folder that keeps the releases of a fit, so that the same call goes on where it was killed.
@@ -114,6 +147,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     accountant: str = "pld"
     neighboring_relation: str = "add_or_remove_one"
     random_state: int | np.random.Generator | np.random.RandomState | None = None
+    provenance: Mapping[str, str] | str | None = None
     ledger: AnyLedger | None = None
     dataset: str | None = None
     checkpoint: Path | str | os.PathLike[str] | None = None
@@ -242,8 +276,10 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             return FixedSize(self.batch_size, self.num_examples)
         return FullBatch() if name == "full_batch" else Poisson(rate)
 
-    def _task(self, model: Any, source: Any, schedule: Schedule, public: list[str], notes: Mapping[str, Any]) -> Task:
-        """The task of a model that lays out its plan so."""
+    def _task(
+        self, model: Any, source: Any, schedule: Schedule, public: Mapping[str, str], notes: Mapping[str, Any]
+    ) -> Task:
+        """The task of a model that lays out its plan so; `public` says by names what the promise takes for public."""
         relation: Any = self.neighboring_relation
         plan = phased(
             model.blocks,
@@ -254,12 +290,34 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             unit=source.unit,
         )
         notes = {"steps": len(schedule.noise), **notes}
-        return Task(model, source, plan, schedule.rho, schedule.projection, public, notes)
+        if self.num_examples is not None:
+            number = check_integer("num_examples", self.num_examples, low=1)
+            public = {"num_examples": f"number of {source.unit}s {number}", **public}
+        return Task(model, source, plan, schedule.rho, schedule.projection, self._stated(public), notes)
+
+    def _stated(self, public: Mapping[str, str]) -> list[str]:
+        """What the promise takes for public, each with its stated source.
+
+        Raises:
+            ParameterError: if provenance speaks of something else, or in no printable text.
+        """
+        given = self.provenance or {}
+        try:
+            parts = [part.split("=", 1) for part in given.split(";")] if isinstance(given, str) else given.items()
+            told = {name.strip(): text.strip() for name, text in parts}
+        except (AttributeError, TypeError, ValueError):
+            told = {"": ""}
+        if odd := [name for name, text in told.items() if name not in public or not text or not text.isprintable()]:
+            raise ParameterError(
+                f"provenance must say in short texts where {', '.join(public)} come from, as {{name: text}} or "
+                f"'name=text; name=text', got {odd[0] or given!r}."
+            )
+        return [f"{what}; source: {told.get(name, 'stated by the caller')}" for name, what in public.items()]
 
     def _calibrated(self, relative: Plan) -> Plan:
         """The releases of a fit, fixed before any data are read: calibrated to (epsilon, delta), or as given."""
         if self.noise_multiplier is None:
-            method = accountant(self.accountant, **self._account)
+            method = accountant(self.accountant, **self._account, events=relative.events())
             return calibrated(relative, epsilon=self.epsilon, delta=self.delta, accountant=method)
         given = check_number("noise_multiplier", self.noise_multiplier, low=0, high=1e12)
         return check_budget(relative.scaled(given), epsilon=self.epsilon, delta=self.delta)
@@ -270,6 +328,14 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         A rehearsal has made-up data: no ledger is charged, and the statement says so.
         """
         plan, rng = self._calibrated(task.plan), generator("random_state", self.random_state)
+        doubts.warn(
+            self.epsilon,
+            self.delta,
+            unit=plan.unit,
+            num_units=self.num_examples,
+            events=plan.events(),
+            stacklevel=4,
+        )
         tell = (lambda t, q: None) if progress is None else (lambda t, q: progress(t, plan))
         facts = {"model": type(self).__name__, "params": _plain(self.get_params(deep=False))}
         journal: AbstractContextManager[Run | None] = nullcontext()
@@ -302,9 +368,11 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return q
 
     def promise(self, statement: PrivacyStatement) -> None:
-        """Keep what a run promises as `privacy_`, and warn where hardly a unit counted."""
+        """Keep what a run promises as `privacy_`, and warn of what its released counts say of it."""
         self.privacy_ = statement
         counts = statement.counts
+        if counts is not None and statement.epsilon < math.inf:
+            doubts.warn_of_count(statement.delta, unit=statement.unit, count=counts.counted, stacklevel=5)
         if counts is not None and counts.are_few:
             warnings.warn(
                 f"{counts.say(statement.unit)}. That cannot be told from none, or is too few to learn from; what was "
@@ -335,11 +403,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _check_public(public: object) -> None:
         """Refuse to score rows that nobody said were public."""
         if public is not True:
-            raise PrivacyError(
-                "a score of private rows is a leak, also through the model that it selects: cross_val_score and "
-                "GridSearchCV on private rows are refused. Choose among settings with dpvb.select, whose noisy scores "
-                "are charged; or score public held-out rows with score(X, y, public=True)."
-            )
+            raise PrivacyError(_SCORED)
 
     def _say_once(self, message: str) -> None:
         if message not in self._said:

@@ -53,10 +53,10 @@ class Private(PrivateEstimator):
             source = Rows(Design(X, row_norm=self.row_norm, group=group))
             _try(model, source.width)
         facts = ", ".join(f"{name} = {value}" for name, value in _facts(model).items())
-        public = [
-            f"the model {type(model).__name__}" + (f" with {facts}" if facts else ""),
-            "the plan, the random start and all other parameters",
-        ]
+        public = {
+            "model": f"the model {type(model).__name__}" + (f" with {facts}" if facts else ""),
+            "parameters": "the plan, the random start and all other parameters",
+        }
         notes = {"width": getattr(source, "width", None), "names": column_names(X)}
         return self._task(model, source, model.schedule, public, notes)
 

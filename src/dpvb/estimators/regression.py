@@ -18,7 +18,7 @@ from dpvb.data.tables.design import Design, SparseDesignRows
 from dpvb.data.tables.response import Response
 from dpvb.data.tables.schema import INDICATOR, Schema
 from dpvb.data.tables.table import AnyDesign, Table
-from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator
+from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
@@ -165,14 +165,23 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         likelihood, schema = self._likelihood, X.schema if isinstance(X, Table) else None
         design = self._private(X, y, trials, group)
         model = self._model(design, schema)
-        caps = {"logistic": "the two classes", "binomial": f"at most {likelihood.max_trials:g} trials"}
-        public = [
-            f"{design.width} columns" + (", the intercept's included" if design.intercept else ""),
-            f"rows divided by {design.row_norm:g} and clipped to norm 1, the intercept's constant being "
+        kinds = {
+            "logistic": {"classes": "the two classes"},
+            "binomial": {"max_trials": f"at most {likelihood.max_trials:g} trials"},
+        }
+        counts = {
+            "dispersion": f"dispersion {likelihood.dispersion:g}",
+            "max_count": f"counts up to {likelihood.max_count:g}",
+        }
+        public = {
+            "columns" if schema is None else "schema": f"{design.width} columns"
+            + (", the intercept's included" if design.intercept else "")
+            + ("" if schema is None else ", their ranges and categories"),
+            "row_norm": f"rows divided by {design.row_norm:g} and clipped to norm 1, the intercept's constant being "
             f"{design.intercept:g}",
-            caps.get(likelihood.kind, f"dispersion {likelihood.dispersion:g}, counts up to {likelihood.max_count:g}"),
-            f"solver {self.solver!r}, covariance {self.covariance!r}, the plan and all other parameters",
-        ]
+            **kinds.get(likelihood.kind, counts),
+            "parameters": f"solver {self.solver!r}, covariance {self.covariance!r}, the plan and all other parameters",
+        }
         notes = {
             "names": X.feature_names if isinstance(X, Table) else column_names(X),
             "width": design.width - (design.intercept > 0),
@@ -450,6 +459,7 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
         positive_n = self.decision_function(X) > 0
         return np.asarray(self.classes_[positive_n.astype(np.int64)])
 
+    @fitted_only
     def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
         """Accuracy on public rows.
 
@@ -542,6 +552,7 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
         """Expected number of successes of each row in so many trials, (rows,); of one trial: the probability."""
         return np.asarray(self.predict_proba(X)[:, 1] * np.asarray(trials, dtype=np.float64))
 
+    @fitted_only
     def score(self, X: Any, y: Any = None, trials: Any = None, *, public: bool = False) -> float:
         """Share of the binomial deviance of public rows that the features explain; at most 1.
 
@@ -592,6 +603,7 @@ class NegativeBinomialRegression(RegressorMixin, BinomialLikelihoodRegression): 
         """Expected count of each row at the posterior mean of the weights, (rows,), at most max_count."""
         return self._expected(self._psi(X)[0])
 
+    @fitted_only
     def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
         """Share of the negative binomial deviance of public rows that the features explain; at most 1.
 

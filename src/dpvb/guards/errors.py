@@ -1,4 +1,4 @@
-"""The errors that dpvb raises; every one of them speaks of public things only."""
+"""The errors that dpvb raises, and its warnings; every one of them speaks of public things only."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ class DpvbError(Exception):
     """Base of all errors of this package."""
 
 
+class DpvbWarning(UserWarning):
+    """A call is allowed, and probably not what was meant; it speaks of public things only."""
+
+
+class FewUnitsWarning(DpvbWarning):
+    """A fit counted hardly a unit, as its released and noisy count says; its charge stands."""
+
+
 class ParameterError(DpvbError, ValueError):
     """A public argument is outside its allowed range; nothing was spent."""
 
 
 class DataFormatError(DpvbError, ValueError):
     """Data do not have the declared public form (type, width, file format); nothing was spent."""
-
-
-class FewUnitsWarning(UserWarning):
-    """A fit counted hardly a unit, as its released and noisy count says; its charge stands."""
 
 
 class PrivacyError(DpvbError, RuntimeError):

@@ -47,6 +47,7 @@ class Run:
         resume: "continue" goes on with a run that was interrupted, or begins one; "read" makes no release, and reads
             those of a run that has ended.
         facts: public facts that the fit must share with the run that it continues.
+        gaussian: as in `Ledger.charge`.
 
     Attributes:
         name: random public name of the run, the same in all its attempts.
@@ -70,9 +71,11 @@ class Run:
         checkpoint: Checkpoint | None = None,
         resume: str = "continue",
         facts: Mapping[str, Any] | None = None,
+        gaussian: bool = False,
     ) -> None:
         check_choice("resume", resume, _MODES)
         self._ledger, self._dataset, self._plan, self._checkpoint = ledger, dataset, plan, checkpoint
+        self._gaussian = gaussian
         self._origin = Origin()
         self._attempt = 0
         # What is known of the run. Releases have the keys (step, request); those of the plan have the request "".
@@ -115,7 +118,7 @@ class Run:
 
     def _continue_run(self, checkpoint: Checkpoint, found: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
         for what, value in self._own(facts).items():
-            if found[what] != value:
+            if not _agrees(found[what], value):
                 raise CheckpointError(
                     f"{checkpoint.path}: holds a run with another {what}. Continue it with the parameters that it was "
                     "begun with, or name a new folder as checkpoint."
@@ -301,11 +304,19 @@ class Run:
             run=self.name,
             plan_digest=self._plan.digest.hex(),
             unit=self._plan.unit,
+            gaussian=self._gaussian,
             **more,
         )
 
     def _cost(self, releases: Sequence[Release]) -> Composition:
         return Composition(replace(self._plan, releases=releases).events(), self._plan.neighboring_relation)
+
+
+def _agrees(kept: Any, own: Any) -> bool:
+    """Whether facts of a run are those that it was begun with; parameters that came in later versions are in none."""
+    if isinstance(kept, dict) and isinstance(own, dict):
+        return all(name in own and _agrees(value, own[name]) for name, value in kept.items())
+    return bool(kept == own)
 
 
 @final

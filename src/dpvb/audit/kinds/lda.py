@@ -46,13 +46,15 @@ def _sized(hostile: Floats) -> Case:
     def records(rng: np.random.Generator, n: int) -> Floats:
         return documents(rng, n, hostile.shape[1])
 
-    return of_estimator("LDA", LDA(3, clip=0.1, epsilon=1.0, delta=1e-6), bags, records, hostile)
+    return of_estimator(
+        "LDA", LDA(3, public_vocabulary=True, clip=0.1, epsilon=1.0, delta=1e-6), bags, records, hostile
+    )
 
 
 def _case() -> Case:
     def few_words(rng: np.random.Generator, n: int) -> Floats:
         return rng.poisson(0.1, (n, _WIDE)).astype(np.float64)
 
-    usual = LDA(2, epsilon=1.0, delta=1e-6)
+    usual = LDA(2, public_vocabulary=True, epsilon=1.0, delta=1e-6)
     wide = of_estimator("LDA, wide", usual, bags, few_words, np.eye(_WIDE) * 500.0)
     return replace(_sized(HOSTILE_DOCUMENTS), wide=wide, of_width=lambda d: _sized(np.eye(d)))

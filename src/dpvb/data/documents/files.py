@@ -101,13 +101,15 @@ def open_documents(
         text_column: the column or key of the text.
         group_column: the column or key of the person (jsonl, csv, parquet); the rows are then held in memory
             and the person is the privacy unit. Of a person who has rows in several files those of the first count.
-        token_pattern: regular expression of a token in the lower-cased text.
+        token_pattern: what a word is in the lower-cased text: "english", "unicode" (letters of any script),
+            "cjk-characters" (each ideograph and kana), or a regular expression.
         stream: True reads the file anew at each pass, in bounded memory; None and False hold its rows. A pass over
             a Matrix Market or docword file that is not in row order holds its entries.
 
     Raises:
         DataFormatError: a file that cannot be opened, a faulty header, a missing column, text without a
-            vocabulary, a vocabulary of another width, or files of different widths.
+            vocabulary, a vocabulary of words that token_pattern never makes or of another width, or files of
+            different widths.
         ParameterError: an unknown format, an option that the format does not have, or stream=True with group_column.
     """
     options: dict[str, Any] = {
