@@ -27,7 +27,7 @@ federate = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="""Learn one model from the data of several owners, who keep them (needs `pip install dpvb[flower]`).
+    help="""Learn one model from the data of several owners, who keep them (needs the extra `flower`).
 
     Every party makes a key and tells the others its public half; all write the same agreement; then each starts its
     own side, in any order:
@@ -314,7 +314,9 @@ def _flower(end: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("dpvb"):
             raise
-        raise ParameterError("a federated run needs Flower: pip install 'dpvb[flower]'.") from error
+        raise ParameterError(
+            "a federated run needs Flower: pip install '.[flower]' in dpvb's source folder."
+        ) from error
 
 
 @contextmanager

@@ -80,7 +80,7 @@ def open_documents(
     .dat, .ldac                    "lda-c"     Blei's lda-c
     .jsonl, .ndjson                "jsonl"     a JSON object on each line, text in `text_column`
     .csv                           "csv"       a header line, text in `text_column`
-    .parquet                       "parquet"   text in `text_column` (pip install dpvb[arrow])
+    .parquet                       "parquet"   text in `text_column` (the extra `arrow`)
     .txt                           "txt"       a document on each line
     a folder                       "folder"    a document in each .txt file below it
     a folder of .npz or .parquet               as the list of these files
