@@ -177,6 +177,7 @@ def test_random_generators_stay_in_their_places() -> None:
         "federated/simulation.py": {"np.random.default_rng", "np.random"},
         "federated/transport.py": {"np.random.Generator", "np.random"},
         "results/metrics.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
+        "sample/made_up.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
         "audit/cases.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
         "audit/neighbours.py": {"np.random.default_rng", "np.random"},
         "audit/budget.py": {"np.random.default_rng", "np.random"},

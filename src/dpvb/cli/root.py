@@ -66,11 +66,13 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     help="""Private models: fit topics, regressions and belief networks so that no single row shows in them.
 
-    A first session:
+    A first session, on made-up data:
+
+        dpvb sample first-try && cd first-try
 
         dpvb plan --epsilon 1 --delta 1e-5
 
-        dpvb fit lda notes.csv --vocabulary words.txt --topics 50 --epsilon 1 --delta 1e-5 --out notes.dpvb
+        dpvb fit lda notes --vocabulary words.txt --topics 4 --epsilon 1 --delta 1e-5 --out notes.dpvb
 
         dpvb topics notes.dpvb
 
