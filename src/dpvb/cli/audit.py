@@ -70,7 +70,7 @@ def audit(
         raise typer.Exit(1)
     if attach is not None and model is not None:
         model.audit_ = report
-        model.save(attach)
+        model.save(attach, overwrite=True)
 
 
 def _print(subject: str, checks: Sequence[Check]) -> None:

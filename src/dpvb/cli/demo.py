@@ -56,7 +56,7 @@ def compare(
         "\n(The articles are public in truth. So the demo may show what nobody may do with private documents: the fit "
         "without privacy.)"
     )
-    private.save(out / "model.dpvb")
+    private.save(out / "model.dpvb", overwrite=True)
     console.print(f"\nModel:   {out / 'model.dpvb'} (dpvb topics, dpvb show)", soft_wrap=True)
     if find_spec("matplotlib") is None:
         console.print(

@@ -136,7 +136,7 @@ def server(
             q = run.run(generator("random_state", seed), tell)
             model.privacy_ = run.statement(task.public)
             model.take(task, q)
-            model.save(settings.out)
+            model.save(settings.out, overwrite=True)
     echo(str(model.privacy_))
     remark(f"{settings.out}: {agreement.kind}, {spent(model)} for each client. Next: dpvb show {settings.out}")
 

@@ -31,6 +31,7 @@ from dpvb.results import model_file
 from dpvb.results.audit_report import Report
 from dpvb.results.statement import PrivacyStatement
 from dpvb.runs.counted import AnyLedger, accountant, counted
+from dpvb.runs.stops import told_how_far
 
 if TYPE_CHECKING:
     from dpvb.data import Schema
@@ -181,9 +182,11 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         Raises:
             ParameterError, DataFormatError: for public faults, before anything is spent.
             WallError: if the computation failed behind the wall; the charge stands.
+            KeyboardInterrupt: by Ctrl-C; its notes say what was released and charged, and what goes on.
         """
         task = self.task(X, y, group=group, **rows)
-        self.take(task, self._run(task, progress, cluster))
+        with told_how_far(progress) as tell:
+            self.take(task, self._run(task, tell, cluster))
         return self
 
     def _sampler(self) -> Sampler:
@@ -286,15 +289,22 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             self._said.add(message)
             warnings.warn(message, PrivacyWarning, stacklevel=3)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model to one file: arrays without pickle and a JSON manifest with hashes.
 
         The file holds released values and public parameters only, never data.
 
+        Args:
+            path: the file; its folder must exist.
+            overwrite: whether it may take the place of a file that is there.
+
         Raises:
+            ParameterError: if a file is there that may not be replaced.
             ModelFileError: if the file cannot be written; nothing half-written is left.
         """
         self._check_fitted()
+        if not overwrite and isinstance(path, (str, os.PathLike)) and os.path.exists(path):
+            raise ParameterError(f"{os.fspath(path)!r} is already there. Name another file, or give overwrite=True.")
         arrays, facts = self._state()
         facts = {**facts, "privacy": self.privacy_.to_dict(), "params": _plain(self.get_params(deep=False))}
         if hasattr(self, "audit_"):
