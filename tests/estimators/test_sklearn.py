@@ -12,7 +12,7 @@ from sklearn.preprocessing import MaxAbsScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dpvb
-from dpvb.errors import PrivacyError
+from dpvb.errors import FewUnitsWarning, PrivacyError
 from dpvb.estimators.base import PrivacyWarning
 
 SCORE = "score of private rows is refused: a score is a leak, and a search would leak through its choice"
@@ -152,6 +152,7 @@ def test_fit_transform_says_once_that_its_rows_are_private(monkeypatch):
         dpvb.LDA(2, **EXAMPLE).fit_transform(corpus())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", FewUnitsWarning)
         dpvb.LDA(2, **EXAMPLE).fit_transform(corpus())
 
 
@@ -175,6 +176,7 @@ def test_public_faults_are_typed_and_spend_nothing():
     X = corpus()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", FewUnitsWarning)
         for changed, error in (
             ({"epsilon": 0.0}, "epsilon"),
             ({"epsilon": float("nan")}, "epsilon"),

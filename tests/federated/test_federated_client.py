@@ -213,7 +213,7 @@ def test_without_noise_the_shares_add_up_to_the_pooled_integers(case: Any, trust
     for step, release in enumerate(plan):
         answers = {name: share(tell(client, asked(offer, step, q=q))) for name, client in clients.items()}
         grids = grids_of(release, None, made.federation.trust.party)
-        work = Work(partial(case.model.e_step, q, blocks=release.blocks), release, grids, NO_WORDS)
+        work = Work(partial(case.model.e_step, q, blocks=release.asked), release, grids, NO_WORDS)
         pooled = work.sums(case.source(np.vstack(parts)).chunks(), work.draw(lambda: 0))
         for name in release.blocks:
             total = np.zeros_like(pooled[name])
@@ -339,7 +339,8 @@ def test_a_server_that_leaves_one_out_and_works_with_another_finds_the_promised_
     for step, release in enumerate(made.plan):
         request = encode(asked(offer, step, names=present, q=np.zeros(1)))
         given = [share(decode(clients[name].answer(request)))["a"] for name in present[:-1]]
-        bare = masks.conceal(bytes.fromhex(digest(request)), {"a": np.zeros(2000, dtype=np.int64)})["a"]
+        zero = {name: np.zeros(block.packed_shape, dtype=np.int64) for name, block in release.blocks.items()}
+        bare = masks.conceal(bytes.fromhex(digest(request)), zero)["a"]
         seen = grids_of(release, None, made.federation.trust.party)["a"].units(sum(given) + bare)
         square += float(np.sum((seen / release.noise_std("a")) ** 2))
     low, high = np.array([1.0, 1.003]) * chi2.ppf([5e-8, 1 - 5e-8], 2 * 2000)  # A thousandth more noise than planned.
@@ -797,7 +798,7 @@ def test_whatever_numbers_q_has_a_row_counts_by_itself(case: Any) -> None:
             wild = bent(q, change)
         except ParameterError:  # A part of q that does not even let itself be made.
             continue
-        work = Work(partial(case.model.e_step, wild, blocks=release.blocks), release, grids, NO_WORDS)
+        work = Work(partial(case.model.e_step, wild, blocks=release.asked), release, grids, NO_WORDS)
 
         def total(part: np.ndarray, work: Any = work) -> dict[str, np.ndarray]:
             with warnings.catch_warnings(), np.errstate(all="ignore"):

@@ -240,7 +240,7 @@ def test_noise_widens_the_posterior() -> None:
     x_nd, y_n = rows_and_labels(2000, seed=9)
     x_nd /= np.linalg.norm(x_nd, axis=1, keepdims=True)
     model = Variational(Density(logistic, D, D, 0), "mean_field", num_steps=50)
-    widths = [np.sqrt(fitted(model, x_nd, y_n, noise=noise).covariance) for noise in (0.0, 20.0, 200.0)]
+    widths = [np.sqrt(fitted(model, x_nd, y_n, noise=noise).covariance) for noise in (0.0, 60.0, 600.0)]
     assert (np.diff(widths, axis=0) > 0).all()
     assert (widths[-1] < 1.01).all()  # never wider than the prior
 

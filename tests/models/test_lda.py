@@ -363,7 +363,7 @@ def test_word_totals_are_clipped_sums_of_powers() -> None:
     bound = model.blocks["words"].bound
     release = Release({"words": model.blocks["words"]}, Mechanism(FullBatch(), 0.0))
     wall: Wall[Any] = Wall(BagOfWords(matrix), Plan([release]))
-    total = wall.release(partial(model.e_step, model.init(rng), blocks=release.blocks), release).total["words"]
+    total = wall.release(partial(model.e_step, model.init(rng), blocks=release.asked), release).total["words"]
     roots = np.sqrt(matrix)
     norms = np.linalg.norm(roots, axis=1, keepdims=True)
     assert 0.0 < (norms > bound).mean() < 1.0

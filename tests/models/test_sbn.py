@@ -143,7 +143,7 @@ def test_an_m_step_of_six_blocks_raises_the_bound_at_fixed_hidden_units() -> Non
     wall = Wall(BinaryMatrix(y_nj), plan, num_examples=150)
     q, s = model.init(np.random.default_rng(0)), dpvb.core.estimate.Estimate.empty(model.blocks)
     for release in plan:
-        s = s.update(wall.release(partial(model.e_step, q, blocks=release.blocks), release), 1.0)
+        s = s.update(wall.release(partial(model.e_step, q, blocks=release.asked), release), 1.0)
         new = model.m_step(s, q)
         if "xi" in release.blocks:
             pi_nk, _, _ = model.local(q, y_nj, model.sweeps)

@@ -211,12 +211,12 @@ def check_bits(case: Case) -> Check:
 
 def _computed(case: Case, q: Any, release: Release, matrix: Floats) -> tuple[dict[str, Floats], dict[str, Ints]]:
     """Norms of all records, and their clipped sums on the finest grid, of each block."""
-    norms: dict[str, list[Floats]] = {name: [] for name in release.blocks}
+    norms: dict[str, list[Floats]] = {name: [] for name in release.asked}
     sums = zeros(release)
     with silence():
         for chunk in case.source(matrix, None).chunks():
             found = loop.query(case.model, q, release)(chunk.rows)
-            for name, block in release.blocks.items():
+            for name, block in release.asked.items():
                 norm = found[name].norms()
                 weights = block.bound / np.maximum(np.where(np.isfinite(norm), norm, np.inf), block.bound)
                 step = 2.0 ** (math.ceil(math.log2(block.bound)) - _BITS)

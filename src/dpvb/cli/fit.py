@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type
 
 import typer
 
-from dpvb.cli import files, options, resumption
+from dpvb.cli import files, options, rehearsal, resumption
 from dpvb.cli.look import LOOKS
 from dpvb.cli.reading import READINGS, read
 from dpvb.cli.root import Commands, app
@@ -77,13 +77,17 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
         cluster: options.Cluster = None,
         overwrite: options.Overwrite = False,
         quiet: options.Quiet = False,
+        rehearse: options.Rehearse = False,
         **given: Any,
     ) -> None:
-        if given["checkpoint"] is not None:
+        if given["checkpoint"] is not None and not rehearse:
             call = {**given, "out": out, "cluster": cluster, "overwrite": overwrite, "quiet": quiet}
             resumption.remember(given["checkpoint"], f"fit_{kind.command}", call)
         files.check_target(out, overwrite)
         model = kind(**{name: _labels(value) for name, value in given.items() if name in own})
+        if rehearse:
+            rehearsal.rehearse(model, given, cluster=cluster, quiet=quiet)
+            return
         with _told_of_stops(model, out, given["checkpoint"]):
             rows = read(str(kind.reads), given)
             with progress_bar(model.epsilon, model.delta, quiet=quiet) as tell:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -47,10 +48,13 @@ class Model(Protocol[Q, Batch]):
 def query(model: Model[Q, Batch], q: Q, release: Release) -> Callable[[Batch], Contributions]:
     """What a release asks of private rows: the model's statistics at q, for the blocks of the release.
 
+    Rows meet copies of the model and of q, which end with the release: what an E-step writes into them reaches nobody.
+
     Raises:
         PrivacyError: for a q with a number that is not finite or outside the domain that its class declares.
     """
-    return partial(model.e_step, domains.checked(q), blocks=release.blocks)
+    model, q = deepcopy((model, domains.checked(q)))
+    return partial(model.e_step, q, blocks=release.asked)
 
 
 def fit(

@@ -41,6 +41,9 @@ class Factors:
         needed = frozenset(blocks)
         return all(client in self._own and needed <= self._own[client].names for client in clients)
 
+    def __len__(self) -> int:
+        return len(self._own)
+
     def total(self) -> Estimate:
         """The sum of all factors."""
         return Estimate.total(list(self._own.values()))

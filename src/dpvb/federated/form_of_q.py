@@ -67,10 +67,10 @@ class FormOfQ:
         batches = self._empty_batch()
         try:
             with silence(logs=True):
-                answers = [self._task.model.e_step(q, rows, release.blocks) for rows in batches]
+                answers = [self._task.model.e_step(q, rows, release.asked) for rows in batches]
         except Exception:  # A q of strangers' making may raise anything.
             return False
-        return all(release.blocks.keys() <= answer.keys() for answer in answers)
+        return all(release.asked.keys() <= answer.keys() for answer in answers)
 
     def _empty_batch(self) -> list[Any]:
         """A batch of no rows, in a list; none where the data have no chunk at all."""
