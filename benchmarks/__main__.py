@@ -16,6 +16,7 @@ RESULTS = FOLDER / "RESULTS.md"
 #: In the order of RESULTS.md, cheap ones first.
 NAMES = [
     "same_bits",
+    "first_contact",
     "noise_speed",
     "ledger_speed",
     "break_it",

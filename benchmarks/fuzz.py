@@ -89,7 +89,7 @@ def model_files() -> list[bytes]:
         path = Path(folder) / "model"
         files = []
         for model in models:
-            model.save(path)
+            model.save(path, overwrite=True)
             files.append(path.read_bytes())
     return files
 

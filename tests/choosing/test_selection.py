@@ -649,3 +649,22 @@ def test_without_noise_the_best_of_the_runs_is_the_best() -> None:
     assert found.row_norm == 1.0
     assert found.privacy_.epsilon == math.inf
     assert "NO PRIVACY" in str(found.privacy_)
+
+
+def test_a_selection_that_is_stopped_says_what_it_cost(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    X, y = binary(80)
+    monkeypatch.setattr(select, "_selected", stop)
+    ledger = dpvb.Ledger(tmp_path / "ledger.db")
+    ledger.register("rows", unit="row", neighboring_relation="add_or_remove_one", epsilon=5.0, delta=1e-5)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        dpvb.select(LOGISTIC, SETTINGS, X, y, **BUDGET, ledger=ledger, dataset="rows")
+    assert caught.value.__notes__ == [
+        "'rows' was charged for the whole selection, which shows nothing and cannot go on."
+    ]
+    assert ledger.remaining("rows").num_charges == 1
+    with pytest.raises(KeyboardInterrupt) as caught:
+        dpvb.select(LOGISTIC, SETTINGS, X, y, **BUDGET)
+    assert "as spent" in caught.value.__notes__[0]

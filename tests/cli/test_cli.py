@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import math
@@ -239,6 +240,27 @@ def test_transform_to_csv(tmp_path: Path, fitted: Path) -> None:
     assert np.loadtxt(out, delimiter=",", skiprows=1) == pytest.approx(
         dpvb.load(fitted).transform(corpus(60)), abs=1e-5
     )
+
+
+def test_rows_of_a_folder_carry_the_names_of_its_files(tmp_path: Path, fitted: Path) -> None:
+    """Also names that CSV quotes, and one that is no UTF-8; in the order of the names."""
+    folder = tmp_path / "notes"
+    (folder / "more").mkdir(parents=True)
+    names = [b"a.txt", b'b,"c".txt', b"more/d.txt", b"x\xff.txt"]
+    for name, text in zip(names, texts_of(corpus(4)), strict=True):
+        Path(os.fsdecode(os.path.join(os.fsencode(folder), name))).write_text(text)
+    (folder / "no document").write_text("apple")
+    for ending in ("csv", "npz"):
+        run("transform", fitted, folder, "--out", tmp_path / f"theta.{ending}")
+    expected = dpvb.load(fitted).transform(corpus(4))
+    with (tmp_path / "theta.csv").open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["document", "topic_0", "topic_1"]
+    assert [os.fsencode(row[0]) for row in rows] == names
+    assert np.array([row[1:] for row in rows], dtype=float) == pytest.approx(expected, abs=1e-5)
+    with np.load(tmp_path / "theta.npz") as stored:
+        assert [os.fsencode(name) for name in stored["document"]] == names
+        assert stored["proportions"] == pytest.approx(expected)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")

@@ -819,7 +819,7 @@ def test_hostile_parquet_records_are_empty(tmp_path):
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     write_parquet(tmp_path / "x.parquet", TEXTS)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(DataFormatError, match=r"pip install dpvb\[arrow\]"):
+    with pytest.raises(DataFormatError, match=r"pip install '\.\[arrow\]'"):
         open_documents(tmp_path / "x.parquet", vocabulary=WORDS)
 
 

@@ -432,7 +432,7 @@ def test_a_saved_model_is_the_model(tmp_path: Path) -> None:
         (dpvb.LogisticRegression(**BUDGET).fit(Table(people(40), SCHEMA)), people(20)),
     ]
     for model, data in fits:
-        model.save(path)
+        model.save(path, overwrite=True)
         assert_same(dpvb.load(path), model, data)
 
 

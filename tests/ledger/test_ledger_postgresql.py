@@ -615,7 +615,7 @@ except LedgerError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "pip install 'dpvb[postgresql]'" in done.stdout
+    assert "pip install '.[postgresql]'" in done.stdout
 
 
 def test_an_export_is_checked_without_a_server(ledger: Ledger, tmp_path: Path) -> None:

@@ -395,7 +395,7 @@ def test_without_jax_the_way_to_install_it_is_named(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "jax", None)
     monkeypatch.setitem(sys.modules, "jax.flatten_util", None)
     x_nd, y_n = rows_and_labels(5)
-    with pytest.raises(ParameterError, match=r"pip install dpvb\[jax\]"):
+    with pytest.raises(ParameterError, match=r"pip install '\.\[jax\]'"):
         dpvb.DPVI(logistic, parameters=D, **GIVEN).fit(x_nd, y_n)
 
 

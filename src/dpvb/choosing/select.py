@@ -275,7 +275,11 @@ def _charged(
         charge = ChargeFacts(receipt.ledger, receipt.seq, receipt.hash, dataset)
         try:
             winner = _selected(choice, data, noise, make_noise, charge)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                error.add_note(
+                    f"{dataset!r} was charged for the whole selection, which shows nothing and cannot go on."
+                )
             with suppress(LedgerError):
                 book.append(noise.run_id, attempt=0, state="abandoned")
             raise

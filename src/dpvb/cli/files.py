@@ -155,23 +155,23 @@ def check_target(path: Path, overwrite: bool) -> None:
     _check_writable(path.parent)
 
 
-def check_folder(folder: Path) -> None:
-    """Make a folder that can be written, in one that exists."""
+def check_folder(folder: Path, word: str = "--out") -> None:
+    """Make a folder that can be written, in one that exists; `word` names it in an error."""
     if not folder.is_dir():
         if folder.exists() or not folder.parent.is_dir():
-            raise ParameterError(f"--out must be a folder, or a new one in an existing folder, got {str(folder)!r}.")
-        _check_writable(folder.parent)
+            raise ParameterError(f"{word} must be a folder, or a new one in an existing folder, got {str(folder)!r}.")
+        _check_writable(folder.parent, word)
         folder.mkdir()
-    _check_writable(folder)
+    _check_writable(folder, word)
 
 
-def _check_writable(folder: Path) -> None:
+def _check_writable(folder: Path, word: str = "--out") -> None:
     probe = folder / f".dpvb-{secrets.token_hex(8)}.tmp"
     try:
         probe.touch(exist_ok=False)
         probe.unlink()
     except OSError as error:
-        raise ParameterError(f"--out: the folder {str(folder)!r} cannot be written: {error.strerror}.") from error
+        raise ParameterError(f"{word}: the folder {str(folder)!r} cannot be written: {error.strerror}.") from error
 
 
 @contextmanager

@@ -11,10 +11,12 @@ import ast
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -115,10 +117,11 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
         if rehearse:
             rehearsal.rehearse(model, given, cluster=cluster, quiet=quiet)
             return
-        rows = read(str(kind.reads), given)
-        with progress_bar(model.epsilon, model.delta, quiet=quiet) as tell:
-            model.fit(**rows, progress=tell, cluster=cluster)
-        model.save(out)
+        with _told_of_stops(model, out, given["checkpoint"]):
+            rows = read(str(kind.reads), given)
+            with progress_bar(model.epsilon, model.delta, quiet=quiet) as tell:
+                model.fit(**rows, progress=tell, cluster=cluster)
+            model.save(out, overwrite=True)  # What is there by now was looked at before anything was spent.
         looks = [look.format(out) for method, look in LOOKS.items() if hasattr(model, method)]
         remark(f"{out}: {kind.__name__}, {spent(model)}. Next: {'; '.join([*looks, f'dpvb show {out}'])}")
 
@@ -128,6 +131,21 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
     run.__annotations__ = {option.name: option.annotation for option in ordered}
     return run
+
+
+@contextmanager
+def _told_of_stops(model: PrivateEstimator, out: Path, checkpoint: Path | None) -> Iterator[None]:
+    """Say what a KeyboardInterrupt cost that comes while files are read or the model is written."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if not hasattr(error, "__notes__") and hasattr(model, "privacy_"):
+            error.add_note(f"Stopped when the fit had ended: its releases are spent, and {out} may be missing.")
+            if checkpoint is not None:
+                error.add_note(f"`dpvb resume {quote(str(checkpoint))} --read` writes it.")
+        elif not hasattr(error, "__notes__"):
+            error.add_note("Stopped before anything was charged or released.")
+        raise
 
 
 @cache

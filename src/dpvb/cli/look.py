@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import IO, Annotated, Any, Final
 
 import typer
 
 from dpvb.cli import files, options, reading
 from dpvb.cli.root import app
 from dpvb.cli.terminal import print_json, print_table, remark
-from dpvb.guards.errors import ParameterError, PrivacyError, check_integer
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import DataFormatError, ParameterError, PrivacyError, check_integer
 
 #: Commands that look at a model file, by the method that a kind of model needs for it.
 LOOKS: Final[Mapping[str, str]] = {
@@ -95,25 +98,43 @@ def transform(
 ) -> None:
     """Write the topic proportions of each document, one row a document.
 
-    These rows are as private as the documents themselves: the promise covers the topics, not them. A .npz file holds
-    the array `proportions`, a .csv file a column for each topic; its owner alone may read it.
+    Rows stand in the order of the file. Of a folder they stand in the order of the names of its files, and the column
+    `document` holds these names. A .csv file has a column for each topic, a .npz file the array `proportions`.
 
-        dpvb transform notes.dpvb notes.csv --out proportions.npz
+    These rows and names are as private as the documents themselves: the promise covers the topics, not them. Their
+    owner alone may read the file.
+
+        dpvb transform notes.dpvb notes --out proportions.csv
     """
     import numpy as np
+
+    from dpvb.data.documents.files import document_names
 
     if out.suffix.lower() not in (".npz", ".csv"):
         raise ParameterError(f"--out must end in .npz or .csv, got {out.name!r}.")
     files.check_target(out, overwrite)
     fitted = files.load_model(model, "topics")
+    names = document_names(data, file_format)
     proportions = fitted.transform(**_documents(fitted, data, vocabulary, text_column, file_format, token_pattern))
+    if names != document_names(data, file_format):
+        raise DataFormatError(f"{data}: files came or went while the folder was read. Nothing is written; call again.")
     with files.private(out) as file:
         if out.suffix.lower() == ".npz":
-            np.savez_compressed(file, proportions=proportions)
+            named: dict[str, Any] = {} if names is None else {"document": np.array(names, dtype=np.str_)}
+            np.savez_compressed(file, proportions=proportions, **named)
         else:
-            header = ",".join(f"topic_{k}" for k in range(proportions.shape[1]))
-            np.savetxt(file, proportions, fmt="%.6g", delimiter=",", header=header, comments="")
+            _write_csv(file, names, proportions)
     remark(f"{out}: one row a document. Keep it as private as the documents; it carries no guarantee.")
+
+
+def _write_csv(file: IO[bytes], names: list[str] | None, proportions: Floats) -> None:
+    """Rows of proportions, each behind the name of its document where documents have one, as the disk spells it."""
+    text = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="")
+    rows = csv.writer(text, lineterminator="\n")
+    first: list[list[str]] = [[]] * len(proportions) if names is None else [[name] for name in names]
+    rows.writerow([*([] if names is None else ["document"]), *(f"topic_{k}" for k in range(proportions.shape[1]))])
+    rows.writerows([*name, *(f"{share:.6g}" for share in row)] for name, row in zip(first, proportions, strict=True))
+    text.detach()
 
 
 @app.command()

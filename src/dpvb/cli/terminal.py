@@ -23,7 +23,11 @@ def new_console(*, stderr: bool = False) -> Console:
     """A console that shows text as it is."""
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False, markup=False)
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # Which is one thing for all that is printed, see `Commands`.
+
+    return Plain(stderr=stderr, highlight=False, markup=False)
 
 
 def print_table(

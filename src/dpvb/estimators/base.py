@@ -46,6 +46,7 @@ from dpvb.results.audit_report import Report
 from dpvb.results.statement import PrivacyStatement
 from dpvb.runs.counted import AnyLedger, accountant, counted
 from dpvb.runs.run import Run
+from dpvb.runs.stops import told_how_far
 
 if TYPE_CHECKING:
     from dpvb.data import Schema
@@ -226,9 +227,11 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         Raises:
             ParameterError, DataFormatError: for public faults, before anything is spent.
             WallError: if the computation failed behind the wall; the charge stands.
+            KeyboardInterrupt: by Ctrl-C; its notes say what was released and charged, and what goes on.
         """
         task = self.task(X, y, group=group, **rows)
-        self.take(task, self._run(task, progress, cluster))
+        with told_how_far(progress) as tell:
+            self.take(task, self._run(task, tell, cluster))
         return self
 
     def rehearse(
@@ -410,18 +413,24 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             self._said.add(message)
             warnings.warn(message, PrivacyWarning, stacklevel=3)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model to one file: arrays without pickle and a JSON manifest with hashes.
 
         The file holds released values and public parameters only, never data.
 
+        Args:
+            path: the file; its folder must exist.
+            overwrite: whether it may take the place of a file that is there.
+
         Raises:
+            ParameterError: if a file is there that may not be replaced; for a rehearsal.
             ModelFileError: if the file cannot be written; nothing half-written is left.
-            ParameterError: for a rehearsal.
         """
         self._check_fitted()
         if self.privacy_.rehearsal:
             raise ParameterError("a rehearsal is not saved: its rows were made up. Call fit with the data, then save.")
+        if not overwrite and isinstance(path, (str, os.PathLike)) and os.path.exists(path):
+            raise ParameterError(f"{os.fspath(path)!r} is already there. Name another file, or give overwrite=True.")
         arrays, facts = self._state()
         facts = {**facts, "privacy": self.privacy_.to_dict(), "params": _plain(self.get_params(deep=False))}
         if hasattr(self, "audit_"):

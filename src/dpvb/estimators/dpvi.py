@@ -32,7 +32,7 @@ class DPVI(PrivateEstimator):
     """A Gaussian posterior for any log-density in JAX or NumPyro, under (ε, δ)-differential privacy.
 
     Gradients of each row are clipped, summed and noised at each step; see models.gradients. Needs
-    `pip install dpvb[jax]`. `fit` takes private rows X, (rows, features): NumPy, SciPy sparse or a DataFrame of
+    the extra `jax`. `fit` takes private rows X, (rows, features): NumPy, SciPy sparse or a DataFrame of
     numbers; a row that holds NaN, infinity or no number counts as no row, silently; and private responses y, (rows,) or
     (rows, responses), numbers; None: log_density takes x alone. The parameters of the budget, the batches and the
     ledger are those of `PrivateEstimator`; num_steps=None: 200 gradients, or 20 passes where batches are smaller and

@@ -324,7 +324,7 @@ def _driver() -> ModuleType:
     except ImportError:
         psycopg = None  # type: ignore[assignment]
     if psycopg is None:
-        raise LedgerError("a ledger in PostgreSQL needs psycopg: pip install 'dpvb[postgresql]'.")
+        raise LedgerError("a ledger in PostgreSQL needs psycopg: pip install '.[postgresql]' in dpvb's source folder.")
     return psycopg
 
 

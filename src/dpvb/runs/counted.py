@@ -49,7 +49,15 @@ def counted(
         if checkpoint is not None:
             raise ParameterError("checkpoint needs ledger: what an interruption costs must be counted somewhere.")
         uncounted(plan, epsilon=epsilon, delta=delta)
-        yield None
+        try:
+            yield None
+        except KeyboardInterrupt as error:
+            if epsilon < math.inf:
+                error.add_note(
+                    f"Nobody keeps count, so take epsilon = {epsilon:g}, delta = {delta:g} as spent. With ledger=, "
+                    "dataset= and checkpoint= a fit that is stopped goes on from its last release."
+                )
+            raise
         return
     with opened(ledger) as found:
         folder = None if checkpoint is None else Checkpoint(checkpoint)

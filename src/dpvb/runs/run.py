@@ -97,7 +97,11 @@ class Run:
                 self._begin_run(facts or {})
             else:
                 raise CheckpointError(NOTHING_TO_READ)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and checkpoint is None:
+                error.add_note(self._remaining())
+            elif isinstance(error, KeyboardInterrupt) and checkpoint is not None and checkpoint.manifest() is not None:
+                error.add_note(f"The ledger knows whether it was charged. Continue with {checkpoint.call}.")
             self.close()
             raise
 
@@ -250,7 +254,7 @@ class Run:
             return
         note = f"The data set {self._dataset!r} was charged before this happened"
         if self._checkpoint is not None:
-            error.add_note(f"{note}. Continue with the same call, or `dpvb resume {self._checkpoint.path}`.")
+            error.add_note(f"{note}. Continue with {self._checkpoint.call}.")
             return
         error.add_note(
             f"{note}; {self._given_back()} With checkpoint= an interrupted fit can be continued. {self._remaining()}"
@@ -269,7 +273,7 @@ class Run:
 
     def _remaining(self) -> str:
         try:
-            return f"It has epsilon = {self._ledger.remaining(self._dataset).epsilon:.4g} left."
+            return f"{self._dataset!r} has epsilon = {self._ledger.remaining(self._dataset).epsilon:.4g} left."
         except LedgerError as error:
             return str(error)
 

@@ -13,7 +13,7 @@ from dpvb.data.csv_files import Record, check_csv, csv_records
 from dpvb.data.documents.bag_of_words import BagOfWords, Stream, in_memory
 from dpvb.data.documents.count_rows import CountRows, DocumentSource, clean_slabs, concatenate
 from dpvb.data.documents.matrix_files import OpenedFile, open_docword, open_lda_c, open_matrix_market, open_npz
-from dpvb.data.documents.text_files import folder_records, json_records, line_records, parquet_records
+from dpvb.data.documents.text_files import folder_files, folder_records, json_records, line_records, parquet_records
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN, Tokenizer, Vocabulary, check_vocabulary
 from dpvb.data.persons import Elsewhere, elsewhere
 from dpvb.data.readable import check_readable
@@ -80,7 +80,7 @@ def open_documents(
     .dat, .ldac                    "lda-c"     Blei's lda-c
     .jsonl, .ndjson                "jsonl"     a JSON object on each line, text in `text_column`
     .csv                           "csv"       a header line, text in `text_column`
-    .parquet                       "parquet"   text in `text_column` (pip install dpvb[arrow])
+    .parquet                       "parquet"   text in `text_column` (the extra `arrow`)
     .txt                           "txt"       a document on each line
     a folder                       "folder"    a document in each .txt file below it
     a folder of .npz or .parquet               as the list of these files
@@ -147,6 +147,20 @@ def open_documents(
 
         source = Stream(slabs, len(words), vocabulary=words)
     return source if stream else in_memory(source)
+
+
+def document_names(path: Path, file_format: str | None = None) -> list[str] | None:
+    """Names of the documents of a folder below it, in the order of `open_documents`; private, as the documents are.
+
+    Args:
+        path, file_format: as in `open_documents`, one path; public.
+
+    Returns:
+        None where documents are records, and no files of their own.
+    """
+    if file_format != "folder" and (file_format is not None or not path.is_dir() or paths_of(path) is not None):
+        return None
+    return [os.path.relpath(name, path) for name in sorted(folder_files(path))]
 
 
 def text_records(path: Path, columns: tuple[str, ...], file_format: str | None = None) -> Iterator[Record]:
