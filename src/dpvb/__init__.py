@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dpvb.core.estimate import Estimate as Estimate
     from dpvb.core.forms import Gram as Gram
     from dpvb.core.forms import Kron as Kron
+    from dpvb.core.forms import MeasuredRows as MeasuredRows
     from dpvb.core.forms import Rows as Rows
     from dpvb.core.forms import ScaledRows as ScaledRows
     from dpvb.core.forms import SparseRows as SparseRows
@@ -39,6 +40,7 @@ _HOMES = {
     "Gram": "dpvb.core.forms",
     "Kron": "dpvb.core.forms",
     "Ledger": "dpvb.ledger",
+    "MeasuredRows": "dpvb.core.forms",
     "Model": "dpvb.models.base",
     "Rows": "dpvb.core.forms",
     "ScaledRows": "dpvb.core.forms",
