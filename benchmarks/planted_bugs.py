@@ -1724,8 +1724,8 @@ BUGS = [
         (
             (
                 "data/spelling.py",
-                "            if name in self._spelled:\n                return self._spelled[name]\n",
-                "",
+                "            name = label(cell)\n",
+                "            name = str(cell)\n",
             ),
         ),
         "test_law_in_memory.py::test_one_cell_changes_one_unit[labels]",

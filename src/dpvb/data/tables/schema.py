@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.data.spelling import MISSING_VALUES, Categories, Cells, Floats, alike, as_numbers, text
+from dpvb.data.spelling import MISSING_VALUES, UNREADABLE, Categories, Cells, Floats, as_numbers, label, text
 from dpvb.data.tables.response import Kind, Response
 from dpvb.guards.errors import DataFormatError, DpvbError, ParameterError, check_choice, check_number
 from dpvb.guards.strangers import parsed_json
@@ -143,7 +143,7 @@ class Binary:
         object.__setattr__(self, "values", _check_categories(self.name, "values", self.values))
         if len(self.values) != 2:
             raise ParameterError(f"values of column {self.name!r} must be two values, got {self.values!r}.")
-        if self.missing is not None and text(self.missing) not in map(text, self.values):
+        if self.missing is not None and label(self.missing) not in map(label, self.values):
             raise ParameterError(
                 f"missing of column {self.name!r} must be one of {self.values!r} or None, got {self.missing!r}."
             )
@@ -165,7 +165,7 @@ class Binary:
 
     def encode(self, cells: Cells, missing_values: frozenset[str]) -> tuple[NDArray[np.int64], Floats]:
         """Place (always 0) and value of each cell; the value is NaN in a faulty one."""
-        otherwise = -1 if self.missing is None else [*map(text, self.values)].index(text(self.missing))
+        otherwise = -1 if self.missing is None else [*map(label, self.values)].index(label(self.missing))
         code_n = Categories(self.values, missing_values).places(cells, unseen=otherwise, missing=otherwise)
         value_n = np.where(code_n < 0, np.nan, INDICATOR * code_n)
         return np.zeros(len(code_n), dtype=np.int64), value_n
@@ -175,9 +175,9 @@ class Binary:
 class Categorical:
     """A column of public categories.
 
-    Categories and values are compared as text, without spaces at the ends; where no category is written so, numbers are
-    compared as numbers, 0/1 and False/True being the same. Where two categories are one number in two spellings
-    ("250.1" and "250.10"), only the text of a CSV file tells them apart, and no other table is read.
+    Categories and values are compared in one spelling, whatever form the table has: texts without blanks at the ends
+    and without regard to capital letters, numbers by their value ("1.50" is 1.5), 0/1 and False/True being the same. So
+    two categories must differ in more than that.
 
     Attributes:
         name: the column's.
@@ -350,24 +350,6 @@ class Schema:
             names += [self.target.name, *([] if self.target.trials is None else [self.target.trials])]
         return names if self.group is None else [*names, self.group]
 
-    def alike(self, names: Sequence[str]) -> str | None:
-        """Name of a column, of these, that has one number in two spellings among its public values, or None."""
-        for name, values in self._values().items():
-            if name in names and alike(values) is not None:
-                return name
-        return None
-
-    def _values(self) -> dict[str, tuple[Any, ...]]:
-        """The public values of each column that has such."""
-        values = {
-            c.name: c.categories if isinstance(c, Categorical) else c.values
-            for c in self.columns
-            if not isinstance(c, Numeric)
-        }
-        if self.target is not None and self.target.kind == "logistic":
-            values[self.target.name] = self.target.classes
-        return values
-
     def to_json(self) -> str:
         """The schema as JSON text; `from_json` is its exact inverse."""
         facts = {
@@ -463,18 +445,23 @@ def _check_name(name: object) -> None:
 
 
 def _check_categories(name: str, field: str, given: object) -> tuple[Any, ...]:
-    """Public categories as plain Python values; two that are written alike are one."""
+    """Public categories as plain Python values of different labels."""
     if isinstance(given, (str, bytes)) or not isinstance(given, (Sequence, np.ndarray)):
         raise ParameterError(f"{field} of column {name!r} must be a list of public values, got {given!r}.")
     values = tuple(value.item() if isinstance(value, np.generic) else value for value in given)
     if not 1 <= len(values) <= _MAX_CATEGORIES:
         raise ParameterError(f"{field} of column {name!r} must hold 1 to {_MAX_CATEGORIES} values, got {len(values)}.")
-    seen: set[str] = set()
+    first: dict[str | None, object] = {}
     for value in values:
-        written = text(value) if isinstance(value, (str, bool, int, float)) else None
-        if written is None or (isinstance(value, float) and not math.isfinite(value)):
+        known = isinstance(value, (str, bool, int)) or (isinstance(value, float) and math.isfinite(value))
+        name_of_value = label(value)
+        if not known or name_of_value == UNREADABLE:
             raise ParameterError(f"{field} of column {name!r} must hold texts or finite numbers, got {value!r}.")
-        if written in seen:
-            raise ParameterError(f"{field} of column {name!r} must not repeat a value, got {value!r} twice.")
-        seen.add(written)
+        if name_of_value in first:
+            raise ParameterError(
+                f"{field} of column {name!r} must not repeat a value, got {first[name_of_value]!r} and {value!r}: "
+                "capital letters, blanks at the ends and the form of a number make no difference. Rename one of them, "
+                "or take one for both."
+            )
+        first[name_of_value] = value
     return values

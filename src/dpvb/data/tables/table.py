@@ -85,8 +85,7 @@ class Table:
             stream: True reads a file anew at each pass, in bounded memory; None and False hold its rows as numbers.
 
         Raises:
-            DataFormatError: none of these forms, a column of the schema that is missing, or public values that only
-                CSV text tells apart.
+            DataFormatError: none of these forms, or a column of the schema that is missing.
             ParameterError: schema is no Schema, or stream=True with data in memory or with a group column.
         """
         if not isinstance(schema, Schema):
@@ -464,11 +463,10 @@ def _needed(schema: Schema) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _present(schema: Schema, names: list[Any], place: str) -> tuple[str, ...]:
-    """The columns to read of data whose types may have been inferred from values.
+    """The columns to read.
 
     Raises:
-        DataFormatError: a needed name that is missing, or one that occurs twice; public values of a column that are
-            one number in two spellings, of which the data may have kept one.
+        DataFormatError: a needed name that is missing, or one that occurs twice.
     """
     needed, optional = _needed(schema)
     for name in (*needed, *optional):
@@ -477,10 +475,4 @@ def _present(schema: Schema, names: list[Any], place: str) -> tuple[str, ...]:
             raise DataFormatError(
                 f"The {place} must have one column {name!r}, but has {times}; its columns are {names}. {_WAY_OUT}"
             )
-    present = tuple(name for name in (*needed, *optional) if name in names)
-    if (unclear := schema.alike(present)) is not None:
-        raise DataFormatError(
-            f"The schema gives column {unclear!r} two values that are one number in two spellings, which only the text "
-            f"of a CSV file tells apart, and not a {place}: read the CSV file itself, or rename one of the values."
-        )
-    return present
+    return tuple(name for name in (*needed, *optional) if name in names)
