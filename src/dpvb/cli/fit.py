@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # Types that an option can have; of a parameter that may be several, the first of them.
 _PLAIN = (bool, int, float, Path, str)
+# Of a parameter that may be one number or several; they are written with commas.
+_NUMBERS = Sequence[float]
 
 
 class _Kinds(Commands):
@@ -67,7 +69,7 @@ def described(kind: type[PrivateEstimator]) -> dict[str, str]:
 
 def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
     """The function that a kind's command calls; its signature has the options."""
-    own = {option.name: option for option in _options(kind)}
+    own, hints = {option.name: option for option in _options(kind)}, get_type_hints(kind)
 
     def run(
         *,
@@ -81,7 +83,7 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
             call = {**given, "out": out, "cluster": cluster, "overwrite": overwrite, "quiet": quiet}
             resumption.remember(given["checkpoint"], f"fit_{kind.command}", call)
         files.check_target(out, overwrite)
-        model = kind(**{name: _labels(value) for name, value in given.items() if name in own})
+        model = kind(**{name: _value(name, value, hints[name]) for name, value in given.items() if name in own})
         rows = read(str(kind.reads), given)
         with progress_bar(model.epsilon, model.delta, quiet=quiet) as tell:
             model.fit(**rows, progress=tell, cluster=cluster)
@@ -149,12 +151,18 @@ def _plain(hint: Any) -> Any:
     if get_origin(hint) is tuple:
         return tuple[(str,) * len(get_args(hint))]  # type: ignore[misc]
     members = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    plain: Any = next((one for one in _PLAIN if one in members), None)
+    plain: Any = str if _NUMBERS in members else next((one for one in _PLAIN if one in members), None)
     return plain | None if plain is not None and NoneType in members else plain
 
 
-def _labels(value: Any) -> Any:
-    """Labels of the command line, numbers where they are some; anything else as it is."""
+def _value(name: str, value: Any, hint: Any) -> Any:
+    """What an option says: labels, numbers where they are some; one number or several; anything else as it is."""
+    if isinstance(value, str) and _NUMBERS in get_args(hint):
+        try:
+            numbers = tuple(map(float, value.split(",")))
+        except ValueError:
+            raise ParameterError(f"{name} must be a number, or numbers with commas between, got {value!r}.") from None
+        return numbers if len(numbers) > 1 else numbers[0]
     return tuple(map(_label, value)) if isinstance(value, tuple) else value
 
 

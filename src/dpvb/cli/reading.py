@@ -64,7 +64,7 @@ def rows(
 
         dpvb fit {name} people.csv --schema people.json {needed}--epsilon 1 --delta 1e-5 --out people.dpvb
 
-        dpvb fit {name} X.npz --target y.npy {needed}--row-norm 2.5 --epsilon 1 --delta 1e-5 --out m.dpvb
+        dpvb fit {name} X.npz --target y.npy {needed}--low 18,0 --high 90,500000 --epsilon 1 --delta 1e-5 --out m.dpvb
     """
     if schema is not None:
         from dpvb.data import Schema, Table

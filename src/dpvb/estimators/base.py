@@ -23,7 +23,8 @@ from dpvb.core.plan import Plan, calibrated, check_budget, phased
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
 from dpvb.core.schedule import Schedule, StepSize
 from dpvb.core.wall import Wall
-from dpvb.data.tables.matrices import has_columns
+from dpvb.data.arrow import import_arrow
+from dpvb.data.tables.matrices import has_columns, is_arrow_table
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ModelFileError, ParameterError, PrivacyError, check_integer, check_number
 from dpvb.ledger.address import Address
@@ -327,8 +328,10 @@ def generator(name: str, seed: Any) -> np.random.Generator:
 
 
 def column_names(X: Any) -> tuple[str, ...] | None:
-    """Column names of a data frame; None for what has none, or others than texts."""
+    """Column names of a data frame or an Arrow table; None for what has none, or others than texts."""
     names = list(X.columns) if has_columns(X) else []
+    if is_arrow_table(X) and not all(isinstance(name, str) for name in names):  # Arrow's own has its cells there
+        names = import_arrow().table(X).column_names
     return tuple(names) if names and all(isinstance(name, str) for name in names) else None
 
 

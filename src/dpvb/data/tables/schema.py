@@ -83,7 +83,7 @@ class Numeric:
         high = check_number(f"high of column {self.name!r}", self.high, low=low, high=1e300, closed="right")
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
-        if not self._transformed(np.float64(high)) > self._transformed(np.float64(low)):
+        if not self.ends[1] > self.ends[0]:
             raise ParameterError(f"the range of column {self.name!r} is too narrow, got low={low!r} and high={high!r}.")
         if self.missing is not None:
             missing = check_number(f"missing of column {self.name!r}", self.missing, low=-1e300, high=1e300)
@@ -104,13 +104,18 @@ class Numeric:
         """Mean and variance of what a value adds to a row's squared norm, guessed as a uniform one's."""
         return 1 / 3, 4 / 45
 
+    @property
+    def ends(self) -> tuple[Any, Any]:
+        """The range, transformed."""
+        return self._transformed(np.float64(self.low)), self._transformed(np.float64(self.high))
+
     def encode(self, cells: Cells, missing_values: frozenset[str]) -> tuple[NDArray[np.int64], Floats]:
         """Place (always 0) and value of each cell; the value is NaN in a faulty one."""
         value_n = as_numbers(cells)
         with np.errstate(all="ignore"):
             if self.missing is not None:
                 value_n = np.where(np.isnan(value_n), self.missing, value_n)
-            low, high = (self._transformed(np.float64(bound)) for bound in (self.low, self.high))
+            low, high = self.ends
             scaled_n = (self._transformed(np.clip(value_n, self.low, self.high)) - low) / (high - low)
         return np.zeros(len(value_n), dtype=np.int64), np.where(np.isfinite(value_n), np.clip(scaled_n, 0, 1), np.nan)
 
