@@ -54,6 +54,7 @@ class Commands(TyperGroup):
         names = "|".join(map(str, word)) or "(?!)"
         argument = rf"(?<![\w.(])(?P<argument>{names})=(?=[\s,.:;)]|$)"
         subject = rf"^(?P<subject>{names})(?= must | needs | = )"
+        message = re.sub(rf"(?<![\w.(])({names})='", lambda match: f"{word[match[1]]} '", message)
         return re.sub(f"{argument}|{subject}", lambda match: word[match["argument"] or match["subject"]], message)
 
 

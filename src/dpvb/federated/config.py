@@ -193,6 +193,7 @@ class DataFiles:
         file: table, matrix or documents.
         target, trials, group: files beside a matrix.
         text_column, group_column, file_format, token_pattern: of documents.
+        separator, decimal, encoding: of a CSV file.
     """
 
     file: Path
@@ -203,6 +204,9 @@ class DataFiles:
     group_column: str | None
     file_format: str | None
     token_pattern: str
+    separator: str
+    decimal: str
+    encoding: str
 
 
 @dataclass(frozen=True)
@@ -262,6 +266,9 @@ class ClientConfig:
                 group_column=data.take("group_column", str, None),
                 file_format=data.take("format", str, None),
                 token_pattern=data.take("token_pattern", str, "[a-z]+"),
+                separator=data.take("separator", str, ","),
+                decimal=data.take("decimal", str, "."),
+                encoding=data.take("encoding", str, "utf-8"),
             ),
         )
         data.end()
