@@ -546,6 +546,7 @@ def test_faulty_tables_are_refused(tmp_path):
     FRAME.drop(columns="age").to_csv(tmp_path / "short.csv", index=False)
     FRAME.drop(columns="age").to_parquet(tmp_path / "short.parquet")
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 nothing")
+    (tmp_path / "t.txt").touch()
     grouped = Schema(SCHEMA.columns, group="id")
     for data, error, match in [
         (FRAME.drop(columns="age"), DataFormatError, "'age'"),
@@ -560,7 +561,8 @@ def test_faulty_tables_are_refused(tmp_path):
         (tmp_path / "short.csv", DataFormatError, "'age'"),
         (tmp_path / "short.parquet", DataFormatError, "'age'"),
         (tmp_path / "bad.parquet", DataFormatError, "not a readable Parquet"),
-        (tmp_path / "none.csv", DataFormatError, "cannot be read"),
+        (tmp_path / "none.csv", DataFormatError, "there is no such file"),
+        (tmp_path / "none", DataFormatError, "there is no such file"),
         (tmp_path / "t.txt", ParameterError, "file_format"),
     ]:
         with pytest.raises(error, match=match):

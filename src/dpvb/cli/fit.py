@@ -7,7 +7,6 @@ files are read hangs on what the class reads. Classes are imported when one of t
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -54,17 +53,6 @@ def kinds() -> dict[str, type[PrivateEstimator]]:
 
     named = ((vars(kind).get("command"), kind) for kind in PrivateEstimator.kinds.values())
     return {name: kind for name, kind in named if name is not None}
-
-
-def described(kind: type[PrivateEstimator]) -> dict[str, str]:
-    """What the docstrings of a class and its bases say of each parameter under `Args:`."""
-    found = {}
-    for base in reversed(kind.__mro__):
-        section = re.search(r"^Args:\n((?: {4}.*\n?)*)", inspect.cleandoc(vars(base).get("__doc__") or ""), re.M)
-        for names, text in re.findall(r"^ {4}(\w[\w, ]*): (.*(?:\n {8}.*)*)", section[1] if section else "", re.M):
-            words = " ".join(text.split())
-            found.update(dict.fromkeys(names.split(", "), words[0].upper() + words[1:]))
-    return found
 
 
 def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
@@ -121,7 +109,7 @@ def _of_files(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
 
 def _options(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
     """The options of an estimator's parameters, but of those that its files bring."""
-    from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator
+    from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator, described
 
     texts, hints = described(kind), get_type_hints(kind)
     of_files = {option.name for option in _of_files(kind)}
@@ -134,7 +122,7 @@ def _options(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
         panel = options.RUN if name in OF_THE_RUN else panel
         option = typer.Option(
             f"{word}/--no-{word[2:]}" if plain is bool else word,
-            help=texts.get(name),
+            help=texts[name][:1].upper() + texts[name][1:] if name in texts else None,
             show_default=not needed,
             rich_help_panel=None if needed else panel,
         )

@@ -73,14 +73,16 @@ def rows(
 
         dpvb fit {name} X.npz --target y.npy {needed}--low 18,0 --high 90,500000 --epsilon 1 --delta 1e-5 --out m.dpvb
     """
-    if schema is not None:
-        from dpvb.data import Schema, Table
+    from dpvb.data import Schema, Table
+    from dpvb.data.readable import check_there
 
+    if schema is not None:
         if target or trials or group:
             raise ParameterError("--target, --trials and --group belong to a matrix; a schema names these columns.")
         public = Schema.load(schema)
         return {"X": Table(data, public, separator=separator, decimal=decimal, encoding=encoding)}
     if data.suffix.lower() not in (".npz", ".npy"):
+        check_there(data)
         raise ParameterError(
             f"{data.name!r} needs --schema, what is public about its columns (see `dpvb schema`); a matrix is a "
             ".npz or .npy file."

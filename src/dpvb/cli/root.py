@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from dpvb.cli.terminal import echo, remark
-from dpvb.guards.errors import DpvbError
+from dpvb.guards.errors import DpvbError, reason_of
 from dpvb.version import __version__
 
 
@@ -31,7 +31,7 @@ class Commands(TyperGroup):
         except DpvbError as error:
             message = self._with_options(ctx, " ".join(str(error).split()))
         except (OSError, ImportError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
+            reason = reason_of(error) if isinstance(error, OSError) else str(error)
             message = f"{reason or type(error).__name__}: {getattr(error, 'filename', None) or 'this command'}."
         except MemoryError:
             message = "not enough memory."

@@ -286,7 +286,8 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         if self.covariance == "diagonal":
             raise ParameterError("covariance='diagonal' needs solver='first_order'; the other solvers are full.")
         variant: Literal["paper", "corrected"] = "paper" if self.solver == "paper" else "corrected"
-        return PolyaGamma(width, variant=variant, average=self.epsilon < np.inf, **given)
+        is_private = check_number("epsilon", self.epsilon, low=0, closed="right") < np.inf
+        return PolyaGamma(width, variant=variant, average=is_private, **given)
 
     def _set_columns(self, names: tuple[str, ...] | None, width: int, schema: Schema | None) -> None:
         """Number, names and units of the features."""
@@ -563,7 +564,7 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
     A row's influence is bounded as one: the noise grows with max_trials.
 
     Args:
-        max_trials: public bound on a row's trials; a row with more counts as no row.
+        max_trials: public bound on a row's trials, at least 1; a row with more counts as no row.
 
     The other parameters and the attributes are those of `BinomialLikelihoodRegression`.
     """
@@ -624,8 +625,9 @@ class NegativeBinomialRegression(RegressorMixin, BinomialLikelihoodRegression): 
     The expected count is dispersion · exp(intercept + x·coef).
 
     Args:
-        dispersion: public number r > 0; large values come near a Poisson regression.
-        max_count: public bound on a count; larger ones are clipped to it, and the noise grows with it.
+        dispersion: public number r in [1e-6, 1e9]: R's theta, 1/alpha of statsmodels; large values come near a Poisson
+            regression. Where it is not known, dpvb.select chooses among several.
+        max_count: public bound on a count, at least 1; larger ones are clipped to it, and the noise grows with it.
 
     The other parameters and the attributes are those of `BinomialLikelihoodRegression`.
     """

@@ -20,7 +20,7 @@ from dpvb.federated.agreement import SCHEDULES
 from dpvb.federated.flower import Address, parse_address
 from dpvb.federated.keys import Identity, check_name, check_public
 from dpvb.federated.trust import TRUST, Trust
-from dpvb.guards.errors import FederationError, ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.errors import FederationError, ParameterError, check_choice, check_integer, check_number, reason_of
 
 UNITS: Final = ("example", "person", "client")
 # Parameters of estimators that are no keys of [model], and where else they come from.
@@ -295,7 +295,7 @@ class _Table:
                 raise ParameterError(f"{path}: is too large for a configuration.")
             return cls(tomllib.loads(content.decode("utf-8")), path)
         except OSError as error:
-            raise ParameterError(f"{path}: cannot be read ({error.strerror}).") from error
+            raise ParameterError(f"{path}: cannot be read ({reason_of(error)}).") from error
         except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
             raise ParameterError(f"{path}: is no TOML file: {error}.") from error
 

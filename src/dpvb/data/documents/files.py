@@ -16,7 +16,7 @@ from dpvb.data.documents.matrix_files import OpenedFile, open_docword, open_lda_
 from dpvb.data.documents.text_files import folder_records, json_records, line_records, parquet_records
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN, Tokenizer, Vocabulary, check_vocabulary
 from dpvb.data.persons import Elsewhere, elsewhere
-from dpvb.data.readable import check_readable
+from dpvb.data.readable import check_readable, check_there
 from dpvb.data.shards import Shard, Sharded, one_width, paths_of
 from dpvb.data.slabs import Slab
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer
@@ -191,6 +191,7 @@ def _format_of(path: Path) -> str:
         return "docword"
     found = _FORMAT_OF_SUFFIX.get(Path(name).suffix)
     if found is None:
+        check_there(path)
         raise DataFormatError(
             f"The name {path.name!r} does not tell its format; known are {', '.join(_FORMAT_OF_SUFFIX)} "
             f"(also .gz), docword*.txt and folders. Say it with file_format=, one of {', '.join(FORMATS)}."
@@ -229,6 +230,7 @@ def _check_text(
 ) -> None:
     """Check what is public of a file; a Parquet file also to its end, where it will not be read at once."""
     if name == "folder":
+        check_there(path)
         if not path.is_dir():
             raise DataFormatError(f"{str(path)!r} is not a folder.")
         return

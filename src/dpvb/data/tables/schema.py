@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from dpvb.data.spelling import MISSING_VALUES, UNREADABLE, Categories, Cells, Floats, as_numbers, label, text
 from dpvb.data.tables.response import Kind, Response
-from dpvb.guards.errors import DataFormatError, DpvbError, ParameterError, check_choice, check_number
+from dpvb.guards.errors import DataFormatError, DpvbError, ParameterError, check_choice, check_number, reason_of
 from dpvb.guards.strangers import parsed_json
 
 #: Size of an indicator: two rows that differ in a category are as far apart as the ends of a numeric column.
@@ -403,7 +403,7 @@ class Schema:
         try:
             Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
         except (OSError, UnicodeError) as error:
-            reason = getattr(error, "strerror", None) or "it holds text that is not Unicode"
+            reason = reason_of(error) if isinstance(error, OSError) else "it holds text that is not Unicode"
             raise DataFormatError(f"The schema file {os.fspath(path)!r} cannot be written: {reason}.") from error
 
     @classmethod
@@ -417,7 +417,7 @@ class Schema:
         try:
             content = Path(path).read_bytes()
         except OSError as error:
-            raise DataFormatError(f"The schema file {os.fspath(path)!r} cannot be read: {error.strerror}.") from error
+            raise DataFormatError(f"The schema file {os.fspath(path)!r} cannot be read: {reason_of(error)}.") from error
         return cls.from_json(content)
 
 

@@ -17,7 +17,7 @@ from dpvb.data.arrow import cells as arrow_cells
 from dpvb.data.arrow import check_batches, import_arrow, parquet_batches, parquet_schema
 from dpvb.data.csv_files import Dialect, check_csv, csv_records, times_in_header
 from dpvb.data.persons import Elsewhere, elsewhere, tuples
-from dpvb.data.readable import check_readable
+from dpvb.data.readable import check_readable, check_there
 from dpvb.data.shards import Shard, Sharded, paths_of
 from dpvb.data.slabs import MAX_ROWS, Slab
 from dpvb.data.spelling import Cells, Floats, as_array, as_numbers, cells_of, each, identity, spelled
@@ -66,7 +66,7 @@ class Table:
     def __init__(
         self,
         data: object,
-        schema: Schema,
+        schema: Schema | None = None,
         *,
         file_format: Literal["csv", "parquet"] | None = None,
         stream: bool | None = None,
@@ -83,7 +83,7 @@ class Table:
                 may have decided them. Columns that the schema does not name are not read. Several files are read one
                 after another, anew at each pass; or side by side, each by one process of a cluster (see dpvb.cluster),
                 which holds it. Of a person who has rows in several files those of the first one count.
-            schema: public.
+            schema: public; needed.
             file_format: "csv" or "parquet"; None: told by the name of the file.
             stream: True reads a file anew at each pass, in bounded memory; None and False hold its rows as numbers.
             separator, decimal, encoding: how a CSV file is written, see `dpvb.data.csv_files.Dialect`; public.
@@ -94,7 +94,8 @@ class Table:
         """
         if not isinstance(schema, Schema):
             raise ParameterError(
-                f"schema must be a Schema, got {type(schema).__name__}; read one with Schema.load(path)."
+                f"schema must be a dpvb.Schema, what is public about the columns, got {type(schema).__name__}. Read "
+                "one with Schema.load(path); `dpvb schema --header FILE` writes one to fill in."
             )
         self._schema = schema
         self._held: _Encoded | None = None
@@ -405,6 +406,7 @@ def _file_reader(
     path: Path, schema: Schema, file_format: str | None, dialect: Dialect, *, read_through: bool = False
 ) -> _Reader:
     """One file; a Parquet file is read to its end first, where asked for."""
+    check_there(path)
     if file_format is None:
         file_format = Path(path.name.lower().removesuffix(".gz")).suffix.removeprefix(".")
         hint = "Say it with file_format=."
