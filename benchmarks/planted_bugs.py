@@ -1453,6 +1453,30 @@ BUGS = [
     ),
     Bug(
         "readers that take records apart, or read one differently because of another",
+        "a byte that is nothing in the encoding of a CSV file fails the file",
+        (
+            (
+                "data/csv_files.py",
+                "        except UnicodeDecodeError:\n            return UNREADABLE\n",
+                "        except TypeError:\n            return UNREADABLE\n",
+            ),
+        ),
+        "test_dialects.py::test_bytes_that_are_no_text_reach_their_own_field",
+    ),
+    Bug(
+        "leaks by text, logs and files",
+        "a person's row in the place of a header written into a schema",
+        (("data/tables/dictionary.py", "        if doubt and not sure:\n", "        if False:\n"),),
+        "test_cli_schema.py::test_a_first_line_that_may_be_a_persons_row_is_neither_shown_nor_written",
+    ),
+    Bug(
+        "leaks by text, logs and files",
+        "statistics of the data taken for what was declared of them",
+        (("data/tables/dictionary.py", "    if _STATISTIC.fullmatch(_plain(field)):\n", "    if False:\n"),),
+        "test_cli_schema.py::test_what_was_computed_from_the_data_is_refused_by_name",
+    ),
+    Bug(
+        "readers that take records apart, or read one differently because of another",
         "a quote inside a CSV field taken for one that opens it",
         (("data/csv_numba.py", "if state in (START, CLOSED):", "if state != QUOTED:"),),
         "test_readers.py::test_csv_is_read_as_the_csv_module_reads_it",

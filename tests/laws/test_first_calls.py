@@ -35,7 +35,7 @@ LACKING: dict[str, tuple[Callable[[], Any], str]] = {
     "trials": (lambda: dpvb.BinomialRegression(**BUDGET), "^BinomialRegression needs max_trials=, public bound"),
     "schema": (
         lambda: Table({"a": [1.0]}),
-        r"^schema must be a dpvb\.Schema, what is public .*, got NoneType\. Read one .*`dpvb schema --header FILE` writes one",
+        r"^schema must be a dpvb\.Schema, .*, got NoneType\. Read one .*`dpvb schema --header FILE` writes one",
     ),
 }
 

@@ -141,7 +141,7 @@ def check_csv(path: Path, columns: tuple[str, ...], hint: str = CHOOSE, dialect:
         )
     for column, times in times_in_header(path, columns, dialect).items():
         if times != 1:
-            shown = _shown_by_header(path, dialect)
+            shown = shown_by_header(path, dialect)
             raise DataFormatError(
                 f"The first line of {str(path)!r} must be a header that names the column {column!r} once; {shown}{hint}"
             )
@@ -173,7 +173,7 @@ def decoded(records: Iterable[Record], dialect: Dialect) -> Iterator[Record]:
     return (tuple(map(dialect.decoded, record)) for record in records)
 
 
-def _shown_by_header(path: Path, dialect: Dialect) -> str:
+def shown_by_header(path: Path, dialect: Dialect) -> str:
     """What the header line shows of how the file is written, where it is not as was said."""
     with open_binary(path) as file:
         line, _ = _header_line(file, dialect)

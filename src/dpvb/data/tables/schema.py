@@ -312,7 +312,7 @@ class Schema:
         names = self.read_columns
         for name in names:
             if names.count(name) > 1:
-                raise ParameterError(f"each column has one role, got {name!r} more than once.")
+                raise ParameterError(f"each column has one role, got {name!r} more than once among columns and roles.")
         if not all(isinstance(text, str) for text in self.missing_values):
             raise ParameterError(f"missing_values must be texts, got {self.missing_values!r}.")
         if self.scale is not None:
@@ -390,6 +390,11 @@ class Schema:
             raise DataFormatError('The schema must hold "columns": a list of objects.')
         facts["columns"] = tuple(_column(column, number) for number, column in enumerate(columns, start=1))
         if facts.get("target") is not None:
+            if isinstance(facts["target"], dict) and facts["target"].get("name", "") is None:
+                raise ParameterError(
+                    "target of the schema needs name, the column of responses, which then is none of columns; where "
+                    "the data have no response, write null in its place."
+                )
             facts["target"] = _made(Target, facts["target"], "target")
         made: Schema = _made(cls, facts, "schema")
         return made
