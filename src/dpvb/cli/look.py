@@ -65,8 +65,8 @@ def coef(
 ) -> None:
     """Print the coefficients of a regression with their credible intervals.
 
-    The intervals know the privacy noise. Coefficients are per unit of a matrix's column; of a table, per category,
-    and per whole declared range of a number.
+    The intervals know the privacy noise. Coefficients are per unit of a column (where a schema transforms it, of the
+    transformed number), and per category.
 
         dpvb coef people.dpvb --level 0.9
     """
