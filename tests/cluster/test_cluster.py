@@ -764,7 +764,7 @@ def test_a_missing_file_is_refused_before_anything_is_spent(two: Any, client: An
     with Ledger(tmp_path / "ledger") as ledger:
         ledger.register("people", **{**ACCOUNT, "unit": "document"})
         for engine in (two, client):
-            model = LDA(3, epsilon=1.0, delta=1e-5, num_steps=2, row_norm=1.0, ledger=ledger, dataset="people")
+            model = LDA(3, epsilon=1.0, delta=1e-5, num_steps=2, ledger=ledger, dataset="people")
             with pytest.raises(DataFormatError, match="a worker process cannot read its part"):
                 model.fit(source, cluster=engine)
         assert not ledger.charged("people")
