@@ -57,7 +57,7 @@ class PlainNetwork(dpvb.SigmoidBeliefNetwork):
 
 
 def logistic(**params) -> dpvb.LogisticRegression:
-    return dpvb.LogisticRegression(epsilon=math.inf, delta=DELTA, **params)
+    return dpvb.LogisticRegression(epsilon=math.inf, delta=DELTA, row_norm=1.0, **params)
 
 
 def topics(**params) -> PlainTopics:

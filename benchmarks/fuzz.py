@@ -81,8 +81,8 @@ def model_files() -> list[bytes]:
     y = (rng.random(30) < 0.5).astype(int)
     models = [
         dpvb.LDA(2, public_vocabulary=True, document_length=20.0, random_state=0, **budget).fit(counts),
-        dpvb.LogisticRegression(**budget).fit(x, y),
-        dpvb.NegativeBinomialRegression(dispersion=1.0, max_count=5, **budget).fit(x, y),
+        dpvb.LogisticRegression(row_norm=1.0, **budget).fit(x, y),
+        dpvb.NegativeBinomialRegression(dispersion=1.0, max_count=5, row_norm=1.0, **budget).fit(x, y),
         dpvb.SigmoidBeliefNetwork(2, random_state=0, **budget).fit(y.reshape(10, 3)),
     ]
     with tempfile.TemporaryDirectory() as folder:

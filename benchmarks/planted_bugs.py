@@ -1509,7 +1509,7 @@ BUGS = [
         (
             (
                 "data/csv_files.py",
-                'rest, state = b"", _end_of_record(rest, 0)[1]',
+                'rest, state = b"", _end_of_record(rest, 0, dialect)[1]',
                 "yield nothing\n            rest = rest.partition(b'\\n')[2]",
             ),
         ),
@@ -1518,13 +1518,13 @@ BUGS = [
     Bug(
         "readers that take records apart, or read one differently because of another",
         "the quotes of a CSV record that is too long forgotten where it is dropped",
-        (("data/csv_files.py", "_end_of_record(rest, 0)[1]", "0"),),
+        (("data/csv_files.py", "_end_of_record(rest, 0, dialect)[1]", "0"),),
         "test_readers.py::test_a_record_too_long_is_one_faulty_record",
     ),
     Bug(
         "readers that take records apart, or read one differently because of another",
         "the quotes of a long CSV record forgotten from piece to piece",
-        (("data/csv_files.py", "_end_of_record(piece, state)", "_end_of_record(piece, 0)"),),
+        (("data/csv_files.py", "_end_of_record(piece, state, dialect)", "_end_of_record(piece, 0, dialect)"),),
         "test_readers.py::test_a_record_too_long_is_one_faulty_record",
     ),
     Bug(
@@ -1575,6 +1575,30 @@ BUGS = [
             ),
         ),
         "test_readers.py::test_an_unclosed_quote_reaches_to_the_next_quote",
+    ),
+    Bug(
+        "readers that take records apart, or read one differently because of another",
+        "a byte that is nothing in the encoding of a CSV file fails the file",
+        (
+            (
+                "data/csv_files.py",
+                "        except UnicodeDecodeError:\n            return UNREADABLE\n",
+                "        except TypeError:\n            return UNREADABLE\n",
+            ),
+        ),
+        "test_dialects.py::test_bytes_that_are_no_text_reach_their_own_field",
+    ),
+    Bug(
+        "leaks by text, logs and files",
+        "a person's row in the place of a header written into a schema",
+        (("data/tables/dictionary.py", "        if doubt and not sure:\n", "        if False:\n"),),
+        "test_cli_schema.py::test_a_first_line_that_may_be_a_persons_row_is_neither_shown_nor_written",
+    ),
+    Bug(
+        "leaks by text, logs and files",
+        "statistics of the data taken for what was declared of them",
+        (("data/tables/dictionary.py", "    if _STATISTIC.fullmatch(_plain(field)):\n", "    if False:\n"),),
+        "test_cli_schema.py::test_what_was_computed_from_the_data_is_refused_by_name",
     ),
     Bug(
         "readers that take records apart, or read one differently because of another",
@@ -1849,8 +1873,8 @@ BUGS = [
         (
             (
                 "data/spelling.py",
-                "            if name in self._spelled:\n                return self._spelled[name]\n",
-                "",
+                "            name = label(cell)\n",
+                "            name = str(cell)\n",
             ),
         ),
         "test_law_in_memory.py::test_one_cell_changes_one_unit[labels]",

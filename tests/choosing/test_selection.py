@@ -262,7 +262,7 @@ def binary(n: int = 1500, seed: int = 0) -> tuple[Any, Any]:
     return x, (rng.random(n) < special.expit(x @ [9.0, -6.0, 0.0])).astype(int)
 
 
-LOGISTIC = dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=4)
+LOGISTIC = dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=4, row_norm=1.0)
 #: The first leaves the features nothing but rounding.
 SETTINGS = [{"row_norm": 1e4}, {"row_norm": 1.0}]
 BUDGET = {"epsilon": 2.0, "delta": 1e-5}
@@ -309,10 +309,10 @@ def test_all_estimators_can_be_selected() -> None:
     cases: list[tuple[Any, list[dict[str, Any]], tuple[Any, ...], dict[str, Any]]] = [
         (dpvb.LDA(2, public_vocabulary=True, **given), [{"n_components": 3}, {"clip": 0.1}], (counts,), {}),
         (dpvb.SigmoidBeliefNetwork(2, **given), [{"form": "six_blocks"}, {"num_steps": 3}], (pixels,), {}),
-        (dpvb.LogisticRegression(**given), [{"solver": "sufficient_statistics"}], (X, y), {}),
-        (dpvb.LogisticRegression(covariance="diagonal", **given), [{}, {"alpha": 1.0}], (X, y), {}),
-        (dpvb.BinomialRegression(max_trials=4, **given), [{}], (X, 2 * y), {"trials": np.full(200, 3)}),
-        (dpvb.NegativeBinomialRegression(dispersion=2.0, max_count=9, **given), [{}], (X, 3 * y), {}),
+        (dpvb.LogisticRegression(row_norm=1.0, **given), [{"solver": "sufficient_statistics"}], (X, y), {}),
+        (dpvb.LogisticRegression(covariance="diagonal", row_norm=1.0, **given), [{}, {"alpha": 1.0}], (X, y), {}),
+        (dpvb.BinomialRegression(max_trials=4, row_norm=1.0, **given), [{}], (X, 2 * y), {"trials": np.full(200, 3)}),
+        (dpvb.NegativeBinomialRegression(dispersion=2.0, max_count=9, row_norm=1.0, **given), [{}], (X, 3 * y), {}),
     ]
     for estimator, settings, rows, more in cases:
         for relation in ("add_or_remove_one", "replace_one"):
@@ -347,7 +347,9 @@ def test_the_winner_goes_to_a_file_and_back(tmp_path: Any) -> None:
 @pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
 def test_runs_of_every_sampler_cost_what_was_asked_for(relation: str) -> None:
     X, y = binary(300)
-    estimator = dpvb.LogisticRegression(epsilon=1, delta=1e-5, num_examples=300, neighboring_relation=relation)
+    estimator = dpvb.LogisticRegression(
+        epsilon=1, delta=1e-5, row_norm=1.0, num_examples=300, neighboring_relation=relation
+    )
     settings = [{"sampling_prob": 0.1, "num_steps": 8}, {"batch_size": 60, "num_steps": 8}, {"num_steps": 4}, {}]
     choice = select._fixed(estimator, settings, {"X": X, "y": y}, **BUDGET)
     by_hand = [Composition(plan.events(), relation) for plan in (*choice.plans, choice.scoring)]  # type: ignore[arg-type]
@@ -450,8 +452,8 @@ def fitted_cases() -> list[tuple[Any, Any]]:
     given = {"epsilon": np.inf, "delta": 1e-5, "num_steps": 2, "random_state": 0}
     lda = dpvb.LDA(3, public_vocabulary=True, **given).fit(counts)
     network = dpvb.SigmoidBeliefNetwork(40, **given).fit(pixels)
-    full = dpvb.LogisticRegression(**given).fit(X, y)
-    diagonal = dpvb.LogisticRegression(covariance="diagonal", **given).fit(X, y)
+    full = dpvb.LogisticRegression(row_norm=1.0, **given).fit(X, y)
+    diagonal = dpvb.LogisticRegression(covariance="diagonal", row_norm=1.0, **given).fit(X, y)
     return [
         (lda, BagOfWords(counts)),
         (network, BinaryMatrix(pixels)),
@@ -626,7 +628,7 @@ def test_the_ledger_adds_up(tmp_path: Any) -> None:
     counted: dict[str, Any] = {"ledger": ledger, "dataset": "rows"}
     first = dpvb.select(LOGISTIC, SETTINGS, X, y, **BUDGET, **counted)
     dpvb.select(LOGISTIC, [{}], X, y, epsilon=1.0, delta=1e-5, distribution="logarithmic", **counted)
-    dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, **counted).fit(X, y)
+    dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, row_norm=1.0, **counted).fit(X, y)
     data = {"X": X, "y": y}
     charges = [
         select._fixed(LOGISTIC, SETTINGS, data, **BUDGET).cost,
@@ -637,7 +639,11 @@ def test_the_ledger_adds_up(tmp_path: Any) -> None:
     assert first.privacy_.charge.dataset == "rows"
     left = ledger.remaining("rows")
     assert left.num_charges == 3
-    fit = dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, accountant="renyi").fit(X, y).privacy_
+    fit = (
+        dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, row_norm=1.0, accountant="renyi")
+        .fit(X, y)
+        .privacy_
+    )
     charges.append(Composition([facts.event for facts in fit.releases], "add_or_remove_one"))
     assert left.spent_if_fixed == pytest.approx(costs.total(charges).epsilon(1e-5), rel=1e-9)
     ledger.verify([first.privacy_.charge])

@@ -90,7 +90,20 @@ def test_a_parameter_arrives_at_the_estimator(tmp_path: Path) -> None:
         "--delta",
         "1e-5",
     ]
-    more = ["--classes", "no", "yes", "--alpha", "2", "--no-intercept", "--accountant", "renyi", "--seed", "7"]
+    more = [
+        "--classes",
+        "no",
+        "yes",
+        "--alpha",
+        "2",
+        "--no-intercept",
+        "--accountant",
+        "renyi",
+        "--seed",
+        "7",
+        "--row-norm",
+        "1",
+    ]
     said = run("fit", "logistic", tmp_path / "x.npy", *given, *more).stderr
     assert "LogisticRegression, epsilon = " in said
     model = dpvb.load(tmp_path / "m.dpvb")
@@ -158,7 +171,19 @@ def test_a_new_kind_needs_nothing_but_its_own_class(tmp_path: Path) -> None:
         assert "dpvb fit doubled people.csv" in shown
         np.save(tmp_path / "x.npy", np.eye(4))
         np.save(tmp_path / "y.npy", np.arange(4) % 2)
-        given = ["--target", tmp_path / "y.npy", "--epsilon", "1", "--delta", "1e-5", "--norm-two", "3", "--quiet"]
+        given = [
+            "--target",
+            tmp_path / "y.npy",
+            "--epsilon",
+            "1",
+            "--delta",
+            "1e-5",
+            "--norm-two",
+            "3",
+            "--quiet",
+            "--row-norm",
+            "1",
+        ]
         run("fit", "doubled", tmp_path / "x.npy", *given, "--out", tmp_path / "m.dpvb")
         assert dpvb.load(tmp_path / "m.dpvb").double_norm == 3.0
         assert "coef" in run("coef", tmp_path / "m.dpvb", "--help").stdout

@@ -73,7 +73,7 @@ def lda(sampler: str = "full", group: Any = None) -> Task:
 
 
 def logistic(sampler: str = "full", group: Any = None, **params: Any) -> Task:
-    return task_of(LogisticRegression, X, Y, sampler=sampler, group=group, **params)
+    return task_of(LogisticRegression, X, Y, sampler=sampler, group=group, row_norm=1.0, **params)
 
 
 TASKS: dict[str, Any] = {
@@ -84,7 +84,7 @@ TASKS: dict[str, Any] = {
     "logistic, diagonal": partial(logistic, covariance="diagonal"),
     "logistic, moments": partial(logistic, solver="sufficient_statistics"),
     "binomial": lambda sampler: BinomialRegression(
-        epsilon=1.0, delta=1e-5, num_steps=3, max_trials=4, **SAMPLERS[sampler]
+        epsilon=1.0, delta=1e-5, num_steps=3, max_trials=4, row_norm=1.0, **SAMPLERS[sampler]
     ).task(X, Y, trials=np.full(NUMBER, 3)),
     "network": lambda sampler: task_of(
         SigmoidBeliefNetwork, (X > 0).astype(np.int8), sampler=sampler, n_components=2, clip=1.0
@@ -193,7 +193,7 @@ def test_an_estimator_takes_a_cluster(two: Any) -> None:
     """Without noise and with the full batch two fits of one data set are equal."""
     for model in (
         LDA(3, public_vocabulary=True, epsilon=np.inf, delta=1e-5, num_steps=2, random_state=0),
-        LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2),
+        LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2, row_norm=1.0),
         SigmoidBeliefNetwork(2, epsilon=np.inf, delta=1e-5, num_steps=2, random_state=0),
     ):
         data = {LDA: (COUNTS,), LogisticRegression: (X, Y)}.get(type(model), ((X > 0).astype(np.int8),))
@@ -458,7 +458,7 @@ def test_parts_are_shared_out_evenly(parts: int, workers: int) -> None:
 def test_a_cluster_that_is_none_is_refused_before_anything_is_spent(name: str, tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
         ledger.register("people", **ACCOUNT)
-        model = LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, ledger=ledger, dataset="people")
+        model = LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, row_norm=1.0, ledger=ledger, dataset="people")
         with pytest.raises(ParameterError, match="local:2"):
             model.fit(X, Y, cluster=name)
         with pytest.raises(ParameterError, match="local:2"):
@@ -565,7 +565,7 @@ def test_pages_of_dask_that_strangers_could_see_are_said(page: str, monkeypatch:
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(LogisticRegression, "_said", set())
     options = {"n_workers": 1, "processes": False, "dashboard_address": page, "worker_dashboard_address": "127.0.0.1:0"}
-    model = LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=1)
+    model = LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=1, row_norm=1.0)
     with (
         distributed.LocalCluster(**options) as workers,
         distributed.Client(workers) as client,
@@ -591,7 +591,7 @@ from pathlib import Path
 import numpy as np
 sys.path += ["", ".", "folder"]
 if __name__ == "__main__":
-    model = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2)
+    model = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2, low=0, high=1)
     with dpvb.cluster.LocalPool(2) as pool:
         model.fit(np.eye(4), [0, 1, 1, 0], cluster=pool)
         places = [Path(f"/proc/{number}/cmdline") for number in pool.process_ids]
@@ -721,7 +721,7 @@ def test_files_of_persons_are_the_persons_in_memory(two: Any, tmp_path: Path) ->
 def test_a_fit_reads_a_table_in_files(two: Any, tmp_path: Path) -> None:
     table = Table(table_shards(tmp_path), schema())
     one = Table({"a": X[:, 0], "b": X[:, 1], "y": Y}, schema())
-    model = LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2)
+    model = LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2, row_norm=1.0)
     alone = model.fit(one).coef_
     assert np.array_equal(model.fit(table, cluster=two).coef_, alone)
     usable = np.arange(NUMBER) > 5
@@ -807,7 +807,13 @@ def test_a_run_goes_on_with_or_without_a_cluster(first: Any, second: Any, tmp_pa
     with Ledger(tmp_path / "ledger") as ledger:
         ledger.register("people", **ACCOUNT)
         model = LogisticRegression(
-            epsilon=1.0, delta=1e-5, num_steps=4, ledger=ledger, dataset="people", checkpoint=tmp_path / "run"
+            epsilon=1.0,
+            delta=1e-5,
+            num_steps=4,
+            row_norm=1.0,
+            ledger=ledger,
+            dataset="people",
+            checkpoint=tmp_path / "run",
         )
 
         def stop(step: int, plan: Plan) -> None:

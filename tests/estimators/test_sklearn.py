@@ -54,9 +54,10 @@ EXCLUDED_OF = {
     },
 }
 REGRESSIONS = [
-    dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2),
+    dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, row_norm=1.0),
+    dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=20, low=-10.0, high=10.0),
     dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, row_norm=10.0, num_steps=50),
-    dpvb.NegativeBinomialRegression(epsilon=1.0, delta=1e-5, num_steps=2, dispersion=1.0, max_count=5),
+    dpvb.NegativeBinomialRegression(epsilon=1.0, delta=1e-5, num_steps=2, dispersion=1.0, max_count=5, row_norm=1.0),
 ]
 EXAMPLE = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 2, "random_state": 0, "public_vocabulary": True}
 

@@ -56,7 +56,7 @@ def dealt(x_nd: np.ndarray, y_n: np.ndarray, *cuts: int) -> list[tuple[np.ndarra
 
 
 def logistic(epsilon: float = math.inf, **options: Any) -> dpvb.LogisticRegression:
-    return dpvb.LogisticRegression(epsilon=epsilon, delta=DELTA, **options)
+    return dpvb.LogisticRegression(epsilon=epsilon, delta=DELTA, **{"row_norm": 1.0, **options})
 
 
 def numbers(q: Any) -> list[np.ndarray]:
@@ -308,11 +308,11 @@ FITS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "statistics": (lambda: logistic(num_steps=4, solver="sufficient_statistics"), {"X": _X, "y": _Y}),
     "diagonal": (lambda: logistic(num_steps=4, covariance="diagonal"), {"X": _X, "y": _Y}),
     "binomial": (
-        lambda: dpvb.BinomialRegression(max_trials=3, **_GIVEN),
+        lambda: dpvb.BinomialRegression(max_trials=3, row_norm=1.0, **_GIVEN),
         {"X": _X, "y": np.minimum(_COUNTS, 3), "trials": np.full(40, 3)},
     ),
     "counts": (
-        lambda: dpvb.NegativeBinomialRegression(dispersion=2.0, max_count=9, **_GIVEN),
+        lambda: dpvb.NegativeBinomialRegression(dispersion=2.0, max_count=9, row_norm=1.0, **_GIVEN),
         {"X": _X, "y": np.minimum(_COUNTS, 9)},
     ),
     "topics": (lambda: topics(num_steps=4), {"X": bags()}),

@@ -208,8 +208,8 @@ def small_fits() -> dict[str, tuple[Any, str, Any]]:
             "lambda_vk",
             lambda a: -a,
         ),
-        "regression": (dpvb.LogisticRegression(**budget).fit(x, y), "covariance", lambda a: -a),
-        "asymmetric": (dpvb.LogisticRegression(**budget).fit(x, y), "covariance", np.tril),
+        "regression": (dpvb.LogisticRegression(row_norm=1.0, **budget).fit(x, y), "covariance", lambda a: -a),
+        "asymmetric": (dpvb.LogisticRegression(row_norm=1.0, **budget).fit(x, y), "covariance", np.tril),
         "network": (dpvb.SigmoidBeliefNetwork(2, **budget).fit(y.reshape(10, 3)), "mean_k", lambda a: a + 1),
     }
 

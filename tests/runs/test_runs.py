@@ -631,7 +631,7 @@ def test_public_faults_cost_nothing(path: Path, tmp_path: Path) -> None:
 
 
 def test_without_a_ledger_a_fit_says_that_nobody_keeps_count(capfd: pytest.CaptureFixture[str]) -> None:
-    dpvb.LogisticRegression(epsilon=0.75, delta=1e-5, num_steps=2).fit(*data())
+    dpvb.LogisticRegression(epsilon=0.75, delta=1e-5, num_steps=2, row_norm=1.0).fit(*data())
     said = capfd.readouterr()
     assert said.out == ""
     assert "epsilon = 0.75" in said.err

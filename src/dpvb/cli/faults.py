@@ -193,6 +193,7 @@ def _faults_of_labels(known: Categories, cells: Cells, has_place: bool) -> dict[
 
 def _of_texts(data: Path, given: Mapping[str, Any]) -> tuple[int, dict[str, list[str]]]:
     """Number of documents, and the words for their texts, and for their persons where a column names them."""
+    from dpvb.data.csv_files import Dialect
     from dpvb.data.documents.files import text_records
     from dpvb.data.documents.vocabulary import Tokenizer
     from dpvb.data.spelling import identity
@@ -203,7 +204,8 @@ def _of_texts(data: Path, given: Mapping[str, Any]) -> tuple[int, dict[str, list
     columns = (given["text_column"], *([] if group is None else [group]))
     found: Counter[str] = Counter()
     num_documents = nobodies = 0
-    for text, *person in text_records(data, columns, given["file_format"]):
+    dialect = Dialect(given["separator"], encoding=given["encoding"])
+    for text, *person in text_records(data, columns, given["file_format"], dialect):
         num_documents += 1
         found[_fault(text, tokenizer.tokens)] += 1
         nobodies += bool(person) and identity(person[0]) is None

@@ -44,10 +44,10 @@ def read_matrix(path: Path) -> Any:
     import numpy as np
     from scipy import sparse
 
+    from dpvb.data.readable import check_there
     from dpvb.guards.silence import silence
 
-    if not path.is_file():
-        raise DataFormatError(f"No such file: {str(path)!r}.")
+    check_there(path)
     try:
         with silence():
             if path.name.removesuffix(".gz").endswith("ubyte"):

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import cache
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
 
 # Types that an option can have; of a parameter that may be several, the first of them.
 _PLAIN = (bool, int, float, Path, str)
+# Of a parameter that may be one number or several; they are written with commas.
+_NUMBERS = Sequence[float]
 
 
 class _Kinds(Commands):
@@ -84,20 +85,9 @@ def kinds() -> dict[str, type[PrivateEstimator]]:
     return {name: kind for name, kind in named if name is not None}
 
 
-def described(kind: type[PrivateEstimator]) -> dict[str, str]:
-    """What the docstrings of a class and its bases say of each parameter under `Args:`."""
-    found = {}
-    for base in reversed(kind.__mro__):
-        section = re.search(r"^Args:\n((?: {4}.*\n?)*)", inspect.cleandoc(vars(base).get("__doc__") or ""), re.M)
-        for names, text in re.findall(r"^ {4}(\w[\w, ]*): (.*(?:\n {8}.*)*)", section[1] if section else "", re.M):
-            words = " ".join(text.split())
-            found.update(dict.fromkeys(names.split(", "), words[0].upper() + words[1:]))
-    return found
-
-
 def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
     """The function that a kind's command calls; its signature has the options."""
-    own = {option.name: option for option in _options(kind)}
+    own, hints = {option.name: option for option in _options(kind)}, get_type_hints(kind)
 
     def run(
         *,
@@ -113,7 +103,7 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
             resumption.remember(given["checkpoint"], f"fit_{kind.command}", call)
         files.check_target(out, overwrite)
         known = inspect.signature(kind).parameters
-        model = kind(**{name: _labels(value) for name, value in given.items() if name in known})
+        model = kind(**{name: _value(name, value, hints[name]) for name, value in given.items() if name in known})
         if rehearse:
             rehearsal.rehearse(model, given, cluster=cluster, quiet=quiet)
             return
@@ -169,7 +159,7 @@ def _of_files(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
 
 def _options(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
     """The options of an estimator's parameters, but of those that its files bring."""
-    from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator
+    from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator, described
 
     texts, hints = described(kind), get_type_hints(kind)
     of_files = {option.name for option in _of_files(kind)}
@@ -182,7 +172,7 @@ def _options(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
         panel = options.RUN if name in OF_THE_RUN else panel
         option = typer.Option(
             f"{word}/--no-{word[2:]}" if plain is bool else word,
-            help=texts.get(name),
+            help=texts[name][:1].upper() + texts[name][1:] if name in texts else None,
             show_default=not needed,
             rich_help_panel=None if needed else panel,
         )
@@ -199,12 +189,18 @@ def _plain(hint: Any) -> Any:
     if get_origin(hint) is tuple:
         return tuple[(str,) * len(get_args(hint))]  # type: ignore[misc]
     members = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    plain: Any = next((one for one in _PLAIN if one in members), None)
+    plain: Any = str if _NUMBERS in members else next((one for one in _PLAIN if one in members), None)
     return plain | None if plain is not None and NoneType in members else plain
 
 
-def _labels(value: Any) -> Any:
-    """Labels of the command line, numbers where they are some; anything else as it is."""
+def _value(name: str, value: Any, hint: Any) -> Any:
+    """What an option says: labels, numbers where they are some; one number or several; anything else as it is."""
+    if isinstance(value, str) and _NUMBERS in get_args(hint):
+        try:
+            numbers = tuple(map(float, value.split(",")))
+        except ValueError:
+            raise ParameterError(f"{name} must be a number, or numbers with commas between, got {value!r}.") from None
+        return numbers if len(numbers) > 1 else numbers[0]
     return tuple(map(_label, value)) if isinstance(value, tuple) else value
 
 

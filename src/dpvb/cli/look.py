@@ -68,8 +68,8 @@ def coef(
 ) -> None:
     """Print the coefficients of a regression with their credible intervals.
 
-    The intervals know the privacy noise. Coefficients are per unit of a matrix's column; of a table, per category,
-    and per whole declared range of a number.
+    The intervals know the privacy noise. Coefficients are per unit of a column (where a schema transforms it, of the
+    transformed number), and per category.
 
         dpvb coef people.dpvb --level 0.9
     """
@@ -94,6 +94,8 @@ def transform(
     text_column: options.TextColumn = "text",
     file_format: options.Format = None,
     token_pattern: options.TokenPattern = options.ANY_WORD,
+    separator: options.Separator = ",",
+    encoding: options.Encoding = "utf-8",
     overwrite: options.Overwrite = False,
 ) -> None:
     """Write the topic proportions of each document, one row a document.
@@ -108,14 +110,15 @@ def transform(
     """
     import numpy as np
 
-    from dpvb.data.documents.files import document_names
-
     if out.suffix.lower() not in (".npz", ".csv"):
         raise ParameterError(f"--out must end in .npz or .csv, got {out.name!r}.")
     files.check_target(out, overwrite)
     fitted = files.load_model(model, "topics")
+    how = {"file_format": file_format, "token_pattern": token_pattern, "separator": separator, "encoding": encoding}
+    from dpvb.data.documents.files import document_names
+
     names = document_names(data, file_format)
-    proportions = fitted.transform(**_documents(fitted, data, vocabulary, text_column, file_format, token_pattern))
+    proportions = fitted.transform(**_documents(fitted, data, vocabulary, text_column=text_column, **how))
     if names != document_names(data, file_format):
         raise DataFormatError(f"{data}: files came or went while the folder was read. Nothing is written; call again.")
     with files.private(out) as file:
@@ -184,6 +187,9 @@ def evaluate(
     token_pattern: options.TokenPattern = options.ANY_WORD,
     target: options.Target = None,
     trials: options.Trials = None,
+    separator: options.Separator = ",",
+    decimal: options.Decimal = ".",
+    encoding: options.Encoding = "utf-8",
     as_json: options.Json = False,
 ) -> None:
     """Measure a model on public held-out data.
@@ -207,11 +213,12 @@ def evaluate(
         )
     fitted = files.load_model(model, "evaluate")
     if fitted.reads == "documents":
-        given = _documents(fitted, data, vocabulary, text_column, file_format, token_pattern) | {"words": words}
+        how = {"file_format": file_format, "token_pattern": token_pattern, "separator": separator, "encoding": encoding}
+        given = _documents(fitted, data, vocabulary, text_column=text_column, **how) | {"words": words}
     elif fitted.reads == "images":
         given = reading.images(data)
     else:
-        given = _rows(fitted, data, target, trials)
+        given = _rows(fitted, data, target, trials, separator=separator, decimal=decimal, encoding=encoding)
     facts = fitted.evaluate(**given, public=True)
     if as_json:
         print_json(facts)
@@ -224,14 +231,13 @@ def _short(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 100 else f"{value:.4g}"
 
 
-def _documents(fitted: Any, data: Path, vocabulary: Path | None, *how: Any) -> dict[str, Any]:
+def _documents(fitted: Any, data: Path, vocabulary: Path | None, **how: Any) -> dict[str, Any]:
     """Documents in the columns of a fitted model."""
     words = fitted.vocabulary_ if vocabulary is None else vocabulary
-    text_column, file_format, token_pattern = how
-    return reading.documents(data, words, text_column, None, file_format, fitted.n_features_in_, token_pattern)
+    return reading.documents(data, words, width=fitted.n_features_in_, **how)
 
 
-def _rows(fitted: Any, data: Path, target: Path | None, trials: Path | None) -> dict[str, Any]:
+def _rows(fitted: Any, data: Path, target: Path | None, trials: Path | None, **how: Any) -> dict[str, Any]:
     """Rows with a response in the columns of a fitted model."""
     if fitted.schema_ is None:
         return reading.rows(data, None, target, trials)
@@ -239,4 +245,4 @@ def _rows(fitted: Any, data: Path, target: Path | None, trials: Path | None) -> 
 
     if target or trials:
         raise ParameterError("--target and --trials belong to a matrix; the model's schema names these columns.")
-    return {"X": Table(data, replace(fitted.schema_, group=None))}
+    return {"X": Table(data, replace(fitted.schema_, group=None), **how)}

@@ -81,6 +81,16 @@ Stream = Annotated[
 ]
 ANY_WORD = "[a-z]+"
 
+# CSV files.
+Separator = Annotated[
+    str, typer.Option(help="What stands between the fields of a CSV file: , ; | or tab.", rich_help_panel=DATA)
+]
+Decimal = Annotated[str, typer.Option(help="The decimal sign of a CSV file: . or a comma.", rich_help_panel=DATA)]
+Encoding = Annotated[
+    str,
+    typer.Option(help="The encoding of a CSV file: utf-8, latin-1, cp1252 ...", rich_help_panel=DATA),
+]
+
 # Rows of numbers.
 Rows = Annotated[
     Path,

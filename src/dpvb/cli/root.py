@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from dpvb.cli.terminal import echo, remark
-from dpvb.guards.errors import DpvbError, DpvbWarning
+from dpvb.guards.errors import DpvbError, DpvbWarning, reason_of
 from dpvb.version import __version__
 
 # As a shell says it of a program that Ctrl-C has stopped, and of one whose output nobody reads any more.
@@ -55,7 +55,7 @@ class Commands(TyperGroup):
                 raise typer.Exit(_UNREAD) from None
             message = f"{error.strerror or 'broken pipe'}: this command."
         except (OSError, ImportError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
+            reason = reason_of(error) if isinstance(error, OSError) else str(error)
             message = f"{reason or type(error).__name__}: {getattr(error, 'filename', None) or 'this command'}."
         except MemoryError:
             message = "not enough memory."
@@ -78,6 +78,7 @@ class Commands(TyperGroup):
         names = "|".join(map(str, word)) or "(?!)"
         argument = rf"(?<![\w.(])(?P<argument>{names})=(?=[\s,.:;)]|$)"
         subject = rf"^(?P<subject>{names})(?= must | needs | = )"
+        message = re.sub(rf"(?<![\w.(])({names})='", lambda match: f"{word[match[1]]} '", message)
         return re.sub(f"{argument}|{subject}", lambda match: word[match["argument"] or match["subject"]], message)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import math
 import os
+import re
 import warnings
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -28,7 +29,8 @@ from dpvb.core.plan import Plan, calibrated, check_budget, phased
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
 from dpvb.core.schedule import Schedule, StepSize
 from dpvb.core.wall import Wall
-from dpvb.data.tables.matrices import has_columns
+from dpvb.data.arrow import import_arrow
+from dpvb.data.tables.matrices import has_columns, is_arrow_table
 from dpvb.estimators import rehearsal
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import (
@@ -107,16 +109,49 @@ class Task(NamedTuple):
     notes: Mapping[str, Any]
 
 
+class _Kind(ABCMeta):
+    """Kinds of estimators: says in words which parameters a call lacks."""
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        own = inspect.signature(cls.__init__)  # type: ignore[misc]
+        return own.replace(parameters=[*own.parameters.values()][1:])
+
+    def __call__(cls, *args: Any, **given: Any) -> Any:
+        """Make an estimator.
+
+        Raises:
+            ParameterError: naming the parameters that have no default and were not given.
+        """
+        parameters = [*cls.__signature__.parameters.values()][len(args) :]
+        lacking = [one.name for one in parameters if one.default is one.empty and one.name not in given]
+        if lacking and not inspect.isabstract(cls):
+            texts = described(cls)
+            needed = "; and ".join(f"{name}=, {texts.get(name, 'a parameter').rstrip('.')}" for name in lacking)
+            raise ParameterError(f"{cls.__name__} needs {needed}.")
+        return super().__call__(*args, **given)
+
+
+def described(kind: type) -> dict[str, str]:
+    """What the docstrings of a class and its bases say of each parameter under `Args:`."""
+    found = {}
+    for base in reversed(kind.__mro__):
+        section = re.search(r"^Args:\n((?: {4}.*\n?)*)", inspect.cleandoc(vars(base).get("__doc__") or ""), re.M)
+        for names, text in re.findall(r"^ {4}(\w[\w, ]*): (.*(?:\n {8}.*)*)", section[1] if section else "", re.M):
+            found.update(dict.fromkeys(names.split(", "), " ".join(text.split())))
+    return found
+
+
 # Subclasses are dataclasses too, so that each parameter is named once; scikit-learn reads the signatures they get.
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
+class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
     """What every estimator is: parameters, a task, and the result that it takes.
 
     All parameters are public. `None` means: planned from public facts. The command line shows these words as its help.
 
     Args:
-        epsilon: the privacy budget of one fit; inf: no noise and no privacy, on the same path.
-        delta: the chance that the promise leaves open: well below one over the number of units.
+        epsilon: the privacy budget of one fit, in (0, inf]; inf: no noise and no privacy, on the same path.
+        delta: the chance that the promise leaves open, in (0, 1): well below one over the number of units, as 1e-6.
         num_steps: number J of noisy releases of the steps; planned if not given.
         sampling_prob: Poisson batches: every unit is drawn with this probability, afresh at each step. Neither this nor
             batch_size: all units at each step, which gives the best model for a given epsilon.
@@ -463,8 +498,10 @@ def generator(name: str, seed: Any) -> np.random.Generator:
 
 
 def column_names(X: Any) -> tuple[str, ...] | None:
-    """Column names of a data frame; None for what has none, or others than texts."""
+    """Column names of a data frame or an Arrow table; None for what has none, or others than texts."""
     names = list(X.columns) if has_columns(X) else []
+    if is_arrow_table(X) and not all(isinstance(name, str) for name in names):  # Arrow's own has its cells there
+        names = import_arrow().table(X).column_names
     return tuple(names) if names and all(isinstance(name, str) for name in names) else None
 
 

@@ -54,6 +54,11 @@ class FederationError(DpvbError, RuntimeError):
     """A message, a peer or a round of a federated run was refused; nothing was spent beyond what is on record."""
 
 
+def reason_of(error: OSError) -> str:
+    """Why a file cannot be used, in words; empty where nobody says."""
+    return "there is no such file" if isinstance(error, FileNotFoundError) else error.strerror or ""
+
+
 def check_number(
     name: str,
     value: object,
@@ -79,6 +84,8 @@ def check_number(
             number = math.nan
     inside = (number >= low if left == "[" else number > low) and (number <= high if right == "]" else number < high)
     if not inside:
+        if isinstance(value, str):
+            hint = f"{hint} That is a text: numbers stand without quotes, and infinity is float('inf').".strip()
         way_out = f" {hint}" if hint else ""
         raise ParameterError(f"{name} must be a number in {left}{low:g}, {high:g}{right}, got {value!r}.{way_out}")
     return number

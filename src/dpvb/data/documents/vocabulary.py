@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, cast
 import numpy as np
 
 from dpvb.data.slabs import MAX_ENTRIES, MAX_ROWS, MAX_WIDTH, Slab
-from dpvb.guards.errors import DataFormatError, ParameterError
+from dpvb.guards.errors import DataFormatError, ParameterError, reason_of
 
 Vocabulary: TypeAlias = "Iterable[str] | Mapping[str, int] | str | os.PathLike[str]"
 
@@ -218,9 +218,10 @@ def _read_words(path: str | os.PathLike[str]) -> list[str]:
             content = file.read()
         text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode("utf-8-sig")
     except (OSError, EOFError, ValueError) as error:
+        reason = reason_of(error) if isinstance(error, OSError) else ""
         raise DataFormatError(
             f"The vocabulary file {os.fspath(path)!r} cannot be read as UTF-8 text, one word per line: "
-            f"{type(error).__name__}."
+            f"{reason or type(error).__name__}."
         ) from error
     return [word.strip() for word in text.rstrip().split("\n")] if text.strip() else []
 

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from dpvb.data.documents.matrix_files import open_npz
 from dpvb.data.shards import Shard, Sharded, one_width, paths_of
 from dpvb.data.slabs import Integers, Which, running_total
-from dpvb.data.spelling import Floats, alike, as_numbers
+from dpvb.data.spelling import Floats, as_numbers
 from dpvb.data.tables.matrices import LENGTH_UNIT, Entries, SparseMatrix, as_matrix, column
 from dpvb.data.tables.response import LOGISTIC, Response
 from dpvb.data.units import Chunk, Held, Units
@@ -223,8 +223,7 @@ def _clean_responses(
 
     Raises:
         DataFormatError: a faulty form of y or trials.
-        ParameterError: trials without the binomial kind, or the binomial kind without trials; classes that are
-            one number in two spellings, which y may have lost.
+        ParameterError: trials without the binomial kind, or the binomial kind without trials.
     """
     if (trials is None) == (response.kind == "binomial" and y is not None):
         raise ParameterError(
@@ -234,11 +233,6 @@ def _clean_responses(
     if y is None:
         return np.zeros(num_rows), trials_n, np.zeros(num_rows, dtype=np.bool_)
     cells = column("y", y, num_rows)
-    if response.kind == "logistic" and alike(response.classes) is not None:
-        raise ParameterError(
-            f"classes must be two different numbers or texts, got {response.classes!r}: y may hold either as the "
-            "other is written. Rename one of them, or read y from a CSV file by the schema of a Table."
-        )
     y_n = response.encode(cells)
     over_n = np.zeros(num_rows, dtype=np.bool_)
     with np.errstate(all="ignore"):
