@@ -26,7 +26,7 @@ from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.errors import DataFormatError, FederationError, ParameterError
-from dpvb.federated.agreement import Federation, declared
+from dpvb.federated.agreement import Federation
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share, digest
@@ -35,6 +35,7 @@ from dpvb.federated.simulation import columns_of
 from dpvb.federated.transport import InProcess
 from dpvb.federated.trust import TRUST, Trust
 from dpvb.ledger import Ledger
+from dpvb.models.declared import declared
 
 Handler = Callable[[bytes], bytes]
 EVERY_SCHEDULE = pytest.mark.parametrize("schedule", SCHEDULES)

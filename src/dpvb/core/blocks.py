@@ -44,10 +44,15 @@ class Block:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        for length in self.shape:
-            check_integer("block shape", length, low=1)
-        check_number("block bound", self.bound, low=2.0**-500, high=2.0**500)
-        check_number("block weight", self.weight, low=1e-9, high=1e9)
+        if not isinstance(self.shape, (tuple, list)):
+            raise ParameterError(f"block shape must be a tuple of whole numbers, got {self.shape!r}.")
+        plain = {
+            "shape": tuple(check_integer("block shape", length, low=1) for length in self.shape),
+            "bound": check_number("block bound", self.bound, low=2.0**-500, high=2.0**500),
+            "weight": check_number("block weight", self.weight, low=1e-9, high=1e9),
+        }
+        for name, value in plain.items():  # A plan is told by JSON, which knows no types of NumPy.
+            object.__setattr__(self, name, value)
         check_choice("block domain", self.domain, _DOMAINS)
         check_choice("block phase", self.phase, _PHASES)
         if self.symmetric and (len(self.shape) < 2 or self.shape[-1] != self.shape[-2]):

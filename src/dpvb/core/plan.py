@@ -179,7 +179,8 @@ def phased(
     Args:
         blocks: the model's declaration.
         sampler: how the step batches are drawn; first and last blocks take the full batch.
-        schedule: noise multiplier of each step, shape (num_steps,); meant relatively if the plan is calibrated.
+        schedule: noise multiplier of each step, shape (num_steps,); meant relatively if the plan is calibrated. Without
+            step blocks there are no steps.
         shares: part of the budget Σ q²/σ², which orders the cost of releases when noise is large, that the first and
             the last release take where there is one.
         neighboring_relation, unit, clip: as in Plan and Release.
@@ -188,6 +189,10 @@ def phased(
         phase: {name: block for name, block in blocks.items() if block.phase == phase}
         for phase in ("first", "step", "last")
     }
+    if not in_phase["step"]:
+        schedule = ()
+    elif not len(schedule):
+        raise ParameterError("a schedule needs the noise of at least one step where blocks are released at every step.")
     steps = {noise: Release(in_phase["step"], Mechanism(sampler, noise), clip=clip) for noise in set(schedule)}
     taken = {
         phase: check_number(f"shares[{phase!r}]", shares[phase], low=0, high=1, closed="neither")
@@ -198,6 +203,7 @@ def phased(
     if rest <= 0:
         raise ParameterError(f"shares must leave something for the steps: their sum is below 1, got {dict(shares)}.")
     cost = sampler.sampling_prob**2 * math.fsum(noise**-2 if noise > 0 else math.inf for noise in schedule)
+    cost = cost if in_phase["step"] else rest  # Without steps their part goes to what is released once.
     single = {
         phase: [Release(in_phase[phase], Mechanism(FullBatch(), math.sqrt(rest / (share * cost))), clip=clip)]
         for phase, share in taken.items()
