@@ -272,7 +272,7 @@ def _sums(model: Any, clip: Any, group: Any) -> dict[str, Any]:
     return found
 
 
-class Stop(Exception):
+class StoppedError(Exception):
     pass
 
 
@@ -297,9 +297,9 @@ def test_a_run_is_continued_and_read_with_its_own_model_alone(
     given = {"model": Sum(), "ledger": ledger, "dataset": "people", "checkpoint": tmp_path / "run", **BUDGET}
 
     def stop(step: int, plan: Any) -> None:
-        raise Stop
+        raise StoppedError
 
-    with pytest.raises(Stop):
+    with pytest.raises(StoppedError):
         dpvb.Private(**given).fit(X, progress=stop)
     with pytest.raises(CheckpointError, match=f"another .*{name}"):
         dpvb.Private(**given | changed).fit(X)
@@ -436,7 +436,7 @@ HOSTILE: dict[str, dict[str, Any]] = {
     "a model without a name": {"model": ":"},
     "a model of another kind of class": {"model": f"{__name__}:Pair"},
     "an estimator that is none": {"class": f"{__name__}:Square"},
-    "a form of a class that is none": {"form": {"class": f"{__name__}:Stop", "parts": {}}},
+    "a form of a class that is none": {"form": {"class": f"{__name__}:StoppedError", "parts": {}}},
     "a form of a class with other parts": {"form": {"class": f"{__name__}:Pair", "parts": {"mean": "array"}}},
     "a form that leaves an array over": {"form": {"class": "dict", "parts": {}}},
     "a form of another number": {"form": "float"},
@@ -456,7 +456,7 @@ class Refusing(Sum):
 
     def __post_init__(self) -> None:
         if self.prior == "raise":
-            raise Stop
+            raise StoppedError
         if self.prior == "stop":
             raise KeyboardInterrupt
 

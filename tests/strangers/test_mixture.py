@@ -135,7 +135,7 @@ def test_a_model_of_another_width_is_refused_before_anything_is_spent(tmp_path: 
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=1.0, delta=1e-6)
         model = dpvb.Private(Mixture(K, D + 1), epsilon=1.0, ledger=ledger, dataset="people", **GIVEN)
-        with pytest.raises(ParameterError, match=r"block 'first' of shape \(3, 3\).*a row of zeros, with 2 features"):
+        with pytest.raises(ParameterError, match="e_step on a row of zeros, with 2 features"):
             model.fit(rows(10))
         assert not ledger.charged("people")
 

@@ -27,7 +27,7 @@ class Block:
         domain: where the un-noised sum lies: it decides the projection, the transport (a symmetric matrix
             travels as its upper triangle) and the swap ratio. "nonnegative": the wall sets negative entries to 0.
             "psd": symmetric matrices, whose sum is positive semidefinite if the model keeps its word. "gram": the
-            same by construction, since the wall takes nothing but `contributions.Gram`.
+            same by construction, since the wall takes nothing but `forms.Gram`.
         phase: "first" does not depend on q, "step" is released at every step, "last" once at the end.
         average: True for a statistic, which is averaged over steps; False for a score at the current q.
         weight: share of its release's noise budget, relative to the other blocks': noise_std falls with it.

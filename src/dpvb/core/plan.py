@@ -181,7 +181,7 @@ def phased(
         sampler: how the step batches are drawn; first and last blocks take the full batch.
         schedule: noise multiplier of each step, shape (num_steps,); meant relatively if the plan is calibrated. Without
             step blocks there are no steps.
-        shares: part of the budget Σ q²/σ², which orders the cost of releases when noise is large, that the first and
+        shares: part of the budget Σ p²/σ², which orders the cost of releases when noise is large, that the first and
             the last release take where there is one.
         neighboring_relation, unit, clip: as in Plan and Release.
     """
