@@ -21,7 +21,7 @@ from dpvb.core.grids import grids_of
 from dpvb.core.plan import Plan, Release
 from dpvb.core.source import Chunk, Source
 from dpvb.core.wall import Wall
-from dpvb.estimators.base import Task
+from dpvb.estimators.base import Task, generator
 from dpvb.guards import domains
 from dpvb.guards.errors import ParameterError
 from dpvb.guards.silence import silence
@@ -93,7 +93,7 @@ def _fit(
     """`loop.fit`, looked at step by step."""
     model, wall = task.model, Wall(nobody, plan)
     with said("init"):
-        q = model.init(np.random.default_rng(0))
+        q = model.init(generator("seed", 0))
     if (fault := domains.outside(q)) is not None:
         raise ParameterError(f"model must start from a q that the wall answers: {fault}.")
     batches = [batch for chunk in nobody.chunks() for batch in (chunk, chunk.select(np.zeros(1, dtype=np.bool_)))]
