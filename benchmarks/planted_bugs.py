@@ -529,9 +529,9 @@ BUGS = [
     ),
     Bug(
         "leaks by text, logs and files",
-        "a rehearsal with the private rows",
+        "a tryout on the private rows",
         (("estimators/private.py", "return source, Rows(zeros)", "return source, source"),),
-        "test_private.py::test_a_rehearsal_looks_at_no_row_of_the_data",
+        "test_private.py::test_a_tryout_looks_at_no_row_of_the_data",
     ),
     Bug(
         "code in model files",

@@ -189,7 +189,7 @@ def test_a_model_that_only_no_data_make_fail_is_fitted(members: dict[str, Any]) 
     assert np.isfinite(model.q_).all()
 
 
-def test_a_rehearsal_looks_at_no_row_of_the_data() -> None:
+def test_a_tryout_looks_at_no_row_of_the_data() -> None:
     seen = []
 
     def e_step(self: Any, q: Any, batch: Any, blocks: Any) -> Any:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpvb.data import Design
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, named
-from dpvb.estimators.rehearsal import rehearse, said
+from dpvb.estimators.tryout import said, try_out
 from dpvb.guards import domains
 from dpvb.guards.arrays import Bools, Floats, Ints
 from dpvb.guards.errors import ModelFileError, ParameterError, check_integer
@@ -70,7 +70,7 @@ class Private(PrivateEstimator):
             task = self._task(model, source, schedule, public, notes, self.clip)
         with said("its score_range"):
             scored = model.score_range is not None and type(model).score is not Model.score
-        rehearse(task, nobody, partial(_keep, model), partial(_scores, model) if scored else None)
+        try_out(task, nobody, partial(_keep, model), partial(_scores, model) if scored else None)
         return task
 
     def take(self, task: Task, q: Any) -> None:

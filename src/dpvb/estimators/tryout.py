@@ -1,4 +1,4 @@
-"""A rehearsal: a fit to one row of zeros, which is nobody's, before anything is spent.
+"""A tryout: a fit to one row of zeros, which is nobody's, before anything is spent.
 
 What fails there does so whatever the data are: the model's code, its declarations, the width of its rows. So the error
 says all of it. The real fit would fail behind the wall, after it was charged, and tell no reason.
@@ -49,10 +49,10 @@ def said(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = printable(f"{type(error).__name__}: {error}")[:_MOST_SAID]
-        raise ParameterError(f"model must pass a rehearsal before anything is spent: {what} gave {reason}") from error
+        raise ParameterError(f"model must pass a tryout before anything is spent: {what} gave {reason}") from error
 
 
-def rehearse(
+def try_out(
     task: Task, nobody: Source[Any], keep: Callable[[Any], object], score: Callable[[Any, Any], object] | None
 ) -> None:
     """Fit a model to made-up rows: without noise, and where that fails, with noise.
