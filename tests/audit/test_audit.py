@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 import dpvb
 from dpvb import accounting, audit, cli
 from dpvb.audit import Case, Check, Matrix, Report, budget, draws, neighbours, one_run, queries, readers
-from dpvb.audit.cases import NAMES, shipped
+from dpvb.audit.kinds import NAMES, shipped
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.forms import Rows
@@ -35,6 +35,7 @@ from dpvb.core.noise import InsecureNoise, NoiseSource, SecureNoise
 from dpvb.core.plan import Plan
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.errors import DataFormatError, ModelFileError, ParameterError
+from dpvb.estimators import PrivateEstimator
 from dpvb.kernels import linear
 
 SOUND = Case("location", Location(), Matrix, table_records, HOSTILE_ROWS)
@@ -253,6 +254,14 @@ def test_public_facts_taken_from_private_rows_are_found() -> None:
     )
     found = findings(neighbours.check_estimator(replace(case, fit=measured)))
     assert set(found) == {"public facts of a fit, add or remove", "public facts of a fit, replace"}
+
+    def counting(matrix: np.ndarray, **options: Any) -> Any:
+        model = dpvb.LDA(2, **options).fit(matrix)
+        model.rows_ = len(matrix)
+        return model
+
+    found = findings(neighbours.check_estimator(replace(case, fit=counting)))
+    assert "attribute rows_" in found["public facts of a fit, add or remove"]
 
     failing = replace(case, fit=lambda matrix, **options: dpvb.LDA(0, **options).fit(matrix))
     assert "fails" in findings(neighbours.check_estimator(failing))["public facts of a fit, replace"]
@@ -509,6 +518,13 @@ def test_a_damaged_report_is_refused(change: dict[str, Any]) -> None:
 def test_a_case_needs_hostile_records(hostile: np.ndarray) -> None:
     with pytest.raises(ParameterError, match="hostile"):
         replace(SOUND, hostile=hostile)
+
+
+def test_every_kind_of_this_package_is_audited() -> None:
+    """All but the estimator of any model, whose author writes a case; the table of kinds is the only list."""
+    own = {name for name, kind in PrivateEstimator.kinds.items() if kind.__module__.startswith("dpvb.")}
+    assert set(NAMES) == own - {"Private"}
+    assert all(case.name.startswith(name) for name in ("LDA", "LogisticRegression") for case in shipped(name))
 
 
 def test_unknown_names_are_refused() -> None:

@@ -25,7 +25,7 @@ from dpvb.accounting.selection import NumberOfRuns, Selection, best_of, selectio
 from dpvb.choosing import scores, select
 from dpvb.core.noise import InsecureNoise
 from dpvb.data import BagOfWords, BinaryMatrix, Design
-from dpvb.errors import DpvbError, ModelFileError, ParameterError, PrivacyError, WallError
+from dpvb.errors import DpvbError, FewUnitsWarning, ModelFileError, ParameterError, PrivacyError, WallError
 from dpvb.models.regression.likelihood import Likelihood
 from dpvb.results.statement import PrivacyStatement
 
@@ -605,6 +605,7 @@ def test_nothing_counts_the_runs(capfd: Any, caplog: Any) -> None:
     estimator = dpvb.SigmoidBeliefNetwork(2, epsilon=1.0, delta=1e-5, num_steps=2, random_state=generator)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", FewUnitsWarning)
         found = dpvb.select(estimator, [{"sweeps": 1}, {"sweeps": 2}], pixels, **BUDGET)
     written = capfd.readouterr()
     assert written.out == ""

@@ -33,12 +33,16 @@ def docstrings(kind: type) -> str:
 def test_every_kind_with_a_command_has_it() -> None:
     assert list(fit.kinds()) == NAMES
     assert all(kind is getattr(dpvb, kind.__name__) for kind in fit.kinds().values())
+    summaries = fit.summaries()
+    assert list(summaries) == NAMES
+    assert all(parameters(name) and fit._command(name).help.startswith(summaries[name]) for name in NAMES)
 
 
-def test_the_commands_are_listed_without_the_estimators() -> None:
-    program = "import sys; from dpvb.cli import app; app(['--help'], standalone_mode=False)"
+@pytest.mark.parametrize(("args", "shown"), [(["--help"], "fit"), (["fit", "--help"], "negbin")])
+def test_the_commands_are_listed_without_the_estimators(args: list[str], shown: str) -> None:
+    program = f"import sys; from dpvb.cli import app; app({args}, standalone_mode=False)"
     program += "; assert not any(name.startswith('dpvb.estimators') or name == 'sklearn' for name in sys.modules)"
-    assert "fit" in subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert shown in subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
 
 
 @pytest.mark.parametrize("name", NAMES)

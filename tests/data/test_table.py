@@ -211,7 +211,7 @@ def test_the_intercept_is_optional_and_leaves_its_place_to_the_features():
 def test_numbers_are_clipped_transformed_and_scaled_to_the_unit_interval(transform, low, high):
     spec = Numeric("v", low, high, transform=transform)
     values = np.concatenate([[low, high, -1e308, 1e308], np.linspace(low, high, 20)])
-    _, found = spec.encode(values, frozenset())
+    _, found, _ = spec.encode(values, frozenset())
     change = {None: lambda v: v, "log1p": np.log1p, "asinh": np.arcsinh}[transform]
     expected = (change(np.clip(values, low, high)) - change(low)) / (change(high) - change(low))
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
@@ -222,7 +222,7 @@ def test_numbers_are_clipped_transformed_and_scaled_to_the_unit_interval(transfo
 
 
 def places(spec, cells, missing_values=MISSING_VALUES):
-    place_n, value_n = spec.encode(cells, frozenset(missing_values))
+    place_n, value_n, _ = spec.encode(cells, frozenset(missing_values))
     return [None if math.isnan(value) else int(place) for place, value in zip(place_n, value_n, strict=True)]
 
 
@@ -280,7 +280,7 @@ def test_places_that_are_switched_off_make_a_row_faulty():
 
 def test_binary_columns():
     for missing, expected in ((None, math.nan), (1, 0.7), ("0", 0.0)):
-        _, found = Binary("b", missing=missing).encode([0, "1", True, 0.0, "False", None, "x", 2], frozenset())
+        _, found, _ = Binary("b", missing=missing).encode([0, "1", True, 0.0, "False", None, "x", 2], frozenset())
         np.testing.assert_array_equal(found, [0, 0.7, 0.7, 0, 0] + [expected] * 3)
 
 

@@ -103,6 +103,10 @@ BROKEN: dict[str, tuple[Any, str]] = {
         broken(e_step=lambda self, q, x, blocks: {"s": dpvb.Rows(np.zeros((len(x), 5)))}),
         r"block 's' of shape \(2,\).*Rows\(values \(1, 5\)\)",
     ),
+    "a column for a block of two": (
+        broken(e_step=lambda self, q, x, blocks: {"s": dpvb.Rows(x[:, :1])}),
+        r"block 's' of shape \(2,\).*Rows\(values \(1, 1\)\)",
+    ),
     "one row too few": (
         broken(e_step=lambda self, q, x, blocks: {"s": dpvb.Rows(x[1:])}),
         r"block 's'.*Rows\(values \(0, 2\)\)",

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from wire import decode, encode
+from wire import decode, encode, offered
 
 import dpvb
 from dpvb import federated
@@ -35,7 +35,6 @@ from dpvb.federated.simulation import columns_of
 from dpvb.federated.transport import InProcess
 from dpvb.federated.trust import TRUST, Trust
 from dpvb.ledger import Ledger
-from dpvb.models.declared import declared
 
 Handler = Callable[[bytes], bytes]
 EVERY_SCHEDULE = pytest.mark.parametrize("schedule", SCHEDULES)
@@ -106,21 +105,7 @@ class Around:
         return federation.trust.planned(self.tasks[0].plan, epsilon=federation.epsilon, delta=federation.delta)
 
     def offer(self, run: str = "run") -> Offer:
-        federation, task, plan = self.federation, self.tasks[0], self.plan
-        return Offer(
-            version=dpvb.__version__,
-            run=run,
-            kind=federation.kind,
-            model=declared(task.model),
-            columns=federation.columns,
-            multipliers=tuple(release.mechanism.noise_multiplier for release in plan),
-            trust=federation.trust.name,
-            participants=dict(federation.participants),
-            tolerated=federation.trust.tolerated,
-            colluders=federation.trust.colluders,
-            unit=plan.unit,
-            neighboring_relation=plan.neighboring_relation,
-        )
+        return offered(self.federation, self.tasks[0].model, self.plan, run)
 
 
 def around(

@@ -15,10 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from dpvb.audit import budget, draws, neighbours, one_run, queries, readers
-from dpvb.audit.cases import NAMES, Case, shipped
+from dpvb.audit.cases import Case
+from dpvb.audit.kinds import NAMES, forms, shipped
 from dpvb.audit.matrix import Matrix
 from dpvb.audit.readers import check_reader
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson
+from dpvb.guards.errors import check_choice
 from dpvb.results.audit_report import Check, Report
 
 __all__ = ["NAMES", "Case", "Check", "Matrix", "Report", "audit", "check_reader", "shipped"]
@@ -40,7 +42,8 @@ def audit(*subjects: str | Case, workers: int = 1, progress: Progress = lambda s
         ParameterError: for an unknown name.
     """
     chosen = subjects or NAMES
-    cases = [(s, n) for s in chosen if isinstance(s, str) for n in range(len(shipped(s)))]
+    names = [check_choice("model class", s, NAMES) for s in chosen if isinstance(s, str)]
+    cases = [(name, form) for name in names for form in forms(name)]
     own = [s for s in chosen if isinstance(s, Case)]
     progress("samplers, noise, accountant")
     reports = [Report(tuple(_foundations()))]
@@ -53,19 +56,19 @@ def audit(*subjects: str | Case, workers: int = 1, progress: Progress = lambda s
                 progress(name)
                 reports.append(report)
     else:
-        for name, place in cases:
-            progress(name)
-            reports.append(_of_shipped((name, place)))
+        for which in cases:
+            progress(which[0])
+            reports.append(_of_shipped(which))
     for case in own:
         progress(case.name)
         reports.append(Report(tuple(_model(case))))
     return Report.of(reports)
 
 
-def _of_shipped(which: tuple[str, int]) -> Report:
+def _of_shipped(which: tuple[str, str]) -> Report:
     """Checks of one solver or form of one of this package's models."""
-    name, place = which
-    return Report(tuple(_model(shipped(name)[place])))
+    name, form = which
+    return Report(tuple(_model(forms(name)[form]())))
 
 
 def _foundations() -> Iterator[Check]:

@@ -34,6 +34,7 @@ from dpvb.accounting.selection import NumberOfRuns, Selection, selection_scale
 from dpvb.choosing.scores import Part, contributions
 from dpvb.core import loop
 from dpvb.core.blocks import Block
+from dpvb.core.counting import Counts
 from dpvb.core.estimate import Estimate
 from dpvb.core.noise import NoiseSource, SecureNoise, Words
 from dpvb.core.plan import Mechanism, Plan, Release
@@ -305,7 +306,7 @@ def _selected(
     winner = choice.winner(best.candidate)
     winner.take(best.task, best.q)
     m = len(choice.settings)
-    winner.privacy_ = PrivacyStatement.of_selection(
+    statement = PrivacyStatement.of_selection(
         Plan([*choice.plans[best.candidate], *choice.scoring], choice.cost.neighboring_relation, choice.scoring.unit),
         SelectionFacts(choice.cost, m, choice.holdout),
         delta=choice.delta,
@@ -319,17 +320,20 @@ def _selected(
         ],
         num_examples=winner.num_examples,
         charge=charge,
+        counts=best.counts,
     )
+    winner.promise(statement)
     return winner
 
 
 class _Run(NamedTuple):
-    """One run: which candidate, its released score, its fit, and whether its noise was secret."""
+    """One run: which candidate, its released score, its fit and counts, and whether its noise was secret."""
 
     candidate: int
     score: float
     task: Task
     q: Any
+    counts: Counts | None
     private: bool
 
 
@@ -341,13 +345,13 @@ def _run(choice: _Choice, c: int, data: Mapping[str, Any], coins: Words, make_no
     kept = Part(task.source, coins, choice.holdout, scored=False)
     wall = Wall(kept, choice.plans[c], noise=make_noise(), num_examples=params["num_examples"])
     rng = generator("random_state", params["random_state"])
-    q, _ = loop.fit(task.model, wall, choice.plans[c], rho=task.rho, rng=rng, projection=task.projection)
+    q, estimate = loop.fit(task.model, wall, choice.plans[c], rho=task.rho, rng=rng, projection=task.projection)
     trial.take(task, q)
     scored = Part(task.source, coins, choice.holdout, scored=True)
     wall = Wall(scored, choice.scoring, noise=make_noise(), num_examples=choice.settings[c]["num_examples"])
     query = partial(contributions, trial.quality, choice.score_range)
     released = wall.release(query, choice.scoring.releases[0])
-    return _Run(c, float(released.total["score"][0]), task, q, released.receipt.private)
+    return _Run(c, float(released.total["score"][0]), task, q, estimate.counts, released.receipt.private)
 
 
 def _words(noise: NoiseSource) -> Callable[[], int]:

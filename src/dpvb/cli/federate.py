@@ -134,7 +134,7 @@ def server(
             run = prepared(record or link)
             seed = record.seed if record is not None and model.random_state is None else model.random_state
             q = run.run(generator("random_state", seed), tell)
-            model.privacy_ = run.statement(task.public)
+            model.promise(run.statement(task.public))
             model.take(task, q)
             model.save(settings.out)
     echo(str(model.privacy_))

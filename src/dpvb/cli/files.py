@@ -73,6 +73,45 @@ def read_matrix(path: Path) -> Any:
     )
 
 
+def matrix_width(path: Path) -> int:
+    """Number of columns that the header of a file of `read_matrix` declares; no row is read.
+
+    Raises:
+        DataFormatError: for any other file.
+    """
+    if not path.is_file():
+        raise DataFormatError(f"No such file: {str(path)!r}.")
+    shape: tuple[int, ...] = ()
+    with suppress(Exception):  # whatever a damaged header makes its reader raise
+        shape = _declared_shape(path)
+    if len(shape) != 2:
+        raise DataFormatError(
+            f"The header of {str(path)!r} declares no rows and columns; write it with numpy.save(path, X) or "
+            "scipy.sparse.save_npz(path, X)."
+        )
+    return shape[1]
+
+
+def _declared_shape(path: Path) -> tuple[int, ...]:
+    """Lengths of the axes by a header alone; whatever a file of another form makes its reader raise."""
+    import numpy as np
+
+    from dpvb.data.documents.matrix_files import array_header
+
+    if path.name.removesuffix(".gz").endswith("ubyte"):
+        with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
+            sizes = np.frombuffer(file.read(4 * file.read(4)[3]), ">u4").tolist()
+            return tuple(sizes) if len(sizes) == 1 else (sizes[0], math.prod(sizes[1:]))
+    if not zipfile.is_zipfile(path):
+        with path.open("rb") as file:
+            return array_header(file)[1]
+    with zipfile.ZipFile(path) as archive:
+        is_sparse = "shape.npy" in archive.namelist()
+        with archive.open("shape.npy" if is_sparse else archive.namelist()[0]) as member:
+            kind, shape = array_header(member)
+            return tuple(np.frombuffer(member.read(), kind).tolist()) if is_sparse else shape
+
+
 def _holds_objects(path: Path) -> bool:
     """Whether a .npy file, or the one array of a .npz file, declares cells that NumPy has pickled."""
     from dpvb.data.documents.matrix_files import array_header

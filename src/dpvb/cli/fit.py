@@ -1,22 +1,27 @@
 """`dpvb fit NAME`, `resume`: a command for each kind of model, made of what its class says of itself.
 
 Parameters become options: their types are the class's annotations, their help is the `Args:` of its docstrings. How
-files are read hangs on what the class reads. Classes are imported when one of their commands is asked for.
+files are read hangs on what the class reads. Classes are imported when one of their commands is asked for; the list of
+all commands is read from the text of the classes.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from copy import copy
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
-from dpvb.cli import files, options, resumption
+from dpvb.cli import files, options, rehearsal, resumption
 from dpvb.cli.look import LOOKS
 from dpvb.cli.reading import READINGS, read
 from dpvb.cli.root import Commands, app
@@ -39,11 +44,34 @@ class _Kinds(Commands):
     def get_command(self, ctx: Any, name: str) -> Any:
         return _command(name) if name in kinds() else None
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        shown = copy(self)
+        shown.list_commands = lambda ctx: list(summaries())  # type: ignore[method-assign]
+        shown.get_command = lambda ctx, name: TyperCommand(name, help=summaries()[name])  # type: ignore[method-assign]
+        super(_Kinds, shown).format_help(ctx, formatter)
+
 
 fit = typer.Typer(
     cls=_Kinds, no_args_is_help=True, help="Fit a private model; `dpvb fit lda --help` explains one of them."
 )
 app.add_typer(fit, name="fit")
+
+
+def summaries() -> dict[str, str]:
+    """The first sentence of each kind's docstring, by the name of its command; no kind is imported for it."""
+    [home] = find_spec("dpvb.estimators").submodule_search_locations  # type: ignore[union-attr,misc]
+    found: dict[str, str] = {}
+    for path in sorted(Path(home).glob("*.py")):
+        for kind in ast.parse(path.read_bytes()).body:
+            if isinstance(kind, ast.ClassDef):
+                values = {ast.unparse(line.target): line.value for line in kind.body if isinstance(line, ast.AnnAssign)}
+                if isinstance(name := values.get("command"), ast.Constant) and name.value is not None:
+                    found[str(name.value)] = _summary(ast.get_docstring(kind))
+    return found
+
+
+def _summary(docstring: str | None) -> str:
+    return (docstring or "").split("\n\n")[0]
 
 
 def kinds() -> dict[str, type[PrivateEstimator]]:
@@ -75,13 +103,17 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
         cluster: options.Cluster = None,
         overwrite: options.Overwrite = False,
         quiet: options.Quiet = False,
+        rehearse: options.Rehearse = False,
         **given: Any,
     ) -> None:
-        if given["checkpoint"] is not None:
+        if given["checkpoint"] is not None and not rehearse:
             call = {**given, "out": out, "cluster": cluster, "overwrite": overwrite, "quiet": quiet}
             resumption.remember(given["checkpoint"], f"fit_{kind.command}", call)
         files.check_target(out, overwrite)
         model = kind(**{name: _labels(value) for name, value in given.items() if name in own})
+        if rehearse:
+            rehearsal.rehearse(model, given, cluster=cluster, quiet=quiet)
+            return
         rows = read(str(kind.reads), given)
         with progress_bar(model.epsilon, model.delta, quiet=quiet) as tell:
             model.fit(**rows, progress=tell, cluster=cluster)
@@ -101,12 +133,11 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
 def _command(name: str) -> Any:
     """A kind's command, of what its class and its way of reading say."""
     kind = kinds()[name]
-    summary = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0]
     needed = [option for option in _options(kind) if option.default is option.empty][2:]
     words = "".join(f"{_word(kind, option.name)} N " for option in needed)
     about = inspect.cleandoc(READINGS[str(kind.reads)].__doc__ or "").format(name=name, needed=words)
     program = typer.Typer(add_completion=False)
-    program.command(name, help=f"{summary}\n\n{about}")(fitting(kind))
+    program.command(name, help=f"{_summary(inspect.getdoc(kind))}\n\n{about}")(fitting(kind))
     return typer.main.get_command(program)
 
 

@@ -15,6 +15,14 @@ Model = Annotated[Path, typer.Argument(help="A model that `dpvb fit` wrote.", sh
 Out = Annotated[Path, typer.Option(help="The model file to write.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is already there.")]
+Rehearse = Annotated[
+    bool,
+    typer.Option(
+        "--rehearse",
+        help="Make the same call on made-up rows of the declared columns: no row is read, nothing spent or written.",
+        rich_help_panel=RUN,
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
 Public = Annotated[bool, typer.Option("--public", help="State that these data are public. Needed.", show_default=False)]
 

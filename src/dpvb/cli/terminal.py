@@ -59,10 +59,12 @@ def print_json(facts: Any, *, ensure_ascii: bool = True) -> None:
 
 
 def spent(model: Any) -> str:
-    """What the fit of an estimator has spent, in words."""
+    """What the fit of an estimator has spent, and what it counted, in words."""
     if not math.isfinite(model.epsilon):
         return "NO PRIVACY"
-    return f"epsilon = {model.privacy_.epsilon:.4g} at delta = {model.delta:g}"
+    statement = model.privacy_
+    counted = "" if statement.counts is None else f"; {statement.counts.say(statement.unit)}"
+    return f"epsilon = {statement.epsilon:.4g} at delta = {model.delta:g}{counted}"
 
 
 def remark(text: str) -> None:

@@ -17,6 +17,7 @@ from typing import Literal
 from dpvb import accounting
 from dpvb.accounting.events import RELATIONS, Event, NeighboringRelation
 from dpvb.core.blocks import Block, swap_ratio
+from dpvb.core.counting import COUNTS, with_counts
 from dpvb.core.sampling import FullBatch, Sampler
 from dpvb.core.schedule import SHARES
 from dpvb.guards.errors import ParameterError, PrivacyError, check_choice, check_number
@@ -86,6 +87,11 @@ class Release:
             check_number(f"weights[{name!r}]", weight, low=0, high=1, closed="right")
         if math.fsum(w * w for w in self.weights.values()) > 1.0 + 1e-12:
             raise ParameterError("the squares of weights must sum to at most 1: they share one unit of sensitivity.")
+
+    @property
+    def asked(self) -> dict[str, Block]:
+        """What the model is asked for: all blocks but the counts, which the wall makes itself."""
+        return {name: block for name, block in self.blocks.items() if name not in COUNTS}
 
     def noise_std(self, name: str) -> float:
         """Noise std of a block's scaled coordinate, in the block's units."""
@@ -176,6 +182,8 @@ def phased(
 ) -> Plan:
     """Lay out a model's releases by phase: first blocks once, step blocks at every step, last blocks once.
 
+    Every release counts its units as well.
+
     Args:
         blocks: the model's declaration.
         sampler: how the step batches are drawn; first and last blocks take the full batch.
@@ -189,6 +197,7 @@ def phased(
         phase: {name: block for name, block in blocks.items() if block.phase == phase}
         for phase in ("first", "step", "last")
     }
+    in_phase = {phase: with_counts(own) if own else own for phase, own in in_phase.items()}
     if not in_phase["step"]:
         schedule = ()
     elif not len(schedule):

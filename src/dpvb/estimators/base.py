@@ -8,15 +8,17 @@ import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
+from dpvb.accounting.events import named_sampler
 from dpvb.cluster import is_on_show, spread
 from dpvb.core import loop
 from dpvb.core.plan import Plan, calibrated, check_budget, phased
@@ -24,8 +26,16 @@ from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
 from dpvb.core.schedule import Schedule, StepSize
 from dpvb.core.wall import Wall
 from dpvb.data.tables.matrices import has_columns
+from dpvb.estimators import rehearsal
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import ModelFileError, ParameterError, PrivacyError, check_integer, check_number
+from dpvb.guards.errors import (
+    FewUnitsWarning,
+    ModelFileError,
+    ParameterError,
+    PrivacyError,
+    check_integer,
+    check_number,
+)
 from dpvb.guards.strangers import imported, misfit, place_of
 from dpvb.ledger.address import Address
 from dpvb.models.declared import declared, told
@@ -33,6 +43,7 @@ from dpvb.results import model_file
 from dpvb.results.audit_report import Report
 from dpvb.results.statement import PrivacyStatement
 from dpvb.runs.counted import AnyLedger, accountant, counted
+from dpvb.runs.run import Run
 
 if TYPE_CHECKING:
     from dpvb.data import Schema
@@ -188,22 +199,50 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.take(task, self._run(task, progress, cluster))
         return self
 
+    def rehearse(
+        self,
+        *,
+        schema: Schema | None = None,
+        vocabulary: Sequence[str] | None = None,
+        width: int | None = None,
+        responses: int | None = None,
+        grouped: bool = False,
+        num_rows: int | None = None,
+        progress: Progress | None = None,
+        cluster: Any = None,
+    ) -> Self:
+        """A fitted copy from made-up rows: the same parameters, plan and noise; nothing is read and nothing is charged.
+
+        The rows are uniform in what is declared. The copy shows what a fit returns and takes; it is never saved.
+
+        Args:
+            schema, vocabulary, width: what is public of the columns: a table's schema, the words of documents, or their
+                number.
+            responses: where y holds plain numbers (`DPVI`): 0 for one number a row, or how many.
+            grouped: whether the fit is given the person of each row.
+            num_rows: how many rows are made up; None: num_examples, or 10,000.
+            progress, cluster: as in `fit`.
+
+        Raises:
+            ParameterError: if nothing says which columns there are, or for what a fit would be refused.
+        """
+        number = rehearsal.NUM_ROWS if self.num_examples is None else self.num_examples
+        number = check_integer("num_rows", number if num_rows is None else num_rows, low=1, high=10**8)
+        words = getattr(self, "vocabulary", None) if vocabulary is None else vocabulary
+        rows = rehearsal.made_up(
+            self, number, schema=schema, vocabulary=words, width=width, responses=responses, grouped=grouped
+        )
+        copy = clone(self).set_params(checkpoint=None, resume="continue")  # It begins no run, and reads none.
+        task = copy.task(**rows)
+        copy.take(task, copy._run(task, progress, cluster, rehearses=True))
+        return copy  # type: ignore[no-any-return]
+
     def _sampler(self) -> Sampler:
         """The sampler that the public parameters name; without any, the full batch."""
-        if self.batch_size is not None:
-            if self.sampling_prob is not None:
-                raise ParameterError(
-                    "give sampling_prob (Poisson batches) or batch_size (fixed-size batches), not both."
-                )
-            if self.num_examples is None:
-                raise ParameterError(
-                    "batch_size needs num_examples, a public number of units: its share of them is what is "
-                    "accounted. Without a public number use sampling_prob."
-                )
+        name, rate = named_sampler(self.sampling_prob, self.batch_size, self.num_examples)
+        if self.batch_size is not None and self.num_examples is not None:
             return FixedSize(self.batch_size, self.num_examples)
-        if self.sampling_prob is None:
-            return FullBatch()
-        return Poisson(check_number("sampling_prob", self.sampling_prob, low=0, high=1, closed="right"))
+        return FullBatch() if name == "full_batch" else Poisson(rate)
 
     def _task(
         self,
@@ -239,11 +278,17 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         given = check_number("noise_multiplier", self.noise_multiplier, low=0, high=1e12)
         return check_budget(relative.scaled(given), epsilon=self.epsilon, delta=self.delta)
 
-    def _run(self, task: Task, progress: Progress | None, cluster: Any) -> Any:
-        """Run a task's plan on its data, here or on a cluster; returns q and sets `privacy_`."""
+    def _run(self, task: Task, progress: Progress | None, cluster: Any, *, rehearses: bool = False) -> Any:
+        """Run a task's plan on its data, here or on a cluster; returns q and sets `privacy_`.
+
+        A rehearsal has made-up data: no ledger is charged, and the statement says so.
+        """
         plan, rng = self._calibrated(task.plan), generator("random_state", self.random_state)
         tell = (lambda t, q: None) if progress is None else (lambda t, q: progress(t, plan))
-        journal = counted(plan, **self._account, epsilon=self.epsilon, delta=self.delta, facts=self._facts(task.model))
+        journal: AbstractContextManager[Run | None] = nullcontext()
+        if not rehearses:
+            facts = self._facts(task.model)
+            journal = counted(plan, **self._account, epsilon=self.epsilon, delta=self.delta, facts=facts)
         if is_on_show(cluster):
             self._say_once(
                 "the Dask cluster shows its pages beyond this machine, and whoever reaches them sees how large the "
@@ -256,7 +301,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 task.model, wall, plan, rho=task.rho, rng=rng, projection=task.projection, on_step=tell
             )
             assert estimate.receipt is not None  # A plan has at least one release.
-            self.privacy_ = PrivacyStatement.from_plan(
+            statement = PrivacyStatement.from_plan(
                 plan,
                 delta=self.delta,
                 private=estimate.receipt.private,
@@ -264,8 +309,24 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 public=task.public,
                 num_examples=self.num_examples,
                 charge=None if run is None else run.charge,
+                counts=estimate.counts,
+                rehearsal=rehearses,
             )
+        self.promise(statement)
         return q
+
+    def promise(self, statement: PrivacyStatement) -> None:
+        """Keep what a run promises as `privacy_`, and warn where hardly a unit counted."""
+        self.privacy_ = statement
+        counts = statement.counts
+        if counts is not None and counts.are_few:
+            warnings.warn(
+                f"{counts.say(statement.unit)}. That cannot be told from none, or is too few to learn from; what was "
+                "spent stays spent. Look at the file, its separator and decimal sign, and the labels against the "
+                "declared classes; or spend more.",
+                FewUnitsWarning,
+                stacklevel=4,
+            )
 
     def _facts(self, model: Any) -> dict[str, Any]:
         """What a fit shares with the one that continues it: every parameter, and all that the model declares."""
@@ -314,8 +375,11 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         Raises:
             ModelFileError: if the file cannot be written, and nothing half-written is left; or if the class of the
                 estimator could not be found again.
+            ParameterError: for a rehearsal.
         """
         self._check_fitted()
+        if self.privacy_.rehearsal:
+            raise ParameterError("a rehearsal is not saved: its rows were made up. Call fit with the data, then save.")
         arrays, facts = self._state()
         facts = {
             **facts,

@@ -89,8 +89,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         num_steps = 20 if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**7)
         public = [
             f"the vocabulary, {source.width} terms",
-            f"number of topics {model.n_components}, priors alpha {model.prior:g} and eta {model.eta:g}",
-            f"document length {model.length:g} ({model.length_rule}), count power {model.count_power:g}",
+            f"number of topics {model.n_components}, priors alpha {model.prior:g} and eta {model.topic_word_prior:g}",
+            f"document length {model.document_length:g} ({model.length_rule}), count power {model.count_power:g}",
             "the plan, the random start and all other parameters",
         ]
         rho = robbins_monro(self.learning_offset, self.learning_decay)
@@ -185,12 +185,12 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def _model(self, width: int) -> lda.LDA:
         """The model that the parameters name; its own defaults stand for None."""
         n_components = check_integer("n_components", self.n_components, low=1)
-        given: dict[str, Any] = {"clip": self.clip, "eta": self.topic_word_prior}
+        given: dict[str, Any] = {"clip": self.clip, "topic_word_prior": self.topic_word_prior}
         return lda.LDA(
             n_components,
             width,
-            alpha=self.doc_topic_prior,
-            length=self.document_length,
+            doc_topic_prior=self.doc_topic_prior,
+            document_length=self.document_length,
             length_rule=self.length_rule,  # type: ignore[arg-type]
             count_power=self.count_power,
             background=self.background,

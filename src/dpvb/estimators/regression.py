@@ -130,8 +130,10 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         width = max(len(row.name) for row in rows)
         head = f"{'':<{width}}  {'mean':>10}  {'std':>10}  {100 * level:g} % interval"
         lines = [f"{r.name:<{width}}  {r.mean:>10.4g}  {r.std:>10.4g}  {r.low:>10.4g} {r.high:>10.4g}" for r in rows]
-        noise = "with" if noise_aware else "WITHOUT"
-        return "\n".join([head, *lines, f"Uncertainty {noise} the privacy noise counted in."])
+        lines += [f"Uncertainty {'with' if noise_aware else 'WITHOUT'} the privacy noise counted in."]
+        statement = self.privacy_
+        counted = [] if statement.counts is None else [f"{statement.counts.say(statement.unit)} (95 % intervals)."]
+        return "\n".join([head, *lines, *counted])
 
     def sample_posterior(self, n: int = 1, rng: Any = None) -> tuple[Floats, Floats]:
         """Draw n weight vectors from the posterior: coefficients (n, n_features) and intercepts (n,).

@@ -161,6 +161,7 @@ class Server:
             num_examples=federation.num_examples,
             epsilon_method=federation.trust.method,
             against=federation.trust.against(),
+            counts=self._factors.total().counts if self._factors else None,
         )
 
     def _propose(self) -> None:

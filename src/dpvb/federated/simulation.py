@@ -128,7 +128,7 @@ def simulate(
         task = tasks[0]._replace(source=None)  # The server has no rows.
         server = Server(task, federation, transport, schedule=schedule)
         q = server.run(rng, (lambda t, plan: None) if progress is None else progress)
-        estimator.privacy_ = server.statement(task.public)
+        estimator.promise(server.statement(task.public))
         estimator.take(task, q)
         estimator.client_statements_ = tuple(client.statement for client in clients.values())
     return estimator

@@ -18,6 +18,10 @@ class DataFormatError(DpvbError, ValueError):
     """Data do not have the declared public form (type, width, file format); nothing was spent."""
 
 
+class FewUnitsWarning(UserWarning):
+    """A fit counted hardly a unit, as its released and noisy count says; its charge stands."""
+
+
 class PrivacyError(DpvbError, RuntimeError):
     """The call would break, or cannot carry, the privacy promise."""
 

@@ -33,7 +33,7 @@ from dpvb.guards.errors import LedgerError, ParameterError, check_choice, check_
 from dpvb.guards.strangers import parsed_json
 from dpvb.ledger import pricing, turns
 from dpvb.ledger.address import checked_place, is_address, without_password
-from dpvb.ledger.chain import MAX_BODY, Entry, canonical
+from dpvb.ledger.chain import LOOK, MAX_BODY, Entry, canonical
 from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name
 from dpvb.ledger.following import begun, caught_up, kept_head
 from dpvb.ledger.head import Head
@@ -404,6 +404,21 @@ class Ledger:
             return self._append(
                 rows, end, kind="event", key=name, dataset=newest.dataset, run=run, attempt=attempt, body=body
             )
+
+    def note_look(self, dataset: str) -> Receipt:
+        """Put on record that somebody looks at private data without noise; the note costs nothing and is a run alone.
+
+        Args:
+            dataset: whose.
+
+        Raises:
+            LedgerError: if the data set is unknown.
+        """
+        run = secrets.token_hex(16)
+        key, body = canonical(["event", run, 0, LOOK, None]), {"state": LOOK, "step": None, "digest": None}
+        with self._transaction(write=True) as (rows, state):
+            name = state.dataset(dataset).name
+            return self._append(rows, state, kind="event", key=key, dataset=name, run=run, body=body)
 
     def history(self, run: str) -> list[Entry]:
         """The charges, refunds and events of a run, in order."""

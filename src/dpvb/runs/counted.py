@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from dpvb.accounting.answers import METHODS
 from dpvb.core.plan import Plan
-from dpvb.guards.errors import CheckpointError, LedgerError, ParameterError
+from dpvb.guards.errors import CheckpointError, LedgerError, ParameterError, check_choice
 from dpvb.guards.strangers import say
 from dpvb.ledger import Ledger, is_address
 from dpvb.runs.checkpoint import Checkpoint
@@ -85,8 +86,9 @@ def accountant(
     """The method by which a plan's noise is calibrated: beyond a first plan a ledger grants what its filter counts.
 
     Raises:
-        ParameterError: if one of ledger and dataset is missing.
+        ParameterError: for an unknown method, and if one of ledger and dataset is missing.
     """
+    check_choice("accountant", method, METHODS)
     check_account(ledger, dataset)
     if resume == "read" and not os.path.isdir(checkpoint or ""):
         raise CheckpointError(NOTHING_TO_READ)

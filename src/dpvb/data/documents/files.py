@@ -147,6 +147,21 @@ def open_documents(
     return source if stream else in_memory(source)
 
 
+def text_records(path: Path, columns: tuple[str, ...], file_format: str | None = None) -> Iterator[Record]:
+    """Yield some fields of each record of text files, as they stand there; private.
+
+    Args:
+        path, file_format: as in `open_documents`, one path; public.
+        columns: names of the fields; public.
+
+    Raises:
+        ParameterError: a format of counts.
+    """
+    for one in (None if file_format == "folder" else paths_of(path)) or [path]:
+        name = check_choice("file_format", file_format or _format_of(one), tuple(_TEXT_FORMATS))
+        yield from _TEXT_FORMATS[name](one, columns)
+
+
 def _open_shards(paths: Sequence[Path], options: dict[str, Any]) -> ShardedDocuments:
     """Check the header of every file; open none."""
     if options["vocabulary"] is not None:

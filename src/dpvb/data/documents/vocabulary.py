@@ -90,6 +90,10 @@ class Tokenizer:
         self._find_all = pattern.findall
         self._id_of = {word: column for column, word in enumerate(vocabulary)}
 
+    def tokens(self, text: str) -> list[str]:
+        """The tokens of a text, known and unknown."""
+        return self._find_all(str.lower(text))
+
     def slabs(self, documents: Iterable[object]) -> Iterator[Slab]:
         """Yield the documents' rows; a document is str or UTF-8 bytes, and anything else is an empty row."""
         ids, ends = array("i"), array("q", [0])
@@ -97,7 +101,7 @@ class Tokenizer:
         for document in documents:
             text = _text_of(document)
             if text is not None:
-                ids.extend(id_of[token] for token in self._find_all(str.lower(text)) if token in id_of)
+                ids.extend(id_of[token] for token in self.tokens(text) if token in id_of)
             ends.append(len(ids))
             if len(ends) > MAX_ROWS or len(ids) >= MAX_ENTRIES:
                 yield _slab(ids, ends)

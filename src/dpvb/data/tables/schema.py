@@ -41,6 +41,10 @@ _TRANSFORMS = ("log1p", "asinh")
 _MAX_CATEGORIES = 10**6
 
 
+#: Cells of a column as a model reads them: their places among its features, their values, and which were cut or filled.
+Encoded: TypeAlias = tuple[NDArray[np.int64], Floats, NDArray[np.bool_]]
+
+
 @dataclass(frozen=True)
 class Numeric:
     """A number with a public range.
@@ -104,15 +108,17 @@ class Numeric:
         """Mean and variance of what a value adds to a row's squared norm, guessed as a uniform one's."""
         return 1 / 3, 4 / 45
 
-    def encode(self, cells: Cells, missing_values: frozenset[str]) -> tuple[NDArray[np.int64], Floats]:
-        """Place (always 0) and value of each cell; the value is NaN in a faulty one."""
+    def encode(self, cells: Cells, missing_values: frozenset[str]) -> Encoded:
+        """Place (always 0) and value of each cell, NaN in a faulty one; cells cut to the range, or filled in."""
         value_n = as_numbers(cells)
         with np.errstate(all="ignore"):
+            cut_n = np.clip(value_n, self.low, self.high) != value_n
             if self.missing is not None:
                 value_n = np.where(np.isnan(value_n), self.missing, value_n)
             low, high = (self._transformed(np.float64(bound)) for bound in (self.low, self.high))
             scaled_n = (self._transformed(np.clip(value_n, self.low, self.high)) - low) / (high - low)
-        return np.zeros(len(value_n), dtype=np.int64), np.where(np.isfinite(value_n), np.clip(scaled_n, 0, 1), np.nan)
+        scaled_n = np.where(np.isfinite(value_n), np.clip(scaled_n, 0, 1), np.nan)
+        return np.zeros(len(value_n), dtype=np.int64), scaled_n, cut_n
 
     def _transformed(self, value: Any) -> Any:
         if self.transform is None:
@@ -163,12 +169,12 @@ class Binary:
         """Mean and variance of what a value adds to a row's squared norm, guessed as a fair coin's."""
         return INDICATOR**2 / 2, INDICATOR**4 / 4
 
-    def encode(self, cells: Cells, missing_values: frozenset[str]) -> tuple[NDArray[np.int64], Floats]:
+    def encode(self, cells: Cells, missing_values: frozenset[str]) -> Encoded:
         """Place (always 0) and value of each cell; the value is NaN in a faulty one."""
         otherwise = -1 if self.missing is None else [*map(text, self.values)].index(text(self.missing))
         code_n = Categories(self.values, missing_values).places(cells, unseen=otherwise, missing=otherwise)
         value_n = np.where(code_n < 0, np.nan, INDICATOR * code_n)
-        return np.zeros(len(code_n), dtype=np.int64), value_n
+        return np.zeros(len(code_n), dtype=np.int64), value_n, np.zeros(len(code_n), dtype=np.bool_)
 
 
 @dataclass(frozen=True)
@@ -220,13 +226,14 @@ class Categorical:
         """Mean and variance of what a value adds to a row's squared norm."""
         return INDICATOR**2, 0.0
 
-    def encode(self, cells: Cells, missing_values: frozenset[str]) -> tuple[NDArray[np.int64], Floats]:
+    def encode(self, cells: Cells, missing_values: frozenset[str]) -> Encoded:
         """Place and value of each cell; the value is NaN in a faulty one."""
         count = len(self.categories)
         unseen = count if self.unseen else -1
         missing = count + self.unseen if self.missing else -1
         code_n = Categories(self.categories, missing_values).places(cells, unseen=unseen, missing=missing)
-        return np.maximum(code_n, 0), np.where(code_n < 0, np.nan, INDICATOR)
+        value_n = np.where(code_n < 0, np.nan, INDICATOR)
+        return np.maximum(code_n, 0), value_n, np.zeros(len(code_n), dtype=np.bool_)
 
 
 Column: TypeAlias = "Numeric | Binary | Categorical"

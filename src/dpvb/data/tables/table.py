@@ -46,6 +46,7 @@ class _Encoded(NamedTuple):
     y_n: Floats | None
     trials_n: Floats | None
     group: list[object] | None
+    cut_n: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,10 @@ class Table:
     def feature_names(self) -> tuple[str, ...]:
         """Names of the features, without the intercept; public."""
         return self._schema.feature_names
+
+    def pieces(self) -> Iterator[_Records]:
+        """Read all rows once, piece by piece, as they stand in the data; private."""
+        return self._reader.pieces()
 
     def design(
         self,
@@ -242,7 +247,7 @@ class Table:
         for piece in self._pieces():
             rows = slice(start, start + piece.matrix.num_rows)
             own = (piece.y_n, piece.trials_n) if y is None else (y[rows], None if trials is None else trials[rows])
-            yield make(piece.matrix, *own, group=piece.group if group is None else group)
+            yield make(piece.matrix, *own, group=piece.group if group is None else group, cut=piece.cut_n)
             start = rows.stop
 
     def _num_rows(self) -> int:
@@ -308,9 +313,10 @@ def _encode(piece: _Records, schema: Schema) -> _Encoded:
     missing_values = frozenset(schema.missing_values)
     place_nc = np.empty((num_rows, len(schema.columns)), dtype=np.int32)
     value_nc = np.empty((num_rows, len(schema.columns)))
+    cut_nc = np.empty((num_rows, len(schema.columns)), dtype=np.bool_)
     start = 0
     for c, spec in enumerate(schema.columns):
-        place_n, value_nc[:, c] = spec.encode(piece.cells[spec.name], missing_values)
+        place_n, value_nc[:, c], cut_nc[:, c] = spec.encode(piece.cells[spec.name], missing_values)
         place_nc[:, c] = start + place_n
         start += spec.width
     value_nc[piece.malformed] = np.nan
@@ -323,7 +329,7 @@ def _encode(piece: _Records, schema: Schema) -> _Encoded:
         if target.trials is not None and target.trials in piece.cells:
             trials_n = as_numbers(piece.cells[target.trials])
     group = None if schema.group is None else _persons(piece, schema)
-    return _Encoded(matrix, y_n, trials_n, group)
+    return _Encoded(matrix, y_n, trials_n, group, np.logical_or.reduce(cut_nc, axis=1))
 
 
 def _persons(piece: _Records, schema: Schema) -> list[object]:
@@ -344,6 +350,7 @@ def _joined(pieces: list[_Encoded], schema: Schema) -> _Encoded:
         _concatenated([piece.y_n for piece in pieces]),
         None if target is None or target.trials is None else _concatenated([piece.trials_n for piece in pieces]),
         None if schema.group is None else [one for piece in pieces for one in piece.group or []],
+        np.concatenate([np.empty(0, dtype=np.bool_), *(piece.cut_n for piece in pieces)]),
     )
 
 

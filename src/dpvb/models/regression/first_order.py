@@ -128,7 +128,8 @@ class FirstOrder:
                 x_nd = np.hstack([np.full((len(x_nd), 1), tuned.ADDED_CONSTANT), rest * x_nd])
             return {"count": Rows(batch.y_n[:, None]), "curvature": Gram(x_nd, b_n)}
         last = "curvature_at_mean" in blocks
-        x_ne, length_n = batch.derived(turned, q.moments.basis_de / q.moments.scale_e)
+        rows = batch.derived(turned, q.moments.basis_de / q.moments.scale_e)
+        x_ne, length_n = rows.x_nd, rows.length_n
         psi_n = row_sums(x_ne, q.moments.scale_e * (q.mean.point_d if last else q.point_e))
         weight_n = 1.0 / np.maximum(length_n, 1.0)
         variance_n = b_n * expit(psi_n) * expit(-psi_n)
@@ -138,7 +139,7 @@ class FirstOrder:
         residual_n = self.likelihood.residual(psi_n, batch.y_n, batch.trials_n)
         trace_n = 4.0 * (weight_n * length_n) ** 2
         return {
-            "score": ScaledRows(x_ne, length_n, weight_n * residual_n),
+            "score": ScaledRows(rows, weight_n * residual_n),
             "xi": Rows((polya_gamma_expectedstats(b_n, psi_n) * trace_n)[:, None]),
             "variance": Rows((variance_n * trace_n)[:, None]),
         }
