@@ -528,6 +528,42 @@ BUGS = [
     ),
     Bug(
         "code in model files",
+        "a module asked for what a model file names",
+        (
+            (
+                "guards/strangers.py",
+                "vars(sys.modules[module]).get(name) if",
+                "getattr(sys.modules[module], name, None) if",
+            ),
+        ),
+        "test_private.py::test_no_module_runs_code_for_what_a_file_says",
+    ),
+    Bug(
+        "code in model files",
+        "a start as large as a model file says",
+        (
+            (
+                "estimators/private.py",
+                "        self.q_ = domains",
+                "        self.model.init(None)\n        self.q_ = domains",
+            ),
+        ),
+        "test_private.py::test_a_file_makes_nothing_that_is_larger_than_itself",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "a run continued with another model",
+        (("estimators/base.py", '"others": others, "learned": declared(model)}', '"others": {}, "learned": {}}'),),
+        "test_private.py::test_a_run_is_continued_and_read_with_its_own_model_alone",
+    ),
+    Bug(
+        "leaks by text, logs and files",
+        "a tryout on the private rows",
+        (("estimators/private.py", "return source, Rows(zeros)", "return source, source"),),
+        "test_private.py::test_a_tryout_looks_at_no_row_of_the_data",
+    ),
+    Bug(
+        "code in model files",
         "objects of JSON that name a key twice",
         (("guards/strangers.py", "    if len(found) != len(pairs):\n", "    if len(found) > len(pairs):\n"),),
         "test_strangers.py::test_json_that_readers_could_take_for_different_things_is_refused",

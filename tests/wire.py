@@ -10,8 +10,9 @@ from typing import Any
 import dpvb.models
 from dpvb.core.plan import Plan
 from dpvb.federated import messages
-from dpvb.federated.agreement import Federation, declared
+from dpvb.federated.agreement import Federation
 from dpvb.federated.messages import Offer, classes_in
+from dpvb.models.declared import declared
 from dpvb.version import __version__
 
 

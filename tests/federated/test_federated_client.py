@@ -43,7 +43,7 @@ from dpvb.core.wall import gathered
 from dpvb.data import BagOfWords
 from dpvb.errors import CheckpointError, FederationError, ParameterError, PrivacyError
 from dpvb.estimators.base import Task
-from dpvb.federated.agreement import Federation, declared
+from dpvb.federated.agreement import Federation
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity
 from dpvb.federated.masks import Masks
@@ -52,6 +52,7 @@ from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request,
 from dpvb.federated.shared import Shared
 from dpvb.federated.trust import Trust
 from dpvb.ledger import Ledger
+from dpvb.models.declared import declared
 from dpvb.models.topics.lda import LDA
 from dpvb.runs.checkpoint import Checkpoint, Seal
 from dpvb.version import __version__

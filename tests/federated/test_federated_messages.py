@@ -26,7 +26,6 @@ from dpvb.core.schedule import robbins_monro
 from dpvb.core.wall import Wall
 from dpvb.data.tables.response import Response
 from dpvb.errors import FederationError, ParameterError
-from dpvb.federated.agreement import declared
 from dpvb.federated.messages import (
     MAX_BYTES,
     VERSION,
@@ -43,6 +42,7 @@ from dpvb.federated.messages import (
 )
 from dpvb.federated.trust import Trust
 from dpvb.models.belief_network.beta_normal import Scales
+from dpvb.models.declared import declared
 from dpvb.models.regression.likelihood import Likelihood
 from dpvb.models.topics.lda import LDA, Topics
 

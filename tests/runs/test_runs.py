@@ -475,7 +475,7 @@ def test_an_ended_run_is_read_again_and_spends_nothing(path: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("options", "what"), [({"epsilon": 0.9}, "plan"), ({"num_steps": STEPS + 1}, "plan"), ({"alpha": 2.0}, "facts")]
+    ("options", "what"), [({"epsilon": 0.9}, "plan"), ({"num_steps": STEPS + 1}, "plan"), ({"alpha": 2.0}, "alpha")]
 )
 def test_a_checkpoint_of_another_fit_is_refused(options: dict[str, Any], what: str, path: Path, tmp_path: Path) -> None:
     killed(path, tmp_path / "run", "after the data are read", 2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -102,21 +101,6 @@ def test_it_goes_to_a_file_and_back(tmp_path: Path) -> None:
     assert str(found.privacy_) == str(model.privacy_)
 
 
-@dataclass(frozen=True)
-class Wide(Mixture):
-    """A mixture with a field that no file holds."""
-
-    start: Any = None
-
-
-@pytest.mark.parametrize("start", [np.zeros(2), [1, 2], math.nan, {"a": 1}, (1, np.float64(2.0)), print])
-def test_what_a_file_cannot_hold_is_said_by_name(start: Any, tmp_path: Path) -> None:
-    model = dpvb.Private(Wide(K, D, start=start), epsilon=math.inf, **GIVEN).fit(rows(50))
-    with pytest.raises(ModelFileError, match="field start"):
-        model.save(tmp_path / "m.dpvb")
-    assert not list(tmp_path.iterdir())
-
-
 def test_no_module_is_imported_by_what_a_file_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dpvb.Private(Mixture(K, D), epsilon=1.0, **GIVEN).fit(rows(100)).save(tmp_path / "m.dpvb")
     monkeypatch.delitem(__import__("sys").modules, "mixture")
@@ -141,22 +125,6 @@ def test_it_is_selected_by_its_own_score() -> None:
     assert many.quality(rows(500, 9)).mean() > few.quality(rows(500, 9)).mean() + 0.5
 
 
-@dataclass(frozen=True)
-class Unscored(Mixture):
-    """A mixture that declares the ends of a score that it does not have."""
-
-    score = dpvb.Model.score
-
-
-def test_a_model_without_a_score_is_not_selected_and_nothing_is_spent(tmp_path: Path) -> None:
-    with dpvb.Ledger(tmp_path / "budget.db") as ledger:
-        ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=1.0, delta=1e-6)
-        model = dpvb.Private(Unscored(K, D), epsilon=1.0, ledger=ledger, dataset="people", **GIVEN)
-        with pytest.raises(ParameterError, match="scores of their own"):
-            dpvb.select(model, [{}], rows(10), epsilon=1.0, delta=1e-6)
-        assert not ledger.charged("people")
-
-
 def test_no_class_takes_the_name_of_a_shipped_one(tmp_path: Path) -> None:
     dpvb.Private(Mixture(K, D), epsilon=1.0, **GIVEN).fit(rows(100)).save(tmp_path / "m.dpvb")
     taken = type("Private", (dpvb.Private,), {"__module__": "elsewhere"})
@@ -167,7 +135,7 @@ def test_a_model_of_another_width_is_refused_before_anything_is_spent(tmp_path: 
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         ledger.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=1.0, delta=1e-6)
         model = dpvb.Private(Mixture(K, D + 1), epsilon=1.0, ledger=ledger, dataset="people", **GIVEN)
-        with pytest.raises(ParameterError, match=r"rows of 2 features.*a row of zeros gave"):
+        with pytest.raises(ParameterError, match="e_step on a row of zeros, with 2 features"):
             model.fit(rows(10))
         assert ledger.remaining("people").num_charges == 0
 

@@ -374,10 +374,18 @@ def _uniform(word: Callable[[], int], m: int) -> int:
 
 
 def _checked_range(given: Any, usual: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """The given range, or one that holds those of all candidates."""
+    """The given range, or one that holds those of all candidates.
+
+    Raises:
+        ParameterError: for a range that is none, whoever declares it.
+    """
     if given is None:
-        return min(low for low, _ in usual), max(high for _, high in usual)
+        ranges = [_checked_range(declared, ()) for declared in usual]
+        return min(low for low, _ in ranges), max(high for _, high in ranges)
     if not isinstance(given, (tuple, list)) or len(given) != 2:
         raise ParameterError(f"score_range must be a pair (low, high), in nats, got {given!r}.")
     low = check_number("score_range[0]", given[0], low=-1e100, high=1e100)
-    return low, check_number("score_range[1]", given[1], low=low, high=1e100, closed="right")
+    high = check_number("score_range[1]", given[1], low=-1e100, high=1e100)
+    if not low < high:
+        raise ParameterError(f"score_range must begin below its end, got {given!r}.")
+    return low, high

@@ -21,9 +21,10 @@ _SEAL = object()
 @final
 @dataclass(frozen=True, repr=False)
 class Estimate:
-    """Running estimate of full-data statistics, S̄_t = (1-ρ)S̄_{t-1} + ρ T_t/q, linear and un-projected.
+    """Running estimate of full-data statistics, S̄_t = (1-ρ)S̄_{t-1} + ρ T_t/p, linear and un-projected.
 
-    An M-step reads it with `read` (the raw linear estimate), `project` (its projection onto the domain) and
+    T_t is a release, and p its sampling probability. An M-step reads the estimate with `read` (the raw linear one),
+    `project` (its projection onto the domain) and
     `noise_std`. Both are divided by the mass Π(1-ρ) has taken from the start S̄_0 = 0, unless told otherwise.
     """
 

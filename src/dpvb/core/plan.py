@@ -187,8 +187,9 @@ def phased(
     Args:
         blocks: the model's declaration.
         sampler: how the step batches are drawn; first and last blocks take the full batch.
-        schedule: noise multiplier of each step, shape (num_steps,); meant relatively if the plan is calibrated.
-        shares: part of the budget Σ q²/σ², which orders the cost of releases when noise is large, that the first and
+        schedule: noise multiplier of each step, shape (num_steps,); meant relatively if the plan is calibrated. Without
+            step blocks there are no steps.
+        shares: part of the budget Σ p²/σ², which orders the cost of releases when noise is large, that the first and
             the last release take where there is one.
         neighboring_relation, unit, clip: as in Plan and Release.
     """
@@ -197,6 +198,10 @@ def phased(
         for phase in ("first", "step", "last")
     }
     in_phase = {phase: with_counts(own) if own else own for phase, own in in_phase.items()}
+    if not in_phase["step"]:
+        schedule = ()
+    elif not len(schedule):
+        raise ParameterError("a schedule needs the noise of at least one step where blocks are released at every step.")
     steps = {noise: Release(in_phase["step"], Mechanism(sampler, noise), clip=clip) for noise in set(schedule)}
     taken = {
         phase: check_number(f"shares[{phase!r}]", shares[phase], low=0, high=1, closed="neither")
@@ -207,6 +212,7 @@ def phased(
     if rest <= 0:
         raise ParameterError(f"shares must leave something for the steps: their sum is below 1, got {dict(shares)}.")
     cost = sampler.sampling_prob**2 * math.fsum(noise**-2 if noise > 0 else math.inf for noise in schedule)
+    cost = cost if in_phase["step"] else rest  # Without steps their part goes to what is released once.
     single = {
         phase: [Release(in_phase[phase], Mechanism(FullBatch(), math.sqrt(rest / (share * cost))), clip=clip)]
         for phase, share in taken.items()

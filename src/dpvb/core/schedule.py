@@ -36,7 +36,7 @@ class Schedule:
     Attributes:
         noise: relative noise multiplier of each step; their number is that of the steps.
         budget: part of the privacy budget for the first and for the last release, if the model has them. Budgets are
-            compared by Σ q²/σ², a good proxy for large noise.
+            compared by Σ p²/σ², a good proxy for large noise.
         rho: step sizes.
         projection: "read" keeps the running estimate linear; "step" projects it at every step (the papers).
     """

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import update_wrapper
 from pathlib import Path
 from types import MethodType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,9 @@ from dpvb.guards.errors import (
     check_integer,
     check_number,
 )
+from dpvb.guards.strangers import imported, misfit, place_of
 from dpvb.ledger.address import Address
+from dpvb.models.declared import declared, told
 from dpvb.results import model_file
 from dpvb.results.audit_report import Report
 from dpvb.results.statement import PrivacyStatement
@@ -315,7 +317,13 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         return FullBatch() if name == "full_batch" else Poisson(rate)
 
     def _task(
-        self, model: Any, source: Any, schedule: Schedule, public: Mapping[str, str], notes: Mapping[str, Any]
+        self,
+        model: Any,
+        source: Any,
+        schedule: Schedule,
+        public: Mapping[str, str],
+        notes: Mapping[str, Any],
+        clip: Literal["block", "joint"] = "block",
     ) -> Task:
         """The task of a model that lays out its plan so; `public` says by names what the promise takes for public."""
         relation: Any = self.neighboring_relation
@@ -326,8 +334,10 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
             shares=schedule.budget,
             neighboring_relation=relation,
             unit=source.unit,
+            clip=clip,
         )
-        notes = {"steps": len(schedule.noise), **notes}
+        stepped = any(block.phase == "step" for block in model.blocks.values())
+        notes = {"steps": len(schedule.noise) if stepped else 0, **notes}
         if self.num_examples is not None:
             number = check_integer("num_examples", self.num_examples, low=1)
             public = {"num_examples": f"number of {source.unit}s {number}", **public}
@@ -375,9 +385,9 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
             stacklevel=4,
         )
         tell = (lambda t, q: None) if progress is None else (lambda t, q: progress(t, plan))
-        facts = {"model": type(self).__name__, "params": _plain(self.get_params(deep=False))}
         journal: AbstractContextManager[Run | None] = nullcontext()
         if not rehearses:
+            facts = self._facts(task.model)
             journal = counted(plan, **self._account, epsilon=self.epsilon, delta=self.delta, facts=facts)
         if is_on_show(cluster):
             self._say_once(
@@ -420,6 +430,13 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
                 stacklevel=4,
             )
 
+    def _facts(self, model: Any) -> dict[str, Any]:
+        """What a fit shares with the one that continues it: every parameter, and all that the model declares."""
+        given = {name: value for name, value in self.get_params(deep=False).items() if name not in OF_THE_RUN}
+        plain = _plain(given)
+        others = told({name: value for name, value in given.items() if name not in plain})
+        return {"model": type(self).__name__, "params": plain, "others": others, "learned": declared(model)}
+
     @property
     def _account(self) -> dict[str, Any]:
         """What is charged, and where a run is kept."""
@@ -459,7 +476,8 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
 
         Raises:
             ParameterError: if a file is there that may not be replaced; for a rehearsal.
-            ModelFileError: if the file cannot be written; nothing half-written is left.
+            ModelFileError: if the file cannot be written, and nothing half-written is left; or if the class of the
+                estimator could not be found again.
         """
         self._check_fitted()
         if self.privacy_.rehearsal:
@@ -467,7 +485,12 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         if not overwrite and isinstance(path, (str, os.PathLike)) and os.path.exists(path):
             raise ParameterError(f"{os.fspath(path)!r} is already there. Name another file, or give overwrite=True.")
         arrays, facts = self._state()
-        facts = {**facts, "privacy": self.privacy_.to_dict(), "params": _plain(self.get_params(deep=False))}
+        facts = {
+            **facts,
+            **_place(type(self)),
+            "privacy": self.privacy_.to_dict(),
+            "params": _plain(self.get_params(deep=False)),
+        }
         if hasattr(self, "audit_"):
             facts["audit"] = self.audit_.to_dict()
         model_file.save(path, kind=type(self).__name__, arrays=arrays, facts=facts)
@@ -520,6 +543,28 @@ def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def _place(kind: type) -> dict[str, str]:
+    """Where a class that does not come with this package is found again: two modules may use one name.
+
+    Raises:
+        ModelFileError: if it is not found.
+    """
+    if PrivateEstimator.kinds.get(kind.__name__) is kind and kind.__module__.startswith("dpvb."):
+        return {}
+    return {"class": named(kind)}
+
+
+def named(kind: type) -> str:
+    """The name of a class in a file.
+
+    Raises:
+        ModelFileError: if a reader could not find the class by it.
+    """
+    if not inspect.isclass(imported(place_of(kind))):
+        raise ModelFileError(f"{place_of(kind)} must be a class at the top of a module: `load` could not find it.")
+    return place_of(kind)
+
+
 #: Parameters of one fit that a model does not carry on.
 OF_THE_RUN = ("ledger", "dataset", "checkpoint", "resume")
 
@@ -531,18 +576,23 @@ def load(path: str | os.PathLike[str]) -> Any:
         ModelFileError: if the file is missing, damaged, tampered with, or of a newer format.
     """
     stored = model_file.load(path)
-    kind: Any = PrivateEstimator.kinds.get(stored.kind)
-    if kind is None:
-        raise ModelFileError(
-            f"{os.fspath(path)}: holds a {stored.kind!r}, which this version does not know. If it is a model of your "
-            "own, import its class first."
-        )
     try:
+        # Files of earlier versions name their class by its last name alone.
+        place = stored.facts.get("class")
+        kind: Any = PrivateEstimator.kinds.get(stored.kind) if place is None else imported(place)
+        known = inspect.isclass(kind) and issubclass(kind, PrivateEstimator)
+        if not known:
+            raise ModelFileError(
+                f"{os.fspath(path)}: holds a {place or stored.kind!r}, which this version does not know. If it is a "
+                "class of your own, import its module first."
+            )
         params = {k: float(v) if v in ("inf", "-inf") else v for k, v in stored.facts["params"].items()}
         if foreign := params.keys() & OF_THE_RUN:
             raise ModelFileError(
                 f"{os.fspath(path)}: tampered with: it says {sorted(foreign)[0]}, which belongs to the call of a fit."
             )
+        if (name := misfit(kind, params)) is not None:
+            raise ModelFileError(f"{os.fspath(path)}: tampered with: {name} is of another type than the parameter.")
         estimator: Any = kind(**params)
         estimator.privacy_ = PrivacyStatement.from_dict(stored.facts["privacy"])
         estimator._restore(stored.arrays, stored.facts)
@@ -550,7 +600,7 @@ def load(path: str | os.PathLike[str]) -> Any:
             estimator.audit_ = Report.from_dict(stored.facts["audit"])
     except ModelFileError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, PrivacyError):
+    except Exception:  # Classes of others may raise anything.
         estimator = None
     if estimator is None:
         raise ModelFileError(f"{os.fspath(path)}: its parts do not fit together; fit or save the model again.")

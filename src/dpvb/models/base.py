@@ -13,12 +13,13 @@ from dpvb.guards.arrays import Floats
 class Model(model.Model[Any, Any], ABC):
     """A conjugate-exponential model: one declaration and three methods.
 
-    A subclass is a frozen dataclass; all its fields are public. Its q is a frozen dataclass, a named tuple or an array
-    of finite numbers; a field's type may declare a narrower domain (`dpvb.guards.domains`).
+    A subclass is a frozen dataclass. Its fields are public: numbers, texts, None, and tuples of them. Its q is made of
+    finite numbers and arrays, in dataclasses, named tuples, tuples, lists and dicts with names for keys; a field's type
+    may declare a narrower domain (`dpvb.guards.domains`).
 
     Attributes:
         num_steps: number of releases of the steps; a field of the subclass where users may choose it.
-        score_range: public ends of a row's score, for models that can be selected.
+        score_range: public ends of a row's score; a model that has them and `score` can be selected.
     """
 
     num_steps: int = 20

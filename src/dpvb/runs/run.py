@@ -15,7 +15,7 @@ release from it, so nothing of it is ever read.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, final
@@ -25,6 +25,7 @@ from dpvb.core.forks import Origin
 from dpvb.core.journal import Journal, Sums
 from dpvb.core.plan import Plan, Release
 from dpvb.guards.errors import CheckpointError, DpvbError, LedgerError, check_choice
+from dpvb.guards.strangers import printable
 from dpvb.ledger import Entry, Ledger, Receipt
 from dpvb.results.facts import ChargeFacts
 from dpvb.runs.checkpoint import Checkpoint, Seal
@@ -122,10 +123,10 @@ class Run:
 
     def _continue_run(self, checkpoint: Checkpoint, found: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
         for what, value in self._own(facts).items():
-            if not _agrees(found[what], value):
+            if differing := ", ".join(_differing(what, found[what], value)):
                 raise CheckpointError(
-                    f"{checkpoint.path}: holds a run with another {what}. Continue it with the parameters that it was "
-                    "begun with, or name a new folder as checkpoint."
+                    f"{checkpoint.path}: holds a run with another {differing}. Continue it with the parameters that "
+                    "it was begun with, or name a new folder as checkpoint."
                 )
         self.name, self.seed = found["run"], found["seed"]
         history = self._ledger.history(self.name)
@@ -316,11 +317,13 @@ class Run:
         return Composition(replace(self._plan, releases=releases).events(), self._plan.neighboring_relation)
 
 
-def _agrees(kept: Any, own: Any) -> bool:
-    """Whether facts of a run are those that it was begun with; parameters that came in later versions are in none."""
+def _differing(name: str, kept: Any, own: Any) -> Iterator[str]:
+    """Names of the facts that a run kept and that are others by now; an earlier version kept fewer."""
     if isinstance(kept, dict) and isinstance(own, dict):
-        return all(name in own and _agrees(value, own[name]) for name, value in kept.items())
-    return bool(kept == own)
+        for part, value in kept.items():
+            yield from _differing(part, value, own.get(part))
+    elif kept != own:
+        yield printable(name)
 
 
 @final
