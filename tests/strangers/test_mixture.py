@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from scipy.optimize import linear_sum_assignment
 import dpvb
 from dpvb import federated
 from dpvb.audit import Matrix
+from dpvb.audit.neighbours import check_scores
 from dpvb.errors import ModelFileError, ParameterError
 from dpvb.testing import Case, check_model
 
@@ -53,9 +55,12 @@ def test_it_finds_the_means(epsilon: float, most: float) -> None:
     assert "Mixture" in str(model.privacy_)
 
 
+HOSTILE = np.vstack([np.zeros(D), np.eye(D), -np.eye(D), np.full((1, D), 1e300), np.full((1, D), 1e-300)])
+CASE = Case("mixture", Mixture(K, D), Matrix, lambda rng, n: rng.uniform(-0.7, 0.7, (n, D)), HOSTILE)
+
+
 def test_it_keeps_every_law() -> None:
-    hostile = np.vstack([np.zeros(D), np.eye(D), -np.eye(D), np.full((1, D), 1e300), np.full((1, D), 1e-300)])
-    check_model(Case("mixture", Mixture(K, D), Matrix, lambda rng, n: rng.uniform(-0.7, 0.7, (n, D)), hostile))
+    check_model(CASE)
 
 
 def test_it_is_charged_and_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
@@ -144,3 +149,23 @@ def test_a_model_of_another_width_is_refused_before_anything_is_spent(tmp_path: 
 def test_what_is_no_model_is_refused(model: Any) -> None:
     with pytest.raises(ParameterError, match=r"model must be a dpvb\.Model"):
         dpvb.Private(model, epsilon=1.0, **GIVEN).fit(rows(10))
+
+
+@pytest.mark.parametrize(
+    ("score", "ends", "said"),
+    [
+        (lambda self, q, batch: batch[:, 0] - batch[:, 0].mean(), (-5.0, 5.0), "another score in another batch"),
+        (lambda self, q, batch: np.full(len(batch), np.nan), (-5.0, 5.0), "no number"),
+        (lambda self, q, batch: np.zeros(3), (-5.0, 5.0), "one number for each"),
+        (lambda self, q, batch: 1 / 0, (-5.0, 5.0), "ZeroDivisionError"),
+        (lambda self, q, batch: np.zeros(len(batch)), (5.0, -5.0), "the lower one first"),
+    ],
+)
+def test_the_audit_finds_scores_that_are_no_records_own(score: Any, ends: Any, said: str) -> None:
+    kind = type("Scored", (Mixture,), {"score": score, "score_range": ends})
+    own = replace(CASE, model=kind(**vars(CASE.model)))
+    (check,) = check_scores(own)
+    assert not check.passed
+    assert said in check.measured
+    (sound,) = check_scores(CASE)
+    assert sound.passed, sound.measured

@@ -88,6 +88,7 @@ def _foundations() -> Iterator[Check]:
 
 _CHECKS: Sequence[Callable[[Case], Iterator[Check]]] = (
     neighbours.check_records,
+    neighbours.check_scores,
     neighbours.check_runs,
     neighbours.check_estimator,
     queries.check_queries,

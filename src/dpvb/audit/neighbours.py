@@ -34,6 +34,7 @@ from dpvb.core.wall import Wall
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import WallError
 from dpvb.guards.silence import silence
+from dpvb.models.base import Model
 from dpvb.results import model_file
 from dpvb.results.audit_report import Check
 from dpvb.results.statement import PrivacyStatement
@@ -204,8 +205,8 @@ def check_bits(case: Case) -> Check:
     widths = [case] if case.of_width is None else [replace(case.of_width(d), phase=case.phase) for d in _WIDTHS]
     for sized in widths:
         q, release = sized.start(), sized.plan().releases[0]
-        for size in _SIZES * _BATCHES:
-            batch = sized.records(rng, size)
+        dense = [rng.standard_normal((size, sized.width)) for size in _SIZES]  # Zeros and ones would hide a rounding.
+        for batch in [*(sized.records(rng, size) for size in _SIZES * _BATCHES), *dense]:
             try:
                 norms, sums = _computed(sized, q, release, batch)
                 alone = [_computed(sized, q, release, row[None]) for row in batch]
@@ -227,14 +228,42 @@ def _computed(case: Case, q: Any, release: Release, matrix: Floats) -> tuple[dic
     sums = zeros(release)
     with silence():
         for chunk in case.source(matrix, None).chunks():
-            found = loop.query(case.model, q, release)(chunk.rows)
+            answer = loop.query(case.model, q, release)(chunk.rows)
             for name, block in release.asked.items():
-                norm = found[name].norms()
+                contribution = answer[name].of_block(block, chunk.num_units)
+                norm = contribution.norms()
                 weights = block.bound / np.maximum(np.where(np.isfinite(norm), norm, np.inf), block.bound)
                 step = 2.0 ** (math.ceil(math.log2(block.bound)) - _BITS)
-                found[name].accumulate(weights, Grid(step, block.bound), sums[name])
+                contribution.accumulate(weights, Grid(step, block.bound), sums[name])
                 norms[name].append(norm)
     return {name: np.concatenate(own) for name, own in norms.items()}, sums
+
+
+def check_scores(case: Case) -> Iterator[Check]:
+    """The score of a row, by which `select` chooses, is the row's own: finite, within its declared range or clipped."""
+    model: Any = case.model
+    if not isinstance(model, Model) or model.score_range is None:
+        return
+    faults, (low, high) = [], model.score_range
+    if not -math.inf < low < high < math.inf:
+        faults.append("score_range must be two numbers, the lower one first")
+    q, batch = case.start(), case.records(np.random.default_rng(25), max(_SIZES))
+    with silence():
+        rows = [chunk.rows for chunk in case.source(batch, None).chunks()]
+        alone = [chunk.rows for row in batch for chunk in case.source(row[None], None).chunks()]
+        try:
+            together, each = (np.concatenate([np.asarray(model.score(q, one)) for one in x]) for x in (rows, alone))
+        except Exception as error:  # On made-up rows, so that it may be told.
+            together = each = np.zeros(0)
+            faults.append(f"score fails on ordinary records: {type(error).__name__}: {error}")
+    if len(together) != len(batch):
+        faults.append("score gives one number for each record")
+    elif together.tobytes() != each.tobytes():
+        faults.append("a record has another score in another batch")
+    elif not np.isfinite(together).all():
+        faults.append("the score of an ordinary record is no number")
+    measured = "; ".join(dict.fromkeys(faults)) or f"{len(batch)} records: equal bit for bit"
+    yield Check(case.name, "scores of records", not faults, measured, "exactly")
 
 
 def check_runs(case: Case) -> Iterator[Check]:

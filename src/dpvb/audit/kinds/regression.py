@@ -77,7 +77,8 @@ def _with_ends(name: str, rows: Floats) -> Floats:
 def of_form(name: str, form: str, rows: Floats = HOSTILE_ROWS, *, fit_intercept: bool = True) -> Case:
     """The case of a regression: q comes from a short noisy run and is moved to where scores are largest."""
     solver, covariance = _FORMS[form]
-    given = {"solver": solver, "covariance": covariance, "fit_intercept": fit_intercept, **_KINDS[name][0]}
+    given = {"solver": solver, "covariance": covariance, "fit_intercept": fit_intercept, "row_norm": 1.0}
+    given |= _KINDS[name][0]
     estimator = getattr(regression, name)(epsilon=1.0, delta=1e-6, **given)
     source = designs(name, 0.4 if fit_intercept else 0.0, covariance == "diagonal")
 
