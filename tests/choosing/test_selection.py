@@ -311,6 +311,7 @@ def test_all_estimators_can_be_selected() -> None:
         (dpvb.SigmoidBeliefNetwork(2, **given), [{"form": "six_blocks"}, {"num_steps": 3}], (pixels,), {}),
         (dpvb.LogisticRegression(row_norm=1.0, **given), [{"solver": "sufficient_statistics"}], (X, y), {}),
         (dpvb.LogisticRegression(covariance="diagonal", row_norm=1.0, **given), [{}, {"alpha": 1.0}], (X, y), {}),
+        (dpvb.LogisticRegression(low=-9, high=9, **given), [{}, {"low": -5}], (X, y), {}),
         (dpvb.BinomialRegression(max_trials=4, row_norm=1.0, **given), [{}], (X, 2 * y), {"trials": np.full(200, 3)}),
         (dpvb.NegativeBinomialRegression(dispersion=2.0, max_count=9, row_norm=1.0, **given), [{}], (X, 3 * y), {}),
     ]

@@ -123,14 +123,20 @@ def test_tables_with_a_schema(unit: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     for name in NAMES:
         with open(tmp_path / f"{name}.csv", "w", newline="") as file:
-            rows = csv.writer(file)
+            rows = csv.writer(file, delimiter=";")
             rows.writerow(["who", "age", "work", "city", "ill"])
             rows.writerows(
-                [rng.integers(5), rng.uniform(18, 90), rng.choice([*"abc"]), rng.choice([*"ny"]), answer]
+                [
+                    rng.integers(5),
+                    f"{rng.uniform(18, 90):.2f}".replace(".", ","),
+                    rng.choice([*"abc"]),
+                    rng.choice([*"ny"]),
+                    answer,
+                ]
                 for answer in rng.choice(["no", "yes"], 30)
             )
     top = TOP.format(kind="LogisticRegression", rounds=4, unit=unit, columns='schema = "people.json"')
-    write_files(tmp_path, top, "", {"file": "{name}.csv"})
+    write_files(tmp_path, top, "", {"file": "{name}.csv", "separator": ";", "decimal": ","})
     model, _ = in_process(tmp_path)
     assert model.privacy_.unit == {"example": "row"}.get(unit, unit)
     assert [row.name for row in model.coefficients()] == ["intercept", *schema.feature_names]
