@@ -87,6 +87,13 @@ def test_so_it_does_for_sampled_plans(book: Ledger, noise: float) -> None:
         book.charge("rows", cost, run="one too many", plan_digest="p", unit="row")
 
 
+def test_more_than_a_million_are_not_counted(book: Ledger) -> None:
+    assert "like the last one" not in str(book.remaining("rows"))
+    book.charge("rows", full(1e5), run="run", plan_digest="p", unit="row", gaussian=True)
+    assert book.remaining("rows").num_more == 10**6
+    assert "At least 1,000,000 more like the last one would fit." in str(book.remaining("rows"))
+
+
 def test_nothing_more_fits_behind_a_plan_that_takes_the_whole_cap(book: Ledger) -> None:
     fit(book, 3.0)
     assert book.remaining("rows").sole

@@ -638,12 +638,13 @@ def test_without_a_ledger_a_fit_says_that_nobody_keeps_count(capfd: pytest.Captu
     assert "nobody keeps count" in said.err
 
 
-def test_a_later_plan_is_calibrated_by_the_filter(path: Path) -> None:
+@pytest.mark.parametrize("sampling_prob", [None, 0.5], ids=["full batches", "sampled"])
+def test_a_later_plan_is_calibrated_by_what_counts_it(sampling_prob: float | None, path: Path) -> None:
+    """Full batches by their exact rule; for others Rényi asks for more noise than privacy loss distributions."""
     with Ledger(path) as ledger:
-        first = model(ledger, None).fit(*data())
-        second = model(ledger, None).fit(*data())
-        noise = [fitted.privacy_.releases[0].event.noise_multiplier for fitted in (first, second)]
-        assert noise[1] > noise[0]  # Rényi asks for more noise than privacy loss distributions.
+        fits = [model(ledger, None, sampling_prob=sampling_prob, epsilon=0.8).fit(*data()) for _ in range(2)]
+        first, second = (fitted.privacy_.releases[0].event.noise_multiplier for fitted in fits)
+        assert second == first if sampling_prob is None else second > first
         left = ledger.remaining("people")
     assert left.spent_if_fixed < left.spent_adaptive <= 4.0
     assert os.path.exists(path)

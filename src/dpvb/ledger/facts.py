@@ -14,6 +14,8 @@ from dpvb.guards.errors import ParameterError, check_number
 # Beyond this a cap is none.
 _MAX_CAP = 1e6
 _MAX_NAME = 200
+#: More plans like the newest one than these nobody counts.
+MOST_MORE = 10**6
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,8 @@ class Remaining:
                 f"epsilon = {self.spent_adaptive:.4g} of {self.cap_epsilon:g} is spent at delta = {self.delta:g} by "
                 "one plan, charged by its own epsilon as the first; nothing can follow it."
             )
-        fits = "" if self.num_more is None else f" {self.num_more} more like the last one would fit."
+        least = "At least " if self.num_more == MOST_MORE else ""
+        fits = "" if self.num_more is None else f" {least}{self.num_more:,} more like the last one would fit."
         return (
             f"epsilon = {self.epsilon:.4g} of {self.cap_epsilon:g} is left at delta = {self.delta:g}: "
             f"{self.num_charges} charges have spent {self.spent_adaptive:.4g} (guaranteed under adaptive choice; "

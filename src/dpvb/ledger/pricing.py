@@ -16,13 +16,10 @@ from dpvb.core.plan import Plan
 from dpvb.guards.errors import BudgetError, LedgerError, ParameterError
 from dpvb.ledger import turns
 from dpvb.ledger.chain import canonical
-from dpvb.ledger.facts import Dataset, as_epsilon, way_out
+from dpvb.ledger.facts import MOST_MORE, Dataset, as_epsilon, way_out
 from dpvb.ledger.past import fact
 from dpvb.ledger.state import ODD, WAY_OUT, Price, State, check_hash
 from dpvb.ledger.store import Transaction
-
-# More plans than these nobody counts.
-_MOST_MORE = 10**6
 
 
 def chosen(state: State, name: str | None) -> Dataset:
@@ -89,7 +86,7 @@ def num_more(rows: Transaction, state: State, name: str) -> int | None:
         cost = tuple(min(number * part, spending.SATURATED) for part in units)
         return state.price(name, cost, gaussian=gaussian).spent
 
-    return bisect_right(range(1, _MOST_MORE + 1), state.datasets[name].cap, key=spent_by)
+    return bisect_right(range(1, MOST_MORE + 1), state.datasets[name].cap, key=spent_by)
 
 
 def noise_scale(state: State, facts: Dataset, cost: Cost, target: int, *, gaussian: bool) -> float:

@@ -155,13 +155,14 @@ class State:
         """What a data set itself has been charged with."""
         return self.charges[name].total_units if name in self.charges else _ZERO
 
-    def price(self, name: str, cost: Units = _ZERO, *, gaussian: bool = True) -> Price:
+    def price(self, name: str, cost: Units = _ZERO, *, gaussian: bool = False) -> Price:
         """What charging a data set with a cost would come to.
 
         Args:
             name: of the data set.
             cost: at each order.
-            gaussian: whether it is the cost of Gaussians. Where others may append nobody knows that of all rows.
+            gaussian: whether it is the cost of Gaussians; no cost is. Where others may append nobody knows that of all
+                rows.
         """
         facts = self.datasets[name]
         whole = facts.part_of or name
@@ -171,7 +172,7 @@ class State:
             favoured = spending.favoured_order(cost, epsilon=facts.cap, delta=facts.delta)
             rule = True if gaussian and not self.shared else None
         else:
-            rule = self.gaussian[whole] and gaussian if whole in self.gaussian else None
+            rule = self.gaussian[whole] and (gaussian or not any(cost)) if whole in self.gaussian else None
         offsets = spending.offset_units(facts.delta, favoured, beside_gaussians=rule is not None)
         spent = 0
         for line in self.lines(name):
