@@ -217,8 +217,12 @@ def _of_texts(data: Path, given: Mapping[str, Any]) -> tuple[int, dict[str, list
 
 def _fault(text: object, tokens: Callable[[str], list[str]]) -> str:
     """The kind of fault of a document; "": it has none."""
+    from dpvb.data.spelling import UNREADABLE
+
     if not isinstance(text, (str, bytes)):
         return _TEXTS[0]
+    if text == UNREADABLE:
+        return _TEXTS[1]
     if isinstance(text, bytes):
         if b"\0" in text:
             return _TEXTS[0]

@@ -171,6 +171,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         likelihood = self._likelihood
         if not isinstance(X, Table):
             _check_response(y)
+        stated = "schema" if isinstance(X, Table) else "ranges"
         X = self._bounded(X)
         schema = X.schema if isinstance(X, Table) else None
         design = self._private(X, y, trials, group, self.row_norm)
@@ -184,7 +185,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             "max_count": f"counts up to {likelihood.max_count:g}",
         }
         public = {
-            "columns" if schema is None else "schema": f"{design.width} columns"
+            "columns" if schema is None else stated: f"{design.width} columns"
             + (", the intercept's included" if design.intercept else "")
             + ("" if schema is None else ", their ranges and categories"),
             "row_norm": f"rows divided by {design.row_norm:g} and clipped to norm 1, the intercept's constant being "
