@@ -452,7 +452,7 @@ def test_a_run_that_knows_fewer_parameters_goes_on_and_one_that_knows_others_doe
     facts = json.loads(manifest.read_text())
     facts["facts"]["params"]["lost"] = 1
     manifest.write_text(json.dumps(facts))
-    with pytest.raises(CheckpointError, match="another facts"):
+    with pytest.raises(CheckpointError, match="another lost"):
         model(path, tmp_path / "run").fit(*data())
     del facts["facts"]["params"]["lost"], facts["facts"]["params"]["provenance"]
     manifest.write_text(json.dumps(facts))

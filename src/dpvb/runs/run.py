@@ -318,10 +318,10 @@ class Run:
 
 
 def _differing(name: str, kept: Any, own: Any) -> Iterator[str]:
-    """Names of the facts that a run kept and that are others by now; an earlier version kept fewer."""
+    """Names of the facts of a run that are others by now; parameters that came in later versions are in none."""
     if isinstance(kept, dict) and isinstance(own, dict):
         for part, value in kept.items():
-            yield from _differing(part, value, own.get(part))
+            yield from _differing(part, value, own.get(part, ...))
     elif kept != own:
         yield printable(name)
 
