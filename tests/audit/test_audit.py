@@ -261,7 +261,7 @@ def test_public_facts_taken_from_private_rows_are_found() -> None:
     assert set(found) == {"public facts of a fit, add or remove", "public facts of a fit, replace"}
 
     def counting(matrix: np.ndarray, **options: Any) -> Any:
-        model = dpvb.LDA(2, **options).fit(matrix)
+        model = dpvb.LDA(2, public_vocabulary=True, **options).fit(matrix)
         model.rows_ = len(matrix)
         return model
 

@@ -308,7 +308,7 @@ def test_the_bar_tells_steps_and_budget(tmp_path: Path, words_file: Path) -> Non
     shown = run("fit", "lda", data, "--out", tmp_path / "a.dpvb", *BUDGET).stderr
     assert re.search(r"\b(\d+)/\1\b", shown)
     assert re.search(r"epsilon spent 0?\.?\d+ of 1", shown)
-    assert "spent" not in run("fit", "lda", data, "--out", tmp_path / "b.dpvb", *BUDGET, "--quiet").stderr
+    assert "epsilon spent" not in run("fit", "lda", data, "--out", tmp_path / "b.dpvb", *BUDGET, "--quiet").stderr
 
 
 def without_counts(text: str) -> str:

@@ -150,7 +150,7 @@ def test_what_earlier_calls_were_given_is_known(name: str) -> None:
     assert {one for one, parameter in known.items() if parameter.default is parameter.empty} <= kept
 
 
-def test_a_new_kind_needs_nothing_but_its_own_class(tmp_path: Path) -> None:
+def test_a_new_kind_needs_nothing_but_its_own_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @dataclass(kw_only=True, eq=False, repr=False)
     class Doubled(dpvb.LogisticRegression):
         """A regression of a test.
@@ -164,6 +164,8 @@ def test_a_new_kind_needs_nothing_but_its_own_class(tmp_path: Path) -> None:
         command: ClassVar[str | None] = "doubled"
         spelled: ClassVar[dict[str, str]] = {"double_norm": "norm-two"}
 
+    Doubled.__qualname__ = "Doubled"  # As if it stood at the top of this file.
+    monkeypatch.setattr(sys.modules[__name__], "Doubled", Doubled, raising=False)
     try:
         assert parameters("doubled")["double_norm"].help == "Twice the bound on a row."
         shown = run("fit", "doubled", "--help").stdout

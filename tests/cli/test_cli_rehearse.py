@@ -18,7 +18,7 @@ from test_cli import refuse, run
 import dpvb
 from dpvb.cli import faults, fit
 from dpvb.data import Binary, Categorical, Numeric, Schema, Table, Target
-from dpvb.errors import BudgetError, DataFormatError, ParameterError
+from dpvb.errors import BudgetError, DataFormatError, DpvbWarning, ParameterError
 from dpvb.estimators import rehearsal
 from dpvb.results.statement import PrivacyStatement
 
@@ -64,7 +64,7 @@ def test_every_command_has_it() -> None:
 
 def test_topics_of_documents_that_are_not_there(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("apple\npear\nplum\n")
-    given = ["--topics", "2", "--out", tmp_path / "m.dpvb", *TYPED]
+    given = ["--topics", "2", "--out", tmp_path / "m.dpvb", "--public-vocabulary", *TYPED]
     said = run("fit", "lda", tmp_path / "nosuch", "--vocabulary", tmp_path / "words.txt", *given).stderr
     assert "300 made-up documents" in said
     said = run("fit", "lda", tmp_path / "n.jsonl", "--width", "7", "--group-column", "who", *given).stderr
@@ -160,7 +160,7 @@ def test_a_ledger_says_whether_the_fit_would_fit(ledger: Path, tmp_path: Path) -
     said = run("fit", "logistic", tmp_path / "nosuch.csv", *given, *TYPED, "--epsilon", "50").stderr
     assert "does not fit into 'a'" in said
     model = dpvb.LogisticRegression(epsilon=50.0, delta=1e-5, row_norm=1.0, ledger=ledger, dataset="a")
-    with pytest.raises(BudgetError):
+    with pytest.raises(BudgetError), pytest.warns(DpvbWarning, match="epsilon = 50"):
         model.fit(np.zeros((3, 2)), [0, 1, 0])
 
 
@@ -222,7 +222,7 @@ def test_a_model_of_ones_own() -> None:
     assert rehearsed.privacy_.rehearsal
     with pytest.raises(ParameterError, match="width="):
         private.rehearse()
-    with pytest.raises(ParameterError, match="model must take rows of 5 features"):
+    with pytest.raises(ParameterError, match="with 5 features as in X"):
         private.rehearse(width=5)
 
 

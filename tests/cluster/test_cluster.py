@@ -596,7 +596,7 @@ if __name__ == "__main__":
         model.fit(np.eye(4), [0, 1, 1, 0], cluster=pool)
         places = [Path(f"/proc/{number}/cmdline") for number in pool.process_ids]
         started = [place.read_text().rstrip("\\0").split("\\0") for place in places]
-    with dpvb.audit._installed_code_alone(), ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    with dpvb.audit._processes(1) as pool:
         print(model.coef_.shape[-1], pool.submit(abs, -7).result(), *{"", ".", "folder"}.intersection(*started))
 """
 

@@ -32,7 +32,7 @@ DOUBTFUL = {
 @pytest.mark.parametrize("name", DOUBTFUL)
 def test_a_doubtful_budget_is_spoken_of_before_it_is_spent(name: str, ledger: Path) -> None:
     budget, said = DOUBTFUL[name]
-    model = dpvb.LogisticRegression(**budget, num_steps=2, ledger=str(ledger), dataset="a")
+    model = dpvb.LogisticRegression(row_norm=1.0, **budget, num_steps=2, ledger=str(ledger), dataset="a")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(DpvbWarning, match=said):
@@ -44,7 +44,7 @@ def test_a_doubtful_budget_is_spoken_of_before_it_is_spent(name: str, ledger: Pa
 def test_it_is_a_warning_and_the_fit_goes_on(name: str) -> None:
     budget, said = DOUBTFUL[name]
     with pytest.warns(DpvbWarning, match=said) as found:
-        fitted = dpvb.LogisticRegression(**budget, num_steps=2).fit(X, Y)
+        fitted = dpvb.LogisticRegression(row_norm=1.0, **budget, num_steps=2).fit(X, Y)
     assert [one.filename for one in found] == [__file__]
     assert fitted.privacy_.epsilon <= budget["epsilon"]
 
@@ -53,7 +53,7 @@ def test_what_is_said_does_not_depend_on_the_data() -> None:
     said = []
     for rows in (300, 299, 0):
         with pytest.warns(DpvbWarning) as found:
-            dpvb.LogisticRegression(epsilon=0.001, delta=0.01, num_steps=2).fit(X[:rows], Y[:rows])
+            dpvb.LogisticRegression(row_norm=1.0, epsilon=0.001, delta=0.01, num_steps=2).fit(X[:rows], Y[:rows])
         said.append([str(one.message) for one in found])
     assert said[0] == said[1] == said[2]
 
@@ -64,7 +64,7 @@ def test_what_is_said_does_not_depend_on_the_data() -> None:
 def test_nothing_is_said_of_an_ordinary_budget_or_of_none(budget: dict[str, float]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        dpvb.LogisticRegression(**budget, num_steps=2).fit(X, Y)
+        dpvb.LogisticRegression(row_norm=1.0, **budget, num_steps=2).fit(X, Y)
 
 
 def test_delta_is_held_against_a_number_that_was_released() -> None:
@@ -86,7 +86,14 @@ def test_other_doors_say_it_too(tmp_path: Path) -> None:
     with pytest.warns(DpvbWarning, match=r"delta = 0\.5"):
         dpvb.private_range(X[:, 0], low=-1.0, high=1.0, epsilon=1.0, delta=0.5)
     with pytest.warns(DpvbWarning, match=r"delta = 0\.5"):
-        dpvb.select(dpvb.LogisticRegression(epsilon=1.0, delta=0.5, num_steps=1), [{}], X, Y, epsilon=1.0, delta=0.5)
+        dpvb.select(
+            dpvb.LogisticRegression(row_norm=1.0, epsilon=1.0, delta=0.5, num_steps=1),
+            [{}],
+            X,
+            Y,
+            epsilon=1.0,
+            delta=0.5,
+        )
 
 
 @pytest.mark.parametrize("mechanisms", [[(1.0, 5.0, 1)], [(1.0, 40.0, 12), (1.0, 200.0, 1)], [(0.1, 2.0, 50)]])

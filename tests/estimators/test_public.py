@@ -127,11 +127,15 @@ X, Y = np.eye(3).repeat(10, axis=0), np.arange(30) % 2
 #: Fits, and the names of what they take for public.
 PUBLIC: dict[str, Any] = {
     "texts": (lda(vocabulary=WORDS), (TEXTS,), "vocabulary n_components prior document_length parameters"),
-    "rows": (dpvb.LogisticRegression(**BUDGET), (X, Y), "columns row_norm classes parameters"),
+    "rows": (dpvb.LogisticRegression(row_norm=1.0, **BUDGET), (X, Y), "columns row_norm classes parameters"),
     "table": (dpvb.LogisticRegression(**BUDGET), (Table(PEOPLE, SCHEMA),), "schema row_norm classes parameters"),
-    "trials": (dpvb.BinomialRegression(max_trials=2, **BUDGET), (X, Y, Y), "columns row_norm max_trials parameters"),
+    "trials": (
+        dpvb.BinomialRegression(max_trials=2, row_norm=1.0, **BUDGET),
+        (X, Y, Y),
+        "columns row_norm max_trials parameters",
+    ),
     "counts": (
-        dpvb.NegativeBinomialRegression(dispersion=1.0, max_count=9, **BUDGET),
+        dpvb.NegativeBinomialRegression(dispersion=1.0, max_count=9, row_norm=1.0, **BUDGET),
         (X, Y),
         "columns row_norm dispersion max_count parameters",
     ),

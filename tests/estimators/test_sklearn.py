@@ -59,10 +59,12 @@ REGRESSIONS = [
     dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, row_norm=10.0, num_steps=50),
     dpvb.NegativeBinomialRegression(epsilon=1.0, delta=1e-5, num_steps=2, dispersion=1.0, max_count=5, row_norm=1.0),
 ]
-EXAMPLE = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 2, "random_state": 0, "public_vocabulary": True}
+PLAIN = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 2, "random_state": 0}
+EXAMPLE = {**PLAIN, "public_vocabulary": True}
 
 
 NEEDED = {
+    "LDA": {"public_vocabulary": True},
     "BinomialRegression": {"max_trials": 4},
     "NegativeBinomialRegression": {"dispersion": 1.0, "max_count": 5},
     "DPVI": {"log_density": lambda theta, x: -((x - theta) ** 2).sum(), "parameters": 3},
@@ -81,7 +83,7 @@ def test_an_error_names_the_parameter_that_was_typed(kind):
     data |= {"trials": np.ones(3)} if "max_trials" in own else {}
     for name in own:
         for odd in (-1.0, 1e300, np.nan):
-            estimator = kind(**EXAMPLE | NEEDED.get(kind.__name__, {}) | {name: odd})
+            estimator = kind(**PLAIN | NEEDED.get(kind.__name__, {}) | {name: odd})
             try:
                 estimator._calibrated(estimator.task(**data).plan)
             except DpvbError as error:

@@ -55,7 +55,7 @@ TEXTS: dict[str, Callable[[Any], Any]] = {
         ).fit(X, Y)
         for solver in ("first_order", "sufficient_statistics", "paper")
     },
-    "epsilon, topics": lambda value: dpvb.LDA(2, epsilon=value, delta=1e-5).fit(X),
+    "epsilon, topics": lambda value: dpvb.LDA(2, public_vocabulary=True, epsilon=value, delta=1e-5).fit(X),
     "epsilon, network": lambda value: dpvb.SigmoidBeliefNetwork(2, epsilon=value, delta=1e-5).fit(X),
     "epsilon, range": lambda value: dpvb.private_range([1.0], low=0, high=1, epsilon=value, delta=1e-5),
     "delta": lambda value: dpvb.LogisticRegression(epsilon=1.0, delta=value, row_norm=1.0).fit(X, Y),

@@ -1263,7 +1263,7 @@ def test_a_look_is_on_record_costs_nothing_and_nothing_follows_it(ledger: Ledger
 def test_a_look_leaves_the_first_plan_its_place(ledger: Ledger) -> None:
     """A first plan may be charged by its own epsilon; a note before it is no plan."""
     ledger.note_look("notes")
-    assert not ledger.charged("notes")
+    assert ledger.remaining("notes").num_charges == 0
     large = Composition([Event("full_batch", 1.0, 1.4)], ADD)
     assert 2.5 < large.epsilon(1e-5) <= 3.0
     charge(ledger, "first", large)

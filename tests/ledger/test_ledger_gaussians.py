@@ -39,7 +39,7 @@ def made(ledger: Ledger, epsilon: float = 3.0) -> Ledger:
 
 def fit(ledger: Ledger, epsilon: float = 1.0, **options: Any) -> None:
     given = {"epsilon": epsilon, "delta": DELTA, "num_steps": 2, **options}
-    dpvb.LogisticRegression(**given, ledger=ledger, dataset="rows").fit(X, Y)
+    dpvb.LogisticRegression(row_norm=1.0, **given, ledger=ledger, dataset="rows").fit(X, Y)
 
 
 def marks(ledger: Ledger) -> list[object]:
@@ -165,7 +165,7 @@ def test_an_interrupted_fit_gives_back_and_stays_gaussian(book: Ledger) -> None:
     def stop(step: int, plan: object) -> None:
         raise KeyboardInterrupt
 
-    model = dpvb.LogisticRegression(epsilon=1.0, delta=DELTA, num_steps=40, ledger=book, dataset="rows")
+    model = dpvb.LogisticRegression(row_norm=1.0, epsilon=1.0, delta=DELTA, num_steps=40, ledger=book, dataset="rows")
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, Y, progress=stop)
     kinds = [entry.kind for entry in book.entries() if entry.cost]
@@ -222,7 +222,7 @@ def test_shares_of_several_owners_are_no_gaussians(book: Ledger, tmp_path: Path)
     from dpvb import federated
 
     books = [book, made(Ledger(tmp_path / "other.db")), made(Ledger(tmp_path / "third.db"))]
-    model = dpvb.LogisticRegression(epsilon=1.0, delta=DELTA, num_steps=2)
+    model = dpvb.LogisticRegression(row_norm=1.0, epsilon=1.0, delta=DELTA, num_steps=2)
     federated.simulate(
         model,
         [(X, Y)] * 3,
