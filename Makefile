@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo quick test test-slow test-lowest benchmarks peers planted-bugs break-it fuzz lint clean
+.PHONY: demo quick test test-slow test-lowest first-contact benchmarks peers planted-bugs break-it fuzz lint clean
 
 demo: $(VENV)/plot
 	$(VENV)/bin/dpvb demo --out demo-output
@@ -13,7 +13,7 @@ demo: $(VENV)/plot
 # The inner loop, at most a minute on two quiet cores: the core, the guards, the models, the laws, one case a family.
 QUICK := $(wildcard tests/core tests/guards tests/kernels tests/models) \
 	tests/laws/test_architecture.py tests/laws/test_docs.py tests/laws/test_conformance.py
-OTHER_CASES := joint] or lda_numpy] or _first] or _last] or counts_step] or diagonal_step] or trials_step] or blocks_step]
+OTHER_CASES := joint] or lda_numpy] or _first] or _last] or counts_step] or diagonal_step] or trials_step] or blocks_step] or paper_step]
 RUN_QUICK := -m pytest -q -n 2 --dist worksteal $(QUICK) -k "not ($(OTHER_CASES))"
 
 quick: $(VENV)/dev
@@ -33,6 +33,10 @@ test-lowest: .venv-lowest/ready
 	python3 -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install -q --disable-pip-version-check -e '.[plot,arrow,postgresql,jax]' -r setup/lowest.txt
 	touch $@
+
+# What a first user types, with a wheel in an environment of its own.
+first-contact: $(VENV)/dev
+	$(PY) -m benchmarks first_contact
 
 benchmarks: $(VENV)/dev
 	$(PY) -m benchmarks

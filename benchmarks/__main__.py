@@ -16,6 +16,7 @@ RESULTS = FOLDER / "RESULTS.md"
 #: In the order of RESULTS.md, cheap ones first.
 NAMES = [
     "same_bits",
+    "first_contact",
     "noise_speed",
     "ledger_speed",
     "break_it",
@@ -26,6 +27,7 @@ NAMES = [
     "hostile_queries",
     "reading_speed",
     "accounting_tables",
+    "price_of_adaptivity",
     "planted_bugs",
     "e_step_speed",
     "cluster",

@@ -29,6 +29,7 @@ import tempfile
 import threading
 import time
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -54,7 +55,7 @@ from sklearn.base import clone
 from dpvb.accounting import Event
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.filter import refund_units
-from dpvb.errors import BudgetError, DpvbError, LedgerError, ParameterError
+from dpvb.errors import BudgetError, DpvbError, DpvbWarning, LedgerError, ParameterError
 from dpvb.federated.messages import Accepted, Farewell, Share, decode, digest, encode
 from dpvb.guards import own
 from dpvb.ledger import Ledger, chain, verify_export
@@ -107,7 +108,8 @@ class Place:
     def new(self, **facts: Any) -> str:
         """Address of a ledger with the data set "people"."""
         address = self.empty()
-        with Ledger(address) as made:
+        with Ledger(address) as made, warnings.catch_warnings():
+            warnings.simplefilter("ignore", DpvbWarning)  # Some attacks need much room.
             made.register("people", **{**PEOPLE, **facts})
         return address
 

@@ -100,7 +100,7 @@ def dealt(y_n, num_clients: int, factors: tuple[float, float], rng: np.random.Ge
 def estimator(constant: float, epsilon: float, relation: str = "add_or_remove_one") -> dpvb.LogisticRegression:
     """One setting for all rows of the table: the defaults, told the constant of the design matrix."""
     return dpvb.LogisticRegression(
-        epsilon=epsilon, delta=DELTA, intercept_value=constant, neighboring_relation=relation
+        epsilon=epsilon, delta=DELTA, row_norm=1.0, intercept_value=constant, neighboring_relation=relation
     )
 
 

@@ -57,7 +57,7 @@ class PlainNetwork(dpvb.SigmoidBeliefNetwork):
 
 
 def logistic(**params) -> dpvb.LogisticRegression:
-    return dpvb.LogisticRegression(epsilon=math.inf, delta=DELTA, **params)
+    return dpvb.LogisticRegression(epsilon=math.inf, delta=DELTA, row_norm=1.0, **params)
 
 
 def topics(**params) -> PlainTopics:
@@ -65,7 +65,7 @@ def topics(**params) -> PlainTopics:
     plain = {"document_length" if name == "length" else name: value for name, value in PLAIN.items()}
     how = {"learning_offset": 0.0, "learning_decay": 0.0, "doc_topic_prior": 1.0, "topic_word_prior": 1.0}
     how |= {"tol": 1e-10, "max_iter": 100_000, "random_state": 0, "document_length": 300.0}
-    return PlainTopics(TOPICS, epsilon=math.inf, delta=DELTA, **{**plain, **how, **params})
+    return PlainTopics(TOPICS, public_vocabulary=True, epsilon=math.inf, delta=DELTA, **{**plain, **how, **params})
 
 
 def network(**params) -> PlainNetwork:

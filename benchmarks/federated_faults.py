@@ -73,7 +73,7 @@ def rows(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def estimator() -> dpvb.LogisticRegression:
-    return dpvb.LogisticRegression(epsilon=EPSILON, delta=DELTA, num_steps=STEPS, random_state=0)
+    return dpvb.LogisticRegression(epsilon=EPSILON, delta=DELTA, num_steps=STEPS, row_norm=1.0, random_state=0)
 
 
 def task_of(name: str) -> Task:

@@ -26,7 +26,7 @@ TARGET = 1.03
 
 
 def topics(epsilon: float, **params) -> dpvb.LDA:
-    return dpvb.LDA(NUM_TOPICS, epsilon=epsilon, delta=DELTA, random_state=0, **params)
+    return dpvb.LDA(NUM_TOPICS, public_vocabulary=True, epsilon=epsilon, delta=DELTA, random_state=0, **params)
 
 
 def pooled(train, epsilon: float, **params) -> dpvb.LDA:

@@ -80,16 +80,16 @@ def model_files() -> list[bytes]:
     x, counts = rng.normal(size=(30, 2)) / 4, rng.poisson(1.0, (30, 3)).astype(float)
     y = (rng.random(30) < 0.5).astype(int)
     models = [
-        dpvb.LDA(2, document_length=20.0, random_state=0, **budget).fit(counts),
-        dpvb.LogisticRegression(**budget).fit(x, y),
-        dpvb.NegativeBinomialRegression(dispersion=1.0, max_count=5, **budget).fit(x, y),
+        dpvb.LDA(2, public_vocabulary=True, document_length=20.0, random_state=0, **budget).fit(counts),
+        dpvb.LogisticRegression(row_norm=1.0, **budget).fit(x, y),
+        dpvb.NegativeBinomialRegression(dispersion=1.0, max_count=5, row_norm=1.0, **budget).fit(x, y),
         dpvb.SigmoidBeliefNetwork(2, random_state=0, **budget).fit(y.reshape(10, 3)),
     ]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model"
         files = []
         for model in models:
-            model.save(path)
+            model.save(path, overwrite=True)
             files.append(path.read_bytes())
     return files
 

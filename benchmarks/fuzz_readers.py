@@ -174,10 +174,11 @@ def packed(path: Path, content: bytes, given: Input) -> Path:
     return path
 
 
-def csv_bytes(rows: list[list[str]], given: Input) -> bytes:
+def csv_bytes(rows: list[list[str]], given: Input, separator: str = ",") -> bytes:
     out = io.StringIO(newline="")
     quoting = given.option(3, [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
-    csv.writer(out, quoting=quoting, lineterminator=given.option(5, ["\r\n", "\n"])).writerows(rows)
+    end = given.option(5, ["\r\n", "\n"])
+    csv.writer(out, quoting=quoting, lineterminator=end, delimiter=separator).writerows(rows)
     return out.getvalue().encode("latin-1")
 
 
@@ -344,7 +345,19 @@ def images(given: Input) -> Callable[[Any], Any]:
 # --- tables -----------------------------------------------------------------------------------------------------
 
 
-def table(given: Input) -> Callable[[Any], Any]:
+def dialect(given: Input) -> dict[str, str]:
+    """How a CSV file of a table is written."""
+    commas = [
+        {"separator": sign, "decimal": ",", "encoding": name} for sign in (";", "\t") for name in ("utf-8", "cp1252")
+    ]
+    return given.option(0, [{"separator": ","}, {"separator": "|", "encoding": "latin-1"}, *commas])  # type: ignore[no-any-return]
+
+
+def table_of_csv(given: Input) -> Callable[[Any], Any]:
+    return table(given, **dialect(given))
+
+
+def table(given: Input, **how: Any) -> Callable[[Any], Any]:
     from dpvb.data import Categorical, Numeric, Schema, Table, Target
 
     grouped = given.option(4, [None, None, "id"])
@@ -353,14 +366,14 @@ def table(given: Input) -> Callable[[Any], Any]:
         schema = Schema((number,), Target("kind", classes=(0, 1)), grouped)
     else:
         schema = Schema((number, Categorical("kind", ("a", "1", "b"))), Target("id", classes=(0, 1)))
-    return lambda data: Table(data, schema).design()
+    return lambda data: Table(data, schema, **how).design()
 
 
 def write_table(given: Input) -> Write:
     def write(records: Sequence[list[bytes]], folder: Path) -> Path:
         rows = [["text", "id", "kind"]]
         rows += [[part.decode("latin-1") for part in (*r, b"", b"", b"")[:3]] for r in records]
-        return packed(folder / "x.csv", csv_bytes(rows, given), given)
+        return packed(folder / "x.csv", csv_bytes(rows, given, dialect(given)["separator"]), given)
 
     return write
 
@@ -572,10 +585,13 @@ CHECKS: dict[str, Check] = {
     "law docword": law(write_docword, counts),
     "law lda-c": law(write_lda_c, counts),
     "law idx": law(write_idx, images),
-    "law table of csv": law(write_table, table),
+    "law table of csv": law(write_table, table_of_csv),
     "law table in memory": law(columns_of, table),
     "law matrix in memory": law(matrix_of, design),
     "law csv, any body": body("x.csv", b"id,text\n", any_documents(**WORDS)),
+    "law csv of Europe, any body": body(
+        "x.csv", b"id;text\n", any_documents(separator=";", encoding="cp1252", **WORDS)
+    ),
     "law csv of persons, any body": body("x.csv", b"id,text\n", any_documents(group_column="id", **WORDS)),
     "law jsonl, any body": body("x.jsonl", b"", any_documents(**WORDS)),
     "law txt, any body": body("x.txt", b"", any_documents(**WORDS)),

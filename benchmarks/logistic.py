@@ -94,7 +94,8 @@ def fit(params: dict, data: str, X, y, seed: int, epsilon: float) -> dict:
     numbers = np.arange(X.shape[1] - 1) < NUMBERS[data]
     params = params | {"column_bound": constant * np.where(numbers, 1.0, 0.7 + 1e-6), "numeric": range(NUMBERS[data])}
     begun = time.process_time()
-    model = dpvb.LogisticRegression(epsilon=epsilon, delta=protocol.DELTA, intercept_value=constant, **params)
+    given = {"epsilon": epsilon, "delta": protocol.DELTA, "row_norm": 1.0, "intercept_value": constant, **params}
+    model = dpvb.LogisticRegression(**given)
     model.fit(X[train, 1:], y[train])
     seconds = time.process_time() - begun
     rows = X[test, 1:]

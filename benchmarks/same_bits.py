@@ -56,11 +56,11 @@ def fits() -> Iterator[tuple[str, Callable[[], Any]]]:
     import dpvb
 
     def topics(fitting: dict[str, Any] | None = None, **options: Any) -> Callable[[], Any]:
-        return lambda: dpvb.LDA(3, **STEPS, **options).fit(counts, **(fitting or {}))
+        return lambda: dpvb.LDA(3, public_vocabulary=True, **STEPS, **options).fit(counts, **(fitting or {}))
 
     def regression(name: str, fitting: dict[str, Any] | None = None, **options: Any) -> Callable[[], Any]:
         more = (trials,) if name == "BinomialRegression" else ()
-        estimator = getattr(dpvb, name)(**BUDGET, **caps[name], **options)
+        estimator = getattr(dpvb, name)(**BUDGET, **caps[name], row_norm=1.0, **options)
         return lambda: estimator.fit(rows, responses[name], *more, **(fitting or {}))
 
     def network(form: str, **options: Any) -> Callable[[], Any]:
@@ -71,10 +71,12 @@ def fits() -> Iterator[tuple[str, Callable[[], Any]]]:
 
     def federated(trust: str) -> Callable[[], Any]:
         shards = [(rows[part], responses["LogisticRegression"][part]) for part in np.arange(60).reshape(3, 20)]
-        return lambda: dpvb.federated.simulate(dpvb.LogisticRegression(**BUDGET, num_steps=2), shards, trust=trust)
+        return lambda: dpvb.federated.simulate(
+            dpvb.LogisticRegression(**BUDGET, num_steps=2, row_norm=1.0), shards, trust=trust
+        )
 
     def selection() -> Any:
-        estimator = dpvb.LogisticRegression(**BUDGET, num_steps=2)
+        estimator = dpvb.LogisticRegression(**BUDGET, num_steps=2, row_norm=1.0)
         return dpvb.select(estimator, [{}, {"row_norm": 2.0}], rows, responses["LogisticRegression"], **BUDGET)
 
     yield "LDA", topics()

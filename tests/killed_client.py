@@ -17,13 +17,14 @@ from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.estimators.base import Task
-from dpvb.federated.agreement import Federation, declared
+from dpvb.federated.agreement import Federation
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity
 from dpvb.federated.memory import Memory
 from dpvb.federated.messages import Farewell, Offer, Request, decode, digest, encode
 from dpvb.federated.trust import Trust
 from dpvb.ledger import Ledger
+from dpvb.models.declared import declared
 from dpvb.runs.checkpoint import Checkpoint
 from dpvb.version import __version__
 

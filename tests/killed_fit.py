@@ -38,7 +38,7 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 
 
 def model(ledger: Any, checkpoint: Any, **options: Any) -> LogisticRegression:
-    given = {"epsilon": 1.0, "delta": 1e-5, "num_steps": STEPS, **options}
+    given = {"epsilon": 1.0, "delta": 1e-5, "num_steps": STEPS, "row_norm": 1.0, **options}
     return LogisticRegression(ledger=ledger, dataset="people", checkpoint=checkpoint, **given)
 
 

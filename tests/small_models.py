@@ -10,25 +10,23 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+import pytest
 
 from dpvb.audit import cases
-from dpvb.audit.cases import HOSTILE_DOCUMENTS, HOSTILE_ROWS, KINDS, VISIBLE, D, bags, documents, table_records
+from dpvb.audit.cases import HOSTILE_ROWS, D, table_records
 from dpvb.audit.integers import difference, in_steps, relative_norm, squared
+from dpvb.audit.kinds import NAMES as AUDITED
+from dpvb.audit.kinds import dpvi, regression, sbn
+from dpvb.audit.kinds.lda import HOSTILE_DOCUMENTS, TERMS, bags, documents
 from dpvb.audit.matrix import Matrix as Table
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, Rows
 from dpvb.guards.arrays import Floats
-from dpvb.models.belief_network.first_order import SBN
-from dpvb.models.belief_network.six_blocks import SBNBlocks
-from dpvb.models.regression.declared import Declared
-from dpvb.models.regression.first_order import FirstOrder
-from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
-from dpvb.models.regression.polya_gamma import PolyaGamma
 from dpvb.models.topics.lda import LDA
 
-__all__ = ["CASES", "NAMES", "Case", "Curvature", "D", "Location", "Table"]
+__all__ = ["CASES", "NAMES", "TOYS_FIRST", "Case", "Curvature", "D", "Location", "Table"]
 __all__ += ["difference", "in_steps", "relative_norm", "squared", "table"]
 
 
@@ -97,48 +95,54 @@ def table(matrix: Floats, group: Any = None) -> Table:
     return Table(np.asarray(matrix, dtype=np.float64), None if group is None else np.asarray(group))
 
 
-def by_phase(case: cases.Case, reach: Mapping[str, float]) -> list[Case]:
+def by_phase(name: str, case: cases.Case, reach: Mapping[str, float]) -> list[Case]:
     """One case for each of some phases."""
-    kept = {part.phase: {f.name: getattr(part, f.name) for f in fields(part)} for part in case.parts()}
-    return [Case(**kept[phase], pairs=50, reach=least) for phase, least in reach.items()]
+    kept = {part.phase: {f.name: getattr(part, f.name) for f in fields(cases.Case)} for part in case.parts()}
+    return [Case(**kept[phase] | {"name": f"{name}_{phase}"}, pairs=50, reach=least) for phase, least in reach.items()]
 
 
 #: A wide range, one that holds part of the values, and indicators.
-SOME_NUMBERS = Declared(
-    np.array([0.0, -0.9, -0.1, *[0.0] * (D - 2)]), np.array([0.0, 0.9, 0.2, *[0.0] * (D - 2)]), np.ones(D + 1)
-)
-PLAIN = {"length_rule": "resample", "count_power": 1.0, "background": False, "word_power": 0.0}
+SOME_NUMBERS: Any = {"numeric": [0, 1], "column_bound": [0.9, 0.15, *[1.0] * (D - 2)]}
+PLAIN: Any = {"length_rule": "resample", "count_power": 1.0, "background": False, "word_power": 0.0}
+OF_NUMPY = LDA(3, TERMS, clip=0.1, max_iter=5, engine="numpy", **PLAIN)
 CASES = [
     Case("location", Location(), table, table_records, HOSTILE_ROWS),
     Case("curvature", Curvature(), table, table_records, HOSTILE_ROWS),
     Case("curvature_joint", Curvature(), table, table_records, HOSTILE_ROWS, clip="joint"),
-    Case("lda", LDA(3, 12, clip=0.1, max_iter=20), bags, documents, HOSTILE_DOCUMENTS),
-    Case(
-        "lda_numpy",
-        LDA(3, 12, clip=0.1, max_iter=5, engine="numpy", **PLAIN),  # type: ignore[arg-type]
-        bags,
-        documents,
-        HOSTILE_DOCUMENTS,
+    Case("lda", LDA(3, TERMS, clip=0.1, max_iter=20), bags, documents, HOSTILE_DOCUMENTS),
+    Case("lda_numpy", OF_NUMPY, bags, documents, HOSTILE_DOCUMENTS),
+    *by_phase(
+        "first_order",
+        regression.of_form("LogisticRegression", "first_order"),
+        {"first": 0.9999, "step": 0.98, "last": 0.95},
     ),
     *by_phase(
-        cases.regression("first_order", FirstOrder(D + 1, intercept=0.4)), {"first": 0.9999, "step": 0.98, "last": 0.95}
+        "counts",
+        regression.of_form("NegativeBinomialRegression", "first_order", fit_intercept=False),
+        {"step": 0.9},
     ),
     *by_phase(
-        cases.regression("spreads", FirstOrder(D + 1, intercept=0.4, declared=SOME_NUMBERS)),
+        "spreads",
+        regression.of_form("LogisticRegression", "first_order", **SOME_NUMBERS),
         {"first": 0.4, "second": 0.4, "third": 0.9, "step": 0.5, "last": 0.25},
     ),
-    *by_phase(cases.regression("counts", FirstOrder(D, KINDS["negative_binomial"][0])), {"step": 0.9}),
     *by_phase(
-        cases.regression("diagonal", FirstOrderDiagonal(D + 1, intercept=0.4)),
-        {"first": 0.9, "step": 0.9},
+        "diagonal", regression.of_form("LogisticRegression", "first_order, diagonal"), {"first": 0.9, "step": 0.9}
     ),
-    *by_phase(cases.regression("trials", PolyaGamma(D, KINDS["binomial"][0])), {"first": 0.9999, "step": 0.9}),
-    *by_phase(cases.network("network", SBN(3, VISIBLE, clip=0.05, start_std=1.0)), {"first": 0.5, "step": 0.5}),
+    *by_phase(
+        "trials",
+        regression.of_form("BinomialRegression", "sufficient_statistics", fit_intercept=False),
+        {"first": 0.9999, "step": 0.9},
+    ),
+    *by_phase("network", sbn.of_form("first_order"), {"first": 0.5, "step": 0.5}),
     *(
-        by_phase(cases.gradients("gradients", "mean_field"), {"step": 0.9999, "last": 0.9999})
-        if "DPVI" in cases.NAMES
+        by_phase("gradients", dpvi.of_guide("mean_field"), {"step": 0.9999, "last": 0.9999})
+        if "DPVI" in AUDITED
         else []
     ),
-    *by_phase(cases.network("network_blocks", SBNBlocks(3, VISIBLE, start_std=1.0)), {"step": 0.45}),
+    *by_phase("network_blocks", sbn.of_form("six_blocks"), {"step": 0.45}),
+    *by_phase("network_paper", sbn.of_form("paper"), {"step": 0.3}),
 ]
 NAMES = [case.name for case in CASES]
+#: For laws of the wall, which hold whatever the model is: the toys every day, the others in the slow suite.
+TOYS_FIRST = [*CASES[:3], *(pytest.param(case, marks=pytest.mark.slow) for case in CASES[3:])]

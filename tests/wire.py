@@ -8,8 +8,12 @@ from inspect import isclass
 from typing import Any
 
 import dpvb.models
+from dpvb.core.plan import Plan
 from dpvb.federated import messages
-from dpvb.federated.messages import classes_in
+from dpvb.federated.agreement import Federation
+from dpvb.federated.messages import Offer, classes_in
+from dpvb.models.declared import declared
+from dpvb.version import __version__
 
 
 def _declared() -> frozenset[type]:
@@ -29,3 +33,22 @@ def decode(data: bytes) -> Any:
 def encode(content: Any) -> bytes:
     """The bytes of a message with any q."""
     return messages.encode(content, EVERY | classes_in(content))
+
+
+def offered(federation: Federation, model: Any, plan: Plan, run: str, **more: Any) -> Offer:
+    """What a server offers for a plan of a federation."""
+    return Offer(
+        version=__version__,
+        run=run,
+        kind=federation.kind,
+        model=declared(model),
+        columns=federation.columns,
+        multipliers=tuple(release.mechanism.noise_multiplier for release in plan),
+        trust=federation.trust.name,
+        participants=dict(federation.participants),
+        tolerated=federation.trust.tolerated,
+        colluders=federation.trust.colluders,
+        unit=plan.unit,
+        neighboring_relation=plan.neighboring_relation,
+        **more,
+    )

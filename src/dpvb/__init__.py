@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from dpvb.core.estimate import Estimate as Estimate
     from dpvb.core.forms import Gram as Gram
     from dpvb.core.forms import Kron as Kron
+    from dpvb.core.forms import MeasuredRows as MeasuredRows
     from dpvb.core.forms import Rows as Rows
     from dpvb.core.forms import ScaledRows as ScaledRows
     from dpvb.core.forms import SparseRows as SparseRows
     from dpvb.core.schedule import Schedule as Schedule
+    from dpvb.data.tables.schema import Schema as Schema
+    from dpvb.data.tables.table import Table as Table
     from dpvb.estimators import *  # noqa: F403
     from dpvb.ledger import Ledger as Ledger
     from dpvb.models.base import Model as Model
@@ -39,11 +42,14 @@ _HOMES = {
     "Gram": "dpvb.core.forms",
     "Kron": "dpvb.core.forms",
     "Ledger": "dpvb.ledger",
+    "MeasuredRows": "dpvb.core.forms",
     "Model": "dpvb.models.base",
     "Rows": "dpvb.core.forms",
     "ScaledRows": "dpvb.core.forms",
     "Schedule": "dpvb.core.schedule",
+    "Schema": "dpvb.data.tables.schema",
     "SparseRows": "dpvb.core.forms",
+    "Table": "dpvb.data.tables.table",
     "private_range": "dpvb.choosing.ranges",
     "select": "dpvb.choosing.select",
 }
@@ -68,4 +74,4 @@ def _kinds() -> dict[str, Any]:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__getattr__("__all__")])
+    return sorted(["__version__", *__getattr__("__all__")])

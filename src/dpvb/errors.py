@@ -1,3 +1,3 @@
-"""The errors that dpvb raises, where users import them from."""
+"""The errors and warnings of dpvb, where users import them from."""
 
 from dpvb.guards.errors import *  # noqa: F403

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtr
 
 from dpvb.accounting import Event, NeighboringRelation, costs
 from dpvb.accounting import filter as spending
@@ -344,3 +345,128 @@ def test_any_number_of_steps_is_one_cost(steps: int) -> None:
     cost = Composition([half, replace(half, num_steps=steps - steps // 2)], "add_or_remove_one")
     assert sum(event.num_steps for event in cost.events) == steps
     assert from_dict(cost.to_dict()) == cost
+
+
+# ---------------------------------------------------------------- Gaussians alone
+
+
+def profile(m: mpmath.mpf, epsilon: mpmath.mpf) -> mpmath.mpf:
+    """The hockey-stick divergence of two normal laws m deviations apart (Balle & Wang 2018)."""
+    return mpmath.ncdf(m / 2 - epsilon / m) - mpmath.exp(epsilon) * mpmath.ncdf(-m / 2 - epsilon / m)
+
+
+@pytest.mark.parametrize("delta", [0.01, 1e-6, 1e-12])
+@pytest.mark.parametrize(("noise", "steps"), [(0.5, 3), (4.3, 1), (30.0, 12), (1e5, 1), (0.02, 7)])
+def test_gaussians_spend_the_least_epsilon_of_three_quarters_of_delta(noise: float, steps: int, delta: float) -> None:
+    found = spending.gaussian_units(spending.cost_units(one(1.0, noise, steps)), delta)
+    with mpmath.workdps(80):
+        m, share = mpmath.sqrt(steps) / mpmath.mpf(noise), mpmath.mpf(delta) * 3 / 4
+        assert profile(m, mpmath.mpf(found) / 10**9) <= share
+        # Costs are rounded up by a part in 10^9, and so is the result.
+        less = mpmath.mpf(found) * (1 - mpmath.mpf(10) ** -8) / 10**9 - mpmath.mpf(3) / 10**9
+        assert less < 0 or profile(m, less) > share
+    assert found * spending.UNIT == pytest.approx(one(1.0, noise, steps).epsilon(0.75 * delta), rel=1e-8, abs=2e-9)
+
+
+def test_what_gaussians_spend_has_no_gaps() -> None:
+    cost = spending.cost_units(one(1.0, 1.0))
+    assert spending.gaussian_units(ZERO, 1e-5) == 0
+    assert spending.gaussian_units(spending.cost_units(one(1.0, 0.0)), 1e-5) == spending.SATURATED
+    found = [spending.gaussian_units(tuple(k * part for part in cost), 1e-5) for k in range(40)]
+    assert found == sorted(found)
+
+
+def test_the_orders_beside_gaussians_have_a_quarter_of_delta() -> None:
+    with mpmath.workdps(60):
+        for delta, favoured in ((1e-6, 25), (0.1, 3)):
+            used = mpmath.mpf(0)
+            for order, offset in zip(
+                spending.ORDERS, spending.offset_units(delta, favoured, beside_gaussians=True), strict=True
+            ):
+                a = mpmath.mpf(order)
+                used += (1 - 1 / a) ** (a - 1) / a * mpmath.exp(-(a - 1) * mpmath.mpf(offset) / 10**9)
+            assert 0.99 * delta < 4 * used <= delta
+
+
+@pytest.mark.parametrize(
+    ("cost", "is_one"),
+    [
+        (one(1.0, 2.0, 3), True),
+        (Composition([Event("fixed_size", 1.0, 2.0)], "replace_one"), True),
+        (one(0.5, 2.0), False),
+        (Composition([Event("full_batch", 1.0, 2.0), Event("poisson", 0.1, 2.0)], ADD), False),
+        (one(1.0, 0.0), False),
+        (Strange(1.0), False),
+    ],
+)
+def test_what_is_gaussian(cost: Cost, is_one: bool) -> None:
+    assert spending.is_gaussian(cost) is is_one
+
+
+STEP, PIECES = 0.08, 8  # m^2 of the least release, and how many may be made.
+LOSS = np.linspace(-6.0, 9.0, 2001)
+
+
+@cache
+def moves(pieces: int) -> Vector:
+    """Probabilities of each loss after a Gaussian of so many pieces, (before, after); the last is all beyond."""
+    std = math.sqrt(pieces * STEP)
+    distance = (LOSS - LOSS[:, None] - std**2 / 2) / std
+    chance: Vector = np.exp(-(distance**2) / 2) / math.sqrt(2 * math.pi) * (LOSS[1] - LOSS[0]) / std
+    chance[:, -1] += np.maximum(0.0, ndtr(-distance[:, -1]) - chance[:, -1] / 2)
+    return chance
+
+
+def after(value_l: Vector, pieces: int) -> Vector:
+    """Expectation of a value of the loss once a Gaussian of so many pieces was released, at each loss before."""
+    result: Vector = moves(pieces) @ value_l
+    return result
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.5])
+def test_choosing_gaussians_by_what_was_seen_gains_nothing(epsilon: float) -> None:
+    """By dynamic programming: releases of any size, any order, stopping at will, within one sum of m^2."""
+    stop = np.maximum(0.0, 1 - np.exp(epsilon - LOSS))
+    value = [stop]
+    for left in range(1, PIECES + 1):
+        value.append(np.maximum(stop, np.max([after(value[left - k], k) for k in range(1, left + 1)], axis=0)))
+    found = float(np.interp(0.0, LOSS, value[PIECES]))
+    exact = float(profile(mpmath.sqrt(PIECES * STEP), mpmath.mpf(epsilon)))
+    assert found == pytest.approx(exact, rel=1e-3)
+    # Whoever were let through a piece more would be found.
+    assert float(profile(mpmath.sqrt((PIECES + 1) * STEP), mpmath.mpf(epsilon))) > 1.02 * exact
+
+
+@pytest.mark.parametrize(("cap", "delta"), [(1.5, 0.05), (2.5, 0.01)])
+def test_no_adversary_with_both_rules_gets_more_than_delta(cap: float, delta: float) -> None:
+    """It begins with a Gaussian, and may change to another mechanism, from which on the orders count."""
+    strength = 0.35
+    gaussian = spending.cost_units(Composition([Event("full_batch", 1.0, 1 / math.sqrt(STEP))], ADD))
+    other = spending.cost_units(RandomizedResponse(strength))
+    limit = spending.cap_units(cap)
+    favoured = spending.favoured_order(gaussian, epsilon=limit, delta=delta)
+    offsets = spending.offset_units(delta, favoured, beside_gaussians=True)
+
+    @cache
+    def allowed(pieces: int, answers: int) -> bool:
+        totals = tuple(pieces * a + answers * b for a, b in zip(gaussian, other, strict=True))
+        spent = spending.spent_units(totals, offsets)
+        return (spent if answers else min(spent, spending.gaussian_units(totals, delta))) <= limit
+
+    stop = np.maximum(0.0, 1 - np.exp(cap - LOSS))
+    truth = 1 / (1 + math.exp(-strength))
+
+    @cache
+    def value(pieces: int, answers: int) -> Any:
+        found = stop
+        if allowed(pieces + 1, answers):
+            found = np.maximum(found, after(value(pieces + 1, answers), 1))
+        if pieces and allowed(pieces, answers + 1):
+            said = value(pieces, answers + 1)
+            up, down = (np.interp(LOSS + sign * strength, LOSS, said) for sign in (1, -1))
+            found = np.maximum(found, truth * up + (1 - truth) * down)
+        return found
+
+    assert 0.5 * delta < float(np.interp(0.0, LOSS, value(0, 0))) <= delta
+    assert allowed(4, 0)
+    assert allowed(1, 1)

@@ -25,7 +25,7 @@ from dpvb.accounting.selection import NumberOfRuns, Selection, best_of, selectio
 from dpvb.choosing import scores, select
 from dpvb.core.noise import InsecureNoise
 from dpvb.data import BagOfWords, BinaryMatrix, Design
-from dpvb.errors import DpvbError, ModelFileError, ParameterError, PrivacyError, WallError
+from dpvb.errors import DpvbError, FewUnitsWarning, ModelFileError, ParameterError, PrivacyError, WallError
 from dpvb.models.regression.likelihood import Likelihood
 from dpvb.results.statement import PrivacyStatement
 
@@ -262,7 +262,7 @@ def binary(n: int = 1500, seed: int = 0) -> tuple[Any, Any]:
     return x, (rng.random(n) < special.expit(x @ [9.0, -6.0, 0.0])).astype(int)
 
 
-LOGISTIC = dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=4)
+LOGISTIC = dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=4, row_norm=1.0)
 #: The first leaves the features nothing but rounding.
 SETTINGS = [{"row_norm": 1e4}, {"row_norm": 1.0}]
 BUDGET = {"epsilon": 2.0, "delta": 1e-5}
@@ -307,12 +307,13 @@ def test_all_estimators_can_be_selected() -> None:
     pixels = rng.integers(0, 2, (80, 6))
     given = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 2}
     cases: list[tuple[Any, list[dict[str, Any]], tuple[Any, ...], dict[str, Any]]] = [
-        (dpvb.LDA(2, **given), [{"n_components": 3}, {"clip": 0.1}], (counts,), {}),
+        (dpvb.LDA(2, public_vocabulary=True, **given), [{"n_components": 3}, {"clip": 0.1}], (counts,), {}),
         (dpvb.SigmoidBeliefNetwork(2, **given), [{"form": "six_blocks"}, {"num_steps": 3}], (pixels,), {}),
-        (dpvb.LogisticRegression(**given), [{"solver": "sufficient_statistics"}], (X, y), {}),
-        (dpvb.LogisticRegression(covariance="diagonal", **given), [{}, {"alpha": 1.0}], (X, y), {}),
-        (dpvb.BinomialRegression(max_trials=4, **given), [{}], (X, 2 * y), {"trials": np.full(200, 3)}),
-        (dpvb.NegativeBinomialRegression(dispersion=2.0, max_count=9, **given), [{}], (X, 3 * y), {}),
+        (dpvb.LogisticRegression(row_norm=1.0, **given), [{"solver": "sufficient_statistics"}], (X, y), {}),
+        (dpvb.LogisticRegression(covariance="diagonal", row_norm=1.0, **given), [{}, {"alpha": 1.0}], (X, y), {}),
+        (dpvb.LogisticRegression(low=-9, high=9, **given), [{}, {"low": -5}], (X, y), {}),
+        (dpvb.BinomialRegression(max_trials=4, row_norm=1.0, **given), [{}], (X, 2 * y), {"trials": np.full(200, 3)}),
+        (dpvb.NegativeBinomialRegression(dispersion=2.0, max_count=9, row_norm=1.0, **given), [{}], (X, 3 * y), {}),
     ]
     for estimator, settings, rows, more in cases:
         for relation in ("add_or_remove_one", "replace_one"):
@@ -347,7 +348,9 @@ def test_the_winner_goes_to_a_file_and_back(tmp_path: Any) -> None:
 @pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
 def test_runs_of_every_sampler_cost_what_was_asked_for(relation: str) -> None:
     X, y = binary(300)
-    estimator = dpvb.LogisticRegression(epsilon=1, delta=1e-5, num_examples=300, neighboring_relation=relation)
+    estimator = dpvb.LogisticRegression(
+        epsilon=1, delta=1e-5, row_norm=1.0, num_examples=300, neighboring_relation=relation
+    )
     settings = [{"sampling_prob": 0.1, "num_steps": 8}, {"batch_size": 60, "num_steps": 8}, {"num_steps": 4}, {}]
     choice = select._fixed(estimator, settings, {"X": X, "y": y}, **BUDGET)
     by_hand = [Composition(plan.events(), relation) for plan in (*choice.plans, choice.scoring)]  # type: ignore[arg-type]
@@ -448,10 +451,10 @@ def fitted_cases() -> list[tuple[Any, Any]]:
     counts, pixels = rng.poisson(0.5, (90, 9)), rng.integers(0, 2, (90, 70))
     X[7], counts[3], pixels[5] = np.nan, 0, 2
     given = {"epsilon": np.inf, "delta": 1e-5, "num_steps": 2, "random_state": 0}
-    lda = dpvb.LDA(3, **given).fit(counts)
+    lda = dpvb.LDA(3, public_vocabulary=True, **given).fit(counts)
     network = dpvb.SigmoidBeliefNetwork(40, **given).fit(pixels)
-    full = dpvb.LogisticRegression(**given).fit(X, y)
-    diagonal = dpvb.LogisticRegression(covariance="diagonal", **given).fit(X, y)
+    full = dpvb.LogisticRegression(row_norm=1.0, **given).fit(X, y)
+    diagonal = dpvb.LogisticRegression(covariance="diagonal", row_norm=1.0, **given).fit(X, y)
     return [
         (lda, BagOfWords(counts)),
         (network, BinaryMatrix(pixels)),
@@ -584,7 +587,9 @@ class Failing:
 def test_a_failure_is_one_error_and_stays_charged(tmp_path: Any) -> None:
     ledger = dpvb.Ledger(tmp_path / "ledger.db")
     ledger.register("texts", unit="document", neighboring_relation="add_or_remove_one", epsilon=2.0, delta=1e-5)
-    estimator = dpvb.LDA(2, epsilon=1.0, delta=1e-5, num_steps=1, ledger=ledger, dataset="texts")
+    estimator = dpvb.LDA(
+        2, public_vocabulary=True, epsilon=1.0, delta=1e-5, num_steps=1, ledger=ledger, dataset="texts"
+    )
     with pytest.raises(WallError, match="stays charged") as caught:
         dpvb.select(estimator, [{}, {"clip": 0.2}], Failing(), **BUDGET)
     assert caught.value.__context__ is None
@@ -605,6 +610,7 @@ def test_nothing_counts_the_runs(capfd: Any, caplog: Any) -> None:
     estimator = dpvb.SigmoidBeliefNetwork(2, epsilon=1.0, delta=1e-5, num_steps=2, random_state=generator)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", FewUnitsWarning)
         found = dpvb.select(estimator, [{"sweeps": 1}, {"sweeps": 2}], pixels, **BUDGET)
     written = capfd.readouterr()
     assert written.out == ""
@@ -619,11 +625,11 @@ def test_the_ledger_adds_up(tmp_path: Any) -> None:
     """Two selections and a fit: charged once each, what is spent is what the costs say, summed by hand."""
     X, y = binary(80)
     ledger = dpvb.Ledger(tmp_path / "ledger.db")
-    ledger.register("rows", unit="row", neighboring_relation="add_or_remove_one", epsilon=20.0, delta=1e-5)
+    ledger.register("rows", unit="row", neighboring_relation="add_or_remove_one", epsilon=10.0, delta=1e-5)
     counted: dict[str, Any] = {"ledger": ledger, "dataset": "rows"}
     first = dpvb.select(LOGISTIC, SETTINGS, X, y, **BUDGET, **counted)
     dpvb.select(LOGISTIC, [{}], X, y, epsilon=1.0, delta=1e-5, distribution="logarithmic", **counted)
-    dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, **counted).fit(X, y)
+    dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, row_norm=1.0, **counted).fit(X, y)
     data = {"X": X, "y": y}
     charges = [
         select._fixed(LOGISTIC, SETTINGS, data, **BUDGET).cost,
@@ -634,7 +640,11 @@ def test_the_ledger_adds_up(tmp_path: Any) -> None:
     assert first.privacy_.charge.dataset == "rows"
     left = ledger.remaining("rows")
     assert left.num_charges == 3
-    fit = dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, accountant="renyi").fit(X, y).privacy_
+    fit = (
+        dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, row_norm=1.0, accountant="renyi")
+        .fit(X, y)
+        .privacy_
+    )
     charges.append(Composition([facts.event for facts in fit.releases], "add_or_remove_one"))
     assert left.spent_if_fixed == pytest.approx(costs.total(charges).epsilon(1e-5), rel=1e-9)
     ledger.verify([first.privacy_.charge])
@@ -646,3 +656,22 @@ def test_without_noise_the_best_of_the_runs_is_the_best() -> None:
     assert found.row_norm == 1.0
     assert found.privacy_.epsilon == math.inf
     assert "NO PRIVACY" in str(found.privacy_)
+
+
+def test_a_selection_that_is_stopped_says_what_it_cost(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    X, y = binary(80)
+    monkeypatch.setattr(select, "_selected", stop)
+    ledger = dpvb.Ledger(tmp_path / "ledger.db")
+    ledger.register("rows", unit="row", neighboring_relation="add_or_remove_one", epsilon=5.0, delta=1e-5)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        dpvb.select(LOGISTIC, SETTINGS, X, y, **BUDGET, ledger=ledger, dataset="rows")
+    assert caught.value.__notes__ == [
+        "'rows' was charged for the whole selection, which shows nothing and cannot go on."
+    ]
+    assert ledger.remaining("rows").num_charges == 1
+    with pytest.raises(KeyboardInterrupt) as caught:
+        dpvb.select(LOGISTIC, SETTINGS, X, y, **BUDGET)
+    assert "as spent" in caught.value.__notes__[0]

@@ -101,7 +101,9 @@ def test_a_server_without_rows_plans_what_its_clients_plan(kind: str, unit: str,
     data = {"file": "{name}.x.npy"} | ({} if belief else {"target": "{name}.y.npy"})
     data |= {"trials": "{name}.trials.npy"} if kind == "BinomialRegression" else {}
     data |= {"group": "{name}.who.npy"} if unit == "person" else {}
-    model = {"BinomialRegression": "max_trials = 3", "SigmoidBeliefNetwork": "n_components = 2"}.get(kind, "")
+    model = {"BinomialRegression": "row_norm = 1\nmax_trials = 3", "SigmoidBeliefNetwork": "n_components = 2"}.get(
+        kind, "low = [-1, -1, -1, -1, -1, -1]\nhigh = 1"
+    )
     write_files(tmp_path, TOP.format(kind=kind, rounds=8, unit=unit, columns="width = 6"), model, data)
     model, statements = in_process(tmp_path)
     assert model.n_features_in_ == 6
@@ -121,14 +123,20 @@ def test_tables_with_a_schema(unit: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     for name in NAMES:
         with open(tmp_path / f"{name}.csv", "w", newline="") as file:
-            rows = csv.writer(file)
+            rows = csv.writer(file, delimiter=";")
             rows.writerow(["who", "age", "work", "city", "ill"])
             rows.writerows(
-                [rng.integers(5), rng.uniform(18, 90), rng.choice([*"abc"]), rng.choice([*"ny"]), answer]
+                [
+                    rng.integers(5),
+                    f"{rng.uniform(18, 90):.2f}".replace(".", ","),
+                    rng.choice([*"abc"]),
+                    rng.choice([*"ny"]),
+                    answer,
+                ]
                 for answer in rng.choice(["no", "yes"], 30)
             )
     top = TOP.format(kind="LogisticRegression", rounds=4, unit=unit, columns='schema = "people.json"')
-    write_files(tmp_path, top, "", {"file": "{name}.csv"})
+    write_files(tmp_path, top, "", {"file": "{name}.csv", "separator": ";", "decimal": ","})
     model, _ = in_process(tmp_path)
     assert model.privacy_.unit == {"example": "row"}.get(unit, unit)
     assert [row.name for row in model.coefficients()] == ["intercept", *schema.feature_names]
@@ -193,7 +201,7 @@ def test_faults_end_in_one_line(tmp_path: Path) -> None:
     matrices(tmp_path, x=features, y=labels)
     data = {"file": "{name}.x.npy", "target": "{name}.y.npy"}
     top = TOP.format(kind="LogisticRegression", rounds=8, unit="example", columns="width = 6")
-    write_files(tmp_path, top, 'solver = "magic"', data)
+    write_files(tmp_path, top, 'solver = "magic"\nrow_norm = 1', data)
 
     def refused(said: str, *arguments: object) -> None:
         result = run("federate", *arguments, code=2)

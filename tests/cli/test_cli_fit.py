@@ -33,12 +33,16 @@ def docstrings(kind: type) -> str:
 def test_every_kind_with_a_command_has_it() -> None:
     assert list(fit.kinds()) == NAMES
     assert all(kind is getattr(dpvb, kind.__name__) for kind in fit.kinds().values())
+    summaries = fit.summaries()
+    assert list(summaries) == NAMES
+    assert all(parameters(name) and fit._command(name).help.startswith(summaries[name]) for name in NAMES)
 
 
-def test_the_commands_are_listed_without_the_estimators() -> None:
-    program = "import sys; from dpvb.cli import app; app(['--help'], standalone_mode=False)"
+@pytest.mark.parametrize(("args", "shown"), [(["--help"], "fit"), (["fit", "--help"], "negbin")])
+def test_the_commands_are_listed_without_the_estimators(args: list[str], shown: str) -> None:
+    program = f"import sys; from dpvb.cli import app; app({args}, standalone_mode=False)"
     program += "; assert not any(name.startswith('dpvb.estimators') or name == 'sklearn' for name in sys.modules)"
-    assert "fit" in subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert shown in subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -86,7 +90,20 @@ def test_a_parameter_arrives_at_the_estimator(tmp_path: Path) -> None:
         "--delta",
         "1e-5",
     ]
-    more = ["--classes", "no", "yes", "--alpha", "2", "--no-intercept", "--accountant", "renyi", "--seed", "7"]
+    more = [
+        "--classes",
+        "no",
+        "yes",
+        "--alpha",
+        "2",
+        "--no-intercept",
+        "--accountant",
+        "renyi",
+        "--seed",
+        "7",
+        "--row-norm",
+        "1",
+    ]
     said = run("fit", "logistic", tmp_path / "x.npy", *given, *more).stderr
     assert "LogisticRegression, epsilon = " in said
     model = dpvb.load(tmp_path / "m.dpvb")
@@ -133,7 +150,7 @@ def test_what_earlier_calls_were_given_is_known(name: str) -> None:
     assert {one for one, parameter in known.items() if parameter.default is parameter.empty} <= kept
 
 
-def test_a_new_kind_needs_nothing_but_its_own_class(tmp_path: Path) -> None:
+def test_a_new_kind_needs_nothing_but_its_own_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @dataclass(kw_only=True, eq=False, repr=False)
     class Doubled(dpvb.LogisticRegression):
         """A regression of a test.
@@ -147,6 +164,8 @@ def test_a_new_kind_needs_nothing_but_its_own_class(tmp_path: Path) -> None:
         command: ClassVar[str | None] = "doubled"
         spelled: ClassVar[dict[str, str]] = {"double_norm": "norm-two"}
 
+    Doubled.__qualname__ = "Doubled"  # As if it stood at the top of this file.
+    monkeypatch.setattr(sys.modules[__name__], "Doubled", Doubled, raising=False)
     try:
         assert parameters("doubled")["double_norm"].help == "Twice the bound on a row."
         shown = run("fit", "doubled", "--help").stdout
@@ -154,7 +173,19 @@ def test_a_new_kind_needs_nothing_but_its_own_class(tmp_path: Path) -> None:
         assert "dpvb fit doubled people.csv" in shown
         np.save(tmp_path / "x.npy", np.eye(4))
         np.save(tmp_path / "y.npy", np.arange(4) % 2)
-        given = ["--target", tmp_path / "y.npy", "--epsilon", "1", "--delta", "1e-5", "--norm-two", "3", "--quiet"]
+        given = [
+            "--target",
+            tmp_path / "y.npy",
+            "--epsilon",
+            "1",
+            "--delta",
+            "1e-5",
+            "--norm-two",
+            "3",
+            "--quiet",
+            "--row-norm",
+            "1",
+        ]
         run("fit", "doubled", tmp_path / "x.npy", *given, "--out", tmp_path / "m.dpvb")
         assert dpvb.load(tmp_path / "m.dpvb").double_norm == 3.0
         assert "coef" in run("coef", tmp_path / "m.dpvb", "--help").stdout

@@ -111,7 +111,9 @@ def test_a_model_knows_a_ledger_that_was_set_back(path: Path, tmp_path: Path, mo
     rng = np.random.default_rng(0)
     x_nd = rng.uniform(-0.5, 0.5, (50, 2))
     with Ledger(path) as found:
-        model = dpvb.LogisticRegression(epsilon=0.5, delta=1e-6, num_steps=2, ledger=found, dataset="people")
+        model = dpvb.LogisticRegression(
+            epsilon=0.5, delta=1e-6, num_steps=2, row_norm=1.0, ledger=found, dataset="people"
+        )
         model.fit(x_nd, (x_nd[:, 0] > 0).astype(int))
     model.save(tmp_path / "model.dpvb")
     assert "1 of them" in run("verify", path, "--receipt", tmp_path / "model.dpvb").stdout
@@ -124,7 +126,9 @@ def test_a_model_knows_a_ledger_that_was_set_back(path: Path, tmp_path: Path, mo
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # Somebody else, who has not seen it before.
     run("verify", path)
     assert "set back" in run("verify", path, "--receipt", tmp_path / "model.dpvb", code=2).stderr
-    alone = dpvb.LogisticRegression(epsilon=0.5, delta=1e-6, num_steps=2).fit(x_nd, (x_nd[:, 0] > 0).astype(int))
+    alone = dpvb.LogisticRegression(epsilon=0.5, delta=1e-6, num_steps=2, row_norm=1.0).fit(
+        x_nd, (x_nd[:, 0] > 0).astype(int)
+    )
     alone.save(tmp_path / "alone.dpvb")
     assert "without a ledger" in run("verify", path, "--receipt", tmp_path / "alone.dpvb", code=2).stderr
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,28 @@ def test_a_matrix_is_fitted_with_its_columns_beside_it(tmp_path: Path) -> None:
     assert dpvb.load(out).intercept_ == 0.0
 
 
+def test_ranges_of_a_matrix_are_numbers_with_commas(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    X = rng.uniform([18, 0], [90, 500_000], (300, 2))
+    y = (rng.random(300) < X[:, 0] / 100).astype(int)
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", y)
+    out = tmp_path / "m.dpvb"
+    fit = ["fit", "logistic", tmp_path / "X.npy", "--target", tmp_path / "y.npy", "--out", out, *BUDGET]
+    run(*fit, "--epsilon", "inf", "--low", "18,0", "--high", "90,500000")
+    ends = {"low": [18, 0], "high": [90, 500_000]}
+    expected = dpvb.LogisticRegression(epsilon=math.inf, delta=1e-4, num_steps=3, **ends).fit(X, y)
+    assert dpvb.load(out).coef_ == pytest.approx(expected.coef_)
+    assert dpvb.load(out).intercept_ == pytest.approx(expected.intercept_)
+    out.unlink()
+    refuse(tmp_path, "X needs a public bound on its numbers", *fit)
+    refuse(tmp_path, "Four ways out: (1) --low and --high", *fit, "--low", "0")
+    refuse(tmp_path, "--low must be a number, or numbers with commas between", *fit, "--low", "a;b", "--high", "1")
+    refuse(tmp_path, "--low must be a number or 2 of them", *fit, "--low", "1,2,3", "--high", "9")
+    refuse(tmp_path, "high of column 'x1' must be", *fit, "--low", "0,5", "--high", "9,5")
+    assert not out.exists()
+
+
 def test_successes_and_counts(tmp_path: Path) -> None:
     data, out = people(tmp_path), tmp_path / "m.dpvb"
     schema = schema_file(tmp_path, Target("hits", kind="binomial", max_trials=4, trials="shots"))
@@ -149,7 +172,7 @@ def test_a_fit_over_two_processes_is_the_same_fit(kind: str, tmp_path: Path) -> 
             [*table, "--dispersion", "2", "--max-count", "9"],
         ),
         "sbn": (lambda folder: images(folder)[0], None, ["--threshold", "127", "--hidden", "3", "--seed", "1"]),
-        "lda": (lambda folder: folder / "counts.npz", None, ["--topics", "2", "--seed", "1"]),
+        "lda": (lambda folder: folder / "counts.npz", None, ["--topics", "2", "--seed", "1", "--public-vocabulary"]),
     }[kind]
     schema_file(tmp_path, target)
     fit = ["fit", kind, data(tmp_path), *more, *BUDGET, "--epsilon", "inf"]
@@ -214,9 +237,23 @@ def test_nothing_private_is_printed(tmp_path: Path) -> None:
         np.save(tmp_path / "X.npy", X)
         np.save(tmp_path / "y.npy", np.arange(n) % 2)
         out = tmp_path / "m.dpvb"
-        fit = ["fit", "logistic", tmp_path / "X.npy", "--target", tmp_path / "y.npy", "--out", out, "--overwrite"]
+        fit = [
+            "fit",
+            "logistic",
+            tmp_path / "X.npy",
+            "--target",
+            tmp_path / "y.npy",
+            "--out",
+            out,
+            "--overwrite",
+            "--low",
+            "0",
+            "--high",
+            "1e9",
+        ]
         results = [run(*fit, *BUDGET), run("show", out)]
         printed.append("".join(r.stdout + r.stderr for r in results).replace(dpvb.load(out).privacy_.run_id, "RUN"))
+        printed[-1] = re.sub(r"(counted|shortened):\s+[\d,]+ ±\s+[\d,]+", r"\1", printed[-1])
         assert str(n) not in printed[-1].replace(dpvb.load(out).privacy_.plan_digest, "PLAN")
         assert str(CANARY)[:6] not in printed[-1]
     assert printed[0] == printed[1]
@@ -255,14 +292,14 @@ def test_bad_data(tmp_path: Path, fitted: Path) -> None:
     def refuse_fit(expected: str, *args: Any) -> None:
         refuse(tmp_path, expected, "fit", "logistic", *args, "--out", out, *BUDGET)
 
-    target = ["--target", tmp_path / "y.npy"]
+    target = ["--target", tmp_path / "y.npy", "--row-norm", "1"]
     refuse_fit("needs --schema", table)
     refuse_fit("needs --target", tmp_path / "X.npy")
-    refuse_fit("differ in length", tmp_path / "X.npy", "--target", tmp_path / "short.npy")
-    refuse_fit("No such file", tmp_path / "none.npy", *target)
+    refuse_fit("differ in length", tmp_path / "X.npy", *target, "--target", tmp_path / "short.npy")
+    refuse_fit("there is no such file", tmp_path / "none.npy", *target)
     for name in ("object.npy", "object.npz"):
         refuse_fit("never unpickled", tmp_path / name, *target)
-        refuse_fit("never unpickled", tmp_path / "X.npy", "--target", tmp_path / name)
+        refuse_fit("never unpickled", tmp_path / "X.npy", *target, "--target", tmp_path / name)
     for name in ("text.npy", "two.npz"):
         refuse_fit("no matrix of numbers", tmp_path / name, *target)
     refuse_fit("--row-norm must be", tmp_path / "X.npy", *target, "--row-norm", "0")
@@ -273,7 +310,7 @@ def test_bad_data(tmp_path: Path, fitted: Path) -> None:
     refuse(tmp_path, "LogisticRegression", "picture", fitted, "--out", tmp_path / "p.png")
     refuse(tmp_path, "--level must be", "coef", fitted, "--level", "1")
     refuse(tmp_path, "--public", "evaluate", fitted, table)
-    refuse(tmp_path, "belong to a matrix", "evaluate", fitted, table, "--public", *target)
+    refuse(tmp_path, "belong to a matrix", "evaluate", fitted, table, "--public", *target[:2])
 
 
 def test_help_teaches() -> None:

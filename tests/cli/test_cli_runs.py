@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
 
 def arguments(folder: Path, *more: str) -> list[str]:
     data = [str(folder / "x.npy"), "--target", str(folder / "y.npy"), "--out", str(folder / "m.dpvb")]
-    plan = ["--epsilon", "1", "--delta", "1e-5", "--num-steps", "4", "--quiet"]
+    plan = ["--epsilon", "1", "--delta", "1e-5", "--num-steps", "4", "--row-norm", "1", "--quiet"]
     count = ["--ledger", str(folder / "budget.db"), "--dataset", "people", "--checkpoint", str(folder / "run")]
     return ["fit", "logistic", *data, *plan, *count, *more]
 
@@ -136,7 +136,7 @@ def test_a_ledgers_address_is_kept_without_its_secrets(address: str, shown: str,
     given = {"ledger": address, "checkpoint": tmp_path / "run"}
     resumption.remember(tmp_path / "run", "fit_lda", given)
     assert "hush" not in (tmp_path / "run" / "command.json").read_text()
-    model = dpvb.LDA(2, epsilon=1.0, delta=1e-5, ledger=address, dataset="notes")
+    model = dpvb.LDA(2, public_vocabulary=True, epsilon=1.0, delta=1e-5, ledger=address, dataset="notes")
     for one in (model, clone(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert one.ledger == one.get_params()["ledger"] == address
         for whole in (one, make_pipeline(one)):

@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import dpvb
-from dpvb import cli
 from dpvb.cli import demo
 from dpvb.sample import Sample, load_sample
 
@@ -94,20 +92,6 @@ def test_demo_on_a_slice(
 
 
 README = Path(__file__).parents[2] / "README.md"
-
-
-def test_command_lines_of_the_readme_use_options_that_exist() -> None:
-    text = README.read_text(encoding="utf-8").replace("\\\n", "")
-    lines = re.findall(r"^    dpvb (.*?)(?: {2,}#.*)?$", text, re.MULTILINE)
-    assert len(lines) == 19
-    for line in lines:
-        words = line.split()
-        command = words[: 2 if words[0] in ("fit", "ledger", "federate") else 1]
-        options = {word for word in words if word.startswith("--")}
-        shown = CliRunner().invoke(cli.app, [*command, "--help"], env={"COLUMNS": "200"}).stdout
-        assert options <= set(re.findall(r"--[a-z-]+", shown)), line
-
-
 EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
 
 

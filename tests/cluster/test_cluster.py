@@ -69,11 +69,11 @@ def task_of(kind: type, *data: Any, sampler: str = "full", group: Any = None, **
 
 
 def lda(sampler: str = "full", group: Any = None) -> Task:
-    return task_of(LDA, COUNTS, sampler=sampler, group=group, n_components=3)
+    return task_of(LDA, COUNTS, public_vocabulary=True, sampler=sampler, group=group, n_components=3)
 
 
 def logistic(sampler: str = "full", group: Any = None, **params: Any) -> Task:
-    return task_of(LogisticRegression, X, Y, sampler=sampler, group=group, **params)
+    return task_of(LogisticRegression, X, Y, sampler=sampler, group=group, row_norm=1.0, **params)
 
 
 TASKS: dict[str, Any] = {
@@ -84,7 +84,7 @@ TASKS: dict[str, Any] = {
     "logistic, diagonal": partial(logistic, covariance="diagonal"),
     "logistic, moments": partial(logistic, solver="sufficient_statistics"),
     "binomial": lambda sampler: BinomialRegression(
-        epsilon=1.0, delta=1e-5, num_steps=3, max_trials=4, **SAMPLERS[sampler]
+        epsilon=1.0, delta=1e-5, num_steps=3, max_trials=4, row_norm=1.0, **SAMPLERS[sampler]
     ).task(X, Y, trials=np.full(NUMBER, 3)),
     "network": lambda sampler: task_of(
         SigmoidBeliefNetwork, (X > 0).astype(np.int8), sampler=sampler, n_components=2, clip=1.0
@@ -192,8 +192,8 @@ def test_workers_of_dask_take_memory_for_the_next_chunk_from_the_last(client: An
 def test_an_estimator_takes_a_cluster(two: Any) -> None:
     """Without noise and with the full batch two fits of one data set are equal."""
     for model in (
-        LDA(3, epsilon=np.inf, delta=1e-5, num_steps=2, random_state=0),
-        LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2),
+        LDA(3, public_vocabulary=True, epsilon=np.inf, delta=1e-5, num_steps=2, random_state=0),
+        LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2, row_norm=1.0),
         SigmoidBeliefNetwork(2, epsilon=np.inf, delta=1e-5, num_steps=2, random_state=0),
     ):
         data = {LDA: (COUNTS,), LogisticRegression: (X, Y)}.get(type(model), ((X > 0).astype(np.int8),))
@@ -458,12 +458,12 @@ def test_parts_are_shared_out_evenly(parts: int, workers: int) -> None:
 def test_a_cluster_that_is_none_is_refused_before_anything_is_spent(name: str, tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
         ledger.register("people", **ACCOUNT)
-        model = LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, ledger=ledger, dataset="people")
+        model = LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, row_norm=1.0, ledger=ledger, dataset="people")
         with pytest.raises(ParameterError, match="local:2"):
             model.fit(X, Y, cluster=name)
         with pytest.raises(ParameterError, match="local:2"):
             model.fit(X, Y, cluster=4)
-        assert not ledger.charged("people")
+        assert ledger.remaining("people").num_charges == 0
 
 
 def test_what_cannot_go_to_a_process_is_refused(two: LocalPool, capfd: Any) -> None:
@@ -565,7 +565,7 @@ def test_pages_of_dask_that_strangers_could_see_are_said(page: str, monkeypatch:
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(LogisticRegression, "_said", set())
     options = {"n_workers": 1, "processes": False, "dashboard_address": page, "worker_dashboard_address": "127.0.0.1:0"}
-    model = LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=1)
+    model = LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=1, row_norm=1.0)
     with (
         distributed.LocalCluster(**options) as workers,
         distributed.Client(workers) as client,
@@ -591,12 +591,12 @@ from pathlib import Path
 import numpy as np
 sys.path += ["", ".", "folder"]
 if __name__ == "__main__":
-    model = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2)
+    model = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2, low=0, high=1)
     with dpvb.cluster.LocalPool(2) as pool:
         model.fit(np.eye(4), [0, 1, 1, 0], cluster=pool)
         places = [Path(f"/proc/{number}/cmdline") for number in pool.process_ids]
         started = [place.read_text().rstrip("\\0").split("\\0") for place in places]
-    with dpvb.audit._installed_code_alone(), ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    with dpvb.audit._processes(1) as pool:
         print(model.coef_.shape[-1], pool.submit(abs, -7).result(), *{"", ".", "folder"}.intersection(*started))
 """
 
@@ -694,8 +694,11 @@ def test_files_of_binary_rows_are_the_rows_in_memory(sampler: str, two: Any, tmp
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_files_of_documents_are_the_documents_in_memory(sampler: str, two: Any, client: Any, tmp_path: Path) -> None:
     paths = npz_shards(tmp_path)
-    whole, files = lda(sampler), task_of(LDA, open_documents(paths), sampler=sampler, n_components=3)
-    folder = task_of(LDA, open_documents(tmp_path), sampler=sampler, n_components=3)
+    whole, files = (
+        lda(sampler),
+        task_of(LDA, open_documents(paths), public_vocabulary=True, sampler=sampler, n_components=3),
+    )
+    folder = task_of(LDA, open_documents(tmp_path), public_vocabulary=True, sampler=sampler, n_components=3)
     for task, engine in ((files, None), (files, two), (files, client), (folder, two)):
         assert_same_bits(released(whole), released(task, engine))
 
@@ -718,7 +721,7 @@ def test_files_of_persons_are_the_persons_in_memory(two: Any, tmp_path: Path) ->
 def test_a_fit_reads_a_table_in_files(two: Any, tmp_path: Path) -> None:
     table = Table(table_shards(tmp_path), schema())
     one = Table({"a": X[:, 0], "b": X[:, 1], "y": Y}, schema())
-    model = LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2)
+    model = LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=2, row_norm=1.0)
     alone = model.fit(one).coef_
     assert np.array_equal(model.fit(table, cluster=two).coef_, alone)
     usable = np.arange(NUMBER) > 5
@@ -764,16 +767,18 @@ def test_a_missing_file_is_refused_before_anything_is_spent(two: Any, client: An
     with Ledger(tmp_path / "ledger") as ledger:
         ledger.register("people", **{**ACCOUNT, "unit": "document"})
         for engine in (two, client):
-            model = LDA(3, epsilon=1.0, delta=1e-5, num_steps=2, ledger=ledger, dataset="people")
+            model = LDA(
+                3, public_vocabulary=True, epsilon=1.0, delta=1e-5, num_steps=2, ledger=ledger, dataset="people"
+            )
             with pytest.raises(DataFormatError, match="a worker process cannot read its part"):
                 model.fit(source, cluster=engine)
-        assert not ledger.charged("people")
+        assert ledger.remaining("people").num_charges == 0
 
 
 def test_a_file_that_is_gone_in_mid_run_ends_it(two: LocalPool, tmp_path: Path) -> None:
     """The process that holds it dies; the next one cannot read it again; the sum of the rest is not released."""
     paths = npz_shards(tmp_path)
-    task = task_of(LDA, open_documents(paths), n_components=3)
+    task = task_of(LDA, open_documents(paths), public_vocabulary=True, n_components=3)
     with spread(task.source, task.model, two) as source:
         wall: Wall[Any] = Wall(source, task.plan, noise=InsecureNoise(7))
         for path in paths:
@@ -802,7 +807,13 @@ def test_a_run_goes_on_with_or_without_a_cluster(first: Any, second: Any, tmp_pa
     with Ledger(tmp_path / "ledger") as ledger:
         ledger.register("people", **ACCOUNT)
         model = LogisticRegression(
-            epsilon=1.0, delta=1e-5, num_steps=4, ledger=ledger, dataset="people", checkpoint=tmp_path / "run"
+            epsilon=1.0,
+            delta=1e-5,
+            num_steps=4,
+            row_norm=1.0,
+            ledger=ledger,
+            dataset="people",
+            checkpoint=tmp_path / "run",
         )
 
         def stop(step: int, plan: Plan) -> None:

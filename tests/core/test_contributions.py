@@ -18,7 +18,7 @@ from small_models import D
 
 from dpvb.core.blocks import triangle
 from dpvb.core.contributions import Contribution, Grid, upper_norms
-from dpvb.core.forms import Gram, Kron, Rows, ScaledRows, SparseRows, grouped
+from dpvb.core.forms import Gram, Kron, MeasuredRows, Rows, ScaledRows, SparseRows, grouped
 from dpvb.models.topics import kernel as kernel
 from dpvb.models.topics.factored import Factored
 
@@ -51,7 +51,7 @@ def make_symmetric_rows(rng: np.random.Generator, n: int) -> Rows:
 
 def make_scaled_rows(rng: np.random.Generator, n: int) -> ScaledRows:
     x = rng.standard_normal((n, 5)) * 10.0 ** rng.uniform(-4, 4, (n, 1))
-    return ScaledRows(x, upper_norms(x), rng.standard_normal(n))
+    return ScaledRows(MeasuredRows(x), rng.standard_normal(n))
 
 
 def make_sparse_rows(rng: np.random.Generator, n: int) -> SparseRows:
@@ -107,7 +107,7 @@ def true_values(contribution: Contribution) -> np.ndarray:
     if isinstance(contribution, Rows):
         return contribution.values
     if isinstance(contribution, ScaledRows):
-        return contribution.x_nd * contribution.scale_n[:, None]
+        return contribution.rows.x_nd * contribution.scale_n[:, None]
     if isinstance(contribution, Kron):
         return np.einsum("na,nb->nab", contribution.left, contribution.right)
     if isinstance(contribution, Gram):
@@ -217,7 +217,7 @@ def subset(contribution: Contribution, rows: np.ndarray) -> Contribution:
     if isinstance(contribution, Rows):
         return Rows(contribution.values[rows], contribution.symmetric)
     if isinstance(contribution, ScaledRows):
-        return ScaledRows(contribution.x_nd[rows], contribution.length_n[rows], contribution.scale_n[rows])
+        return ScaledRows(MeasuredRows(contribution.rows.x_nd[rows]), contribution.scale_n[rows])
     if isinstance(contribution, Kron):
         return Kron(contribution.left[rows], contribution.right[rows])
     if isinstance(contribution, Gram):
@@ -246,7 +246,8 @@ def test_a_unit_of_weight_zero_is_never_read(form: str) -> None:
         if isinstance(contribution, Rows):
             contribution.values[[0, 3]] = poison
         elif isinstance(contribution, ScaledRows):
-            contribution.x_nd[0], contribution.scale_n[3] = poison, poison
+            contribution.rows.x_nd.flags.writeable = True
+            contribution.rows.x_nd[0], contribution.scale_n[3] = poison, poison
         elif isinstance(contribution, Kron):
             contribution.left[0], contribution.right[3] = poison, poison
         elif isinstance(contribution, Gram):
@@ -338,7 +339,7 @@ def test_hostile_scaled_rows_are_clipped(bound: float) -> None:
     scale = rng.choice([-1.0, 1.0], 400) * 10.0 ** np.clip(rng.uniform(-6, 6, 400) - exponent, -320, 300)
     x[:4], scale[:4] = [[1.7e308, 0], [5e-324, 0], [1e-310, 1e-310], [1e-200, 1.0]], [5e-324, 1e308, 1e300, 1e-320]
     x[4:6], scale[4:9] = [[math.nan, 0], [math.inf, 0]], [0.0, 0.0, math.nan, math.inf, 0.0]
-    scaled = ScaledRows(x, upper_norms(x), scale)
+    scaled = ScaledRows(MeasuredRows(x), scale)
     grid = Grid(2.0 ** (math.ceil(math.log2(bound)) - 36), bound)
     norms, weights = scaled.norms(), clipped_weights(scaled, bound)
     assert not np.isfinite(norms[4:8]).any()
@@ -363,9 +364,9 @@ def test_scaled_rows_are_rows() -> None:
     person = np.arange(500) // 5
     # A person's rows are summed before the norm is taken: the triangle inequality would cost accuracy.
     assert np.array_equal(grouped(scaled, person, 100).norms(), grouped(rows, person, 100).norms())
-    none = ScaledRows(scaled.x_nd, scaled.length_n, np.zeros(500))
+    none = ScaledRows(scaled.rows, np.zeros(500))
     assert not total(none, np.ones(500), (5,)).any()
-    empty = ScaledRows(np.zeros((0, 5)), np.zeros(0), np.zeros(0))
+    empty = ScaledRows(MeasuredRows(np.zeros((0, 5))), np.zeros(0))
     assert not total(empty, np.zeros(0), (5,)).any()
 
 

@@ -354,7 +354,8 @@ def test_phases_lay_out_a_plan() -> None:
     }
     shares = {"first": 0.2, "last": 0.05}
     plan = phased(blocks, Poisson(0.1), [2.0, 1.0, 2.0], shares=shares, neighboring_relation="replace_one", unit="row")
-    assert [sorted(release.blocks) for release in plan] == [["count"], ["score"], ["score"], ["score"], ["curvature"]]
+    assert [[*release.asked] for release in plan] == [["count"], ["score"], ["score"], ["score"], ["curvature"]]
+    assert all({*release.blocks} == {*release.asked, "counted", "shortened"} for release in plan)
     assert [release.mechanism.noise_multiplier for release in plan][1:4] == [2.0, 1.0, 2.0]
     cost = [(r.mechanism.sampler.sampling_prob / r.mechanism.noise_multiplier) ** 2 for r in plan]
     np.testing.assert_allclose(np.array([cost[0], sum(cost[1:4]), cost[4]]) / sum(cost), [0.2, 0.75, 0.05], rtol=1e-12)

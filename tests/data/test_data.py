@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import json
 import math
 import os
+import re
 import sys
 import tracemalloc
 import zipfile
@@ -817,7 +819,7 @@ def test_hostile_parquet_records_are_empty(tmp_path):
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     write_parquet(tmp_path / "x.parquet", TEXTS)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(DataFormatError, match=r"pip install dpvb\[arrow\]"):
+    with pytest.raises(DataFormatError, match=r"pip install '\.\[arrow\]'"):
         open_documents(tmp_path / "x.parquet", vocabulary=WORDS)
 
 
@@ -1046,3 +1048,77 @@ def test_a_stream_takes_less_memory_than_its_file(tmp_path, name, monkeypatch):
     assert total == counts.sum()
     assert held.count() == len(counts)
     assert peak < 0.6 * size
+
+
+UNREACHABLE = {
+    "blank": ("New York", "new york"),
+    "signs": ("C++", "c++"),
+    "capitals": ("Dog", "dog"),
+    "letters": ("naïve", "naïve"),
+    "digits": ("covid19", "covid19"),
+    "ideographs": ("医院", "医院"),
+}
+
+
+@pytest.mark.parametrize("name", UNREACHABLE)
+def test_words_that_no_text_gives_are_refused_with_a_pattern_that_gives_them(name):
+    """The pattern that the error names is taken, with the words in lower case, and finds the word."""
+    word, lowered = UNREACHABLE[name]
+    with pytest.raises(DataFormatError, match="never makes") as refused:
+        BagOfWords.from_texts([], vocabulary=["cat", word])
+    said = str(refused.value)
+    assert repr(word) in said
+    assert "1 word " in said
+    suggested = re.search(r"token_pattern=(['\"][^'\"]*['\"]) makes", said)
+    pattern = "[a-z]+" if suggested is None else ast.literal_eval(suggested[1])
+    source = BagOfWords.from_texts([f"cat {word}, cats"], vocabulary=["cat", lowered], token_pattern=pattern)
+    assert next(source.chunks()).rows.csr().toarray().tolist() == [[1, 1]]
+
+
+def test_an_error_names_some_unreachable_words_and_how_many():
+    with pytest.raises(DataFormatError, match="200 words") as refused:
+        BagOfWords.from_texts([], vocabulary=[f"w{k}" for k in range(200)])
+    assert "'w4', ...." in str(refused.value)
+    assert "w5" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("english", "Don't: the X-ray", ["don", "t", "the", "x", "ray"]),
+        ("unicode", "Die größte Maßnahme der «Ärzte»", ["die", "größte", "maßnahme", "der", "ärzte"]),
+        ("unicode", "l’été 'quoted' don't x-ray foo_bar", ["l’été", "quoted", "don't", "x-ray", "foo", "bar"]),
+        ("unicode", "नमस्ते दुनिया, nai\u0308ve 3.5", ["नमस्ते", "दुनिया", "nai\u0308ve", "3", "5"]),
+        ("unicode", "Книга и 서울", ["книга", "и", "서울"]),
+        ("cjk-characters", "我的iPad很好 カメラ", ["我", "的", "ipad", "很", "好", "カ", "メ", "ラ"]),
+    ],
+)
+def test_patterns_have_names(name, text, words):
+    source = BagOfWords.from_texts([text], vocabulary=[*words, "zzz"], token_pattern=name)
+    assert next(source.chunks()).rows.csr().toarray().tolist() == [[1] * len(words) + [0]]
+
+
+def test_patterns_that_look_around_a_word_are_believed():
+    source = BagOfWords.from_texts(["#red blue"], vocabulary=["red", "blue"], token_pattern="#([a-z]+)")
+    assert next(source.chunks()).rows.csr().toarray().tolist() == [[1, 0]]
+    with pytest.raises(DataFormatError, match="lower case"):
+        BagOfWords.from_texts([], vocabulary=["Red"], token_pattern="#([A-Za-z]+)")
+
+
+@pytest.mark.parametrize("name", ["c.txt", "c.csv", "c.jsonl", "folder"])
+def test_files_refuse_words_that_no_text_gives(tmp_path, name):
+    path = tmp_path / name
+    if name == "folder":
+        path.mkdir()
+    else:
+        path.write_text('"text"\n"cat"\n' if name == "c.csv" else '{"text": "cat"}\n')
+    (tmp_path / "words.txt").write_text("cat\nNew York\n")
+    with pytest.raises(DataFormatError, match="'New York'"):
+        open_documents(path, vocabulary=tmp_path / "words.txt")
+    with pytest.raises(DataFormatError, match="'New York'"):
+        open_documents([path], vocabulary=tmp_path / "words.txt", stream=True)
+
+
+def test_counts_have_any_names():
+    counts = np.eye(2)
+    assert BagOfWords(counts, vocabulary=["C++", "New York"]).vocabulary == ("C++", "New York")

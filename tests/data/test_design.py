@@ -239,6 +239,12 @@ def test_a_feature_that_is_no_number_silences_its_row(value, kind, capfd):
         ((0, 1), np.array([0.0, 1.0, 1.0], dtype=np.float32)),
         ((1, -1), np.array([1, -1, -1], dtype=np.int8)),
         (("no", "yes"), np.array(["no", "yes", "yes"])),
+        (("no", "yes"), np.array(["No", "YES ", "Yes"], dtype=object)),
+        (("No", "Yes"), ["no", "yes", " YES"]),
+        ((0, 1), ["0", "1", "1.0"]),
+        ((0, 1), [False, "True", True]),
+        (("0", "1"), np.array([0.0, 1.0, 1.0])),
+        ((False, True), pd.Series([0, 1, 1])),
         (("no", "yes"), ["no", "yes", "yes"]),
         (("no", "yes"), pd.Series(["no", "yes", "yes"])),
         (("no", "yes"), pd.Categorical(["no", "yes", "yes"])),
@@ -249,6 +255,12 @@ def test_a_feature_that_is_no_number_silences_its_row(value, kind, capfd):
 def test_the_second_class_is_one(classes, labels):
     out = rows(Design(X[:3], labels, response=Response(classes=classes)))
     np.testing.assert_array_equal(out[:, -2], [0, 1, 1])
+
+
+@pytest.mark.parametrize("labels", [["no", "yes", "yes"], np.array(["no", "yes", "yes"]), pd.Series(["no"] * 3)])
+def test_labels_that_are_none_of_the_classes_are_rows_that_do_not_count(labels):
+    """A refusal would tell that such a label is there."""
+    assert np.isnan(rows(Design(X[:3], labels, response=Response(classes=(0, 1))))).all()
 
 
 @pytest.mark.parametrize("label", [0, 1])

@@ -259,7 +259,6 @@ def written(writer: Any, column: list[Any]) -> Any:
 # ---------------------------------------------------------------- doors of one column
 
 X = np.eye(4)[[0, 1, 2, 3, 0, 1]]
-PERSONS = ["p", "q", "r", "s", "t", "u"]
 
 
 def x_of(column: Any) -> Any:

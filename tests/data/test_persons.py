@@ -210,7 +210,7 @@ def moved(model: Any, block: str, without: Any, person: Any) -> float:
 
     def total(source: Any) -> Any:
         wall = Wall(source, Plan([release], unit=source.unit), noise=InsecureNoise(0))
-        return wall.release(partial(model.e_step, q, blocks=release.blocks), release).total[block]
+        return wall.release(partial(model.e_step, q, blocks=release.asked), release).total[block]
 
     return float(np.linalg.norm(total(person) - total(without)) / release.blocks[block].bound)
 

@@ -79,9 +79,9 @@ values = st.one_of(
 counts = st.lists(st.one_of(st.just(0), values), min_size=WIDTH, max_size=WIDTH)
 
 
-def csv_of(rows, quoting=csv.QUOTE_MINIMAL, end="\r\n"):
+def csv_of(rows, quoting=csv.QUOTE_MINIMAL, end="\r\n", separator=","):
     out = io.StringIO(newline="")
-    csv.writer(out, quoting=quoting, lineterminator=end).writerows(rows)
+    csv.writer(out, quoting=quoting, lineterminator=end, delimiter=separator).writerows(rows)
     return out.getvalue().encode("latin-1")
 
 
@@ -155,11 +155,20 @@ DOORS = {
     "csv": ("x.csv", hostile, write_csv, TEXTS),
     "csv, all quoted": ("x.csv", hostile, lambda r: write_csv(r, quoting=csv.QUOTE_ALL, end="\n"), TEXTS),
     "csv, one column": ("x.csv", hostile, write_one_column, TEXTS),
+    "csv, semicolons": ("x.csv", hostile, lambda r: write_csv(r, separator=";"), {**TEXTS, "separator": ";"}),
+    "csv, tabs, cp1252": (
+        "x.csv",
+        hostile,
+        lambda r: write_csv(r, separator="\t", end="\n"),
+        {**TEXTS, "separator": "tab", "encoding": "cp1252"},
+    ),
     "csv, gzipped": ("x.csv.gz", hostile, lambda r: gzip.compress(write_csv(r)), TEXTS),
     "jsonl": ("x.jsonl", texts, write_jsonl, TEXTS),
     "jsonl, no ASCII": ("x.jsonl", texts, lambda r: write_jsonl(r, ensure_ascii=False), TEXTS),
     "jsonl, gzipped": ("x.jsonl.gz", texts, lambda r: gzip.compress(write_jsonl(r)), TEXTS),
     "txt": ("x.txt", hostile, write_txt, TEXTS),
+    "txt, latin-1": ("x.txt", hostile, write_txt, {**TEXTS, "encoding": "latin-1"}),
+    "folder, cp850": ("folder", hostile, write_folder, {**TEXTS, "encoding": "cp850"}),
     "txt, gzipped": ("x.txt.gz", hostile, lambda r: gzip.compress(write_txt(r)), TEXTS),
     "parquet": ("x.parquet", st.one_of(st.none(), texts), write_parquet, TEXTS),
     "folder": ("folder", hostile, write_folder, TEXTS),
@@ -214,7 +223,7 @@ def test_a_record_more_is_a_unit_more(door, data):
     check_neighbours(*found)
 
 
-@pytest.mark.parametrize("door", [door for door in DOORS if door != "folder"])
+@pytest.mark.parametrize("door", [door for door in DOORS if not door.startswith("folder")])
 @settings(max_examples=6)
 @given(data=st.data())
 def test_a_record_more_in_one_of_two_files_is_a_unit_more(door, data):
@@ -243,8 +252,8 @@ NUMBERS = st.one_of(st.none(), st.integers(-2, 2), st.floats(), st.just(2**62))
 WORDS = st.one_of(st.none(), texts, st.sampled_from(["a", "b", "0.5", "1"]))
 
 
-def table_csv(rows):
-    return csv_of([["n", "c", "y"], *([one.decode("latin-1") for one in row] for row in rows)])
+def table_csv(rows, **how):
+    return csv_of([["n", "c", "y"], *([one.decode("latin-1") for one in row] for row in rows)], **how)
 
 
 def table_parquet(rows):
@@ -258,18 +267,26 @@ def table_parquet(rows):
     return out.getvalue()
 
 
+EUROPE = {"separator": ";", "decimal": ",", "encoding": "cp1252"}
+european = st.one_of(cell, st.sampled_from([b"0,5", b"1.000,5", b"1,", b",5", b"-1,5e1", b"\xa01,0", b"\x81", b"\xe9"]))
 TABLES = {
-    "t.csv": (table_csv, st.tuples(cell, cell, cell)),
-    "t.parquet": (table_parquet, st.tuples(NUMBERS, WORDS, NUMBERS)),
-    "text.parquet": (table_parquet, st.tuples(WORDS, WORDS, WORDS)),
-    "numbers.parquet": (table_parquet, st.tuples(NUMBERS, NUMBERS, NUMBERS)),
+    "t.csv": (table_csv, st.tuples(cell, cell, cell), {}),
+    "europe.csv": (lambda rows: table_csv(rows, separator=";"), st.tuples(european, european, european), EUROPE),
+    "tabs.csv": (
+        lambda rows: table_csv(rows, separator="\t"),
+        st.tuples(european, european, european),
+        {"separator": "tab", "decimal": ","},
+    ),
+    "t.parquet": (table_parquet, st.tuples(NUMBERS, WORDS, NUMBERS), {}),
+    "text.parquet": (table_parquet, st.tuples(WORDS, WORDS, WORDS), {}),
+    "numbers.parquet": (table_parquet, st.tuples(NUMBERS, NUMBERS, NUMBERS), {}),
 }
 
 
 @pytest.mark.parametrize("name", TABLES)
 @given(data=st.data())
 def test_a_row_more_of_a_table_is_a_unit_more(name, data):
-    writer, record = TABLES[name]
+    writer, record, how = TABLES[name]
     rows, own = data.draw(st.lists(record, max_size=4)), data.draw(record)
     place = data.draw(st.integers(0, len(rows)))
     stream, is_split = data.draw(st.booleans()), data.draw(st.booleans())
@@ -281,7 +298,7 @@ def test_a_row_more_of_a_table_is_a_unit_more(name, data):
             (path / name).write_bytes(writer(its))
             other = path / f"other.{name}"
             other.write_bytes(writer(rows[:1]))
-            table = Table([path / name, other] if is_split else path / name, SCHEMA, stream=stream)
+            table = Table([path / name, other] if is_split else path / name, SCHEMA, stream=stream, **how)
             (public, units) = seen(Counted(table.design()))
             found.append(((*public, repr(table)), units))
     check_neighbours(*found)
@@ -314,18 +331,26 @@ def test_an_image_more_of_an_idx_file_is_a_row_more(images, own, packed):
 # ---------------------------------------------------------------- one parser a format
 
 
-@given(st.lists(st.sampled_from(['"', ",", "a", "\n", "\r\n", "é", " "]), max_size=40).map("".join), st.integers(1, 9))
-def test_csv_is_read_as_the_csv_module_reads_it(body, block_bytes):
+@given(
+    st.lists(st.sampled_from(['"', ",", ";", "\t", "|", "a", "\n", "\r\n", "é", " "]), max_size=40).map("".join),
+    st.sampled_from([",", ";", "\t", "|"]),
+    st.integers(1, 9),
+)
+def test_csv_is_read_as_the_csv_module_reads_it(body, separator, block_bytes):
     """Where carriage returns end lines only; a record that the file does not close is faulty."""
-    rows = list(csv.reader(io.StringIO(body.encode().decode("latin-1"), newline="")))
+    rows = list(csv.reader(io.StringIO(body.encode().decode("latin-1"), newline=""), delimiter=separator))
     expected = [
         (row[1].encode("latin-1"), row[0].encode("latin-1")) if len(row) == 2 else (None, None) for row in rows if row
     ]
+    dialect = csv_files.Dialect(separator)
     with tempfile.TemporaryDirectory() as folder, mock.patch.object(readable, "BLOCK_BYTES", block_bytes):
         path = Path(folder) / "x.csv"
-        path.write_bytes(b"p,q\n" + body.encode())
-        found = list(csv_files.csv_records(path, ("q", "p")))
-    if body and csv_files._end_of_record(body.encode() + b"\n", 0)[1] == 2 and found[-1:] == [(None, None)]:
+        path.write_bytes(f"p{separator}q\n{body}".encode())
+        found = list(csv_files.csv_records(path, ("q", "p"), dialect))
+        texts = list(csv_files.csv_records(path, ("q", "p"), csv_files.Dialect(separator, encoding="latin-1")))
+    assert texts == [tuple(None if field is None else field.decode("latin-1") for field in record) for record in found]
+    _, state = csv_files._end_of_record(body.encode() + b"\n", 0, dialect)
+    if body and state == 2 and found[-1:] == [(None, None)]:
         found, expected = found[:-1], expected[:-1]
     assert found == expected
 
@@ -577,7 +602,10 @@ def test_runs_of_an_arrow_column_are_cells(kind):
             assert found == [1, 1, 2, 2, 2][start : start + length]
 
 
-@given(st.lists(fragments, max_size=10).map(b"".join), st.sampled_from([door for door in DOORS if door != "folder"]))
+@given(
+    st.lists(fragments, max_size=10).map(b"".join),
+    st.sampled_from([door for door in DOORS if not door.startswith("folder")]),
+)
 def test_no_bytes_at_all_raise_what_speaks_of_a_record(content, door):
     """Only a header or a container is refused, in words that the name alone decides, before anything is read."""
     name, *_, options = DOORS[door]

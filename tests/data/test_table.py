@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from dpvb.choosing.ranges import private_range
 from dpvb.data import Binary, Categorical, Numeric, Response, Schema, Table, Target
-from dpvb.data.tables.schema import MISSING_VALUES
+from dpvb.data.spelling import MISSING_VALUES, label
 from dpvb.errors import DataFormatError, ParameterError
 
 SCHEMA = Schema(
@@ -211,7 +211,7 @@ def test_the_intercept_is_optional_and_leaves_its_place_to_the_features():
 def test_numbers_are_clipped_transformed_and_scaled_to_the_unit_interval(transform, low, high):
     spec = Numeric("v", low, high, transform=transform)
     values = np.concatenate([[low, high, -1e308, 1e308], np.linspace(low, high, 20)])
-    _, found = spec.encode(values, frozenset())
+    _, found, _ = spec.encode(values, frozenset())
     change = {None: lambda v: v, "log1p": np.log1p, "asinh": np.arcsinh}[transform]
     expected = (change(np.clip(values, low, high)) - change(low)) / (change(high) - change(low))
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
@@ -222,15 +222,15 @@ def test_numbers_are_clipped_transformed_and_scaled_to_the_unit_interval(transfo
 
 
 def places(spec, cells, missing_values=MISSING_VALUES):
-    place_n, value_n = spec.encode(cells, frozenset(missing_values))
+    place_n, value_n, _ = spec.encode(cells, frozenset(missing_values))
     return [None if math.isnan(value) else int(place) for place, value in zip(place_n, value_n, strict=True)]
 
 
-def test_categories_are_compared_as_text():
+def test_categories_are_compared_in_one_spelling():
     spec = Categorical("c", ("1", "two", 3.0))
     unseen, missing = 3, 4
     cells = [1, 1.0, "1", b" 1 ", True, np.int8(1), np.float32(1), Decimal(1), "two ", "Two", 3, "3", "3.0", 2]
-    assert places(spec, cells) == [0] * 8 + [1, unseen, 2, 2, 2, unseen]
+    assert places(spec, cells) == [0] * 8 + [1, 1, 2, 2, 2, unseen]
     assert places(spec, [None, math.nan, pd.NA, pd.NaT, "", "?", " NA", b"null"]) == [missing] * 8
     assert places(spec, np.array([1.0, 3.0, math.nan, 7.5])) == [0, 2, missing, unseen]
     assert places(spec, np.array([True, False])) == [0, unseen]
@@ -242,22 +242,41 @@ def test_a_category_that_looks_missing_is_not():
     assert places(spec, ["?"], missing_values=()) == [3]
 
 
-def test_two_spellings_of_one_number_are_told_apart_by_the_text_of_csv_alone(tmp_path):
-    codes = Categorical("icd", ("250.1", "250.10"), unseen=False, missing=False)
-    assert places(codes, ["250.1", "250.10", "250.100"]) == [0, 1, None]
-    frame = pd.DataFrame({"icd": ["250.1", "250.10"], "y": [0, 1]})
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    frame.to_parquet(tmp_path / "t.parquet")
-    schema = Schema((codes,), Target("y"))
-    rows = table(Table(tmp_path / "t.csv", schema).design(fit_intercept=False))
-    assert (rows[:, :2] > 0).tolist() == [[True, False], [False, True]]
-    for data in (frame, as_dict(frame), pa.Table.from_pandas(frame), tmp_path / "t.parquet"):
-        with pytest.raises(DataFormatError, match="column 'icd' two values that are one number"):
-            Table(data, schema)
-    with pytest.raises(DataFormatError, match="column 'y' two values"):
-        Table(frame, Schema((Binary("icd"),), Target("y", classes=("1", "1.0"))))
-    with pytest.raises(ParameterError, match="classes"):
-        Table(tmp_path / "t.csv", schema).design([0, 1], response=Response(classes=("1", "1.0")))
+@pytest.mark.parametrize(
+    "pair", [("No", "no"), ("no", " NO "), ("250.1", "250.10"), (1, "1.0"), (0, False), ("Straße", "STRASSE")], ids=repr
+)
+def test_values_that_are_one_in_the_spelling_of_comparisons_are_refused(pair):
+    for make in (lambda: Categorical("c", pair), lambda: Binary("c", pair)):
+        with pytest.raises(ParameterError, match=r"of column 'c' must not repeat a value, got .* Rename one of them"):
+            make()
+    for make in (lambda: Response(classes=pair), lambda: Target("c", classes=pair)):
+        with pytest.raises(ParameterError, match="classes must be a pair of different labels"):
+            make()
+
+
+@pytest.mark.parametrize("form", [*MEMORY, *FILES])
+@pytest.mark.parametrize(
+    ("declared", "written"),
+    [
+        (("no", "yes"), ["No", "YES", "yes", "maybe"]),
+        (("No", "Yes"), ["no", " yes", "YES ", "nope"]),
+        ((0, 1), ["0", "1.0", "True", "2"]),
+        ((0, 1), [0.0, 1.0, 1.0, 7.0]),
+        (("0", "1"), [0, 1, 1, 2]),
+        ((False, True), [0, 1, 1, -1]),
+        (("false", "true"), ["False", "TRUE", "1", "x"]),
+        (("été", "Ñandú"), ["E\u0301TE\u0301", "ñandú", "ÑANDÚ", "nandu"]),
+    ],
+)
+def test_labels_and_categories_are_one_in_any_capitals_and_any_form_of_a_number(tmp_path, form, declared, written):
+    frame = pd.DataFrame({"id": range(4), "work": written, "income": written})
+    data = tmp_path / form if form in FILES else MEMORY[form](frame)
+    if form in FILES:
+        FILES[form](frame, data)
+    schema = Schema((Categorical("work", declared, missing=False),), Target("income", classes=declared))
+    rows = table(Table(data, schema).design(fit_intercept=False))
+    assert (rows[:3, :3] > 0).tolist() == [[True, False, False], [False, True, False], [False, True, False]]
+    np.testing.assert_array_equal(rows[:, -2], [0, 1, 1, math.nan])
 
 
 def test_a_missing_cell_that_numpy_wrote_as_text_is_the_declared_one():
@@ -265,9 +284,8 @@ def test_a_missing_cell_that_numpy_wrote_as_text_is_the_declared_one():
     assert places(declared, np.array(["a", math.nan])) == places(declared, ["a", math.nan]) == [1, 0]
 
 
-def test_zero_and_false_are_one_unless_both_are_declared():
+def test_zero_and_false_are_one():
     assert places(Categorical("b", (False, True)), [0, "1", "true", "False", np.True_]) == [0, 1, 1, 0, 1]
-    assert places(Categorical("b", (0, "False")), [0, "False", False]) == [0, 1, 1]
 
 
 def test_places_that_are_switched_off_make_a_row_faulty():
@@ -280,7 +298,7 @@ def test_places_that_are_switched_off_make_a_row_faulty():
 
 def test_binary_columns():
     for missing, expected in ((None, math.nan), (1, 0.7), ("0", 0.0)):
-        _, found = Binary("b", missing=missing).encode([0, "1", True, 0.0, "False", None, "x", 2], frozenset())
+        _, found, _ = Binary("b", missing=missing).encode([0, "1", True, 0.0, "False", None, "x", 2], frozenset())
         np.testing.assert_array_equal(found, [0, 0.7, 0.7, 0, 0] + [expected] * 3)
 
 
@@ -504,7 +522,7 @@ def test_a_missing_bound_names_the_column_and_three_ways_out():
         (lambda: Categorical("c", ("a",), unseen=1), "unseen of column 'c'"),
         (lambda: Binary("b", (0, 1, 2)), "two values"),
         (lambda: Binary("b", missing=5), "missing of column 'b'"),
-        (lambda: Target("y", classes=("a", "a ")), "repeat"),
+        (lambda: Categorical("c", ("a", "\udcff")), "texts or finite numbers"),
         (lambda: Target("y", "probit"), "kind"),
         (lambda: Target("y", "binomial"), "trials"),
         (lambda: Target("y", trials="m"), "trials"),
@@ -528,6 +546,7 @@ def test_faulty_tables_are_refused(tmp_path):
     FRAME.drop(columns="age").to_csv(tmp_path / "short.csv", index=False)
     FRAME.drop(columns="age").to_parquet(tmp_path / "short.parquet")
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 nothing")
+    (tmp_path / "t.txt").touch()
     grouped = Schema(SCHEMA.columns, group="id")
     for data, error, match in [
         (FRAME.drop(columns="age"), DataFormatError, "'age'"),
@@ -542,7 +561,8 @@ def test_faulty_tables_are_refused(tmp_path):
         (tmp_path / "short.csv", DataFormatError, "'age'"),
         (tmp_path / "short.parquet", DataFormatError, "'age'"),
         (tmp_path / "bad.parquet", DataFormatError, "not a readable Parquet"),
-        (tmp_path / "none.csv", DataFormatError, "cannot be read"),
+        (tmp_path / "none.csv", DataFormatError, "there is no such file"),
+        (tmp_path / "none", DataFormatError, "there is no such file"),
         (tmp_path / "t.txt", ParameterError, "file_format"),
     ]:
         with pytest.raises(error, match=match):
@@ -573,11 +593,7 @@ bounds = st.tuples(st.floats(0, 1e6), st.floats(1e7, 1e12))
 values_of = st.one_of(st.text(max_size=4), st.integers(-9, 9), st.floats(0.1, 1e9), st.booleans())
 
 
-def written(value):
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
-
-
-categories = st.lists(values_of, min_size=2, max_size=5, unique_by=written).map(tuple)
+categories = st.lists(values_of, min_size=2, max_size=5, unique_by=label).map(tuple)
 columns_of = st.one_of(
     st.builds(
         lambda name, ends, transform, missing: Numeric(name, *ends, transform, missing),
@@ -670,7 +686,7 @@ def test_schema_files_that_cannot_be_used(tmp_path):
     with pytest.raises(DataFormatError, match="cannot be written"):
         SCHEMA.save(tmp_path / "no" / "folder.json")
     with pytest.raises(DataFormatError, match="cannot be written"):
-        Schema((Categorical("c", ("\udcff", "a")),)).save(tmp_path / "schema.json")
+        Schema((Numeric("\udcff", 0, 1),)).save(tmp_path / "schema.json")
 
 
 # ---------------------------------------------------------------- memory

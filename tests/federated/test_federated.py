@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from wire import decode, encode
+from wire import decode, encode, offered
 
 import dpvb
 from dpvb import federated
@@ -26,7 +26,7 @@ from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.errors import DataFormatError, FederationError, ParameterError
-from dpvb.federated.agreement import Federation, declared
+from dpvb.federated.agreement import Federation
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share, digest
@@ -56,7 +56,7 @@ def dealt(x_nd: np.ndarray, y_n: np.ndarray, *cuts: int) -> list[tuple[np.ndarra
 
 
 def logistic(epsilon: float = math.inf, **options: Any) -> dpvb.LogisticRegression:
-    return dpvb.LogisticRegression(epsilon=epsilon, delta=DELTA, **options)
+    return dpvb.LogisticRegression(epsilon=epsilon, delta=DELTA, **{"row_norm": 1.0, **options})
 
 
 def numbers(q: Any) -> list[np.ndarray]:
@@ -105,21 +105,7 @@ class Around:
         return federation.trust.planned(self.tasks[0].plan, epsilon=federation.epsilon, delta=federation.delta)
 
     def offer(self, run: str = "run") -> Offer:
-        federation, task, plan = self.federation, self.tasks[0], self.plan
-        return Offer(
-            version=dpvb.__version__,
-            run=run,
-            kind=federation.kind,
-            model=declared(task.model),
-            columns=federation.columns,
-            multipliers=tuple(release.mechanism.noise_multiplier for release in plan),
-            trust=federation.trust.name,
-            participants=dict(federation.participants),
-            tolerated=federation.trust.tolerated,
-            colluders=federation.trust.colluders,
-            unit=plan.unit,
-            neighboring_relation=plan.neighboring_relation,
-        )
+        return offered(self.federation, self.tasks[0].model, self.plan, run)
 
 
 def around(
@@ -255,7 +241,7 @@ def topics(**options: Any) -> Any:
         "word_power": 0.0,
         "clip": 1.0,
     }
-    return PlainTopics(2, epsilon=math.inf, delta=DELTA, random_state=0, **{**how, **options})
+    return PlainTopics(2, public_vocabulary=True, epsilon=math.inf, delta=DELTA, random_state=0, **{**how, **options})
 
 
 def network(**options: Any) -> Any:
@@ -322,11 +308,11 @@ FITS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "statistics": (lambda: logistic(num_steps=4, solver="sufficient_statistics"), {"X": _X, "y": _Y}),
     "diagonal": (lambda: logistic(num_steps=4, covariance="diagonal"), {"X": _X, "y": _Y}),
     "binomial": (
-        lambda: dpvb.BinomialRegression(max_trials=3, **_GIVEN),
+        lambda: dpvb.BinomialRegression(max_trials=3, row_norm=1.0, **_GIVEN),
         {"X": _X, "y": np.minimum(_COUNTS, 3), "trials": np.full(40, 3)},
     ),
     "counts": (
-        lambda: dpvb.NegativeBinomialRegression(dispersion=2.0, max_count=9, **_GIVEN),
+        lambda: dpvb.NegativeBinomialRegression(dispersion=2.0, max_count=9, row_norm=1.0, **_GIVEN),
         {"X": _X, "y": np.minimum(_COUNTS, 9)},
     ),
     "topics": (lambda: topics(num_steps=4), {"X": bags()}),

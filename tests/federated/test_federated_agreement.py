@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from small_models import CASES, NAMES
 
-from dpvb.federated.agreement import declared
+from dpvb.models.declared import declared
 from dpvb.models.topics.lda import LDA
 
 

@@ -156,6 +156,7 @@ def test_a_clients_file(folder: Path) -> None:
     assert found.identity.public == PARTIES["north"].public
     assert (found.folder, found.ledger, found.dataset, found.certificate) == (folder / "state", None, None, None)
     assert (found.data.file, found.data.target, found.data.text_column) == (folder / "x.npy", None, "text")
+    assert (found.data.separator, found.data.decimal, found.data.encoding) == (",", ".", "utf-8")
     more = {"ledger": '"budget.db"', "dataset": '"people"', "certificate": '"ca.pem"'}
     data = 'file = "x.csv"\ntarget = "y.npy"\nformat = "csv"\ngroup_column = "who"'
     found = ClientConfig.load(own(folder, "north", {**CLIENT, **more}, data))

@@ -321,7 +321,7 @@ class Party:
 
 
 @contextmanager
-def parties(folder: Path, names: tuple[str, ...], top: str, model: str = "") -> Iterator[dict[str, Party]]:
+def parties(folder: Path, names: tuple[str, ...], top: str, model: str = "row_norm = 1") -> Iterator[dict[str, Party]]:
     """A server that listens on a free port, and clients with rows and a ledger each; none is started yet."""
     rng = np.random.default_rng(3)
     for name in names:
@@ -379,7 +379,7 @@ def begin_on_record(folder: Path, found: dict[str, Party], *, ledger: bool = Tru
 def assert_simulated(folder: Path, names: tuple[str, ...], trust: str, num_rounds: int) -> None:
     """The model file has the very numbers of a simulation without noise."""
     shards = [(np.load(folder / f"{name}.x.npy"), np.load(folder / f"{name}.y.npy")) for name in names]
-    simulated = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, random_state=7)
+    simulated = dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, row_norm=1.0, random_state=7)
     dpvb.federated.simulate(simulated, shards, trust=trust, num_rounds=num_rounds)
     np.testing.assert_array_equal(dpvb.load(folder / "model.dpvb").coef_, simulated.coef_)
 
@@ -455,7 +455,7 @@ def test_a_server_that_is_killed_goes_on(tmp_path: Path) -> None:
 def test_servers_that_die_reach_the_very_numbers_of_a_simulation(trust: str, tmp_path: Path) -> None:
     """Killed twice, stopped once, and started again each time; no client notices more than a pause."""
     names = ("north", "south", "west")
-    model = "random_state = 7"
+    model = "row_norm = 1\nrandom_state = 7"
     with parties(tmp_path, names, TOP.format(epsilon="inf", rounds=30, trust=trust), model) as found:
         begin_on_record(tmp_path, found, ledger=False)
         for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
@@ -491,7 +491,7 @@ def test_a_server_that_was_killed_gives_its_run_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize("trust", ["none", "secure_aggregation", "trusted_server"])
 def test_processes_reach_the_very_numbers_of_a_simulation(trust: str, tmp_path: Path) -> None:
     names = ("north", "south", "west")
-    model = "random_state = 7"
+    model = "row_norm = 1\nrandom_state = 7"
     with parties(tmp_path, names, TOP.format(epsilon="inf", rounds=5, trust=trust), model) as found:
         connect(tmp_path, found, ledger=False)
         for name in names:

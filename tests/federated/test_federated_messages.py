@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from small_models import CASES
 
-from dpvb.audit import cases
+from dpvb.audit import kinds
 from dpvb.core import loop
 from dpvb.core.estimate import Estimate
 from dpvb.core.noise import InsecureNoise
@@ -26,7 +26,6 @@ from dpvb.core.schedule import robbins_monro
 from dpvb.core.wall import Wall
 from dpvb.data.tables.response import Response
 from dpvb.errors import FederationError, ParameterError
-from dpvb.federated.agreement import declared
 from dpvb.federated.messages import (
     MAX_BYTES,
     VERSION,
@@ -43,6 +42,7 @@ from dpvb.federated.messages import (
 )
 from dpvb.federated.trust import Trust
 from dpvb.models.belief_network.beta_normal import Scales
+from dpvb.models.declared import declared
 from dpvb.models.regression.likelihood import Likelihood
 from dpvb.models.topics.lda import LDA, Topics
 
@@ -563,7 +563,7 @@ def test_malformed_messages_are_refused_where_they_are_made_and_where_they_are_r
 
 FAMILIES = ("dpvb.models.topics", "dpvb.models.regression", "dpvb.models.belief_network")
 MODELS = {case.name: case for case in CASES if type(case.model).__module__.startswith(FAMILIES)}
-MODELS |= {case.name: case for name in cases.NAMES for case in cases.shipped(name)}
+MODELS |= {case.name: case for name in kinds.NAMES for case in kinds.shipped(name)}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -593,8 +593,8 @@ def test_what_a_client_computes_from_a_received_q_is_the_same_bit_for_bit(name: 
         assert same(arrived, q)
         assert encode(arrived, classes_in(q)) == data
         for release in plan:
-            sent = model.e_step(q, batch, release.blocks)
-            received = model.e_step(arrived, batch, release.blocks)
+            sent = model.e_step(q, batch, release.asked)
+            received = model.e_step(arrived, batch, release.asked)
             assert same(dict(received), dict(sent))
             for block in sent:
                 assert same(received[block].norms(), sent[block].norms())

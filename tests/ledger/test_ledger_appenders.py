@@ -32,6 +32,7 @@ psycopg = pytest.importorskip("psycopg")
 _INSERT = f"INSERT INTO dpvb.entry ({', '.join(COLUMNS)}) VALUES ({', '.join(['%s'] * len(COLUMNS))})"
 _NOT_THEIRS = r"another role|belongs to somebody else|has no owner"
 _EVENT = {"digest": None, "state": "started", "step": 0}
+_LOOK = {"digest": None, "state": "looked", "step": None}
 
 
 @dataclass
@@ -130,6 +131,7 @@ def test_rows_as_dpvb_writes_them_are_accepted(team: Team) -> None:
             lambda end: registered(end, Dataset("others", "row", "add_or_remove_one", 0.3, 1e-6)),
             lambda end: registered(end, Dataset("others/äя組", "row", "add_or_remove_one", 0.3, 1e-6, "others")),
             lambda end: charged(end, "own", "people/a", kind="refund"),
+            lambda end: event(end, "look", _LOOK),
         ]
         for one in make:
             insert(connection, one(state(connection)))
@@ -167,6 +169,7 @@ def forged(end: State) -> dict[str, list[Entry]]:
             told(replace(charged(end, "own"), key=canonical(["charge", "own", 0, "again", None])), kind="again"),
             *(charged(end, "own", dataset, kind="refund") for dataset in ("people", "free")),
         ],
+        "a run of its own": [event(end, "own", _LOOK, dataset="people/a"), event(end, "b", _LOOK)],
         "no turn": [event(end, "own", _EVENT, attempt, "people/a") for attempt in (1, 2**40)],
         "more than its run has left": [
             charged(end, "own", "people/a", cost(10.0), kind="refund"),
@@ -207,6 +210,11 @@ def forged(end: State) -> dict[str, list[Entry]]:
             event(end, "own", {**_EVENT, "step": -1}, dataset="people/a"),
             event(end, "own", {**_EVENT, "step": 1.5}, dataset="people/a"),
             event(end, "own", {**_EVENT, "more": 1}, dataset="people/a"),
+            event(end, "look", {**_LOOK, "step": 1}),
+            event(end, "look", {**_LOOK, "digest": "x"}),
+            event(end, "look", {**_LOOK, "key": None}),
+            event(end, "look", _LOOK, attempt=1),
+            replace(event(end, "look", _LOOK), units=1),
             replace(event(end, "own", _EVENT, dataset="people/a"), units=1),
             replace(event(end, "own", _EVENT, dataset="people/a"), cost=zero),
             replace(event(end, "own", _EVENT, dataset="people/a"), key=turns.refund_key("b")),

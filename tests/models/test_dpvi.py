@@ -240,7 +240,7 @@ def test_noise_widens_the_posterior() -> None:
     x_nd, y_n = rows_and_labels(2000, seed=9)
     x_nd /= np.linalg.norm(x_nd, axis=1, keepdims=True)
     model = Variational(Density(logistic, D, D, 0), "mean_field", num_steps=50)
-    widths = [np.sqrt(fitted(model, x_nd, y_n, noise=noise).covariance) for noise in (0.0, 20.0, 200.0)]
+    widths = [np.sqrt(fitted(model, x_nd, y_n, noise=noise).covariance) for noise in (0.0, 60.0, 600.0)]
     assert (np.diff(widths, axis=0) > 0).all()
     assert (widths[-1] < 1.01).all()  # never wider than the prior
 
@@ -395,7 +395,7 @@ def test_without_jax_the_way_to_install_it_is_named(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "jax", None)
     monkeypatch.setitem(sys.modules, "jax.flatten_util", None)
     x_nd, y_n = rows_and_labels(5)
-    with pytest.raises(ParameterError, match=r"pip install dpvb\[jax\]"):
+    with pytest.raises(ParameterError, match=r"pip install '\.\[jax\]'"):
         dpvb.DPVI(logistic, parameters=D, **GIVEN).fit(x_nd, y_n)
 
 
@@ -487,20 +487,6 @@ def test_numbers_are_clean_rows_in_chunks_that_suit_the_model() -> None:
 
 
 # --- in company ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("guide", ["mean_field", "full_rank", "point"])
-def test_the_state_travels_bit_for_bit(guide: str) -> None:
-    from dpvb.federated import messages
-
-    x_nd = np.random.default_rng(13).standard_normal((40, D))
-    model = Variational(Density(gaussian(np.eye(D)), D, D), guide, num_steps=4, clip=100.0)
-    q = fitted(model, x_nd)
-    known = messages.classes_in(q)
-    back = messages.decode(data := messages.encode(q, known), known, 10**6)
-    assert messages.encode(back, known) == data
-    ours, theirs = (model.e_step(one, (x_nd,), {"gradient": model.blocks["gradient"]})["gradient"] for one in (q, back))
-    assert np.array_equal(ours.values, theirs.values)
 
 
 def test_clients_that_share_a_posterior_reach_the_pooled_one() -> None:

@@ -267,7 +267,7 @@ def test_the_score_is_the_weighted_gradient_and_the_curvature_its_derivative(kin
 
     def score(point_e: Floats) -> Floats:
         made: Any = model.e_step(replace(q, point_e=point_e), rows, blocks)["score"]
-        return np.asarray(made.x_nd * made.scale_n[:, None])
+        return np.asarray(made.rows.x_nd * made.scale_n[:, None])
 
     score_ne = score(q.mean.point_d)
     gram: Any = model.e_step(q, rows, last)["curvature_at_mean"]

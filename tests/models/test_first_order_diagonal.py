@@ -138,19 +138,6 @@ def test_norms_keep_to_the_bounds(kind: str) -> None:
             assert made[name].norms().max() <= model.blocks[name].bound * (1 + 1e-12), name
 
 
-def test_a_rows_bits_do_not_depend_on_its_batch() -> None:
-    model, rng = FirstOrderDiagonal(50, intercept=COLUMN), np.random.default_rng(6)
-    x_nd = np.hstack([np.full((400, 1), COLUMN), rng.standard_normal((400, 49)) * (rng.random((400, 49)) < 0.3) / 9])
-    y_n, q = rng.integers(0, 2, 400).astype(float), started(model)
-    together = model.e_step(q, rows(x_nd, y_n), {"score": model.blocks["score"]})
-    for n in (0, 17, 399):
-        alone = model.e_step(q, rows(x_nd[n : n + 1], y_n[n : n + 1]), {"score": model.blocks["score"]})
-        part = slice(*together["score"].indptr[n : n + 2])  # type: ignore[attr-defined]
-        assert np.array_equal(alone["score"].values, together["score"].values[part])  # type: ignore[attr-defined]
-        assert np.array_equal(alone["variance"].values[0], together["variance"].values[n])  # type: ignore[attr-defined]
-        assert alone["score"].norms()[0] == together["score"].norms()[n]
-
-
 def test_sparse_and_dense_input_give_the_same_fit() -> None:
     from scipy.sparse import csr_matrix
 

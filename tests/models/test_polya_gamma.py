@@ -359,18 +359,6 @@ def test_faulty_rows_add_nothing_and_ordinary_extremes_pass() -> None:
     np.testing.assert_allclose(model.weights(empty).covariance, np.eye(4) / empty.precision.alpha, rtol=1e-9)
 
 
-def test_a_rows_statistic_does_not_depend_on_its_batch() -> None:
-    x, y, _ = logistic_rows(18, 50, 6)
-    model, rows = PolyaGamma(7, intercept=INTERCEPT), batch(x, y)
-    q = iterate(model, rows, 3)
-    together = model.e_step(q, rows, model.blocks)["xi_xx"]
-    assert isinstance(together, Gram)
-    for n in range(50):
-        alone = model.e_step(q, batch(x[[n]], y[[n]]), model.blocks)["xi_xx"]
-        assert isinstance(alone, Gram)
-        assert alone.scale_n[0] == together.scale_n[n]
-
-
 def test_norms_never_exceed_the_declared_bounds() -> None:
     x, y, _ = logistic_rows(19, 200, 3)
     x *= math.sqrt(1 - INTERCEPT**2) / np.linalg.norm(x, axis=1, keepdims=True)

@@ -11,15 +11,13 @@ import numpy as np
 import pytest
 from scipy.special import expit
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from small_models import difference, in_steps, relative_norm
 from test_sklearn import EXCLUDED, FAULTS
 
 import dpvb
 from dpvb.core import loop
 from dpvb.core.blocks import Block, triangle
 from dpvb.core.contributions import Grid
-from dpvb.core.noise import InsecureNoise
-from dpvb.core.plan import Mechanism, Release, phased
+from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
@@ -143,7 +141,7 @@ def test_an_m_step_of_six_blocks_raises_the_bound_at_fixed_hidden_units() -> Non
     wall = Wall(BinaryMatrix(y_nj), plan, num_examples=150)
     q, s = model.init(np.random.default_rng(0)), dpvb.core.estimate.Estimate.empty(model.blocks)
     for release in plan:
-        s = s.update(wall.release(partial(model.e_step, q, blocks=release.blocks), release), 1.0)
+        s = s.update(wall.release(partial(model.e_step, q, blocks=release.asked), release), 1.0)
         new = model.m_step(s, q)
         if "xi" in release.blocks:
             pi_nk, _, _ = model.local(q, y_nj, model.sweeps)
@@ -171,41 +169,6 @@ def test_scales_rise_to_a_bound_on_the_evidence_of_a_weight() -> None:
 
         evidence = float(mpmath.log(mpmath.quad(density, [0, w * w / 10, w * w, 1.001, 10, 1000, mpmath.inf])))
         assert evidence - 3 < bounds[-1] < evidence
-
-
-@pytest.mark.parametrize("form", ["first_order", "clipped", "paper"])
-def test_one_vector_moves_a_release_by_its_clipped_statistic_alone(form: str) -> None:
-    """Neighbours at the same noise: their integer difference is that of the vector alone, within the bound."""
-    rng = np.random.default_rng(8)
-    if form == "first_order":
-        model: Any = SBN(K, J, num_examples=50, clip=0.2)
-        q: Any = first_order(9)
-    else:
-        model = SBNBlocks(K, J, num_examples=50, variant=form)  # type: ignore[arg-type]
-        q = replace(model.init(rng), w_kj=rng.normal(size=(K, J)))
-    step = {name: block for name, block in model.blocks.items() if block.phase == "step"}
-    release = Release(step, Mechanism(FullBatch(), 1.0))
-    plan = dpvb.core.plan.Plan([release])
-
-    def steps(y_nj: np.ndarray) -> Any:
-        wall = Wall(BinaryMatrix(y_nj), plan, noise=InsecureNoise(7))
-        return in_steps(wall.release(partial(model.e_step, q, blocks=step), release), release)
-
-    y_nj = drawn(10, 30)
-    alone = difference(steps(y_nj[:1]), steps(y_nj[:0]))
-    for rest in (y_nj[1:], y_nj[1:8]):
-        for order in ([0, *range(1, len(rest) + 1)], [*range(1, len(rest) + 1), 0]):
-            both = np.vstack([y_nj[:1], rest])[order]
-            moved = difference(steps(both), steps(rest))
-            for name in step:
-                np.testing.assert_array_equal(moved[name], alone[name])
-    own, joint = relative_norm(alone, release)
-    assert max(own.values()) <= 1.0
-    assert joint <= 1.0
-    faulty = y_nj.copy()
-    faulty[3, 2] = 0.5
-    unmoved = difference(steps(faulty), steps(np.delete(y_nj, 3, axis=0)))
-    assert not any(np.any(value) for value in unmoved.values())
 
 
 def test_noiseless_first_order_learns_what_the_blocks_learn() -> None:

@@ -20,7 +20,7 @@ def test_words_in_a_picture_are_words(tmp_path: Path, usetex: bool) -> None:
     """No mathematics and no LaTeX, whatever the words are and whatever the user's own pictures look like."""
     matplotlib = pytest.importorskip("matplotlib")
     counts = np.random.default_rng(0).poisson(1.0, (50, len(WORDS)))
-    model = dpvb.LDA(2, epsilon=1.0, delta=1e-5, num_steps=2, random_state=0).fit(counts)
+    model = dpvb.LDA(2, public_vocabulary=True, epsilon=1.0, delta=1e-5, num_steps=2, random_state=0).fit(counts)
     path = tmp_path / "topics.svg"
     with matplotlib.rc_context({"text.usetex": usetex, "svg.fonttype": "none"}):
         topics_picture(path, model.components_, WORDS, model.privacy_)

@@ -333,15 +333,16 @@ def test_damaged_statements_give_one_error():
         *itertools.product(["charge ledger", "charge hash", "charge dataset"], ["'x'"]),
         *itertools.product(["curve", "public", "blocks", "block shape"], ["[]", "{}"]),
         *itertools.product(["private"], map(repr, WRONG)),
-        *itertools.product(["num_examples", "batch_size", "charge", "selection"], ["None"]),
+        *itertools.product(["num_examples", "batch_size", "charge", "selection", "counts"], ["None"]),
         *[("public", "'x'"), ("public", "{'a': 1}"), ("block shape", "[1]"), ("secret_noise", "True")],
-        *[("epsilon", "True")],
+        *[("epsilon", "True"), ("rehearsal", "True")],
     }
     assert {key for key, changed in damaged.items() if accepted(changed)} == sound
-    # Older files have no second opinion, no charge, no selection, and nobody that they hold against.
-    for name in ("second_opinion", "charge", "selection", "against"):
+    # What older files do not have.
+    later = {"second_opinion", "charge", "selection", "against", "counts", "rehearsal"}
+    for name in later:
         assert accepted({key: fact for key, fact in facts.items() if key != name})
-    for name in facts.keys() - {"private", "second_opinion", "charge", "selection", "against"}:
+    for name in facts.keys() - later - {"private"}:
         assert not accepted({key: value for key, value in facts.items() if key != name})
     for hopeless in [None, [], "x", 5]:
         assert not accepted(hopeless)

@@ -443,6 +443,23 @@ def test_a_folder_of_an_earlier_version_is_refused_with_the_way_out(path: Path, 
             model(path, tmp_path / "run").fit(*data())
 
 
+def test_a_run_that_knows_fewer_parameters_goes_on_and_one_that_knows_others_does_not(
+    path: Path, tmp_path: Path
+) -> None:
+    """An earlier version did not know the provenance; a parameter that this one has lost is not passed over."""
+    killed(path, tmp_path / "run", "after the data are read", 2)
+    manifest = tmp_path / "run" / "run.json"
+    facts = json.loads(manifest.read_text())
+    facts["facts"]["params"]["lost"] = 1
+    manifest.write_text(json.dumps(facts))
+    with pytest.raises(CheckpointError, match="another lost"):
+        model(path, tmp_path / "run").fit(*data())
+    del facts["facts"]["params"]["lost"], facts["facts"]["params"]["provenance"]
+    manifest.write_text(json.dumps(facts))
+    model(path, tmp_path / "run").fit(*data())
+    assert len(charges(rows(path))) == 1
+
+
 def test_an_ended_run_is_read_again_and_spends_nothing(path: Path, tmp_path: Path) -> None:
     checkpoint = tmp_path / "run"
     fitted = model(path, checkpoint).fit(*data())
@@ -458,7 +475,7 @@ def test_an_ended_run_is_read_again_and_spends_nothing(path: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("options", "what"), [({"epsilon": 0.9}, "plan"), ({"num_steps": STEPS + 1}, "plan"), ({"alpha": 2.0}, "facts")]
+    ("options", "what"), [({"epsilon": 0.9}, "plan"), ({"num_steps": STEPS + 1}, "plan"), ({"alpha": 2.0}, "alpha")]
 )
 def test_a_checkpoint_of_another_fit_is_refused(options: dict[str, Any], what: str, path: Path, tmp_path: Path) -> None:
     killed(path, tmp_path / "run", "after the data are read", 2)
@@ -614,19 +631,20 @@ def test_public_faults_cost_nothing(path: Path, tmp_path: Path) -> None:
 
 
 def test_without_a_ledger_a_fit_says_that_nobody_keeps_count(capfd: pytest.CaptureFixture[str]) -> None:
-    dpvb.LogisticRegression(epsilon=0.75, delta=1e-5, num_steps=2).fit(*data())
+    dpvb.LogisticRegression(epsilon=0.75, delta=1e-5, num_steps=2, row_norm=1.0).fit(*data())
     said = capfd.readouterr()
     assert said.out == ""
     assert "epsilon = 0.75" in said.err
     assert "nobody keeps count" in said.err
 
 
-def test_a_later_plan_is_calibrated_by_the_filter(path: Path) -> None:
+@pytest.mark.parametrize("sampling_prob", [None, 0.5], ids=["full batches", "sampled"])
+def test_a_later_plan_is_calibrated_by_what_counts_it(sampling_prob: float | None, path: Path) -> None:
+    """Full batches by their exact rule; for others Rényi asks for more noise than privacy loss distributions."""
     with Ledger(path) as ledger:
-        first = model(ledger, None).fit(*data())
-        second = model(ledger, None).fit(*data())
-        noise = [fitted.privacy_.releases[0].event.noise_multiplier for fitted in (first, second)]
-        assert noise[1] > noise[0]  # Rényi asks for more noise than privacy loss distributions.
+        fits = [model(ledger, None, sampling_prob=sampling_prob, epsilon=0.8).fit(*data()) for _ in range(2)]
+        first, second = (fitted.privacy_.releases[0].event.noise_multiplier for fitted in fits)
+        assert second == first if sampling_prob is None else second > first
         left = ledger.remaining("people")
     assert left.spent_if_fixed < left.spent_adaptive <= 4.0
     assert os.path.exists(path)

@@ -23,6 +23,29 @@ _ALIKE = 0.15
 _MIN_SAMPLING_PROB = 1e-15
 
 
+def named_sampler(
+    sampling_prob: float | None, batch_size: int | None, num_examples: int | None
+) -> tuple[Sampler, float]:
+    """Name and rate of the sampler that public parameters mean; without any, the full batch.
+
+    Raises:
+        ParameterError: for parameters that contradict each other, or a value outside its range.
+    """
+    if batch_size is None:
+        if sampling_prob is None:
+            return "full_batch", 1.0
+        return "poisson", check_number("sampling_prob", sampling_prob, low=0, high=1, closed="right")
+    if sampling_prob is not None:
+        raise ParameterError("give sampling_prob (Poisson batches) or batch_size (fixed-size batches), not both.")
+    if num_examples is None:
+        raise ParameterError(
+            "batch_size needs num_examples, a public number of units: its share of them is what is accounted. Without "
+            "a public number use sampling_prob."
+        )
+    total = check_integer("num_examples", num_examples, low=1)
+    return "fixed_size", check_integer("batch_size", batch_size, low=1, high=total) / total
+
+
 @dataclass(frozen=True)
 class Event:
     """The cost of `num_steps` equal releases of a clipped sum plus Gaussian noise.

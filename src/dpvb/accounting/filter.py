@@ -22,6 +22,25 @@ where c_a = (1 - 1/a)^{a-1}/a is the largest value of (1 - e^{-x}) e^{-(a-1) x} 
 2020, Proposition 12). The same holds with P and Q exchanged, as the costs bound both directions. A charge made ahead of
 its releases, or for releases that never ran, only makes S larger than it had to be.
 
+**Gaussians alone lose nothing.** Let all plans be releases with normal noise of everybody's sums (full batches), each
+chosen after seeing what came before. Let m_i be the distance of the two data sets' sums over the noise of release i,
+and let the sum of all m_i^2 be at most m^2. Given the past, the loss of release i is normal under P, of mean m_i^2/2
+and variance m_i^2: a Brownian motion with drift 1/2 that runs for the time m_i^2, which is fixed before. So L is that
+motion at a stopping time of at most m^2. As e^{-L} is a martingale along it, and (1 - e^{epsilon - L})_+ convex in
+e^{-L}, the expectation of the latter is largest at the time m^2 itself. There L is normal of mean m^2/2 and variance
+m^2, and
+
+    E_P[(1 - e^{epsilon - L})_+] <= delta_Gauss(epsilon; m),
+
+the profile of one Gaussian (Smith & Thakurta 2022 show it by trade-off functions). Sums that are nearer than the bound
+by which a plan is charged only shorten the time. Rounding is post-processing.
+
+A data set whose first plan is of this kind counts by both rules: 3/4 of delta belong to the rule for Gaussians, 1/4 to
+the orders. While all its plans are Gaussians it may spend while delta_Gauss(epsilon; m) <= 3/4 delta, or else while the
+orders allow it. The sum above has one term more then, E_P[(1 - e^{epsilon - L})_+; G], with G the event that all plans
+were Gaussians to the end and kept to their rule. On G nothing changes if the process is stopped before the first plan
+that is no Gaussian or breaks the rule. So the term is at most 3/4 delta.
+
 Everything is counted in whole numbers of 1e-9: costs rounded up, offsets rounded up, caps rounded down. Offsets come
 from decimal arithmetic, whose logarithms are correctly rounded, so every machine decides alike. Nothing is decided in
 floating point, and no sum drifts.
@@ -31,14 +50,17 @@ from __future__ import annotations
 
 import math
 import operator
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from functools import lru_cache
 
+import mpmath
 import numpy as np
 
+from dpvb.accounting import gaussian
 from dpvb.accounting.calibration import least_scale_and_slope
-from dpvb.accounting.costs import Cost
+from dpvb.accounting.costs import Composition, Cost
 from dpvb.guards.errors import ParameterError
 
 #: One unit of epsilon.
@@ -70,6 +92,12 @@ ORDERS: tuple[float, ...] = (
     ),
 )
 
+#: Share of delta of the rule for Gaussians, where a data set counts by it.
+_OF_GAUSSIANS = Decimal("0.75")
+# The order from which m^2 is read, most finely at the largest: that of a Gaussian is a m^2/2 at order a.
+_GAUSSIAN_ORDER = len(ORDERS) - 1
+# Digits of a profile; the number is rounded up to the ninth place.
+_DIGITS = 60
 # Relative error of a curve, which rounding must cover.
 _SAFETY = 1e-9
 _TIGHT_ENOUGH = 0.998
@@ -82,6 +110,13 @@ _LESS = Decimal("1e-20")
 def cost_units(cost: Cost) -> tuple[int, ...]:
     """A cost at each order, rounded up; SATURATED where it is infinite."""
     return tuple(_rounded_up(rho) for rho in cost.renyi(np.array(ORDERS)).tolist())
+
+
+def is_gaussian(cost: Cost) -> bool:
+    """Whether a cost is that of Gaussian noise on sums of everybody, by which the rule for Gaussians holds."""
+    return isinstance(cost, Composition) and all(
+        event.sampling_prob == 1 and event.noise_multiplier > 0 for event in cost.events
+    )
 
 
 def refund_units(cost: Cost) -> tuple[int, ...]:
@@ -113,6 +148,35 @@ def spent_units(totals: Sequence[int], offsets: Sequence[int]) -> int:
     return max(0, min(found, default=SATURATED))
 
 
+@lru_cache(maxsize=4096)
+def gaussian_units(totals: Sequence[int], delta: float) -> int:
+    """The least cap, in units, that Gaussians keep by their own rule.
+
+    Args:
+        totals: of a data set that Gaussians alone were charged to.
+        delta: the cap's.
+    """
+    total = totals[_GAUSSIAN_ORDER]
+    if not 0 < total < SATURATED:
+        return min(total, SATURATED)
+    share = float(_OF_GAUSSIANS) * delta
+    near = gaussian.epsilon(math.sqrt(2 * total * UNIT / ORDERS[_GAUSSIAN_ORDER]), share) / UNIT
+
+    def keeps(units: int) -> bool:
+        """Whether delta at so much epsilon is within the share, in decimal digits that are the same everywhere."""
+        with mpmath.workdps(_DIGITS):
+            m = mpmath.sqrt(mpmath.mpf(2 * total) / int(ORDERS[_GAUSSIAN_ORDER]) / 10**9)
+            epsilon = mpmath.mpf(units) / 10**9
+            found = mpmath.ncdf(m / 2 - epsilon / m) - mpmath.exp(epsilon) * mpmath.ncdf(-m / 2 - epsilon / m)
+            return bool(found <= mpmath.mpf(delta) * 3 / 4)
+
+    # Floating point gives a place to look at; what is found there does not depend on it.
+    low, high = max(0, math.floor(near * (1 - _SAFETY)) - 2), math.ceil(near * (1 + _SAFETY)) + 2
+    while not keeps(high):
+        low, high = high, 2 * high
+    return low + bisect_left(range(low, high), True, key=keeps)
+
+
 def favoured_order(cost: Sequence[int], *, epsilon: int, delta: float) -> int:
     """Index of the order at which the cap holds most plans of this cost; it is to carry most of delta.
 
@@ -126,19 +190,23 @@ def favoured_order(cost: Sequence[int], *, epsilon: int, delta: float) -> int:
 
 
 @lru_cache(maxsize=256)
-def offset_units(delta: float, favoured: int) -> tuple[int, ...]:
+def offset_units(delta: float, favoured: int, *, beside_gaussians: bool = False) -> tuple[int, ...]:
     """The offsets at each order, rounded up.
 
     Args:
         delta: the cap's.
         favoured: index of the order with weight 3/4; the rest falls with the square of the distance to it.
+        beside_gaussians: whether the orders have what the rule for Gaussians leaves of delta, and not all of it.
     """
+    left = 1 - _OF_GAUSSIANS if beside_gaussians else Decimal(1)
     distances = [abs(i - favoured) for i in range(len(ORDERS))]
     with localcontext(_EXACT):
         shares = [Decimal(1) / distance**2 if distance else Decimal(0) for distance in distances]
         rest = (1 - _FAVOUR) / sum(shares)
         weights = [rest * share if share else _FAVOUR for share in shares]
-        return tuple(_offset(order, weight - _LESS, delta) for order, weight in zip(ORDERS, weights, strict=True))
+        return tuple(
+            _offset(order, left * (weight - _LESS), delta) for order, weight in zip(ORDERS, weights, strict=True)
+        )
 
 
 @lru_cache(maxsize=4096)

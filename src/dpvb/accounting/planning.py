@@ -10,6 +10,7 @@ from typing import Any
 from dpvb import accounting
 from dpvb.accounting import Event
 from dpvb.accounting.answers import as_json
+from dpvb.accounting.events import named_sampler
 from dpvb.guards.errors import ParameterError, check_integer, check_number
 
 #: Multiples of the plan's compute, which is q·J passes over the documents.
@@ -48,9 +49,9 @@ def plan_facts(
     """
     if (epsilon is None) == (noise_multiplier is None):
         raise ParameterError("give epsilon, to calibrate the noise, or noise_multiplier, to ask for its epsilon.")
-    sampler, q = _sampler(sampling_prob, batch_size, num_examples)
+    sampler, q = named_sampler(sampling_prob, batch_size, num_examples)
     num_steps = check_integer("num_steps", num_steps, low=1, high=10**7)
-    event = Event(sampler, q, 1.0, num_steps, swap_ratio)  # type: ignore[arg-type]
+    event = Event(sampler, q, 1.0, num_steps, swap_ratio)
 
     def noise_for(target: float, q: float, num_steps: int) -> float:
         return accounting.noise_multiplier(
@@ -98,20 +99,6 @@ def plan_facts(
         if 0 < target < math.inf
         else [],
     }
-
-
-def _sampler(sampling_prob: float | None, batch_size: int | None, num_examples: int | None) -> tuple[str, float]:
-    """Name and rate of the sampler that the parameters mean."""
-    if batch_size is None:
-        if sampling_prob is None:
-            return "full_batch", 1.0
-        return "poisson", check_number("sampling_prob", sampling_prob, low=0, high=1, closed="right")
-    if sampling_prob is not None:
-        raise ParameterError("give sampling_prob (Poisson batches) or batch_size (fixed-size batches), not both.")
-    if num_examples is None:
-        raise ParameterError("batch_size needs num_examples, a public number of documents.")
-    total = check_integer("num_examples", num_examples, low=1)
-    return "fixed_size", check_integer("batch_size", batch_size, low=1, high=total) / total
 
 
 def _settings(q: float, num_steps: int) -> Iterator[tuple[int, float, int]]:

@@ -11,61 +11,70 @@ in a real run.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from itertools import product
+from multiprocessing import active_children, get_context
 
 from dpvb.audit import budget, draws, neighbours, one_run, queries, readers
-from dpvb.audit.cases import NAMES, Case, shipped
+from dpvb.audit.cases import Case
+from dpvb.audit.kinds import NAMES, forms, shipped
 from dpvb.audit.matrix import Matrix
 from dpvb.audit.readers import check_reader
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson
+from dpvb.guards.errors import check_choice
 from dpvb.results.audit_report import Check, Report
 
 __all__ = ["NAMES", "Case", "Check", "Matrix", "Report", "audit", "check_reader", "shipped"]
 
-#: Called with what is looked at next.
-Progress = Callable[[str], object]
+#: Called with each check as soon as it is done.
+Found = Callable[[Check], object]
 _SAFE = "PYTHONSAFEPATH"
 
 
-def audit(*subjects: str | Case, workers: int = 1, progress: Progress = lambda subject: None) -> Report:
+def audit(*subjects: str | Case, workers: int = 1, found: Found = lambda check: None) -> Report:
     """Audit models, and with them the samplers, the noise and the accountant that they rest on.
 
     Args:
         subjects: names of this package's models (NAMES) or cases of others; none: every model of this package.
         workers: number of processes that share the names; cases of others run in this one.
-        progress: called with the name of what is looked at next.
+        found: called with each check as soon as it is done, in the order of the report.
 
     Raises:
         ParameterError: for an unknown name.
     """
     chosen = subjects or NAMES
-    cases = [(s, n) for s in chosen if isinstance(s, str) for n in range(len(shipped(s)))]
+    names = [check_choice("model class", s, NAMES) for s in chosen if isinstance(s, str)]
+    cases = [(name, form) for name in names for form in forms(name)]
     own = [s for s in chosen if isinstance(s, Case)]
-    progress("samplers, noise, accountant")
-    reports = [Report(tuple(_foundations()))]
+    done: list[Check] = []
+
+    def take(checks: Iterable[Check]) -> None:
+        for check in checks:
+            done.append(check)
+            found(check)
+
+    take(_foundations())
     if workers > 1 and len(cases) > 1:
-        from concurrent.futures import ProcessPoolExecutor
-        from multiprocessing import get_context
-
-        with _installed_code_alone(), ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            for (name, _), report in zip(cases, pool.map(_of_shipped, cases), strict=True):
-                progress(name)
-                reports.append(report)
+        with _processes(workers) as pool:
+            # Not pool.map, which cancels what is left: that a process has died is then told to a cancelled future.
+            asked = [pool.submit(_of_shipped, *which) for which in product(cases, range(len(_CHECKS)))]
+            for answer in asked:
+                take(answer.result())
     else:
-        for name, place in cases:
-            progress(name)
-            reports.append(_of_shipped((name, place)))
+        for name, form in cases:
+            take(_model(forms(name)[form]()))
     for case in own:
-        progress(case.name)
-        reports.append(Report(tuple(_model(case))))
-    return Report.of(reports)
+        take(_model(case))
+    return Report(tuple(done))
 
 
-def _of_shipped(which: tuple[str, int]) -> Report:
-    """Checks of one solver or form of one of this package's models."""
-    name, place = which
-    return Report(tuple(_model(shipped(name)[place])))
+def _of_shipped(which: tuple[str, str], check: int) -> list[Check]:
+    """One check of one solver or form of one of this package's models."""
+    name, form = which
+    return list(_CHECKS[check](forms(name)[form]()))
 
 
 def _foundations() -> Iterator[Check]:
@@ -77,28 +86,41 @@ def _foundations() -> Iterator[Check]:
     yield from readers.shipped_readers()
 
 
+_CHECKS: Sequence[Callable[[Case], Iterator[Check]]] = (
+    neighbours.check_records,
+    neighbours.check_scores,
+    neighbours.check_runs,
+    neighbours.check_estimator,
+    queries.check_queries,
+    draws.check_noise,
+    budget.check_plans,
+    one_run.check_one_run,
+)
+
+
 def _model(case: Case) -> Iterator[Check]:
     """All checks of one model."""
-    checks: Sequence[Callable[[Case], Iterator[Check]]] = (
-        neighbours.check_records,
-        neighbours.check_runs,
-        neighbours.check_estimator,
-        queries.check_queries,
-        draws.check_noise,
-        budget.check_plans,
-        one_run.check_one_run,
-    )
-    for check in checks:
+    for check in _CHECKS:
         yield from check(case)
 
 
 @contextmanager
-def _installed_code_alone() -> Iterator[None]:
-    """Processes that start meanwhile take no module from the current folder, which may be that of somebody's data."""
-    before = os.environ.get(_SAFE)
+def _processes(number: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that take no module from the current folder, which may be that of somebody's data.
+
+    Whoever interrupts the audit ends them too, and none of them has a word to say.
+    """
+    before, others = os.environ.get(_SAFE), set(active_children())
     os.environ[_SAFE] = "1"
+    end = (signal.SIGINT, signal.SIG_DFL)
     try:
-        yield
+        with ProcessPoolExecutor(number, get_context("spawn"), signal.signal, end) as pool:
+            try:
+                yield pool
+            except BaseException:
+                for process in set(active_children()) - others:
+                    process.terminate()
+                raise
     finally:
         if before is None:
             del os.environ[_SAFE]

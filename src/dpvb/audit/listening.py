@@ -8,6 +8,8 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
+from dpvb.guards.errors import FewUnitsWarning
+
 
 class _Kept(logging.Handler):
     def __init__(self, said: list[str]) -> None:
@@ -30,7 +32,8 @@ def heard() -> Iterator[list[str]]:
         with warnings.catch_warnings(record=True) as caught, redirect_stdout(out), redirect_stderr(out):
             warnings.simplefilter("always")
             yield said
-        said += [str(warning.message) for warning in caught]
+        # A warning of few units speaks of a released number.
+        said += [str(one.message) for one in caught if not issubclass(one.category, FewUnitsWarning)]
         said += out.getvalue().splitlines()
     finally:
         root.handlers = others

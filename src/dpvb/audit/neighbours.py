@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,15 @@ from dpvb.core.wall import Wall
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import WallError
 from dpvb.guards.silence import silence
+from dpvb.models.base import Model
 from dpvb.results import model_file
 from dpvb.results.audit_report import Check
+from dpvb.results.statement import PrivacyStatement
 
 #: Records in the data set of a replayed run, and the samplers it is replayed with.
 _UNITS = 10
 _SAMPLERS: Sequence[Sampler] = (FullBatch(), Poisson(0.5), FixedSize(6, 12))
-_VALUES = (np.nan, np.inf, -np.inf, 1e308, -1e308, -1.0, -0.0, 7.5, 5e-324, 2.0**63)
+_VALUES = (np.nan, np.inf, -np.inf, 1e308, -1e308, 1e200, -1.0, -0.0, 7.5, 5e-324, 2.0**-1022, 2.0**63)
 _COPIES = (1, 2, 100)
 #: Of the check of bits: features, records in a batch, batches of each size, and bits of a bound in steps of the grid.
 _WIDTHS, _SIZES, _BATCHES, _BITS = (3, 64), (1, 2, 7, 20), 5, 56
@@ -70,7 +72,7 @@ def check_records(case: Case, *, pairs: int = 40) -> Iterator[Check]:
         pairs: number of ordinary neighbours, besides the hostile ones.
     """
     for part in [case] if case.phase is not None else case.parts():
-        look = _Look(part, pairs)
+        look = Look(part, pairs)
         yield look.adding()
         yield look.replacing()
         yield look.ordering()
@@ -78,27 +80,25 @@ def check_records(case: Case, *, pairs: int = 40) -> Iterator[Check]:
         yield check_bits(part)
 
 
-class _Look:
-    """The checks of one release."""
+class Look:
+    """The checks of one release: those of its batches with each sampler in turn, at a q from a seed."""
 
-    def __init__(self, case: Case, pairs: int) -> None:
-        self.case, self.pairs, self.rng = case, pairs, np.random.default_rng(21)
-        self.replay = Replay(case)
+    def __init__(self, case: Case, pairs: int = 40, seed: int = 1) -> None:
+        self.case, self.rng = case, np.random.default_rng([21, seed])
+        self.replays = [Replay(case, sampler, seed=seed) for sampler in _SAMPLERS]
         self.records = np.vstack([strains(case), case.some(self.rng, pairs)])
         self.faults: list[str] = []
         self.largest = 0.0
+        self.alone = [self._change(record[None], self.records[:0]) for record in self.records]
 
     def adding(self) -> Check:
-        """T(B + x) - T(B) = clip(s(x)), in any batch, and no longer than the bound."""
-        for record in self.records:
+        """T(B + x) - T(B) = clip(s(x)), in any batch, or nothing if it is not drawn, and no longer than the bound."""
+        for n, (record, alone) in enumerate(zip(self.records, self.alone, strict=True)):
             batch = self.case.some(self.rng, int(self.rng.integers(0, 12)))
-            place = int(self.rng.integers(0, len(batch) + 1))
-            change = self._change(np.insert(batch, place, record, axis=0), batch)
-            alone = self._change(record[None], batch[:0])
-            if change is not None and alone is not None:
-                self._measure(change)
-                if not same(change, alone):
-                    self.faults.append("a record adds something else in another batch")
+            # The last place: the draws of the others stay as they are.
+            place = len(batch) if n % len(_SAMPLERS) else int(self.rng.integers(0, len(batch) + 1))
+            change = self._change(np.insert(batch, place, record, axis=0), batch, sampler=n)
+            self._compare(change, alone, "a record adds something else in another batch", n)
         return self._check(
             "one record more",
             f"{len(self.records)} pairs: largest change {self.largest:.6f} C, each the same beside any others",
@@ -107,17 +107,19 @@ class _Look:
 
     def replacing(self) -> Check:
         """One record for another: the difference of the two, no longer than the swap ratio."""
-        limit = accounted(self.replay.release, "replace_one")
-        batch, others = self.case.records(self.rng, 4), self.rng.permutation(self.records)
-        for one, other in zip(self.records, others, strict=True):
-            change = self._change(np.vstack([batch, one]), np.vstack([batch, other]))
-            if change is not None:
-                self._measure(change)
-        alone = [self._change(record[None], batch[:0]) for record in self.case.hostile]
+        limit = accounted(self.replays[0].release, "replace_one")
+        batch, order = self.case.records(self.rng, 6), self.rng.permutation(len(self.records))
+        for n, other in enumerate(order):
+            one, another = (np.vstack([batch[:2], self.records[m], batch[2:]]) for m in (n, other))
+            a, b = self.alone[n], self.alone[other]
+            swapped = None if a is None or b is None else difference(a, b)
+            change = self._change(one, another, sampler=n)
+            self._compare(change, swapped, "a record that is replaced changes more than its own part", n)
+        alone = self.alone[: len(self.case.hostile)]
         couples = [(a, b) for n, a in enumerate(alone) for b in alone[:n] if a is not None and b is not None]
         for a, b in couples:
             self._measure(difference(a, b))
-        pairs = len(others) + len(couples)
+        pairs = len(order) + len(couples)
         return self._check("one record replaced", f"{pairs} pairs: largest change {self.largest:.6f} C", limit)
 
     def ordering(self) -> Check:
@@ -134,31 +136,31 @@ class _Look:
                     self.faults.append("two halves do not add up to the whole")
         return self._check("order and size of a batch", f"{trials} orders and cuts, equal bit for bit", None)
 
-    def persons(self) -> Check:
-        """A person with many rows, malformed ones among them, counts once."""
-        others, ids = self.case.records(self.rng, 5), np.arange(5)
+    def persons(self, copies: Sequence[int] = _COPIES) -> Check:
+        """A person with many rows, malformed ones among them, counts once, and the same beside any others."""
+        others, none = self.case.records(self.rng, 5), self.records[:0]
         hostile = self.records[self.rng.permutation(len(self.records))[:8]]
-        for copies in _COPIES:
+        for number in copies:
             for record in (self.case.modest, *hostile):
-                own = np.tile(record, (copies, 1))
-                own[copies // 2 :] = self.case.records(self.rng, copies - copies // 2)
+                own = np.tile(record, (number, 1))
+                own[number // 2 :] = self.case.records(self.rng, number - number // 2)
                 own[0] = record
-                with_person = np.concatenate([ids, np.full(copies, 5)])
-                change = self._change(np.vstack([others, own]), others, with_person, ids)
-                if change is not None:
-                    self._measure(change)
-        measured = f"{' and '.join(map(str, _COPIES))} rows: largest change {self.largest:.6f} C"
+                with_person = np.concatenate([np.arange(5), np.full(number, 5)])
+                change = self._change(np.vstack([others, own]), others, with_person, np.arange(5))
+                alone = self._change(own, none, np.zeros(number, dtype=np.int64), np.arange(0))
+                self._compare(change, alone, "a person adds something else beside others")
+        measured = f"{' and '.join(map(str, copies))} rows: largest change {self.largest:.6f} C"
         return self._check("a person's many rows", measured, 1.0)
 
     def _change(
-        self, one: Floats, other: Floats, persons: Any = None, other_persons: Any = None
+        self, one: Floats, other: Floats, persons: Any = None, other_persons: Any = None, sampler: int = 0
     ) -> dict[str, Ints] | None:
         """Difference of the releases on two data sets, if both could be made and nothing else differed."""
         results, said = [], []
         for matrix, group in ((one, persons), (other, other_persons)):
             with heard() as words:
                 try:
-                    results.append(self.replay(matrix, group))
+                    results.append(self.replays[sampler % len(_SAMPLERS)](matrix, group))
                 except WallError:
                     self.faults.append("a record makes the computation fail")
                 except ValueError:
@@ -168,8 +170,19 @@ class _Look:
             self.faults.append("a record shows in what is printed, logged or warned of")
         return difference(*results) if len(results) == 2 else None
 
+    def _compare(
+        self, change: Mapping[str, Ints] | None, alone: Mapping[str, Ints] | None, fault: str, sampler: int = 0
+    ) -> None:
+        """Hold what was changed against what is changed alone; or nothing, where a sampler may leave a record out."""
+        if change is None or alone is None:
+            return
+        self._measure(alone)
+        if not same(change, alone) and not (sampler % len(_SAMPLERS) and is_zero(change)):
+            self._measure(change)
+            self.faults.append(fault)
+
     def _measure(self, change: Mapping[str, Ints]) -> None:
-        self.largest = max(self.largest, relative_norm(change, self.replay.release)[1])
+        self.largest = max(self.largest, relative_norm(change, self.replays[0].release)[1])
 
     def _check(self, name: str, measured: str, limit: float | None) -> Check:
         """The check, with what has been gathered since the last one."""
@@ -192,8 +205,10 @@ def check_bits(case: Case) -> Check:
     widths = [case] if case.of_width is None else [replace(case.of_width(d), phase=case.phase) for d in _WIDTHS]
     for sized in widths:
         q, release = sized.start(), sized.plan().releases[0]
-        for size in _SIZES * _BATCHES:
-            batch = sized.records(rng, size)
+        # Few digits would hide a rounding; whole numbers alone may be all that a model is for.
+        real = bool(np.any(sized.records(rng, 20) % 1))
+        dense = [rng.standard_normal((size, sized.width)) for size in _SIZES if real]
+        for batch in [*(sized.records(rng, size) for size in _SIZES * _BATCHES), *dense]:
             try:
                 norms, sums = _computed(sized, q, release, batch)
                 alone = [_computed(sized, q, release, row[None]) for row in batch]
@@ -211,18 +226,46 @@ def check_bits(case: Case) -> Check:
 
 def _computed(case: Case, q: Any, release: Release, matrix: Floats) -> tuple[dict[str, Floats], dict[str, Ints]]:
     """Norms of all records, and their clipped sums on the finest grid, of each block."""
-    norms: dict[str, list[Floats]] = {name: [] for name in release.blocks}
+    norms: dict[str, list[Floats]] = {name: [] for name in release.asked}
     sums = zeros(release)
     with silence():
         for chunk in case.source(matrix, None).chunks():
-            found = loop.query(case.model, q, release)(chunk.rows)
-            for name, block in release.blocks.items():
-                norm = found[name].norms()
+            answer = loop.query(case.model, q, release)(chunk.rows)
+            for name, block in release.asked.items():
+                contribution = answer[name].of_block(block, chunk.num_units)
+                norm = contribution.norms()
                 weights = block.bound / np.maximum(np.where(np.isfinite(norm), norm, np.inf), block.bound)
                 step = 2.0 ** (math.ceil(math.log2(block.bound)) - _BITS)
-                found[name].accumulate(weights, Grid(step, block.bound), sums[name])
+                contribution.accumulate(weights, Grid(step, block.bound), sums[name])
                 norms[name].append(norm)
     return {name: np.concatenate(own) for name, own in norms.items()}, sums
+
+
+def check_scores(case: Case) -> Iterator[Check]:
+    """The score of a row, by which `select` chooses, is the row's own: finite, within its declared range or clipped."""
+    model: Any = case.model
+    if not isinstance(model, Model) or model.score_range is None:
+        return
+    faults, (low, high) = [], model.score_range
+    if not -math.inf < low < high < math.inf:
+        faults.append("score_range must be two numbers, the lower one first")
+    q, batch = case.start(), case.records(np.random.default_rng(25), max(_SIZES))
+    with silence():
+        rows = [chunk.rows for chunk in case.source(batch, None).chunks()]
+        alone = [chunk.rows for row in batch for chunk in case.source(row[None], None).chunks()]
+        try:
+            together, each = (np.concatenate([np.asarray(model.score(q, one)) for one in x]) for x in (rows, alone))
+        except Exception as error:  # On made-up rows, so that it may be told.
+            together = each = np.zeros(0)
+            faults.append(f"score fails on ordinary records: {type(error).__name__}: {error}")
+    if len(together) != len(batch):
+        faults.append("score gives one number for each record")
+    elif together.tobytes() != each.tobytes():
+        faults.append("a record has another score in another batch")
+    elif not np.isfinite(together).all():
+        faults.append("the score of an ordinary record is no number")
+    measured = "; ".join(dict.fromkeys(faults)) or f"{len(batch)} records: equal bit for bit"
+    yield Check(case.name, "scores of records", not faults, measured, "exactly")
 
 
 def check_runs(case: Case) -> Iterator[Check]:
@@ -327,22 +370,24 @@ def check_estimator(case: Case) -> Iterator[Check]:
         one, other = _public(fit, matrix), _public(fit, matrix)
         # Whatever differs on the same data is random: names of runs, released numbers.
         stable = {place for place in one if one[place] == other.get(place)}
-        ends = [np.full(case.width, value) for value in (np.nan, np.inf, 1e308, 7.5)]
+        ends = [np.full(case.width, value) for value in (np.nan, np.inf, 1e308, 1e9, 7.5, 0.1, 0.0, -3.0)]
+        start = matrix if relation == "add_or_remove_one" else matrix[1:]
+        others = [np.vstack([start, record]) for record in [*ends, *case.hostile[:3]]]
         faults = ["a fit of ordinary records fails"] if "error" in one else []
-        for record in [*ends, *case.hostile[:3]]:
-            start = matrix if relation == "add_or_remove_one" else matrix[1:]
-            found = _public(fit, np.vstack([start, record]))
+        # No record at all is no neighbour, and shows as little.
+        for other_records in others if relation == "replace_one" else [*others, matrix[:0]]:
+            found = _public(fit, other_records)
             if set(found) != set(one):
                 faults += sorted(map(str, set(found) ^ set(one)))
             faults += [place for place in sorted(stable & set(found)) if found[place] != one[place]]
-        measured = f"{len(stable)} public facts equal on {len(ends) + 3} neighbours"
+        measured = f"{len(stable)} public facts equal on {len(others)} neighbours"
         if faults:
             measured = f"not so: {', '.join(dict.fromkeys(faults))}"
         yield Check(case.name, f"public facts of a fit, {_WORDS[relation]}", not faults, measured, "equal")
 
 
 def _public(fit: Any, matrix: Floats) -> dict[str, Any]:
-    """Everything public about a fit, by place: the statement, the facts and forms in its file, what was said."""
+    """Everything public about a fit, by place: statement, facts and forms in its file, attributes, what was said."""
     with heard() as said, tempfile.TemporaryDirectory() as folder:
         try:
             fitted = fit(matrix)
@@ -353,7 +398,21 @@ def _public(fit: Any, matrix: Floats) -> dict[str, Any]:
         stored = model_file.load(path)
     found: dict[str, Any] = {f"array {name}": (array.shape, array.dtype.str) for name, array in stored.arrays.items()}
     found |= {f"words {n}": text for n, text in enumerate(said)}
+    found |= {f"attribute {name}": _form(value) for name, value in vars(fitted).items()}
     return found | dict(_flat("facts", stored.facts))
+
+
+def _form(value: Any) -> Any:
+    """Types, shapes and texts of what an attribute is made of; of a number only that it is one."""
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype.str, value.flags.c_contiguous
+    if isinstance(value, float):
+        return "a number"
+    if isinstance(value, (tuple, list)):
+        return type(value).__name__, [_form(part) for part in value]
+    if is_dataclass(value) and not isinstance(value, (type, PrivacyStatement)):
+        return type(value).__name__, {part.name: _form(getattr(value, part.name)) for part in fields(value)}
+    return type(value).__name__ if isinstance(value, PrivacyStatement) else repr(value)
 
 
 def _flat(place: str, value: Any) -> Iterator[tuple[str, Any]]:

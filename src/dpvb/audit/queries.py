@@ -85,7 +85,7 @@ def _ask(case: Case, count: int, rng: np.random.Generator, found: _Found) -> Non
     for n in range(count):
         q = hostile(worst if n % 2 else honest[n // 2 % len(honest)], rng)
         refused = domains.outside(q) is not None
-        distance = groups[n % _GROUPS].ask(partial(case.model.e_step, q, blocks=release.blocks), release, found)
+        distance = groups[n % _GROUPS].ask(partial(case.model.e_step, q, blocks=release.asked), release, found)
         if distance is None and not refused:
             found.faults.append("a q that is accepted makes the computation fail")
         if distance is not None and distance > farthest and not refused:

@@ -133,17 +133,19 @@ def shipped_readers() -> Iterator[Check]:
     for form in ("csv", "jsonl", "txt", *(("parquet",) if find_spec("pyarrow") else ())):
         read = partial(open_documents, vocabulary=words)
         yield from check_reader(f"{form} files", partial(_write_texts, form), read, texts, 'b\n"a')
+    europe = partial(open_documents, vocabulary=words, separator=";", encoding="cp1252")
+    yield from check_reader("csv files of Europe", partial(_write_texts, "csv", separator=";"), europe, texts, 'b\n"a')
     counts: list[list[float]] = [[1, 0, 2], [0, 0, 0], [0.5, np.nan, 1], [np.inf, 1, 1], [1e300, 1e-300, 3], [-1, 2, 2]]
     for form in ("npz", "mtx", "docword.txt", "ldac"):
         read = partial(open_documents, width=3)
         yield from check_reader(f"{form} files", partial(_write_counts, form), read, counts, [9, 9, 9])
 
 
-def _write_texts(form: str, texts: Sequence[str], folder: Path) -> Path:
+def _write_texts(form: str, texts: Sequence[str], folder: Path, separator: str = ",") -> Path:
     path = folder / f"texts.{form}"
     if form == "csv":
         with path.open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([["n", "text"], *(["1", text] for text in texts)])
+            csv.writer(file, delimiter=separator).writerows([["n", "text"], *(["1", text] for text in texts)])
     elif form == "jsonl":
         path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     elif form == "txt":

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from dpvb.audit.cases import Case
 from dpvb.audit.integers import difference, in_steps
 from dpvb.core.plan import Release
@@ -35,12 +33,6 @@ class Replay:
         [released] = self.case.run(matrix, self.plan, q=self.q, group=group)
         return in_steps(released, self.release)
 
-    def nothing(self) -> dict[str, Ints]:
-        """The release on no data: the noise."""
-        return self(np.zeros((0, self.case.width)))
-
     def alone(self, record: Floats) -> dict[str, Ints]:
-        """What a record adds to an empty data set, exactly; whole batches of one."""
-        full = Replay(self.case)
-        full.q = self.q
-        return difference(full(record[None]), full.nothing())
+        """What a record adds to an empty data set, exactly."""
+        return difference(self(record[None]), self(record[None][:0]))

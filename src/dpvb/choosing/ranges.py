@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dpvb.accounting import doubts
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.forms import SparseRows
@@ -101,7 +102,9 @@ def private_range(
     release = Release(histogram.blocks, Mechanism(FullBatch(), 1.0))
     relative = Plan([release], neighboring_relation, source.unit)  # type: ignore[arg-type]
     account: dict[str, Any] = {"ledger": ledger, "dataset": dataset}
-    plan = calibrated(relative, epsilon=epsilon, delta=delta, accountant=accountant("pld", **account))
+    method = accountant("pld", **account, events=relative.events())
+    plan = calibrated(relative, epsilon=epsilon, delta=delta, accountant=method)
+    doubts.warn(epsilon, delta, unit=plan.unit, events=plan.events())
     with counted(plan, **account, epsilon=epsilon, delta=delta) as run:
         wall = Wall(source, plan, journal=run)
         released = wall.release(histogram.e_step, plan.releases[0])

@@ -29,11 +29,13 @@ from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
+from dpvb.accounting import doubts
 from dpvb.accounting.costs import Composition
 from dpvb.accounting.selection import NumberOfRuns, Selection, selection_scale
 from dpvb.choosing.scores import Part, contributions
 from dpvb.core import loop
 from dpvb.core.blocks import Block
+from dpvb.core.counting import Counts
 from dpvb.core.estimate import Estimate
 from dpvb.core.noise import NoiseSource, SecureNoise, Words
 from dpvb.core.plan import Mechanism, Plan, Release
@@ -113,6 +115,7 @@ def select(
         expected_runs=expected_runs,
         score_range=score_range,
     )
+    doubts.warn(epsilon, delta, unit=choice.scoring.unit, num_units=estimator.num_examples)
     book, name = (estimator.ledger, estimator.dataset) if ledger is None else (ledger, dataset)
     return _charged(choice, data, SecureNoise, book, name)
 
@@ -272,7 +275,11 @@ def _charged(
         charge = ChargeFacts(receipt.ledger, receipt.seq, receipt.hash, dataset)
         try:
             winner = _selected(choice, data, noise, make_noise, charge)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                error.add_note(
+                    f"{dataset!r} was charged for the whole selection, which shows nothing and cannot go on."
+                )
             with suppress(LedgerError):
                 book.append(noise.run_id, attempt=0, state="abandoned")
             raise
@@ -305,7 +312,7 @@ def _selected(
     winner = choice.winner(best.candidate)
     winner.take(best.task, best.q)
     m = len(choice.settings)
-    winner.privacy_ = PrivacyStatement.of_selection(
+    statement = PrivacyStatement.of_selection(
         Plan([*choice.plans[best.candidate], *choice.scoring], choice.cost.neighboring_relation, choice.scoring.unit),
         SelectionFacts(choice.cost, m, choice.holdout),
         delta=choice.delta,
@@ -319,17 +326,20 @@ def _selected(
         ],
         num_examples=winner.num_examples,
         charge=charge,
+        counts=best.counts,
     )
+    winner.promise(statement)
     return winner
 
 
 class _Run(NamedTuple):
-    """One run: which candidate, its released score, its fit, and whether its noise was secret."""
+    """One run: which candidate, its released score, its fit and counts, and whether its noise was secret."""
 
     candidate: int
     score: float
     task: Task
     q: Any
+    counts: Counts | None
     private: bool
 
 
@@ -341,13 +351,13 @@ def _run(choice: _Choice, c: int, data: Mapping[str, Any], coins: Words, make_no
     kept = Part(task.source, coins, choice.holdout, scored=False)
     wall = Wall(kept, choice.plans[c], noise=make_noise(), num_examples=params["num_examples"])
     rng = generator("random_state", params["random_state"])
-    q, _ = loop.fit(task.model, wall, choice.plans[c], rho=task.rho, rng=rng, projection=task.projection)
+    q, estimate = loop.fit(task.model, wall, choice.plans[c], rho=task.rho, rng=rng, projection=task.projection)
     trial.take(task, q)
     scored = Part(task.source, coins, choice.holdout, scored=True)
     wall = Wall(scored, choice.scoring, noise=make_noise(), num_examples=choice.settings[c]["num_examples"])
     query = partial(contributions, trial.quality, choice.score_range)
     released = wall.release(query, choice.scoring.releases[0])
-    return _Run(c, float(released.total["score"][0]), task, q, released.receipt.private)
+    return _Run(c, float(released.total["score"][0]), task, q, estimate.counts, released.receipt.private)
 
 
 def _words(noise: NoiseSource) -> Callable[[], int]:
@@ -364,10 +374,18 @@ def _uniform(word: Callable[[], int], m: int) -> int:
 
 
 def _checked_range(given: Any, usual: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """The given range, or one that holds those of all candidates."""
+    """The given range, or one that holds those of all candidates.
+
+    Raises:
+        ParameterError: for a range that is none, whoever declares it.
+    """
     if given is None:
-        return min(low for low, _ in usual), max(high for _, high in usual)
+        ranges = [_checked_range(declared, ()) for declared in usual]
+        return min(low for low, _ in ranges), max(high for _, high in ranges)
     if not isinstance(given, (tuple, list)) or len(given) != 2:
         raise ParameterError(f"score_range must be a pair (low, high), in nats, got {given!r}.")
     low = check_number("score_range[0]", given[0], low=-1e100, high=1e100)
-    return low, check_number("score_range[1]", given[1], low=low, high=1e100, closed="right")
+    high = check_number("score_range[1]", given[1], low=-1e100, high=1e100)
+    if not low < high:
+        raise ParameterError(f"score_range must begin below its end, got {given!r}.")
+    return low, high

@@ -50,7 +50,7 @@ def plan(
 
         dpvb plan --noise-multiplier 1.24 --sampling-prob 0.05 --delta 1e-4 --json
     """
-    from dpvb.accounting import planning
+    from dpvb.accounting import Event, doubts, planning
 
     with working("accounting"):
         facts = planning.plan_facts(
@@ -64,6 +64,13 @@ def plan(
             neighboring_relation=neighboring_relation,
             swap_ratio=swap_ratio,
         )
+    doubts.warn(
+        math.inf if epsilon is None else epsilon,
+        delta,
+        unit="unit",
+        num_units=num_examples,
+        events=[Event(facts["sampler"], facts["sampling_prob"], facts["noise_multiplier"], facts["num_steps"])],
+    )
     if as_json:
         print_json(facts)
         return

@@ -56,10 +56,12 @@ def compare(
         "\n(The articles are public in truth. So the demo may show what nobody may do with private documents: the fit "
         "without privacy.)"
     )
-    private.save(out / "model.dpvb")
+    private.save(out / "model.dpvb", overwrite=True)
     console.print(f"\nModel:   {out / 'model.dpvb'} (dpvb topics, dpvb show)", soft_wrap=True)
     if find_spec("matplotlib") is None:
-        console.print("Picture: none, matplotlib is not installed (pip install 'dpvb[plot]')", soft_wrap=True)
+        console.print(
+            "Picture: none, matplotlib is not installed (pip install '.[plot]' in dpvb's source folder)", soft_wrap=True
+        )
         return
     from dpvb.results.pictures import topics_picture
 

@@ -27,7 +27,7 @@ federate = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="""Learn one model from the data of several owners, who keep them (needs `pip install dpvb[flower]`).
+    help="""Learn one model from the data of several owners, who keep them (needs the extra `flower`).
 
     Every party makes a key and tells the others its public half; all write the same agreement; then each starts its
     own side, in any order:
@@ -134,9 +134,9 @@ def server(
             run = prepared(record or link)
             seed = record.seed if record is not None and model.random_state is None else model.random_state
             q = run.run(generator("random_state", seed), tell)
-            model.privacy_ = run.statement(task.public)
+            model.promise(run.statement(task.public))
             model.take(task, q)
-            model.save(settings.out)
+            model.save(settings.out, overwrite=True)
     echo(str(model.privacy_))
     remark(f"{settings.out}: {agreement.kind}, {spent(model)} for each client. Next: dpvb show {settings.out}")
 
@@ -314,7 +314,9 @@ def _flower(end: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("dpvb"):
             raise
-        raise ParameterError("a federated run needs Flower: pip install 'dpvb[flower]'.") from error
+        raise ParameterError(
+            "a federated run needs Flower: pip install '.[flower]' in dpvb's source folder."
+        ) from error
 
 
 @contextmanager

@@ -44,10 +44,10 @@ def read_matrix(path: Path) -> Any:
     import numpy as np
     from scipy import sparse
 
+    from dpvb.data.readable import check_there
     from dpvb.guards.silence import silence
 
-    if not path.is_file():
-        raise DataFormatError(f"No such file: {str(path)!r}.")
+    check_there(path)
     try:
         with silence():
             if path.name.removesuffix(".gz").endswith("ubyte"):
@@ -71,6 +71,45 @@ def read_matrix(path: Path) -> Any:
         f"The file {str(path)!r} is no matrix of numbers; write it with numpy.save(path, X) or "
         "scipy.sparse.save_npz(path, X)."
     )
+
+
+def matrix_width(path: Path) -> int:
+    """Number of columns that the header of a file of `read_matrix` declares; no row is read.
+
+    Raises:
+        DataFormatError: for any other file.
+    """
+    if not path.is_file():
+        raise DataFormatError(f"No such file: {str(path)!r}.")
+    shape: tuple[int, ...] = ()
+    with suppress(Exception):  # whatever a damaged header makes its reader raise
+        shape = _declared_shape(path)
+    if len(shape) != 2:
+        raise DataFormatError(
+            f"The header of {str(path)!r} declares no rows and columns; write it with numpy.save(path, X) or "
+            "scipy.sparse.save_npz(path, X)."
+        )
+    return shape[1]
+
+
+def _declared_shape(path: Path) -> tuple[int, ...]:
+    """Lengths of the axes by a header alone; whatever a file of another form makes its reader raise."""
+    import numpy as np
+
+    from dpvb.data.documents.matrix_files import array_header
+
+    if path.name.removesuffix(".gz").endswith("ubyte"):
+        with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
+            sizes = np.frombuffer(file.read(4 * file.read(4)[3]), ">u4").tolist()
+            return tuple(sizes) if len(sizes) == 1 else (sizes[0], math.prod(sizes[1:]))
+    if not zipfile.is_zipfile(path):
+        with path.open("rb") as file:
+            return array_header(file)[1]
+    with zipfile.ZipFile(path) as archive:
+        is_sparse = "shape.npy" in archive.namelist()
+        with archive.open("shape.npy" if is_sparse else archive.namelist()[0]) as member:
+            kind, shape = array_header(member)
+            return tuple(np.frombuffer(member.read(), kind).tolist()) if is_sparse else shape
 
 
 def _holds_objects(path: Path) -> bool:
@@ -116,23 +155,23 @@ def check_target(path: Path, overwrite: bool) -> None:
     _check_writable(path.parent)
 
 
-def check_folder(folder: Path) -> None:
-    """Make a folder that can be written, in one that exists."""
+def check_folder(folder: Path, word: str = "--out") -> None:
+    """Make a folder that can be written, in one that exists; `word` names it in an error."""
     if not folder.is_dir():
         if folder.exists() or not folder.parent.is_dir():
-            raise ParameterError(f"--out must be a folder, or a new one in an existing folder, got {str(folder)!r}.")
-        _check_writable(folder.parent)
+            raise ParameterError(f"{word} must be a folder, or a new one in an existing folder, got {str(folder)!r}.")
+        _check_writable(folder.parent, word)
         folder.mkdir()
-    _check_writable(folder)
+    _check_writable(folder, word)
 
 
-def _check_writable(folder: Path) -> None:
+def _check_writable(folder: Path, word: str = "--out") -> None:
     probe = folder / f".dpvb-{secrets.token_hex(8)}.tmp"
     try:
         probe.touch(exist_ok=False)
         probe.unlink()
     except OSError as error:
-        raise ParameterError(f"--out: the folder {str(folder)!r} cannot be written: {error.strerror}.") from error
+        raise ParameterError(f"{word}: the folder {str(folder)!r} cannot be written: {error.strerror}.") from error
 
 
 @contextmanager

@@ -1,22 +1,28 @@
 """`dpvb fit NAME`, `resume`: a command for each kind of model, made of what its class says of itself.
 
 Parameters become options: their types are the class's annotations, their help is the `Args:` of its docstrings. How
-files are read hangs on what the class reads. Classes are imported when one of their commands is asked for.
+files are read hangs on what the class reads. Classes are imported when one of their commands is asked for; the list of
+all commands is read from the text of the classes.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
-from dpvb.cli import files, options, resumption
+from dpvb.cli import files, options, rehearsal, resumption
 from dpvb.cli.look import LOOKS
 from dpvb.cli.reading import READINGS, read
 from dpvb.cli.root import Commands, app
@@ -28,6 +34,8 @@ if TYPE_CHECKING:
 
 # Types that an option can have; of a parameter that may be several, the first of them.
 _PLAIN = (bool, int, float, Path, str)
+# Of a parameter that may be one number or several; they are written with commas.
+_NUMBERS = Sequence[float]
 
 
 class _Kinds(Commands):
@@ -39,11 +47,34 @@ class _Kinds(Commands):
     def get_command(self, ctx: Any, name: str) -> Any:
         return _command(name) if name in kinds() else None
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        shown = copy(self)
+        shown.list_commands = lambda ctx: list(summaries())  # type: ignore[method-assign]
+        shown.get_command = lambda ctx, name: TyperCommand(name, help=summaries()[name])  # type: ignore[method-assign]
+        super(_Kinds, shown).format_help(ctx, formatter)
+
 
 fit = typer.Typer(
     cls=_Kinds, no_args_is_help=True, help="Fit a private model; `dpvb fit lda --help` explains one of them."
 )
 app.add_typer(fit, name="fit")
+
+
+def summaries() -> dict[str, str]:
+    """The first sentence of each kind's docstring, by the name of its command; no kind is imported for it."""
+    [home] = find_spec("dpvb.estimators").submodule_search_locations  # type: ignore[union-attr,misc]
+    found: dict[str, str] = {}
+    for path in sorted(Path(home).glob("*.py")):
+        for kind in ast.parse(path.read_bytes()).body:
+            if isinstance(kind, ast.ClassDef):
+                values = {ast.unparse(line.target): line.value for line in kind.body if isinstance(line, ast.AnnAssign)}
+                if isinstance(name := values.get("command"), ast.Constant) and name.value is not None:
+                    found[str(name.value)] = _summary(ast.get_docstring(kind))
+    return found
+
+
+def _summary(docstring: str | None) -> str:
+    return (docstring or "").split("\n\n")[0]
 
 
 def kinds() -> dict[str, type[PrivateEstimator]]:
@@ -54,20 +85,9 @@ def kinds() -> dict[str, type[PrivateEstimator]]:
     return {name: kind for name, kind in named if name is not None}
 
 
-def described(kind: type[PrivateEstimator]) -> dict[str, str]:
-    """What the docstrings of a class and its bases say of each parameter under `Args:`."""
-    found = {}
-    for base in reversed(kind.__mro__):
-        section = re.search(r"^Args:\n((?: {4}.*\n?)*)", inspect.cleandoc(vars(base).get("__doc__") or ""), re.M)
-        for names, text in re.findall(r"^ {4}(\w[\w, ]*): (.*(?:\n {8}.*)*)", section[1] if section else "", re.M):
-            words = " ".join(text.split())
-            found.update(dict.fromkeys(names.split(", "), words[0].upper() + words[1:]))
-    return found
-
-
 def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
     """The function that a kind's command calls; its signature has the options."""
-    own = {option.name: option for option in _options(kind)}
+    own, hints = {option.name: option for option in _options(kind)}, get_type_hints(kind)
 
     def run(
         *,
@@ -75,17 +95,23 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
         cluster: options.Cluster = None,
         overwrite: options.Overwrite = False,
         quiet: options.Quiet = False,
+        rehearse: options.Rehearse = False,
         **given: Any,
     ) -> None:
-        if given["checkpoint"] is not None:
+        if given["checkpoint"] is not None and not rehearse:
             call = {**given, "out": out, "cluster": cluster, "overwrite": overwrite, "quiet": quiet}
             resumption.remember(given["checkpoint"], f"fit_{kind.command}", call)
         files.check_target(out, overwrite)
-        model = kind(**{name: _labels(value) for name, value in given.items() if name in own})
-        rows = read(str(kind.reads), given)
-        with progress_bar(model.epsilon, model.delta, quiet=quiet) as tell:
-            model.fit(**rows, progress=tell, cluster=cluster)
-        model.save(out)
+        known = inspect.signature(kind).parameters
+        model = kind(**{name: _value(name, value, hints[name]) for name, value in given.items() if name in known})
+        if rehearse:
+            rehearsal.rehearse(model, given, cluster=cluster, quiet=quiet)
+            return
+        with _told_of_stops(model, out, given["checkpoint"]):
+            rows = read(str(kind.reads), given)
+            with progress_bar(model.epsilon, model.delta, quiet=quiet) as tell:
+                model.fit(**rows, progress=tell, cluster=cluster)
+            model.save(out, overwrite=True)  # What is there by now was looked at before anything was spent.
         looks = [look.format(out) for method, look in LOOKS.items() if hasattr(model, method)]
         remark(f"{out}: {kind.__name__}, {spent(model)}. Next: {'; '.join([*looks, f'dpvb show {out}'])}")
 
@@ -97,16 +123,30 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
     return run
 
 
+@contextmanager
+def _told_of_stops(model: PrivateEstimator, out: Path, checkpoint: Path | None) -> Iterator[None]:
+    """Say what a KeyboardInterrupt cost that comes while files are read or the model is written."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if not hasattr(error, "__notes__") and hasattr(model, "privacy_"):
+            error.add_note(f"Stopped when the fit had ended: its releases are spent, and {out} may be missing.")
+            if checkpoint is not None:
+                error.add_note(f"`dpvb resume {quote(str(checkpoint))} --read` writes it.")
+        elif not hasattr(error, "__notes__"):
+            error.add_note("Stopped before anything was charged or released.")
+        raise
+
+
 @cache
 def _command(name: str) -> Any:
     """A kind's command, of what its class and its way of reading say."""
     kind = kinds()[name]
-    summary = inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0]
     needed = [option for option in _options(kind) if option.default is option.empty][2:]
     words = "".join(f"{_word(kind, option.name)} N " for option in needed)
     about = inspect.cleandoc(READINGS[str(kind.reads)].__doc__ or "").format(name=name, needed=words)
     program = typer.Typer(add_completion=False)
-    program.command(name, help=f"{summary}\n\n{about}")(fitting(kind))
+    program.command(name, help=f"{_summary(inspect.getdoc(kind))}\n\n{about}")(fitting(kind))
     return typer.main.get_command(program)
 
 
@@ -119,7 +159,7 @@ def _of_files(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
 
 def _options(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
     """The options of an estimator's parameters, but of those that its files bring."""
-    from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator
+    from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator, described
 
     texts, hints = described(kind), get_type_hints(kind)
     of_files = {option.name for option in _of_files(kind)}
@@ -132,7 +172,7 @@ def _options(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
         panel = options.RUN if name in OF_THE_RUN else panel
         option = typer.Option(
             f"{word}/--no-{word[2:]}" if plain is bool else word,
-            help=texts.get(name),
+            help=texts[name][:1].upper() + texts[name][1:] if name in texts else None,
             show_default=not needed,
             rich_help_panel=None if needed else panel,
         )
@@ -149,12 +189,18 @@ def _plain(hint: Any) -> Any:
     if get_origin(hint) is tuple:
         return tuple[(str,) * len(get_args(hint))]  # type: ignore[misc]
     members = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    plain: Any = next((one for one in _PLAIN if one in members), None)
+    plain: Any = str if _NUMBERS in members else next((one for one in _PLAIN if one in members), None)
     return plain | None if plain is not None and NoneType in members else plain
 
 
-def _labels(value: Any) -> Any:
-    """Labels of the command line, numbers where they are some; anything else as it is."""
+def _value(name: str, value: Any, hint: Any) -> Any:
+    """What an option says: labels, numbers where they are some; one number or several; anything else as it is."""
+    if isinstance(value, str) and _NUMBERS in get_args(hint):
+        try:
+            numbers = tuple(map(float, value.split(",")))
+        except ValueError:
+            raise ParameterError(f"{name} must be a number, or numbers with commas between, got {value!r}.") from None
+        return numbers if len(numbers) > 1 else numbers[0]
     return tuple(map(_label, value)) if isinstance(value, tuple) else value
 
 

@@ -135,7 +135,7 @@ def show(
         return
     print_table(
         "What is spent, at each data set's delta",
-        ["data set", "unit", "delta", "cap", "spent", "if fixed", "left", "charges"],
+        ["data set", "unit", "delta", "cap", "spent", "if fixed", "left", "charges", "more"],
         [
             [
                 one["name"] if one["part_of"] is None else f"{one['name']} (of {one['part_of']})",
@@ -143,12 +143,14 @@ def show(
                 f"{one['delta']:g}",
                 *(f"{one[key]:.5g}" for key in ("cap_epsilon", "spent_adaptive", "spent_if_fixed", "epsilon")),
                 str(one["num_charges"]),
+                "" if one["num_more"] is None else str(one["num_more"]),
             ]
             for one in facts
         ],
-        numbers=(2, 3, 4, 5, 6, 7),
+        numbers=(2, 3, 4, 5, 6, 7, 8),
     )
     echo("spent: whatever made people choose the later plans; if fixed: had all plans been fixed beforehand.")
+    echo("more: how many more plans like a data set's last one would fit.")
     for one in facts:
         if one["sole"]:
             echo(f"{one['name']}: one plan, charged by its own epsilon as the first; nothing can follow it.")
@@ -206,7 +208,7 @@ def quote(
                 epsilon=epsilon,
                 delta=facts.delta if delta is None else delta,
                 neighboring_relation=facts.neighboring_relation,
-                method="renyi" if found.charged(facts.name) else "pld",  # As a fit would.
+                method=found.method(facts.name, [accounting.Event(noise_multiplier=1.0, **shape)]),  # As a fit would.
                 **shape,
             )
         answer = found.quote([accounting.Event(noise_multiplier=noise_multiplier or 0.0, **shape)], dataset=name)

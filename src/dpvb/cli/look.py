@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import IO, Annotated, Any, Final
 
 import typer
 
 from dpvb.cli import files, options, reading
 from dpvb.cli.root import app
 from dpvb.cli.terminal import print_json, print_table, remark
-from dpvb.guards.errors import ParameterError, PrivacyError, check_integer
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import DataFormatError, ParameterError, PrivacyError, check_integer
 
 #: Commands that look at a model file, by the method that a kind of model needs for it.
 LOOKS: Final[Mapping[str, str]] = {
@@ -65,8 +68,8 @@ def coef(
 ) -> None:
     """Print the coefficients of a regression with their credible intervals.
 
-    The intervals know the privacy noise. Coefficients are per unit of a matrix's column; of a table, per category,
-    and per whole declared range of a number.
+    The intervals know the privacy noise. Coefficients are per unit of a column (where a schema transforms it, of the
+    transformed number), and per category.
 
         dpvb coef people.dpvb --level 0.9
     """
@@ -91,14 +94,19 @@ def transform(
     text_column: options.TextColumn = "text",
     file_format: options.Format = None,
     token_pattern: options.TokenPattern = options.ANY_WORD,
+    separator: options.Separator = ",",
+    encoding: options.Encoding = "utf-8",
     overwrite: options.Overwrite = False,
 ) -> None:
     """Write the topic proportions of each document, one row a document.
 
-    These rows are as private as the documents themselves: the promise covers the topics, not them. A .npz file holds
-    the array `proportions`, a .csv file a column for each topic; its owner alone may read it.
+    Rows stand in the order of the file. Of a folder they stand in the order of the names of its files, and the column
+    `document` holds these names. A .csv file has a column for each topic, a .npz file the array `proportions`.
 
-        dpvb transform notes.dpvb notes.csv --out proportions.npz
+    These rows and names are as private as the documents themselves: the promise covers the topics, not them. Their
+    owner alone may read the file.
+
+        dpvb transform notes.dpvb notes --out proportions.csv
     """
     import numpy as np
 
@@ -106,14 +114,30 @@ def transform(
         raise ParameterError(f"--out must end in .npz or .csv, got {out.name!r}.")
     files.check_target(out, overwrite)
     fitted = files.load_model(model, "topics")
-    proportions = fitted.transform(**_documents(fitted, data, vocabulary, text_column, file_format, token_pattern))
+    how = {"file_format": file_format, "token_pattern": token_pattern, "separator": separator, "encoding": encoding}
+    from dpvb.data.documents.files import document_names
+
+    names = document_names(data, file_format)
+    proportions = fitted.transform(**_documents(fitted, data, vocabulary, text_column=text_column, **how))
+    if names != document_names(data, file_format):
+        raise DataFormatError(f"{data}: files came or went while the folder was read. Nothing is written; call again.")
     with files.private(out) as file:
         if out.suffix.lower() == ".npz":
-            np.savez_compressed(file, proportions=proportions)
+            named: dict[str, Any] = {} if names is None else {"document": np.array(names, dtype=np.str_)}
+            np.savez_compressed(file, proportions=proportions, **named)
         else:
-            header = ",".join(f"topic_{k}" for k in range(proportions.shape[1]))
-            np.savetxt(file, proportions, fmt="%.6g", delimiter=",", header=header, comments="")
+            _write_csv(file, names, proportions)
     remark(f"{out}: one row a document. Keep it as private as the documents; it carries no guarantee.")
+
+
+def _write_csv(file: IO[bytes], names: list[str] | None, proportions: Floats) -> None:
+    """Rows of proportions, each behind the name of its document where documents have one, as the disk spells it."""
+    text = io.TextIOWrapper(file, encoding="utf-8", errors="surrogateescape", newline="")
+    rows = csv.writer(text, lineterminator="\n")
+    first: list[list[str]] = [[]] * len(proportions) if names is None else [[name] for name in names]
+    rows.writerow([*([] if names is None else ["document"]), *(f"topic_{k}" for k in range(proportions.shape[1]))])
+    rows.writerows([*name, *(f"{share:.6g}" for share in row)] for name, row in zip(first, proportions, strict=True))
+    text.detach()
 
 
 @app.command()
@@ -163,6 +187,9 @@ def evaluate(
     token_pattern: options.TokenPattern = options.ANY_WORD,
     target: options.Target = None,
     trials: options.Trials = None,
+    separator: options.Separator = ",",
+    decimal: options.Decimal = ".",
+    encoding: options.Encoding = "utf-8",
     as_json: options.Json = False,
 ) -> None:
     """Measure a model on public held-out data.
@@ -186,11 +213,12 @@ def evaluate(
         )
     fitted = files.load_model(model, "evaluate")
     if fitted.reads == "documents":
-        given = _documents(fitted, data, vocabulary, text_column, file_format, token_pattern) | {"words": words}
+        how = {"file_format": file_format, "token_pattern": token_pattern, "separator": separator, "encoding": encoding}
+        given = _documents(fitted, data, vocabulary, text_column=text_column, **how) | {"words": words}
     elif fitted.reads == "images":
         given = reading.images(data)
     else:
-        given = _rows(fitted, data, target, trials)
+        given = _rows(fitted, data, target, trials, separator=separator, decimal=decimal, encoding=encoding)
     facts = fitted.evaluate(**given, public=True)
     if as_json:
         print_json(facts)
@@ -203,14 +231,13 @@ def _short(value: float) -> str:
     return f"{value:.1f}" if abs(value) >= 100 else f"{value:.4g}"
 
 
-def _documents(fitted: Any, data: Path, vocabulary: Path | None, *how: Any) -> dict[str, Any]:
+def _documents(fitted: Any, data: Path, vocabulary: Path | None, **how: Any) -> dict[str, Any]:
     """Documents in the columns of a fitted model."""
     words = fitted.vocabulary_ if vocabulary is None else vocabulary
-    text_column, file_format, token_pattern = how
-    return reading.documents(data, words, text_column, None, file_format, fitted.n_features_in_, token_pattern)
+    return reading.documents(data, words, width=fitted.n_features_in_, **how)
 
 
-def _rows(fitted: Any, data: Path, target: Path | None, trials: Path | None) -> dict[str, Any]:
+def _rows(fitted: Any, data: Path, target: Path | None, trials: Path | None, **how: Any) -> dict[str, Any]:
     """Rows with a response in the columns of a fitted model."""
     if fitted.schema_ is None:
         return reading.rows(data, None, target, trials)
@@ -218,4 +245,4 @@ def _rows(fitted: Any, data: Path, target: Path | None, trials: Path | None) -> 
 
     if target or trials:
         raise ParameterError("--target and --trials belong to a matrix; the model's schema names these columns.")
-    return {"X": Table(data, replace(fitted.schema_, group=None))}
+    return {"X": Table(data, replace(fitted.schema_, group=None), **how)}

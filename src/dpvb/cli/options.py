@@ -15,6 +15,14 @@ Model = Annotated[Path, typer.Argument(help="A model that `dpvb fit` wrote.", sh
 Out = Annotated[Path, typer.Option(help="The model file to write.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is already there.")]
+Rehearse = Annotated[
+    bool,
+    typer.Option(
+        "--rehearse",
+        help="Make the same call on made-up rows of the declared columns: no row is read, nothing spent or written.",
+        rich_help_panel=RUN,
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
 Public = Annotated[bool, typer.Option("--public", help="State that these data are public. Needed.", show_default=False)]
 
@@ -51,7 +59,11 @@ Width = Annotated[
 ]
 TokenPattern = Annotated[
     str,
-    typer.Option(help="Regular expression of a word in the lower-cased text.", rich_help_panel=DATA),
+    typer.Option(
+        help='What a word is in the lower-cased text: "english", "unicode" (letters of any script), "cjk-characters", '
+        "or a regular expression.",
+        rich_help_panel=DATA,
+    ),
 ]
 Vocabulary = Annotated[
     Path | None,
@@ -68,6 +80,16 @@ Stream = Annotated[
     ),
 ]
 ANY_WORD = "[a-z]+"
+
+# CSV files.
+Separator = Annotated[
+    str, typer.Option(help="What stands between the fields of a CSV file: , ; | or tab.", rich_help_panel=DATA)
+]
+Decimal = Annotated[str, typer.Option(help="The decimal sign of a CSV file: . or a comma.", rich_help_panel=DATA)]
+Encoding = Annotated[
+    str,
+    typer.Option(help="The encoding of a CSV file: utf-8, latin-1, cp1252 ...", rich_help_panel=DATA),
+]
 
 # Rows of numbers.
 Rows = Annotated[

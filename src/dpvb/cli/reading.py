@@ -24,6 +24,8 @@ def documents(
     width: options.Width = None,
     token_pattern: options.TokenPattern = options.ANY_WORD,
     stream: options.Stream = False,
+    separator: options.Separator = ",",
+    encoding: options.Encoding = "utf-8",
 ) -> dict[str, Any]:
     """Documents of text or of word counts.
 
@@ -33,7 +35,7 @@ def documents(
 
         dpvb fit {name} notes.csv --vocabulary words.txt {needed}--epsilon 1 --delta 1e-5 --out notes.dpvb
 
-        dpvb fit {name} counts.npz {needed}--epsilon 2 --delta 1e-6 --out counts.dpvb
+        dpvb fit {name} counts.npz --public-vocabulary {needed}--epsilon 2 --delta 1e-6 --out counts.dpvb
     """
     from dpvb.data import open_documents
 
@@ -46,6 +48,8 @@ def documents(
         group_column=group_column,
         token_pattern=token_pattern,
         stream=stream,
+        separator=separator,
+        encoding=encoding,
     )
     return {"X": source}
 
@@ -56,6 +60,9 @@ def rows(
     target: options.Target = None,
     trials: options.Trials = None,
     group: options.Group = None,
+    separator: options.Separator = ",",
+    decimal: options.Decimal = ".",
+    encoding: options.Encoding = "utf-8",
 ) -> dict[str, Any]:
     """Rows with a response: a table, or a matrix with files of its columns beside it.
 
@@ -64,15 +71,18 @@ def rows(
 
         dpvb fit {name} people.csv --schema people.json {needed}--epsilon 1 --delta 1e-5 --out people.dpvb
 
-        dpvb fit {name} X.npz --target y.npy {needed}--row-norm 2.5 --epsilon 1 --delta 1e-5 --out m.dpvb
+        dpvb fit {name} X.npz --target y.npy {needed}--low 18,0 --high 90,500000 --epsilon 1 --delta 1e-5 --out m.dpvb
     """
-    if schema is not None:
-        from dpvb.data import Schema, Table
+    from dpvb.data import Schema, Table
+    from dpvb.data.readable import check_there
 
+    if schema is not None:
         if target or trials or group:
             raise ParameterError("--target, --trials and --group belong to a matrix; a schema names these columns.")
-        return {"X": Table(data, Schema.load(schema))}
+        public = Schema.load(schema)
+        return {"X": Table(data, public, separator=separator, decimal=decimal, encoding=encoding)}
     if data.suffix.lower() not in (".npz", ".npy"):
+        check_there(data)
         raise ParameterError(
             f"{data.name!r} needs --schema, what is public about its columns (see `dpvb schema`); a matrix is a "
             ".npz or .npy file."

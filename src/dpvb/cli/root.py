@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import re
+import select
 import sys
 import traceback
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,25 +15,47 @@ import typer
 from typer.core import TyperGroup
 
 from dpvb.cli.terminal import echo, remark
-from dpvb.guards.errors import DpvbError
+from dpvb.guards.errors import DpvbError, DpvbWarning, reason_of
 from dpvb.version import __version__
+
+# As a shell says it of a program that Ctrl-C has stopped, and of one whose output nobody reads any more.
+_STOPPED, _UNREAD = 128 + 2, 128 + 13
 
 
 class Commands(TyperGroup):
-    """Turns an error into one line, in the words of the command that was called, and exit code 2."""
+    """Turns an error into one line, in the words of the command that was called, and exit code 2.
+
+    Of Ctrl-C one line says what it cost; a pipe that is closed at its other end, as `| head` does, is no error.
+    """
 
     def invoke(self, ctx: Any) -> Any:
         """Call a command.
 
         Raises:
-            typer.Exit: with code 2, after an error.
+            typer.Exit: with code 2, after an error; 130, after Ctrl-C; 141, where nobody reads on.
         """
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **named: Any) -> None:
+            words = str(message)
+            remark(f"warning: {self._with_options(ctx, words) if issubclass(category, DpvbWarning) else words}")
+
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", DpvbWarning)
+                warnings.showwarning = show
+                return super().invoke(ctx)
         except DpvbError as error:
-            message = self._with_options(ctx, " ".join(str(error).split()))
+            words = [str(error), *getattr(error, "__notes__", [])]  # What the ledger adds to an error in a fit.
+            message = self._with_options(ctx, " ".join(" ".join(words).split()))
+        except KeyboardInterrupt as error:
+            remark(self._with_options(ctx, " ".join(getattr(error, "__notes__", ["Stopped."]))))
+            raise typer.Exit(_STOPPED) from None
+        except BrokenPipeError as error:
+            if not _is_read():
+                raise typer.Exit(_UNREAD) from None
+            message = f"{error.strerror or 'broken pipe'}: this command."
         except (OSError, ImportError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
+            reason = reason_of(error) if isinstance(error, OSError) else str(error)
             message = f"{reason or type(error).__name__}: {getattr(error, 'filename', None) or 'this command'}."
         except MemoryError:
             message = "not enough memory."
@@ -54,7 +78,18 @@ class Commands(TyperGroup):
         names = "|".join(map(str, word)) or "(?!)"
         argument = rf"(?<![\w.(])(?P<argument>{names})=(?=[\s,.:;)]|$)"
         subject = rf"^(?P<subject>{names})(?= must | needs | = )"
+        message = re.sub(rf"(?<![\w.(])({names})='", lambda match: f"{word[match[1]]} '", message)
         return re.sub(f"{argument}|{subject}", lambda match: word[match["argument"] or match["subject"]], message)
+
+
+def _is_read() -> bool:
+    """Whether somebody is at the other end of what this program prints."""
+    if sys.platform == "win32":
+        return False
+    ends = select.poll()
+    for printed in (1, 2):
+        ends.register(printed, 0)
+    return not any(event & (select.POLLERR | select.POLLHUP) for _, event in ends.poll(0))
 
 
 app = typer.Typer(
@@ -66,11 +101,13 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     help="""Private models: fit topics, regressions and belief networks so that no single row shows in them.
 
-    A first session:
+    A first session, on made-up data:
+
+        dpvb sample first-try && cd first-try
 
         dpvb plan --epsilon 1 --delta 1e-5
 
-        dpvb fit lda notes.csv --vocabulary words.txt --topics 50 --epsilon 1 --delta 1e-5 --out notes.dpvb
+        dpvb fit lda notes --vocabulary words.txt --topics 4 --epsilon 1 --delta 1e-5 --out notes.dpvb
 
         dpvb topics notes.dpvb
 

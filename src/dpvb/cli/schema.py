@@ -4,29 +4,57 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from dpvb.cli import options
 from dpvb.cli.root import app
-from dpvb.cli.terminal import echo, print_json, print_table
+from dpvb.cli.terminal import echo, print_json, print_table, remark
+from dpvb.guards.errors import ParameterError
 
 
 @app.command()
 def schema(
     file: Annotated[Path | None, typer.Argument(help="A schema to check; none: print an example.")] = None,
+    header: Annotated[
+        Path | None,
+        typer.Option(help="A CSV file: write a schema to fill in of its first line.", show_default=False),
+    ] = None,
+    dictionary: Annotated[
+        Path | None,
+        typer.Option(help="A data dictionary, CSV or Frictionless JSON: make it a schema.", show_default=False),
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="The column of responses.", show_default=False)] = None,
+    group: Annotated[str | None, typer.Option(help="The column that says whose a row is.", show_default=False)] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="State that the first line is a header, whatever it looks like.")
+    ] = False,
+    separator: options.Separator = ",",
+    decimal: options.Decimal = ".",
+    encoding: options.Encoding = "utf-8",
     as_json: options.Json = False,
 ) -> None:
-    """Check a schema, or print an example of one.
+    """Check a schema, print an example of one, or make one to fill in.
 
     A schema is a JSON file that says what is public about a table: each column's range or categories, and the target.
-    Nothing is read off the data.
+    Nothing is read off the rows. --header reads the first line of a CSV file and shows it; --dictionary takes what was
+    declared of the columns, and refuses what was computed from them. Where no range is declared, low and high are null:
+    fill them in, and make categories of what is no number.
 
-        dpvb schema > people.json
+        dpvb schema --header people.csv --target ill > people.json
+
+        dpvb schema --dictionary codebook.csv > people.json
 
         dpvb schema people.json
     """
+    if sum(one is not None for one in (file, header, dictionary)) > 1:
+        raise ParameterError("give one of a schema, --header and --dictionary.")
+    if header is not None or dictionary is not None:
+        from dpvb.data.csv_files import Dialect
+
+        _print_stub(header, dictionary, Dialect(separator, decimal, encoding), target, group, yes)
+        return
     from dpvb.data import Binary, Categorical, Numeric, Schema, Target
 
     if file is None:
@@ -55,3 +83,33 @@ def schema(
         echo(f"target: {found.target.name} ({found.target.kind})")
     if found.group is not None:
         echo(f"person: {found.group}")
+
+
+def _print_stub(
+    header: Path | None, dictionary: Path | None, dialect: Any, target: str | None, group: str | None, sure: bool
+) -> None:
+    """Print a schema to fill in, and on standard error what there is to do."""
+    from dpvb.data.tables.dictionary import columns_of_dictionary, columns_of_header, stub
+
+    if header is not None:
+        columns = columns_of_header(header, dialect, sure=sure)
+    else:
+        assert dictionary is not None
+        columns = columns_of_dictionary(dictionary, dialect)
+    facts = stub(columns, target=target, group=group)
+    if header is not None:
+        remark(f"The first line of {header.name} names: {dialect.separator.join(column.name for column in columns)}")
+    print_json(facts, ensure_ascii=False)
+    roles = {facts["group"], facts["target"]["name"], *(one["name"] for one in facts["columns"])}
+    left_out = [column.name for column in columns if column.name not in roles]
+    unknown = [one["name"] for one in facts["columns"] if None in (one.get("low", 0), one.get("high", 0))]
+    if left_out:
+        remark(f"Left out, as no numbers, levels or roles are declared of them: {', '.join(left_out)}.")
+    if unknown:
+        remark(
+            f"Fill in low and high, from what you know without looking at the rows, of: {', '.join(unknown)}. A "
+            'category is {"kind": "categorical", "name": ..., "categories": [...]}. Take out what the model does not '
+            "need."
+        )
+    if facts["target"]["name"] is None:
+        remark("Name the target, or write null in its place.")

@@ -23,7 +23,11 @@ def new_console(*, stderr: bool = False) -> Console:
     """A console that shows text as it is."""
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False, markup=False)
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # Which is one thing for all that is printed, see `Commands`.
+
+    return Plain(stderr=stderr, highlight=False, markup=False)
 
 
 def print_table(
@@ -59,10 +63,12 @@ def print_json(facts: Any, *, ensure_ascii: bool = True) -> None:
 
 
 def spent(model: Any) -> str:
-    """What the fit of an estimator has spent, in words."""
+    """What the fit of an estimator has spent, and what it counted, in words."""
     if not math.isfinite(model.epsilon):
         return "NO PRIVACY"
-    return f"epsilon = {model.privacy_.epsilon:.4g} at delta = {model.delta:g}"
+    statement = model.privacy_
+    counted = "" if statement.counts is None else f"; {statement.counts.say(statement.unit)}"
+    return f"epsilon = {statement.epsilon:.4g} at delta = {model.delta:g}{counted}"
 
 
 def remark(text: str) -> None:

@@ -135,7 +135,7 @@ class Closed(Protocol):
 
 
 def packed(thing: object, *, held: object = None) -> bytes:
-    """Pickle, leaving out what the other side holds; functions that no module has need cloudpickle (dpvb[cluster]).
+    """Pickle, leaving out what the other side holds; functions of no module need cloudpickle (extra `cluster`).
 
     Raises:
         ParameterError: if it cannot be.
@@ -156,7 +156,8 @@ def packed(thing: object, *, held: object = None) -> bytes:
     if data is None:
         raise ParameterError(
             "the model or the data cannot be sent to other processes, because they cannot be pickled. A function "
-            "goes if it is defined at the top of a module, or with pip install dpvb[cluster]; or fit without cluster."
+            "goes if it is defined at the top of a module, or with pip install '.[cluster]' in dpvb's source folder; "
+            "or fit without cluster."
         )
     return data
 

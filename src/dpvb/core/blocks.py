@@ -28,7 +28,7 @@ class Block:
         domain: where the un-noised sum lies: it decides the projection, the transport (a symmetric matrix
             travels as its upper triangle) and the swap ratio. "nonnegative": the wall sets negative entries to 0.
             "psd": symmetric matrices, whose sum is positive semidefinite if the model keeps its word. "gram": the
-            same by construction, since the wall takes nothing but `contributions.Gram`.
+            same by construction, since the wall takes nothing but `forms.Gram`.
         phase: "first" does not depend on q and is released once; "second" and "third" are released once after it, each
             at the q that it made; "step" at every step, "last" once at the end.
         average: True for a statistic, which is averaged over steps; False for a score at the current q.
@@ -46,10 +46,15 @@ class Block:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        for length in self.shape:
-            check_integer("block shape", length, low=1)
-        check_number("block bound", self.bound, low=2.0**-500, high=2.0**500)
-        check_number("block weight", self.weight, low=1e-9, high=1e9)
+        if not isinstance(self.shape, (tuple, list)):
+            raise ParameterError(f"block shape must be a tuple of whole numbers, got {self.shape!r}.")
+        plain = {
+            "shape": tuple(check_integer("block shape", length, low=1) for length in self.shape),
+            "bound": check_number("block bound", self.bound, low=2.0**-500, high=2.0**500),
+            "weight": check_number("block weight", self.weight, low=1e-9, high=1e9),
+        }
+        for name, value in plain.items():  # A plan is told by JSON, which knows no types of NumPy.
+            object.__setattr__(self, name, value)
         check_choice("block domain", self.domain, _DOMAINS)
         check_choice("block phase", self.phase, PHASES)
         if self.symmetric and (len(self.shape) < 2 or self.shape[-1] != self.shape[-2]):

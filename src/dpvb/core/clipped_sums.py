@@ -6,6 +6,7 @@ the wall. A cluster has its processes compute these very sums for the parts that
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,11 +17,12 @@ from numpy.typing import NDArray
 
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contribution, Contributions, Grid
+from dpvb.core.counting import COUNTED, SHORTENED, TOLERANCE
 from dpvb.core.forms import grouped, is_gram, nonnegative
 from dpvb.core.plan import Release
 from dpvb.core.sampling import Draw
-from dpvb.core.source import Chunk
-from dpvb.guards.arrays import Batch, Ints
+from dpvb.core.source import Chunk, CutRows
+from dpvb.guards.arrays import Batch, Bools, Ints
 
 # Norms are clipped to this share of the bound, so that rounding a product cannot reach past the bound itself.
 _MARGIN = 1.0 - 2.0**-20
@@ -67,20 +69,15 @@ class Work(Generic[Batch]):
 
         A function of the arguments alone. Sums of parts add up to the sums of the whole, bit for bit.
         """
-        sums, computed, failed = zeros(self.release), False, None
+        sums, asked = zeros(self.release), False
         for chunk in chunks:
+            if not asked:  # What fails for no units fails for everybody, whatever the data are; else no failure shows.
+                self._added(chunk.select(np.zeros(chunk.num_units, dtype=np.bool_)))
+                asked = True
             batch = chunk.select(draw(chunk.num_units))
-            if not batch.num_units:
-                continue
-            if self._add(batch, sums):
-                computed = True
-                continue
-            failed = batch
-            for n in range(batch.num_units):  # A unit that cannot be computed by itself adds nothing.
-                computed |= self._add(batch.select(np.arange(batch.num_units) == n), sums)
-        if failed is not None and not computed:
-            # What fails for no units as well fails for everybody, whatever the data are.
-            self._added(failed.select(np.zeros(failed.num_units, dtype=np.bool_)))
+            if batch.num_units and not self._add(batch, sums):
+                for n in range(batch.num_units):  # A unit that cannot be computed by itself adds nothing.
+                    self._add(batch.select(np.arange(batch.num_units) == n), sums)
         return sums
 
     def _add(self, batch: Chunk[Batch], sums: Mapping[str, Ints]) -> bool:
@@ -101,22 +98,32 @@ class Work(Generic[Batch]):
         A unit whose norm is not a finite number adds nothing at all: NaN passes every comparison, so it is taken out
         before weights are formed. Where a unit's norm is 0 nothing of it is read: no entry can speak for it.
         """
-        release, found, num_units = self.release, self.query(batch.rows), batch.num_units
+        release, rows, num_units = self.release, batch.rows, batch.num_units
+        answer = self.query(rows)
+        num_rows = num_units if batch.unit_of_row is None else len(batch.unit_of_row)
+        found = {name: answer[name].of_block(block, num_rows) for name, block in release.asked.items()}
         if batch.unit_of_row is not None:
             found = {name: grouped(rows, batch.unit_of_row, num_units) for name, rows in found.items()}
-        own = {name: _in_domain(found[name], block) for name, block in release.blocks.items()}
+        own = {name: _in_domain(found[name], block) for name, block in release.asked.items()}
         norms = {name: contribution.norms() for name, contribution in own.items()}
         if any(norm.shape != (num_units,) for norm in norms.values()):
             raise ValueError("a contribution for every unit, and for nothing else")
         usable = np.logical_and.reduce([np.isfinite(norm) for norm in norms.values()])
-        relative = {name: np.where(usable, norms[name], 0.0) / release.blocks[name].bound for name in release.blocks}
+        relative = {name: np.where(usable, norms[name], 0.0) / release.blocks[name].bound for name in own}
         if release.clip == "joint":
-            squares = [(release.weights[name] * relative[name]) ** 2 for name in release.blocks]
-            relative = dict.fromkeys(relative, np.sqrt(np.sum(squares, axis=0)) * (1.0 + 2.0**-48))
+            squares = [(release.weights[name] * relative[name]) ** 2 for name in own]
+            share = 1.0 - math.fsum(release.weights[name] ** 2 for name in release.blocks.keys() - own.keys())
+            relative = dict.fromkeys(own, np.sqrt(np.sum(squares, axis=0) / share) * (1.0 + 2.0**-48))
         sums = zeros(release)
         for name, contribution in own.items():
             weights = np.where(usable & (norms[name] > 0), _MARGIN / np.maximum(relative[name], _MARGIN), 0.0)
             contribution.accumulate(weights, self.grids[name], sums[name])
+        counted = usable & np.logical_or.reduce([norm > 0 for norm in norms.values()])
+        shortened = np.logical_or.reduce([*(own > 1.0 + TOLERANCE for own in relative.values())])
+        shortened |= _cut(rows, batch.unit_of_row, num_units)
+        for name, units in ((COUNTED, counted), (SHORTENED, counted & shortened)):
+            if name in sums:
+                sums[name] += np.count_nonzero(units) * int(1.0 / self.grids[name].step)
         return sums
 
 
@@ -134,6 +141,14 @@ class Spread(ABC, Generic[Batch]):
     @abstractmethod
     def sums(self, work: Work[Batch], step: int) -> Mapping[str, Ints]:
         """What `work.sums` gives for all units; raises if any part is missing."""
+
+
+def _cut(rows: object, unit_of_row: Ints | None, num_units: int) -> Bools:
+    """Units of which reading cut a row to its range, where the rows say so."""
+    units = np.zeros(num_units, dtype=np.bool_)
+    if isinstance(rows, CutRows) and rows.cut_n is not None:
+        units[np.flatnonzero(rows.cut_n) if unit_of_row is None else unit_of_row[rows.cut_n]] = True
+    return units
 
 
 def _in_domain(contribution: Contribution, block: Block) -> Contribution:

@@ -5,7 +5,8 @@ ties them together, for every unit n, with e_n the weights that are 1 at n and 0
 
     ‖accumulate(e_n)‖·grid.step  ≤  norms()[n]  ≤  (1 + 1e-5)·‖s_n‖ + tiny
 
-and a unit of weight zero is never read. Each form brings its units onto the integer grid itself, so that sums
+and a unit of weight zero is never read. `of_block` comes first: what has another shape than its block's is no
+contribution to it. Each form brings its units onto the integer grid itself, so that sums
 are exact and do not depend on order, chunks or threads. What a unit adds depends on nothing but the unit, its
 weight and the public grid.
 """
@@ -19,6 +20,7 @@ from typing import Protocol
 
 import numpy as np
 
+from dpvb.core.blocks import Block
 from dpvb.guards.arrays import Floats, Ints
 
 #: Entries that are taken at a time: they stay in the cache.
@@ -45,6 +47,13 @@ class Grid:
 class Contribution(Protocol):
     """What the wall reads of one block of a batch."""
 
+    def of_block(self, block: Block, num_rows: int) -> Contribution:
+        """These statistics as the wall takes them: one for each row, exactly of the block's shape, in sound numbers.
+
+        Raises:
+            ValueError: for any other number or shape. NumPy would stretch it, and a norm would be another.
+        """
+
     def norms(self) -> Floats:
         """Proven upper bounds on every unit's L2 norm; inf or NaN where it cannot be represented."""
 
@@ -53,6 +62,21 @@ class Contribution(Protocol):
 
 
 Contributions = Mapping[str, Contribution]
+
+
+def check_shape(found: tuple[int, ...], num_rows: int, *shape: int) -> None:
+    """Refuse statistics of another number or shape than a block's.
+
+    Raises:
+        ValueError: naming both; shapes are public.
+    """
+    if found != (num_rows, *shape):
+        raise ValueError(f"a contribution has the shape {(num_rows, *shape)} for these rows, not {found}.")
+
+
+def floats(values: object) -> Floats:
+    """Numbers of any type in float64, in which norms are proven."""
+    return np.ascontiguousarray(values, dtype=np.float64)
 
 
 def upper_norms(values: Floats) -> Floats:

@@ -10,6 +10,7 @@ from typing import Literal, final
 import numpy as np
 
 from dpvb.core.blocks import Block
+from dpvb.core.counting import COUNTED, COUNTS, SHORTENED, Counts
 from dpvb.core.released import Receipt, Released
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import PrivacyError, check_choice
@@ -20,9 +21,10 @@ _SEAL = object()
 @final
 @dataclass(frozen=True, repr=False)
 class Estimate:
-    """Running estimate of full-data statistics, S̄_t = (1-ρ)S̄_{t-1} + ρ T_t/q, linear and un-projected.
+    """Running estimate of full-data statistics, S̄_t = (1-ρ)S̄_{t-1} + ρ T_t/p, linear and un-projected.
 
-    An M-step reads it with `read` (the raw linear estimate), `project` (its projection onto the domain) and
+    T_t is a release, and p its sampling probability. An M-step reads the estimate with `read` (the raw linear one),
+    `project` (its projection onto the domain) and
     `noise_std`. Both are divided by the mass Π(1-ρ) has taken from the start S̄_0 = 0, unless told otherwise.
     """
 
@@ -63,11 +65,19 @@ class Estimate:
         """
         mean, variance, mass = dict(self._mean), dict(self._variance), dict(self._mass)
         for name, total in released.total.items():
-            block = self._blocks[name]
+            block = COUNTS.get(name) or self._blocks[name]
             if total.shape != block.packed_shape:
                 raise PrivacyError(f"block {name!r} has shape {block.packed_shape} when packed, not {total.shape}.")
             fresh = total / released.sampling_prob
             fresh_variance = (released.noise_std[name] / released.sampling_prob) ** 2
+            if name in COUNTS:
+                rate = released.sampling_prob
+                weight = 1.0 / fresh_variance if fresh_variance > 0 else 1.0
+                drawn = max(float(fresh[0]), 0.0) * (1.0 - rate) / rate
+                mean[name] = weight * fresh + mean.get(name, 0.0)
+                variance[name] = weight**2 * (fresh_variance + drawn) + variance.get(name, 0.0)
+                mass[name] = weight + mass.get(name, 0.0)
+                continue
             step = rho if block.average else 1.0
             mean[name] = step * fresh + (1 - step) * mean.get(name, np.zeros(()))
             variance[name] = step**2 * fresh_variance + (1 - step) ** 2 * variance.get(name, 0.0)
@@ -80,6 +90,16 @@ class Estimate:
     def names(self) -> frozenset[str]:
         """Blocks that have been released so far."""
         return frozenset(self._mean)
+
+    @property
+    def counts(self) -> Counts | None:
+        """How many units counted, over all releases so far; None where none of them counted."""
+        if not COUNTS.keys() <= self.names:
+            return None
+        return Counts(*(f(name) for name in (COUNTED, SHORTENED) for f in (self._count, self.noise_std)))
+
+    def _count(self, name: str) -> float:
+        return float((self._mean[name] / self._mass[name])[0])
 
     def read(self, name: str) -> Floats:
         """Unbiased linear estimate of the full-data statistic; may leave the domain."""

@@ -2,7 +2,7 @@
 
     a unit's statistic                              form
     any array                                       `Rows`
-    a row times a number, the rows' norms known     `ScaledRows`
+    a row times a number, the rows measured once    `ScaledRows`
     few entries that are not zero                   `SparseRows`
     an outer product l rᵀ                           `Kron`
     a scaled outer product x xᵀ, scale ≥ 0          `Gram`
@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.core.blocks import pack_symmetric
-from dpvb.core.contributions import ENTRIES, Contribution, Grid, upper_norms
+from dpvb.core.blocks import Block, pack_symmetric
+from dpvb.core.contributions import ENTRIES, Contribution, Grid, check_shape, floats, upper_norms
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.kernels.linear import product
 
@@ -35,11 +35,25 @@ _WIDE = 1024
 _GRAM_ROOM = 1.0 + 2.0**-17
 
 
-def turned(x_nd: Floats, matrix_de: Floats) -> tuple[Floats, Floats]:
-    """Rows times a public matrix, each row's bits its own, and upper bounds on the norms of what that gives."""
-    x_ne = product(x_nd, matrix_de)
-    x_ne.flags.writeable = False
-    return x_ne, upper_norms(x_ne)
+@final
+class MeasuredRows:
+    """Rows and upper bounds on their norms, which are found here alone, once for many statistics.
+
+    Attributes:
+        x_nd: rows (n, d) in float64; read-only.
+        length_n: proven upper bounds on their norms, (n,); read-only.
+    """
+
+    def __init__(self, x_nd: Floats) -> None:
+        own = floats(x_nd)
+        self.x_nd = own if own.flags.owndata else own.copy()
+        self.length_n = upper_norms(self.x_nd)
+        self.x_nd.flags.writeable = self.length_n.flags.writeable = False
+
+
+def turned(x_nd: Floats, matrix_de: Floats) -> MeasuredRows:
+    """Rows times a public matrix, each row's bits its own."""
+    return MeasuredRows(product(x_nd, matrix_de))
 
 
 def _truncated_sum(value_nd: Floats, factor_n: Floats, grid: Grid) -> Ints:
@@ -62,13 +76,24 @@ def _truncated_sum(value_nd: Floats, factor_n: Floats, grid: Grid) -> Ints:
 
 @dataclass(frozen=True)
 class Rows:
-    """Dense statistics, one row a unit: values of shape (n, *block shape), psd blocks packed.
+    """Dense statistics, one row a unit: values of shape (n, *block shape), those of a symmetric block full matrices.
 
-    With symmetric=True the values are full (n, ..., d, d) symmetric matrices.
+    Attributes:
+        values: of any type of real numbers. The halves of a symmetric block's matrices are averaged.
+        symmetric: whether the values are full matrices that travel as their triangles; `of_block` sets it.
     """
 
     values: Floats
     symmetric: bool = False
+
+    def of_block(self, block: Block, num_rows: int) -> Contribution:
+        """The values in float64."""
+        values = floats(self.values)
+        check_shape(values.shape, num_rows, *block.shape)
+        if block.symmetric:
+            with np.errstate(all="ignore"):
+                values = 0.5 * values + 0.5 * np.swapaxes(values, -1, -2)
+        return replace(self, values=values, symmetric=block.symmetric)
 
     def norms(self) -> Floats:
         """Row norms; a row with NaN or infinity has norm inf and is dropped by the wall."""
@@ -95,30 +120,35 @@ class Rows:
 
 @dataclass(frozen=True)
 class ScaledRows:
-    """Statistics s_n = scale_n · x_n of rows whose lengths are known: the products are never stored.
+    """Statistics s_n = scale_n · x_n of rows that were measured: the products are never stored.
 
     Attributes:
-        x_nd: (n, d) rows.
-        length_n: (n,) proven upper bounds on their norms.
+        rows: the rows (n, d) with their norms.
         scale_n: (n,) scales of either sign.
     """
 
-    x_nd: Floats
-    length_n: Floats
+    rows: MeasuredRows
     scale_n: Floats
+
+    def of_block(self, block: Block, num_rows: int) -> Contribution:
+        """The scales in float64."""
+        scale_n = floats(self.scale_n)
+        check_shape(self.rows.x_nd.shape, num_rows, *block.shape)
+        check_shape(scale_n.shape, num_rows)
+        return ScaledRows(self.rows, scale_n)
 
     def norms(self) -> Floats:
         """|scale_n| times the row's length; NaN or infinity where either is."""
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             # The addend covers a product that underflows.
-            return np.asarray(np.abs(self.scale_n) * self.length_n * (1.0 + 2.0**-50) + 2.0**-1000)
+            return np.asarray(np.abs(self.scale_n) * self.rows.length_n * (1.0 + 2.0**-50) + 2.0**-1000)
 
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
         """Truncate every weighted entry and add."""
         with np.errstate(under="ignore", invalid="ignore"):
             factor_n = np.where(weights != 0, weights * self.scale_n, 0.0)
         # A subnormal factor has few bits; its row is below the grid unless it lies within a step of overflow.
-        out += _truncated_sum(self.x_nd, np.where(np.abs(factor_n) >= 2.0**-1021, factor_n, 0.0), grid)
+        out += _truncated_sum(self.rows.x_nd, np.where(np.abs(factor_n) >= 2.0**-1021, factor_n, 0.0), grid)
 
     def nonnegative(self) -> Contribution:
         """The products, without their negative entries."""
@@ -129,19 +159,32 @@ class ScaledRows:
         return self._products().grouped(unit_of_row, num_units)
 
     def _products(self) -> Rows:
-        return Rows(self.x_nd * self.scale_n[:, None])
+        return Rows(self.rows.x_nd * self.scale_n[:, None])
 
 
 @dataclass(frozen=True)
 class SparseRows:
     """Sparse statistics in compressed rows: unit n has values[indptr[n]:indptr[n+1]] at the places `indices`.
 
-    The places of a unit increase strictly from 0; a unit of any other is dropped, since its norm would be another.
+    The block has one axis. The places of a unit increase strictly from 0 and lie within it; a unit of any other is
+    dropped, since its norm would be another.
     """
 
     indptr: Ints
-    indices: NDArray[np.int32]
+    indices: NDArray[np.integer[Any]]
     values: Floats
+
+    def of_block(self, block: Block, num_rows: int) -> Contribution:
+        """The values in float64; a place outside of the block is at -1, which is no place."""
+        indptr, places, values = np.asarray(self.indptr), np.asarray(self.indices), floats(self.values)
+        check_shape(indptr.shape, num_rows + 1)
+        check_shape(places.shape, len(values))
+        whole = indptr.dtype.kind in "iu" and places.dtype.kind in "iu"
+        if not whole or indptr[0] != 0 or indptr[-1] != len(values) or np.any(indptr[1:] < indptr[:-1]):
+            raise ValueError("indptr runs from 0 to the number of values, and places are whole numbers.")
+        (width,) = block.shape
+        inside = (places >= 0) & (places < width)
+        return SparseRows(indptr.astype(np.int64), np.where(inside, places, -1).astype(np.int64), values)
 
     def norms(self) -> Floats:
         """Row norms; squares are added one row at a time, in the row's own order."""
@@ -174,6 +217,13 @@ class Kron:
 
     left: Floats
     right: Floats
+
+    def of_block(self, block: Block, num_rows: int) -> Contribution:
+        """The factors in float64."""
+        left, right = floats(self.left), floats(self.right)
+        check_shape(left.shape[:1] + left.shape[1:] + right.shape[1:], num_rows, *block.shape)
+        check_shape(right.shape[:1], num_rows)
+        return Kron(left, right)
 
     def norms(self) -> Floats:
         """Products of the factors' norms: the norm of an outer product."""
@@ -223,6 +273,14 @@ class Gram:
 
     x_nd: Floats
     scale_n: Floats
+
+    def of_block(self, block: Block, num_rows: int) -> Contribution:
+        """Both in float64."""
+        x_nd, scale_n = floats(self.x_nd), floats(self.scale_n)
+        length, d = x_nd.shape
+        check_shape((length, d * (d + 1) // 2), num_rows, *block.packed_shape)
+        check_shape(scale_n.shape, num_rows)
+        return Gram(x_nd, scale_n)
 
     def norms(self) -> Floats:
         """scale_n · ‖x_n‖², with room for rounding; NaN, which the wall drops, where the scale is negative."""
@@ -308,6 +366,9 @@ class _RowsOfUnits:
     unit_of_row: Ints
     num_units: int
 
+    def of_block(self, block: Block, num_rows: int) -> Contribution:
+        return replace(self, rows=self.rows.of_block(block, num_rows))
+
     def norms(self) -> Floats:
         row_norms = self.rows.norms()
         usable = np.isfinite(row_norms)
@@ -328,6 +389,9 @@ class _UnitByUnit:
     """Statistics of a form that is not known here, without their negative entries: each unit is summed by itself."""
 
     units: Contribution
+
+    def of_block(self, block: Block, num_rows: int) -> Contribution:
+        return _UnitByUnit(self.units.of_block(block, num_rows))
 
     def norms(self) -> Floats:
         return self.units.norms()

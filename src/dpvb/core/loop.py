@@ -2,55 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 
-from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
+from dpvb.core.model import Batch, Model, Q
 from dpvb.core.plan import Plan, Release
 from dpvb.core.schedule import StepSize
 from dpvb.core.wall import Wall
 from dpvb.guards import domains
 
-Q = TypeVar("Q")
-Batch = TypeVar("Batch", contravariant=True)
-
-
-class Model(Protocol[Q, Batch]):
-    """A conjugate-exponential model: one declaration and three methods; all its fields are public.
-
-    The class of its q declares the domain of every field (see `domains`).
-    """
-
-    @property
-    def blocks(self) -> Mapping[str, Block]:
-        """The statistic that one unit contributes."""
-
-    def init(self, rng: np.random.Generator) -> Q:
-        """Data-independent start."""
-
-    def e_step(self, q: Q, batch: Batch, blocks: Mapping[str, Block]) -> Contributions:
-        """Expected statistics of every row of a batch, each from that row, q and public constants alone, bit for bit.
-
-        No BLAS on rows: `batch @ matrix` rounds a row's product by the size of the batch. `kernels.linear.product` does
-        not, nor do row sums. The number of rows in a batch enters no statistic. The audit compares bits.
-        """
-
-    def m_step(self, s: Estimate, q: Q) -> Q:
-        """New q from released statistics: post-processing, outside the wall."""
-
 
 def query(model: Model[Q, Batch], q: Q, release: Release) -> Callable[[Batch], Contributions]:
     """What a release asks of private rows: the model's statistics at q, for the blocks of the release.
 
+    Rows meet copies of the model and of q, which end with the release: what an E-step writes into them reaches nobody.
+
     Raises:
         PrivacyError: for a q with a number that is not finite or outside the domain that its class declares.
     """
-    return partial(model.e_step, domains.checked(q), blocks=release.blocks)
+    model, q = deepcopy((model, domains.checked(q)))
+    return partial(model.e_step, q, blocks=release.asked)
 
 
 def fit(

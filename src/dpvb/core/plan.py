@@ -17,6 +17,7 @@ from typing import Literal
 from dpvb import accounting
 from dpvb.accounting.events import RELATIONS, Event, NeighboringRelation
 from dpvb.core.blocks import PHASES, Block, swap_ratio
+from dpvb.core.counting import COUNTS, with_counts
 from dpvb.core.sampling import FullBatch, Sampler
 from dpvb.core.schedule import SHARES
 from dpvb.guards.errors import ParameterError, PrivacyError, check_choice, check_number
@@ -86,6 +87,11 @@ class Release:
             check_number(f"weights[{name!r}]", weight, low=0, high=1, closed="right")
         if math.fsum(w * w for w in self.weights.values()) > 1.0 + 1e-12:
             raise ParameterError("the squares of weights must sum to at most 1: they share one unit of sensitivity.")
+
+    @property
+    def asked(self) -> dict[str, Block]:
+        """What the model is asked for: all blocks but the counts, which the wall makes itself."""
+        return {name: block for name, block in self.blocks.items() if name not in COUNTS}
 
     def noise_std(self, name: str) -> float:
         """Noise std of a block's scaled coordinate, in the block's units."""
@@ -176,15 +182,23 @@ def phased(
 ) -> Plan:
     """Lay out a model's releases by phase: step blocks at every step, those of each other phase once, in order.
 
+    Every release counts its units as well.
+
     Args:
         blocks: the model's declaration.
         sampler: how the step batches are drawn; all others take the full batch.
-        schedule: noise multiplier of each step, shape (num_steps,); meant relatively if the plan is calibrated.
-        shares: part of the budget Σ q²/σ², which orders the cost of releases when noise is large, that the release of
+        schedule: noise multiplier of each step, shape (num_steps,); meant relatively if the plan is calibrated. Without
+            step blocks there are no steps.
+        shares: part of the budget Σ p²/σ², which orders the cost of releases when noise is large, that the release of
             each phase beside the steps takes where there is one.
         neighboring_relation, unit, clip: as in Plan and Release.
     """
     in_phase = {phase: {name: block for name, block in blocks.items() if block.phase == phase} for phase in PHASES}
+    in_phase = {phase: with_counts(own) if own else own for phase, own in in_phase.items()}
+    if not in_phase["step"]:
+        schedule = ()
+    elif not len(schedule):
+        raise ParameterError("a schedule needs the noise of at least one step where blocks are released at every step.")
     steps = {noise: Release(in_phase["step"], Mechanism(sampler, noise), clip=clip) for noise in set(schedule)}
     taken = {
         phase: check_number(f"shares[{phase!r}]", shares[phase], low=0, high=1, closed="neither")
@@ -195,6 +209,7 @@ def phased(
     if rest <= 0:
         raise ParameterError(f"shares must leave something for the steps: their sum is below 1, got {dict(shares)}.")
     cost = sampler.sampling_prob**2 * math.fsum(noise**-2 if noise > 0 else math.inf for noise in schedule)
+    cost = cost if in_phase["step"] else rest  # Without steps their part goes to what is released once.
     laid = {
         phase: [Release(in_phase[phase], Mechanism(FullBatch(), math.sqrt(rest / (share * cost))), clip=clip)]
         for phase, share in taken.items()

@@ -16,11 +16,11 @@ SHARES: Mapping[str, float] = MappingProxyType({"first": 0.1, "second": 0.1, "th
 StepSize = Callable[[int], float]
 
 
-def robbins_monro(tau0: float, kappa: float) -> StepSize:
+def robbins_monro(learning_offset: float, learning_decay: float) -> StepSize:
     """Step sizes ρ_t = (τ0 + t)^-κ for t = 1, 2, ... (Hoffman et al. 2010)."""
-    check_number("tau0", tau0, low=0, high=1e12)
-    check_number("kappa", kappa, low=0, high=1)
-    return lambda t: float((tau0 + t) ** -kappa)
+    check_number("learning_offset", learning_offset, low=0, high=1e12)
+    check_number("learning_decay", learning_decay, low=0, high=1)
+    return lambda t: float((learning_offset + t) ** -learning_decay)
 
 
 def constant(rho: float) -> StepSize:
@@ -36,7 +36,7 @@ class Schedule:
     Attributes:
         noise: relative noise multiplier of each step; their number is that of the steps.
         budget: part of the privacy budget for the release of each phase beside the steps, if the model has it. Budgets
-            are compared by Σ q²/σ², a good proxy for large noise.
+            are compared by Σ p²/σ², a good proxy for large noise.
         rho: step sizes.
         projection: "read" keeps the running estimate linear; "step" projects it at every step (the papers).
     """

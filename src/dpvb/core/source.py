@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from dpvb.guards.arrays import Batch_co, Bools, Ints
 
@@ -35,3 +35,12 @@ class Source(Protocol[Batch_co]):
 
     def count(self) -> int:
         """Number of units; private under add/remove."""
+
+
+@runtime_checkable
+class CutRows(Protocol):
+    """Rows whose reader says of each whether it stands as it was given: the wall counts units with others."""
+
+    @property
+    def cut_n(self) -> Bools | None:
+        """Rows that were cut to a range or a norm, or filled in, shape (n,); None: not known."""

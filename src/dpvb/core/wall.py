@@ -148,11 +148,11 @@ class Wall(Generic[Batch]):
     def _noised(self, query: Query[Batch], release: Release, step: int) -> Sums:
         """The sums of a step that the journal has charged, plus this wall's noise."""
         self.__journal.begin(step)
-        sums = _behind(lambda: self._sums(query, release, step))
-        if sums is None:
-            raise WallError("a computation behind the wall failed; its charge stands and its reason stays private.")
         share = 1.0 if self.__party is None else self.__party.noise_share
-        return _with_noise(self.__noise, sums, release, step, self.__plan, self.__grids[step], share)
+        grids, plan = self.__grids[step], self.__plan
+        return _behind(
+            lambda: _with_noise(self.__noise, self._sums(query, release, step), release, step, plan, grids, share)
+        )
 
     def _sums(self, query: Query[Batch], release: Release, step: int) -> Sums:
         """Exact integer sums of the clipped contributions of one fresh batch."""
@@ -162,20 +162,19 @@ class Wall(Generic[Batch]):
         return work.sums(self.__source.chunks(), work.draw(self.__source.count))
 
 
-def _behind(computation: Callable[[], Sums]) -> Sums | None:
-    """The result of a computation on private data, or None if it failed: whatever it says ends here.
+def _behind(computation: Callable[[], Sums]) -> Sums:
+    """The result of a computation on private data, or a WallError if it failed: whatever it says ends here.
 
-    Who stops the process stops it; the new exception knows nothing of what was going on.
+    Who stops the process stops it; the new exception knows nothing of what was going on, nor of any sum.
     """
-    stop: type[BaseException] | None = None
+    said = "a computation behind the wall failed; its charge stands and its reason stays private."
+    end: BaseException = WallError(said)
     try:
         with silence(logs=True):
             return computation()
     except BaseException as error:
-        stop = next((kind for kind in STOPS if isinstance(error, kind)), None)
-    if stop is not None:
-        raise stop
-    return None
+        end = next((kind() for kind in STOPS if isinstance(error, kind)), end)
+    raise end
 
 
 def gathered(

@@ -34,7 +34,7 @@ def import_arrow() -> Any:
     except ImportError:
         pyarrow = None
     if pyarrow is None:
-        raise DataFormatError("Reading Parquet needs pyarrow: pip install dpvb[arrow].")
+        raise DataFormatError("Reading Parquet needs pyarrow: pip install '.[arrow]' in dpvb's source folder.")
     return pyarrow
 
 

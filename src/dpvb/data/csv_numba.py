@@ -1,7 +1,7 @@
 """CSV by one state machine over bytes, compiled on first use: where records end and where their fields lie.
 
 A quote opens only at the start of a field; inside quotes two quotes are one; after the closing quote other bytes are
-plain until a comma or a line feed. A line feed outside quotes ends the record. So the place where a record ends
+plain until a separator or a line feed. A line feed outside quotes ends the record. So the place where a record ends
 depends on its own bytes alone.
 """
 
@@ -15,39 +15,40 @@ from functools import partial
 from dpvb.kernels.compiled import compiled
 
 START, PLAIN, QUOTED, CLOSED = 0, 1, 2, 3
-QUOTE, COMMA, LINE_FEED, RETURN = 34, 44, 10, 13
+QUOTE, LINE_FEED, RETURN = 34, 10, 13
 
 _exact = partial(compiled, fastmath=False)
 
 
 @_exact
-def after(state, byte):
-    """The state behind a byte that does not end the record."""
+def after(state, byte, separator):
+    """The state behind a byte that does not end the record; a separator is a byte too."""
     if byte == QUOTE:
         if state in (START, CLOSED):
             return QUOTED
         return CLOSED if state == QUOTED else PLAIN
     if state == QUOTED:
         return QUOTED
-    return START if byte == COMMA else PLAIN
+    return START if byte == separator else PLAIN
 
 
 @_exact
-def end_of_record(text, state):
+def end_of_record(text, state, separator):
     """The place behind the line feed that ends a record, or -1, and the state at the end of the text."""
     for place in range(text.size):
         if text[place] == LINE_FEED and state != QUOTED:
             return place + 1, START
-        state = after(state, text[place])
+        state = after(state, text[place], separator)
     return -1, state
 
 
 @_exact
-def cut(text, is_last, skips_blank, longest, slot_f, found_n, cells):
+def cut(text, separator, is_last, skips_blank, longest, slot_f, found_n, cells):
     """Cut a text that begins with a record into records.
 
     Args:
         text: bytes, uint8.
+        separator: the byte between fields.
         is_last: whether the file ends with the text, and with it the last record.
         skips_blank: whether a blank line is no record.
         longest: number of bytes beyond which a record is faulty.
@@ -64,11 +65,11 @@ def cut(text, is_last, skips_blank, longest, slot_f, found_n, cells):
         place, first, field, closing, state = start, start, 0, -1, START
         while True:
             ended = place == text.size or (text[place] == LINE_FEED and state != QUOTED)
-            if not ended and not (text[place] == COMMA and state != QUOTED):
+            if not ended and not (text[place] == separator and state != QUOTED):
                 byte = text[place]
                 if state == QUOTED and byte == QUOTE:
                     closing = place
-                state = after(state, byte)
+                state = after(state, byte, separator)
                 place += 1
                 continue
             stop = place

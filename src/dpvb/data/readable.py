@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from dpvb.guards.errors import DataFormatError
+from dpvb.guards.errors import DataFormatError, reason_of
 
 MAX_DOCUMENT_BYTES = 2**24
 BLOCK_BYTES = 2**18
@@ -55,6 +55,16 @@ def check_readable(path: Path, read_through: Callable[[Path], None] | None = Non
     reason = _reason_unreadable(path, read_through or partial(_read_through, any_start=any_start))
     if reason:
         raise DataFormatError(f"The file {os.fspath(path)!r} cannot be read: {reason}.")
+
+
+def check_there(path: Path) -> None:
+    """Refuse the name of a file that is not there, before anything else is said of the name.
+
+    Raises:
+        DataFormatError: naming the file.
+    """
+    if not os.path.exists(path):
+        raise DataFormatError(f"The file {os.fspath(path)!r} cannot be read: there is no such file.")
 
 
 def pieces(file: BinaryIO) -> Iterator[bytes]:
@@ -105,7 +115,7 @@ def _reason_unreadable(path: Path, read_through: Callable[[Path], None]) -> str:
     try:
         read_through(path)
     except OSError as error:
-        return error.strerror or "the archive is damaged"
+        return reason_of(error) or "the archive is damaged"
     except Exception:
         return "the archive is damaged"
     return ""

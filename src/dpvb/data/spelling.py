@@ -26,6 +26,9 @@ more than 64 combining marks in a row            NaN                          un
 any other object                                 NaN                          missing
 ===============================================  ===========================  ==========================
 
+Categories and labels are compared in this spelling without regard to capital letters: "No", " no" and "NO" are one.
+Ids are not: "aB" and "Ab" may be two persons.
+
 Nothing here raises or warns. A subclass is read by the methods of its base, and of the classes that hold times only
 those of Python, NumPy and pandas are asked: what a private object brings along is not called.
 """
@@ -36,7 +39,6 @@ import math
 import re
 import sys
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -180,35 +182,33 @@ def _cells_of_pandas(column: Any, kind: Any) -> list[object]:
     return list(column.tolist())
 
 
-def text(cell: object) -> str | None:
-    """A cell as the text that was written, by which public categories are told apart first; None: missing."""
-    return _text_and_spelling(cell)[0]
+def text(value: str | bool | int | float) -> str:
+    """A public value as it is shown."""
+    return _readable(value) if isinstance(value, str) else str(value if isinstance(value, bool) else spelled(value))
 
 
 def spelled(cell: object) -> str | None:
-    """A cell in the one spelling in which categories, labels and ids are compared.
+    """A cell in the one spelling in which ids are compared, and with `label` categories.
 
     None for a missing one, and for an object that has no spelling; `UNREADABLE` for bytes that are no text.
     """
-    return _text_and_spelling(cell)[1]
-
-
-def _text_and_spelling(cell: object) -> tuple[str | None, str | None]:
-    """Both at once: a text is brought to its normal form but one time."""
     try:
         value = _plain(cell)
         if isinstance(value, str):
-            written = _readable(value)
-            return written, _spelled_text(written)
+            return _spelled_text(_readable(value))
         if value is None:
-            name = _spelled_object(cell)
-        elif isinstance(value, Fraction):
-            name = _spelled_fraction(value)
-        else:
-            name = _spelled_number(value)
-        return (str(value) if isinstance(value, bool) else name), name
+            return _spelled_object(cell)
+        return _spelled_fraction(value) if isinstance(value, Fraction) else _spelled_number(value)
     except Exception:  # an object that was made without its parts
-        return None, None
+        return None
+
+
+def label(cell: object) -> str | None:
+    """A cell in the one spelling in which categories and labels are compared: as `spelled`, in small letters."""
+    name = spelled(cell)
+    if name is None or name.isascii():
+        return name if name is None else name.lower()
+    return unicodedata.normalize("NFC", name.casefold())
 
 
 def identity(cell: object) -> str | None:
@@ -268,52 +268,25 @@ def each(cells: Cells, function: Callable[[object], int]) -> NDArray[np.int64]:
 
 
 class Categories:
-    """Public values, and which of them a private cell is.
-
-    A cell is compared as text first, so that "250.1" and "250.10" may be two values; then in the one spelling, where
-    that belongs to one of the values alone.
-    """
+    """Public values, and which of them a private cell is; a declared one is not missing, whatever it looks like."""
 
     def __init__(self, values: Sequence[object], missing_values: Iterable[str] = ()) -> None:
-        """Take public values, different as texts, and texts that stand for a missing one."""
-        self._written = {str(text(value)): place for place, value in enumerate(values)}
-        spellings = [spelled(value) for value in values]
-        self._spelled = _alone(spellings)
-        stand_ins = [*missing_values]
-        self._missing = {*map(text, stand_ins), *map(spelled, stand_ins)}
+        """Take public values of different labels, and texts that stand for a missing one."""
+        self._place = {label(value): place for place, value in enumerate(values)}
+        self._missing = {None, *map(label, missing_values)}
 
     def places(self, cells: Cells, *, unseen: int, missing: int) -> NDArray[np.int64]:
         """The place of each cell among the values; undecodable text is at -1."""
-        # A missing one may have been written as the text that is declared.
-        missing = self._written.get("nan", missing)
 
         def place(cell: object) -> int:
-            written, name = _text_and_spelling(cell)
-            if written in self._written:
-                return self._written[written]
-            if name in self._spelled:
-                return self._spelled[name]
-            if written is None or name is None or written in self._missing or name in self._missing:
+            name = label(cell)
+            if name in self._place:
+                return self._place[name]
+            if name in self._missing:
                 return missing
-            return -1 if UNREADABLE in (written, name) else unseen
+            return -1 if name == UNREADABLE else unseen
 
         return each(cells, place)
-
-
-def _alone(names: Sequence[str | None]) -> dict[str, int]:
-    times = Counter(names)
-    return {name: place for place, name in enumerate(names) if name is not None and times[name] == 1}
-
-
-def alike(values: Sequence[object]) -> tuple[object, object] | None:
-    """Two public values with one spelling, or None; a column that is not text tells them apart no longer."""
-    first: dict[str | None, object] = {}
-    for value in values:
-        name = spelled(value)
-        if name is not None and name in first:
-            return first[name], value
-        first[name] = value
-    return None
 
 
 def _plain(cell: object) -> _Plain:

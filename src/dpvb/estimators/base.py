@@ -5,32 +5,52 @@ from __future__ import annotations
 import inspect
 import math
 import os
+import re
 import warnings
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import update_wrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from types import MethodType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
+from dpvb.accounting import doubts
+from dpvb.accounting.events import named_sampler
 from dpvb.cluster import is_on_show, spread
 from dpvb.core import loop
 from dpvb.core.plan import Plan, calibrated, check_budget, phased
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
 from dpvb.core.schedule import Schedule, StepSize
 from dpvb.core.wall import Wall
-from dpvb.data.tables.matrices import has_columns
+from dpvb.data.arrow import import_arrow
+from dpvb.data.tables.matrices import has_columns, is_arrow_table
+from dpvb.estimators import rehearsal
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import ModelFileError, ParameterError, PrivacyError, check_integer, check_number
+from dpvb.guards.errors import (
+    DpvbWarning,
+    FewUnitsWarning,
+    ModelFileError,
+    ParameterError,
+    PrivacyError,
+    check_integer,
+    check_number,
+)
+from dpvb.guards.strangers import imported, misfit, place_of
 from dpvb.ledger.address import Address
+from dpvb.models.declared import declared, told
 from dpvb.results import model_file
 from dpvb.results.audit_report import Report
 from dpvb.results.statement import PrivacyStatement
 from dpvb.runs.counted import AnyLedger, accountant, counted
+from dpvb.runs.run import Run
+from dpvb.runs.stops import told_how_far
 
 if TYPE_CHECKING:
     from dpvb.data import Schema
@@ -39,7 +59,33 @@ if TYPE_CHECKING:
 Progress = Callable[[int, Plan], object]
 
 
-class PrivacyWarning(UserWarning):
+# What is said to whoever would score private rows.
+_SCORED = (
+    "a score of private rows is a leak, also through the model that it selects: cross_val_score and GridSearchCV on "
+    "private rows are refused. Choose among settings with dpvb.select, whose noisy scores are charged; or score public "
+    "held-out rows with score(X, y, public=True) of a fitted model."
+)
+
+
+class fitted_only:  # noqa: N801 - a decorator.
+    """A method that an estimator has once it is fitted, and that is refused before.
+
+    What scores fits of private rows looks for a `score` before its first fit. So it stops before the first charge.
+    """
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+        update_wrapper(self, method)  # type: ignore[arg-type]
+
+    def __get__(self, estimator: Any, owner: type) -> Callable[..., Any]:
+        if estimator is None:
+            return self._method
+        if not hasattr(estimator, "privacy_"):
+            raise PrivacyError(_SCORED)
+        return MethodType(self._method, estimator)
+
+
+class PrivacyWarning(DpvbWarning):
     """Something that the caller does is outside the promise; said once."""
 
 
@@ -52,7 +98,7 @@ class Task(NamedTuple):
         plan: the releases, their noise relative.
         rho: step sizes.
         projection: "read" or "step", see `loop.fit`.
-        public: what the promise takes for public, in words.
+        public: what the promise takes for public, in words, and where each comes from.
         notes: what is public about columns (names, a schema, a vocabulary, their number), and what `take` needs of it.
     """
 
@@ -65,16 +111,49 @@ class Task(NamedTuple):
     notes: Mapping[str, Any]
 
 
+class _Kind(ABCMeta):
+    """Kinds of estimators: says in words which parameters a call lacks."""
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        own = inspect.signature(cls.__init__)  # type: ignore[misc]
+        return own.replace(parameters=[*own.parameters.values()][1:])
+
+    def __call__(cls, *args: Any, **given: Any) -> Any:
+        """Make an estimator.
+
+        Raises:
+            ParameterError: naming the parameters that have no default and were not given.
+        """
+        parameters = [*cls.__signature__.parameters.values()][len(args) :]
+        lacking = [one.name for one in parameters if one.default is one.empty and one.name not in given]
+        if lacking and not inspect.isabstract(cls):
+            texts = described(cls)
+            needed = "; and ".join(f"{name}=, {texts.get(name, 'a parameter').rstrip('.')}" for name in lacking)
+            raise ParameterError(f"{cls.__name__} needs {needed}.")
+        return super().__call__(*args, **given)
+
+
+def described(kind: type) -> dict[str, str]:
+    """What the docstrings of a class and its bases say of each parameter under `Args:`."""
+    found = {}
+    for base in reversed(kind.__mro__):
+        section = re.search(r"^Args:\n((?: {4}.*\n?)*)", inspect.cleandoc(vars(base).get("__doc__") or ""), re.M)
+        for names, text in re.findall(r"^ {4}(\w[\w, ]*): (.*(?:\n {8}.*)*)", section[1] if section else "", re.M):
+            found.update(dict.fromkeys(names.split(", "), " ".join(text.split())))
+    return found
+
+
 # Subclasses are dataclasses too, so that each parameter is named once; scikit-learn reads the signatures they get.
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
+class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
     """What every estimator is: parameters, a task, and the result that it takes.
 
     All parameters are public. `None` means: planned from public facts. The command line shows these words as its help.
 
     Args:
-        epsilon: the privacy budget of one fit; inf: no noise and no privacy, on the same path.
-        delta: the chance that the promise leaves open: well below one over the number of units.
+        epsilon: the privacy budget of one fit, in (0, inf]; inf: no noise and no privacy, on the same path.
+        delta: the chance that the promise leaves open, in (0, 1): well below one over the number of units, as 1e-6.
         num_steps: number J of noisy releases of the steps; planned if not given.
         sampling_prob: Poisson batches: every unit is drawn with this probability, afresh at each step. Neither this nor
             batch_size: all units at each step, which gives the best model for a given epsilon.
@@ -86,6 +165,9 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         neighboring_relation: what is hidden: that a unit is there ("add_or_remove_one"), or which it is
             ("replace_one").
         random_state: seed of the public start and public draws alone; the private randomness takes no seed.
+        provenance: where public inputs come from, by their names in the privacy statement: {"vocabulary": "a word list
+            of Wikipedia"}, or the text "vocabulary=a word list of Wikipedia; prior=a textbook". Of the others it says
+            "stated by the caller".
         ledger: what is charged before a fit looks: a dpvb.Ledger, its path or its URL; without it nobody keeps count.
         dataset: name of the data set in the ledger, as it was registered.
         checkpoint: a folder that keeps the releases of a fit, so that the same call goes on where it was killed.
@@ -103,6 +185,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     accountant: str = "pld"
     neighboring_relation: str = "add_or_remove_one"
     random_state: int | np.random.Generator | np.random.RandomState | None = None
+    provenance: Mapping[str, str] | str | None = None
     ledger: AnyLedger | None = None
     dataset: str | None = None
     checkpoint: Path | str | os.PathLike[str] | None = None
@@ -181,30 +264,68 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         Raises:
             ParameterError, DataFormatError: for public faults, before anything is spent.
             WallError: if the computation failed behind the wall; the charge stands.
+            KeyboardInterrupt: by Ctrl-C; its notes say what was released and charged, and what goes on.
         """
         task = self.task(X, y, group=group, **rows)
-        self.take(task, self._run(task, progress, cluster))
+        with told_how_far(progress) as tell:
+            self.take(task, self._run(task, tell, cluster))
         return self
+
+    def rehearse(
+        self,
+        *,
+        schema: Schema | None = None,
+        vocabulary: Sequence[str] | None = None,
+        width: int | None = None,
+        responses: int | None = None,
+        grouped: bool = False,
+        num_rows: int | None = None,
+        progress: Progress | None = None,
+        cluster: Any = None,
+    ) -> Self:
+        """A fitted copy from made-up rows: the same parameters, plan and noise; nothing is read and nothing is charged.
+
+        The rows are uniform in what is declared. The copy shows what a fit returns and takes; it is never saved.
+
+        Args:
+            schema, vocabulary, width: what is public of the columns: a table's schema, the words of documents, or their
+                number.
+            responses: where y holds plain numbers (`DPVI`): 0 for one number a row, or how many.
+            grouped: whether the fit is given the person of each row.
+            num_rows: how many rows are made up; None: num_examples, or 10,000.
+            progress, cluster: as in `fit`.
+
+        Raises:
+            ParameterError: if nothing says which columns there are, or for what a fit would be refused.
+        """
+        number = rehearsal.NUM_ROWS if self.num_examples is None else self.num_examples
+        number = check_integer("num_rows", number if num_rows is None else num_rows, low=1, high=10**8)
+        words = getattr(self, "vocabulary", None) if vocabulary is None else vocabulary
+        rows = rehearsal.made_up(
+            self, number, schema=schema, vocabulary=words, width=width, responses=responses, grouped=grouped
+        )
+        copy = clone(self).set_params(checkpoint=None, resume="continue")  # It begins no run, and reads none.
+        task = copy.task(**rows)
+        copy.take(task, copy._run(task, progress, cluster, rehearses=True))
+        return copy  # type: ignore[no-any-return]
 
     def _sampler(self) -> Sampler:
         """The sampler that the public parameters name; without any, the full batch."""
-        if self.batch_size is not None:
-            if self.sampling_prob is not None:
-                raise ParameterError(
-                    "give sampling_prob (Poisson batches) or batch_size (fixed-size batches), not both."
-                )
-            if self.num_examples is None:
-                raise ParameterError(
-                    "batch_size needs num_examples, a public number of units: its share of them is what is "
-                    "accounted. Without a public number use sampling_prob."
-                )
+        name, rate = named_sampler(self.sampling_prob, self.batch_size, self.num_examples)
+        if self.batch_size is not None and self.num_examples is not None:
             return FixedSize(self.batch_size, self.num_examples)
-        if self.sampling_prob is None:
-            return FullBatch()
-        return Poisson(check_number("sampling_prob", self.sampling_prob, low=0, high=1, closed="right"))
+        return FullBatch() if name == "full_batch" else Poisson(rate)
 
-    def _task(self, model: Any, source: Any, schedule: Schedule, public: list[str], notes: Mapping[str, Any]) -> Task:
-        """The task of a model that lays out its plan so."""
+    def _task(
+        self,
+        model: Any,
+        source: Any,
+        schedule: Schedule,
+        public: Mapping[str, str],
+        notes: Mapping[str, Any],
+        clip: Literal["block", "joint"] = "block",
+    ) -> Task:
+        """The task of a model that lays out its plan so; `public` says by names what the promise takes for public."""
         relation: Any = self.neighboring_relation
         plan = phased(
             model.blocks,
@@ -213,24 +334,61 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             shares=schedule.budget,
             neighboring_relation=relation,
             unit=source.unit,
+            clip=clip,
         )
-        notes = {"steps": len(schedule.noise), **notes}
-        return Task(model, source, plan, schedule.rho, schedule.projection, public, notes)
+        stepped = any(block.phase == "step" for block in model.blocks.values())
+        notes = {"steps": len(schedule.noise) if stepped else 0, **notes}
+        if self.num_examples is not None:
+            number = check_integer("num_examples", self.num_examples, low=1)
+            public = {"num_examples": f"number of {source.unit}s {number}", **public}
+        return Task(model, source, plan, schedule.rho, schedule.projection, self._stated(public), notes)
+
+    def _stated(self, public: Mapping[str, str]) -> list[str]:
+        """What the promise takes for public, each with its stated source.
+
+        Raises:
+            ParameterError: if provenance speaks of something else, or in no printable text.
+        """
+        given = self.provenance or {}
+        try:
+            parts = [part.split("=", 1) for part in given.split(";")] if isinstance(given, str) else given.items()
+            told = {name.strip(): text.strip() for name, text in parts}
+        except (AttributeError, TypeError, ValueError):
+            told = {"": ""}
+        if odd := [name for name, text in told.items() if name not in public or not text or not text.isprintable()]:
+            raise ParameterError(
+                f"provenance must say in short texts where {', '.join(public)} come from, as {{name: text}} or "
+                f"'name=text; name=text', got {odd[0] or given!r}."
+            )
+        return [f"{what}; source: {told.get(name, 'stated by the caller')}" for name, what in public.items()]
 
     def _calibrated(self, relative: Plan) -> Plan:
         """The releases of a fit, fixed before any data are read: calibrated to (epsilon, delta), or as given."""
         if self.noise_multiplier is None:
-            method = accountant(self.accountant, **self._account)
+            method = accountant(self.accountant, **self._account, events=relative.events())
             return calibrated(relative, epsilon=self.epsilon, delta=self.delta, accountant=method)
         given = check_number("noise_multiplier", self.noise_multiplier, low=0, high=1e12)
         return check_budget(relative.scaled(given), epsilon=self.epsilon, delta=self.delta)
 
-    def _run(self, task: Task, progress: Progress | None, cluster: Any) -> Any:
-        """Run a task's plan on its data, here or on a cluster; returns q and sets `privacy_`."""
+    def _run(self, task: Task, progress: Progress | None, cluster: Any, *, rehearses: bool = False) -> Any:
+        """Run a task's plan on its data, here or on a cluster; returns q and sets `privacy_`.
+
+        A rehearsal has made-up data: no ledger is charged, and the statement says so.
+        """
         plan, rng = self._calibrated(task.plan), generator("random_state", self.random_state)
+        doubts.warn(
+            self.epsilon,
+            self.delta,
+            unit=plan.unit,
+            num_units=self.num_examples,
+            events=plan.events(),
+            stacklevel=4,
+        )
         tell = (lambda t, q: None) if progress is None else (lambda t, q: progress(t, plan))
-        facts = {"model": type(self).__name__, "params": _plain(self.get_params(deep=False))}
-        journal = counted(plan, **self._account, epsilon=self.epsilon, delta=self.delta, facts=facts)
+        journal: AbstractContextManager[Run | None] = nullcontext()
+        if not rehearses:
+            facts = self._facts(task.model)
+            journal = counted(plan, **self._account, epsilon=self.epsilon, delta=self.delta, facts=facts)
         if is_on_show(cluster):
             self._say_once(
                 "the Dask cluster shows its pages beyond this machine, and whoever reaches them sees how large the "
@@ -243,7 +401,7 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 task.model, wall, plan, rho=task.rho, rng=rng, projection=task.projection, on_step=tell
             )
             assert estimate.receipt is not None  # A plan has at least one release.
-            self.privacy_ = PrivacyStatement.from_plan(
+            statement = PrivacyStatement.from_plan(
                 plan,
                 delta=self.delta,
                 private=estimate.receipt.private,
@@ -251,8 +409,33 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 public=task.public,
                 num_examples=self.num_examples,
                 charge=None if run is None else run.charge,
+                counts=estimate.counts,
+                rehearsal=rehearses,
             )
+        self.promise(statement)
         return q
+
+    def promise(self, statement: PrivacyStatement) -> None:
+        """Keep what a run promises as `privacy_`, and warn of what its released counts say of it."""
+        self.privacy_ = statement
+        counts = statement.counts
+        if counts is not None and statement.epsilon < math.inf:
+            doubts.warn_of_count(statement.delta, unit=statement.unit, count=counts.counted, stacklevel=5)
+        if counts is not None and counts.are_few:
+            warnings.warn(
+                f"{counts.say(statement.unit)}. That cannot be told from none, or is too few to learn from; what was "
+                "spent stays spent. Look at the file, its separator and decimal sign, and the labels against the "
+                "declared classes; or spend more.",
+                FewUnitsWarning,
+                stacklevel=4,
+            )
+
+    def _facts(self, model: Any) -> dict[str, Any]:
+        """What a fit shares with the one that continues it: every parameter, and all that the model declares."""
+        given = {name: value for name, value in self.get_params(deep=False).items() if name not in OF_THE_RUN}
+        plain = _plain(given)
+        others = told({name: value for name, value in given.items() if name not in plain})
+        return {"model": type(self).__name__, "params": plain, "others": others, "learned": declared(model)}
 
     @property
     def _account(self) -> dict[str, Any]:
@@ -275,28 +458,39 @@ class PrivateEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _check_public(public: object) -> None:
         """Refuse to score rows that nobody said were public."""
         if public is not True:
-            raise PrivacyError(
-                "a score of private rows is a leak, also through the model that it selects: cross_val_score and "
-                "GridSearchCV on private rows are refused. Choose among settings with dpvb.select, whose noisy scores "
-                "are charged; or score public held-out rows with score(X, y, public=True)."
-            )
+            raise PrivacyError(_SCORED)
 
     def _say_once(self, message: str) -> None:
         if message not in self._said:
             self._said.add(message)
             warnings.warn(message, PrivacyWarning, stacklevel=3)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the fitted model to one file: arrays without pickle and a JSON manifest with hashes.
 
         The file holds released values and public parameters only, never data.
 
+        Args:
+            path: the file; its folder must exist.
+            overwrite: whether it may take the place of a file that is there.
+
         Raises:
-            ModelFileError: if the file cannot be written; nothing half-written is left.
+            ParameterError: if a file is there that may not be replaced; for a rehearsal.
+            ModelFileError: if the file cannot be written, and nothing half-written is left; or if the class of the
+                estimator could not be found again.
         """
         self._check_fitted()
+        if self.privacy_.rehearsal:
+            raise ParameterError("a rehearsal is not saved: its rows were made up. Call fit with the data, then save.")
+        if not overwrite and isinstance(path, (str, os.PathLike)) and os.path.exists(path):
+            raise ParameterError(f"{os.fspath(path)!r} is already there. Name another file, or give overwrite=True.")
         arrays, facts = self._state()
-        facts = {**facts, "privacy": self.privacy_.to_dict(), "params": _plain(self.get_params(deep=False))}
+        facts = {
+            **facts,
+            **_place(type(self)),
+            "privacy": self.privacy_.to_dict(),
+            "params": _plain(self.get_params(deep=False)),
+        }
         if hasattr(self, "audit_"):
             facts["audit"] = self.audit_.to_dict()
         model_file.save(path, kind=type(self).__name__, arrays=arrays, facts=facts)
@@ -327,8 +521,10 @@ def generator(name: str, seed: Any) -> np.random.Generator:
 
 
 def column_names(X: Any) -> tuple[str, ...] | None:
-    """Column names of a data frame; None for what has none, or others than texts."""
+    """Column names of a data frame or an Arrow table; None for what has none, or others than texts."""
     names = list(X.columns) if has_columns(X) else []
+    if is_arrow_table(X) and not all(isinstance(name, str) for name in names):  # Arrow's own has its cells there
+        names = import_arrow().table(X).column_names
     return tuple(names) if names and all(isinstance(name, str) for name in names) else None
 
 
@@ -347,6 +543,28 @@ def _plain(params: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def _place(kind: type) -> dict[str, str]:
+    """Where a class that does not come with this package is found again: two modules may use one name.
+
+    Raises:
+        ModelFileError: if it is not found.
+    """
+    if PrivateEstimator.kinds.get(kind.__name__) is kind and kind.__module__.startswith("dpvb."):
+        return {}
+    return {"class": named(kind)}
+
+
+def named(kind: type) -> str:
+    """The name of a class in a file.
+
+    Raises:
+        ModelFileError: if a reader could not find the class by it.
+    """
+    if not inspect.isclass(imported(place_of(kind))):
+        raise ModelFileError(f"{place_of(kind)} must be a class at the top of a module: `load` could not find it.")
+    return place_of(kind)
+
+
 #: Parameters of one fit that a model does not carry on.
 OF_THE_RUN = ("ledger", "dataset", "checkpoint", "resume")
 
@@ -358,18 +576,23 @@ def load(path: str | os.PathLike[str]) -> Any:
         ModelFileError: if the file is missing, damaged, tampered with, or of a newer format.
     """
     stored = model_file.load(path)
-    kind: Any = PrivateEstimator.kinds.get(stored.kind)
-    if kind is None:
-        raise ModelFileError(
-            f"{os.fspath(path)}: holds a {stored.kind!r}, which this version does not know. If it is a model of your "
-            "own, import its class first."
-        )
     try:
+        # Files of earlier versions name their class by its last name alone.
+        place = stored.facts.get("class")
+        kind: Any = PrivateEstimator.kinds.get(stored.kind) if place is None else imported(place)
+        known = inspect.isclass(kind) and issubclass(kind, PrivateEstimator)
+        if not known:
+            raise ModelFileError(
+                f"{os.fspath(path)}: holds a {place or stored.kind!r}, which this version does not know. If it is a "
+                "class of your own, import its module first."
+            )
         params = {k: float(v) if v in ("inf", "-inf") else v for k, v in stored.facts["params"].items()}
         if foreign := params.keys() & OF_THE_RUN:
             raise ModelFileError(
                 f"{os.fspath(path)}: tampered with: it says {sorted(foreign)[0]}, which belongs to the call of a fit."
             )
+        if (name := misfit(kind, params)) is not None:
+            raise ModelFileError(f"{os.fspath(path)}: tampered with: {name} is of another type than the parameter.")
         estimator: Any = kind(**params)
         estimator.privacy_ = PrivacyStatement.from_dict(stored.facts["privacy"])
         estimator._restore(stored.arrays, stored.facts)
@@ -377,7 +600,7 @@ def load(path: str | os.PathLike[str]) -> Any:
             estimator.audit_ = Report.from_dict(stored.facts["audit"])
     except ModelFileError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, PrivacyError):
+    except Exception:  # Classes of others may raise anything.
         estimator = None
     if estimator is None:
         raise ModelFileError(f"{os.fspath(path)}: its parts do not fit together; fit or save the model again.")

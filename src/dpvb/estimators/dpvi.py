@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpvb.core.schedule import Schedule
 from dpvb.data.tables.numbers import Numbers
-from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator
+from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
 from dpvb.models.gradients import model as variational
@@ -32,7 +32,7 @@ class DPVI(PrivateEstimator):
     """A Gaussian posterior for any log-density in JAX or NumPyro, under (ε, δ)-differential privacy.
 
     Gradients of each row are clipped, summed and noised at each step; see models.gradients. Needs
-    `pip install dpvb[jax]`. `fit` takes private rows X, (rows, features): NumPy, SciPy sparse or a DataFrame of
+    the extra `jax`. `fit` takes private rows X, (rows, features): NumPy, SciPy sparse or a DataFrame of
     numbers; a row that holds NaN, infinity or no number counts as no row, silently; and private responses y, (rows,) or
     (rows, responses), numbers; None: log_density takes x alone. The parameters of the budget, the batches and the
     ledger are those of `PrivateEstimator`; num_steps=None: 200 gradients, or 20 passes where batches are smaller and
@@ -81,12 +81,11 @@ class DPVI(PrivateEstimator):
         rows = given.cut(math.floor(model.gradients.batch_size * (0.9 / sampling_prob if sampling_prob < 1 else 1)))
         shares = {"first": tuned.LAST_BUDGET, "last": tuned.LAST_BUDGET}
         responses = "" if rows.responses is None else f" and {max(rows.responses, 1)} responses"
-        public = [
-            f"{rows.features} features{responses}, {model.density.num_parameters} parameters, guide {self.guide!r}",
-            "the density and its prior, as functions",
-            *([f"number of examples {self.num_examples}"] if self.num_examples else []),
-            "the plan, the draws from the guide and all other parameters",
-        ]
+        public = {
+            "columns": f"{rows.features} features{responses}",
+            "density": f"the density of {model.density.num_parameters} parameters and its prior, as functions",
+            "parameters": f"guide {self.guide!r}, the plan, the draws from the guide and all other parameters",
+        }
         notes = {"width": rows.features, "responses": rows.responses, "names": column_names(X)}
         return self._task(model, rows, Schedule((1.0,) * model.num_steps, shares), public, notes)
 
@@ -149,6 +148,7 @@ class DPVI(PrivateEstimator):
                 found.append(np.asarray(compiled(*(part[i : i + _SCORED] for part in parts))))
         return np.concatenate(found)
 
+    @fitted_only
     def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
         """Mean of `score_samples`: log predictive density of a public row, in nats; higher is better.
 

@@ -14,10 +14,11 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from dpvb.core.schedule import Schedule, robbins_monro
 from dpvb.data import BagOfWords, Source, as_source, check_vocabulary
-from dpvb.estimators.base import PrivateEstimator, Task, column_names
+from dpvb.data.documents.vocabulary import TOKEN_PATTERN
+from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import DataFormatError, check_integer
+from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
 from dpvb.models.topics import lda
 from dpvb.results import metrics
 
@@ -33,7 +34,12 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         n_components: number of topics K.
         clip: bound on one document's statistic as a share in (0, 1] of document_length^count_power; smaller means less
             noise and a weaker voice.
-        vocabulary: the terms in column order; needed for texts. A matrix of counts has a public width instead.
+        vocabulary: the terms in column order, fixed without looking at the documents; needed for texts. The columns of
+            a DataFrame of counts name them.
+        public_vocabulary: says of counts whose terms have no names that their columns were fixed without looking at the
+            documents.
+        token_pattern: what a word is in the lower-cased text: "english", "unicode" (letters of any script),
+            "cjk-characters", or a regular expression.
         document_length: number of words to which a longer document is brought.
         length_rule: how: "truncate" scales longer documents down, "rescale" scales all to that length, "resample" draws
             so many of a document's own words.
@@ -61,6 +67,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     _: KW_ONLY
     clip: float | None = None
     vocabulary: Sequence[str] | None = None
+    public_vocabulary: bool = False
+    token_pattern: str = TOKEN_PATTERN
     document_length: float = 500.0
     length_rule: str = "truncate"
     count_power: float = 0.5
@@ -84,18 +92,30 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
 
     def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private documents would do; y is ignored."""
-        source = as_source(X, vocabulary=self.vocabulary, group=group)
+        names = column_names(X)
+        words = names if self.vocabulary is None else self.vocabulary
+        source = as_source(X, vocabulary=words, token_pattern=self.token_pattern, group=group)
         model = self._model(source.width)
+        if source.vocabulary is None and not self.public_vocabulary:
+            raise ParameterError(
+                "public_vocabulary must be True, or vocabulary given, for counts whose terms have no names. The "
+                "columns of CountVectorizer().fit_transform(private_texts) are the words that somebody has used, and "
+                "a model shows them. CountVectorizer(vocabulary=words).transform(private_texts) has columns that "
+                "were fixed without looking: name them with vocabulary=words, or say public_vocabulary=True."
+            )
         num_steps = 20 if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**7)
-        public = [
-            f"the vocabulary, {source.width} terms",
-            f"number of topics {model.n_components}, priors alpha {model.prior:g} and eta {model.eta:g}",
-            f"document length {model.length:g} ({model.length_rule}), count power {model.count_power:g}",
-            "the plan, the random start and all other parameters",
-        ]
+        unnamed = " without names" if source.vocabulary is None else ""
+        public = {
+            "vocabulary": f"the vocabulary, {source.width} terms{unnamed}",
+            "n_components": f"number of topics {model.n_components}",
+            "prior": f"priors alpha {model.prior:g} and eta {model.topic_word_prior:g}",
+            "document_length": f"document length {model.document_length:g} ({model.length_rule}), count power "
+            f"{model.count_power:g}",
+            "parameters": "the plan, the random start and all other parameters",
+        }
         rho = robbins_monro(self.learning_offset, self.learning_decay)
         schedule = Schedule((1.0,) * num_steps, rho=rho, projection=self.projection)  # type: ignore[arg-type]
-        notes = {"width": source.width, "vocabulary": source.vocabulary, "names": column_names(X)}
+        notes = {"width": source.width, "vocabulary": source.vocabulary, "names": names}
         return self._task(model, source, schedule, public, notes)
 
     def take(self, task: Task, q: lda.Topics) -> None:
@@ -143,6 +163,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         bound, tokens = self._bound(X, public)
         return float(np.exp(-bound / tokens)) if tokens else 1.0
 
+    @fitted_only
     def score(self, X: Any, y: None = None, *, public: bool = False) -> float:
         """Log-likelihood bound of public documents, in nats; higher is better.
 
@@ -185,12 +206,12 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def _model(self, width: int) -> lda.LDA:
         """The model that the parameters name; its own defaults stand for None."""
         n_components = check_integer("n_components", self.n_components, low=1)
-        given: dict[str, Any] = {"clip": self.clip, "eta": self.topic_word_prior}
+        given: dict[str, Any] = {"clip": self.clip, "topic_word_prior": self.topic_word_prior}
         return lda.LDA(
             n_components,
             width,
-            alpha=self.doc_topic_prior,
-            length=self.document_length,
+            doc_topic_prior=self.doc_topic_prior,
+            document_length=self.document_length,
             length_rule=self.length_rule,  # type: ignore[arg-type]
             count_power=self.count_power,
             background=self.background,
@@ -206,7 +227,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def _rows(self, X: Any) -> Iterator[Any]:
         """Cleaned rows of documents, in order."""
         self._check_fitted()
-        source = as_source(X, vocabulary=None if isinstance(X, Source) else self.vocabulary_)
+        words = None if isinstance(X, Source) else self.vocabulary_
+        source = as_source(X, vocabulary=words, token_pattern=self.token_pattern)
         if source.width != self.n_features_in_:
             raise DataFormatError(
                 f"X has {source.width} features, but {type(self).__name__} is expecting {self.n_features_in_} "

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, fields, is_dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.data import Design
-from dpvb.estimators.base import PrivateEstimator, Task, column_names
+from dpvb.estimators.base import PrivateEstimator, Task, column_names, named
+from dpvb.estimators.tryout import said, try_out
 from dpvb.guards import domains
 from dpvb.guards.arrays import Bools, Floats, Ints
 from dpvb.guards.errors import ModelFileError, ParameterError, check_integer
+from dpvb.guards.strangers import imported, misfit
 from dpvb.models.base import Model
+from dpvb.models.declared import told
+from dpvb.results import model_file, trees
 
 
 @dataclass(eq=False, repr=False)
@@ -31,6 +35,9 @@ class Private(PrivateEstimator):
     Args:
         model: a `dpvb.Model`, a frozen dataclass.
         row_norm: bound on the norm of a row, in the units of X; longer rows are scaled back to it.
+        clip: "block" clips every block to its own bound; "joint" all blocks of a release by one factor, so that
+            statistics of which the ratio matters shrink alike. The two differ where a unit is beyond a bound, as a
+            person's sum of rows may be.
 
     Attributes:
         q_: what the model's last `m_step` returned.
@@ -41,24 +48,30 @@ class Private(PrivateEstimator):
     model: Any = None
     _: KW_ONLY
     row_norm: float = 1.0
+    clip: Literal["block", "joint"] = "block"
 
     def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
-        """What a fit to private rows would do; y is ignored."""
+        """What a fit to private rows would do; y is ignored.
+
+        Raises:
+            ParameterError: for a model that fails on a row of zeros, which is nobody's, among all other public faults.
+        """
         model = self._checked_model()
-        if all(hasattr(type(X), name) for name in ("chunks", "count")) and hasattr(X, "unit"):
-            if group is not None:
-                raise ParameterError("group must be None with a source: it says itself what its units are.")
-            source = X
-        else:
-            source = Rows(Design(X, row_norm=self.row_norm, group=group))
-            _try(model, source.width)
-        facts = ", ".join(f"{name} = {value}" for name, value in _facts(model).items())
-        public = [
-            f"the model {type(model).__name__}" + (f" with {facts}" if facts else ""),
-            "the plan, the random start and all other parameters",
-        ]
+        source, nobody = self._source(X, group)
+        with said("its schedule"):
+            schedule = model.schedule
+        facts = ", ".join(f"{name} = {value}" for name, value in told(_facts(model)).items())
+        public = {
+            "model": f"the model {type(model).__name__}" + (f" with {facts}" if facts else ""),
+            "parameters": "the plan, the random start and all other parameters",
+        }
         notes = {"width": getattr(source, "width", None), "names": column_names(X)}
-        return self._task(model, source, model.schedule, public, notes)
+        with said("the plan of its blocks and its schedule"):
+            task = self._task(model, source, schedule, public, notes, self.clip)
+        with said("its score_range"):
+            scored = model.score_range is not None and type(model).score is not Model.score
+        try_out(task, nobody, partial(_keep, model), partial(_scores, model) if scored else None)
+        return task
 
     def take(self, task: Task, q: Any) -> None:
         """Keep q."""
@@ -67,11 +80,16 @@ class Private(PrivateEstimator):
 
     def quality(self, rows: Any) -> Floats:
         """The model's own score of each row."""
-        return np.asarray(self._fitted_model.score(self.q_, rows))
+        return _scores(self._fitted_model, self.q_, rows)
 
     def quality_range(self, model: Any) -> tuple[float, float]:
         """What the model declares."""
-        return super().quality_range(model) if model.score_range is None else model.score_range
+        scored = model.score_range is not None and type(model).score is not Model.score
+        return model.score_range if scored else super().quality_range(model)
+
+    @property
+    def _unscored(self) -> str:
+        return "model must define score(q, batch) and declare score_range: its rows have no scores of their own."
 
     def _checked_model(self) -> Model:
         """The model, with the number of steps that was asked for."""
@@ -79,36 +97,56 @@ class Private(PrivateEstimator):
             raise ParameterError(
                 f"model must be a dpvb.Model that is a frozen dataclass, got {type(self.model).__name__}."
             )
+        for name, value in _facts(self.model).items():
+            if not _is_plain(value):
+                raise ParameterError(
+                    f"model must have fields that a file can hold, but {name} is {type(value).__name__}. Fields are "
+                    "numbers, texts, None, and tuples of them (an array's .tolist(), with tuples for its lists); a "
+                    "function is a method of the model."
+                )
+        if (name := misfit(type(self.model), _facts(self.model))) is not None:
+            raise ParameterError(f"model must have fields of the types that it declares: {name} is of another type.")
         if self.num_steps is None:
             return self.model
         num_steps = check_integer("num_steps", self.num_steps, low=1, high=10**7)
         if all(field.name != "num_steps" for field in fields(self.model)):
-            raise ParameterError("num_steps must be None: this model has no field num_steps to set.")
+            raise ParameterError(
+                "num_steps must be None: this model has no field num_steps to set. Or declare `num_steps: int` in it."
+            )
         return replace(self.model, num_steps=num_steps)
 
+    def _source(self, X: Any, group: Iterable[object] | None) -> tuple[Any, Any]:
+        """The rows that are given, and a row of zeros that is nobody's."""
+        if all(hasattr(type(X), name) for name in ("chunks", "count")) and hasattr(X, "unit"):
+            if group is not None:
+                raise ParameterError("group must be None with a source: it says itself what its units are.")
+            return X, Nobody()
+        source = Rows(Design(X, row_norm=self.row_norm, group=group))
+        zeros = Design(np.zeros((1, source.width)), row_norm=self.row_norm, group=None if group is None else [0])
+        return source, Rows(zeros)
+
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        model, declared = self._fitted_model, _facts(self._fitted_model)
-        for name, value in declared.items():
-            if not _is_plain(value):
-                raise ModelFileError(
-                    f"the model's field {name} is {type(value).__name__}, which a file cannot hold; fields of models "
-                    "that are saved are numbers, texts, None, and tuples of them."
-                )
-        return dict(_leaves(self.q_)), {
-            "model": f"{type(model).__module__}:{type(model).__qualname__}",
-            "fields": declared,
+        model = self._fitted_model
+        for kind in trees.classes_of(self.q_):
+            named(kind)
+        return trees.leaves(self.q_), {
+            "model": named(type(model)),
+            "fields": _facts(model),
+            "form": trees.form_of(self.q_),
             "steps": self.n_iter_,
             "width": self.n_features_in_,
         }
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        self.n_iter_, self.n_features_in_ = int(facts["steps"]), facts["width"]
-        model = _known(facts["model"])(**{name: _frozen(value) for name, value in facts["fields"].items()})
-        self.model = self._fitted_model = model
-        start = model.init(np.random.default_rng(0))
-        if dict(_leaves(start)).keys() != arrays.keys():
-            raise ValueError("a q of another form")
-        self.q_ = domains.checked(_filled(start, arrays))
+        """Inverse of `_state`. The model's code does not run with sizes that a file says, but for its constructor."""
+        width = facts["width"]
+        self.n_iter_ = check_integer("steps", facts["steps"], low=0)
+        self.n_features_in_ = None if width is None else check_integer("width", width, low=0)
+        kind, given = _known(facts["model"]), {name: _frozen(value) for name, value in facts["fields"].items()}
+        if (name := misfit(kind, given)) is not None:
+            raise ModelFileError(f"holds a model of which {name} is of another type than the field.")
+        self.model = self._fitted_model = kind(**given)
+        self.q_ = domains.checked(trees.made(facts["form"] if "form" in facts else _earlier(kind, arrays), arrays))
 
 
 @dataclass(frozen=True)
@@ -166,50 +204,48 @@ class RowsChunk:
         return RowsChunk(self.chunk.select(units))
 
 
-def _try(model: Model, width: int) -> None:
-    """Ask the model for a row of zeros, which is nobody's, before anything is spent.
+class Nobody:
+    """No rows: of what kind those of a source of the user's own are is not known."""
+
+    def chunks(self) -> Iterator[Any]:
+        """None."""
+        return iter(())
+
+    def count(self) -> int:
+        """None."""
+        return 0
+
+
+def _keep(model: Model, q: Any) -> None:
+    """Raise for a q that no file can hold: by the names and types of its arrays, and by none of its numbers."""
+    arrays = {name: np.empty(0, array.dtype) for name, array in trees.leaves(q).items()}
+    model_file.packed(kind="Private", arrays=arrays, facts={"fields": _facts(model), "form": trees.form_of(q)})
+
+
+def _scores(model: Model, q: Any, rows: Any) -> Floats:
+    """The model's score of each row.
 
     Raises:
-        ParameterError: with what the model says.
+        ValueError: for anything but a number for each row.
     """
-    try:
-        model.e_step(model.init(np.random.default_rng(0)), np.zeros((1, width)), model.blocks)
-    except Exception as error:
-        said = f"{type(error).__name__}: {error}"
-    else:
-        return
-    raise ParameterError(f"model must take rows of {width} features, those of X; a row of zeros gave {said}")
-
-
-def _leaves(q: Any, name: str = "q") -> Iterator[tuple[str, NDArray[Any]]]:
-    """Arrays and numbers of a q, with their names."""
-    if (parts := _parts(q)) is None:
-        yield name, np.asarray(q)
-        return
-    for part, value in parts.items():
-        yield from _leaves(value, f"{name}__{part}")
-
-
-def _filled(start: Any, arrays: Mapping[str, NDArray[Any]], name: str = "q") -> Any:
-    """A q of the form of a start, with other numbers."""
-    if (parts := _parts(start)) is None:
-        value, own = arrays[name], np.asarray(start)
-        if (value.shape, value.dtype) != (own.shape, own.dtype):
-            raise ValueError(f"{name} of another form")
-        return value if isinstance(start, np.ndarray) else type(start)(value.item())
-    return type(start)(**{part: _filled(value, arrays, f"{name}__{part}") for part, value in parts.items()})
-
-
-def _parts(q: Any) -> dict[str, Any] | None:
-    """Fields of a dataclass or a named tuple; None: q is a number or an array."""
-    if is_dataclass(q):
-        return {field.name: getattr(q, field.name) for field in fields(q)}
-    return q._asdict() if isinstance(q, tuple) and hasattr(q, "_asdict") else None
+    value = np.asarray(model.score(q, rows))
+    if value.shape != (len(rows),) or value.dtype.kind not in "biuf":
+        raise ValueError(
+            f"a score of shape {value.shape} and dtype {value.dtype} for {len(rows)} rows: one number each"
+        )
+    return value
 
 
 def _facts(model: Any) -> dict[str, Any]:
-    """Fields of a model, which JSON must be able to hold where it is saved."""
-    return {field.name: getattr(model, field.name) for field in fields(model)}
+    """Fields of a model, all of them public, without types of NumPy."""
+    return {field.name: _plain(getattr(model, field.name)) for field in fields(model)}
+
+
+def _plain(value: Any) -> Any:
+    """A value, or a tuple of values, without types of NumPy."""
+    if type(value) is tuple:
+        return tuple(map(_plain, value))
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _is_plain(value: Any) -> bool:
@@ -224,10 +260,20 @@ def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
-def _known(name: str) -> Callable[..., Any]:
+def _known(name: str) -> Any:
     """A class of models that this process has imported; no module is imported by what a file says."""
-    place, _, own = name.partition(":")
-    found = getattr(sys.modules.get(place), own, None)
+    found = imported(name)
     if not (isinstance(found, type) and issubclass(found, Model) and is_dataclass(found)):
         raise ModelFileError(f"holds a model {name!r} of your own; import its module first.")
     return found
+
+
+def _earlier(kind: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    """The form of a q in a file that does not say it."""
+    try:
+        return trees.declared_form(kind.init, arrays)
+    except Exception as error:
+        raise ModelFileError(
+            f"written by an earlier version. Declare in {kind.__name__} what its init returns, as in "
+            "`def init(self, rng) -> MyQ`, with the fields' types in MyQ, and load it again."
+        ) from error

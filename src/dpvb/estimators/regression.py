@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,11 +15,13 @@ from scipy import sparse
 from scipy.special import ndtri
 from sklearn.base import ClassifierMixin, RegressorMixin
 
+from dpvb.data.shards import paths_of
 from dpvb.data.tables.design import Design, SparseDesignRows
+from dpvb.data.tables.matrices import as_matrix
 from dpvb.data.tables.response import Response
-from dpvb.data.tables.schema import INDICATOR, Schema
+from dpvb.data.tables.schema import INDICATOR, Numeric, Schema
 from dpvb.data.tables.table import AnyDesign, Table
-from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator
+from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
@@ -60,13 +63,15 @@ class Coefficient(NamedTuple):
 class BinomialLikelihoodRegression(PrivateEstimator):
     """What the three regressions share: ψ = intercept + x·coef, a Gaussian posterior, and predictions from it.
 
-    `fit` takes private rows X, (rows, n_features): NumPy, SciPy sparse, or a table of dpvb.data; and y, the response of
-    each row, (rows,), which is not needed where a table brings it. The parameters of the budget, the batches and the
-    ledger are those of `PrivateEstimator`.
+    `fit` takes private rows X, (rows, n_features): NumPy, SciPy sparse, or a `dpvb.Table`; and y, the response of each
+    row, (rows,), which is not needed where a table brings it. A plain X needs a public bound, low and high or row_norm.
+    The parameters of the budget, the batches and the ledger are those of `PrivateEstimator`.
 
     Args:
-        row_norm: bound on the norm of a row, its intercept included, in the units of X; longer rows are scaled back to
-            it, in fit and in every prediction.
+        low, high: public range of each column of a plain X, numbers or (n_features,), in its units: values outside are
+            clipped, and columns are scaled as the numeric ones of a `dpvb.Schema`.
+        row_norm: in their place, a public bound on the norm of a row of a plain X, its intercept included, in its
+            units: longer rows are scaled back to it, in fit and in every prediction. For columns of one unit.
         fit_intercept: whether every row gets a constant.
         intercept_value: that constant over row_norm, in (0, 1); the features' norm is at most
             √(1 - intercept_value²)·row_norm. Small values leave room for the features, large ones measure the
@@ -74,21 +79,25 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         solver: "first_order" (curvature once, then scores), "sufficient_statistics" (Pólya-Gamma augmentation,
             second moments released at each step) or "paper" (the same as published; for comparison).
         covariance: "full", or "diagonal" for features in the thousands ("first_order" only).
-        column_bound: bound on the absolute values of a column, a number or (n_features,), in the units of X; a table
-            brings its own. Not given: row_norm.
-        numeric: columns of plain rows that are numbers rather than indicators, as their places, or True for all; their
-            centres and spreads are released, so that neither bounds nor units matter. A table's schema says it itself.
+        column_bound: beside row_norm, a bound on the absolute values of a column, a number or (n_features,), in the
+            units of X. Not given: row_norm.
+        numeric: beside row_norm, the columns that are numbers rather than indicators, as their places, or True for all;
+            their centres and spreads are released, so that neither bounds nor units matter. A schema says it itself,
+            and columns with low and high are numbers.
         alpha: precision of the prior N(0, I/alpha) of the weights of rows of norm 1. Not given: a column's own spread
             is its unit, and an indicator's value.
 
     Attributes:
-        coef_, intercept_: posterior means in the units of X, (n_features,) and a number.
+        coef_, intercept_: posterior means in the units of X, (n_features,) and a number; of a table, per unit of a
+            number (where the schema transforms it, of the transformed number) and per category.
         coef_std_, intercept_std_: posterior standard deviations, the privacy noise counted in.
         privacy_: the privacy statement of the fit.
         n_iter_, n_features_in_, feature_names_: steps, and number and names of the features.
     """
 
-    row_norm: float = 1.0
+    low: float | Sequence[float] | NDArray[Any] | None = None
+    high: float | Sequence[float] | NDArray[Any] | None = None
+    row_norm: float | None = None
     fit_intercept: bool = True
     intercept_value: float = 0.4
     solver: str = "first_order"
@@ -133,12 +142,12 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         ends = self.credible_interval(level, noise_aware=noise_aware)
         std, intercept_std = self._stds(noise_aware)
         columns = [list(self.feature_names_), *(np.ravel(part).tolist() for part in (self.coef_, std, *ends))]
-        notes = self._notes()
-        rows = [Coefficient(*row) for row in zip(*columns, notes[int(self._constant > 0) :], strict=True)]
-        if self._constant > 0:
+        note, *notes = self._notes()
+        rows = [Coefficient(*row) for row in zip(*columns, notes, strict=True)]
+        if self._intercept_d.any():
             ends = self.credible_interval(level, noise_aware=noise_aware, intercept=True)
             parts = (np.ravel(part).item() for part in (self.intercept_, intercept_std, *ends))
-            rows.insert(0, Coefficient("intercept", *parts)._replace(note=notes[0]))
+            rows.insert(0, Coefficient("intercept", *parts)._replace(note=note))
         return rows
 
     def summary(self, level: float = 0.95, *, noise_aware: bool = True) -> str:
@@ -150,9 +159,11 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             f"{r.name:<{width}}  {r.mean:>10.4g}  {r.std:>10.4g}  {r.low:>10.4g} {r.high:>10.4g}  {r.note}".rstrip()
             for r in rows
         ]
-        noise = "with" if noise_aware else "WITHOUT"
-        notes = [_NOTES[note] for note in _NOTES if any(r.note == note for r in rows)]
-        return "\n".join([head, *lines, f"Uncertainty {noise} the privacy noise counted in.", *notes])
+        lines += [f"Uncertainty {'with' if noise_aware else 'WITHOUT'} the privacy noise counted in."]
+        lines += [_NOTES[note] for note in _NOTES if any(r.note == note for r in rows)]
+        statement = self.privacy_
+        counted = [] if statement.counts is None else [f"{statement.counts.say(statement.unit)} (95 % intervals)."]
+        return "\n".join([head, *lines, *counted])
 
     def sample_posterior(self, n: int = 1, rng: Any = None) -> tuple[Floats, Floats]:
         """Draw n weight vectors from the posterior: coefficients (n, n_features) and intercepts (n,).
@@ -172,26 +183,38 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         else:
             value_e, vector_de = np.linalg.eigh(covariance)
             draws_nd = (normal_nd * np.sqrt(np.maximum(value_e, 0.0))) @ vector_de.T
-        draws_nd += self._table.mean_d
-        if self._constant > 0:
-            return draws_nd[:, 1:] * self._unit_d / self._row_norm, draws_nd[:, 0] * self._constant
-        return draws_nd * self._unit_d / self._row_norm, np.zeros(n)
+        coef_nd = (self._table.mean_d + draws_nd)[:, self._first :] * self._scale_d
+        return coef_nd, float(self._table.mean_d @ self._intercept_d) + draws_nd @ self._intercept_reach_d
 
     def task(self, X: Any, y: Any = None, *, trials: Any = None, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do."""
         check_choice("solver", self.solver, SOLVERS)
         check_choice("covariance", self.covariance, COVARIANCES)
-        likelihood, schema = self._likelihood, X.schema if isinstance(X, Table) else None
-        design = self._private(X, y, trials, group)
+        likelihood = self._likelihood
+        if not isinstance(X, Table):
+            _check_response(y)
+        stated = "schema" if isinstance(X, Table) else "ranges"
+        X = self._bounded(X)
+        schema = X.schema if isinstance(X, Table) else None
+        design = self._private(X, y, trials, group, self.row_norm)
         model = self._model(design, schema)
-        caps = {"logistic": "the two classes", "binomial": f"at most {likelihood.max_trials:g} trials"}
-        public = [
-            f"{design.width} columns" + (", the intercept's included" if design.intercept else ""),
-            f"rows divided by {design.row_norm:g} and clipped to norm 1, the intercept's constant being "
+        kinds = {
+            "logistic": {"classes": "the two classes"},
+            "binomial": {"max_trials": f"at most {likelihood.max_trials:g} trials"},
+        }
+        counts = {
+            "dispersion": f"dispersion {likelihood.dispersion:g}",
+            "max_count": f"counts up to {likelihood.max_count:g}",
+        }
+        public = {
+            "columns" if schema is None else stated: f"{design.width} columns"
+            + (", the intercept's included" if design.intercept else "")
+            + ("" if schema is None else ", their ranges and categories"),
+            "row_norm": f"rows divided by {design.row_norm:g} and clipped to norm 1, the intercept's constant being "
             f"{design.intercept:g}",
-            caps.get(likelihood.kind, f"dispersion {likelihood.dispersion:g}, counts up to {likelihood.max_count:g}"),
-            f"solver {self.solver!r}, covariance {self.covariance!r}, the plan and all other parameters",
-        ]
+            **kinds.get(likelihood.kind, counts),
+            "parameters": f"solver {self.solver!r}, covariance {self.covariance!r}, the plan and all other parameters",
+        }
         notes = {
             "names": X.feature_names if isinstance(X, Table) else column_names(X),
             "width": design.width - (design.intercept > 0),
@@ -233,15 +256,45 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """From four times the score of a uniform guess to 0."""
         return -4.0 * math.log1p(model.likelihood.max_y), 0.0
 
-    def _private(self, X: Any, y: Any, trials: Any, group: Iterable[object] | None) -> AnyDesign:
+    def _bounded(self, X: Any) -> Any:
+        """Rows with a public bound: a table, or a matrix where row_norm says one.
+
+        Raises:
+            ParameterError: a matrix without a bound, or with two; low or high that are no ranges; ranges for a table.
+        """
+        given = [name for name in ("low", "high", "row_norm") if getattr(self, name) is not None]
+        ranges = [name for name in given if name != "row_norm"]
+        if isinstance(X, Table):
+            if ranges:
+                raise ParameterError(f"{ranges[0]} must be None with a table, whose schema says the ranges.")
+            return X
+        if given == ["row_norm"]:
+            return X
+        if given != ["low", "high"]:
+            raise ParameterError(
+                f"X needs a public bound on its numbers, low and high or row_norm, got {' and '.join(given) or 'none'}."
+                " Four ways out: (1) low= and high=, the range of each column that you know without looking at the "
+                "data, such as low=[18, 0], high=[90, 500_000] for ages and incomes; (2) a dpvb.Table with a "
+                "dpvb.Schema, which says the same of named columns, and has categories; (3) row_norm= alone, the "
+                "length that a row may have, where all columns have one unit; (4) dpvb.private_range(column, ...), "
+                "which finds a range for a part of the budget."
+            )
+        width, names = as_matrix(X).width, column_names(X)
+        low_d, high_d = (_ends(name, getattr(self, name), width) for name in ranges)
+        columns = zip(names or (f"x{j}" for j in range(width)), low_d.tolist(), high_d.tolist(), strict=True)
+        schema = Schema(tuple(Numeric(name, low, high) for name, low, high in columns))
+        return Table(X, schema) if names else _in_order(X, schema)
+
+    def _private(
+        self, X: Any, y: Any, trials: Any, group: Iterable[object] | None, row_norm: float | None
+    ) -> AnyDesign:
         """Private rows in the form that the solver reads."""
         constant = self._intercept
         rows: dict[str, Any] = {"sparse_rows": self.covariance == "diagonal", "group": group}
         if isinstance(X, Table):
             return X.design(y, trials, response=self._response, fit_intercept=constant > 0, **rows)
-        if y is None:
-            raise DataFormatError("requires y to be passed, but the target y is None: the response of each row.")
-        return Design(X, y, trials, response=self._response, row_norm=self.row_norm, intercept=constant, **rows)
+        _check_response(y)
+        return Design(X, y, trials, response=self._response, row_norm=row_norm, intercept=constant, **rows)  # type: ignore[arg-type]
 
     @property
     def _intercept(self) -> float:
@@ -257,17 +310,18 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         given: dict[str, Any] = {"likelihood": self._likelihood, "intercept": design.intercept, "alpha": self.alpha}
         if self.num_steps is not None:
             given["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
-        bound = _units(schema) if schema is not None else self.column_bound
         if self.solver == "first_order" and self.covariance == "full":
             return FirstOrder(width, **given, declared=self._declared(design, schema))
         if self.solver == "first_order":
+            bound = _largest(schema) if schema is not None else self.column_bound
             if bound is not None:
                 given["column_bound"] = _column_bound(bound, design)
             return FirstOrderDiagonal(width, **given, declared=self._declared(design, schema))
         if self.covariance == "diagonal":
             raise ParameterError("covariance='diagonal' needs solver='first_order'; the other solvers are full.")
         variant: Literal["paper", "corrected"] = "paper" if self.solver == "paper" else "corrected"
-        return PolyaGamma(width, variant=variant, average=self.epsilon < np.inf, **given)
+        is_private = check_number("epsilon", self.epsilon, low=0, closed="right") < np.inf
+        return PolyaGamma(width, variant=variant, average=is_private, **given)
 
     def _declared(self, design: AnyDesign, schema: Schema | None) -> Declared:
         """What is public about the columns of the rows that the design delivers, the intercept's first."""
@@ -275,7 +329,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         reach_d = np.full(width, math.sqrt((1 - constant) * (1 + constant)))
         if schema is not None:
             kinds = np.repeat([c.kind for c in schema.columns], [c.width for c in schema.columns])
-            numeric_d, low_d, unit_d = kinds == "numeric", np.zeros(width), _units(schema) / design.row_norm
+            numeric_d, low_d, unit_d = kinds == "numeric", np.zeros(width), _largest(schema) / design.row_norm
             high_d = unit_d
         else:
             numeric_d = _places(self.numeric, width)
@@ -293,32 +347,46 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """Number, names and units of the features."""
         self.schema_, self.n_features_in_, self._named = schema, width, names is not None
         self.feature_names_ = names or tuple(f"x{j}" for j in range(width))
-        self._unit_d = np.ones(width) if schema is None else _units(schema)
 
     def _set_posterior(self, weights: Weights, table: Weights, constant: float, row_norm: float) -> None:
         """Keep both readings of the posterior in the model's units, and show the table's in those of X."""
         self._weights, self._table, self._constant, self._row_norm = weights, table, constant, row_norm
-        self.coef_, self.intercept_ = self._split(table.mean_d)
+        self._first = int(constant > 0)
+        # ψ = constant·w₀ + Σ w_j·unit_j·(x_j - origin_j)/row_norm, in the units of X.
+        none = np.ones(self.n_features_in_), np.zeros(self.n_features_in_)
+        unit_d, origin_d = none if self.schema_ is None else _units(self.schema_)
+        self._scale_d = unit_d / row_norm
+        self._intercept_d = np.concatenate([[constant] * self._first, -origin_d * self._scale_d])
+        # About the centre the weights of a diagonal covariance are independent.
+        self._intercept_reach_d = self._intercept_d - table.centre_d
+        self.coef_, self.intercept_ = self._shown(table.mean_d[self._first :], float(table.mean_d @ self._intercept_d))
         self.coef_std_, self.intercept_std_ = self._stds()
 
     def _stds(self, noise_aware: bool = True) -> tuple[Any, Any]:
         """Posterior standard deviations of the coefficients and of the intercept."""
         covariance = self._table.covariance if noise_aware else self._table.naive_covariance
-        variance_d = covariance if covariance.ndim == 1 else np.diag(covariance)
-        return self._split(np.sqrt(np.maximum(variance_d, 0.0)))
+        variance_d, intercept = self._variances(covariance)
+        return self._shown(np.sqrt(np.maximum(variance_d, 0.0)), math.sqrt(max(intercept, 0.0)))
+
+    def _variances(self, covariance: Floats) -> tuple[Floats, float]:
+        """Variances of the weights of the features and of the intercept, by a covariance or its diagonal."""
+        reach_d, diagonal = self._intercept_reach_d, covariance.ndim == 1
+        variance_d = covariance if diagonal else np.diag(covariance)
+        intercept = reach_d**2 @ covariance if diagonal else reach_d @ covariance @ reach_d
+        return variance_d[self._first :], float(intercept)
 
     def _notes(self) -> list[str]:
-        """Beside each weight: "prior", "unseen", or nothing."""
-        covariance = self._table.covariance
-        variance_d = covariance if covariance.ndim == 1 else np.diag(covariance)
-        note_d = np.where(variance_d > 0.5 * self._table.prior_d, "prior", "")
-        return [str(note) for note in np.where(self._table.unseen_d > 0, "unseen", note_d)]
+        """Beside the intercept and each feature: "prior", "unseen", or nothing."""
+        found, prior = (self._variances(part) for part in (self._table.covariance, self._table.prior_d))
+        intercept, note_d = (
+            np.where(v > 0.5 * p, "prior", "") for v, p in ((found[1], prior[1]), (found[0], prior[0]))
+        )
+        unseen_d = self._table.unseen_d[self._first :] > 0
+        return [str(intercept), *(str(note) for note in np.where(unseen_d, "unseen", note_d))]
 
-    def _split(self, value_d: Floats) -> tuple[Any, Any]:
-        """Coefficients and intercept in the units of X, of weights or standard deviations in the model's."""
-        if self._constant > 0:
-            return value_d[1:] * self._unit_d / self._row_norm, float(value_d[0]) * self._constant
-        return value_d * self._unit_d / self._row_norm, 0.0
+    def _shown(self, weight_d: Floats, intercept: float) -> tuple[Any, Any]:
+        """Coefficients in the units of X, of weights or standard deviations in the model's, and the intercept."""
+        return weight_d * self._scale_d, intercept
 
     def _psi(self, X: Any) -> tuple[Floats, Floats]:
         """Posterior means and variances of ψ, (rows,), of rows that the caller may see; rows are clipped as in fit.
@@ -351,13 +419,24 @@ class BinomialLikelihoodRegression(PrivateEstimator):
 
     def _chunks(self, design: AnyDesign) -> Iterator[Any]:
         """Chunks of rows of the fitted width."""
-        width = design.width - (self._constant > 0)
+        self._check_width(design.width - self._first)
+        return (chunk.rows for chunk in design.chunks())
+
+    def _check_width(self, width: int) -> None:
         if width != self.n_features_in_:
             raise DataFormatError(
                 f"X has {width} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
                 "input."
             )
-        return (chunk.rows for chunk in design.chunks())
+
+    def _tabled(self, X: Any, schema: Schema) -> Table:
+        """Rows as a table; numbers without names are in the order of a schema that has numbers alone."""
+        if isinstance(X, Table):
+            return X
+        if _is_named(X) or any(column.kind != "numeric" for column in schema.columns):
+            return Table(X, schema)
+        self._check_width(as_matrix(X).width)
+        return _in_order(X, schema)
 
     def _measured(self, X: Any, y: Any, trials: Any, public: bool) -> tuple[Floats, Floats, Floats, Floats]:
         """Mean and variance of ψ, response and trials of public rows.
@@ -368,11 +447,11 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """
         self._check_public(public)
         self._check_fitted()
-        if self.schema_ is not None and not isinstance(X, Table):
-            X = Table(X, self.schema_)
+        if self.schema_ is not None:
+            X = self._tabled(X, self.schema_)
         d, empty = len(self._weights.mean_d), np.empty(0)
         parts = [(empty, empty, empty, empty)]
-        for rows in self._chunks(self._private(X, y, trials, None)):
+        for rows in self._chunks(self._private(X, y, trials, None, self._row_norm)):
             if np.isnan(rows.y_n).any():
                 raise DataFormatError(
                     "public rows must not hold NaN, infinity, or a response outside the declared ones."
@@ -385,11 +464,9 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """Rows that the caller may see, brought to the public norm as private ones are."""
         if self.schema_ is not None:
             features = replace(self.schema_, target=None, group=None)
-            if not isinstance(X, Table):
-                X = Table(X, features)
-            elif replace(X.schema, target=None, group=None) != features:
+            table = self._tabled(X, features)
+            if replace(table.schema, target=None, group=None) != features:
                 raise DataFormatError("the table's schema is not the one that the model was fitted with.")
-            table: Table = X
             return table.features(fit_intercept=self._constant > 0, sparse_rows=True)
         if isinstance(X, Table):
             raise DataFormatError("the model was fitted on plain rows, not on a table: give rows of the same columns.")
@@ -437,7 +514,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         names, schema = facts["features"], facts["schema"]
         names = None if names is None else tuple(map(str, names))
         self._set_columns(names, width, None if schema is None else Schema.from_json(schema))
-        if not len(self.feature_names_) == len(self._unit_d) == width:
+        if len(self.feature_names_) != width or (self.schema_ is not None and self.schema_.width != width):
             raise ValueError("features of another number")
         self._set_posterior(domains.checked(weights), domains.checked(table), constant, row_norm)
 
@@ -502,6 +579,7 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
         positive_n = self.decision_function(X) > 0
         return np.asarray(self.classes_[positive_n.astype(np.int64)])
 
+    @fitted_only
     def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
         """Accuracy on public rows.
 
@@ -531,9 +609,9 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
             "calibration_error": metrics.calibration_error(y_n, p_n),
         }
 
-    def _split(self, value_d: Floats) -> tuple[Any, Any]:
+    def _shown(self, weight_d: Floats, intercept: float) -> tuple[Any, Any]:
         """As scikit-learn has it for two classes: (1, n_features) and (1,)."""
-        coef, intercept = super()._split(value_d)
+        coef, intercept = super()._shown(weight_d, intercept)
         return coef[None, :], np.array([intercept])
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -560,7 +638,7 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
     A row's influence is bounded as one: the noise grows with max_trials.
 
     Args:
-        max_trials: public bound on a row's trials; a row with more counts as no row.
+        max_trials: public bound on a row's trials, at least 1; a row with more counts as no row.
 
     The other parameters and the attributes are those of `BinomialLikelihoodRegression`.
     """
@@ -594,6 +672,7 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
         """Expected number of successes of each row in so many trials, (rows,); of one trial: the probability."""
         return np.asarray(self.predict_proba(X)[:, 1] * np.asarray(trials, dtype=np.float64))
 
+    @fitted_only
     def score(self, X: Any, y: Any = None, trials: Any = None, *, public: bool = False) -> float:
         """Share of the binomial deviance of public rows that the features explain; at most 1.
 
@@ -621,8 +700,9 @@ class NegativeBinomialRegression(RegressorMixin, BinomialLikelihoodRegression): 
     The expected count is dispersion · exp(intercept + x·coef).
 
     Args:
-        dispersion: public number r > 0; large values come near a Poisson regression.
-        max_count: public bound on a count; larger ones are clipped to it, and the noise grows with it.
+        dispersion: public number r in [1e-6, 1e9]: R's theta, 1/alpha of statsmodels; large values come near a Poisson
+            regression. Where it is not known, dpvb.select chooses among several.
+        max_count: public bound on a count, at least 1; larger ones are clipped to it, and the noise grows with it.
 
     The other parameters and the attributes are those of `BinomialLikelihoodRegression`.
     """
@@ -644,6 +724,7 @@ class NegativeBinomialRegression(RegressorMixin, BinomialLikelihoodRegression): 
         """Expected count of each row at the posterior mean of the weights, (rows,), at most max_count."""
         return self._expected(self._psi(X)[0])
 
+    @fitted_only
     def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
         """Share of the negative binomial deviance of public rows that the features explain; at most 1.
 
@@ -667,10 +748,49 @@ class NegativeBinomialRegression(RegressorMixin, BinomialLikelihoodRegression): 
         return np.asarray(np.minimum(self.dispersion * np.exp(np.minimum(psi_n, 700.0)), self.max_count))
 
 
-def _units(schema: Schema) -> Floats:
+def _largest(schema: Schema) -> Floats:
     """Largest value of each feature of a table: of an indicator, what stands for 1."""
-    units = [1.0 if column.kind == "numeric" else INDICATOR for column in schema.columns]
-    return np.repeat(units, [column.width for column in schema.columns])
+    values = [1.0 if column.kind == "numeric" else INDICATOR for column in schema.columns]
+    return np.repeat(values, [column.width for column in schema.columns])
+
+
+def _units(schema: Schema) -> tuple[Floats, Floats]:
+    """What one unit of each feature of a table is in its own units, and where its 0 lies in these."""
+    ends = [column.ends if isinstance(column, Numeric) else (0.0, 1 / INDICATOR) for column in schema.columns]
+    low_c, high_c = np.array(ends).T
+    widths = [column.width for column in schema.columns]
+    return np.repeat(1 / (high_c - low_c), widths), np.repeat(low_c, widths)
+
+
+def _check_response(y: Any) -> None:
+    if y is None:
+        raise DataFormatError("requires y to be passed, but the target y is None: the response of each row.")
+
+
+def _is_named(X: Any) -> bool:
+    """Whether rows say which column is which, or are files that do."""
+    if isinstance(X, (Mapping, str, os.PathLike)) or paths_of(X) is not None:
+        return True
+    return column_names(X) is not None or getattr(getattr(X, "dtype", None), "names", None) is not None
+
+
+def _in_order(X: Any, schema: Schema) -> Table:
+    """A matrix as a table, its columns in the order of a schema."""
+    x_nd = as_matrix(X).dense(slice(None))
+    return Table({column.name: x_nd[:, place] for place, column in enumerate(schema.columns)}, schema)
+
+
+def _ends(name: str, given: Any, width: int) -> Floats:
+    """The lower or upper end of each column's range.
+
+    Raises:
+        ParameterError: unless they are a number, or one for each column.
+    """
+    try:
+        return np.broadcast_to(np.asarray(given, dtype=np.float64), (width,))
+    except (TypeError, ValueError):
+        pass
+    raise ParameterError(f"{name} must be a number or {width} of them, one for each column of X, got {given!r}.")
 
 
 def _places(numeric: Any, width: int) -> NDArray[np.bool_]:

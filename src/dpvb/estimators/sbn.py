@@ -15,7 +15,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from dpvb.core.schedule import Schedule, robbins_monro
 from dpvb.data.tables.design import BinaryMatrix, binary_rows
-from dpvb.estimators.base import PrivateEstimator, Task, column_names, generator
+from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, check_choice, check_integer, check_number
@@ -94,12 +94,14 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         model = self._model(rows.width)
         released_first = any(block.phase == "first" for block in model.blocks.values())
         decay = robbins_monro(*self._learning())
-        public = [
-            f"{rows.width} visible and {model.n_components} hidden units, form {self.form!r}",
-            "entries are 0 or 1" if self.threshold is None else f"entries are 1 above {self.threshold:g}, else 0",
-            *([f"number of examples {self.num_examples}"] if self.num_examples else []),
-            "the plan, the random start and all other parameters",
-        ]
+        public = {
+            "columns": f"{rows.width} visible units",
+            "n_components": f"{model.n_components} hidden units, form {self.form!r}",
+            "threshold": "entries are 0 or 1"
+            if self.threshold is None
+            else f"entries are 1 above {self.threshold:g}, else 0",
+            "parameters": "the plan, the random start and all other parameters",
+        }
         schedule = Schedule(
             (1.0,) * self._num_steps(),
             {"first": _FIRST, "last": _FIRST},
@@ -165,6 +167,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         parts = [self._fitted_model.bound(self._q, rows, self._local(rows)[0]) for rows in self._rows(X)]
         return np.concatenate([np.empty(0), *parts])
 
+    @fitted_only
     def score(self, X: Any, y: None = None, *, public: bool = False) -> float:
         """Mean of `score_samples`: bound on the log-likelihood of a public row, in nats; higher is better.
 

@@ -1,7 +1,7 @@
 """Data that cannot move: several owners learn one posterior, and each protects its own people.
 
     from dpvb import federated
-    model = dpvb.LogisticRegression(epsilon=1.0, delta=1e-5)
+    model = dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, low=0.0, high=1.0)
     federated.simulate(model, [(X1, y1), (X2, y2), (X3, y3)], trust="secure_aggregation", num_rounds=20)
 
 Partitioned variational inference (Ashman et al. 2022): each client keeps its data behind its own wall, with an

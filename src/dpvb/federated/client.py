@@ -31,7 +31,7 @@ from dpvb.core.forks import Origin
 from dpvb.core.noise import NoiseSource
 from dpvb.estimators.base import Task
 from dpvb.federated import messages
-from dpvb.federated.agreement import Federation, declared
+from dpvb.federated.agreement import Federation
 from dpvb.federated.form_of_q import FormOfQ
 from dpvb.federated.keys import Identity, check_name
 from dpvb.federated.membership import Membership, Owner
@@ -50,6 +50,7 @@ from dpvb.guards.errors import (
 )
 from dpvb.guards.strangers import say
 from dpvb.ledger import Ledger
+from dpvb.models.declared import declared
 from dpvb.results.statement import PrivacyStatement
 from dpvb.runs.counted import check_account, opened
 from dpvb.version import __version__

@@ -20,7 +20,7 @@ from dpvb.federated.agreement import SCHEDULES
 from dpvb.federated.flower import Address, parse_address
 from dpvb.federated.keys import Identity, check_name, check_public
 from dpvb.federated.trust import TRUST, Trust
-from dpvb.guards.errors import FederationError, ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.errors import FederationError, ParameterError, check_choice, check_integer, check_number, reason_of
 
 UNITS: Final = ("example", "person", "client")
 # Parameters of estimators that are no keys of [model], and where else they come from.
@@ -193,6 +193,7 @@ class DataFiles:
         file: table, matrix or documents.
         target, trials, group: files beside a matrix.
         text_column, group_column, file_format, token_pattern: of documents.
+        separator, decimal, encoding: of a CSV file.
     """
 
     file: Path
@@ -203,6 +204,9 @@ class DataFiles:
     group_column: str | None
     file_format: str | None
     token_pattern: str
+    separator: str
+    decimal: str
+    encoding: str
 
 
 @dataclass(frozen=True)
@@ -262,6 +266,9 @@ class ClientConfig:
                 group_column=data.take("group_column", str, None),
                 file_format=data.take("format", str, None),
                 token_pattern=data.take("token_pattern", str, "[a-z]+"),
+                separator=data.take("separator", str, ","),
+                decimal=data.take("decimal", str, "."),
+                encoding=data.take("encoding", str, "utf-8"),
             ),
         )
         data.end()
@@ -288,7 +295,7 @@ class _Table:
                 raise ParameterError(f"{path}: is too large for a configuration.")
             return cls(tomllib.loads(content.decode("utf-8")), path)
         except OSError as error:
-            raise ParameterError(f"{path}: cannot be read ({error.strerror}).") from error
+            raise ParameterError(f"{path}: cannot be read ({reason_of(error)}).") from error
         except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
             raise ParameterError(f"{path}: is no TOML file: {error}.") from error
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dpvb.core.estimate import Estimate
-from dpvb.core.loop import Model
+from dpvb.core.model import Model
 from dpvb.core.released import Released
 
 
@@ -40,6 +40,9 @@ class Factors:
         """Whether each client has released each of the blocks: before that, no q is read from them."""
         needed = frozenset(blocks)
         return all(client in self._own and needed <= self._own[client].names for client in clients)
+
+    def __len__(self) -> int:
+        return len(self._own)
 
     def total(self) -> Estimate:
         """The sum of all factors."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from dpvb.core import loop
 from dpvb.core.estimate import Estimate
+from dpvb.core.model import Model
 from dpvb.core.plan import Plan, Release
 from dpvb.core.wall import Wall
 from dpvb.estimators.base import Task, generator
@@ -67,10 +68,10 @@ class FormOfQ:
         batches = self._empty_batch()
         try:
             with silence(logs=True):
-                answers = [self._task.model.e_step(q, rows, release.blocks) for rows in batches]
+                answers = [self._task.model.e_step(q, rows, release.asked) for rows in batches]
         except Exception:  # A q of strangers' making may raise anything.
             return False
-        return all(release.blocks.keys() <= answer.keys() for answer in answers)
+        return all(release.asked.keys() <= answer.keys() for answer in answers)
 
     def _empty_batch(self) -> list[Any]:
         """A batch of no rows, in a list; none where the data have no chunk at all."""
@@ -91,7 +92,7 @@ class _Nothing:
         return 0
 
 
-def _rehearsed(model: loop.Model[Any, Any], plan: Plan) -> tuple[tuple[Any, ...], frozenset[type]]:
+def _rehearsed(model: Model[Any, Any], plan: Plan) -> tuple[tuple[Any, ...], frozenset[type]]:
     """The forms of q before the releases of a run on no data, and its classes; what such a run costs is the noise."""
     kinds, kept = Counter[tuple[str, ...]](), []
     for release in plan:

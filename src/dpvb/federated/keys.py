@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from dpvb.guards.errors import CheckpointError, FederationError, ParameterError
+from dpvb.guards.errors import CheckpointError, FederationError, ParameterError, reason_of
 from dpvb.guards.own import read_own, write_own
 
 _HEAD: Final = b"dpvb identity 1\n"
@@ -106,7 +106,7 @@ class Identity:
         try:
             text = read_own(path)
         except FileNotFoundError as error:
-            raise FederationError(f"{Path(path)}: no identity can be read here ({error.strerror}).") from error
+            raise FederationError(f"{Path(path)}: no identity can be read here ({reason_of(error)}).") from error
         except CheckpointError as error:
             raise FederationError(
                 f"no identity can be read here: {error} A secret key that others could read is one no longer."

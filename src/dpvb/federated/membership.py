@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, final
 
+from dpvb.accounting import doubts
 from dpvb.core import loop
 from dpvb.core.journal import Journal
 from dpvb.core.noise import NoiseSource
@@ -121,9 +122,10 @@ class Membership:
 
     def charge(self) -> None:
         """Charge the whole plan, or say that nobody counts it."""
-        owner = self._owner
+        owner, federation = self._owner, self._owner.federation
+        doubts.warn(federation.epsilon, federation.delta, unit=self.plan.unit, num_units=federation.num_examples)
         if owner.ledger is None:
-            owner.shared.once(_uncounted, self.plan, owner.federation.epsilon, owner.federation.delta)
+            owner.shared.once(_uncounted, self.plan, federation.epsilon, federation.delta)
         self._open()
 
     def statement(self) -> PrivacyStatement:

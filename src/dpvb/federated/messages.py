@@ -73,7 +73,7 @@ class Offer:
         version: version of dpvb.
         run: name of the run.
         kind: name of the estimator.
-        model: what the model declares, in words; see `agreement.declared`.
+        model: what the model declares, in words; see `models.declared`.
         columns: what the data's columns must be.
         multipliers: noise multiplier of every release, in order.
         trust: "none", "secure_aggregation" or "trusted_server".

@@ -28,7 +28,7 @@ from dpvb.core.released import Released
 from dpvb.core.wall import gathered
 from dpvb.estimators.base import Task
 from dpvb.federated import messages
-from dpvb.federated.agreement import SCHEDULES, Federation, declared
+from dpvb.federated.agreement import SCHEDULES, Federation
 from dpvb.federated.asking import RETRIES, Asking
 from dpvb.federated.factors import Factors
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share
@@ -36,6 +36,7 @@ from dpvb.federated.record import Recorded
 from dpvb.federated.transport import Transport
 from dpvb.guards.errors import DpvbError, FederationError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.strangers import printable
+from dpvb.models.declared import declared
 from dpvb.results.statement import PrivacyStatement
 from dpvb.version import __version__
 
@@ -160,6 +161,7 @@ class Server:
             num_examples=federation.num_examples,
             epsilon_method=federation.trust.method,
             against=federation.trust.against(),
+            counts=self._factors.total().counts if self._factors else None,
         )
 
     def _propose(self) -> None:

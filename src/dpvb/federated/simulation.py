@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from dpvb.core.plan import Plan
 from dpvb.estimators.base import PrivateEstimator, Task, generator
-from dpvb.federated.agreement import SCHEDULES, Federation, declared
+from dpvb.federated.agreement import SCHEDULES, Federation
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity
 from dpvb.federated.server import Server
@@ -22,6 +22,7 @@ from dpvb.federated.shared import Shared
 from dpvb.federated.transport import InProcess
 from dpvb.federated.trust import Trust
 from dpvb.guards.errors import ParameterError, check_choice, check_integer
+from dpvb.models.declared import declared
 
 UNITS = ("example", "client")
 
@@ -127,7 +128,7 @@ def simulate(
         task = tasks[0]._replace(source=None)  # The server has no rows.
         server = Server(task, federation, transport, schedule=schedule)
         q = server.run(rng, (lambda t, plan: None) if progress is None else progress)
-        estimator.privacy_ = server.statement(task.public)
+        estimator.promise(server.statement(task.public))
         estimator.take(task, q)
         estimator.client_statements_ = tuple(client.statement for client in clients.values())
     return estimator

@@ -1,4 +1,4 @@
-"""The errors that dpvb raises; every one of them speaks of public things only."""
+"""The errors that dpvb raises, and its warnings; every one of them speaks of public things only."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ from typing import Literal
 
 class DpvbError(Exception):
     """Base of all errors of this package."""
+
+
+class DpvbWarning(UserWarning):
+    """A call is allowed, and probably not what was meant; it speaks of public things only."""
+
+
+class FewUnitsWarning(DpvbWarning):
+    """A fit counted hardly a unit, as its released and noisy count says; its charge stands."""
 
 
 class ParameterError(DpvbError, ValueError):
@@ -46,6 +54,11 @@ class FederationError(DpvbError, RuntimeError):
     """A message, a peer or a round of a federated run was refused; nothing was spent beyond what is on record."""
 
 
+def reason_of(error: OSError) -> str:
+    """Why a file cannot be used, in words; empty where nobody says."""
+    return "there is no such file" if isinstance(error, FileNotFoundError) else error.strerror or ""
+
+
 def check_number(
     name: str,
     value: object,
@@ -71,6 +84,8 @@ def check_number(
             number = math.nan
     inside = (number >= low if left == "[" else number > low) and (number <= high if right == "]" else number < high)
     if not inside:
+        if isinstance(value, str):
+            hint = f"{hint} That is a text: numbers stand without quotes, and infinity is float('inf').".strip()
         way_out = f" {hint}" if hint else ""
         raise ParameterError(f"{name} must be a number in {left}{low:g}, {high:g}{right}, got {value!r}.{way_out}")
     return number

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import math
 import sys
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import fields
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 # Deeper than anything that this package writes.
 _MAX_DEPTH = 64
@@ -44,6 +47,58 @@ def printable(text: str) -> str:
         text: whoever wrote it.
     """
     return text if text.isprintable() else "".join(one if one.isprintable() else "?" for one in text)
+
+
+def place_of(kind: type) -> str:
+    """The name by which `imported` finds a class at the top of a module."""
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def imported(place: str) -> Any:
+    """What a module that this process has imported holds under a name; no code runs for it, and nothing is imported."""
+    module, _, name = place.partition(":")
+    return vars(sys.modules[module]).get(name) if module in sys.modules else None
+
+
+def misfit(kind: Any, values: Mapping[str, object]) -> str | None:
+    """The first name whose value is neither of the type that a dataclass declares for it, nor its default.
+
+    Args:
+        kind: the dataclass; it may name types that are not there when it runs, and then every value fits.
+        values: None, numbers, texts, and tuples of them.
+    """
+    try:
+        hints = get_type_hints(kind)
+    except Exception:
+        return None
+    for field in fields(kind):
+        value = values.get(field.name, field.default)
+        is_default = type(value) is type(field.default) and value == field.default
+        if not is_default and not _is_of(value, hints.get(field.name, Any)):
+            return field.name
+    return None
+
+
+def _is_of(value: object, hint: Any) -> bool:
+    """Whether a plain value is of a type; what a type says beyond classes is not asked."""
+    kind, parts = get_origin(hint) or hint, get_args(hint)
+    if kind is Annotated:
+        return _is_of(value, parts[0])
+    if kind in (Union, UnionType):
+        return any(_is_of(value, part) for part in parts)
+    if kind is Literal:
+        return value in parts
+    if kind is None or kind is NoneType:
+        return value is None
+    if kind in (bool, int, float):  # 1 may stand for True, and 3.0 for 3.
+        return isinstance(value, (int, float)) and (kind is float or value == kind(value))
+    if kind is tuple and parts and isinstance(value, tuple):
+        each = [parts[0]] * len(value) if parts[-1] is Ellipsis else parts
+        return len(each) == len(value) and all(map(_is_of, value, each))
+    try:
+        return kind is Any or not isinstance(kind, type) or isinstance(value, kind)
+    except TypeError:  # A protocol has no instances.
+        return True
 
 
 def say(message: str) -> None:

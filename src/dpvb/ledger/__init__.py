@@ -25,15 +25,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from dpvb.accounting import Method, doubts
 from dpvb.accounting import filter as spending
-from dpvb.accounting.costs import Cost
+from dpvb.accounting.costs import Composition, Cost
 from dpvb.accounting.events import Event, NeighboringRelation
 from dpvb.core.plan import Plan
 from dpvb.guards.errors import LedgerError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.strangers import parsed_json
 from dpvb.ledger import pricing, turns
 from dpvb.ledger.address import checked_place, is_address, without_password
-from dpvb.ledger.chain import MAX_BODY, Entry, canonical
+from dpvb.ledger.chain import LOOK, MAX_BODY, Entry, canonical
 from dpvb.ledger.facts import Dataset, Quote, Receipt, Remaining, as_epsilon, check_name
 from dpvb.ledger.following import begun, caught_up, kept_head
 from dpvb.ledger.head import Head
@@ -155,6 +156,7 @@ class Ledger:
             LedgerError: if the name stands for other facts or looks like another, or the part does not fit its whole.
         """
         facts = Dataset(name, unit, neighboring_relation, epsilon, delta, part_of)
+        doubts.warn(epsilon, delta, unit=facts.unit)
         with self._transaction(write=True) as (rows, state):
             if state.datasets.get(facts.name) == facts:
                 return
@@ -185,6 +187,7 @@ class Ledger:
             facts = state.dataset(name)
             charged = pricing.charged(rows, state, name)
             number = sum(count for one in pricing.concerned(state, name) for _, count in rows.forms(one))
+            more = pricing.num_more(rows, state, name)
         spent, fixed = pricing.spent(state, name), pricing.if_fixed(state, facts, charged)
         return Remaining(
             epsilon=as_epsilon(pricing.left(state, name)),
@@ -193,15 +196,17 @@ class Ledger:
             spent_adaptive=spent,
             spent_if_fixed=spent if fixed is None else fixed,
             num_charges=number,
+            num_more=more,
             sole=bool(state.sole(name)),
         )
 
-    def quote(self, plan: Plan | Cost | Sequence[Event], *, dataset: str | None = None) -> Quote:
+    def quote(self, plan: Plan | Cost | Sequence[Event], *, dataset: str | None = None, gaussian: bool = True) -> Quote:
         """What a plan would cost a data set, and the largest plan of this shape that fits; nothing is spent.
 
         Args:
             plan: a plan, a cost, or events.
             dataset: whose; not needed if there is only one.
+            gaussian: as in `charge`; a fit by one owner says True.
 
         Raises:
             LedgerError: if the data set is unknown, or has other neighbours than the plan.
@@ -210,11 +215,11 @@ class Ledger:
             facts = pricing.chosen(state, dataset)
             charged = pricing.charged(rows, state, facts.name)
         cost = pricing.as_cost(plan, facts)
-        price = state.price(facts.name, spending.cost_units(cost))
+        price = state.price(facts.name, spending.cost_units(cost), gaussian=gaussian and spending.is_gaussian(cost))
         within = price.spent <= facts.cap
         sole = not within and pricing.is_sole(price, cost, facts)
         alone = cost.epsilon(facts.delta)
-        scale, largest = pricing.largest(state, facts, cost)
+        scale, largest = pricing.largest(state, facts, cost, gaussian=gaussian)
         total = alone if sole else as_epsilon(price.spent)
         fixed = pricing.if_fixed(state, facts, charged, cost)
         return Quote(
@@ -229,7 +234,9 @@ class Ledger:
             delta=facts.delta,
         )
 
-    def noise_scale(self, plan: Plan | Cost | Sequence[Event], *, epsilon: float, dataset: str | None = None) -> float:
+    def noise_scale(
+        self, plan: Plan | Cost | Sequence[Event], *, epsilon: float, dataset: str | None = None, gaussian: bool = True
+    ) -> float:
         """The least factor for a plan's noise with which it adds at most epsilon to what counts against the cap.
 
         For a first plan that is its own epsilon; for a later one what the filter's total rises by.
@@ -238,6 +245,7 @@ class Ledger:
             plan: a plan, a cost, or events, with noise.
             epsilon: positive and finite.
             dataset: whose; not needed if there is only one.
+            gaussian: as in `quote`.
 
         Raises:
             LedgerError: if the data set is unknown, or has other neighbours than the plan.
@@ -246,7 +254,8 @@ class Ledger:
         epsilon = check_number("epsilon", epsilon, low=0, high=math.inf, closed="neither")
         with self._transaction() as (_, state):
             facts = pricing.chosen(state, dataset)
-        scale = pricing.noise_scale(state, facts, pricing.as_cost(plan, facts), spending.cap_units(epsilon))
+        cost, target = pricing.as_cost(plan, facts), spending.cap_units(epsilon)
+        scale = pricing.noise_scale(state, facts, cost, target, gaussian=gaussian)
         if scale == math.inf:
             raise ParameterError(f"epsilon must be within reach of some noise; {epsilon:g} is not, with this plan.")
         return scale
@@ -265,6 +274,7 @@ class Ledger:
         payload: Mapping[str, Any] | None = None,
         releases: Sequence[Event] | None = None,
         token: str | None = None,
+        gaussian: bool = False,
     ) -> Receipt:
         """Charge a data set, before anything of it is looked at.
 
@@ -282,6 +292,8 @@ class Ledger:
             payload: other public facts to keep, as JSON can hold them.
             releases: the same as `cost` in the order in which they are made. Of different releases whose order is not
                 on record nothing comes back once one has begun.
+            gaussian: whether the noise of each release is normal, or rounded from what is. Then full batches count by
+                the rule for Gaussians (see `accounting.filter`).
             token: a secret of the run's owner, of whom only its hash is put on record. None: one is drawn with the
                 run's first charge, and this object alone remembers it. Whoever gives the same one again may go on.
 
@@ -330,7 +342,7 @@ class Ledger:
                 self._session.tokens[run] = token or self._session.tokens.get(run) or secrets.token_hex(16)
             if run in self._session.tokens:
                 body["owner"] = _hash(self._session.tokens[run])
-            price = state.price(dataset, cost_units)
+            price = state.price(dataset, cost_units, gaussian=gaussian and spending.is_gaussian(cost))
             sole = price.spent > facts.cap and pricing.is_sole(price, cost, facts)
             if sole or price.spent <= facts.cap:
                 if sole:
@@ -348,7 +360,7 @@ class Ledger:
                     price=price,
                     body=body,
                 )
-        raise pricing.over(state, facts, cost, price)
+        raise pricing.over(state, facts, cost, price, gaussian=gaussian)
 
     def append(
         self,
@@ -405,20 +417,41 @@ class Ledger:
                 rows, end, kind="event", key=name, dataset=newest.dataset, run=run, attempt=attempt, body=body
             )
 
+    def note_look(self, dataset: str) -> Receipt:
+        """Put on record that somebody looks at private data without noise; the note costs nothing and is a run alone.
+
+        Args:
+            dataset: whose.
+
+        Raises:
+            LedgerError: if the data set is unknown.
+        """
+        run = secrets.token_hex(16)
+        key, body = canonical(["event", run, 0, LOOK, None]), {"state": LOOK, "step": None, "digest": None}
+        with self._transaction(write=True) as (rows, state):
+            name = state.dataset(dataset).name
+            return self._append(rows, state, kind="event", key=key, dataset=name, run=run, body=body)
+
     def history(self, run: str) -> list[Entry]:
         """The charges, refunds and events of a run, in order."""
         with self._transaction() as (rows, _):
             return turns.of_run(rows, check_name("run", run))
 
-    def charged(self, name: str) -> bool:
-        """Whether a data set, its whole or a part of it has been charged; only before may a plan be the first.
+    def method(self, name: str, events: Sequence[Event] = ()) -> Method:
+        """The accountant's method by which a plan of these events is counted: "pld", or "renyi".
+
+        Args:
+            name: of the data set.
+            events: of the plan, where its noise is normal, as in `charge`.
 
         Raises:
             LedgerError: if there is none of that name.
         """
         with self._transaction() as (_, state):
-            state.dataset(name)
-            return any(one in state.charges for one in state.family(name))
+            facts = state.dataset(name)
+            alone = bool(events) and spending.is_gaussian(Composition(events, facts.neighboring_relation))
+            price = state.price(name)
+            return "pld" if price.first or (price.gaussian and alone) else "renyi"
 
     def entries(self) -> list[Entry]:
         """All rows, in order."""
@@ -473,7 +506,7 @@ class Ledger:
                 attempt=attempt,
                 form=form,
                 cost=cost,
-                price=state.price(name, cost),
+                price=state.price(name, cost, gaussian=spending.is_gaussian(unstarted)),
                 body={"cost": unstarted.to_dict()},
             )
 
@@ -616,7 +649,8 @@ class Ledger:
         units: int = 0,
     ) -> Receipt:
         if price is not None:
-            body, units = {**body, "favoured": price.favoured}, price.spent
+            rule = {} if price.gaussian is None else {"gaussian": price.gaussian}
+            body, units = {**body, "favoured": price.favoured, **rule}, price.spent
         try:
             text = canonical(body)
             parsed_json(text)  # Every reader must be able to.

@@ -21,6 +21,8 @@ FORMAT = 1
 #: Bytes of a row's other facts, as JSON.
 MAX_BODY = 2**18
 COSTS = ("charge", "sole", "refund")
+#: State of the one event of a run that was never charged: somebody looked at private data without noise.
+LOOK = "looked"
 
 
 def canonical(value: object) -> str:
@@ -94,7 +96,7 @@ class Entry:
 
     @property
     def state(self) -> str | None:
-        """Of an event: "started", "released", "resumed", "finished" or "abandoned"."""
+        """Of an event: "started", "released", "resumed", "finished", "abandoned" or "looked"."""
         return self.facts.get("state")
 
     @property

@@ -14,6 +14,8 @@ from dpvb.guards.errors import ParameterError, check_number
 # Beyond this a cap is none.
 _MAX_CAP = 1e6
 _MAX_NAME = 200
+#: More plans like the newest one than these nobody counts.
+MOST_MORE = 10**6
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ class Remaining:
         spent_adaptive: what counts: it holds although later plans were chosen after seeing results.
         spent_if_fixed: what the same plans would cost, had all been fixed beforehand.
         num_charges: how many charges there are.
+        num_more: how many more plans like the newest one fit, if nothing else is charged, a million at most; None if
+            there was none.
         sole: whether a first plan was charged by its own epsilon, and nothing can follow.
     """
 
@@ -103,6 +107,7 @@ class Remaining:
     spent_adaptive: float
     spent_if_fixed: float
     num_charges: int
+    num_more: int | None = None
     sole: bool = False
 
     def __str__(self) -> str:
@@ -111,10 +116,12 @@ class Remaining:
                 f"epsilon = {self.spent_adaptive:.4g} of {self.cap_epsilon:g} is spent at delta = {self.delta:g} by "
                 "one plan, charged by its own epsilon as the first; nothing can follow it."
             )
+        least = "At least " if self.num_more == MOST_MORE else ""
+        fits = "" if self.num_more is None else f" {least}{self.num_more:,} more like the last one would fit."
         return (
             f"epsilon = {self.epsilon:.4g} of {self.cap_epsilon:g} is left at delta = {self.delta:g}: "
             f"{self.num_charges} charges have spent {self.spent_adaptive:.4g} (guaranteed under adaptive choice; "
-            f"{self.spent_if_fixed:.4g} if all plans had been fixed beforehand)."
+            f"{self.spent_if_fixed:.4g} if all plans had been fixed beforehand).{fits}"
         )
 
 

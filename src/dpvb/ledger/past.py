@@ -128,7 +128,7 @@ def fact(entry: Entry | None, name: str) -> object:
     """A fact of a row that somebody else may have written."""
     try:
         return None if entry is None else entry.facts.get(name)
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return None
 
 

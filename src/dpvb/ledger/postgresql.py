@@ -127,7 +127,7 @@ class PostgreSQLStore:
     def head(self) -> Head | None:
         """The head, which the database moves by the rows."""
         with self._typed():
-            if self._version() == schema.EARLIER:
+            if self._version() == 1:
                 text = self._one("SELECT text FROM dpvb.head")
                 return None if text is None else Head.read(text)
             kept = self._run("SELECT seq, hash, datasets FROM dpvb.head").fetchone()
@@ -151,7 +151,7 @@ class PostgreSQLStore:
                     self._run(schema.INDICES),
                     self._run(schema.TABLES),
                 )
-                if self._version() == schema.EARLIER:
+                if self._version() in schema.EARLIER:
                     found = [_EARLIER]
             counted = {self._count(without) for without in (("seqscan",), ("indexscan", "indexonlyscan", "bitmapscan"))}
         return found if len(counted) == 1 else [*found, "the table and its primary key do not hold the same rows"]
@@ -192,12 +192,12 @@ class PostgreSQLStore:
         """Make all tables, or those of this version from earlier ones, unless somebody else did so a moment ago."""
         with self._block():
             self._owner()
-            if self._version() not in (None, schema.EARLIER):
+            if self._version() not in (None, *schema.EARLIER):
                 return
         with self._block():
             self._run(_ONE_MAKER)
             (owner, own), version = self._owner(), self._version()
-            if version not in (None, schema.EARLIER):
+            if version not in (None, *schema.EARLIER):
                 return
             if self._one("SHOW server_encoding") != "UTF8":
                 raise LedgerError(f"{self._place} must have the encoding UTF8 to hold a ledger.")
@@ -210,7 +210,7 @@ class PostgreSQLStore:
                 self._run("CREATE SCHEMA dpvb")
             if version and self._one(_CUT):
                 raise set_back(self._one(_CUT))
-            for statement in schema.upgrade() if version else schema.make():
+            for statement in schema.upgrade(version) if version else schema.make():
                 self._run(statement)
             if not version:
                 self._run("INSERT INTO dpvb.ledger VALUES (%s, %s, %s)", (uuid, schema.VERSION, created))
@@ -224,7 +224,7 @@ class PostgreSQLStore:
             raise LedgerError(
                 f"{self._place} runs with fsync or full_page_writes off and may lose charges; turn both on."
             )
-        if version not in ((schema.EARLIER, schema.VERSION) if read_only else (schema.VERSION,)):
+        if version not in ((*schema.EARLIER, schema.VERSION) if read_only else (schema.VERSION,)):
             raise LedgerError(
                 f"{self._place} holds a ledger of format {version or 'no known one'}; this version of dpvb reads "
                 f"{schema.VERSION}."
@@ -324,7 +324,7 @@ def _driver() -> ModuleType:
     except ImportError:
         psycopg = None  # type: ignore[assignment]
     if psycopg is None:
-        raise LedgerError("a ledger in PostgreSQL needs psycopg: pip install 'dpvb[postgresql]'.")
+        raise LedgerError("a ledger in PostgreSQL needs psycopg: pip install '.[postgresql]' in dpvb's source folder.")
     return psycopg
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 
 from dpvb import accounting
@@ -13,8 +14,9 @@ from dpvb.accounting.events import Event
 from dpvb.accounting.forms import from_dict
 from dpvb.core.plan import Plan
 from dpvb.guards.errors import BudgetError, LedgerError, ParameterError
+from dpvb.ledger import turns
 from dpvb.ledger.chain import canonical
-from dpvb.ledger.facts import Dataset, as_epsilon, way_out
+from dpvb.ledger.facts import MOST_MORE, Dataset, as_epsilon, way_out
 from dpvb.ledger.past import fact
 from dpvb.ledger.state import ODD, WAY_OUT, Price, State, check_hash
 from dpvb.ledger.store import Transaction
@@ -71,14 +73,36 @@ def spent(state: State, name: str) -> float:
     return as_epsilon(state.price(name).spent)
 
 
-def noise_scale(state: State, facts: Dataset, cost: Cost, target: int) -> float:
+def num_more(rows: Transaction, state: State, name: str) -> int | None:
+    """How many more plans like the newest one fit, one after the other; None if none was charged."""
+    charges = [state.charges[one] for one in concerned(state, name) if one in state.charges]
+    if not charges or (plan := turns.first(rows, max(charges, key=lambda entry: entry.seq).run)) is None:
+        return None
+    if state.sole(name):
+        return 0
+    units, gaussian = check_hash(plan).cost_units, fact(plan, "gaussian") is True
+
+    def spent_by(number: int) -> int:
+        cost = tuple(min(number * part, spending.SATURATED) for part in units)
+        return state.price(name, cost, gaussian=gaussian).spent
+
+    return bisect_right(range(1, MOST_MORE + 1), state.datasets[name].cap, key=spent_by)
+
+
+def noise_scale(state: State, facts: Dataset, cost: Cost, target: int, *, gaussian: bool) -> float:
     """The least factor for a cost's noise with which what counts rises by no more than the target; inf if none is."""
     before = state.price(facts.name)
     if target <= 0 or state.sole(facts.name):
         return math.inf
     epsilon = target * spending.UNIT
     if not before.first:
-        return spending.least_scale(lambda scale: _rise(state, facts.name, cost.scaled(scale), before.spent), target)
+        normal = gaussian and spending.is_gaussian(cost)
+
+        def rise(scale: float) -> int:
+            units = spending.cost_units(cost.scaled(scale))
+            return state.price(facts.name, units, gaussian=normal).spent - before.spent
+
+        return spending.least_scale(rise, target)
     if not isinstance(cost, Composition):
         return spending.least_scale(lambda scale: cost.scaled(scale).epsilon(facts.delta), epsilon)
     try:
@@ -92,20 +116,16 @@ def noise_scale(state: State, facts: Dataset, cost: Cost, target: int) -> float:
         return math.inf
 
 
-def _rise(state: State, name: str, cost: Cost, before: int) -> int:
-    return state.price(name, spending.cost_units(cost)).spent - before
-
-
-def largest(state: State, facts: Dataset, cost: Cost) -> tuple[float, float]:
+def largest(state: State, facts: Dataset, cost: Cost, *, gaussian: bool) -> tuple[float, float]:
     """The least noise scale that fits into what is left, and that plan's own epsilon; inf and 0 if none does."""
     room = left(state, facts.name)
-    scale = noise_scale(state, facts, cost, room)
+    scale = noise_scale(state, facts, cost, room, gaussian=gaussian)
     return scale, cost.scaled(scale).epsilon(facts.delta, as_epsilon(room)) if scale < math.inf else 0.0
 
 
-def over(state: State, facts: Dataset, cost: Cost, price: Price) -> BudgetError:
+def over(state: State, facts: Dataset, cost: Cost, price: Price, *, gaussian: bool) -> BudgetError:
     """The refusal, with what is left and what would fit."""
-    scale, most = largest(state, facts, cost)
+    scale, most = largest(state, facts, cost, gaussian=gaussian)
     return BudgetError(
         f"{facts.name!r} has epsilon = {as_epsilon(left(state, facts.name)):.4g} of {facts.epsilon:g} left at delta = "
         f"{facts.delta:g}; with this plan (epsilon = {cost.epsilon(facts.delta):.4g} by itself) the total would be "

@@ -17,8 +17,9 @@ from dpvb.accounting.filter import ORDERS, SATURATED
 from dpvb.ledger.chain import COLUMNS, FORMAT, MAX_BODY
 
 #: Version of tables, functions and triggers; an earlier one has other triggers, and the same rows.
-VERSION = 2
-EARLIER = 1
+VERSION = 3
+#: The first had no writers of rows, and another head; the second differs in its functions alone.
+EARLIER = (1, 2)
 _TYPES = {int: "bigint", str: "text"}
 _KEYS = {"seq": " PRIMARY KEY", "key": " UNIQUE"}
 # Different releases of a cost: readers need time for each.
@@ -238,7 +239,13 @@ BEGIN
     END IF;
     SELECT * INTO beginning FROM dpvb.entry WHERE run = one.run ORDER BY seq LIMIT 1;
     IF beginning.seq IS NULL THEN
-        RETURN CASE WHEN one.kind NOT IN ('charge', 'sole') THEN 'its run was never charged' END;
+        RETURN CASE
+            WHEN (one.kind IN ('charge', 'sole') OR (one.kind = 'event' AND facts ->> 'state' = 'looked')) IS NOT TRUE
+            THEN 'its run was never charged'
+        END;
+    END IF;
+    IF one.kind = 'event' AND facts ->> 'state' = 'looked' THEN
+        RETURN 'a look is a run of its own';
     END IF;
     IF (beginning.writer = current_user OR (beginning.writer = '' AND one.kind <> 'refund') OR EXISTS (
         SELECT FROM pg_roles WHERE rolname = beginning.writer AND pg_has_role(oid, 'MEMBER')
@@ -249,7 +256,7 @@ BEGIN
     IF newest.kind = 'event' THEN
         ended := dpvb.facts(newest.body) ->> 'state';
     END IF;
-    IF newest.kind = 'refund' OR ended = 'finished' OR (ended = 'abandoned' AND one.kind <> 'refund') THEN
+    IF newest.kind = 'refund' OR ended IN ('finished', 'looked') OR (ended = 'abandoned' AND one.kind <> 'refund') THEN
         RETURN 'its run has ended';
     END IF;
     IF one.dataset <> beginning.dataset THEN
@@ -268,7 +275,10 @@ END""",
         f"""
 BEGIN
     IF (facts - ARRAY['state', 'step', 'digest', 'key', 'request'] = '{{}}' AND facts ?& ARRAY['step', 'digest']
-        AND facts ->> 'state' IN ('started', 'released', 'resumed', 'finished', 'abandoned')
+        AND facts ->> 'state' IN ('started', 'released', 'resumed', 'finished', 'abandoned', 'looked')
+        AND (facts ->> 'state' <> 'looked' OR (
+            facts = '{{"state": "looked", "step": null, "digest": null}}' AND one.attempt = 0
+        ))
         AND (facts -> 'step')::text ~ {_COUNT.replace("^(", "^(null|")}
         AND (facts -> 'digest' = 'null' OR dpvb.is_name(facts -> 'digest'))
         AND (coalesce(facts -> 'key', 'null') = 'null' OR dpvb.is_name(facts -> 'key'))
@@ -525,8 +535,14 @@ def make() -> Iterator[str]:
     yield from _rules()
 
 
-def upgrade() -> Iterator[str]:
-    """The statements that make this version of the one before it; rows stay as they are."""
+def upgrade(version: int) -> Iterator[str]:
+    """The statements that make this version of an earlier one; rows stay as they are."""
+    if version > 1:
+        for name, (arguments, *_) in _FUNCTIONS.items():
+            yield f"DROP FUNCTION dpvb.{name}({arguments}) CASCADE"
+        yield f"UPDATE dpvb.ledger SET format = {VERSION}"
+        yield from _rules()
+        return
     for name in ("refuse", "check_entry", "check_head"):
         yield f"DROP FUNCTION dpvb.{name}() CASCADE"
     yield f"ALTER TABLE dpvb.entry ADD COLUMN {_WRITER}"

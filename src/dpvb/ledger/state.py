@@ -12,7 +12,7 @@ from dpvb.guards.errors import LedgerError, ParameterError
 from dpvb.ledger.chain import COSTS, Entry, canonical, genesis
 from dpvb.ledger.facts import Dataset
 from dpvb.ledger.head import Head
-from dpvb.ledger.past import Past, Units
+from dpvb.ledger.past import Past, Units, fact
 
 _ZERO: Units = (0,) * len(spending.ORDERS)
 #: What reading facts, or calculating with them, raises that no ledger has written.
@@ -28,12 +28,14 @@ class Price:
         totals: of the data set after it.
         spent: the filter's epsilon after it, the worst of the parts that it concerns.
         favoured: index of the order that carries most of delta.
+        gaussian: whether Gaussians alone were charged, where the rule for Gaussians counts; None where it does not.
         first: whether neither the data set nor its whole or any of its parts has been charged before.
     """
 
     totals: Units
     spent: int
     favoured: int
+    gaussian: bool | None
     first: bool
 
 
@@ -48,6 +50,7 @@ class State:
         rows: the numbers of their rows.
         charges: the newest charge of each data set that has one.
         favoured: for each whole data set that was charged, the order that carries most of delta.
+        gaussian: whether Gaussians alone were charged, for each whole data set that counts by the rule for Gaussians.
         shared: whether others may append. What they claim is then calculated anew, and an odd row stops nobody.
     """
 
@@ -58,6 +61,7 @@ class State:
     rows: dict[str, int] = field(default_factory=dict)
     charges: dict[str, Entry] = field(default_factory=dict)
     favoured: dict[str, int] = field(default_factory=dict)
+    gaussian: dict[str, bool] = field(default_factory=dict)
     shared: bool = False
 
     def __post_init__(self) -> None:
@@ -88,6 +92,10 @@ class State:
             whole = state.datasets[name].part_of or name
             if whole not in state.favoured:
                 state.favoured[whole] = state._first_favoured(name, first)
+                charges = [state.charges[one] for one in state.family(name) if one in state.charges]
+                marked = fact(max(charges, key=lambda entry: entry.seq), "gaussian")
+                if marked is not None and not state.shared:
+                    state.gaussian[whole] = marked is True
         return state
 
     def _first_favoured(self, name: str, first: Callable[[str], Entry | None] | None) -> int:
@@ -107,6 +115,7 @@ class State:
             rows=dict(self.rows),
             charges=dict(self.charges),
             favoured=dict(self.favoured),
+            gaussian=dict(self.gaussian),
         )
 
     def head(self) -> Head:
@@ -146,22 +155,34 @@ class State:
         """What a data set itself has been charged with."""
         return self.charges[name].total_units if name in self.charges else _ZERO
 
-    def price(self, name: str, cost: Units = _ZERO) -> Price:
-        """What charging a data set with a cost would come to."""
+    def price(self, name: str, cost: Units = _ZERO, *, gaussian: bool = False) -> Price:
+        """What charging a data set with a cost would come to.
+
+        Args:
+            name: of the data set.
+            cost: at each order.
+            gaussian: whether it is the cost of Gaussians; no cost is. Where others may append nobody knows that of all
+                rows.
+        """
         facts = self.datasets[name]
-        favoured = self.favoured.get(facts.part_of or name)
+        whole = facts.part_of or name
+        favoured = self.favoured.get(whole)
         first = favoured is None
         if favoured is None:
             favoured = spending.favoured_order(cost, epsilon=facts.cap, delta=facts.delta)
-        offsets = spending.offset_units(facts.delta, favoured)
+            rule = True if gaussian and not self.shared else None
+        else:
+            rule = self.gaussian[whole] and (gaussian or not any(cost)) if whole in self.gaussian else None
+        offsets = spending.offset_units(facts.delta, favoured, beside_gaussians=rule is not None)
         spent = 0
         for line in self.lines(name):
             total = cost
             for one in line:
                 total = spending.add(total, self.totals(one))
             if any(total):
-                spent = max(spent, spending.spent_units(total, offsets))
-        return Price(spending.add(self.totals(name), cost), spent, favoured, first)
+                found = spending.gaussian_units(total, facts.delta) if rule else spending.SATURATED
+                spent = max(spent, min(found, spending.spent_units(total, offsets)))
+        return Price(spending.add(self.totals(name), cost), spent, favoured, rule, first)
 
     def sole(self, name: str) -> list[Entry]:
         """The charges that hold by their own epsilon only, and that nothing can follow."""
@@ -239,14 +260,18 @@ class State:
             raise _refused(entry, "its cost is not one whole number for each order")
         if (max(cost) > 0) if entry.kind == "refund" else (min(cost) < 0):
             raise _refused(entry, "its cost has the wrong sign")
-        price = self.price(entry.dataset, cost)
+        marked = None if self.shared else fact(entry, "gaussian")
+        price = self.price(entry.dataset, cost, gaussian=marked is True)
         if entry.totals != canonical(price.totals) or min(price.totals) < 0:
             raise _refused(entry, "its totals are not those before it plus its cost")
         odd = self._odd_refund(entry, past) if entry.kind == "refund" else self._odd_charge(entry, price)
-        if not odd and (entry.units, _favoured(entry)) != (price.spent, price.favoured):
+        if not odd and (entry.units, fact(entry, "favoured"), marked) != (price.spent, price.favoured, price.gaussian):
             odd = "what it says is spent does not follow from its totals"
         self.charges[entry.dataset] = entry
-        self.favoured.setdefault(self.family(entry.dataset)[0], price.favoured)
+        whole = self.family(entry.dataset)[0]
+        self.favoured.setdefault(whole, price.favoured)
+        if price.gaussian is not None:
+            self.gaussian[whole] = price.gaussian
         return odd
 
     def _odd_charge(self, entry: Entry, price: Price) -> str:
@@ -270,13 +295,6 @@ class State:
         except _ODD:
             return "its contents are not what a ledger writes"
         return ""
-
-
-def _favoured(entry: Entry) -> object:
-    try:
-        return entry.facts.get("favoured")
-    except _ODD:
-        return None
 
 
 def check_registration(facts: Dataset, state: State) -> None:

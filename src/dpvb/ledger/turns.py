@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dpvb.guards.errors import LedgerError
-from dpvb.ledger.chain import Entry, canonical
+from dpvb.ledger.chain import LOOK, Entry, canonical
 from dpvb.ledger.past import Past
 from dpvb.ledger.state import WAY_OUT, check_hash
 from dpvb.ledger.store import Transaction
 
-_ENDS = ("finished", "abandoned")
+_ENDS = ("finished", "abandoned", LOOK)
 
 
 def check_turn(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -37,6 +37,10 @@ class Check:
             raise ParameterError(f"passed must be True or False, got {self.passed!r}.")
         check_number("false_alarm", self.false_alarm, low=0, high=1)
 
+    def __str__(self) -> str:
+        alarm = f", false alarm {self.false_alarm:.0e}" if self.false_alarm else ""
+        return f"{'ok     ' if self.passed else 'FINDING'} {self.name}: {self.measured} ({self.threshold}{alarm})"
+
 
 @dataclass(frozen=True)
 class Report:
@@ -55,11 +59,6 @@ class Report:
             raise ParameterError("a report needs at least one check.")
         if not isinstance(self.version, str) or not self.version.isprintable():
             raise ParameterError(f"version must be printable text, got {self.version!r}.")
-
-    @classmethod
-    def of(cls, reports: Sequence[Report]) -> Self:
-        """Several reports as one."""
-        return cls(tuple(check for report in reports for check in report.checks))
 
     @property
     def findings(self) -> tuple[Check, ...]:
@@ -104,10 +103,5 @@ class Report:
     def __str__(self) -> str:
         lines = []
         for subject in self.subjects:
-            lines.append(subject)
-            for check in self.checks:
-                if check.subject == subject:
-                    alarm = f", false alarm {check.false_alarm:.0e}" if check.false_alarm else ""
-                    verdict = "ok     " if check.passed else "FINDING"
-                    lines.append(f"  {verdict} {check.name}: {check.measured} ({check.threshold}{alarm})")
+            lines += [subject, *(f"  {check}" for check in self.checks if check.subject == subject)]
         return "\n".join([*lines, self.summary])

@@ -1,4 +1,4 @@
-"""Pictures of topics, weights and privacy curves; they need matplotlib (pip install dpvb[plot])."""
+"""Pictures of topics, weights and privacy curves; they need matplotlib (the extra `plot`)."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _draw_curve(axes: Any, statement: PrivacyStatement) -> None:
 
 def _figure_class() -> Any:
     if find_spec("matplotlib") is None:
-        raise DpvbError("Pictures need matplotlib: pip install 'dpvb[plot]'.")
+        raise DpvbError("Pictures need matplotlib: pip install '.[plot]' in dpvb's source folder.")
     from matplotlib.figure import Figure
 
     return Figure

@@ -12,6 +12,7 @@ from typing import Any, Self
 from dpvb import accounting
 from dpvb.accounting.answers import CURVE_DELTAS, as_json
 from dpvb.accounting.events import RELATIONS
+from dpvb.core.counting import Counts
 from dpvb.core.plan import Plan
 from dpvb.guards.errors import ModelFileError, ParameterError, PrivacyError, check_choice, check_integer, check_number
 from dpvb.results.facts import BlockFacts, ChargeFacts, ReleaseFacts, SelectionFacts
@@ -28,6 +29,10 @@ _TOOLS = {
 _TEST_NOISE = (
     "NOT PRIVATE: the noise of this run came from a test source and can be computed again. What follows says what "
     "secret noise would have promised; this run promises nothing. Do not publish its result as private."
+)
+_REHEARSAL = (
+    "REHEARSAL: the rows were made up from public declarations, and no private row was read. The result says nothing "
+    "about anybody, and nothing was spent. What follows is what the same call would promise for private rows."
 )
 _NO_NOISE = (
     "NO PRIVACY: epsilon is infinite. At least one release carries no noise, and the result may reveal everything "
@@ -66,6 +71,8 @@ class PrivacyStatement:
         charge: the run's newest entry in the ledger that counted it, where one did.
         selection: how the result was chosen, where it was; `releases` are then the winner's own.
         against: in a federated run, against whom the promise holds; empty: against everybody.
+        counts: how many units counted, as the run released it with noise; None where it did not.
+        rehearsal: whether the rows were made up, so that nothing is promised to anybody.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -88,6 +95,8 @@ class PrivacyStatement:
     charge: ChargeFacts | None = None
     selection: SelectionFacts | None = None
     against: str = ""
+    counts: Counts | None = None
+    rehearsal: bool = False
 
     def __post_init__(self) -> None:
         check_choice("neighboring_relation", self.neighboring_relation, RELATIONS)
@@ -96,8 +105,9 @@ class PrivacyStatement:
         for delta, epsilon in self._points:
             check_number("delta", delta, low=0, high=1, closed="neither")
             check_number("epsilon", epsilon, low=0)
-        if type(self.secret_noise) is not bool:
-            raise ParameterError(f"secret_noise must be True or False, got {self.secret_noise!r}.")
+        for name in ("secret_noise", "rehearsal"):
+            if type(getattr(self, name)) is not bool:
+                raise ParameterError(f"{name} must be True or False, got {getattr(self, name)!r}.")
         if self.num_examples is not None:
             check_integer("num_examples", self.num_examples, low=1)
         names = [block.name for release in self.releases for block in release.blocks]
@@ -124,6 +134,8 @@ class PrivacyStatement:
         epsilon_method: str = "pld",
         charge: ChargeFacts | None = None,
         against: str = "",
+        counts: Counts | None = None,
+        rehearsal: bool = False,
     ) -> Self:
         """The statement of a run that followed a plan.
 
@@ -137,6 +149,8 @@ class PrivacyStatement:
             epsilon_method: a sound method of the accountant, "pld" or "renyi".
             charge: the run's entry in a ledger, if one counted it.
             against: against whom it holds, if not everybody.
+            counts: what the run released about the number of its units.
+            rehearsal: whether the rows were made up.
 
         Raises:
             ParameterError: for an argument outside its range.
@@ -162,6 +176,8 @@ class PrivacyStatement:
             second_opinion=str(opinion),
             charge=charge,
             against=against,
+            counts=counts,
+            rehearsal=rehearsal,
         )
 
     @classmethod
@@ -177,6 +193,7 @@ class PrivacyStatement:
         public: Sequence[str],
         num_examples: int | None = None,
         charge: ChargeFacts | None = None,
+        counts: Counts | None = None,
     ) -> Self:
         """The statement of a result that was chosen.
 
@@ -184,7 +201,7 @@ class PrivacyStatement:
             winner: releases of the winner's run.
             selection: what was chosen from, and what that cost.
             plan_digest: SHA-256 of everything that the selection might release.
-            delta, private, run_id, public, num_examples, charge: as in `from_plan`.
+            delta, private, run_id, public, num_examples, charge, counts: as in `from_plan`; counts of the winner's run.
         """
         cost = selection.cost
         epsilon = cost.epsilon(delta)
@@ -204,12 +221,13 @@ class PrivacyStatement:
             plan_digest=plan_digest,
             charge=charge,
             selection=selection,
+            counts=counts,
         )
 
     @property
     def private(self) -> bool:
-        """Whether anything is promised: the noise was secret and epsilon is finite."""
-        return self.secret_noise and self.epsilon < math.inf
+        """Whether anything is promised: rows were private, the noise was secret and epsilon is finite."""
+        return not self.rehearsal and self.secret_noise and self.epsilon < math.inf
 
     @property
     def _points(self) -> list[tuple[float, float]]:
@@ -286,13 +304,22 @@ class PrivacyStatement:
             ModelFileError: if the facts are not those of a statement.
         """
         try:
-            given = {"second_opinion": "", "charge": None, "selection": None, "against": "", **facts}
+            given = {
+                "second_opinion": "",
+                "charge": None,
+                "selection": None,
+                "against": "",
+                "counts": None,
+                "rehearsal": False,
+                **facts,
+            }
             given = {name: given[name] for name in cls.__dataclass_fields__}
             given["epsilon"] = float(facts["epsilon"])
             given["curve"] = tuple((float(delta), float(epsilon)) for delta, epsilon in facts["curve"])
             given["public"] = tuple(facts["public"])
             given["releases"] = tuple(map(ReleaseFacts.from_dict, facts["releases"]))
             given["charge"] = None if given["charge"] is None else ChargeFacts(**given["charge"])
+            given["counts"] = None if given["counts"] is None else Counts(**given["counts"])
             chosen = given["selection"]
             given["selection"] = None if chosen is None else SelectionFacts.from_dict(chosen)
             statement = cls(**given)
@@ -303,7 +330,8 @@ class PrivacyStatement:
 
     def __str__(self) -> str:
         lines = ["PRIVACY STATEMENT", ""]
-        warnings = [] if self.secret_noise else [_TEST_NOISE]
+        warnings = [_REHEARSAL] if self.rehearsal else []
+        warnings += [] if self.secret_noise else [_TEST_NOISE]
         warnings += [_NO_NOISE] if self.epsilon == math.inf else []
         if self.num_examples is not None and self.delta * self.num_examples >= 1:
             warnings.append(
@@ -346,6 +374,8 @@ class PrivacyStatement:
                 *([f"Second accountant: {self.second_opinion}."] if self.second_opinion else []),
             ],
         )
+        if self.counts is not None:
+            yield "Counted", [f"{self.counts.say(unit)} (95 % intervals; released with noise, as all else)."]
         if self.num_examples is not None:
             yield "Size", [f"{self.num_examples} {unit}s, a public number."]
         elif self.neighboring_relation == "add_or_remove_one":
@@ -366,6 +396,7 @@ class PrivacyStatement:
         if self.epsilon == math.inf:
             return "None: epsilon = inf."
         given = "" if self.secret_noise else "None. Had the noise been secret: "
+        given = "None. Had the rows been private: " if self.rehearsal else given
         return (
             f"{given}(epsilon, delta)-differential privacy with epsilon = {_up(self.epsilon)}, delta = {self.delta:g}. "
             f"It bounds what the result can say about any one {self.unit} to anybody, whatever they know already."

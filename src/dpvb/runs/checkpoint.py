@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -132,6 +133,12 @@ class Checkpoint:
         if not fits or not _NAME.fullmatch(found["run"]):
             raise CheckpointError(f"{self._manifest_path}: damaged; the run cannot be continued.")
         return found
+
+    @property
+    def call(self) -> str:
+        """What goes on with the run: the command that kept its call here, or the call itself."""
+        kept = (self.path / "command.json").exists()
+        return f"`dpvb resume {shlex.quote(str(self.path))}`" if kept else "the same call of fit"
 
     def begin(self, facts: Mapping[str, Any], token: str) -> None:
         """Write the token of a new run, then its facts.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from dpvb.accounting import Event
+from dpvb.accounting.answers import METHODS
 from dpvb.core.plan import Plan
-from dpvb.guards.errors import CheckpointError, LedgerError, ParameterError
+from dpvb.guards.errors import CheckpointError, LedgerError, ParameterError, check_choice
 from dpvb.guards.strangers import say
 from dpvb.ledger import Ledger, is_address
 from dpvb.runs.checkpoint import Checkpoint
@@ -47,12 +49,22 @@ def counted(
         if checkpoint is not None:
             raise ParameterError("checkpoint needs ledger: what an interruption costs must be counted somewhere.")
         uncounted(plan, epsilon=epsilon, delta=delta)
-        yield None
+        try:
+            yield None
+        except KeyboardInterrupt as error:
+            if epsilon < math.inf:
+                error.add_note(
+                    f"Nobody keeps count, so take epsilon = {epsilon:g}, delta = {delta:g} as spent. With ledger=, "
+                    "dataset= and checkpoint= a fit that is stopped goes on from its last release."
+                )
+            raise
         return
     with opened(ledger) as found:
         folder = None if checkpoint is None else Checkpoint(checkpoint)
-        facts = {**(facts or {}), "accountant": accountant("pld", ledger=found, dataset=dataset, checkpoint=checkpoint)}
-        run = Run(found, dataset, plan, checkpoint=folder, resume=resume, facts=facts)
+        account: dict[str, Any] = {"ledger": found, "dataset": dataset, "checkpoint": checkpoint}
+        facts = {**(facts or {}), "accountant": accountant("pld", **account, events=plan.events())}
+        # The wall adds normal noise, rounded after it was drawn.
+        run = Run(found, dataset, plan, checkpoint=folder, resume=resume, facts=facts, gaussian=True)
         try:
             if 0 < run.num_recorded < len(plan):
                 say(f"run {run.name} goes on at release {run.num_recorded + 1} of {len(plan)}.")
@@ -81,12 +93,19 @@ def accountant(
     dataset: str | None,
     checkpoint: str | os.PathLike[str] | None = None,
     resume: str = "continue",
+    events: Sequence[Event] = (),
 ) -> str:
     """The method by which a plan's noise is calibrated: beyond a first plan a ledger grants what its filter counts.
 
+    Args:
+        method: what is asked for; all but "pld" stay.
+        ledger, dataset, checkpoint, resume: as in `counted`.
+        events: of the plan, where its noise is normal.
+
     Raises:
-        ParameterError: if one of ledger and dataset is missing.
+        ParameterError: for an unknown method, and if one of ledger and dataset is missing.
     """
+    check_choice("accountant", method, METHODS)
     check_account(ledger, dataset)
     if resume == "read" and not os.path.isdir(checkpoint or ""):
         raise CheckpointError(NOTHING_TO_READ)
@@ -95,7 +114,7 @@ def accountant(
     if checkpoint is not None and (found := Checkpoint(checkpoint).manifest()) is not None:
         return str(found["facts"].get("accountant", method))
     with opened(ledger) as opened_ledger:
-        return "renyi" if opened_ledger.charged(dataset) else "pld"
+        return opened_ledger.method(dataset, events)
 
 
 def check_account(ledger: object, dataset: str | None) -> None:

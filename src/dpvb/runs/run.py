@@ -15,7 +15,7 @@ release from it, so nothing of it is ever read.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, final
@@ -25,6 +25,7 @@ from dpvb.core.forks import Origin
 from dpvb.core.journal import Journal, Sums
 from dpvb.core.plan import Plan, Release
 from dpvb.guards.errors import CheckpointError, DpvbError, LedgerError, check_choice
+from dpvb.guards.strangers import printable
 from dpvb.ledger import Entry, Ledger, Receipt
 from dpvb.results.facts import ChargeFacts
 from dpvb.runs.checkpoint import Checkpoint, Seal
@@ -47,6 +48,7 @@ class Run:
         resume: "continue" goes on with a run that was interrupted, or begins one; "read" makes no release, and reads
             those of a run that has ended.
         facts: public facts that the fit must share with the run that it continues.
+        gaussian: as in `Ledger.charge`.
 
     Attributes:
         name: random public name of the run, the same in all its attempts.
@@ -70,9 +72,11 @@ class Run:
         checkpoint: Checkpoint | None = None,
         resume: str = "continue",
         facts: Mapping[str, Any] | None = None,
+        gaussian: bool = False,
     ) -> None:
         check_choice("resume", resume, _MODES)
         self._ledger, self._dataset, self._plan, self._checkpoint = ledger, dataset, plan, checkpoint
+        self._gaussian = gaussian
         self._origin = Origin()
         self._attempt = 0
         # What is known of the run. Releases have the keys (step, request); those of the plan have the request "".
@@ -94,7 +98,11 @@ class Run:
                 self._begin_run(facts or {})
             else:
                 raise CheckpointError(NOTHING_TO_READ)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and checkpoint is None:
+                error.add_note(self._remaining())
+            elif isinstance(error, KeyboardInterrupt) and checkpoint is not None and checkpoint.manifest() is not None:
+                error.add_note(f"The ledger knows whether it was charged. Continue with {checkpoint.call}.")
             self.close()
             raise
 
@@ -115,10 +123,10 @@ class Run:
 
     def _continue_run(self, checkpoint: Checkpoint, found: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
         for what, value in self._own(facts).items():
-            if found[what] != value:
+            if differing := ", ".join(_differing(what, found[what], value)):
                 raise CheckpointError(
-                    f"{checkpoint.path}: holds a run with another {what}. Continue it with the parameters that it was "
-                    "begun with, or name a new folder as checkpoint."
+                    f"{checkpoint.path}: holds a run with another {differing}. Continue it with the parameters that "
+                    "it was begun with, or name a new folder as checkpoint."
                 )
         self.name, self.seed = found["run"], found["seed"]
         history = self._ledger.history(self.name)
@@ -247,7 +255,7 @@ class Run:
             return
         note = f"The data set {self._dataset!r} was charged before this happened"
         if self._checkpoint is not None:
-            error.add_note(f"{note}. Continue with the same call, or `dpvb resume {self._checkpoint.path}`.")
+            error.add_note(f"{note}. Continue with {self._checkpoint.call}.")
             return
         error.add_note(
             f"{note}; {self._given_back()} With checkpoint= an interrupted fit can be continued. {self._remaining()}"
@@ -266,7 +274,7 @@ class Run:
 
     def _remaining(self) -> str:
         try:
-            return f"It has epsilon = {self._ledger.remaining(self._dataset).epsilon:.4g} left."
+            return f"{self._dataset!r} has epsilon = {self._ledger.remaining(self._dataset).epsilon:.4g} left."
         except LedgerError as error:
             return str(error)
 
@@ -301,11 +309,21 @@ class Run:
             run=self.name,
             plan_digest=self._plan.digest.hex(),
             unit=self._plan.unit,
+            gaussian=self._gaussian,
             **more,
         )
 
     def _cost(self, releases: Sequence[Release]) -> Composition:
         return Composition(replace(self._plan, releases=releases).events(), self._plan.neighboring_relation)
+
+
+def _differing(name: str, kept: Any, own: Any) -> Iterator[str]:
+    """Names of the facts of a run that are others by now; parameters that came in later versions are in none."""
+    if isinstance(kept, dict) and isinstance(own, dict):
+        for part, value in kept.items():
+            yield from _differing(part, value, own.get(part, ...))
+    elif kept != own:
+        yield printable(name)
 
 
 @final

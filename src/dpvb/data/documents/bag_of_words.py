@@ -219,12 +219,21 @@ def in_memory(source: DocumentSource, *, group: Iterable[object] | None = None) 
 
 
 def as_source(
-    data: object, *, vocabulary: Vocabulary | None = None, group: Iterable[object] | None = None
+    data: object,
+    *,
+    vocabulary: Vocabulary | None = None,
+    token_pattern: str = TOKEN_PATTERN,
+    group: Iterable[object] | None = None,
 ) -> DocumentSource:
     """Return documents in any accepted form as a source.
 
     A source stays itself; a list or tuple is text and needs a vocabulary, and so is a 1-D array or series, unless most
     of its cells are lists of one length; anything else must be a matrix of counts.
+
+    Args:
+        data: documents; private.
+        vocabulary, token_pattern: public words, and how texts are taken apart into them.
+        group: the person of each document; private.
 
     Raises:
         DataFormatError: none of these, or as `BagOfWords` says.
@@ -241,14 +250,14 @@ def as_source(
                 "A list is read as texts, one string a document (for counts pass a NumPy array or a sparse "
                 "matrix). " + MISSING_VOCABULARY
             )
-        return BagOfWords.from_texts(data, vocabulary=vocabulary, group=group)
+        return BagOfWords.from_texts(data, vocabulary=vocabulary, token_pattern=token_pattern, group=group)
     if is_column(data) and not holds_rows(cells_of(data)):
         if vocabulary is None:
             raise DataFormatError(
                 "Counts must have 2 dimensions, documents by terms (Reshape your data: counts.reshape(1, -1) is one "
                 "document), and one dimension is read as texts. " + MISSING_VOCABULARY
             )
-        return BagOfWords.from_texts(data, vocabulary=vocabulary, group=group)
+        return BagOfWords.from_texts(data, vocabulary=vocabulary, token_pattern=token_pattern, group=group)
     return BagOfWords(data, vocabulary=vocabulary, group=group)
 
 

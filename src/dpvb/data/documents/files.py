@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from dpvb.data.arrow import check_parquet
-from dpvb.data.csv_files import Record, check_csv, csv_records
+from dpvb.data.csv_files import USUAL, Dialect, Record, check_csv, csv_records, decoded
 from dpvb.data.documents.bag_of_words import BagOfWords, Stream, in_memory
 from dpvb.data.documents.count_rows import CountRows, DocumentSource, clean_slabs, concatenate
 from dpvb.data.documents.matrix_files import OpenedFile, open_docword, open_lda_c, open_matrix_market, open_npz
-from dpvb.data.documents.text_files import folder_records, json_records, line_records, parquet_records
+from dpvb.data.documents.text_files import folder_files, folder_records, json_records, line_records, parquet_records
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN, Tokenizer, Vocabulary, check_vocabulary
 from dpvb.data.persons import Elsewhere, elsewhere
-from dpvb.data.readable import check_readable
+from dpvb.data.readable import check_readable, check_there
 from dpvb.data.shards import Shard, Sharded, one_width, paths_of
 from dpvb.data.slabs import Slab
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer
@@ -29,7 +29,6 @@ _MATRIX_FORMATS: dict[str, Callable[[Path], OpenedFile]] = {
 }
 _TEXT_FORMATS: dict[str, Callable[[Path, tuple[str, ...]], Iterator[Record]]] = {
     "jsonl": json_records,
-    "csv": csv_records,
     "parquet": parquet_records,
     "txt": line_records,
     "folder": folder_records,
@@ -46,7 +45,8 @@ _FORMAT_OF_SUFFIX = {
     ".txt": "txt",
 }
 _GROUPED = ("jsonl", "csv", "parquet")
-FORMATS = (*_MATRIX_FORMATS, *_TEXT_FORMATS)
+_ENCODED = ("csv", "txt", "folder")
+FORMATS = (*_MATRIX_FORMATS, "csv", *_TEXT_FORMATS)
 
 
 class ShardedDocuments(Sharded[CountRows]):
@@ -68,6 +68,8 @@ def open_documents(
     group_column: str | None = None,
     token_pattern: str = TOKEN_PATTERN,
     stream: bool | None = None,
+    separator: str = ",",
+    encoding: str = "utf-8",
 ) -> DocumentSource:
     """Open files or a folder of documents; a file's name and header are public, its body private.
 
@@ -80,18 +82,18 @@ def open_documents(
     .dat, .ldac                    "lda-c"     Blei's lda-c
     .jsonl, .ndjson                "jsonl"     a JSON object on each line, text in `text_column`
     .csv                           "csv"       a header line, text in `text_column`
-    .parquet                       "parquet"   text in `text_column` (pip install dpvb[arrow])
+    .parquet                       "parquet"   text in `text_column` (the extra `arrow`)
     .txt                           "txt"       a document on each line
     a folder                       "folder"    a document in each .txt file below it
     a folder of .npz or .parquet               as the list of these files
     a list of names                            all documents, file after file
     =============================  ==========  ==================================================
 
-    All but .npz, .parquet and folders may be gzipped, and .gz then ends the name. Text is UTF-8; a text of more than
-    16 MiB is an empty document. A faulty record is an empty document and reaches no other record; `csv_files`,
-    `text_files` and `matrix_files` of dpvb.data say for each format how far damage reaches. An archive or Parquet file
-    that does not read to its end is refused as a whole. Several files are read one after another, anew at each pass;
-    or side by side, each by one process of a cluster (see dpvb.cluster), which holds it.
+    All but .npz, .parquet and folders may be gzipped, and .gz then ends the name. Text is UTF-8 unless `encoding` says
+    otherwise; a text of more than 16 MiB is an empty document. A faulty record is an empty document and reaches no
+    other record; `csv_files`, `text_files` and `matrix_files` of dpvb.data say for each format how far damage reaches.
+    An archive or Parquet file that does not read to its end is refused as a whole. Several files are read one after
+    another, anew at each pass; or side by side, each by one process of a cluster (see dpvb.cluster), which holds it.
 
     Args:
         path: the file, folder or files; public.
@@ -101,13 +103,17 @@ def open_documents(
         text_column: the column or key of the text.
         group_column: the column or key of the person (jsonl, csv, parquet); the rows are then held in memory
             and the person is the privacy unit. Of a person who has rows in several files those of the first count.
-        token_pattern: regular expression of a token in the lower-cased text.
+        token_pattern: what a word is in the lower-cased text: "english", "unicode" (letters of any script),
+            "cjk-characters" (each ideograph and kana), or a regular expression.
         stream: True reads the file anew at each pass, in bounded memory; None and False hold its rows. A pass over
             a Matrix Market or docword file that is not in row order holds its entries.
+        separator: what stands between the fields of a CSV file, see `dpvb.data.csv_files.Dialect`.
+        encoding: of csv, txt and folders, see there.
 
     Raises:
         DataFormatError: a file that cannot be opened, a faulty header, a missing column, text without a
-            vocabulary, a vocabulary of another width, or files of different widths.
+            vocabulary, a vocabulary of words that token_pattern never makes or of another width, or files of
+            different widths.
         ParameterError: an unknown format, an option that the format does not have, or stream=True with group_column.
     """
     options: dict[str, Any] = {
@@ -117,37 +123,74 @@ def open_documents(
         "text_column": text_column,
         "group_column": group_column,
         "token_pattern": token_pattern,
+        "separator": separator,
+        "encoding": encoding,
     }
+    dialect = Dialect(separator, encoding=encoding)
     if group_column is not None and stream:
         raise ParameterError("group_column brings persons together, which needs rows in memory: leave stream out.")
     several = None if file_format == "folder" else paths_of(path)
     if several is not None:
-        return _open_shards(several, {**options, "stream": stream})
+        return _open_shards(several, {**options, "stream": stream}, dialect)
     if not isinstance(path, (str, os.PathLike)):
         raise DataFormatError(f"path must be a file, a folder or a list of files, got {type(path).__name__}.")
     location = Path(path)
     name = check_choice("file_format", file_format or _format_of(location), FORMATS)
     if group_column is not None and name not in _GROUPED:
         raise ParameterError(f"group_column needs a jsonl, csv or parquet file, got format {name!r}.")
+    if dialect.encoding != "utf-8" and name not in _ENCODED:
+        raise ParameterError(f"encoding needs a csv or txt file or a folder of them, got format {name!r}.")
     if name in _MATRIX_FORMATS:
         source = _open_counts(location, name, vocabulary, width)
     else:
         words = check_vocabulary(vocabulary, width=width)
         tokenizer = Tokenizer(words, token_pattern)
         columns = (text_column,) if group_column is None else (text_column, group_column)
-        _check_text(location, name, columns, read_through=bool(stream))
+        _check_text(location, name, columns, dialect, read_through=bool(stream))
         if group_column is not None:
-            return _read_grouped(location, name, (text_column, group_column), tokenizer, words)
+            return _read_grouped(location, name, (text_column, group_column), dialect, tokenizer, words)
 
         def slabs() -> Iterator[Slab]:
-            records = _TEXT_FORMATS[name](location, (text_column,))
+            records = _records(location, name, (text_column,), dialect)
             return tokenizer.slabs(record[0] for record in records)
 
         source = Stream(slabs, len(words), vocabulary=words)
     return source if stream else in_memory(source)
 
 
-def _open_shards(paths: Sequence[Path], options: dict[str, Any]) -> ShardedDocuments:
+def document_names(path: Path, file_format: str | None = None) -> list[str] | None:
+    """Names of the documents of a folder below it, in the order of `open_documents`; private, as the documents are.
+
+    Args:
+        path, file_format: as in `open_documents`, one path; public.
+
+    Returns:
+        None where documents are records, and no files of their own.
+    """
+    if file_format != "folder" and (file_format is not None or not path.is_dir() or paths_of(path) is not None):
+        return None
+    return [os.path.relpath(name, path) for name in sorted(folder_files(path))]
+
+
+def text_records(
+    path: Path, columns: tuple[str, ...], file_format: str | None = None, dialect: Dialect = USUAL
+) -> Iterator[Record]:
+    """Yield some fields of each record of text files, as they stand there; private.
+
+    Args:
+        path, file_format: as in `open_documents`, one path; public.
+        columns: names of the fields; public.
+        dialect: how CSV files are written; public.
+
+    Raises:
+        ParameterError: a format of counts.
+    """
+    for one in (None if file_format == "folder" else paths_of(path)) or [path]:
+        name = check_choice("file_format", file_format or _format_of(one), ("csv", *_TEXT_FORMATS))
+        yield from _records(one, name, columns, dialect)
+
+
+def _open_shards(paths: Sequence[Path], options: dict[str, Any], dialect: Dialect) -> ShardedDocuments:
     """Check the header of every file; open none."""
     if options["vocabulary"] is not None:
         options["vocabulary"] = check_vocabulary(options["vocabulary"], width=options["width"])
@@ -162,13 +205,13 @@ def _open_shards(paths: Sequence[Path], options: dict[str, Any]) -> ShardedDocum
     for path, name in names.items():
         if name not in _GROUPED:
             raise ParameterError(f"group_column needs jsonl, csv or parquet files, got format {name!r}.")
-        _check_text(path, name, columns)
+        _check_text(path, name, columns, dialect)
 
     def persons(path: Path) -> Iterator[object]:
-        return (record[0] for record in _TEXT_FORMATS[names[path]](path, (column,)))
+        return (record[0] for record in _records(path, names[path], (column,), dialect))
 
     shards = [
-        Shard(path, partial(_read_grouped, path, names[path], columns, tokenizer, words, others))
+        Shard(path, partial(_read_grouped, path, names[path], columns, dialect, tokenizer, words, others))
         for path, others in zip(paths, elsewhere(paths, persons), strict=True)
     ]
     return ShardedDocuments(shards, len(words), words, unit="person")
@@ -182,6 +225,7 @@ def _format_of(path: Path) -> str:
         return "docword"
     found = _FORMAT_OF_SUFFIX.get(Path(name).suffix)
     if found is None:
+        check_there(path)
         raise DataFormatError(
             f"The name {path.name!r} does not tell its format; known are {', '.join(_FORMAT_OF_SUFFIX)} "
             f"(also .gz), docword*.txt and folders. Say it with file_format=, one of {', '.join(FORMATS)}."
@@ -207,15 +251,26 @@ def _open_counts(path: Path, name: str, vocabulary: Vocabulary | None, width: in
     return Stream(opened.slabs, declared, vocabulary=words)
 
 
-def _check_text(path: Path, name: str, columns: tuple[str, ...], *, read_through: bool = True) -> None:
+def _records(path: Path, name: str, columns: tuple[str, ...], dialect: Dialect) -> Iterator[Record]:
+    """The records of a file of text."""
+    if name == "csv":
+        return csv_records(path, columns, dialect)
+    records = _TEXT_FORMATS[name](path, columns)
+    return records if dialect.gives_bytes else decoded(records, dialect)
+
+
+def _check_text(
+    path: Path, name: str, columns: tuple[str, ...], dialect: Dialect, *, read_through: bool = True
+) -> None:
     """Check what is public of a file; a Parquet file also to its end, where it will not be read at once."""
     if name == "folder":
+        check_there(path)
         if not path.is_dir():
             raise DataFormatError(f"{str(path)!r} is not a folder.")
         return
     check_readable(path, any_start=name in ("txt", "jsonl"))
     if name == "csv":
-        check_csv(path, columns)
+        check_csv(path, columns, dialect=dialect)
     elif name == "parquet":
         check_parquet(path, columns, read_through=read_through)
 
@@ -224,6 +279,7 @@ def _read_grouped(
     path: Path,
     name: str,
     columns: tuple[str, ...],
+    dialect: Dialect,
     tokenizer: Tokenizer,
     words: tuple[str, ...],
     others: Elsewhere | None = None,
@@ -232,7 +288,7 @@ def _read_grouped(
     group: list[object] = []
 
     def texts() -> Iterable[object]:
-        for text, person in _TEXT_FORMATS[name](path, columns):
+        for text, person in _records(path, name, columns, dialect):
             group.append(person)
             yield text
 

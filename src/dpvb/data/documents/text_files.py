@@ -23,6 +23,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from dpvb.data.arrow import cells, parquet_batches
@@ -54,12 +55,10 @@ def line_records(path: Path, columns: tuple[str, ...]) -> Iterator[Record]:
 def folder_records(path: Path, columns: tuple[str, ...]) -> Iterator[Record]:
     """Yield each .txt file below a folder, in order of name; one that cannot be read is an empty document."""
     for name in sorted(folder_files(path)):
-        try:
-            with open(name, "rb") as file:
-                text = file.read(MAX_DOCUMENT_BYTES + 1)
-        except OSError:
-            text = b""
-        yield (text if len(text) <= MAX_DOCUMENT_BYTES else None,)
+        text = None
+        with suppress(OSError), open(name, "rb") as file:
+            text = file.read(MAX_DOCUMENT_BYTES + 1)
+        yield (None if text is None or len(text) > MAX_DOCUMENT_BYTES else text,)
 
 
 def folder_files(path: Path) -> Iterator[str]:

@@ -5,18 +5,28 @@ from __future__ import annotations
 import gzip
 import os
 import re
+import sys
+import unicodedata
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeAlias, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
 from dpvb.data.slabs import MAX_ENTRIES, MAX_ROWS, MAX_WIDTH, Slab
-from dpvb.guards.errors import DataFormatError, ParameterError
+from dpvb.guards.errors import DataFormatError, ParameterError, reason_of
 
 Vocabulary: TypeAlias = "Iterable[str] | Mapping[str, int] | str | os.PathLike[str]"
 
+#: The word of a text in lower case, unless somebody says otherwise.
 TOKEN_PATTERN = "[a-z]+"
+# Ideographs and kana: one character is a word, as no blanks stand between words.
+_CJK = (
+    "\u3005-\u3007\u3021-\u3029\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+# Unreachable words that an error names, and that it makes a pattern of; the longest pattern that it shows.
+_MOST_NAMED, _MOST_SPELLED, _MOST_SHOWN = 5, 20, 200
 
 MISSING_VOCABULARY = (
     "Text needs vocabulary=, a list of words chosen without looking at these documents: a word list read off "
@@ -72,23 +82,56 @@ def check_vocabulary(vocabulary: Vocabulary | None, *, width: int | None = None)
     return tuple(map(str, words))
 
 
+def _english() -> str:
+    return TOKEN_PATTERN
+
+
+@cache
+def _unicode() -> str:
+    """Letters of any script with the marks that stand on them, and digits; hyphens and apostrophes inside a word."""
+    # The expressions of Python take marks for no letters. The two joiners are written inside words, too.
+    marks = [code for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code))[0] == "M"]
+    joined = "".join(f"\\U{code:08x}" for code in [*marks, 0x200C, 0x200D])
+    # Below 0300 there is none; to look them up is slow.
+    run = rf"[^\W_]+(?:(?![\0-\u02ff])[{joined}]+[^\W_]*)*"
+    return rf"{run}(?:['’‐-]{run})*"
+
+
+def _cjk_characters() -> str:
+    return rf"[{_CJK}]|(?:(?![{_CJK}])[^\W_])+"
+
+
+#: Patterns that have a name, which stands for them wherever a token_pattern is given.
+TOKEN_PATTERNS: Final[Mapping[str, Callable[[], str]]] = {
+    "english": _english,
+    "unicode": _unicode,
+    "cjk-characters": _cjk_characters,
+}
+
+
 class Tokenizer:
     """Turns documents into word ids: lower case, every match of the pattern, unknown words dropped."""
 
     def __init__(self, vocabulary: tuple[str, ...], token_pattern: str = TOKEN_PATTERN) -> None:
-        """Compile the public pattern.
+        """Compile the public pattern, and hold the public words against it.
+
+        Args:
+            vocabulary: the words in column order.
+            token_pattern: a name of `TOKEN_PATTERNS`, or a regular expression.
 
         Raises:
             ParameterError: a pattern that is not a regular expression or has several groups.
+            DataFormatError: words that the pattern makes of no text.
         """
-        try:
-            pattern = re.compile(token_pattern)
-        except (re.error, TypeError) as error:
-            raise ParameterError(f"token_pattern must be a regular expression, got {token_pattern!r}.") from error
-        if pattern.groups > 1:
-            raise ParameterError(f"token_pattern must have at most one group, got {token_pattern!r}.")
+        pattern = _compiled(token_pattern)
+        if unreachable := _unreachable(vocabulary, pattern):
+            raise DataFormatError(_refusal(vocabulary, unreachable, token_pattern, pattern))
         self._find_all = pattern.findall
         self._id_of = {word: column for column, word in enumerate(vocabulary)}
+
+    def tokens(self, text: str) -> list[str]:
+        """The tokens of a text, known and unknown."""
+        return self._find_all(str.lower(text))
 
     def slabs(self, documents: Iterable[object]) -> Iterator[Slab]:
         """Yield the documents' rows; a document is str or UTF-8 bytes, and anything else is an empty row."""
@@ -97,13 +140,60 @@ class Tokenizer:
         for document in documents:
             text = _text_of(document)
             if text is not None:
-                ids.extend(id_of[token] for token in self._find_all(str.lower(text)) if token in id_of)
+                ids.extend(id_of[token] for token in self.tokens(text) if token in id_of)
             ends.append(len(ids))
             if len(ends) > MAX_ROWS or len(ids) >= MAX_ENTRIES:
                 yield _slab(ids, ends)
                 ids, ends = array("i"), array("q", [0])
         if len(ends) > 1:
             yield _slab(ids, ends)
+
+
+def _compiled(token_pattern: str) -> re.Pattern[str]:
+    named = TOKEN_PATTERNS.get(token_pattern) if isinstance(token_pattern, str) else None
+    try:
+        pattern = re.compile(token_pattern if named is None else named())
+    except (re.error, TypeError) as error:
+        raise ParameterError(
+            f"token_pattern must be a regular expression or one of {', '.join(map(repr, TOKEN_PATTERNS))}, got "
+            f"{token_pattern!r}."
+        ) from error
+    if pattern.groups > 1:
+        raise ParameterError(f"token_pattern must have at most one group, got {token_pattern!r}.")
+    return pattern
+
+
+def _unreachable(words: Iterable[str], pattern: re.Pattern[str]) -> list[str]:
+    """The words that no text in lower case gives; of a pattern that looks around a word, those in capitals alone."""
+    looks_around = pattern.groups > 0 or "(?=" in pattern.pattern or "(?<=" in pattern.pattern
+    return [word for word in words if word != word.lower() or not (looks_around or word in pattern.findall(word))]
+
+
+def _refusal(
+    vocabulary: Iterable[str], unreachable: Sequence[str], token_pattern: str, pattern: re.Pattern[str]
+) -> str:
+    """What to say of words that a pattern never makes, with one that does."""
+    named = ", ".join(map(repr, unreachable[:_MOST_NAMED])) + (", ..." if len(unreachable) > _MOST_NAMED else "")
+    ways = (
+        ["Texts are put in lower case first: write the words so."] if any(w != w.lower() for w in unreachable) else []
+    )
+    if others := _unreachable([word.lower() for word in unreachable], pattern):
+        lowered = [word.lower() for word in vocabulary]
+        names = ["cjk-characters"] if re.search(f"[{_CJK}]", "".join(others)) else ["english", "unicode"]
+        made = (name for name in names if not _unreachable(lowered, _compiled(name)))
+        ways.append(f"token_pattern={next(made, _spelled(others, pattern))!r} makes them.")
+    number = f"{len(unreachable)} words" if len(unreachable) > 1 else "1 word"
+    return (
+        f"vocabulary must hold words that token_pattern={token_pattern!r} can make of a text, got {number} that it "
+        f"never makes: {named}. {' '.join(ways)}"
+    )
+
+
+def _spelled(words: Sequence[str], pattern: re.Pattern[str]) -> str:
+    """A pattern that makes some words as they are, the longest first, and then those of another."""
+    literal = [re.escape(word) for word in sorted(words, key=len, reverse=True)[:_MOST_SPELLED]]
+    rest = pattern.pattern if len(pattern.pattern) <= _MOST_SHOWN else r"[^\W_]+"
+    return rf"(?:{'|'.join([*literal, *['...'] * (len(words) > _MOST_SPELLED)])})(?![a-z])|{rest}"
 
 
 def _text_of(document: object) -> str | None:
@@ -128,9 +218,10 @@ def _read_words(path: str | os.PathLike[str]) -> list[str]:
             content = file.read()
         text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode("utf-8-sig")
     except (OSError, EOFError, ValueError) as error:
+        reason = reason_of(error) if isinstance(error, OSError) else ""
         raise DataFormatError(
             f"The vocabulary file {os.fspath(path)!r} cannot be read as UTF-8 text, one word per line: "
-            f"{type(error).__name__}."
+            f"{reason or type(error).__name__}."
         ) from error
     return [word.strip() for word in text.rstrip().split("\n")] if text.strip() else []
 

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from dpvb.data.documents.matrix_files import open_npz
 from dpvb.data.shards import Shard, Sharded, one_width, paths_of
 from dpvb.data.slabs import Integers, Which, running_total
-from dpvb.data.spelling import Floats, alike, as_numbers
+from dpvb.data.spelling import Floats, as_numbers
 from dpvb.data.tables.matrices import LENGTH_UNIT, Entries, SparseMatrix, as_matrix, column
 from dpvb.data.tables.response import LOGISTIC, Response
 from dpvb.data.units import Chunk, Held, Units
@@ -52,11 +52,13 @@ class DesignRows:
         x_nd: features, (n, d), of norm at most 1; column 0 is the intercept's constant where there is one.
         y_n: responses, (n,).
         trials_n: numbers of trials, (n,); 1 unless the response is binomial.
+        cut_n: rows that were cut to a bound or a range, or filled in for a missing number, (n,); None: not known.
     """
 
     x_nd: Floats
     y_n: Floats
     trials_n: Floats
+    cut_n: NDArray[np.bool_] | None = None
 
     def derived(self, function: Callable[[Floats, Floats], Made], matrix: Floats) -> Made:
         """Return function(x, matrix), which is formed anew only where either is another than last time."""
@@ -82,6 +84,7 @@ class SparseDesignRows:
         values: entries; a row's norm is at most 1.
         y_n: responses, (n,).
         trials_n: numbers of trials, (n,); 1 unless the response is binomial.
+        cut_n: as in `DesignRows`.
     """
 
     indptr: Integers
@@ -89,6 +92,7 @@ class SparseDesignRows:
     values: Floats
     y_n: Floats
     trials_n: Floats
+    cut_n: NDArray[np.bool_] | None = None
 
 
 class Design(Held):
@@ -109,6 +113,7 @@ class Design(Held):
         intercept: float = 0.0,
         sparse_rows: bool = False,
         group: Iterable[object] | None = None,
+        cut: NDArray[np.bool_] | None = None,
     ) -> None:
         """Take features and responses.
 
@@ -122,6 +127,7 @@ class Design(Held):
             intercept: the constant c0 of column 0, in [0, 1); 0 for no such column. Public.
             sparse_rows: whether chunks hold `SparseDesignRows` or `DesignRows`.
             group: the person of each row, (rows,); private. None: each row is a unit.
+            cut: rows that were cut to a range, or filled in, before they came here, (rows,); private.
 
         Raises:
             DataFormatError: X is no matrix, or y, trials or group differ from it in length.
@@ -130,23 +136,26 @@ class Design(Held):
         self._row_norm = check_number("row_norm", row_norm, low=1e-100, high=1e100)
         self._intercept = check_number("intercept", intercept, low=0, high=1, closed="left")
         self._matrix = as_matrix(X)
-        y_n, trials_n = _clean_responses(response, y, trials, self._matrix.num_rows)
+        y_n, trials_n, over_n = _clean_responses(response, y, trials, self._matrix.num_rows)
         self._response, self._sparse = response, sparse_rows
         dense_start = np.arange(self._matrix.num_rows + 1, dtype=np.int64) * self._matrix.width
         self._units = Units(self._matrix.entry_start() if sparse_rows else dense_start, group)
         limit = math.sqrt((1.0 - self._intercept) * (1.0 + self._intercept))
         margin = 1.0 - (self._matrix.width + 16) * 2.0**-51
-        pieces = [np.empty(0)]
+        pieces, inside = [np.empty(0)], [np.empty(0, dtype=np.bool_)]
         for chunk in Units(self._matrix.entry_start(), None).chunks(self._matrix.lengths):
             with np.errstate(all="ignore"):
                 # A row inside the bound is left as it is. The margin keeps one that was scaled back inside it.
                 length_n = chunk.rows
-                inside = length_n <= limit * self._row_norm / LENGTH_UNIT
+                inside.append(length_n <= limit * self._row_norm / LENGTH_UNIT)
                 back_n = limit * margin / length_n / LENGTH_UNIT
-                pieces.append(np.where(inside, 1.0 / self._row_norm, back_n))
+                pieces.append(np.where(inside[-1], 1.0 / self._row_norm, back_n))
         scale_n = np.concatenate(pieces)
         faulty = np.isnan(scale_n) | np.isnan(y_n)
         self._scale_n, self._y_n, self._trials_n = (np.where(faulty, np.nan, v) for v in (scale_n, y_n, trials_n))
+        self._cut_n = over_n | ~np.concatenate(inside)
+        if cut is not None:
+            self._cut_n |= cut
 
     def __repr__(self) -> str:
         return f"Design(width={self.width}, unit={self.unit!r})"
@@ -180,6 +189,7 @@ class Design(Held):
     def _keep(self, which: Which) -> None:
         self._matrix = self._matrix.take(which)
         self._scale_n, self._y_n, self._trials_n = (v[which] for v in (self._scale_n, self._y_n, self._trials_n))
+        self._cut_n = self._cut_n[which]
 
     def _dense_rows(self, which: Which) -> DesignRows:
         scale_n = self._scale_n[which]
@@ -190,7 +200,7 @@ class Design(Held):
             np.multiply(features, scale_n[:, None], out=x_nd[:, first:])
         x_nd[:, :first] = np.where(np.isnan(scale_n), np.nan, self._intercept)[:, None]
         x_nd.flags.writeable = False
-        return DesignRows(x_nd, self._y_n[which], self._trials_n[which])
+        return DesignRows(x_nd, self._y_n[which], self._trials_n[which], self._cut_n[which])
 
     def _sparse_rows(self, which: Which) -> SparseDesignRows:
         scale_n = self._scale_n[which]
@@ -203,16 +213,17 @@ class Design(Held):
             indices = np.insert(indices + np.int32(1), place, np.int32(0))
             values = np.insert(values, place, self._intercept)
             indptr = indptr + running_total(usable)
-        return SparseDesignRows(indptr, indices, values, self._y_n[which], self._trials_n[which])
+        return SparseDesignRows(indptr, indices, values, self._y_n[which], self._trials_n[which], self._cut_n[which])
 
 
-def _clean_responses(response: Response, y: object, trials: object, num_rows: int) -> tuple[Floats, Floats]:
-    """Responses and numbers of trials of all rows, both NaN in faulty ones; y=None gives zeros.
+def _clean_responses(
+    response: Response, y: object, trials: object, num_rows: int
+) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    """Responses and numbers of trials of all rows, both NaN in faulty ones, and which counts are over the cap.
 
     Raises:
         DataFormatError: a faulty form of y or trials.
-        ParameterError: trials without the binomial kind, or the binomial kind without trials; classes that are
-            one number in two spellings, which y may have lost.
+        ParameterError: trials without the binomial kind, or the binomial kind without trials.
     """
     if (trials is None) == (response.kind == "binomial" and y is not None):
         raise ParameterError(
@@ -220,22 +231,20 @@ def _clean_responses(response: Response, y: object, trials: object, num_rows: in
         )
     trials_n = np.ones(num_rows) if trials is None else as_numbers(column("trials", trials, num_rows))
     if y is None:
-        return np.zeros(num_rows), trials_n
+        return np.zeros(num_rows), trials_n, np.zeros(num_rows, dtype=np.bool_)
     cells = column("y", y, num_rows)
-    if response.kind == "logistic" and alike(response.classes) is not None:
-        raise ParameterError(
-            f"classes must be two different numbers or texts, got {response.classes!r}: y may hold either as the "
-            "other is written. Rename one of them, or read y from a CSV file by the schema of a Table."
-        )
     y_n = response.encode(cells)
+    over_n = np.zeros(num_rows, dtype=np.bool_)
     with np.errstate(all="ignore"):
         sound = (y_n >= 0) & (y_n == np.floor(y_n)) & np.isfinite(y_n)
         if response.kind == "binomial":
             sound &= (y_n <= trials_n) & (trials_n <= response.max_trials) & (trials_n == np.floor(trials_n))
             sound &= trials_n >= 1
     if response.kind == "negative_binomial":
+        with np.errstate(all="ignore"):
+            over_n = y_n > response.max_count
         y_n = np.minimum(y_n, response.max_count)
-    return np.where(sound, y_n, np.nan), np.where(sound, trials_n, np.nan)
+    return np.where(sound, y_n, np.nan), np.where(sound, trials_n, np.nan), over_n
 
 
 def _without(entries: Entries, faulty: NDArray[np.bool_]) -> Entries:

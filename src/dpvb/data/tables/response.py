@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from dpvb.data.spelling import Categories, Cells, Floats, as_numbers
+from dpvb.data.spelling import Categories, Cells, Floats, as_numbers, label
 from dpvb.guards.errors import ParameterError, check_choice, check_integer
 
 Kind: TypeAlias = Literal["logistic", "binomial", "negative_binomial"]
@@ -19,8 +19,8 @@ class Response:
 
     Attributes:
         kind: "logistic" (a label), "binomial" (successes of some trials) or "negative_binomial" (a count).
-        classes: the two labels, of which the second is y = 1 (logistic); compared with y as texts or numbers, as
-            `spelling.Categories` says.
+        classes: the two labels, of which the second is y = 1 (logistic); compared with y as `spelling.label` says:
+            capital letters, blanks at the ends and the form of a number make no difference.
         max_trials: bound on a row's trials (binomial).
         max_count: bound on a row's count (negative binomial); larger ones become max_count.
 
@@ -40,14 +40,15 @@ class Response:
         try:
             first, second = self.classes
             labels = [one for one in (first, second) if isinstance(one, (str, bool, int, float, np.generic))]
-            is_pair = len(labels) == 2 and not isinstance(self.classes, str) and bool(first != second)
+            is_pair = len(labels) == 2 and not isinstance(self.classes, str) and label(first) != label(second)
             is_pair = is_pair and all(one == one for one in labels)
         except (TypeError, ValueError):
             is_pair = False
         if not is_pair:
             raise ParameterError(
-                f"classes must be a pair of different labels (numbers or strings), got {self.classes!r}; "
-                "the second is the one whose probability is modelled. More classes need one model each."
+                f"classes must be a pair of different labels (numbers or strings), got {self.classes!r}; the second is "
+                "the one whose probability is modelled. Capital letters, blanks at the ends and the form of a number "
+                "make no difference. More classes need one model each."
             )
         object.__setattr__(self, "classes", (first, second))
 

@@ -27,9 +27,9 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.data.spelling import MISSING_VALUES, Categories, Cells, Floats, alike, as_numbers, text
+from dpvb.data.spelling import MISSING_VALUES, UNREADABLE, Categories, Cells, Floats, as_numbers, label, text
 from dpvb.data.tables.response import Kind, Response
-from dpvb.guards.errors import DataFormatError, DpvbError, ParameterError, check_choice, check_number
+from dpvb.guards.errors import DataFormatError, DpvbError, ParameterError, check_choice, check_number, reason_of
 from dpvb.guards.strangers import parsed_json
 
 #: Size of an indicator: two rows that differ in a category are as far apart as the ends of a numeric column.
@@ -39,6 +39,10 @@ _FORMAT = "dpvb-schema"
 _VERSION = 1
 _TRANSFORMS = ("log1p", "asinh")
 _MAX_CATEGORIES = 10**6
+
+
+#: Cells of a column as a model reads them: their places among its features, their values, and which were cut or filled.
+Encoded: TypeAlias = tuple[NDArray[np.int64], Floats, NDArray[np.bool_]]
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ class Numeric:
         high = check_number(f"high of column {self.name!r}", self.high, low=low, high=1e300, closed="right")
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
-        if not self._transformed(np.float64(high)) > self._transformed(np.float64(low)):
+        if not self.ends[1] > self.ends[0]:
             raise ParameterError(f"the range of column {self.name!r} is too narrow, got low={low!r} and high={high!r}.")
         if self.missing is not None:
             missing = check_number(f"missing of column {self.name!r}", self.missing, low=-1e300, high=1e300)
@@ -104,15 +108,22 @@ class Numeric:
         """Mean and variance of what a value adds to a row's squared norm, guessed as a uniform one's."""
         return 1 / 3, 4 / 45
 
-    def encode(self, cells: Cells, missing_values: frozenset[str]) -> tuple[NDArray[np.int64], Floats]:
-        """Place (always 0) and value of each cell; the value is NaN in a faulty one."""
+    @property
+    def ends(self) -> tuple[Any, Any]:
+        """The range, transformed."""
+        return self._transformed(np.float64(self.low)), self._transformed(np.float64(self.high))
+
+    def encode(self, cells: Cells, missing_values: frozenset[str]) -> Encoded:
+        """Place (always 0) and value of each cell, NaN in a faulty one; cells cut to the range, or filled in."""
         value_n = as_numbers(cells)
         with np.errstate(all="ignore"):
+            cut_n = np.clip(value_n, self.low, self.high) != value_n
             if self.missing is not None:
                 value_n = np.where(np.isnan(value_n), self.missing, value_n)
-            low, high = (self._transformed(np.float64(bound)) for bound in (self.low, self.high))
+            low, high = self.ends
             scaled_n = (self._transformed(np.clip(value_n, self.low, self.high)) - low) / (high - low)
-        return np.zeros(len(value_n), dtype=np.int64), np.where(np.isfinite(value_n), np.clip(scaled_n, 0, 1), np.nan)
+        scaled_n = np.where(np.isfinite(value_n), np.clip(scaled_n, 0, 1), np.nan)
+        return np.zeros(len(value_n), dtype=np.int64), scaled_n, cut_n
 
     def _transformed(self, value: Any) -> Any:
         if self.transform is None:
@@ -143,7 +154,7 @@ class Binary:
         object.__setattr__(self, "values", _check_categories(self.name, "values", self.values))
         if len(self.values) != 2:
             raise ParameterError(f"values of column {self.name!r} must be two values, got {self.values!r}.")
-        if self.missing is not None and text(self.missing) not in map(text, self.values):
+        if self.missing is not None and label(self.missing) not in map(label, self.values):
             raise ParameterError(
                 f"missing of column {self.name!r} must be one of {self.values!r} or None, got {self.missing!r}."
             )
@@ -163,21 +174,21 @@ class Binary:
         """Mean and variance of what a value adds to a row's squared norm, guessed as a fair coin's."""
         return INDICATOR**2 / 2, INDICATOR**4 / 4
 
-    def encode(self, cells: Cells, missing_values: frozenset[str]) -> tuple[NDArray[np.int64], Floats]:
+    def encode(self, cells: Cells, missing_values: frozenset[str]) -> Encoded:
         """Place (always 0) and value of each cell; the value is NaN in a faulty one."""
-        otherwise = -1 if self.missing is None else [*map(text, self.values)].index(text(self.missing))
+        otherwise = -1 if self.missing is None else [*map(label, self.values)].index(label(self.missing))
         code_n = Categories(self.values, missing_values).places(cells, unseen=otherwise, missing=otherwise)
         value_n = np.where(code_n < 0, np.nan, INDICATOR * code_n)
-        return np.zeros(len(code_n), dtype=np.int64), value_n
+        return np.zeros(len(code_n), dtype=np.int64), value_n, np.zeros(len(code_n), dtype=np.bool_)
 
 
 @dataclass(frozen=True)
 class Categorical:
     """A column of public categories.
 
-    Categories and values are compared as text, without spaces at the ends; where no category is written so, numbers are
-    compared as numbers, 0/1 and False/True being the same. Where two categories are one number in two spellings
-    ("250.1" and "250.10"), only the text of a CSV file tells them apart, and no other table is read.
+    Categories and values are compared in one spelling, whatever form the table has: texts without blanks at the ends
+    and without regard to capital letters, numbers by their value ("1.50" is 1.5), 0/1 and False/True being the same. So
+    two categories must differ in more than that.
 
     Attributes:
         name: the column's.
@@ -220,13 +231,14 @@ class Categorical:
         """Mean and variance of what a value adds to a row's squared norm."""
         return INDICATOR**2, 0.0
 
-    def encode(self, cells: Cells, missing_values: frozenset[str]) -> tuple[NDArray[np.int64], Floats]:
+    def encode(self, cells: Cells, missing_values: frozenset[str]) -> Encoded:
         """Place and value of each cell; the value is NaN in a faulty one."""
         count = len(self.categories)
         unseen = count if self.unseen else -1
         missing = count + self.unseen if self.missing else -1
         code_n = Categories(self.categories, missing_values).places(cells, unseen=unseen, missing=missing)
-        return np.maximum(code_n, 0), np.where(code_n < 0, np.nan, INDICATOR)
+        value_n = np.where(code_n < 0, np.nan, INDICATOR)
+        return np.maximum(code_n, 0), value_n, np.zeros(len(code_n), dtype=np.bool_)
 
 
 Column: TypeAlias = "Numeric | Binary | Categorical"
@@ -307,7 +319,7 @@ class Schema:
         names = self.read_columns
         for name in names:
             if names.count(name) > 1:
-                raise ParameterError(f"each column has one role, got {name!r} more than once.")
+                raise ParameterError(f"each column has one role, got {name!r} more than once among columns and roles.")
         if not all(isinstance(text, str) for text in self.missing_values):
             raise ParameterError(f"missing_values must be texts, got {self.missing_values!r}.")
         if self.scale is not None:
@@ -350,24 +362,6 @@ class Schema:
             names += [self.target.name, *([] if self.target.trials is None else [self.target.trials])]
         return names if self.group is None else [*names, self.group]
 
-    def alike(self, names: Sequence[str]) -> str | None:
-        """Name of a column, of these, that has one number in two spellings among its public values, or None."""
-        for name, values in self._values().items():
-            if name in names and alike(values) is not None:
-                return name
-        return None
-
-    def _values(self) -> dict[str, tuple[Any, ...]]:
-        """The public values of each column that has such."""
-        values = {
-            c.name: c.categories if isinstance(c, Categorical) else c.values
-            for c in self.columns
-            if not isinstance(c, Numeric)
-        }
-        if self.target is not None and self.target.kind == "logistic":
-            values[self.target.name] = self.target.classes
-        return values
-
     def to_json(self) -> str:
         """The schema as JSON text; `from_json` is its exact inverse."""
         facts = {
@@ -403,6 +397,11 @@ class Schema:
             raise DataFormatError('The schema must hold "columns": a list of objects.')
         facts["columns"] = tuple(_column(column, number) for number, column in enumerate(columns, start=1))
         if facts.get("target") is not None:
+            if isinstance(facts["target"], dict) and facts["target"].get("name", "") is None:
+                raise ParameterError(
+                    "target of the schema needs name, the column of responses, which then is none of columns; where "
+                    "the data have no response, write null in its place."
+                )
             facts["target"] = _made(Target, facts["target"], "target")
         made: Schema = _made(cls, facts, "schema")
         return made
@@ -416,7 +415,7 @@ class Schema:
         try:
             Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
         except (OSError, UnicodeError) as error:
-            reason = getattr(error, "strerror", None) or "it holds text that is not Unicode"
+            reason = reason_of(error) if isinstance(error, OSError) else "it holds text that is not Unicode"
             raise DataFormatError(f"The schema file {os.fspath(path)!r} cannot be written: {reason}.") from error
 
     @classmethod
@@ -430,7 +429,7 @@ class Schema:
         try:
             content = Path(path).read_bytes()
         except OSError as error:
-            raise DataFormatError(f"The schema file {os.fspath(path)!r} cannot be read: {error.strerror}.") from error
+            raise DataFormatError(f"The schema file {os.fspath(path)!r} cannot be read: {reason_of(error)}.") from error
         return cls.from_json(content)
 
 
@@ -463,18 +462,23 @@ def _check_name(name: object) -> None:
 
 
 def _check_categories(name: str, field: str, given: object) -> tuple[Any, ...]:
-    """Public categories as plain Python values; two that are written alike are one."""
+    """Public categories as plain Python values of different labels."""
     if isinstance(given, (str, bytes)) or not isinstance(given, (Sequence, np.ndarray)):
         raise ParameterError(f"{field} of column {name!r} must be a list of public values, got {given!r}.")
     values = tuple(value.item() if isinstance(value, np.generic) else value for value in given)
     if not 1 <= len(values) <= _MAX_CATEGORIES:
         raise ParameterError(f"{field} of column {name!r} must hold 1 to {_MAX_CATEGORIES} values, got {len(values)}.")
-    seen: set[str] = set()
+    first: dict[str | None, object] = {}
     for value in values:
-        written = text(value) if isinstance(value, (str, bool, int, float)) else None
-        if written is None or (isinstance(value, float) and not math.isfinite(value)):
+        known = isinstance(value, (str, bool, int)) or (isinstance(value, float) and math.isfinite(value))
+        name_of_value = label(value)
+        if not known or name_of_value == UNREADABLE:
             raise ParameterError(f"{field} of column {name!r} must hold texts or finite numbers, got {value!r}.")
-        if written in seen:
-            raise ParameterError(f"{field} of column {name!r} must not repeat a value, got {value!r} twice.")
-        seen.add(written)
+        if name_of_value in first:
+            raise ParameterError(
+                f"{field} of column {name!r} must not repeat a value, got {first[name_of_value]!r} and {value!r}: "
+                "capital letters, blanks at the ends and the form of a number make no difference. Rename one of them, "
+                "or take one for both."
+            )
+        first[name_of_value] = value
     return values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 
 from dpvb.data.arrow import cells as arrow_cells
 from dpvb.data.arrow import check_batches, import_arrow, parquet_batches, parquet_schema
-from dpvb.data.csv_files import check_csv, csv_records, times_in_header
+from dpvb.data.csv_files import Dialect, check_csv, csv_records, times_in_header
 from dpvb.data.persons import Elsewhere, elsewhere, tuples
-from dpvb.data.readable import check_readable
+from dpvb.data.readable import check_readable, check_there
 from dpvb.data.shards import Shard, Sharded, paths_of
 from dpvb.data.slabs import MAX_ROWS, Slab
 from dpvb.data.spelling import Cells, Floats, as_array, as_numbers, cells_of, each, identity, spelled
 from dpvb.data.tables.design import Design, DesignRows, SparseDesignRows
 from dpvb.data.tables.matrices import SparseMatrix, column, is_arrow_table, is_frame
 from dpvb.data.tables.response import LOGISTIC, Response
-from dpvb.data.tables.schema import Schema
+from dpvb.data.tables.schema import Binary, Categorical, Schema
 from dpvb.data.units import Chunk
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice
 
@@ -46,6 +46,7 @@ class _Encoded(NamedTuple):
     y_n: Floats | None
     trials_n: Floats | None
     group: list[object] | None
+    cut_n: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -66,10 +67,13 @@ class Table:
     def __init__(
         self,
         data: object,
-        schema: Schema,
+        schema: Schema | None = None,
         *,
         file_format: Literal["csv", "parquet"] | None = None,
         stream: bool | None = None,
+        separator: str = ",",
+        decimal: str = ".",
+        encoding: str = "utf-8",
     ) -> None:
         """Take data.
 
@@ -80,30 +84,33 @@ class Table:
                 may have decided them. Columns that the schema does not name are not read. Several files are read one
                 after another, anew at each pass; or side by side, each by one process of a cluster (see dpvb.cluster),
                 which holds it. Of a person who has rows in several files those of the first one count.
-            schema: public.
+            schema: public; needed.
             file_format: "csv" or "parquet"; None: told by the name of the file.
             stream: True reads a file anew at each pass, in bounded memory; None and False hold its rows as numbers.
+            separator, decimal, encoding: how a CSV file is written, see `dpvb.data.csv_files.Dialect`; public.
 
         Raises:
-            DataFormatError: none of these forms, a column of the schema that is missing, or public values that only
-                CSV text tells apart.
+            DataFormatError: none of these forms, or a column of the schema that is missing.
             ParameterError: schema is no Schema, or stream=True with data in memory or with a group column.
         """
         if not isinstance(schema, Schema):
             raise ParameterError(
-                f"schema must be a Schema, got {type(schema).__name__}; read one with Schema.load(path)."
+                f"schema must be a dpvb.Schema, what is public about the columns, got {type(schema).__name__}. Read "
+                "one with Schema.load(path); `dpvb schema --header FILE` writes one to fill in."
             )
         self._schema = schema
         self._held: _Encoded | None = None
         self._count: int | None = None
         self._files = paths_of(data)
-        self._options: dict[str, Any] = {"file_format": file_format, "stream": stream}
+        self._dialect = Dialect(separator, decimal, encoding)
+        self._options: dict[str, Any] = {"file_format": file_format, "stream": stream, **asdict(self._dialect)}
         if self._files is not None:
-            self._reader = _files_reader(self._files, schema, file_format)
+            self._reader = _files_reader(self._files, schema, file_format, self._dialect)
             return
         is_file = isinstance(data, (str, os.PathLike))
         if is_file:
-            self._reader = _file_reader(Path(data), schema, file_format, read_through=bool(stream))  # type: ignore[arg-type]
+            path = Path(data)  # type: ignore[arg-type]
+            self._reader = _file_reader(path, schema, file_format, self._dialect, read_through=bool(stream))
         else:
             self._reader = _memory_reader(data, schema)
         if stream and (not is_file or schema.group is not None):
@@ -126,6 +133,10 @@ class Table:
     def feature_names(self) -> tuple[str, ...]:
         """Names of the features, without the intercept; public."""
         return self._schema.feature_names
+
+    def pieces(self) -> Iterator[_Records]:
+        """Read all rows once, piece by piece, as they stand in the data; private."""
+        return self._reader.pieces()
 
     def design(
         self,
@@ -185,7 +196,7 @@ class Table:
 
     def _persons(self, path: Path) -> Iterator[object]:
         """The person of each row of a file."""
-        pieces = _file_reader(path, self._schema, self._options["file_format"]).pieces()
+        pieces = _file_reader(path, self._schema, self._options["file_format"], self._dialect).pieces()
         return (one for piece in pieces for one in _persons(piece, self._schema))
 
     def features(self, *, fit_intercept: bool = True, sparse_rows: bool = False) -> Design | StreamedDesign:
@@ -242,7 +253,7 @@ class Table:
         for piece in self._pieces():
             rows = slice(start, start + piece.matrix.num_rows)
             own = (piece.y_n, piece.trials_n) if y is None else (y[rows], None if trials is None else trials[rows])
-            yield make(piece.matrix, *own, group=piece.group if group is None else group)
+            yield make(piece.matrix, *own, group=piece.group if group is None else group, cut=piece.cut_n)
             start = rows.stop
 
     def _num_rows(self) -> int:
@@ -308,9 +319,10 @@ def _encode(piece: _Records, schema: Schema) -> _Encoded:
     missing_values = frozenset(schema.missing_values)
     place_nc = np.empty((num_rows, len(schema.columns)), dtype=np.int32)
     value_nc = np.empty((num_rows, len(schema.columns)))
+    cut_nc = np.empty((num_rows, len(schema.columns)), dtype=np.bool_)
     start = 0
     for c, spec in enumerate(schema.columns):
-        place_n, value_nc[:, c] = spec.encode(piece.cells[spec.name], missing_values)
+        place_n, value_nc[:, c], cut_nc[:, c] = spec.encode(piece.cells[spec.name], missing_values)
         place_nc[:, c] = start + place_n
         start += spec.width
     value_nc[piece.malformed] = np.nan
@@ -323,7 +335,7 @@ def _encode(piece: _Records, schema: Schema) -> _Encoded:
         if target.trials is not None and target.trials in piece.cells:
             trials_n = as_numbers(piece.cells[target.trials])
     group = None if schema.group is None else _persons(piece, schema)
-    return _Encoded(matrix, y_n, trials_n, group)
+    return _Encoded(matrix, y_n, trials_n, group, np.logical_or.reduce(cut_nc, axis=1))
 
 
 def _persons(piece: _Records, schema: Schema) -> list[object]:
@@ -344,6 +356,7 @@ def _joined(pieces: list[_Encoded], schema: Schema) -> _Encoded:
         _concatenated([piece.y_n for piece in pieces]),
         None if target is None or target.trials is None else _concatenated([piece.trials_n for piece in pieces]),
         None if schema.group is None else [one for piece in pieces for one in piece.group or []],
+        np.concatenate([np.empty(0, dtype=np.bool_), *(piece.cut_n for piece in pieces)]),
     )
 
 
@@ -396,8 +409,11 @@ def _arrow_reader(table: Any, schema: Schema) -> _Reader:
     return _Reader(names, lambda: _slices(cells, names, table.num_rows))
 
 
-def _file_reader(path: Path, schema: Schema, file_format: str | None, *, read_through: bool = False) -> _Reader:
+def _file_reader(
+    path: Path, schema: Schema, file_format: str | None, dialect: Dialect, *, read_through: bool = False
+) -> _Reader:
     """One file; a Parquet file is read to its end first, where asked for."""
+    check_there(path)
     if file_format is None:
         file_format = Path(path.name.lower().removesuffix(".gz")).suffix.removeprefix(".")
         hint = "Say it with file_format=."
@@ -405,12 +421,12 @@ def _file_reader(path: Path, schema: Schema, file_format: str | None, *, read_th
         hint = ""
     check_choice(f"the format of {path.name!r}", file_format, _FORMATS, hint=hint)
     check_readable(path)
-    return _csv_reader(path, schema) if file_format == "csv" else _parquet_reader(path, schema, read_through)
+    return _csv_reader(path, schema, dialect) if file_format == "csv" else _parquet_reader(path, schema, read_through)
 
 
-def _files_reader(paths: Sequence[Path], schema: Schema, file_format: str | None) -> _Reader:
+def _files_reader(paths: Sequence[Path], schema: Schema, file_format: str | None, dialect: Dialect) -> _Reader:
     """Several files with the same columns, one after another."""
-    readers = [_file_reader(path, schema, file_format, read_through=True) for path in paths]
+    readers = [_file_reader(path, schema, file_format, dialect, read_through=True) for path in paths]
     names = readers[0].names
     for path, reader in zip(paths, readers, strict=True):
         if set(reader.names) != set(names):
@@ -421,19 +437,45 @@ def _files_reader(paths: Sequence[Path], schema: Schema, file_format: str | None
     return _Reader(names, lambda: (piece for reader in readers for piece in reader.pieces()))
 
 
-def _csv_reader(path: Path, schema: Schema) -> _Reader:
+def _csv_reader(path: Path, schema: Schema, dialect: Dialect) -> _Reader:
     needed, optional = _needed(schema)
-    check_csv(path, needed, hint=_WAY_OUT)
-    times = times_in_header(path, optional)
+    check_csv(path, needed, hint=_WAY_OUT, dialect=dialect)
+    times = times_in_header(path, optional, dialect)
     names = (*needed, *(name for name in optional if times[name] == 1))
+    meant = _meant(schema, dialect)
 
     def pieces() -> Iterator[_Records]:
-        records = csv_records(path, names)
+        records = csv_records(path, names, dialect)
         while batch := list(islice(records, MAX_ROWS)):
             malformed = np.array([record[0] is None for record in batch], dtype=np.bool_)
-            yield _Records(dict(zip(names, map(list, zip(*batch, strict=True)), strict=True)), malformed)
+            cells: dict[str, Cells] = dict(zip(names, map(list, zip(*batch, strict=True)), strict=True))
+            if dialect.decimal == ",":
+                cells = {name: [*map(meant[name], cells[name])] for name in names}
+            yield _Records(cells, malformed)
 
     return _Reader(names, pieces)
+
+
+def _meant(schema: Schema, dialect: Dialect) -> dict[str, Callable[[object], object]]:
+    """What makes of a field with a decimal comma what it means, by the column's name; an id is as it is written.
+
+    Raises:
+        ParameterError: for a declared value that a decimal comma makes a number.
+    """
+    target = schema.target
+    labels: dict[str, tuple[Any, ...]] = {c.name: c.categories for c in schema.columns if isinstance(c, Categorical)}
+    labels |= {c.name: c.values for c in schema.columns if isinstance(c, Binary)}
+    if target is not None and target.kind == "logistic":
+        labels[target.name] = target.classes
+    for name, values in labels.items():
+        for value in values:
+            if dialect.label(value) != value:
+                raise ParameterError(
+                    f"column {name!r} has the value {value!r}, but with decimal=',' a cell that is written so is the "
+                    f"number {dialect.label(value)}: declare that."
+                )
+    how: dict[str | None, Callable[[object], object]] = {schema.group: lambda field: field}
+    return {name: how.get(name, dialect.label if name in labels else dialect.number) for name in schema.read_columns}
 
 
 def _parquet_reader(path: Path, schema: Schema, read_through: bool) -> _Reader:
@@ -464,11 +506,10 @@ def _needed(schema: Schema) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _present(schema: Schema, names: list[Any], place: str) -> tuple[str, ...]:
-    """The columns to read of data whose types may have been inferred from values.
+    """The columns to read.
 
     Raises:
-        DataFormatError: a needed name that is missing, or one that occurs twice; public values of a column that are
-            one number in two spellings, of which the data may have kept one.
+        DataFormatError: a needed name that is missing, or one that occurs twice.
     """
     needed, optional = _needed(schema)
     for name in (*needed, *optional):
@@ -477,10 +518,4 @@ def _present(schema: Schema, names: list[Any], place: str) -> tuple[str, ...]:
             raise DataFormatError(
                 f"The {place} must have one column {name!r}, but has {times}; its columns are {names}. {_WAY_OUT}"
             )
-    present = tuple(name for name in (*needed, *optional) if name in names)
-    if (unclear := schema.alike(present)) is not None:
-        raise DataFormatError(
-            f"The schema gives column {unclear!r} two values that are one number in two spellings, which only the text "
-            f"of a CSV file tells apart, and not a {place}: read the CSV file itself, or rename one of the values."
-        )
-    return present
+    return tuple(name for name in (*needed, *optional) if name in names)

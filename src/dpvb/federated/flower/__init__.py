@@ -16,7 +16,7 @@ import os
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from dpvb.guards.errors import FederationError, ParameterError
+from dpvb.guards.errors import FederationError, ParameterError, reason_of
 
 os.environ |= {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -77,7 +77,7 @@ def check_readable(name: str, path: Path) -> Path:
         with open(path, "rb"):
             return path
     except OSError as error:
-        raise FederationError(f"{name}: {path} cannot be read ({error.strerror}).") from error
+        raise FederationError(f"{name}: {path} cannot be read ({reason_of(error)}).") from error
 
 
 def packed(data: bytes) -> Any:

@@ -22,6 +22,7 @@ ridge is added to the divisor, in proportion to the noise of the derivative.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
@@ -31,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from dpvb.core.blocks import Block
-from dpvb.core.contributions import Contributions, Grid
+from dpvb.core.contributions import Contributions, Grid, check_shape
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows
 from dpvb.guards.arrays import Floats, Ints
@@ -75,6 +76,11 @@ class Score:
     a_nk: NDArray[np.floating[Any]]
     w_kj: NDArray[np.floating[Any]]
     engine: Literal["numba", "numpy"]
+
+    def of_block(self, block: Block, num_rows: int) -> Score:
+        """Itself, of the block's hidden and visible units."""
+        check_shape((len(self.r_nj), self.w_kj.size), num_rows, math.prod(block.shape))
+        return self
 
     def norms(self) -> Floats:
         """Upper bounds on the norms of the very numbers that are summed."""

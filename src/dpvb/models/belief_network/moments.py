@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpvb.core.contributions import Grid, upper_norms
+from dpvb.core.blocks import Block
+from dpvb.core.contributions import Grid, check_shape, upper_norms
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.belief_network import kernel as kernel
 
@@ -22,6 +23,12 @@ class HiddenMoments:
 
     xi_nj: Floats
     pi_nk: Floats
+
+    def of_block(self, block: Block, num_rows: int) -> HiddenMoments:
+        """Itself, of the block's visible and hidden units."""
+        num_hidden = self.pi_nk.shape[1]
+        check_shape((*self.xi_nj.shape, num_hidden * (num_hidden + 1) // 2), num_rows, *block.packed_shape)
+        return self
 
     def norms(self) -> Floats:
         """‖ξ‖ · ‖⟨zzᵀ⟩‖_F."""

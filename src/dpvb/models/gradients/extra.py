@@ -18,4 +18,4 @@ def optional(name: str) -> Any:
         return import_module(name)
     except ImportError:
         missing = name.split(".")[0]
-    raise ParameterError(f"DPVI needs {missing}, which is not installed: pip install dpvb[jax]")
+    raise ParameterError(f"DPVI needs {missing}, which is not installed: pip install '.[jax]' in dpvb's source folder.")

@@ -26,7 +26,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,6 +111,10 @@ class Variational:
     def __getstate__(self) -> dict[str, Any]:
         """The fields alone: what was compiled is compiled anew."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Itself: its E-step writes nowhere, and what was compiled serves all releases."""
+        return self
 
     @cached_property
     def gradients(self) -> Gradients:

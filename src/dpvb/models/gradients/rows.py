@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.core.contributions import Grid
+from dpvb.core.blocks import Block
+from dpvb.core.contributions import Contribution, Grid, check_shape
 from dpvb.core.forms import Rows
 from dpvb.guards.arrays import Bools, Floats, Ints
 
@@ -27,6 +28,11 @@ class SingleRows(Rows):
     values: NDArray[np.float32]  # type: ignore[assignment]
     symmetric: bool = False
     faulty_n: Bools | None = None
+
+    def of_block(self, block: Block, num_rows: int) -> Contribution:
+        """Itself: its loops read single precision."""
+        check_shape(self.values.shape, num_rows, *block.shape)
+        return self
 
     def norms(self) -> Floats:
         """Upper bounds on the rows' norms; NaN or infinity where a row holds one, and the wall drops it."""

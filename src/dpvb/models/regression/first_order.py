@@ -32,7 +32,7 @@ from scipy.special import expit
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions, upper_norms
 from dpvb.core.estimate import Estimate
-from dpvb.core.forms import Gram, Rows, ScaledRows, turned
+from dpvb.core.forms import Gram, MeasuredRows, Rows, ScaledRows, turned
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.kernels.linear import row_sums
@@ -122,7 +122,8 @@ class FirstOrder:
             return {"count": Rows((weight_n * batch.y_n)[:, None]), "curvature": Gram(x_nd, weight_n * b_n)}
         last = "curvature_at_mean" in blocks
         matrix = np.vstack([scaling.centre_d, scaling.factor_d, q.moments.basis_de / q.moments.scale_e])
-        x_ne, length_n = batch.derived(_turned, matrix)
+        rows = batch.derived(_turned, matrix)
+        x_ne, length_n = rows.x_nd, rows.length_n
         psi_n = row_sums(x_ne, q.moments.scale_e * (q.mean.point_d if last else q.point_e))
         weight_n = 1.0 / np.maximum(length_n, 1.0)
         variance_n = b_n * expit(psi_n) * expit(-psi_n)
@@ -132,7 +133,7 @@ class FirstOrder:
         residual_n = self.likelihood.residual(psi_n, batch.y_n, batch.trials_n)
         trace_n = 4.0 * (weight_n * length_n) ** 2
         return {
-            "score": ScaledRows(x_ne, length_n, weight_n * residual_n),
+            "score": ScaledRows(rows, weight_n * residual_n),
             "xi": Rows((polya_gamma_expectedstats(b_n, psi_n) * trace_n)[:, None]),
             "variance": Rows((variance_n * trace_n)[:, None]),
         }
@@ -202,6 +203,6 @@ class FirstOrder:
         return q.table(self.intercept, self.alpha)
 
 
-def _turned(x_nd: Floats, matrix_de: Floats) -> tuple[Floats, Floats]:
-    """Rows x̂ in the coordinates of the score, and bounds on their norms; the map to x̂ is the matrix's first rows."""
+def _turned(x_nd: Floats, matrix_de: Floats) -> MeasuredRows:
+    """Rows x̂ in the coordinates of the score, measured; the map to x̂ is the matrix's first rows."""
     return turned((x_nd - matrix_de[0]) * matrix_de[1], matrix_de[2:])

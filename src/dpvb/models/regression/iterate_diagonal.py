@@ -84,7 +84,7 @@ class Iterate:
         return replace(found, prior_d=parts[2], centre_d=scaling.centre_d)
 
     def table(self, intercept: float, alpha: float | None, order: NDArray[np.intp]) -> Weights:
-        """The same at a fixed width of the prior, with spreads at their low end, and about x = 0."""
+        """The same at a fixed width of the prior, with spreads at their low end."""
         scaling, found = self.scaling, self.columns
         # A centre that is off adds to the second moment, and nothing to what the data say of the weight.
         spread_d = found.second_d - found.number * (tuned.CENTRE_STD * scaling.doubt_d[order]) ** 2
@@ -93,8 +93,4 @@ class Iterate:
         read = replace(self, columns=replace(found, second_d=second_d))
         if alpha is None:
             read = replace(read, width_d=scaling.wide_d[order], alpha=tuned.TABLE_TAU**-2)
-        made = read.predictions(intercept, order)
-        aware_d, naive_d, prior_d = made.covariance.copy(), made.naive_covariance.copy(), made.prior_d.copy()
-        for variance_d in (aware_d, naive_d, prior_d) if intercept > 0 else ():
-            variance_d[0] += float(variance_d @ made.centre_d**2) / intercept**2
-        return Weights(made.mean_d, aware_d, naive_d, prior_d, scaling.unseen_d, 0 * made.centre_d)
+        return replace(read.predictions(intercept, order), unseen_d=scaling.unseen_d)

@@ -8,7 +8,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.core.contributions import Grid
+from dpvb.core.blocks import Block
+from dpvb.core.contributions import Grid, check_shape
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.topics import kernel
 
@@ -33,6 +34,11 @@ class Factored:
     beta: NDArray[Any]
     norm: Floats
     engine: Literal["numba", "numpy"] = "numba"
+
+    def of_block(self, block: Block, num_rows: int) -> Factored:
+        """Itself, of the block's words and topics."""
+        check_shape((*self.norm.shape, *self.beta.shape), num_rows, *block.shape)
+        return self
 
     def norms(self) -> Floats:
         """Norms found by the local step."""

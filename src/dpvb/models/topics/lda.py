@@ -11,7 +11,7 @@ exp⟨log β_kv⟩       beta_vk
 exp⟨log θ_nk⟩       theta_nk
 φ_nvk               never built: θ_nk β_vk / p_nv with p_nv = Σ_k θ_nk β_vk
 s_nvk = c_nv φ_nvk  never built: θ_nk β_vk · ratio, ratio = c_nv / p_nv
-L                   length: what length_rule brings a document to
+L, α, η             document_length, doc_topic_prior, topic_word_prior; length_rule brings a document to L
 f(c)                spread_j: what a word spreads over topics, c^p with p = count_power; s_nvk = c_nv^p φ_nvk
 a·L^p               bound on a document's statistic, clip a
 w_v                 word_weight_v: the statistic is clipped and released as w_v s_nvk
@@ -43,12 +43,12 @@ from dpvb.models.topics.factored import Factored
 
 _RANGES = {
     "clip": (1e-9, 1.0),
-    "length": (1.0, 1e9),
+    "document_length": (1.0, 1e9),
     "count_power": (1e-3, 1.0),
     "word_power": (0.0, 1.0),
     "mass": (1e-9, 1e9),
-    "alpha": (1e-6, 1e6),
-    "eta": (1e-6, 1e6),
+    "doc_topic_prior": (1e-6, 1e6),
+    "topic_word_prior": (1e-6, 1e6),
     "tol": (0.0, 1e6),
 }
 # Tuned by hand; benchmark `wikipedia` (perplexity by ε) shows what they do: run it before and after a change.
@@ -77,13 +77,13 @@ class LDA:
     Attributes:
         n_components, n_terms: K, number of topics; V, size of the public vocabulary.
         clip: a in (0, 1]; a document's weighted statistic has norm a·L^p at most.
-        length: L; see length_rule.
+        document_length: L; see length_rule.
         length_rule: how a document is brought to length L; see `documents`.
         count_power: p in (0, 1]; 1 for the plain statistic.
         background: whether word totals are released first.
         word_power: κ in [0, 1]; words are weighted by probability^-κ, which needs the background.
         mass: tokens that one unit of the statistic stands for in λ = η + mass · statistic.
-        alpha: document prior, a scalar; None: 1/K. eta: topic prior, a scalar.
+        doc_topic_prior: α, a scalar; None: 1/K. topic_word_prior: η, a scalar.
         read: how topics are read from the noisy linear estimate; see `empirical_bayes`.
         tol, max_iter: local iterations of the E-step stop at mean |Δγ| < tol, or after max_iter. Keep max_iter small:
             documents that fully converge on early, bad topics reinforce them.
@@ -97,14 +97,14 @@ class LDA:
     n_components: int
     n_terms: int
     clip: float = 0.067
-    length: float = 500.0
+    document_length: float = 500.0
     length_rule: Literal["rescale", "resample", "truncate"] = "truncate"
     count_power: float = 0.5
     background: bool = True
     word_power: float = 0.25
     mass: float = 10.0
-    alpha: float | None = None
-    eta: float = 0.02
+    doc_topic_prior: float | None = None
+    topic_word_prior: float = 0.02
     read: Literal["project", "rank_one", "estimated_prior"] = "estimated_prior"
     tol: float = 1e-3
     max_iter: int = 15
@@ -116,7 +116,7 @@ class LDA:
         check_integer("n_terms", self.n_terms, low=1)
         check_integer("max_iter", self.max_iter, low=1)
         for name, (low, high) in _RANGES.items():
-            check_number(name, self.prior if name == "alpha" else getattr(self, name), low=low, high=high)
+            check_number(name, self.prior if name == "doc_topic_prior" else getattr(self, name), low=low, high=high)
         check_choice("length_rule", self.length_rule, LENGTH_RULES)
         check_choice("read", self.read, tuple(empirical_bayes.READS))
         check_choice("engine", self.engine, ("numba", "numpy"))
@@ -126,12 +126,12 @@ class LDA:
     @property
     def prior(self) -> float:
         """α."""
-        return 1.0 / self.n_components if self.alpha is None else self.alpha
+        return 1.0 / self.n_components if self.doc_topic_prior is None else self.doc_topic_prior
 
     @property
     def blocks(self) -> Mapping[str, Block]:
         """Expected topic-word counts of a document, V × K, and before them its word totals, V."""
-        bound = self.clip * self.length**self.count_power
+        bound = self.clip * self.document_length**self.count_power
         counts = {"counts": Block((self.n_terms, self.n_components), bound, "nonnegative")}
         words = {"words": Block((self.n_terms,), _WORD_BOUND, "nonnegative", phase="first")}
         return {**words, **counts} if self.background else counts
@@ -157,7 +157,7 @@ class LDA:
 
     def e_step(self, q: Topics, batch: Documents, blocks: Mapping[str, Block]) -> Contributions:
         """Word totals, and expected topic-word counts in factored form, of every document."""
-        counts = to_length(batch, self.length, self.length_rule)
+        counts = to_length(batch, self.document_length, self.length_rule)
         spread_j = counts**self.count_power
         words = SparseRows(batch.indptr, batch.indices, spread_j)
         if "counts" not in blocks:
@@ -174,7 +174,7 @@ class LDA:
         noisy_vk = s.read("counts") / q.word_weight_v[:, None]
         sd_v = s.noise_std("counts") / q.word_weight_v
         read = empirical_bayes.READS[self.read if s.noise_std("counts") > 0 else "project"]
-        lambda_vk = self.eta + self.mass * read(noisy_vk, sd_v, q.background_v)
+        lambda_vk = self.topic_word_prior + self.mass * read(noisy_vk, sd_v, q.background_v)
         return self.topics(lambda_vk, q.background_v, q.word_weight_v)
 
     def _started(self, background_v: Floats, q: Topics) -> Topics:

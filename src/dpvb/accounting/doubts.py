@@ -1,0 +1,98 @@
+"""What is doubtful about a budget: said before it is spent, from public facts alone, and never refused."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+
+from dpvb.accounting.events import Event
+from dpvb.guards.errors import DpvbWarning
+
+#: Above these a budget promises little, whatever the data are.
+MOST_DELTA, MOST_EPSILON = 1e-3, 10.0
+# Where nobody says how many units there are, noise that hides so many is spoken of.
+_MANY = 1_000
+# A sum is told from its noise where it exceeds so many standard deviations.
+_DEVIATIONS = 2.0
+
+
+def warn(
+    epsilon: float,
+    delta: float,
+    *,
+    unit: str,
+    num_units: int | None = None,
+    events: Sequence[Event] = (),
+    stacklevel: int = 3,
+) -> None:
+    """Warn of all that is doubtful about a budget.
+
+    Args:
+        epsilon, delta: the budget, in their ranges; of an infinite epsilon nothing is said, as it is asked for.
+        unit: whose presence is protected, in words.
+        num_units: the public number of units, where there is one.
+        events: the releases that the budget is spent on, where they are known.
+        stacklevel: whose line is shown, as in `warnings.warn`: 2 is the caller's, 3 that of the caller's caller.
+    """
+    if epsilon < math.inf:
+        said = [*_of_epsilon(epsilon), *_of_delta(delta, unit, num_units), *_of_noise(events, unit, num_units)]
+        for message in said:
+            warnings.warn(message, DpvbWarning, stacklevel=stacklevel)
+
+
+def warn_of_count(delta: float, *, unit: str, count: float, stacklevel: int = 3) -> None:
+    """Warn if delta is too large for a number of units that was released with noise; delta and unit as in `warn`."""
+    if delta * count >= 1:
+        message = _one_in(delta, unit, f"about {count:,.0f}, the released number of {unit}s")
+        warnings.warn(message, DpvbWarning, stacklevel=stacklevel)
+
+
+def units_in_noise(events: Sequence[Event]) -> float:
+    """Number of units whose sum is two standard deviations of the noise, even if all of them add the same.
+
+    A release shows n units of norm C, drawn with probability p, as npC beside noise of standard deviation σC. The best
+    average of several releases has the precision Σ (p/σ)².
+
+    Args:
+        events: the releases; with noise.
+    """
+    precision = math.fsum(event.num_steps * (event.sampling_prob / event.noise_multiplier) ** 2 for event in events)
+    return _DEVIATIONS / math.sqrt(precision)
+
+
+def _of_epsilon(epsilon: float) -> Iterator[str]:
+    if epsilon > MOST_EPSILON:
+        yield (
+            f"epsilon = {epsilon:g} is above {MOST_EPSILON:g} and promises next to nothing: somebody who was 50 % sure "
+            "may become more than 99.99 % sure. Choose a smaller epsilon, such as 1."
+        )
+
+
+def _of_delta(delta: float, unit: str, num_units: int | None) -> Iterator[str]:
+    if num_units is not None and delta * num_units >= 1:
+        yield _one_in(delta, unit, f"{num_units:,}, the public number of {unit}s")
+    elif delta > MOST_DELTA:
+        yield (
+            f"delta = {delta:g} is above {MOST_DELTA:g}: with this probability a {unit} may lose all privacy. Choose "
+            f"delta well below 1 in the number of {unit}s, such as 1e-6."
+        )
+
+
+def _of_noise(events: Sequence[Event], unit: str, num_units: int | None) -> Iterator[str]:
+    if not events or any(event.noise_multiplier == 0 for event in events):
+        return
+    hidden = units_in_noise(events)
+    if hidden > (_MANY if num_units is None else num_units):
+        there = "" if num_units is None else f" There are {num_units:,}."
+        yield (
+            f"the noise drowns everything: with fewer than about {float(f'{hidden:.2g}'):,.0f} {unit}s nothing can be "
+            f"seen above it, even if all of them agree.{there} Take a larger epsilon."
+        )
+
+
+def _one_in(delta: float, unit: str, number: str) -> str:
+    return (
+        f"delta = {delta:g} is not below 1 in {number}: publishing one {unit} at random would meet such a promise. "
+        "Choose a smaller delta."
+    )

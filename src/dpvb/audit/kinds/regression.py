@@ -1,0 +1,125 @@
+"""Regressions as the audit wants them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dpvb.audit.cases import HOSTILE_ROWS, WIDE, Case, D, of_estimator, table_records
+from dpvb.core import loop
+from dpvb.core.noise import InsecureNoise
+from dpvb.core.plan import Plan, phased
+from dpvb.core.sampling import FullBatch
+from dpvb.core.schedule import robbins_monro
+from dpvb.core.wall import Wall
+from dpvb.data.tables.design import Design
+from dpvb.data.tables.response import Response
+from dpvb.estimators import regression
+from dpvb.guards.arrays import Floats
+
+_FORMS = {
+    "first_order": ("first_order", "full"),
+    "first_order, diagonal": ("first_order", "diagonal"),
+    "sufficient_statistics": ("sufficient_statistics", "full"),
+    "paper": ("paper", "full"),
+}
+#: Of each kind: its own parameters, what a response may be, and the smallest and largest one with its trials.
+_KINDS: Mapping[str, tuple[Mapping[str, Any], Response, tuple[list[float], list[float]]]] = {
+    "LogisticRegression": ({}, Response(), ([0], [1])),
+    "BinomialRegression": ({"max_trials": 4}, Response("binomial", max_trials=4), ([0, 4], [4, 4])),
+    "NegativeBinomialRegression": (
+        {"dispersion": 2.0, "max_count": 6},
+        Response("negative_binomial", max_count=6),
+        ([0], [99]),
+    ),
+}
+
+
+def forms(name: str) -> Mapping[str, Callable[[], Case]]:
+    """A case for each solver."""
+    return {form: partial(_case, name, form) for form in _FORMS if name in _KINDS}
+
+
+def designs(name: str, intercept: float, sparse_rows: bool) -> Callable[..., Design]:
+    """Regression rows from a matrix of one record a row: response, trials if there are any, features."""
+
+    def source(matrix: Floats, group: Any = None) -> Design:
+        form: dict[str, Any] = {"intercept": intercept, "sparse_rows": sparse_rows, "group": group}
+        return Design(**_columns(name, matrix), response=_KINDS[name][1], **form)
+
+    return source
+
+
+def _columns(name: str, matrix: Floats) -> dict[str, Any]:
+    """Features, responses, and trials where there are any."""
+    responses = len(_KINDS[name][2][0])
+    return {"X": matrix[:, responses:], "y": matrix[:, 0], **({"trials": matrix[:, 1]} if responses == 2 else {})}
+
+
+def _responses(name: str, rng: np.random.Generator, n: int) -> Floats:
+    if name == "BinomialRegression":
+        trials = rng.integers(1, 5, n)
+        return np.column_stack([rng.binomial(trials, 0.4), trials]).astype(np.float64)
+    return rng.integers(0, 2 if name == "LogisticRegression" else 9, (n, 1)).astype(np.float64)
+
+
+def _with_ends(name: str, rows: Floats) -> Floats:
+    """Every row with the smallest and the largest response."""
+    ends = (np.tile(np.asarray(end, dtype=np.float64), (len(rows), 1)) for end in _KINDS[name][2])
+    return np.vstack([np.hstack([end, rows]) for end in ends])
+
+
+def of_form(name: str, form: str, rows: Floats = HOSTILE_ROWS, *, fit_intercept: bool = True, **options: Any) -> Case:
+    """The case of a regression: q comes from a short noisy run and is moved to where scores are largest.
+
+    Args:
+        name, form: of the regression and its solver.
+        rows: hostile features.
+        fit_intercept, options: parameters of the regression.
+    """
+    solver, covariance = _FORMS[form]
+    given = {"solver": solver, "covariance": covariance, "fit_intercept": fit_intercept, "row_norm": 1.0}
+    given |= {**_KINDS[name][0], **options}
+    estimator = getattr(regression, name)(epsilon=1.0, delta=1e-6, **given)
+    source = designs(name, 0.4 if fit_intercept else 0.0, covariance == "diagonal")
+
+    def records(rng: np.random.Generator, n: int) -> Floats:
+        return np.hstack([_responses(name, rng, n), table_records(rng, n, rows.shape[1])])
+
+    def begin(seed: int) -> Any:
+        model = case.model
+        plan = Plan([r for r in phased(model.blocks, FullBatch(), [0.3, 0.3]) if "curvature_at_mean" not in r.blocks])
+        rng = np.random.default_rng(seed)
+        wall: Wall[Any] = Wall(source(records(rng, 200)), plan, noise=InsecureNoise(seed))
+        q, _ = loop.fit(model, wall, plan, rho=robbins_monro(0.0, 1.0), rng=rng)
+        return _moved(q)
+
+    hostile, columns = _with_ends(name, rows), partial(_columns, name)
+    case = of_estimator(f"{name}, {form}", estimator, source, records, hostile, columns, begin=begin)
+    sized = partial(of_form, name, form, fit_intercept=fit_intercept, **options)
+    return replace(case, responses=len(_KINDS[name][2][0]), of_width=lambda d: sized(np.eye(d)))
+
+
+def _case(name: str, form: str) -> Case:
+    axes = _with_ends(name, np.eye(WIDE))[WIDE:]
+    wide = replace(of_form(name, form, np.eye(WIDE), fit_intercept=False), name=f"{name}, wide", hostile=axes)
+    wide = replace(wide, records=lambda rng, n: axes[rng.integers(0, WIDE, n)], begin=None)
+    corners = 1e3 * np.array(list(itertools.product([-1.0, 1.0], repeat=D)))
+    own = of_form(name, form, np.vstack([HOSTILE_ROWS, corners]))
+    return replace(own, wide=wide)
+
+
+def _moved(q: Any) -> Any:
+    """Q with its point far from 0, if it has one."""
+    if hasattr(q, "point_e"):
+        return replace(q, point_e=_far(q.point_e))
+    return replace(q, descent=replace(q.descent, point_d=_far(q.descent.point_d))) if hasattr(q, "descent") else q
+
+
+def _far(point: Floats) -> Floats:
+    return point * 40 / np.linalg.norm(point)

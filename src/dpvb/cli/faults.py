@@ -1,0 +1,233 @@
+"""`dpvb look`: the faults of private data, on their owner's terminal and nowhere else.
+
+What is shown is the number of rows that were read and, for each kind of fault, whether none, few, most or all cells
+have it. Nothing else is: values, quantiles, the share of numbers that a range clips and the share of words that a list
+knows would be what ranges and lists are tuned by.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from dpvb.cli import reading
+from dpvb.cli.options import RUN
+from dpvb.cli.root import app
+from dpvb.cli.terminal import echo, print_table
+from dpvb.guards.errors import ParameterError, PrivacyError
+
+if TYPE_CHECKING:
+    from dpvb.data import Schema, Table
+    from dpvb.data.spelling import Categories, Cells
+    from dpvb.guards.arrays import Bools, Floats
+
+#: The word for each answer to: how many of them? Most are more than half.
+SHARES: Final = ("none", "few", "most", "all")
+# Options of `dpvb fit` that do not matter to one pass.
+_OF_A_FIT = frozenset({"data", "target", "trials", "group", "width", "stream"})
+_CELLS = ("unreadable", "undeclared", "outside the range")
+_TEXTS = ("no text", "undecodable", "without a token")
+_WARNING = """\
+What is shown next says something of private data without noise: it is for whoever may open the file itself, on this
+terminal, and for nobody else. It is there to mend the file, or how it is read. A range, a category, a word list or any
+other public argument that is chosen by what it shows voids the promise of every fit that uses it."""
+
+
+def look(
+    *,
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="A table (.csv, .csv.gz, .parquet) with --schema, or texts (a folder of .txt files, .txt, .csv, "
+            ".jsonl, .parquet) with --vocabulary.",
+            show_default=False,
+        ),
+    ],
+    ledger: Annotated[
+        str | None,
+        typer.Option(help="The ledger that keeps a note of this look.", show_default=False, rich_help_panel=RUN),
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(help="Name of the data set in the ledger.", show_default=False, rich_help_panel=RUN),
+    ] = None,
+    **given: Any,
+) -> None:
+    """Show the faults of private data, for the eyes of their owner.
+
+    Of a table, for each column: cells that are unreadable, undeclared or outside the range. Of texts: documents that
+    are no text, undecodable, or without any token. Each is said as none, few, most or all; values are never shown. It
+    works on a terminal alone, reads and writes no pipe, and asks for a typed yes. With --ledger a note of the look is
+    kept, which costs nothing.
+
+        dpvb look people.csv --schema people.json
+
+        dpvb look notes/ --vocabulary words.txt --ledger budget.db --dataset notes
+    """
+    from dpvb.runs.counted import check_account, opened
+
+    if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
+        raise PrivacyError(
+            "dpvb look needs a terminal for what it asks and for what it shows: these facts have no noise, are for "
+            "the eyes of the data's owner, and no file, pipe or program gets them. Call it by hand, redirect nothing."
+        )
+    if (given["schema"] is None) == (given["vocabulary"] is None):
+        raise ParameterError("give --schema for a table, or --vocabulary for texts: one of the two.")
+    form = reading.documents if given["schema"] is None else reading.rows
+    if foreign := [name for name in given if name not in _known(form) and given[name] != _OPTIONS[name].default]:
+        raise ParameterError(f"{foreign[0]}= belongs to the other kind of data; leave it out.")
+    check_account(ledger, dataset)
+    echo(_WARNING)
+    if typer.prompt("Type yes to go on", default="", show_default=False) != "yes":
+        raise PrivacyError("nothing was looked at: only a typed yes goes on.")
+    if ledger is not None and dataset is not None:
+        with opened(ledger) as found:
+            found.note_look(dataset)
+    if given["schema"] is not None:
+        num_rows, lines = _of_table(_read(reading.rows, data, given)["X"])
+        rows, kinds = "rows", _CELLS
+    else:
+        num_rows, lines = _of_texts(data, given)
+        rows, kinds = "documents", _TEXTS
+    echo(f"{num_rows:,} {rows} read. Few are at most half of them, most are more than half.")
+    print_table("", ["", *kinds], [[name, *words] for name, words in lines.items()], numbers=())
+
+
+def _known(form: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The options by which `dpvb fit` is told how a kind of data is read, those that matter to one pass."""
+    options = inspect.signature(form, eval_str=True).parameters.values()
+    return {one.name: one.replace(kind=one.KEYWORD_ONLY) for one in options if one.name not in _OF_A_FIT}
+
+
+_OPTIONS: Final = {**_known(reading.rows), **_known(reading.documents)}
+
+
+def _signed(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with these options of both kinds of data."""
+    data, *own, _ = inspect.signature(command, eval_str=True).parameters.values()
+    options = [data, *_OPTIONS.values(), *own]
+    command.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    command.__annotations__ = {option.name: option.annotation for option in options}
+    return command
+
+
+app.command()(_signed(look))
+
+
+def _read(form: Callable[..., dict[str, Any]], data: Path, given: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """What a way of reading makes of the options that it has."""
+    known = inspect.signature(form).parameters
+    return form(data, **{name: value for name, value in {**given, **more}.items() if name in known})
+
+
+def _word(count: int, total: int) -> str:
+    if count in (0, total):
+        return SHARES[0 if count == 0 else 3]
+    return SHARES[1 if 2 * count <= total else 2]
+
+
+def _of_table(table: Table) -> tuple[int, dict[str, list[str]]]:
+    """Number of rows, and the words for each column; rows that are no record of the file have a line of their own."""
+    import numpy as np
+
+    schema = table.schema
+    if schema.target is not None:
+        table.design()  # Says where its column is missing.
+    found: dict[str, Counter[str]] = {name: Counter() for name in schema.read_columns}
+    num_rows = num_records = 0
+    for piece in table.pieces():
+        sound = ~piece.malformed
+        num_rows, num_records = num_rows + len(sound), num_records + int(np.count_nonzero(sound))
+        for name in found.keys() & piece.cells.keys():
+            for kind, faulty in _faults(schema, name, piece.cells).items():
+                found[name][kind] += int(np.count_nonzero(faulty & sound))
+    whole = [_word(num_rows - num_records, num_rows), *[""] * (len(_CELLS) - 1)]
+    columns = {name: [_word(counts[kind], num_records) for kind in _CELLS] for name, counts in found.items()}
+    return num_rows, {"(whole rows)": whole, **columns}
+
+
+def _faults(schema: Schema, name: str, cells: Mapping[str, Cells]) -> dict[str, Bools]:
+    """Which cells of a column have a fault, by its kind."""
+    from dpvb.data.spelling import Categories, as_numbers, each, identity
+
+    own, target = cells[name], schema.target
+    missing_n = Categories((), schema.missing_values).places(own, unseen=0, missing=1) == 1
+    if name == schema.group:
+        return {_CELLS[0]: missing_n | (each(own, lambda cell: identity(cell) is None) == 1)}
+    spec: Any = next((column for column in schema.columns if column.name == name), None)
+    if spec is not None and spec.kind == "numeric":
+        return _faults_of_numbers(as_numbers(own), spec.low, spec.high, allowed=missing_n & (spec.missing is not None))
+    if spec is not None:
+        values = spec.categories if spec.kind == "categorical" else spec.values
+        return _faults_of_labels(Categories(values, schema.missing_values), own, spec.missing not in (None, False))
+    assert target is not None  # All other columns are its own.
+    if target.kind == "logistic":
+        return _faults_of_labels(Categories(target.classes), own, False)
+    if name == target.trials:
+        return _faults_of_numbers(as_numbers(own), 1, target.max_trials, whole=True)
+    most = target.max_count if target.trials is None else as_numbers(cells[target.trials])
+    return _faults_of_numbers(as_numbers(own), 0, most, whole=True)
+
+
+def _faults_of_numbers(
+    number_n: Floats, low: float, high: float | Floats, *, allowed: bool | Bools = False, whole: bool = False
+) -> dict[str, Bools]:
+    """Faults of numbers; those that are missing may be `allowed`, and others must be `whole`."""
+    import numpy as np
+
+    faulty = ~np.isfinite(number_n) | (whole & (number_n != np.floor(number_n)))
+    return {_CELLS[0]: faulty & ~np.asarray(allowed), _CELLS[2]: ~faulty & ((number_n < low) | (number_n > high))}
+
+
+def _faults_of_labels(known: Categories, cells: Cells, has_place: bool) -> dict[str, Bools]:
+    """Faults of labels; a missing one is a fault where it has no place."""
+    place_n = known.places(cells, unseen=-2, missing=-3)
+    return {_CELLS[0]: (place_n == -1) | ((place_n == -3) & (not has_place)), _CELLS[1]: place_n == -2}
+
+
+def _of_texts(data: Path, given: Mapping[str, Any]) -> tuple[int, dict[str, list[str]]]:
+    """Number of documents, and the words for their texts, and for their persons where a column names them."""
+    from dpvb.data.csv_files import Dialect
+    from dpvb.data.documents.files import text_records
+    from dpvb.data.documents.vocabulary import Tokenizer
+    from dpvb.data.spelling import identity
+
+    group = given["group_column"]
+    source = _read(reading.documents, data, given, group_column=None, stream=True)["X"]  # Public faults are said here.
+    tokenizer = Tokenizer(source.vocabulary, given["token_pattern"])
+    columns = (given["text_column"], *([] if group is None else [group]))
+    found: Counter[str] = Counter()
+    num_documents = nobodies = 0
+    dialect = Dialect(given["separator"], encoding=given["encoding"])
+    for text, *person in text_records(data, columns, given["file_format"], dialect):
+        num_documents += 1
+        found[_fault(text, tokenizer.tokens)] += 1
+        nobodies += bool(person) and identity(person[0]) is None
+    lines = {"texts": [_word(found[kind], num_documents) for kind in _TEXTS]}
+    if group is not None:
+        lines[f"{group}: names nobody"] = [_word(nobodies, num_documents), "", ""]
+    return num_documents, lines
+
+
+def _fault(text: object, tokens: Callable[[str], list[str]]) -> str:
+    """The kind of fault of a document; "": it has none."""
+    from dpvb.data.spelling import UNREADABLE
+
+    if not isinstance(text, (str, bytes)):
+        return _TEXTS[0]
+    if text == UNREADABLE:
+        return _TEXTS[1]
+    if isinstance(text, bytes):
+        if b"\0" in text:
+            return _TEXTS[0]
+        try:
+            text = text.decode()
+        except UnicodeDecodeError:
+            return _TEXTS[1]
+    return "" if any(tokens(text)) else _TEXTS[2]

@@ -1,0 +1,120 @@
+"""Made-up rows for the rehearsal of a fit: drawn from what is public about the columns, and from nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from dpvb.data import BagOfWords, Categorical, Numeric, Schema, Table, check_vocabulary
+from dpvb.data.tables.response import Response
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import ParameterError, check_integer
+
+#: Rows of a rehearsal where no public number of units is given, and words of a made-up document.
+NUM_ROWS, WORDS = 10_000, 200
+
+
+def made_up(
+    estimator: Any,
+    num_rows: int,
+    *,
+    schema: Schema | None,
+    vocabulary: Sequence[str] | None,
+    width: int | None,
+    responses: int | None,
+    grouped: bool,
+) -> dict[str, Any]:
+    """What `task` of an estimator takes, for rows that are uniform in the declared ranges, categories or words.
+
+    Args:
+        estimator: whose; what it reads says which rows it needs.
+        num_rows: how many; each is a unit.
+        schema, vocabulary, width: what is declared of the columns, public, one of them at least.
+        responses: for estimators that read plain numbers: None without y, 0 for a number a row, or how many.
+        grouped: whether each row comes with a person.
+
+    Raises:
+        ParameterError: if nothing says which columns there are.
+    """
+    rng = np.random.default_rng(0)
+    if schema is not None:
+        # A schema has its own persons.
+        response = schema.target.response if schema.target is not None else estimator._response
+        table = Table(_cells(schema, num_rows, rng), schema)
+        return {"X": table} if schema.target is not None else {"X": table, **_responses(response, num_rows, rng)}
+    words = None if vocabulary is None else check_vocabulary(vocabulary, width=width)
+    if width is None and words is None:
+        raise ParameterError(
+            "a rehearsal opens no data and must be told of the columns: give schema=, vocabulary= or width=, what the "
+            "fit itself has."
+        )
+    width = check_integer("width", len(words) if words is not None else width, low=1)
+    group = {"group": np.arange(num_rows)} if grouped else {}
+    if estimator.reads == "documents":
+        places = np.repeat(np.arange(num_rows), WORDS), rng.integers(width, size=num_rows * WORDS)
+        counts = sparse.csr_array((np.ones(num_rows * WORDS), places), shape=(num_rows, width))
+        return {"X": BagOfWords(counts, vocabulary=words), **group}
+    if estimator.reads == "images":
+        level = estimator.threshold
+        pixels = (0.0, 1.0) if level is None else (float(level), np.nextafter(float(level), np.inf))
+        return {"X": np.where(rng.random((num_rows, width)) < 0.5, *pixels), **group}
+    x_nd = _numbers(estimator, rng.random((num_rows, width)))
+    if estimator.reads == "rows":
+        return {"X": x_nd, **_responses(estimator._response, num_rows, rng), **group}
+    if responses is None:
+        return {"X": x_nd, **group}
+    shape = (num_rows, responses) if check_integer("responses", responses, low=0) else (num_rows,)
+    return {"X": x_nd, "y": rng.standard_normal(shape), **group}
+
+
+def _numbers(estimator: Any, share_nd: Floats) -> Floats:
+    """Rows of a plain matrix, uniform in the public range of each column or in a cube of rows within row_norm."""
+    low, high, row_norm = (getattr(estimator, name, None) for name in ("low", "high", "row_norm"))
+    with suppress(TypeError, ValueError):  # What is no range is refused with its name where the fit begins.
+        if low is not None and high is not None:
+            low_d, high_d = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+            return np.asarray(low_d + share_nd * (high_d - low_d))
+        return np.asarray(
+            (2 * share_nd - 1) * (1.0 if row_norm is None else float(row_norm)) / np.sqrt(share_nd.shape[1])
+        )
+    return share_nd
+
+
+def _cells(schema: Schema, num_rows: int, rng: np.random.Generator) -> dict[str, Any]:
+    """Columns of a table with a schema, each row of a person of its own."""
+    cells: dict[str, Any] = {}
+    for spec in schema.columns:
+        if isinstance(spec, Numeric):
+            assert spec.low is not None  # A column without bounds is refused where it is made.
+            assert spec.high is not None
+            cells[spec.name] = spec.low + rng.random(num_rows) * (spec.high - spec.low)
+        else:
+            cells[spec.name] = _drawn(spec.categories if isinstance(spec, Categorical) else spec.values, num_rows, rng)
+    if schema.target is not None:
+        found = _responses(schema.target.response, num_rows, rng)
+        cells[schema.target.name] = found["y"]
+        if schema.target.trials is not None:
+            cells[schema.target.trials] = found["trials"]
+    if schema.group is not None:
+        cells[schema.group] = np.arange(num_rows)
+    return cells
+
+
+def _responses(response: Response, num_rows: int, rng: np.random.Generator) -> dict[str, Any]:
+    """Responses of rows, and numbers of trials where they have some."""
+    if response.kind == "logistic":
+        return {"y": _drawn(response.classes, num_rows, rng)}
+    if response.kind == "negative_binomial":
+        return {"y": rng.integers(response.max_count + 1, size=num_rows)}
+    trials = rng.integers(1, response.max_trials + 1, size=num_rows)
+    return {"y": rng.integers(trials + 1), "trials": trials}
+
+
+def _drawn(values: Sequence[Any], num_rows: int, rng: np.random.Generator) -> Any:
+    cells = np.empty(len(values), dtype=object)
+    cells[:] = values
+    return cells[rng.integers(len(values), size=num_rows)]

@@ -1,0 +1,254 @@
+"""`dpvb look`: faults in words, on a terminal that is one, for a typed yes, and nothing else of the data."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpvb
+from dpvb.cli import faults
+from dpvb.data import Binary, Categorical, Numeric, Schema, Table, Target
+
+pty = pytest.importorskip("pty")
+
+PROGRAM = [sys.executable, "-c", "from dpvb.cli import app; app()"]
+SCHEMA = Schema(
+    (Numeric("age", low=18, high=90), Categorical("work", ("private", "state"))),
+    target=Target("ill", classes=("no", "yes")),
+)
+
+
+def on_terminal(*args: object, said: str = "yes\n", **streams: Any) -> tuple[int, str]:
+    """Call dpvb on a pseudo-terminal on which somebody types; its exit status, and what the terminal shows."""
+    ours, theirs = pty.openpty()
+    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs, **streams}
+    process = subprocess.Popen([*PROGRAM, *map(str, args)], start_new_session=True, **streams)
+    os.close(theirs)
+    os.write(ours, said.encode())
+    shown, end = b"", time.monotonic() + 120
+    while time.monotonic() < end:
+        if not select.select([ours], [], [], 1)[0]:
+            continue
+        try:
+            piece = os.read(ours, 2**16)
+        except OSError:  # The other end is closed.
+            break
+        if not piece:
+            break
+        shown += piece
+    code = process.wait(60)
+    os.close(ours)
+    return code, re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).replace("\r\n", "\n")
+
+
+def words(shown: str) -> dict[str, list[str]]:
+    """The table on a terminal: a name and what follows it."""
+    cells = [re.split(r" {2,}", line.strip()) for line in shown.splitlines()]
+    return {name: rest for name, *rest in cells if rest and set(rest) <= set(faults.SHARES)}
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> tuple[Path, Path]:
+    """A table that has each fault, and its schema."""
+    rows = ["31,state,yes", '"1,5",state,ja', "77777,bakery,nein", "40,private", "-3,\xe4,oui", "52,private,no"]
+    data, schema = tmp_path / "people.csv", tmp_path / "people.json"
+    data.write_bytes(("age,work,ill\n" + "\n".join(rows) + "\n").encode("latin-1"))
+    SCHEMA.save(schema)
+    return data, schema
+
+
+def test_faults_of_a_table_are_said_in_words(people: tuple[Path, Path]) -> None:
+    data, schema = people
+    code, shown = on_terminal("look", data, "--schema", schema)
+    assert code == 0
+    assert words(shown) == {
+        "(whole rows)": ["few"],
+        "age": ["few", "none", "few"],
+        "work": ["few", "few", "none"],
+        "ill": ["none", "most", "none"],
+    }
+    assert "voids the promise" in " ".join(shown.split())
+    after = shown.partition("Type yes to go on")[2]
+    assert re.findall(r"\d+", after) == ["6"]
+    assert not re.search("77777|bakery|nein|oui|ja", after)
+
+
+def test_tables_with_the_same_faults_look_the_same(people: tuple[Path, Path]) -> None:
+    data, schema = people
+    found = on_terminal("look", data, "--schema", schema)
+    rows = ["90,private,no", "x,private,n", "91,nothing,y", "", "-1e9,\xfc,z", "18,state,yes"]
+    data.write_bytes(("age,work,ill\n" + "\n".join(rows) + "\n1\n").encode("latin-1"))
+    assert on_terminal("look", data, "--schema", schema) == found
+
+
+def test_faults_of_texts_are_said_in_words(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("apple\npear\n")
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    texts = [b"apple", b"zyzzyva", b"\xffapple", b"%PDF\0\xff", b"a\0p\0", b"", b"1234", b"pear"]
+    for n, text in enumerate(texts):
+        (notes / f"{n}.txt").write_bytes(text)
+    (notes / "table.docx").write_bytes(b"not read")
+    code, shown = on_terminal("look", notes, "--vocabulary", tmp_path / "words.txt")
+    assert code == 0
+    assert " 8 documents read. " in shown
+    assert words(shown) == {"texts": ["few", "few", "few"]}
+    for path in notes.iterdir():
+        path.unlink()
+    code, shown = on_terminal("look", notes, "--vocabulary", tmp_path / "words.txt")
+    assert code == 0
+    assert "0 documents read." in shown
+    assert words(shown) == {"texts": ["none", "none", "none"]}
+
+
+def test_persons_of_texts_who_are_nobody_are_faults(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("apple\n")
+    lines = [{"text": "apple", "who": who} for who in ("a", None, "NA", "")] + [{"who": "b"}]
+    (tmp_path / "n.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    given = {"schema": None, "vocabulary": tmp_path / "words.txt", "group_column": "who", "text_column": "text"}
+    given |= {"file_format": None, "token_pattern": "[a-z]+", "separator": ",", "encoding": "utf-8"}
+    found = faults._of_texts(tmp_path / "n.jsonl", given)
+    assert found == (5, {"texts": ["few", "none", "none"], "who: names nobody": ["most", "", ""]})
+
+
+def test_the_share_of_words_that_a_list_knows_is_not_said(tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("apple\npear\nplum\n")
+    for vocabulary in (["apple", "pear", "plum"], ["nothing"]):
+        (tmp_path / "words.txt").write_text("\n".join(vocabulary) + "\n")
+        given = {"vocabulary": tmp_path / "words.txt", "group_column": None, "text_column": "text"}
+        given |= {"file_format": None, "token_pattern": "[a-z]+", "separator": ",", "encoding": "utf-8"}
+        found = faults._of_texts(tmp_path / "texts.txt", given)
+        assert found == (3, {"texts": ["none", "none", "none"]})
+
+
+def test_every_kind_of_column() -> None:
+    nan = float("nan")
+    schema = Schema(
+        (
+            Numeric("number", low=0, high=1),
+            Numeric("filled", low=0, high=1, missing=0),
+            Binary("flag", values=("no", "yes")),
+            Binary("filled flag", values=("no", "yes"), missing="no"),
+            Categorical("place", ("a", "b")),
+            Categorical("strict", ("a", "b"), unseen=False, missing=False),
+        ),
+        target=Target("y", kind="binomial", max_trials=5, trials="n"),
+        group="who",
+    )
+    data = {
+        "number": [0, 1, nan, "x"],
+        "filled": [0, None, "x", 7],
+        "flag": ["no", "", "maybe", "perhaps"],
+        "filled flag": ["no", "", "maybe", "perhaps"],
+        "place": ["a", "", "c", b"\xff"],
+        "strict": ["a", "", "c", b"\xff"],
+        "y": [0, 3, -1, 1.5],
+        "n": [5, 2, 6, 0],
+        "who": ["1", "NA", None, "2"],
+    }
+    assert faults._of_table(Table(data, schema)) == (
+        4,
+        {
+            "(whole rows)": ["none", "", ""],
+            "number": ["few", "none", "none"],
+            "filled": ["few", "none", "few"],
+            "flag": ["few", "few", "none"],
+            "filled flag": ["none", "few", "none"],
+            "place": ["few", "few", "none"],
+            "strict": ["few", "few", "none"],
+            "y": ["few", "none", "few"],
+            "n": ["none", "none", "few"],
+            "who": ["few", "none", "none"],
+        },
+    )
+    counts = Schema((Numeric("x", low=0, high=1),), target=Target("y", kind="negative_binomial", max_count=3))
+    found = faults._of_table(Table({"x": np.zeros(4), "y": [4, 5, -1, "many"]}, counts))
+    assert found[1]["y"] == ["few", "none", "most"]
+
+
+@pytest.mark.parametrize(
+    ("count", "total", "word"),
+    [(0, 0, "none"), (0, 5, "none"), (1, 2, "few"), (2, 3, "most"), (1, 1, "all"), (9, 10, "most"), (1, 10**6, "few")],
+)
+def test_words_of_shares(count: int, total: int, word: str) -> None:
+    assert faults._word(count, total) == word
+
+
+@pytest.mark.parametrize("said", ["y\n", "YES\n", "yes, please\n", "\x04"])
+def test_only_a_typed_yes_goes_on(people: tuple[Path, Path], ledger: Path, said: str) -> None:
+    data, schema = people
+    before = len(dpvb.Ledger(ledger).entries())
+    code, shown = on_terminal("look", data, "--schema", schema, "--ledger", ledger, "--dataset", "a", said=said)
+    assert code != 0
+    assert "rows read." not in shown
+    assert not words(shown)
+    assert len(dpvb.Ledger(ledger).entries()) == before
+
+
+@pytest.mark.parametrize("stream", ["stdin", "stdout", "both"])
+def test_pipes_and_files_are_refused(people: tuple[Path, Path], stream: str, tmp_path: Path) -> None:
+    data, schema = people
+    (tmp_path / "yes").write_text("yes\n")
+    with (tmp_path / "yes").open() as typed, (tmp_path / "shown").open("w") as shown:
+        streams: dict[str, Any] = {"stdin": {"stdin": typed}, "stdout": {"stdout": shown}}.get(stream, {})
+        streams = streams or {"stdin": typed, "stdout": shown}
+        code, on_screen = on_terminal("look", data, "--schema", schema, **streams)
+    assert code == 2
+    assert "needs a terminal" in on_screen
+    assert (tmp_path / "shown").read_text() == ""
+    piped = subprocess.run(
+        [*PROGRAM, "look", str(data), "--schema", str(schema)], input="yes\n", capture_output=True, text=True
+    )
+    assert (piped.returncode, piped.stdout) == (2, "")
+    assert "needs a terminal" in piped.stderr
+
+
+def test_a_ledger_keeps_a_note_before_the_look(people: tuple[Path, Path], ledger: Path) -> None:
+    data, schema = people
+    given = ["look", data, "--schema", schema, "--ledger", ledger]
+    with dpvb.Ledger(ledger) as found:
+        left = found.remaining("a")
+    assert on_terminal(*given, "--dataset", "a")[0] == 0
+    with dpvb.Ledger(ledger) as found:
+        assert [(entry.dataset, entry.state) for entry in found.entries() if entry.kind == "event"] == [("a", "looked")]
+        assert found.remaining("a") == left
+        found.verify()
+    for more in (["--dataset", "nobody"], []):
+        code, shown = on_terminal(*given, *more)
+        assert code == 2
+        assert "rows read." not in shown
+    # What cannot be read is found out after the note: the look was asked for.
+    data.unlink()
+    assert on_terminal(*given, "--dataset", "a")[0] == 2
+    assert len([entry for entry in dpvb.Ledger(ledger).entries() if entry.kind == "event"]) == 2
+
+
+def test_public_mistakes_are_said(people: tuple[Path, Path], tmp_path: Path) -> None:
+    data, schema = people
+    for given, said in (
+        ([data], "give --schema for a table, or --vocabulary"),
+        ([data, "--schema", schema, "--vocabulary", schema], "one of the two"),
+        ([data, "--schema", schema, "--text-column", "age"], "--text-column belongs to the other kind of data"),
+        ([tmp_path / "nosuch.csv", "--schema", schema], "nosuch.csv"),
+        ([tmp_path / "c.npz", "--vocabulary", schema], "c.npz"),
+    ):
+        code, shown = on_terminal("look", *given)
+        assert code == 2
+        assert said in " ".join(shown.split())
+    data.write_text("age,work\n1,2\n")
+    assert "'ill'" in on_terminal("look", data, "--schema", schema)[1]
+
+
+def test_there_is_no_way_past_the_terminal() -> None:
+    assert "look" not in dir(dpvb)
+    assert not any(option.startswith(("force", "yes")) for option in faults.look.__annotations__)

@@ -1,0 +1,74 @@
+"""The made-up data that `dpvb sample` writes."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from test_cli import run
+
+import dpvb
+from dpvb.cli.files import read_matrix
+from dpvb.data import Schema, open_documents
+from dpvb.sample import made_up
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("sample") / "first-try"
+    run("sample", made)
+    return made
+
+
+def test_it_is_the_same_at_each_call(folder: Path, tmp_path: Path) -> None:
+    run("sample", tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(made_up.NAMES)
+    written = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    assert len(written) == 2_506
+    assert [name for name in written if (folder / name).read_bytes() != (tmp_path / name).read_bytes()] == []
+
+
+def test_nothing_that_is_there_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "people.json").write_text("mine")
+    said = run("sample", tmp_path, code=2).stderr
+    assert "people.json" in said
+    assert "new folder" in said
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("people.json", "mine")]
+    assert "DIR must be a folder" in run("sample", tmp_path / "people.json", code=2).stderr
+    assert "DIR must be a folder" in run("sample", tmp_path / "no" / "folder", code=2).stderr
+
+
+def test_every_unit_counts(folder: Path) -> None:
+    """No row of the table and no note is one that a fit leaves out."""
+    schema = Schema.load(folder / "people.json")
+    with (folder / "people.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 20_000
+    assert list(rows[0]) == [*(column.name for column in schema.columns), "ill"]
+    assert all(18 <= int(row["age"]) <= 90 and 0 <= int(row["income"] or 0) <= 500_000 for row in rows)
+    for name, values in (
+        ("work", {"private", "state", "self-employed"}),
+        ("urban", {"no", "yes"}),
+        ("ill", {"no", "yes"}),
+    ):
+        assert {row[name] for row in rows} == values
+    notes = open_documents(folder / "notes", vocabulary=folder / "words.txt")
+    assert notes.count() == 2_000
+    images = read_matrix(folder / "images-ubyte.gz")
+    assert images.shape == (5_000, 64)
+    assert 0.45 < (images > 0).mean() < 0.55
+
+
+def test_a_fit_finds_what_is_in_it(folder: Path, tmp_path: Path) -> None:
+    """The log odds grow by 1 / 25 a year; sampling and noise move that by 0.001."""
+    given = ["--schema", folder / "people.json", "--epsilon", 1, "--delta", 1e-5, "--quiet"]
+    run("fit", "logistic", folder / "people.csv", *given, "--out", tmp_path / "m.dpvb")
+    weight = {row["name"]: row["mean"] for row in json.loads(run("coef", tmp_path / "m.dpvb", "--json").stdout)}
+    assert weight["age"] == pytest.approx(1 / 25, abs=0.007)
+    assert weight["work=state"] - weight["work=private"] == pytest.approx(1.0, abs=0.5)
+    words = made_up._SUBJECTS[0]
+    notes = open_documents(folder / "notes", vocabulary=folder / "words.txt")
+    model = dpvb.LDA(4, epsilon=1.0, delta=1e-5, random_state=0).fit(notes)
+    assert sorted(words) in [sorted(topic) for topic in model.topics(len(words))]

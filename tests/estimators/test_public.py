@@ -1,0 +1,170 @@
+"""What is public, and where it comes from: asked for where nothing else tells, and written into the statement."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import io, sparse
+from sklearn.feature_extraction.text import CountVectorizer
+from test_cli import run
+
+import dpvb
+from dpvb.data import Categorical, Numeric, Schema, Stream, Table, Target, open_documents
+from dpvb.errors import DataFormatError, ParameterError
+
+WORDS = ["apple", "pear", "plum"]
+TEXTS = ["apple pear", "plum plum", "pear", ""] * 10
+COUNTS = CountVectorizer(vocabulary=WORDS).transform(TEXTS)
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 2}
+
+
+def lda(**options: Any) -> dpvb.LDA:
+    return dpvb.LDA(2, **{**BUDGET, **options})
+
+
+def written(folder: Path, name: str) -> Path:
+    path = folder / name
+    if name.endswith(".npz"):
+        sparse.save_npz(path, sparse.csr_array(COUNTS))
+    elif name.endswith(".mtx"):
+        io.mmwrite(path, sparse.coo_array(COUNTS))
+    elif name.endswith(".dat"):
+        path.write_text("1 0:1\n2 1:1 2:3\n")
+    else:
+        path.write_text("2\n3\n2\n1 1 1\n2 3 1\n")
+    return path
+
+
+FORMS: dict[str, Any] = {
+    "csr": lambda folder: COUNTS,
+    "dense": lambda folder: COUNTS.toarray(),
+    "of private texts": lambda folder: CountVectorizer().fit_transform(TEXTS),
+    "stream": lambda folder: Stream(lambda: [COUNTS], 3),
+    "npz": lambda folder: open_documents(written(folder, "c.npz")),
+    "mtx": lambda folder: open_documents(written(folder, "c.mtx"), stream=True),
+    "docword": lambda folder: open_documents(written(folder, "docword.c.txt")),
+    "lda-c": lambda folder: open_documents(written(folder, "c.dat"), width=3),
+    "several": lambda folder: open_documents([written(folder, "a.npz"), written(folder, "b.npz")]),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_counts_without_names_are_refused_before_the_charge_unless_their_columns_are_public(
+    form: str, ledger: Path, tmp_path: Path
+) -> None:
+    counted: dict[str, Any] = {"ledger": str(ledger), "dataset": "notes"}
+    with dpvb.Ledger(ledger) as book:
+        book.register("notes", unit="document", neighboring_relation="add_or_remove_one", epsilon=3.0, delta=1e-5)
+    with pytest.raises(ParameterError, match="public_vocabulary must be True, or vocabulary given"):
+        lda(**counted).fit(FORMS[form](tmp_path))
+    assert dpvb.Ledger(ledger).remaining("notes").num_charges == 0
+    assert lda(public_vocabulary=True).fit(FORMS[form](tmp_path)).n_features_in_ == 3
+
+
+def test_whoever_names_the_terms_is_not_asked() -> None:
+    assert lda(vocabulary=WORDS).fit(COUNTS).vocabulary_ == tuple(WORDS)
+    frame = pd.DataFrame(COUNTS.toarray(), columns=WORDS)
+    assert lda().fit(frame).vocabulary_ == tuple(WORDS)
+    assert {word for topic in lda().fit(frame).topics(3) for word in topic} == set(WORDS)
+
+
+@pytest.mark.parametrize("name", ["c.npz", "c.mtx", "docword.c.txt", "c.dat"])
+def test_the_command_line_asks_too(tmp_path: Path, name: str) -> None:
+    given = [*"--topics 2 --num-steps 2 --epsilon 1 --delta 1e-5 --quiet".split(), "--out", tmp_path / "m.dpvb"]  # noqa: SIM905
+    given += ["--width", 3] if name == "c.dat" else []
+    data = written(tmp_path, name)
+    assert "--public-vocabulary must be True" in run("fit", "lda", data, *given, code=2).stderr
+    run("fit", "lda", data, *given, "--public-vocabulary", "--provenance", "vocabulary=a list of fruit; prior=a book")
+    shown = run("show", tmp_path / "m.dpvb").stdout
+    assert "source: a list of fruit" in shown
+    assert "source: a book" in shown
+
+
+# ---------------------------------------------------------------- words that texts give
+
+
+@pytest.mark.parametrize("word", ["New York", "C++", "Dog", "naïve"])
+def test_a_word_that_no_text_gives_is_refused_before_the_charge(word: str, ledger: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataFormatError, match=re.escape(repr(word))):
+        lda(vocabulary=[*WORDS, word], ledger=str(ledger), dataset="a").fit(TEXTS)
+    assert dpvb.Ledger(ledger).remaining("a").num_charges == 0
+    (tmp_path / "notes.txt").write_text("apple\n")
+    (tmp_path / "words.txt").write_text(f"apple\n{word}\n")
+    given = ["--vocabulary", tmp_path / "words.txt", "--epsilon", 1, "--delta", 1e-5, "--out", tmp_path / "m.dpvb"]
+    assert repr(word) in run("fit", "lda", tmp_path / "notes.txt", *given, code=2).stderr
+    assert lda(vocabulary=[*WORDS, word]).fit(np.eye(4)).vocabulary_[-1] == word
+
+
+def test_other_languages_have_a_pattern_by_name(tmp_path: Path) -> None:
+    words = ["größe", "maß", "naïve"]
+    texts = ["Größe, Maß!", "naïve"] * 20
+    fitted = lda(vocabulary=words, token_pattern="unicode").fit(texts)
+    assert {word for topic in fitted.topics(3) for word in topic} == set(words)
+    fitted.save(tmp_path / "m.dpvb")
+    again = dpvb.load(tmp_path / "m.dpvb")
+    np.testing.assert_array_equal(again.transform(texts), fitted.transform(texts))
+    (tmp_path / "notes.txt").write_text("\n".join(texts))
+    (tmp_path / "words.txt").write_text("\n".join(words))
+    given = ["--vocabulary", tmp_path / "words.txt", "--token-pattern", "unicode", "--epsilon", 1, "--delta", 1e-5]
+    run("fit", "lda", tmp_path / "notes.txt", *given, "--topics", 2, "--quiet", "--out", tmp_path / "c.dpvb")
+    assert dpvb.load(tmp_path / "c.dpvb").token_pattern == "unicode"
+
+
+# ---------------------------------------------------------------- where public inputs come from
+
+
+SCHEMA = Schema(
+    columns=(Numeric("age", low=18, high=90), Categorical("work", ("private", "state"))),
+    target=Target("ill", classes=("no", "yes")),
+)
+PEOPLE = {"age": [20.0, 40.0] * 20, "work": ["private", "state"] * 20, "ill": ["no", "yes"] * 20}
+X, Y = np.eye(3).repeat(10, axis=0), np.arange(30) % 2
+#: Fits, and the names of what they take for public.
+PUBLIC: dict[str, Any] = {
+    "texts": (lda(vocabulary=WORDS), (TEXTS,), "vocabulary n_components prior document_length parameters"),
+    "rows": (dpvb.LogisticRegression(row_norm=1.0, **BUDGET), (X, Y), "columns row_norm classes parameters"),
+    "table": (dpvb.LogisticRegression(**BUDGET), (Table(PEOPLE, SCHEMA),), "schema row_norm classes parameters"),
+    "trials": (
+        dpvb.BinomialRegression(max_trials=2, row_norm=1.0, **BUDGET),
+        (X, Y, Y),
+        "columns row_norm max_trials parameters",
+    ),
+    "counts": (
+        dpvb.NegativeBinomialRegression(dispersion=1.0, max_count=9, row_norm=1.0, **BUDGET),
+        (X, Y),
+        "columns row_norm dispersion max_count parameters",
+    ),
+    "network": (
+        dpvb.SigmoidBeliefNetwork(2, num_examples=30, **BUDGET),
+        (X,),
+        "num_examples columns n_components threshold parameters",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_the_statement_names_each_public_input_and_its_source(name: str) -> None:
+    model, rows, names = PUBLIC[name]
+    stated = {one: f"source of {one}" for one in names.split()}
+    fitted = model.set_params(provenance=stated).fit(*rows)
+    assert [fact.split("; source: ")[1] for fact in fitted.privacy_.public] == list(stated.values())
+    assert all(f"source: source of {one}" in " ".join(str(fitted.privacy_).split()) for one in stated)
+    fitted = model.set_params(provenance=None).fit(*rows)
+    assert len(fitted.privacy_.public) == len(stated)
+    assert all(fact.endswith("; source: stated by the caller") for fact in fitted.privacy_.public)
+
+
+@pytest.mark.parametrize("given", [{"words": "a list"}, "vocabulary", {"vocabulary": ""}, {"prior": "a\nb"}, 7, {1: 2}])
+def test_provenance_speaks_of_what_is_public(given: Any) -> None:
+    with pytest.raises(ParameterError, match="provenance must say"):
+        lda(vocabulary=WORDS, provenance=given).fit(TEXTS)
+
+
+def test_provenance_survives_a_model_file(tmp_path: Path) -> None:
+    lda(vocabulary=WORDS, provenance={"vocabulary": "a list of fruit"}).fit(TEXTS).save(tmp_path / "m.dpvb")
+    assert "source: a list of fruit" in str(dpvb.load(tmp_path / "m.dpvb").privacy_)

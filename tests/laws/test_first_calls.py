@@ -1,0 +1,124 @@
+"""First calls that lack something, or have it in another form: one line that says what, the range, and the way out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpvb
+from dpvb.data import Numeric, Schema, Table, check_vocabulary, open_documents
+from dpvb.errors import DpvbError, ParameterError
+
+X, Y = np.eye(4), [0, 1, 0, 1]
+BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
+
+LACKING: dict[str, tuple[Callable[[], Any], str]] = {
+    "delta": (
+        lambda: dpvb.LogisticRegression(epsilon=1.0),
+        r"^LogisticRegression needs delta=, the .* in \(0, 1\): well below one over the number of units, as 1e-6\.$",
+    ),
+    "delta, topics": (lambda: dpvb.LDA(20, epsilon=1.0), "^LDA needs delta=, the chance"),
+    "epsilon": (lambda: dpvb.SigmoidBeliefNetwork(delta=1e-5), r"^SigmoidBeliefNetwork needs epsilon=, .*\(0, inf\]"),
+    "dispersion": (
+        lambda: dpvb.NegativeBinomialRegression(**BUDGET, max_count=9),
+        r"needs dispersion=, public number r in \[1e-6, 1e9\]: R's theta.* dpvb\.select chooses among several\.$",
+    ),
+    "everything": (
+        lambda: dpvb.NegativeBinomialRegression(),
+        "needs epsilon=, .*; and delta=, .*; and dispersion=, .*; and max_count=, public bound on a count",
+    ),
+    "trials": (lambda: dpvb.BinomialRegression(**BUDGET), "^BinomialRegression needs max_trials=, public bound"),
+    "schema": (
+        lambda: Table({"a": [1.0]}),
+        r"^schema must be a dpvb\.Schema, .*, got NoneType\. Read one .*`dpvb schema --header FILE` writes one",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", LACKING)
+def test_what_is_lacking_is_said_with_its_range(what: str) -> None:
+    call, said = LACKING[what]
+    with pytest.raises(ParameterError, match=said) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+TEXTS: dict[str, Callable[[Any], Any]] = {
+    **{
+        f"epsilon, {solver}": lambda value, solver=solver: dpvb.LogisticRegression(  # type: ignore[misc]
+            epsilon=value, delta=1e-5, row_norm=1.0, solver=solver
+        ).fit(X, Y)
+        for solver in ("first_order", "sufficient_statistics", "paper")
+    },
+    "epsilon, topics": lambda value: dpvb.LDA(2, public_vocabulary=True, epsilon=value, delta=1e-5).fit(X),
+    "epsilon, network": lambda value: dpvb.SigmoidBeliefNetwork(2, epsilon=value, delta=1e-5).fit(X),
+    "epsilon, range": lambda value: dpvb.private_range([1.0], low=0, high=1, epsilon=value, delta=1e-5),
+    "delta": lambda value: dpvb.LogisticRegression(epsilon=1.0, delta=value, row_norm=1.0).fit(X, Y),
+    "row_norm": lambda value: dpvb.LogisticRegression(**BUDGET, row_norm=value).fit(X, Y),
+    "dispersion": lambda value: dpvb.NegativeBinomialRegression(
+        **BUDGET, row_norm=1.0, max_count=3, dispersion=value
+    ).fit(X, Y),
+}
+
+
+@pytest.mark.parametrize("value", ["inf", "1.0"])
+@pytest.mark.parametrize("what", TEXTS)
+def test_a_number_that_was_typed_as_text_is_refused_in_one_line(what: str, value: str) -> None:
+    name = what.split(",")[0]
+    with pytest.raises(
+        ParameterError, match=rf"^{name} must be a number in .*, got '{value}'\. .*float\('inf'\)"
+    ) as caught:
+        TEXTS[what](value)
+    assert "\n" not in str(caught.value)
+
+
+MISSING: dict[str, Callable[[Path], Any]] = {
+    "documents": lambda path: open_documents(path, vocabulary=["a"]),
+    "documents in a format": lambda path: open_documents(path, vocabulary=["a"], file_format="csv"),
+    "documents in a folder": lambda path: open_documents(path, vocabulary=["a"], file_format="folder"),
+    "documents in files": lambda path: open_documents([path, path.with_suffix(".csv")], vocabulary=["a"]),
+    **{
+        suffix: lambda path, suffix=suffix: open_documents(path.with_suffix(suffix), vocabulary=["a"])  # type: ignore[misc]
+        for suffix in (".csv", ".txt", ".jsonl", ".npz", ".mtx", ".dat", ".parquet", ".csv.gz")
+    },
+    "table": lambda path: Table(path, Schema((Numeric("a", 0, 1),))),
+    "table of CSV": lambda path: Table(path.with_suffix(".csv"), Schema((Numeric("a", 0, 1),))),
+    "table of Parquet": lambda path: Table(path.with_suffix(".parquet"), Schema((Numeric("a", 0, 1),))),
+    "table of files": lambda path: Table([path.with_suffix(".csv")], Schema((Numeric("a", 0, 1),))),
+    "schema": Schema.load,
+    "vocabulary": check_vocabulary,
+    "model": dpvb.load,
+}
+
+
+@pytest.mark.parametrize("what", MISSING)
+def test_a_file_that_is_not_there_is_said_to_be_missing(what: str, tmp_path: Path) -> None:
+    with pytest.raises(DpvbError, match="there is no such file") as caught:
+        MISSING[what](tmp_path / "nosuch")
+    assert "nosuch" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_package_shows_its_public_names_alone() -> None:
+    shown = dir(dpvb)
+    assert {"Table", "Schema", "LogisticRegression", "Ledger", "data", "__version__"} <= {*shown}
+    assert shown == sorted({*shown})
+    assert not {"Any", "TYPE_CHECKING", "annotations", "import_module"} & {*shown}
+    assert all(getattr(dpvb, name) is not None for name in shown)
+    assert not [name for name in shown if name.startswith("_") and name != "__version__"]
+    assert dpvb.Table is Table
+    assert dpvb.Schema is Schema
+
+
+def test_the_first_call_of_scikit_learns_users_with_a_table_of_their_own() -> None:
+    rng = np.random.default_rng(0)
+    age = rng.uniform(18, 90, 400)
+    schema = dpvb.Schema((Numeric("age", 18, 90),))
+    table = dpvb.Table({"age": age}, schema)
+    model = dpvb.LogisticRegression(epsilon=math.inf, delta=1e-5, num_steps=5).fit(table, age > 50)
+    assert model.coef_[0, 0] > 0
