@@ -14,7 +14,7 @@ import dpvb
 from dpvb import federated
 from dpvb.data.tables.schema import Binary, Numeric, Schema, Target
 from dpvb.data.tables.table import Table
-from dpvb.errors import ParameterError
+from dpvb.errors import FewUnitsWarning, ParameterError
 from dpvb.results import model_file
 
 EXACT: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-5}
@@ -47,23 +47,21 @@ def made(kind: str, data: Any, like: Schema, **options: Any) -> Any:
     return estimator(**{**EXACT, **own, **options}).fit(Table(data, like))
 
 
-def in_units(model: Any, like: Schema) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients and stds per unit of each column."""
-    width_d = np.array([c.high - c.low if isinstance(c, Numeric) else 1.0 for c in like.columns])  # type: ignore[operator]
-    return np.ravel(model.coef_) / width_d, np.ravel(model.coef_std_) / width_d
+def shown(model: Any) -> list[np.ndarray]:
+    """Means and stds of the coefficients and of the intercept."""
+    return [np.ravel(getattr(model, name)) for name in ("coef_", "coef_std_", "intercept_", "intercept_std_")]
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_noise_a_declared_range_changes_nothing_in_original_units(kind: str, covariance: str) -> None:
-    """Ranges ten and a hundred times wider, or moved: coefficients, stds and predictions to 1e-6."""
+    """Ranges ten and a hundred times wider, or moved: coefficients, intercept, stds and predictions to 1e-6."""
     data, first = people(), schema(kind)
     one = made(kind, data, first, covariance=covariance)
-    expected = in_units(one, first)
     for age, income in [((0, 1_000), (0, 3e5)), ((-9_000, 1_000), (-1e7, 2e7)), ((-40, 100), (-5e4, 3e5))]:
         like = schema(kind, age, income)
         other = made(kind, data, like, covariance=covariance)
-        for found, known in zip(in_units(other, like), expected, strict=True):
+        for found, known in zip(shown(other), shown(one), strict=True):
             np.testing.assert_allclose(found, known, rtol=1e-6)
         features = {name: data[name] for name in ("age", "income", "smokes")}
         np.testing.assert_allclose(
@@ -120,6 +118,7 @@ def test_hard_data_give_finite_honest_tables(name: str, epsilon: float, covarian
     data = HARD[name](people(3, 400))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", FewUnitsWarning)
         model = made("logistic", data, schema("logistic"), epsilon=epsilon, covariance=covariance)
         rows = model.coefficients()
         text = model.summary()
@@ -163,4 +162,28 @@ def test_both_readings_are_saved_and_a_file_of_before_is_read(tmp_path: Path, mo
 @pytest.mark.parametrize("wrong", [[3], [-1], [0.5], "all", [[0]], ["age"]])
 def test_numeric_names_columns_by_their_places(wrong: Any) -> None:
     with pytest.raises(ParameterError, match="numeric must be True, False or places of columns from 0 to 2"):
-        dpvb.LogisticRegression(**EXACT, numeric=wrong).fit(np.zeros((4, 3)), np.array([0, 1, 0, 1]))
+        dpvb.LogisticRegression(**EXACT, row_norm=1.0, numeric=wrong).fit(np.zeros((4, 3)), np.array([0, 1, 0, 1]))
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_ranges_of_a_matrix_are_those_of_a_schema(covariance: str) -> None:
+    """Without noise: the table to 1e-6, draws of the posterior with its moments to six standard errors (< 2e-9)."""
+    data = people(8)
+    columns = ("age", "income", "smokes")
+    low, high = [0, 0, 0], [100, 3e5, 1]
+    like = Schema(
+        tuple(Numeric(name, *ends) for name, *ends in zip(columns, low, high, strict=True)), target=Target("y")
+    )
+    table = made("logistic", data, like, covariance=covariance)
+    model = dpvb.LogisticRegression(**EXACT, low=low, high=high, covariance=covariance)
+    model.fit(np.column_stack([data[name] for name in columns]), data["y"])
+    for found, known in zip(shown(model), shown(table), strict=True):
+        np.testing.assert_allclose(found, known, rtol=1e-6)
+    _, intercept = model.sample_posterior(40_000, rng=5)
+    assert abs(intercept.mean() - model.intercept_) < 6 * model.intercept_std_ / 200
+    assert intercept.std() == pytest.approx(model.intercept_std_[0], rel=6 / math.sqrt(80_000))
+
+
+def test_numeric_is_not_said_twice() -> None:
+    with pytest.raises(ParameterError, match="numeric must be None with low and high"):
+        dpvb.LogisticRegression(**EXACT, low=0, high=1, numeric=True).fit(np.zeros((4, 3)), np.array([0, 1, 0, 1]))

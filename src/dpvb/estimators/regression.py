@@ -260,7 +260,8 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """Rows with a public bound: a table, or a matrix where row_norm says one.
 
         Raises:
-            ParameterError: a matrix without a bound, or with two; low or high that are no ranges; ranges for a table.
+            ParameterError: a matrix without a bound, or with two; low or high that are no ranges; ranges for a table;
+                numeric beside low and high.
         """
         given = [name for name in ("low", "high", "row_norm") if getattr(self, name) is not None]
         ranges = [name for name in given if name != "row_norm"]
@@ -270,6 +271,8 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             return X
         if given == ["row_norm"]:
             return X
+        if given == ["low", "high"] and self.numeric is not None:
+            raise ParameterError("numeric must be None with low and high, with which every column is a number.")
         if given != ["low", "high"]:
             raise ParameterError(
                 f"X needs a public bound on its numbers, low and high or row_norm, got {' and '.join(given) or 'none'}."

@@ -99,10 +99,12 @@ def of_form(name: str, form: str, rows: Floats = HOSTILE_ROWS, *, fit_intercept:
         q, _ = loop.fit(model, wall, plan, rho=robbins_monro(0.0, 1.0), rng=rng)
         return _moved(q)
 
+    def of_width(d: int) -> Case:
+        return of_form(name, form, np.eye(d), fit_intercept=fit_intercept, **options)
+
     hostile, columns = _with_ends(name, rows), partial(_columns, name)
     case = of_estimator(f"{name}, {form}", estimator, source, records, hostile, columns, begin=begin)
-    sized = partial(of_form, name, form, fit_intercept=fit_intercept, **options)
-    return replace(case, responses=len(_KINDS[name][2][0]), of_width=lambda d: sized(np.eye(d)))
+    return replace(case, responses=len(_KINDS[name][2][0]), of_width=of_width)
 
 
 def _case(name: str, form: str) -> Case:
