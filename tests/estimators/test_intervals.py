@@ -185,5 +185,7 @@ def test_ranges_of_a_matrix_are_those_of_a_schema(covariance: str) -> None:
 
 
 def test_numeric_is_not_said_twice() -> None:
+    with pytest.raises(ParameterError, match="numeric must be None with a table"):
+        made("logistic", people(8, 9), schema("logistic"), numeric=[0])
     with pytest.raises(ParameterError, match="numeric must be None with low and high"):
         dpvb.LogisticRegression(**EXACT, low=0, high=1, numeric=True).fit(np.zeros((4, 3)), np.array([0, 1, 0, 1]))

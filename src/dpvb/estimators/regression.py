@@ -260,14 +260,14 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """Rows with a public bound: a table, or a matrix where row_norm says one.
 
         Raises:
-            ParameterError: a matrix without a bound, or with two; low or high that are no ranges; ranges for a table;
-                numeric beside low and high.
+            ParameterError: a matrix without a bound, or with two; low or high that are no ranges; ranges or numeric for a
+                table; numeric beside low and high.
         """
         given = [name for name in ("low", "high", "row_norm") if getattr(self, name) is not None]
         ranges = [name for name in given if name != "row_norm"]
         if isinstance(X, Table):
-            if ranges:
-                raise ParameterError(f"{ranges[0]} must be None with a table, whose schema says the ranges.")
+            if said := ranges + ["numeric"] * (self.numeric is not None):
+                raise ParameterError(f"{said[0]} must be None with a table, whose schema says what its columns are.")
             return X
         if given == ["row_norm"]:
             return X
