@@ -101,8 +101,8 @@ def by_phase(name: str, case: cases.Case, reach: Mapping[str, float]) -> list[Ca
     return [Case(**kept[phase] | {"name": f"{name}_{phase}"}, pairs=50, reach=least) for phase, least in reach.items()]
 
 
-#: A wide range, one that holds part of the values, and indicators.
-SOME_NUMBERS: Any = {"numeric": [0, 1], "column_bound": [0.9, 0.15, *[1.0] * (D - 2)]}
+#: Two ranges that hold part of the values, and an indicator.
+SOME_NUMBERS: Any = {"numeric": [0, 1], "column_bound": 0.3}
 PLAIN: Any = {"length_rule": "resample", "count_power": 1.0, "background": False, "word_power": 0.0}
 OF_NUMPY = LDA(3, TERMS, clip=0.1, max_iter=5, engine="numpy", **PLAIN)
 CASES = [

@@ -122,8 +122,7 @@ class FirstOrder:
             return {"count": Rows((weight_n * batch.y_n)[:, None]), "curvature": Gram(x_nd, weight_n * b_n)}
         last = "curvature_at_mean" in blocks
         matrix = np.vstack([scaling.centre_d, scaling.factor_d, q.moments.basis_de / q.moments.scale_e])
-        rows = batch.derived(_turned, matrix)
-        x_ne, length_n = rows.x_nd, rows.length_n
+        x_ne, length_n = (rows := batch.derived(_turned, matrix)).x_nd, rows.length_n
         psi_n = row_sums(x_ne, q.moments.scale_e * (q.mean.point_d if last else q.point_e))
         weight_n = 1.0 / np.maximum(length_n, 1.0)
         variance_n = b_n * expit(psi_n) * expit(-psi_n)
