@@ -65,8 +65,9 @@ EXAMPLE = {**PLAIN, "public_vocabulary": True}
 
 NEEDED = {
     "LDA": {"public_vocabulary": True},
-    "BinomialRegression": {"max_trials": 4},
-    "NegativeBinomialRegression": {"dispersion": 1.0, "max_count": 5},
+    "LogisticRegression": {"low": 0.0, "high": 1.0},
+    "BinomialRegression": {"max_trials": 4, "low": 0.0, "high": 1.0},
+    "NegativeBinomialRegression": {"dispersion": 1.0, "max_count": 5, "low": 0.0, "high": 1.0},
     "DPVI": {"log_density": lambda theta, x: -((x - theta) ** 2).sum(), "parameters": 3},
 }
 KINDS = [

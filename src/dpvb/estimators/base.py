@@ -420,7 +420,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         self.privacy_ = statement
         counts = statement.counts
         if counts is not None and statement.epsilon < math.inf:
-            doubts.warn_of_count(statement.delta, unit=statement.unit, count=counts.counted, stacklevel=5)
+            doubts.warn_of_count(statement.delta, unit=statement.unit, count=counts.at_least, stacklevel=5)
         if counts is not None and counts.are_few:
             warnings.warn(
                 f"{counts.say(statement.unit)}. That cannot be told from none, or is too few to learn from; what was "
