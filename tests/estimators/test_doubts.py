@@ -43,9 +43,10 @@ def test_a_doubtful_budget_is_spoken_of_before_it_is_spent(name: str, ledger: Pa
 @pytest.mark.parametrize("name", DOUBTFUL)
 def test_it_is_a_warning_and_the_fit_goes_on(name: str) -> None:
     budget, said = DOUBTFUL[name]
-    with pytest.warns(DpvbWarning, match=said) as found:
+    with pytest.warns(DpvbWarning) as found:
         fitted = dpvb.LogisticRegression(row_norm=1.0, **budget, num_steps=2).fit(X, Y)
-    assert [one.filename for one in found] == [__file__]
+    assert said in str(found[0].message)
+    assert {one.filename for one in found} == {__file__}
     assert fitted.privacy_.epsilon <= budget["epsilon"]
 
 
@@ -54,7 +55,7 @@ def test_what_is_said_does_not_depend_on_the_data() -> None:
     for rows in (300, 299, 0):
         with pytest.warns(DpvbWarning) as found:
             dpvb.LogisticRegression(row_norm=1.0, epsilon=0.001, delta=0.01, num_steps=2).fit(X[:rows], Y[:rows])
-        said.append([str(one.message) for one in found])
+        said.append([str(one.message) for one in found if "counted" not in str(one.message)])  # a released number
     assert said[0] == said[1] == said[2]
 
 
@@ -70,7 +71,7 @@ def test_nothing_is_said_of_an_ordinary_budget_or_of_none(budget: dict[str, floa
 def test_delta_is_held_against_a_number_that_was_released() -> None:
     """Of 3,000 rows a number is released whose noise is no tenth of the 2,000 that would have to be missing."""
     pixels = (RNG.random((3_000, 4)) < 0.5).astype(int)
-    with pytest.warns(DpvbWarning, match="the released number of rows"):
+    with pytest.warns(DpvbWarning, match="the number of rows by what was released"):
         fitted = dpvb.SigmoidBeliefNetwork(2, epsilon=5.0, delta=1e-3, num_steps=2).fit(pixels)
     noise = {block.name: block.noise_std for release in fitted.privacy_.releases for block in release.blocks}
     assert noise["count"] < 200

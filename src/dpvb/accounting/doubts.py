@@ -44,7 +44,7 @@ def warn(
 def warn_of_count(delta: float, *, unit: str, count: float, stacklevel: int = 3) -> None:
     """Warn if delta is too large for a number of units that was released with noise; delta and unit as in `warn`."""
     if delta * count >= 1:
-        message = _one_in(delta, unit, f"about {count:,.0f}, the released number of {unit}s")
+        message = _one_in(delta, unit, f"{count:,.0f}, the number of {unit}s by what was released")
         warnings.warn(message, DpvbWarning, stacklevel=stacklevel)
 
 

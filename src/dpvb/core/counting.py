@@ -71,6 +71,11 @@ class Counts:
             check_number(f"{name}_std", getattr(self, f"{name}_std"), low=0)
 
     @property
+    def at_least(self) -> float:
+        """Lower end of the 95 % interval of the number of units that counted, 0 or more."""
+        return max(self.counted - _Z * self.counted_std, 0.0)
+
+    @property
     def are_few(self) -> bool:
         """Whether the units that counted cannot be told from none, or are too few to learn from, at 95 % confidence."""
         return self.counted < _Z * self.counted_std or self.counted + _Z * self.counted_std < _ENOUGH

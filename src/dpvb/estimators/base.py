@@ -419,8 +419,9 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         """Keep what a run promises as `privacy_`, and warn of what its released counts say of it."""
         self.privacy_ = statement
         counts = statement.counts
-        if counts is not None and statement.epsilon < math.inf:
-            doubts.warn_of_count(statement.delta, unit=statement.unit, count=counts.counted, stacklevel=5)
+        told = statement.num_examples is not None or statement.delta > doubts.MOST_DELTA  # before it was spent
+        if counts is not None and statement.epsilon < math.inf and not told:
+            doubts.warn_of_count(statement.delta, unit=statement.unit, count=counts.at_least, stacklevel=5)
         if counts is not None and counts.are_few:
             warnings.warn(
                 f"{counts.say(statement.unit)}. That cannot be told from none, or is too few to learn from; what was "
