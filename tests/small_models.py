@@ -124,7 +124,7 @@ CASES = [
     *by_phase(
         "spreads",
         regression.of_form("LogisticRegression", "first_order", **SOME_NUMBERS),
-        {"first": 0.4, "second": 0.4, "third": 0.9, "step": 0.5, "last": 0.25},
+        {"first": 0.4, "second": 0.4, "third": 0.9, "step": 0.4, "last": 0.2},
     ),
     *by_phase(
         "diagonal", regression.of_form("LogisticRegression", "first_order, diagonal"), {"first": 0.9, "step": 0.9}

@@ -83,6 +83,7 @@ def test_coefficients_are_printed_with_their_intervals(fitted: Path) -> None:
     for row in model.coefficients():
         assert row.name in shown
         assert f"{row.low:.4g}" in shown
+        assert row.note in shown
     assert "WITHOUT the privacy noise" in run("coef", fitted, "--naive").stdout
 
 

@@ -71,7 +71,8 @@ def numbers(q: Any) -> list[np.ndarray]:
 def distance(one: Any, other: Any) -> float:
     """Relative L2 distance of two q's; of several arrays the largest."""
     pairs = zip(numbers(one), numbers(other), strict=True)
-    return max(float(np.linalg.norm(a - b) / max(np.linalg.norm(b), 1e-300)) for a, b in pairs)
+    scaled = ((a / (most := max(np.abs(b).max(initial=0.0), 1e-300)), b / most) for a, b in pairs)
+    return max(float(np.linalg.norm(a - b) / max(np.linalg.norm(b), 1.0)) for a, b in scaled)
 
 
 def posterior(model: Any) -> list[np.ndarray]:

@@ -69,7 +69,8 @@ def coef(
     """Print the coefficients of a regression with their credible intervals.
 
     The intervals know the privacy noise. Coefficients are per unit of a column (where a schema transforms it, of the
-    transformed number), and per category.
+    transformed number), and per category. A note says "prior" where the interval is mostly the prior's,
+    and "unseen" where the declared range is too wide for the budget to see the column's spread.
 
         dpvb coef people.dpvb --level 0.9
     """
@@ -80,8 +81,8 @@ def coef(
         return
     print_table(
         f"Posterior with {100 * level:g} % intervals" + (", WITHOUT the privacy noise" if naive else ""),
-        ["", "mean", "std", "from", "to"],
-        [[row.name, *(f"{value:.4g}" for value in row[1:])] for row in rows],
+        ["", "mean", "std", "from", "to", "note"],
+        [[row.name, *(f"{value:.4g}" for value in row[1:5]), row.note] for row in rows],
     )
 
 

@@ -260,8 +260,8 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """Rows with a public bound: a table, or a matrix where row_norm says one.
 
         Raises:
-            ParameterError: a matrix without a bound, or with two; low or high that are no ranges; ranges or numeric for a
-                table; numeric beside low and high.
+            ParameterError: a matrix without a bound, or with two; low or high that are no ranges; ranges or
+                numeric for a table; numeric beside low and high.
         """
         given = [name for name in ("low", "high", "row_norm") if getattr(self, name) is not None]
         ranges = [name for name in given if name != "row_norm"]
