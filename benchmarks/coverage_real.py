@@ -99,7 +99,6 @@ def main() -> None:
             inside, ratio = [], []
             for factor in FACTORS:
                 columns = [widened(column, factor) for column in ranges]
-                width_d = np.array([c.high - c.low for c in columns] + [1.0] * len(binary))
                 target = Target("y") if kind == "logistic" else Target("y", kind, max_count=20)
                 schema = Schema((*columns, *map(Binary, binary)), target=target)
                 options = {"epsilon": epsilon, "delta": DELTA, "num_examples": len(rows_nd)}
@@ -110,9 +109,9 @@ def main() -> None:
                     else:
                         model = dpvb.NegativeBinomialRegression(**options, dispersion=1.2, max_count=20)
                     model.fit(Table(data, schema))
-                    low_d, high_d = (np.ravel(end) / width_d for end in model.credible_interval())
+                    low_d, high_d = (np.ravel(end) for end in model.credible_interval())
                     hits.append((low_d <= best_d) & (best_d <= high_d))
-                    stds.append(np.ravel(model.coef_std_) / width_d / std_d)
+                    stds.append(np.ravel(model.coef_std_) / std_d)
                 inside.append(f"{np.mean(hits):.2f}")
                 ratio.append(f"{np.median(stds):.2g}")
             print(f"| {name} | {epsilon:g} | {' | '.join([*inside, *ratio])} |", flush=True)
