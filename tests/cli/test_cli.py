@@ -335,8 +335,9 @@ def test_nothing_private_is_printed(tmp_path: Path, words_file: Path) -> None:
         folder = tmp_path / str(num_documents)
         folder.mkdir()
         printed.append(outputs(folder, words_file, num_documents))
-        assert not re.search(rf"\b{num_documents}\b", printed[-1])
-        assert not re.search(rf"\b{corpus(num_documents).sum()}\b", printed[-1])
+        stable = without_counts(printed[-1])  # A noisy number may be any.
+        assert not re.search(rf"\b{num_documents}\b", stable)
+        assert not re.search(rf"\b{corpus(num_documents).sum()}\b", stable)
 
     def public(text: str) -> list[str]:
         """All but the random name of the run, the noisy counts and the words of the topics, whose order is noisy."""

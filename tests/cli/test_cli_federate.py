@@ -135,7 +135,7 @@ def test_tables_with_a_schema(unit: str, tmp_path: Path) -> None:
                 ]
                 for answer in rng.choice(["no", "yes"], 30)
             )
-    top = TOP.format(kind="LogisticRegression", rounds=4, unit=unit, columns='schema = "people.json"')
+    top = TOP.format(kind="LogisticRegression", rounds=8, unit=unit, columns='schema = "people.json"')
     write_files(tmp_path, top, "", {"file": "{name}.csv", "separator": ";", "decimal": ","})
     model, _ = in_process(tmp_path)
     assert model.privacy_.unit == {"example": "row"}.get(unit, unit)

@@ -72,7 +72,7 @@ def look(
     """
     from dpvb.runs.counted import check_account, opened
 
-    if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
+    if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise PrivacyError(
             "dpvb look needs a terminal for what it asks and for what it shows: these facts have no noise, are for "
             "the eyes of the data's owner, and no file, pipe or program gets them. Call it by hand, redirect nothing."

@@ -42,6 +42,8 @@ def rehearse(model: PrivateEstimator, given: Mapping[str, Any], *, cluster: str 
         f"rehearsal: {number:,} made-up {fitted.privacy_.unit}s took {seconds:.1f} s on this machine (--num-examples, "
         "a public number, makes up as many). No row was read, nothing was spent or written."
     )
+    if not Path(given["data"]).exists():
+        remark(f"{given['data']}: there is no such file, so that the fit will be refused.")
     remark(f"The fit itself: {spent(fitted)}.")
     if model.ledger is not None and math.isfinite(model.epsilon):
         from dpvb.runs.counted import opened

@@ -67,7 +67,7 @@ def spent(model: Any) -> str:
     if not math.isfinite(model.epsilon):
         return "NO PRIVACY"
     statement = model.privacy_
-    counted = "" if statement.counts is None else f"; {statement.counts.say(statement.unit)}"
+    counted = "" if statement.counts is None or statement.rehearsal else f"; {statement.counts.say(statement.unit)}"
     return f"epsilon = {statement.epsilon:.4g} at delta = {model.delta:g}{counted}"
 
 

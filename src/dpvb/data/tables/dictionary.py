@@ -168,6 +168,8 @@ def _doubt(name: str) -> str:
         return "nothing"
     if _NUMBER_OR_DATE.fullmatch(name) or time_of_text(name) is not None or not math.isnan(number(name)):
         return "a number or a date"
+    if "@" in name or re.search(r"(?<![^\s./])\d+(?![^\s./])", name):
+        return "what may be an address"
     return ""
 
 
