@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 os.environ.setdefault("NUMBA_NUM_THREADS", "2")
+
+# A shell starts what it runs in the background with Ctrl-C ignored, and so would be what the tests stop by it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    with suppress(ValueError):  # not in a process's main thread
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What was seen of ledgers is remembered apart for each test; and for fixtures that several tests share.
 _states = tempfile.TemporaryDirectory(prefix="dpvb-state-")
