@@ -679,8 +679,8 @@ BUGS = [
         (
             (
                 "cli/faults.py",
-                "if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):",
-                "if not any(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):",
+                "if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):",
+                "if not any(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):",
             ),
         ),
         "test_cli_look.py::test_pipes_and_files_are_refused",
