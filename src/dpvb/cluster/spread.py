@@ -10,7 +10,7 @@ import numpy as np
 
 from dpvb.cluster.engine import Engine, PartMissing, Task, map_reduce
 from dpvb.core.clipped_sums import Spread, Work
-from dpvb.core.sampling import Draw
+from dpvb.core.sampling import drawn
 from dpvb.core.source import Chunk, Source
 from dpvb.guards.arrays import Batch, Bools, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError
@@ -134,21 +134,9 @@ def _sums(parts: Mapping[int, Source[Any]], work: Work[Any], own: Mapping[int, P
         place = own[part]
         if source.count() != place.num_units:
             raise PartMissing  # A file has changed, and the words of the batch would meet other units.
-        draw = work.draw(source.count, place.start) if place.chosen is None else _drawn(place.chosen)
+        draw = work.draw(source.count, place.start) if place.chosen is None else drawn(place.chosen)
         _add(total, work.sums(source.chunks(), draw))
     return total
-
-
-def _drawn(chosen: Bools) -> Draw:
-    """A draw that was made elsewhere."""
-    position = 0
-
-    def draw(number: int) -> Bools:
-        nonlocal position
-        position += number
-        return chosen[position - number : position]
-
-    return draw
 
 
 def _add(total: dict[str, Ints], sums: Mapping[str, Ints]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from dpvb.core.blocks import Block
@@ -40,7 +40,7 @@ def with_counts(blocks: Mapping[str, Block]) -> dict[str, Block]:
     square = math.fsum(block.weight**2 for block in blocks.values()) / (1.0 - math.fsum(SHARES.values()))
     phase = next(block.phase for block in blocks.values())
     counts = {
-        name: Block((1,), 1.0, "nonnegative", phase, weight=max(math.sqrt(share * square), 1e-9))
+        name: replace(COUNTS[name], phase=phase, weight=max(math.sqrt(share * square), 1e-9))
         for name, share in SHARES.items()
     }
     return {**blocks, **counts}

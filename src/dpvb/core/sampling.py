@@ -103,11 +103,16 @@ class FixedSize:
             keys = bits(places)
         chosen = np.zeros(places, dtype=np.bool_)
         chosen[np.argpartition(keys, self.batch_size - 1)[: self.batch_size]] = True
-        position = 0
+        return drawn(chosen)
 
-        def take(m: int) -> Bools:
-            nonlocal position
-            position += m
-            return chosen[position - m : position]
 
-        return take
+def drawn(chosen: Bools) -> Draw:
+    """A draw that was made before, and is taken unit by unit."""
+    position = 0
+
+    def take(m: int) -> Bools:
+        nonlocal position
+        position += m
+        return chosen[position - m : position]
+
+    return take

@@ -69,7 +69,7 @@ class Private(PrivateEstimator):
         with said("the plan of its blocks and its schedule"):
             task = self._task(model, source, schedule, public, notes, self.clip)
         with said("its score_range"):
-            scored = model.score_range is not None and type(model).score is not Model.score
+            scored = model.is_scored
         try_out(task, nobody, partial(_keep, model), partial(_scores, model) if scored else None)
         return task
 
@@ -84,8 +84,7 @@ class Private(PrivateEstimator):
 
     def quality_range(self, model: Any) -> tuple[float, float]:
         """What the model declares."""
-        scored = model.score_range is not None and type(model).score is not Model.score
-        return model.score_range if scored else super().quality_range(model)
+        return model.score_range if model.is_scored else super().quality_range(model)
 
     @property
     def _unscored(self) -> str:

@@ -128,9 +128,7 @@ def _ask(task: Task, q: Any, release: Release, batch: Chunk[Any]) -> None:
         found = loop.query(task.model, q, release)(batch.rows)
     if not isinstance(found, Mapping):
         raise ParameterError(f"model must have an e_step that returns a dict of forms, got {type(found).__name__}.")
-    for name, block in task.model.blocks.items():
-        if name not in release.blocks:
-            continue
+    for name, block in release.asked.items():
         place = f"block {name!r} of shape {block.shape}"
         if name not in found:
             raise ParameterError(f"model must have an e_step that returns {place}; it returned {sorted(found)}.")

@@ -30,6 +30,11 @@ class Model(model.Model[Any, Any], ABC):
         """Equal noise at every step; each step keeps only the newest release."""
         return Schedule((1.0,) * self.num_steps)
 
+    @property
+    def is_scored(self) -> bool:
+        """Whether its rows have scores: it has a `score` of its own, and declares their range."""
+        return self.score_range is not None and type(self).score is not Model.score
+
     def score(self, q: Any, batch: Any) -> Floats:
         """Score of each row, in nats, from that row alone, bit for bit; by it models are selected."""
         raise NotImplementedError

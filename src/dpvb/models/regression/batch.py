@@ -13,16 +13,8 @@ from dpvb.guards.arrays import Floats
 Derived = TypeVar("Derived")
 
 
-class RegressionBatch(Protocol):
-    """Clean private rows; a faulty row is NaN throughout.
-
-    Features have norm at most 1, the intercept's constant in column 0 included where there is one. `trials_n` is 1
-    unless the likelihood is binomial.
-    """
-
-    @property
-    def x_nd(self) -> Floats:
-        """Features, (n, d)."""
+class Responses(Protocol):
+    """What rows answer; `trials_n` is 1 unless the likelihood is binomial."""
 
     @property
     def y_n(self) -> Floats:
@@ -32,11 +24,22 @@ class RegressionBatch(Protocol):
     def trials_n(self) -> Floats:
         """Numbers of trials, (n,)."""
 
+
+class RegressionBatch(Responses, Protocol):
+    """Clean private rows; a faulty row is NaN throughout.
+
+    Features have norm at most 1, the intercept's constant in column 0 included where there is one.
+    """
+
+    @property
+    def x_nd(self) -> Floats:
+        """Features, (n, d)."""
+
     def derived(self, function: Callable[[Floats, Floats], Derived], matrix: Floats) -> Derived:
         """Return function(x, matrix), which may be kept for the next pass."""
 
 
-class SparseRegressionBatch(Protocol):
+class SparseRegressionBatch(Responses, Protocol):
     """Clean private rows as compressed sparse rows; a faulty row has no entries, and its y is NaN."""
 
     @property
@@ -50,11 +53,3 @@ class SparseRegressionBatch(Protocol):
     @property
     def values(self) -> Floats:
         """Entries; a row's norm is at most 1."""
-
-    @property
-    def y_n(self) -> Floats:
-        """Responses, (n,)."""
-
-    @property
-    def trials_n(self) -> Floats:
-        """Numbers of trials, (n,)."""

@@ -116,7 +116,7 @@ class Scaling:
             sd: that std.
             constant: value of column 0.
         """
-        number = max(float(noisy_dd[0, 0]) / constant**2, sd, 1.0)
+        number = _number(noisy_dd, sd, constant)
         before_d = self.doubt_d**2
         gain_d = before_d / (before_d + 0.5 * (sd / constant / number) ** 2 + 1e-300)
         moved_d = gain_d * noisy_dd[0] / constant / number
@@ -134,7 +134,7 @@ class Scaling:
             sd: that std.
             constant: value of column 0.
         """
-        numeric_j, number = declared.numeric_j, max(float(noisy_dd[0, 0]) / constant**2, sd, 1.0)
+        numeric_j, number = declared.numeric_j, _number(noisy_dd, sd, constant)
         noisy_j, read_j = ((np.diag(m) - (m[0] / constant) ** 2 / number)[numeric_j] for m in (noisy_dd, read_dd))
         sd_j = sd * np.hypot(1.0, math.sqrt(2) * noisy_dd[0, numeric_j] / constant**2 / number)
         # κ²n, the variance of a column whose spread is the one that was read.
@@ -158,3 +158,8 @@ class Scaling:
         if constant > 0:
             back_dd[0] -= self.factor_d * self.centre_d / constant
         return back_dd
+
+
+def _number(noisy_dd: Floats, sd: float, constant: float) -> float:
+    """Number of rows, from the constant's entry of their noisy second moments."""
+    return max(float(noisy_dd[0, 0]) / constant**2, sd, 1.0)
