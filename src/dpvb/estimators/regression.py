@@ -700,7 +700,7 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
 class NegativeBinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ignore[misc]
     """Counts of variance mean + mean²/dispersion, under (ε, δ)-differential privacy.
 
-    The expected count is dispersion · exp(intercept + x·coef).
+    The expected count is exp(intercept + x·coef), as in R and statsmodels.
 
     Args:
         dispersion: public number r in [1e-6, 1e9]: R's theta, 1/alpha of statsmodels; large values come near a Poisson
@@ -748,7 +748,7 @@ class NegativeBinomialRegression(RegressorMixin, BinomialLikelihoodRegression): 
         return _explained(deviance, metrics.negative_binomial_deviance(y_n, base_n, self.dispersion))
 
     def _expected(self, psi_n: Floats) -> Floats:
-        return np.asarray(np.minimum(self.dispersion * np.exp(np.minimum(psi_n, 700.0)), self.max_count))
+        return self._likelihood.mean(psi_n + self._shift)
 
 
 def _largest(schema: Schema) -> Floats:
