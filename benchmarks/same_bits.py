@@ -39,10 +39,12 @@ responses = {
     "BinomialRegression": rng.binomial(trials, 0.4),
     "NegativeBinomialRegression": rng.integers(0, 6, 60),
 }
+responses["PoissonRegression"] = responses["NegativeBinomialRegression"]
 caps: dict[str, dict[str, Any]] = {
     "LogisticRegression": {},
     "BinomialRegression": {"max_trials": 4},
     "NegativeBinomialRegression": {"dispersion": 2.0, "max_count": 6},
+    "PoissonRegression": {"max_count": 6},
 }
 persons = np.arange(60) // 3
 

@@ -26,6 +26,12 @@ KINDS: dict[str, tuple[type[Any], dict[str, Any], Target]] = {
         {"dispersion": 2.0, "max_count": 9},
         Target("y", "negative_binomial", max_count=9),
     ),
+    "learned counts": (
+        dpvb.NegativeBinomialRegression,
+        {"max_count": 9},
+        Target("y", "negative_binomial", max_count=9),
+    ),
+    "poisson": (dpvb.PoissonRegression, {"max_count": 9}, Target("y", "poisson", max_count=9)),
 }
 
 

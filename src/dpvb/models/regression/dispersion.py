@@ -1,4 +1,4 @@
-"""The dispersion r of negative binomial counts, learned beside their weights: log r is one more coordinate; unit: a row.
+"""The dispersion r of negative binomial counts, learned beside their weights as one more coordinate; unit: a row.
 
     y ~ NB(mean μ, variance μ + μ²/r),   a = log r ~ N(0, s²)
 
@@ -7,7 +7,8 @@ order (Lawless 1987), so a has a posterior of its own:
 
     U_n(a) = r (digamma(y + r) - digamma(r) - log(1 + μ/r)) + r (μ - y)/(r + μ),      I(a, μ) = E U_n²
 
-A row's U is clipped to ±SCORE_BOUND, which ordinary rows stay within: U is below 1 near y = μ and about -½z² far from it.
+A row's U is clipped to ±SCORE_BOUND, which ordinary rows stay within: it is below 1 near y = μ, and far from there
+about -½z², z the distance in standard deviations.
 Each step releases Σ U beside the score of the weights, and the last release once more at the mean of the weights.
 """
 
@@ -41,7 +42,7 @@ def score(y_n: Floats, mean_n: Floats, r: float) -> Floats:
 def information(r: float, log_mean: float, variance: float) -> float:
     """Mean of I over rows whose ψ is normal, by quantiles of the distribution; public."""
     mean_k = np.exp(np.clip(log_mean + math.sqrt(variance) * _NODE_K, -20.0, 20.0))
-    y_ky = nbinom.ppf(_SHARE_Y, r, (r / (r + mean_k))[:, None])
+    y_ky = np.asarray(nbinom.ppf(_SHARE_Y, r, (r / (r + mean_k))[:, None]))
     square_k = (score(y_ky, mean_k[:, None], r) ** 2).mean(axis=1)
     return float(_WEIGHT_K @ square_k / _WEIGHT_K.sum())
 

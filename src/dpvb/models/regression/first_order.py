@@ -5,7 +5,8 @@
 Numeric columns are brought to units of their own spread first (`scaling`). Σ b x xᵀ, b a row's size (its trials, or 1),
 is released once. It gives coordinates x̃ = Uᵀx / s, in which every step releases a score of d numbers, and a majoriser:
 for log odds that of Pólya-Gamma augmentation (Polson, Scott & Windle 2013), for counts the curvature up to the mode.
-Below ⟨ξ⟩ and b p(1-p) stand for both, over ¼; counts have h(max(μ, y)) and h(μ) = μ/(1 + μ/r), over `steepest`. The averaged scores give a Newton step at the end: see `iterate`.
+Below, ⟨ξ⟩ and b p(1-p) stand for both, over ¼; counts have h(max(μ, y)) and h(μ) = μ/(1 + μ/r), over `steepest`. The
+averaged scores give a Newton step at the end: see `iterate`.
 
 ===================  =============================================================================
 paper                code
@@ -13,7 +14,8 @@ paper                code
 U, λ, λ⁺, s          moments.basis_de, eigenvalue_e, eigenvalue_upper_e, scale_e: read from Σ b x xᵀ
 w                    weight_n = min(1, 1/‖x̃‖): bounds the score; its expectation stays 0 at the true m
 m_0                  start_e: prior mean, the base rate along the constant direction
-k c^ξ λ⁺             ratio_xi · eigenvalue_upper_e, the step's majoriser, estimates Σ ⟨ξ⟩ x xᵀ; k is `usual`, ¼ for log odds
+k                    usual: ¼ for log odds; for counts the curvature at the base rate
+k c^ξ λ⁺             ratio_xi · eigenvalue_upper_e, the step's majoriser, estimates Σ ⟨ξ⟩ x xᵀ
 k c λ                information_e estimates Σ b p(1-p) x xᵀ; c is read from block "variance", c^ξ from "xi"
 u_t; ū, Ḡ            point_e; mean.point_d, mean.score_d: averages of points and of scores at them
 v = 1/Σμ_t²          mean.noise: variance of the averaged score, equal in all coordinates x̃

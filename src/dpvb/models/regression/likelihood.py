@@ -11,8 +11,9 @@ negative binomial  y in 0..max_count  log mean      (y - μ)/(1 + μ/r)   μ/(1 
 Poisson            y in 0..max_count  log mean      y - μ               μ
 =================  =================  ============  ==================  ===========================
 
-Counts have μ = min(exp ψ, max_count) and the dispersion r. So both y and μ lie in [0, M], M = max_count, and for every ψ
-and r > 0 the residual lies in [-M/(1 + M/r), M] and the curvature in [0, M/(1 + M/r)]: a row has a bound at any query.
+Counts have μ = min(exp ψ, max_count) and the dispersion r. So both y and μ lie in [0, M], M = max_count, and for every
+ψ and r > 0 the residual lies in [-M/(1 + M/r), M] and the curvature in [0, M/(1 + M/r)]: a row has a bound at any
+query. (The first falls and the second grows with μ, from y and 0 at μ = 0 to what they are at μ = M.)
 
 The Pólya-Gamma forms are p(y | ψ) ∝ exp(ψ)^a / (1 + exp ψ)^b with the log odds ψ; of the negative binomial a = y,
 b = y + r and ψ = log(μ/r). The Poisson distribution has no such form.
@@ -125,11 +126,11 @@ class Likelihood:
     @property
     def steepest(self) -> float:
         """The largest curvature of a row, over its size."""
-        return float(self.information(np.float64(self.max_count))) if self.is_count else 0.25
+        return float(self.information(np.array(self.max_count))) if self.is_count else 0.25
 
     def usual(self, psi: float) -> float:
         """Curvature of counts of one log mean; of log odds the largest."""
-        return self.steepest * float(self.curvature(np.float64(psi), np.float64(1))) if self.is_count else 0.25
+        return self.steepest * float(self.curvature(np.array(psi), np.array(1.0))) if self.is_count else 0.25
 
     @property
     def max_kappa(self) -> float:
