@@ -37,7 +37,12 @@ TARGETS = {
     "negbin": Target("visits", kind="negative_binomial", max_count=20),
     "poisson": Target("visits", kind="poisson", max_count=20),
 }
-NEEDED = {"logistic": [], "binomial": ["--max-trials", "5"], "negbin": ["--max-count", "20"], "poisson": ["--max-count", "20"]}
+NEEDED = {
+    "logistic": [],
+    "binomial": ["--max-trials", "5"],
+    "negbin": ["--max-count", "20"],
+    "poisson": ["--max-count", "20"],
+}
 
 
 def nothing_written(folder: Path, before: set[Path]) -> bool:

@@ -78,8 +78,9 @@ class Dispersion:
         """
         seen = math.exp(-self.log_r)
         inverse = max(seen - added, tuned.LEAST_PART * seen)
-        variance = self.variance * (seen / inverse) ** 2 + error / inverse**2
-        return Dispersion(-math.log(inverse), min(variance, tuned.DISPERSION_STD**2), self.seen)
+        variance, prior = self.variance * (seen / inverse) ** 2 + error / inverse**2, tuned.DISPERSION_STD**2
+        share = prior / (prior + variance)
+        return Dispersion(-share * math.log(inverse), share * variance, self.seen)
 
     def after(
         self, total: float, noise: Nonnegative, number: float, psi: tuple[float, float], *, fresh: bool

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
-from scipy.special import bdtr, betainc, expit, ndtri, pdtr
+from scipy.special import betainc, expit, ndtri, pdtr
 
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError
@@ -55,7 +55,8 @@ def binomial_interval(mean_n: Floats, variance_n: Floats, trials: Any, tail: flo
     trials_n = np.broadcast_to(given, mean_n.shape)
 
     def below(k_n: Floats, psi_nk: Floats, rows: slice) -> Floats:
-        return np.asarray(bdtr(k_n, trials_n[rows, None], expit(psi_nk)))
+        # The answer is never asked for at k = trials, where the first argument would be 0.
+        return np.asarray(betainc(trials_n[rows, None] - k_n, k_n + 1.0, expit(-psi_nk)))
 
     return _ends(below, mean_n, variance_n, trials_n, tail)
 
