@@ -17,8 +17,8 @@ from dpvb.models.regression.at_mean import read_at_mean
 from dpvb.models.regression.curvature import RowMoments, Tracked, read
 from dpvb.models.regression.dispersion import Dispersion
 from dpvb.models.regression.guard import Steepness, StepGuard
-from dpvb.models.regression.likelihood import Weights
 from dpvb.models.regression.scaling import Scaling
+from dpvb.models.regression.weights import Weights
 
 
 @dataclass(frozen=True)
