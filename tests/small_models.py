@@ -129,7 +129,7 @@ CASES = [
     *by_phase(
         "dispersion",
         regression.of_form("NegativeBinomialRegression", "first_order, learned dispersion"),
-        {"step": 0.4, "last": 0.1},
+        {"step": 0.38, "last": 0.1},
     ),
     *by_phase(
         "spreads",

@@ -344,7 +344,7 @@ def test_array_against_its_hash(tmp_path):
 
 
 def test_file_of_a_newer_format(tmp_path):
-    future = {"format": 3, "anything": "else"}
+    future = {"format": model_file.FORMAT + 1, "anything": "else"}
     forge(tmp_path / "m", future, [("weights.bin", b"new")])
     refused(tmp_path / "m", "newer dpvb.*Upgrade")
 

@@ -760,7 +760,8 @@ class CountRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ig
 
     def predict(self, X: Any) -> Floats:
         """Expected count of each row at the posterior mean of the weights, (rows,), at most max_count."""
-        return self._fitted_likelihood.expected(self._psi(X)[0])
+        mean_n, _ = self._psi(X)
+        return self._fitted_likelihood.expected(mean_n)
 
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Floats, Floats]:
         """Ends (low, high) of the posterior predictive interval of each row's count, (rows,); as private as X.
@@ -771,7 +772,8 @@ class CountRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ig
             X: rows, as in `predict`.
             level: least probability inside, in (0, 1).
         """
-        return count_interval(self._fitted_likelihood, *self._psi(X, table=True), _tail(level))
+        psi = self._psi(X, table=True)
+        return count_interval(self._fitted_likelihood, *psi, _tail(level))
 
     @fitted_only
     def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
