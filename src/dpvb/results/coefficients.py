@@ -127,6 +127,7 @@ class Head:
         prior: the prior, in words.
         noise_aware: whether the privacy noise is counted in.
         statement: what the fit promises, and how many units it counted.
+        against: what levels are compared with, in words; "": there are none.
     """
 
     model: str
@@ -135,6 +136,7 @@ class Head:
     prior: str
     noise_aware: bool
     statement: PrivacyStatement
+    against: str = ""
 
     def lines(self) -> list[str]:
         """The head as printable lines."""
@@ -305,7 +307,7 @@ class CoefficientTable(Sequence[Coefficient]):
         width = max([*map(len, names), len(self.scale)])
         titles = ["ratio"] if self.exp else ["mean", "std"]
         per = "unit" if self.head.per == "unit" else "declared range"
-        against = "; of a level against the reference" if self.reference_r.any() else ""
+        against = f"; of a level against {self.head.against}" if self.head.against else ""
         what = f"{self.scale.capitalize()} per {per} of a column{against}."
         head = [f"{self.scale:<{width}}", *(f"{title:>10}" for title in titles)]
         lines = [
