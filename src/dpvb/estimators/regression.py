@@ -180,7 +180,8 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """
         self._check_fitted()
         n = check_integer("n", n, low=0, high=10**9)
-        draws_nr = self._coefficients.normal.draws(n, generator("rng", rng))
+        normal_nd = generator("rng", rng).standard_normal((n, len(self._table.mean_d)))
+        draws_nr = self._coefficients.normal.draws(normal_nd)
         return draws_nr[:, 1:], draws_nr[:, 0]
 
     def task(self, X: Any, y: Any = None, *, trials: Any = None, group: Iterable[object] | None = None) -> Task:

@@ -97,9 +97,8 @@ class Normal:
             (map_rd * self.covariance if self.covariance.ndim == 1 else map_rd @ self.covariance) @ map_rd.T
         )
 
-    def draws(self, n: int, rng: np.random.Generator) -> Floats:
-        """Draws from the posterior, (n, r)."""
-        normal_nd = rng.standard_normal((n, self.map_rd.shape[1]))
+    def draws(self, normal_nd: Floats) -> Floats:
+        """Draws from the posterior, (n, r), made of standard normal numbers, (n, d)."""
         if self.covariance.ndim == 1:
             draws_nd = normal_nd * np.sqrt(self.covariance)
         else:
