@@ -1278,7 +1278,7 @@ BUGS = [
     Bug(
         "an accountant beyond its range or precision",
         "Gaussians again behind another plan",
-        (("ledger/state.py", "rule = self.gaussian[whole] and (gaussian or", "rule = (gaussian or"),),
+        (("ledger/state.py", "rule = share and normal and all(", "rule = share and normal or all("),),
         "test_ledger_gaussians.py::test_another_plan_ends_it_for_good",
     ),
     Bug(

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import random
+import tempfile
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from postgresql_server import Server
 from test_cli import run
 
@@ -17,7 +22,7 @@ from dpvb.accounting import Event
 from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Composition
 from dpvb.errors import BudgetError, LedgerError
-from dpvb.ledger import Ledger, verify_export
+from dpvb.ledger import Ledger, is_address, verify_export
 from dpvb.ledger.chain import canonical
 from dpvb.ledger.state import State
 
@@ -177,27 +182,128 @@ def test_an_interrupted_fit_gives_back_and_stays_gaussian(book: Ledger) -> None:
     book.verify()
 
 
+def parted(book: Ledger, whole: str = "rows") -> Ledger:
+    """A whole data set with two parts: its name, and the same with "-north" and "-south" behind it."""
+    for name in (whole, f"{whole}-north", f"{whole}-south"):
+        book.register(
+            name,
+            unit="row",
+            neighboring_relation="add_or_remove_one",
+            epsilon=3.0,
+            delta=DELTA,
+            part_of=None if name == whole else whole,
+        )
+    return book
+
+
+def exact(*plans: Composition) -> float:
+    """What full batches alone count."""
+    cost = Composition([event for plan in plans for event in plan.events], "add_or_remove_one")
+    return spending.gaussian_units(spending.cost_units(cost), DELTA) * 1e-9
+
+
 def test_parts_and_their_whole_are_gaussian_together(tmp_path: Path) -> None:
-    with made(Ledger(tmp_path / "parts.db")) as book:
-        for name in ("north", "south"):
-            book.register(
-                name,
-                unit="row",
-                neighboring_relation="add_or_remove_one",
-                epsilon=3.0,
-                delta=DELTA,
-                part_of="rows",
-            )
-        for k, name in enumerate(("north", "south", "rows")):
+    with parted(Ledger(tmp_path / "parts.db")) as book:
+        for k, name in enumerate(("rows-north", "rows-south", "rows")):
             book.charge(name, full(), run=f"run {k}", plan_digest="p", unit="row", gaussian=True)
-        found = {name: book.remaining(name).spent_adaptive for name in ("north", "south", "rows")}
-        twice = Composition([*full().events] * 2, "add_or_remove_one")
-        both = spending.gaussian_units(spending.cost_units(twice), DELTA)
-        assert list(found.values()) == pytest.approx([both * 1e-9] * 3, abs=1e-8)
-        book.charge("south", full(), run="other", plan_digest="p", unit="row")
+        found = [book.remaining(name).spent_adaptive for name in ("rows-north", "rows-south", "rows")]
+        assert found == pytest.approx([exact(full(), full())] * 3, abs=1e-8)
+        book.charge("rows-south", full(), run="other", plan_digest="p", unit="row")
         assert marks(book) == [True, True, True, False]
-        assert book.remaining("north").spent_adaptive > found["north"]
+        assert book.remaining("rows-south").spent_adaptive > exact(full(), full(), full())
+        assert book.remaining("rows-north").spent_adaptive == found[0]
+        book.charge("rows", full(), run="all", plan_digest="p", unit="row", gaussian=True)
+        assert book.remaining("rows-north").spent_adaptive == pytest.approx(exact(*[full()] * 3), abs=1e-8)
+        book.charge("rows", full(), run="all again", plan_digest="p", unit="row")
+        assert book.remaining("rows-north").spent_adaptive > exact(*[full()] * 4)
         book.verify()
+
+
+def test_a_part_counts_exactly_behind_a_sampled_plan_on_another(tmp_path: Path) -> None:
+    """The first plan of all is sampled, and another row is as earlier versions wrote it: a share kept for Gaussians."""
+    sampled = Composition([Event("poisson", 0.2, 4.0, 30)], "add_or_remove_one")
+    with parted(Ledger(tmp_path / "parts.db")) as book:
+        book.charge("rows-north", sampled, run="a", plan_digest="p", unit="row", gaussian=True)
+        assert book.method("rows-south", full().events) == "pld"
+        assert book.method("rows-north", full().events) == book.method("rows", full().events) == "renyi"
+        book.charge("rows-south", full(), run="b", plan_digest="p", unit="row", gaussian=True)
+        assert marks(book) == [None, True]
+        assert book.remaining("rows-south").spent_adaptive == pytest.approx(exact(full()), abs=1e-8)
+        state = State(book.uuid)
+        for entry in book.entries():
+            state.follow(entry)
+        before = parted(Ledger(tmp_path / "earlier.db"))
+        before.charge("rows-south", full(), run="b", plan_digest="p", unit="row", gaussian=True)
+        favoured = next(entry.facts["favoured"] for entry in before.entries() if entry.cost)
+        before.charge("rows-north", sampled, run="a", plan_digest="p", unit="row")
+        *rows, last = before.entries()
+        state = State(before.uuid)
+        for entry in rows:
+            state.follow(entry)
+        offsets = spending.offset_units(DELTA, favoured, beside_gaussians=True)
+        units = spending.spent_units(last.total_units, offsets)
+        earlier = replace(last, body=canonical({**last.facts, "gaussian": False}), units=units).sealed()
+        assert marks(before) == [True, None]
+        assert units > last.units
+        state.follow(earlier)
+        assert state.price("rows-north").spent == units
+
+
+PLANS = st.tuples(
+    st.sampled_from(["", "-north", "-south"]),
+    st.sampled_from(["full", "full", "sampled", "refund", "reopen"]),
+    st.sampled_from([3.0, 5.0, 9.0]),
+)
+
+
+def spend(book: Ledger, whole: str, steps: list[tuple[str, str, float]]) -> None:
+    """Charge plans one after the other, and look at all data sets behind each."""
+    names, runs = [whole, f"{whole}-north", f"{whole}-south"], list[tuple[str, str, Composition]]()
+    own: dict[str, list[Composition]] = {name: [] for name in names}
+    normal = dict.fromkeys(names, True)
+    for k, (part, action, noise) in enumerate(steps):
+        name, before = whole + part, {one: book.remaining(one) for one in names}
+        cost = full(noise) if action == "full" else Composition([Event("poisson", 0.2, noise, 20)], "add_or_remove_one")
+        if action in ("full", "sampled"):
+            run = f"{whole} {k}"
+            with suppress(BudgetError):
+                book.charge(name, cost, run=run, plan_digest="p", unit="row", gaussian=True)
+                runs.append((run, name, cost))
+                own[name].append(cost)
+                normal[name] = normal[name] and action == "full"
+        elif action == "refund" and runs:
+            run, name, cost = runs.pop()
+            with suppress(LedgerError):  # One that was charged by its own epsilon has none.
+                book.refund(run, unstarted=cost)
+                own[name].remove(cost)
+        elif action == "reopen":
+            book.close()
+        for one in names:
+            after = book.remaining(one)
+            assert after.spent_adaptive <= 3.0
+            if whole not in (name, one) and one != name:
+                assert after == before[one]
+            plans = own[whole] + own[one]
+            if one != whole and plans and normal[whole] and normal[one] and not is_address(book.url):
+                assert after.sole or after.spent_adaptive <= exact(*plans) + 1e-6
+    book.verify()
+
+
+@given(st.lists(PLANS, max_size=8))
+@settings(max_examples=15)
+def test_a_charge_to_a_part_changes_no_siblings_remaining(steps: list[tuple[str, str, float]]) -> None:
+    """And full batches count exactly on a line of which all are such, whatever the other part was charged with."""
+    with tempfile.TemporaryDirectory() as folder, parted(Ledger(Path(folder) / "parts.db")) as book:
+        spend(book, "rows", steps)
+
+
+def test_so_it_is_where_others_append(postgresql: Server) -> None:
+    draw = random.Random(0)
+    actions = ["full", "full", "sampled", "refund", "reopen"]
+    with Ledger(postgresql.new_database()) as book:
+        for k in range(4):
+            parts = [(draw.choice(["", "-north", "-south"]), draw.choice(actions), 5.0) for _ in range(8)]
+            spend(parted(book, f"rows {k}"), f"rows {k}", parts)
 
 
 def test_an_export_is_followed_by_both_rules(book: Ledger, tmp_path: Path) -> None:

@@ -41,6 +41,12 @@ orders allow it. The sum above has one term more then, E_P[(1 - e^{epsilon - L})
 were Gaussians to the end and kept to their rule. On G nothing changes if the process is stopped before the first plan
 that is no Gaussian or breaks the rule. So the term is at most 3/4 delta.
 
+**Parts.** A unit of a part is touched by the plans of its line, the whole and that part, and by no others. Given the
+past, what the other parts release has the same law with the unit and without it: its loss is 0, whatever it was chosen
+by. So all of the above holds for the plans of the line alone, from the first of them on, with the others as public
+randomness in between: the line has its own sums, its own event G, and its own shares of delta, fixed at its first plan.
+A unit of the whole that no part holds is touched by some plans of every line.
+
 Everything is counted in whole numbers of 1e-9: costs rounded up, offsets rounded up, caps rounded down. Offsets come
 from decimal arithmetic, whose logarithms are correctly rounded, so every machine decides alike. Nothing is decided in
 floating point, and no sum drifts.

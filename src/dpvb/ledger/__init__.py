@@ -450,8 +450,8 @@ class Ledger:
         with self._transaction() as (_, state):
             facts = state.dataset(name)
             alone = bool(events) and spending.is_gaussian(Composition(events, facts.neighboring_relation))
-            price = state.price(name)
-            return "pld" if price.first or (price.gaussian and alone) else "renyi"
+            price = state.price(name, gaussian=alone)
+            return "pld" if price.first or (price.exact and alone) else "renyi"
 
     def entries(self) -> list[Entry]:
         """All rows, in order."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 
@@ -28,7 +28,9 @@ class Price:
         totals: of the data set after it.
         spent: the filter's epsilon after it, the worst of the parts that it concerns.
         favoured: index of the order that carries most of delta.
-        gaussian: whether Gaussians alone were charged, where the rule for Gaussians counts; None where it does not.
+        gaussian: whether Gaussians alone were charged to the data set itself, where a share of delta belongs to their
+            rule; None where none does.
+        exact: whether the rule for Gaussians holds on every line that the charge concerns.
         first: whether neither the data set nor its whole or any of its parts has been charged before.
     """
 
@@ -36,6 +38,7 @@ class Price:
     spent: int
     favoured: int
     gaussian: bool | None
+    exact: bool
     first: bool
 
 
@@ -50,7 +53,7 @@ class State:
         rows: the numbers of their rows.
         charges: the newest charge of each data set that has one.
         favoured: for each whole data set that was charged, the order that carries most of delta.
-        gaussian: whether Gaussians alone were charged, for each whole data set that counts by the rule for Gaussians.
+        gaussian: whether Gaussians alone were charged, for each data set that has a share of delta for their rule.
         shared: whether others may append. What they claim is then calculated anew, and an odd row stops nobody.
     """
 
@@ -92,10 +95,9 @@ class State:
             whole = state.datasets[name].part_of or name
             if whole not in state.favoured:
                 state.favoured[whole] = state._first_favoured(name, first)
-                charges = [state.charges[one] for one in state.family(name) if one in state.charges]
-                marked = fact(max(charges, key=lambda entry: entry.seq), "gaussian")
-                if marked is not None and not state.shared:
-                    state.gaussian[whole] = marked is True
+            marked = fact(state.charges[name], "gaussian")
+            if marked is not None and not state.shared:
+                state.gaussian[name] = marked is True
         return state
 
     def _first_favoured(self, name: str, first: Callable[[str], Entry | None] | None) -> int:
@@ -155,7 +157,7 @@ class State:
         """What a data set itself has been charged with."""
         return self.charges[name].total_units if name in self.charges else _ZERO
 
-    def price(self, name: str, cost: Units = _ZERO, *, gaussian: bool = False) -> Price:
+    def price(self, name: str, cost: Units = _ZERO, *, gaussian: bool = False, reserved: bool = False) -> Price:
         """What charging a data set with a cost would come to.
 
         Args:
@@ -163,6 +165,8 @@ class State:
             cost: at each order.
             gaussian: whether it is the cost of Gaussians; no cost is. Where others may append nobody knows that of all
                 rows.
+            reserved: whether a line that it begins keeps a share of delta for the rule for Gaussians in any case, as
+                rows of earlier versions say that follow Gaussians of another part.
         """
         facts = self.datasets[name]
         whole = facts.part_of or name
@@ -170,19 +174,30 @@ class State:
         first = favoured is None
         if favoured is None:
             favoured = spending.favoured_order(cost, epsilon=facts.cap, delta=facts.delta)
-            rule = True if gaussian and not self.shared else None
-        else:
-            rule = self.gaussian[whole] and (gaussian or not any(cost)) if whole in self.gaussian else None
-        offsets = spending.offset_units(facts.delta, favoured, beside_gaussians=rule is not None)
-        spent = 0
+        normal, begun = gaussian or not any(cost), (gaussian or reserved) and not self.shared
+        spent, exact = 0, True
         for line in self.lines(name):
+            share = self._has_share(line[::-1], begun)
+            rule = share and normal and all(self.gaussian.get(one, one not in self.charges) for one in line)
             total = cost
             for one in line:
                 total = spending.add(total, self.totals(one))
             if any(total):
                 found = spending.gaussian_units(total, facts.delta) if rule else spending.SATURATED
+                offsets = spending.offset_units(facts.delta, favoured, beside_gaussians=share)
                 spent = max(spent, min(found, spending.spent_units(total, offsets)))
-        return Price(spending.add(self.totals(name), cost), spent, favoured, rule, first)
+            exact = exact and rule
+        own = normal and self.gaussian.get(name, True) if self._has_share([name, whole], begun) else None
+        return Price(spending.add(self.totals(name), cost), spent, favoured, own, exact, first)
+
+    def _has_share(self, names: Sequence[str], begun: bool) -> bool:
+        """Whether delta is shared with the rule for Gaussians: as the first plan of a line began it, for good.
+
+        Args:
+            names: a part before its whole: what was charged to the whole earlier is copied into the part's own mark.
+            begun: of a plan that is the first of its line.
+        """
+        return next((one in self.gaussian for one in names if one in self.charges), begun)
 
     def sole(self, name: str) -> list[Entry]:
         """The charges that hold by their own epsilon only, and that nothing can follow."""
@@ -261,7 +276,7 @@ class State:
         if (max(cost) > 0) if entry.kind == "refund" else (min(cost) < 0):
             raise _refused(entry, "its cost has the wrong sign")
         marked = None if self.shared else fact(entry, "gaussian")
-        price = self.price(entry.dataset, cost, gaussian=marked is True)
+        price = self.price(entry.dataset, cost, gaussian=marked is True, reserved=marked is False)
         if entry.totals != canonical(price.totals) or min(price.totals) < 0:
             raise _refused(entry, "its totals are not those before it plus its cost")
         odd = self._odd_refund(entry, past) if entry.kind == "refund" else self._odd_charge(entry, price)
@@ -271,7 +286,7 @@ class State:
         whole = self.family(entry.dataset)[0]
         self.favoured.setdefault(whole, price.favoured)
         if price.gaussian is not None:
-            self.gaussian[whole] = price.gaussian
+            self.gaussian[entry.dataset] = price.gaussian
         return odd
 
     def _odd_charge(self, entry: Entry, price: Price) -> str:
