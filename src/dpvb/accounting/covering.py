@@ -39,6 +39,8 @@ _POINTS = 4000
 _ORDERS = 1.0 + np.geomspace(1e-3, 1e5, 200)
 # The largest distance that is looked for, and the relative width at which the search ends.
 _FARTHEST = 1e3
+# Above this epsilon e^epsilon is no number.
+_MOST_EPSILON = 700.0
 _TIGHT_ENOUGH = 1e-7
 
 
@@ -74,7 +76,7 @@ def _covering(cost: Any, delta: float, reach: float, most: float, normal: bool) 
 def _profile(cost: Cost, smallest: float, normal: bool) -> tuple[Vector, Vector]:
     """Epsilons from 0 to where delta is at most `smallest`, and upper bounds on delta at them."""
     top = from_renyi(cost.renyi, smallest)
-    if not 0 < top < math.inf:
+    if not 0 < top < _MOST_EPSILON:
         return np.zeros(_POINTS), np.full(_POINTS, 1.0 if top else smallest)
     epsilon_g = np.linspace(0.0, top, _POINTS)
     delta_g = _by_orders(cost.renyi, epsilon_g)
@@ -88,13 +90,31 @@ def _profile(cost: Cost, smallest: float, normal: bool) -> tuple[Vector, Vector]
 
 
 def _by_orders(curve: Callable[[Vector], Vector], epsilon_g: Vector) -> Vector:
-    """Delta at each epsilon by the best order of a Renyi curve (Canonne, Kamath, Steinke 2020, Prop. 12)."""
+    """Delta at each epsilon by the best order of a Renyi curve (Canonne, Kamath, Steinke 2020, Prop. 12).
+
+    By Pinsker's inequality it is at most √(R/2), R of the least order; and a profile is convex in e^epsilon.
+    """
     lam = _ORDERS - 1
     log_c = lam * np.log(lam / _ORDERS) - np.log(_ORDERS)
+    divergence = curve(_ORDERS)
     with np.errstate(invalid="ignore"):
-        log_delta = lam * (curve(_ORDERS) - epsilon_g[:, None]) + log_c
+        log_delta = lam * (divergence - epsilon_g[:, None]) + log_c
     least_g: Vector = np.where(np.isnan(log_delta), 0.0, log_delta).min(axis=1)
-    return np.exp(np.minimum(least_g, 0.0)) * (1 + 1e-9)
+    delta_g = np.minimum(np.exp(np.minimum(least_g, 0.0)), min(1.0, math.sqrt(divergence[0] / 2)))
+    return _below_chords(np.exp(epsilon_g), delta_g) * (1 + 1e-9)
+
+
+def _below_chords(x: Vector, y: Vector) -> Vector:
+    """The largest convex function below points of increasing x."""
+    corners: list[int] = []
+    for i in range(len(x)):
+        while len(corners) > 1:
+            a, b = corners[-2], corners[-1]
+            if (y[b] - y[a]) * (x[i] - x[a]) < (y[i] - y[a]) * (x[b] - x[a]):
+                break
+            corners.pop()
+        corners.append(i)
+    return np.interp(x, x[corners], y[corners])
 
 
 def is_gaussian(cost: Cost) -> bool:

@@ -36,18 +36,29 @@ the profile of one Gaussian (Smith & Thakurta 2022 show it by trade-off function
 by which a plan is charged only shorten the time. Rounding is post-processing.
 
 **Other plans are covered by Gaussians** but for a slack d (see `covering`): what they release can be made from releases
-that say everything with probability d, and else are Gaussians. Let the sum of all d be at most D. The chance that any
-says everything is at most D, and where none does the argument above holds:
+that say everything with probability d, and else are Gaussians. Let the sum of all d be at most D, and that of all m_i^2
+at most m^2, both limits fixed beforehand. The chance that any release says everything is at most D. Until one does, the
+loss is the motion above. So
 
     E_P[(1 - e^{epsilon - L})_+] <= D + delta_Gauss(epsilon; m).
 
-A data set of a ledger's file counts by both rules: 3/4 of delta belong to the rule for Gaussians, 1/4 to the orders. It
-may spend while D + delta_Gauss(epsilon; m) <= 3/4 delta, or else while the orders allow it. The sum above has one term
-more then, E_P[(1 - e^{epsilon - L})_+; G], with G the event that the rule for Gaussians was kept to the end. On G
-nothing changes if the process is stopped before the first plan that breaks this rule. So the term is at most 3/4 delta.
+One limit on the right side as a whole would not do: whoever sees the motion go down would trade what is left of m for
+D, and would not where it goes up (`test_limits_that_trade_are_beaten`).
 
-Of a plan that stops early those releases come back that never ran, at the orders and of full batches; of a plan that a
-Gaussian covers as a whole nothing comes back from m or D.
+A data set of a ledger's file counts by both rules: 3/4 of delta belong to the Gaussians, 1/10 to what they leave out,
+the rest to the orders. It may spend while D <= delta/10 and delta_Gauss(epsilon; m) <= 3/4 delta, or else while the
+orders allow it. The sum above has one term more then, E_P[(1 - e^{epsilon - L})_+; G], with G the event that the rule
+for Gaussians was kept to the end. On G nothing changes if the process is stopped before the first plan that breaks this
+rule. So the term is at most (3/4 + 1/10) delta.
+
+Of a plan that stops early those releases come back that never ran, at the orders and of full batches. Of a plan that a
+Gaussian covers as a whole, nothing comes back from m and D unless nothing of it ran.
+
+**Parts.** A unit of a part is touched by the plans of its line, the whole and that part, and by no others. Given the
+past, what the other parts release has the same law with the unit and without it: its loss is 0, whatever it was chosen
+by. So all of the above holds for the plans of the line alone, from the first of them on, with the others as public
+randomness in between: the line has its own sums and its own event G.
+A unit of the whole that no part holds is touched by some plans of every line.
 
 Everything is counted in whole numbers of 1e-9: costs rounded up, offsets rounded up, caps rounded down. Offsets come
 from decimal arithmetic, whose logarithms are correctly rounded, so every machine decides alike. Nothing is decided in
@@ -100,10 +111,8 @@ ORDERS: tuple[float, ...] = (
     ),
 )
 
-#: Share of delta of the rule for Gaussians, where a data set counts by it.
-_OF_GAUSSIANS = Decimal("0.75")
-# Of delta, what plans may leave out that together take the whole cap; smaller ones leave out less.
-_SLACK = 0.15
+# Shares of delta of the rule for Gaussians, where a data set counts by it, and of what Gaussians leave out of plans.
+_OF_GAUSSIANS, _LEFT_OUT = Decimal("0.75"), Decimal("0.1")
 # Digits of a profile; the number is rounded up to the ninth place.
 _DIGITS = 60
 # Relative error of a curve, which rounding must cover.
@@ -130,7 +139,7 @@ def covered_units(cost: Cost, *, epsilon: int, delta: float, normal: bool) -> tu
         normal: as in `covering`.
     """
     reach = _distance(epsilon, float(_OF_GAUSSIANS) * delta)
-    distance, left_out = covering.covering(cost, delta, reach, _SLACK * delta, normal=normal)
+    distance, left_out = covering.covering(cost, delta, reach, float(_LEFT_OUT) * delta, normal=normal)
     return *cost_units(cost), _rounded_up(ORDERS[-1] * distance**2 / 2), math.ceil(left_out / delta / UNIT)
 
 
@@ -185,12 +194,11 @@ def gaussian_units(total: int, left_out: int, delta: float) -> int:
         left_out: what they leave out of all plans, in units of 1e-9 of delta.
         delta: the cap's.
     """
+    if left_out > _LEFT_OUT * 10**9:
+        return SATURATED
     if not 0 < total < SATURATED:
         return min(total, SATURATED)
-    share = float(_OF_GAUSSIANS) - left_out * UNIT
-    if share <= 0:
-        return SATURATED
-    near = gaussian.epsilon(math.sqrt(2 * total * UNIT / ORDERS[-1]), share * delta) / UNIT
+    near = gaussian.epsilon(math.sqrt(2 * total * UNIT / ORDERS[-1]), float(_OF_GAUSSIANS) * delta) / UNIT
 
     def keeps(units: int) -> bool:
         """Whether delta at so much epsilon is within the share, in decimal digits that are the same everywhere."""
@@ -198,7 +206,7 @@ def gaussian_units(total: int, left_out: int, delta: float) -> int:
             m = mpmath.sqrt(mpmath.mpf(2 * total) / int(ORDERS[-1]) / 10**9)
             epsilon = mpmath.mpf(units) / 10**9
             found = mpmath.ncdf(m / 2 - epsilon / m) - mpmath.exp(epsilon) * mpmath.ncdf(-m / 2 - epsilon / m)
-            return bool(found <= mpmath.mpf(delta) * (mpmath.mpf(3) / 4 - mpmath.mpf(left_out) / 10**9))
+            return bool(found <= mpmath.mpf(delta) * 3 / 4)
 
     # Floating point gives a place to look at; what is found there does not depend on it.
     low, high = max(0, math.floor(near * (1 - _SAFETY)) - 2), math.ceil(near * (1 + _SAFETY)) + 2
@@ -228,7 +236,7 @@ def offset_units(delta: float, favoured: int, *, beside_gaussians: bool = False)
         favoured: index of the order with weight 3/4; the rest falls with the square of the distance to it.
         beside_gaussians: whether the orders have what the rule for Gaussians leaves of delta, and not all of it.
     """
-    left = 1 - _OF_GAUSSIANS if beside_gaussians else Decimal(1)
+    left = 1 - _OF_GAUSSIANS - _LEFT_OUT if beside_gaussians else Decimal(1)
     distances = [abs(i - favoured) for i in range(len(ORDERS))]
     with localcontext(_EXACT):
         shares = [Decimal(1) / distance**2 if distance else Decimal(0) for distance in distances]

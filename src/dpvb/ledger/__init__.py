@@ -274,7 +274,7 @@ class Ledger:
         payload: Mapping[str, Any] | None = None,
         releases: Sequence[Event] | None = None,
         token: str | None = None,
-        normal: bool = False,
+        normal: bool = True,
     ) -> Receipt:
         """Charge a data set, before anything of it is looked at.
 
@@ -292,8 +292,8 @@ class Ledger:
             payload: other public facts to keep, as JSON can hold them.
             releases: the same as `cost` in the order in which they are made. Of different releases whose order is not
                 on record nothing comes back once one has begun.
-            normal: whether the noise of each release is normal, or rounded from what is; a Gaussian that covers the
-                plan is then found more tightly (see `accounting.covering`).
+            normal: whether the noise of each release is normal, or rounded from what is, as events say. False: only its
+                Renyi curve is that of the events (see `accounting.covering`).
             token: a secret of the run's owner, of whom only its hash is put on record. None: one is drawn with the
                 run's first charge, and this object alone remembers it. Whoever gives the same one again may go on.
 

@@ -68,12 +68,14 @@ class Past:
             self.planned = spending.add(self.planned, entry.cost_units) if self.planned else entry.cost_units
 
     def back(self, unstarted: Cost) -> Units:
-        """What comes back for releases that never began: of a Gaussian that covers a whole plan, nothing."""
+        """What comes back for releases that never began: of a Gaussian that covers a plan, nothing or all of it."""
         found = spending.refund_units(unstarted)
-        if len(self.planned) == len(found):
+        if self.first is None or len(self.first.cost_units) <= len(found):
             return found
-        assert self.first is not None
-        alone = fact(self.first, "normal") is True and covering.is_gaussian(from_dict(self.first.facts["cost"]))
+        charged = from_dict(self.first.facts["cost"])
+        if unstarted == charged:  # Then nothing began.
+            return *found, *self.first.cost_units[len(found) :]
+        alone = fact(self.first, "normal") is True and covering.is_gaussian(charged)
         return *found, found[-1] if alone else 0, 0
 
     def check_bounds(self, run: str, cost: Sequence[int]) -> None:
