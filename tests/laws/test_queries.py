@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_models import CASES, NAMES, Case, table
 
 import dpvb
 from dpvb.audit import queries
@@ -35,7 +36,6 @@ from dpvb.guards.silence import silence
 from dpvb.models.topics import kernel as kernel
 from dpvb.models.topics.lda import LDA
 from dpvb.results import model_file
-from tests.small_models import CASES, NAMES, Case, table
 
 EVERY_MODEL = pytest.mark.parametrize("case", CASES, ids=NAMES)
 _MODELS = list({type(case.model).__name__: case for case in CASES}.values())

@@ -11,7 +11,7 @@ import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,12 @@ class Look:
         self.records = np.vstack([strains(case), case.some(self.rng, pairs)])
         self.faults: list[str] = []
         self.largest = 0.0
-        self.alone = [self._change(record[None], self.records[:0]) for record in self.records]
+        self._made: dict[tuple[object, ...], tuple[dict[str, Ints] | None, list[str], str]] = {}
+
+    @cached_property
+    def alone(self) -> list[dict[str, Ints] | None]:
+        """What each record adds to nothing."""
+        return [self._change(record[None], self.records[:0]) for record in self.records]
 
     def adding(self) -> Check:
         """T(B + x) - T(B) = clip(s(x)), in any batch, or nothing if it is not drawn, and no longer than the bound."""
@@ -156,19 +161,27 @@ class Look:
         self, one: Floats, other: Floats, persons: Any = None, other_persons: Any = None, sampler: int = 0
     ) -> dict[str, Ints] | None:
         """Difference of the releases on two data sets, if both could be made and nothing else differed."""
-        results, said = [], []
-        for matrix, group in ((one, persons), (other, other_persons)):
-            with heard() as words:
-                try:
-                    results.append(self.replays[sampler % len(_SAMPLERS)](matrix, group))
-                except WallError:
-                    self.faults.append("a record makes the computation fail")
-                except ValueError:
-                    self.faults.append("a release is off its grid")
-            said.append(sorted(set(words)))
-        if said[0] != said[1]:
+        pair = [self._released(one, persons, sampler), self._released(other, other_persons, sampler)]
+        self.faults += [fault for _, _, fault in pair if fault]
+        (result, said, _), (before, said_before, _) = pair
+        if said != said_before:
             self.faults.append("a record shows in what is printed, logged or warned of")
-        return difference(*results) if len(results) == 2 else None
+        return None if result is None or before is None else difference(result, before)
+
+    def _released(self, matrix: Floats, persons: Any, sampler: int) -> tuple[dict[str, Ints] | None, list[str], str]:
+        """The release on a data set if it could be made, what was said meanwhile, and the fault; made only once."""
+        key = (sampler % len(_SAMPLERS), matrix.tobytes(), None if persons is None else persons.tobytes())
+        if key not in self._made:
+            result, fault = None, ""
+            with heard() as said:
+                try:
+                    result = self.replays[sampler % len(_SAMPLERS)](matrix, persons)
+                except WallError:
+                    fault = "a record makes the computation fail"
+                except ValueError:
+                    fault = "a release is off its grid"
+            self._made[key] = result, sorted(set(said)), fault
+        return self._made[key]
 
     def _compare(
         self, change: Mapping[str, Ints] | None, alone: Mapping[str, Ints] | None, fault: str, sampler: int = 0
