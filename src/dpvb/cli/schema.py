@@ -76,7 +76,7 @@ def schema(
     print_table(
         f"{file.name}: {found.width} features, row norm {found.row_norm:.4g}, intercept {found.intercept:.4g}",
         ["column", "kind", "features"],
-        [[column.name, column.kind, str(column.width)] for column in found.columns],
+        [[term.name, term.kind, str(term.width)] for term in found.terms],
         numbers=(2,),
     )
     if found.target is not None:

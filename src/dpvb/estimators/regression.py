@@ -16,17 +16,19 @@ from scipy.special import ndtri
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from dpvb.data.shards import paths_of
+from dpvb.data.tables.columns import INDICATOR, Product
 from dpvb.data.tables.design import Design, SparseDesignRows
 from dpvb.data.tables.matrices import as_matrix
+from dpvb.data.tables.ranged import Numeric
 from dpvb.data.tables.response import Response
-from dpvb.data.tables.schema import INDICATOR, Numeric, Schema
+from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.kernels import linear
-from dpvb.models.regression.declared import Declared
+from dpvb.models.regression.declared import NO_PRODUCTS, Declared
 from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
 from dpvb.models.regression.likelihood import Likelihood, Weights, predictive
@@ -237,7 +239,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         if schema is not None:
             target = schema.target
             others = [schema.group] if target is None else [target.name, target.trials, schema.group]
-            names = [*(column.name for column in schema.columns), *(name for name in others if name is not None)]
+            names = [*(column.name for column in schema.own_columns), *(name for name in others if name is not None)]
             return {"X": Table({name: np.empty(0) for name in names}, schema)}
         return {"X": sparse.csr_array(np.empty((0, width or 0))), "y": np.empty(0)}
 
@@ -331,8 +333,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         constant, width = design.intercept, design.width - (design.intercept > 0)
         reach_d = np.full(width, math.sqrt((1 - constant) * (1 + constant)))
         if schema is not None:
-            kinds = np.repeat([c.kind for c in schema.columns], [c.width for c in schema.columns])
-            numeric_d, low_d, unit_d = kinds == "numeric", np.zeros(width), _largest(schema) / design.row_norm
+            numeric_d, low_d, unit_d = schema.numeric, np.zeros(width), _largest(schema) / design.row_norm
             high_d = unit_d
         else:
             numeric_d = _places(self.numeric, width)
@@ -344,7 +345,8 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         first = np.zeros(int(constant > 0))
         low_d, high_d = (np.append(first, np.where(numeric_d, end_d, 0.0)) for end_d in (low_d, high_d))
         known = schema is not None or self.column_bound is not None
-        return Declared(low_d, high_d, np.append(first + 1.0, unit_d), known)
+        products_p3 = NO_PRODUCTS if schema is None or constant == 0 else 1 + schema.products
+        return Declared(low_d, high_d, np.append(first + 1.0, unit_d), known, products_p3)
 
     def _set_columns(self, names: tuple[str, ...] | None, width: int, schema: Schema | None) -> None:
         """Number, names and units of the features."""
@@ -436,9 +438,11 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """Rows as a table; numbers without names are in the order of a schema that has numbers alone."""
         if isinstance(X, Table):
             return X
-        if _is_named(X) or any(column.kind != "numeric" for column in schema.columns):
+        if _is_named(X) or any(column.kind not in ("numeric", "spline") for column in schema.own_columns):
             return Table(X, schema)
-        self._check_width(as_matrix(X).width)
+        width, expected = as_matrix(X).width, len(schema.own_columns)
+        if width != expected:
+            raise DataFormatError(f"X has {width} columns, but the schema of {type(self).__name__} has {expected}.")
         return _in_order(X, schema)
 
     def _measured(self, X: Any, y: Any, trials: Any, public: bool) -> tuple[Floats, Floats, Floats, Floats]:
@@ -753,16 +757,17 @@ class NegativeBinomialRegression(RegressorMixin, BinomialLikelihoodRegression): 
 
 def _largest(schema: Schema) -> Floats:
     """Largest value of each feature of a table: of an indicator, what stands for 1."""
-    values = [1.0 if column.kind == "numeric" else INDICATOR for column in schema.columns]
-    return np.repeat(values, [column.width for column in schema.columns])
+    return np.where(schema.numeric, 1.0, INDICATOR)
 
 
 def _units(schema: Schema) -> tuple[Floats, Floats]:
     """What one unit of each feature of a table is in its own units, and where its 0 lies in these."""
-    ends = [column.ends if isinstance(column, Numeric) else (0.0, 1 / INDICATOR) for column in schema.columns]
-    low_c, high_c = np.array(ends).T
-    widths = [column.width for column in schema.columns]
-    return np.repeat(1 / (high_c - low_c), widths), np.repeat(low_c, widths)
+    parts = [
+        term.units if not isinstance(term, Product) else (np.ones(term.width), np.zeros(term.width))
+        for term in schema.terms
+    ]
+    scale, origin = zip(*parts)
+    return np.concatenate(scale), np.concatenate(origin)
 
 
 def _check_response(y: Any) -> None:
@@ -780,7 +785,7 @@ def _is_named(X: Any) -> bool:
 def _in_order(X: Any, schema: Schema) -> Table:
     """A matrix as a table, its columns in the order of a schema."""
     x_nd = as_matrix(X).dense(slice(None))
-    return Table({column.name: x_nd[:, place] for place, column in enumerate(schema.columns)}, schema)
+    return Table({column.name: x_nd[:, place] for place, column in enumerate(schema.own_columns)}, schema)
 
 
 def _ends(name: str, given: Any, width: int) -> Floats:

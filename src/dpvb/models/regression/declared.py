@@ -2,6 +2,8 @@
 
     u = (x - low) / (high - low) in [0, 1],     means Σ (1, u),     spread Σ √|u - û|
 
+A column that is the product uv of two others is read about their means, as (u - û)(v - v̂): its spread, and what is said
+of its weight, then depend on no range. |uv - its mean| stays within 1, as all of these are in an interval of length 1.
 Both sums are released before anything else; `scaling` reads them.
 """
 
@@ -9,7 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +25,36 @@ from dpvb.guards.domains import Positives
 from dpvb.guards.errors import ParameterError
 from dpvb.models.regression import tuned
 
+#: No column is a product of others.
+NO_PRODUCTS = np.empty((0, 3), dtype=np.intp)
+
+
+class Slants(NamedTuple):
+    """A sparse matrix S: x - S x has products about the means of their factors.
+
+    Attributes:
+        product_k, factor_k: row and column of each entry, (k,).
+        share_k: the entries.
+    """
+
+    product_k: NDArray[np.intp]
+    factor_k: NDArray[np.intp]
+    share_k: Floats
+
+    def off(self, x_nr: Floats, read_r: NDArray[np.intp]) -> Floats:
+        """X - S x of rows x, (n, r), each entry by itself; read_r, increasing, has the columns that they hold."""
+        slanted_nr = x_nr.copy()
+        places = np.searchsorted(read_r, self.product_k), np.searchsorted(read_r, self.factor_k)
+        for product, factor, share in zip(*places, self.share_k, strict=True):
+            slanted_nr[:, product] -= share * x_nr[:, factor]
+        return slanted_nr
+
+    def dense(self, width: int) -> Floats:
+        """S, (d, d)."""
+        slant_dd = np.zeros((width, width))
+        slant_dd[self.product_k, self.factor_k] = self.share_k
+        return slant_dd
+
 
 @dataclass(frozen=True)
 class Declared:
@@ -31,20 +64,31 @@ class Declared:
         low_d, high_d: range of each numeric column; equal ends where a column is not numeric.
         unit_d: the value of a column that is not numeric which counts as one; for an indicator, its value.
         known: whether these units are those of the columns, and no guess.
+        products_p3: numeric columns that are products of two others in places u, and these two, (p, 3); rows then have
+            a constant in column 0.
 
     Raises:
-        ParameterError: for vectors of different lengths, ends out of order, or units that are not positive.
+        ParameterError: for vectors of different lengths, ends out of order, units that are not positive, or products of
+            what is no column.
     """
 
     low_d: Floats
     high_d: Floats
     unit_d: Positives
     known: bool = True
+    products_p3: NDArray[np.intp] = field(default_factory=lambda: NO_PRODUCTS)
 
     def __post_init__(self) -> None:
         same = self.low_d.shape == self.high_d.shape == self.unit_d.shape
         if not (same and np.all(self.low_d <= self.high_d) and np.all(self.unit_d > 0)):
             raise ParameterError("declared must hold ranges low ≤ high and positive units, one of each a column.")
+        places = self.products_p3.ravel()
+        inside = self.products_p3.shape[1:] == (3,) and np.all((places > 0) & (places < len(self.unit_d)))
+        if not inside or self.low_d[places].any() or (self.high_d > self.unit_d)[places].any():
+            raise ParameterError(
+                "products must hold the places of columns and their two factors, (p, 3), from 1 on; all of these are "
+                "indicators or numbers from 0 to their unit."
+            )
 
     @classmethod
     def plain(cls, width: int) -> Declared:
@@ -56,14 +100,60 @@ class Declared:
         """The numeric columns."""
         return np.flatnonzero(self.high_d > self.low_d)
 
+    @property
+    def read_r(self) -> NDArray[np.intp]:
+        """The columns that are read for the numeric ones: these, and the factors of products."""
+        return np.unique(np.append(self.numeric_j, self.products_p3))
+
+    @property
+    def _numeric_r(self) -> NDArray[np.intp]:
+        """The places of the numeric columns among those that are read."""
+        return np.searchsorted(self.read_r, self.numeric_j)
+
     def places(self, x_nj: Floats) -> Floats:
         """Places u of the numeric columns x_nj, (n, j), each entry by itself."""
         low_j, high_j = self.low_d[self.numeric_j], self.high_d[self.numeric_j]
         return np.clip((x_nj - low_j) / (high_j - low_j), 0.0, 1.0)
 
-    def roots(self, x_nj: Floats, mean_d: Floats) -> Floats:
-        """√|u - û| of the numeric columns x_nj, (n, j), whose û in the units of x is mean_d, (d,)."""
-        return np.sqrt(np.abs(self.places(x_nj) - self.places(mean_d[self.numeric_j])))
+    def slants(self, mean_d: Floats) -> Slants:
+        """What is taken off each product so that it is one about the means of its factors, but for a constant.
+
+        (u - û)(v - v̂) = uv - v̂u - ûv + ûv̂. A factor that is not numeric has the mean 0: an indicator is not centred.
+
+        Args:
+            mean_d: û of numeric columns in the units of x, 0 for others, (d,).
+        """
+        product_p, first_p, second_p = self.products_p3.T
+        share_d, size_p = mean_d / self.unit_d, self.unit_d[product_p]
+        shares = (share_d[second_p] * size_p / self.unit_d[first_p], share_d[first_p] * size_p / self.unit_d[second_p])
+        return Slants(np.tile(product_p, 2), np.append(first_p, second_p), np.concatenate(shares))
+
+    def middles(self, mean_d: Floats) -> Floats:
+        """Means of the columns after `slants`, in the units of x, (d,), from those before."""
+        product_p, first_p, second_p = self.products_p3.T
+        middle_d, share_d = mean_d.copy(), mean_d / self.unit_d
+        middle_d[product_p] -= 2 * self.unit_d[product_p] * share_d[first_p] * share_d[second_p]
+        return middle_d
+
+    def errors(self, mean_d: Floats) -> Floats:
+        """Standard deviation of the mean of each column after `slants`, in that of û, (d,)."""
+        product_p, first_p, second_p = self.products_p3.T
+        error_d, share_d = np.ones(len(mean_d)), mean_d / self.unit_d
+        error_d[product_p] = np.sqrt(1 + share_d[first_p] ** 2 + share_d[second_p] ** 2)
+        return error_d
+
+    def roots(self, x_nr: Floats, mean_d: Floats) -> Floats:
+        """√|u - û| of the numeric columns, (n, j), a product being one about means, whose û is mean_d, (d,).
+
+        Args:
+            x_nr: the columns that are read for them, (n, r).
+            mean_d: û in the units of x.
+        """
+        numeric_j, inside_nr = self.numeric_j, x_nr.copy()
+        low_j, high_j = self.low_d[numeric_j], self.high_d[numeric_j]
+        inside_nr[:, self._numeric_r] = np.clip(x_nr[:, self._numeric_r], low_j, high_j)
+        away_nj = self.slants(mean_d).off(inside_nr, self.read_r)[:, self._numeric_r] - self.middles(mean_d)[numeric_j]
+        return np.sqrt(np.minimum(np.abs(away_nj) / (high_j - low_j), 1.0))
 
     @property
     def blocks(self) -> dict[str, Block]:
@@ -79,13 +169,13 @@ class Declared:
         return {"first": tuned.MEANS_BUDGET, "second": tuned.SPREAD_BUDGET, "third": then}
 
     def contributions(
-        self, x_nj: Floats, sound_n: Floats, mean_d: Floats, blocks: Mapping[str, Block]
+        self, x_nr: Floats, sound_n: Floats, mean_d: Floats, blocks: Mapping[str, Block]
     ) -> Contributions:
-        """What the numeric columns of rows add to the releases; a row whose response is NaN adds nothing."""
+        """What rows add to the releases by the columns that are read; a row whose response is NaN adds nothing."""
         sound_n1 = np.where(np.isnan(sound_n), np.nan, 1.0)[:, None]
         if "means" in blocks:
-            return {"means": Rows(np.hstack([sound_n1, self.places(x_nj) * sound_n1]))}
-        return {"spread": Rows(self.roots(x_nj, mean_d) * sound_n1)}
+            return {"means": Rows(np.hstack([sound_n1, self.places(x_nr[:, self._numeric_r]) * sound_n1]))}
+        return {"spread": Rows(self.roots(x_nr, mean_d) * sound_n1)}
 
     def size(self, constant: float) -> float:
         """κ, which leaves a typical row inside norm 1, the intercept's constant included."""

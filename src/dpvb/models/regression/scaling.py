@@ -6,8 +6,9 @@ A numeric column has a public range; u = (x - low) / (high - low) is in [0, 1]. 
     spread    Σ √|u - û|        σ̂ = (Σ√|u - û| / (Σ1 · E√|z|))²,    z standard normal
 
 The square root makes small spreads legible: a spread of 1/300 of the range gives 0.05 a row. From then on a model has
-the rows x̂ = κ (u - û) / σ̂, other columns as they are, and its posterior goes back to x by a public linear map. All of
-this is public or released; what is made of it costs no privacy.
+the rows x̂ = κ (u - û) / σ̂, other columns as they are, and its posterior goes back to x by a public linear map. A column
+that is a product is taken about the means of its factors first (`declared`). All of this is public or released; what is
+made of it costs no privacy.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ _ROOT_NORMAL = 2**0.25 * math.gamma(0.75) / math.sqrt(math.pi)
 
 @dataclass(frozen=True)
 class Scaling:
-    """The map from rows x to x̂ = (x - centre) · factor; public; vectors (d,), in the units of x unless it is said.
+    """The map from rows x to x̂ = (x - S x - centre) · factor; public; vectors (d,), in the units of x unless it is said.
+
+    S has the slants of products, which are made of mean_d.
 
     Attributes:
         mean_d: û in the units of x; 0 where a column is not numeric.
@@ -88,9 +91,10 @@ class Scaling:
         spread_j = np.clip((root_j / _ROOT_NORMAL) ** 2, least, tuned.LARGEST_SPREAD)
         # The number of rows has the same noise as Σu.
         sd_j = np.hypot(sd / self.number, self.error * root_j)
+        error_j = self.error * declared.errors(self.mean_d)[numeric_j]
         lowest_j = (np.maximum(root_j - tuned.LOW_STD * sd_j, 0.0) / _ROOT_NORMAL) ** 4
         # A centre that is off by δ alone makes a root mean of √δ.
-        lowest_j = lowest_j - (tuned.CENTRE_STD * self.error) ** 2 / _ROOT_NORMAL**4
+        lowest_j = lowest_j - (tuned.CENTRE_STD * error_j) ** 2 / _ROOT_NORMAL**4
         least_j = np.minimum(tuned.UNSEEN_SPREAD, spread_j)
         low_j = np.clip(np.sqrt(np.maximum(lowest_j, 0.0)), least_j, spread_j)
         typical_j = range_j * spread_j
@@ -100,8 +104,8 @@ class Scaling:
         factor_d[numeric_j] = declared.size(constant) / typical_j
         width_d[numeric_j] = 1.0 / (range_j * spread_j) / factor_d[numeric_j]
         wide_d[numeric_j] = width_d[numeric_j] * spread_j / low_j
-        centre_d = self.mean_d if constant > 0 else self.centre_d
-        doubt_d = self.error * (declared.high_d - declared.low_d) * factor_d
+        centre_d = declared.middles(self.mean_d) if constant > 0 else self.centre_d
+        doubt_d = self.error * declared.errors(self.mean_d) * (declared.high_d - declared.low_d) * factor_d
         room = tuned.NOISELESS_ROOM if sd == 0 else 1.0
         scaled = replace(self, centre_d=centre_d, doubt_d=doubt_d, factor_d=factor_d)
         unseen_d = np.where(declared.high_d > declared.low_d, wide_d > 2 * width_d, 0.0)
@@ -148,13 +152,14 @@ class Scaling:
         wide_d[numeric_j] = self.width_d[numeric_j] * np.sqrt(np.maximum(full / certain_j, 1.0))
         return replace(self, part_d=part_d, wide_d=wide_d, unseen_d=unseen_d)
 
-    def rows(self, x_nd: Floats) -> Floats:
+    def rows(self, declared: Declared, x_nd: Floats) -> Floats:
         """x̂ of rows x, (n, d), each entry by itself."""
-        return np.asarray((x_nd - self.centre_d) * self.factor_d)
+        slanted_nd = declared.slants(self.mean_d).off(x_nd, np.arange(x_nd.shape[1]))
+        return np.asarray((slanted_nd - self.centre_d) * self.factor_d)
 
-    def back(self, constant: float) -> Floats:
+    def back(self, declared: Declared, constant: float) -> Floats:
         """The matrix B, (d, d), with m = B m̂: weights of x from those of x̂, the intercept's constant first."""
-        back_dd = np.diag(self.factor_d)
+        back_dd = np.diag(self.factor_d) - declared.slants(self.mean_d).dense(len(self.factor_d)).T * self.factor_d
         if constant > 0:
             back_dd[0] -= self.factor_d * self.centre_d / constant
         return back_dd
