@@ -99,7 +99,9 @@ def test_the_map_goes_back() -> None:
     _, q = somewhere(rng)
     x_nd, weights_d = rng.uniform(0, 0.3, (50, 5)), rng.standard_normal(5)
     x_nd[:, 0] = COLUMN
-    np.testing.assert_allclose(q.scaling.rows(x_nd) @ weights_d, x_nd @ (q.scaling.back(COLUMN) @ weights_d))
+    np.testing.assert_allclose(
+        q.scaling.rows(DECLARED, x_nd) @ weights_d, x_nd @ (q.scaling.back(DECLARED, COLUMN) @ weights_d)
+    )
 
 
 def test_sparse_rows_with_numbers_first_are_the_same_rows() -> None:
@@ -113,7 +115,7 @@ def test_sparse_rows_with_numbers_first_are_the_same_rows() -> None:
     made = numbers_first(q.scaling, DECLARED, batch, COLUMN)
     found = np.zeros_like(x_nd)
     found[np.repeat(np.arange(40), np.diff(made.indptr)), made.indices] = made.values
-    np.testing.assert_allclose(found, q.scaling.rows(x_nd)[:, [0, 1, 2, 4, 3]])
+    np.testing.assert_allclose(found, q.scaling.rows(DECLARED, x_nd)[:, [0, 1, 2, 4, 3]])
     inside = np.diff(made.indices)[np.diff(np.repeat(np.arange(40), np.diff(made.indptr))) == 0]
     assert (inside > 0).all()
 
@@ -178,9 +180,11 @@ def test_a_column_that_noise_hides_has_the_interval_of_the_prior_and_says_so() -
     model = FirstOrder(5, intercept=COLUMN, declared=DECLARED)
     read = model.table(fitted(model, x_nd, (rng.random(300) < 0.5).astype(float), 0.5))
     assert read.unseen_d.tolist() == [0, 1, 1, 0, 1]
-    assert (read.covariance.diagonal()[[1, 2, 4]] > 0.25 * read.prior_d[[1, 2, 4]]).all()
+    assert (read.covariance.diagonal()[[1, 2, 4]] > 0.25 * read.prior.diagonal()[[1, 2, 4]]).all()
     # One std of the column, 0.002 of its range at least, moves the log odds by 1.
-    np.testing.assert_allclose(np.sqrt(read.prior_d[[1, 2, 4]]), 1 / (0.002 * np.array([0.4, 1.0, 0.2])), rtol=0.02)
+    np.testing.assert_allclose(
+        np.sqrt(read.prior.diagonal()[[1, 2, 4]]), 1 / (0.002 * np.array([0.4, 1.0, 0.2])), rtol=0.02
+    )
 
 
 def test_declarations_are_checked() -> None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -107,15 +107,18 @@ class Categorical:
         categories: the public categories in the order of their features.
         unseen: whether a value that is none of them has a place of its own; False: such a row is faulty.
         missing: the same for a missing value.
+        reference: the category that a table of coefficients compares the others with; None: the first. It changes no
+            fit.
 
     Raises:
-        ParameterError: no categories, or one twice.
+        ParameterError: no categories, one twice, or a reference that is none of them.
     """
 
     name: str
     categories: tuple[Any, ...]
     unseen: bool = True
     missing: bool = True
+    reference: Any = field(default=None, compare=False)
     kind: ClassVar[str] = "categorical"
     numeric: ClassVar[bool] = False
     entries: ClassVar[int] = 1
@@ -128,6 +131,15 @@ class Categorical:
                 raise ParameterError(
                     f"{name} of column {self.name!r} must be True or False, got {getattr(self, name)!r}."
                 )
+        if self.reference is not None and label(self.reference) not in map(label, self.categories):
+            raise ParameterError(
+                f"reference of column {self.name!r} must be one of {self.categories!r} or None, got {self.reference!r}."
+            )
+
+    @property
+    def reference_place(self) -> int:
+        """Place of the reference among the categories."""
+        return 0 if self.reference is None else [*map(label, self.categories)].index(label(self.reference))
 
     @property
     def width(self) -> int:
@@ -240,10 +252,14 @@ class Product:
     @property
     def square(self) -> tuple[float, float]:
         """Mean and variance of what a row adds to its squared norm, both columns guessed to be independent."""
-        shrink = 1.0 if self.first.numeric and self.second.numeric else INDICATOR**2
         (mean, variance), (other_mean, other_variance) = self.first.square, self.second.square
-        product = mean * other_mean
-        return product / shrink, ((variance + mean**2) * (other_variance + other_mean**2) - product**2) / shrink**2
+        product, size = mean * other_mean, self.shrink**2
+        return product / size, ((variance + mean**2) * (other_variance + other_mean**2) - product**2) / size**2
+
+    @property
+    def shrink(self) -> float:
+        """The product of two features over the feature that is made of it."""
+        return 1.0 if self.first.numeric and self.second.numeric else INDICATOR
 
     def encode(self, first: Encoded, second: Encoded) -> Encoded:
         """The products of what both columns were made into."""

@@ -165,11 +165,13 @@ class Schema:
         found = [np.empty((0, 3), dtype=np.intp)]
         for term in self.terms:
             if isinstance(term, Product) and term.numeric:
-                first_p, second_p = np.divmod(np.arange(term.width), term.second.width)
-                starts = (self.places[one] for one in (term.name, term.first.name, term.second.name))
-                parts = zip(starts, (np.arange(term.width), first_p, second_p), strict=True)
-                found.append(np.stack([start + place_p for start, place_p in parts], axis=1))
+                found.append(np.stack([self.places[term.name] + np.arange(term.width), *self.factors(term)], axis=1))
         return np.concatenate(found)
+
+    def factors(self, term: Product) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The places of both factors of each feature of an interaction."""
+        first_w, second_w = np.divmod(np.arange(term.width), term.second.width)
+        return self.places[term.first.name] + first_w, self.places[term.second.name] + second_w
 
     @property
     def numeric(self) -> NDArray[np.bool_]:

@@ -110,18 +110,22 @@ class Declared:
         """The places of the numeric columns among those that are read."""
         return np.searchsorted(self.read_r, self.numeric_j)
 
-    def places(self, x_nj: Floats) -> Floats:
-        """Places u of the numeric columns x_nj, (n, j), each entry by itself."""
-        low_j, high_j = self.low_d[self.numeric_j], self.high_d[self.numeric_j]
-        return np.clip((x_nj - low_j) / (high_j - low_j), 0.0, 1.0)
+    @property
+    def reach_d(self) -> Floats:
+        """Length of the range of each column, of one that is not numeric its unit, (d,)."""
+        return np.where(self.high_d > self.low_d, self.high_d - self.low_d, self.unit_d)
+
+    def places(self, x_nr: Floats) -> Floats:
+        """Places u of the columns that are read, (n, r), each entry by itself."""
+        return np.clip((x_nr - self.low_d[self.read_r]) / self.reach_d[self.read_r], 0.0, 1.0)
 
     def slants(self, mean_d: Floats) -> Slants:
         """What is taken off each product so that it is one about the means of its factors, but for a constant.
 
-        (u - û)(v - v̂) = uv - v̂u - ûv + ûv̂. A factor that is not numeric has the mean 0: an indicator is not centred.
+        (u - û)(v - v̂) = uv - v̂u - ûv + ûv̂.
 
         Args:
-            mean_d: û of numeric columns in the units of x, 0 for others, (d,).
+            mean_d: û of the columns that are read in the units of x, 0 for others, (d,).
         """
         product_p, first_p, second_p = self.products_p3.T
         share_d, size_p = mean_d / self.unit_d, self.unit_d[product_p]
@@ -129,9 +133,9 @@ class Declared:
         return Slants(np.tile(product_p, 2), np.append(first_p, second_p), np.concatenate(shares))
 
     def middles(self, mean_d: Floats) -> Floats:
-        """Means of the columns after `slants`, in the units of x, (d,), from those before."""
+        """Means of numeric columns after `slants`, in the units of x, (d,), from those before; 0 for others."""
         product_p, first_p, second_p = self.products_p3.T
-        middle_d, share_d = mean_d.copy(), mean_d / self.unit_d
+        middle_d, share_d = np.where(self.high_d > self.low_d, mean_d, 0.0), mean_d / self.unit_d
         middle_d[product_p] -= 2 * self.unit_d[product_p] * share_d[first_p] * share_d[second_p]
         return middle_d
 
@@ -149,17 +153,16 @@ class Declared:
             x_nr: the columns that are read for them, (n, r).
             mean_d: û in the units of x.
         """
-        numeric_j, inside_nr = self.numeric_j, x_nr.copy()
-        low_j, high_j = self.low_d[numeric_j], self.high_d[numeric_j]
-        inside_nr[:, self._numeric_r] = np.clip(x_nr[:, self._numeric_r], low_j, high_j)
+        numeric_j, low_r = self.numeric_j, self.low_d[self.read_r]
+        inside_nr = np.clip(x_nr, low_r, low_r + self.reach_d[self.read_r])
         away_nj = self.slants(mean_d).off(inside_nr, self.read_r)[:, self._numeric_r] - self.middles(mean_d)[numeric_j]
-        return np.sqrt(np.minimum(np.abs(away_nj) / (high_j - low_j), 1.0))
+        return np.sqrt(np.minimum(np.abs(away_nj) / self.reach_d[numeric_j], 1.0))
 
     @property
     def blocks(self) -> dict[str, Block]:
         """The two releases; none without a numeric column."""
-        wide = len(self.numeric_j)
-        means = Block((1 + wide,), math.sqrt(1 + wide), "nonnegative", "first")
+        wide, read = len(self.numeric_j), len(self.read_r)
+        means = Block((1 + read,), math.sqrt(1 + read), "nonnegative", "first")
         return {"means": means, "spread": Block((wide,), math.sqrt(wide), "nonnegative", "second")} if wide else {}
 
     def budget(self, then: float) -> dict[str, float]:
@@ -174,7 +177,7 @@ class Declared:
         """What rows add to the releases by the columns that are read; a row whose response is NaN adds nothing."""
         sound_n1 = np.where(np.isnan(sound_n), np.nan, 1.0)[:, None]
         if "means" in blocks:
-            return {"means": Rows(np.hstack([sound_n1, self.places(x_nr[:, self._numeric_r]) * sound_n1]))}
+            return {"means": Rows(np.hstack([sound_n1, self.places(x_nr) * sound_n1]))}
         return {"spread": Rows(self.roots(x_nr, mean_d) * sound_n1)}
 
     def size(self, constant: float) -> float:

@@ -192,8 +192,8 @@ class FirstOrderDiagonal:
 
     def weights(self, q: Iterate) -> Weights:
         """Posterior of the weights for predictions, in the coordinates of x."""
-        return q.predictions(self.intercept, self._order)
+        return q.predictions(self._columns, self.intercept, self._order)
 
     def table(self, q: Iterate) -> Weights:
         """Posterior of the weights for intervals, in the coordinates of x."""
-        return q.table(self.intercept, self.alpha, self._order)
+        return q.table(self._columns, self.intercept, self.alpha, self._order)

@@ -107,9 +107,9 @@ class Iterate:
         scaling, back_dd = self.scaling, self.scaling.back(declared, intercept)
         prior = self.prior(declared, scaling.wide_d, (tuned.TABLE_TAU,), intercept, alpha)
         found = self._posterior(self.table_ee, self.error_ee, prior, back_dd)
-        back_dd = back_dd @ self.moments.basis_de
-        prior_d = np.einsum("de,ec,dc->d", back_dd, prior.covariance(prior.taus[0]), back_dd)
-        return replace(found, prior_d=prior_d, unseen_d=scaling.unseen_d)
+        back_de = back_dd @ self.moments.basis_de
+        prior_dd = back_de @ prior.covariance(prior.taus[0]) @ back_de.T
+        return replace(found, prior=prior_dd, unseen_d=scaling.unseen_d, centre_d=scaling.centre_d)
 
     def _posterior(self, curvature_ee: Floats, error_ee: Floats, prior: ridge.Prior, back_dd: Floats) -> Weights:
         """A Newton step from the averages, moved for saturation, in the coordinates of x."""

@@ -22,9 +22,11 @@ a_n - b_n σ(ψ_n)    residual_n: derivative of the log likelihood in ψ_n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 
 import numpy as np
+from scipy import sparse
 from scipy.special import expit, ndtr
 
 from dpvb.data.tables.response import LOGISTIC, Kind, Response
@@ -94,6 +96,11 @@ class Likelihood:
         """Bound on |a_n - b_n σ(ψ)| for every ψ."""
         return max(self.max_count, self.dispersion) if self.kind == "negative_binomial" else self.max_b
 
+    @property
+    def shift(self) -> float:
+        """What the intercept of a table has above that of ψ, a known number: of counts it is that of the log mean."""
+        return math.log(self.dispersion) if self.kind == "negative_binomial" else 0.0
+
     def b(self, y_n: Floats, trials_n: Floats) -> Floats:
         """b_n of every row."""
         if self.kind == "negative_binomial":
@@ -155,18 +162,28 @@ class Weights:
         mean_d: posterior means.
         covariance: posterior covariance, (d, d), or its diagonal, (d,), with the privacy noise counted in.
         naive_covariance: the covariance that leaves the privacy noise out; for comparison.
-        prior_d: prior variances; domains.UNSEEN where they are not said.
+        prior: prior covariance, (d, d), or its diagonal, (d,); domains.UNSEEN where it is not said.
         unseen_d: 1 for a column whose spread was not seen for noise, else 0.
-        centre_d: point about which a diagonal covariance holds: weights of x - centre and of the constant are
-            independent; 0 for x itself.
+        centre_d: released centres of numeric columns, and 0 for others. A diagonal covariance holds about them: weights
+            of x - centre and of the constant are independent, once the slants are off x.
+        slant_3k: entries of the matrix S of `declared.Slants` where a diagonal covariance is one of weights of x - S x:
+            rows, columns, values, (3, k).
     """
 
     mean_d: Floats
     covariance: Covariance
     naive_covariance: Covariance
-    prior_d: Nonnegatives
+    prior: Covariance
     unseen_d: Nonnegatives
     centre_d: Floats
+    slant_3k: Floats = field(default_factory=lambda: np.zeros((3, 0)))
+
+    @property
+    def slants(self) -> sparse.csr_array:
+        """S, (d, d)."""
+        row, column, value = self.slant_3k
+        width = len(self.mean_d)
+        return sparse.csr_array((value, (row.astype(np.intp), column.astype(np.intp))), shape=(width, width))
 
     @classmethod
     def alone(cls, mean_d: Floats, covariance: Floats, naive_covariance: Floats) -> Weights:

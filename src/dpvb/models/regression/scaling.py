@@ -30,12 +30,12 @@ _ROOT_NORMAL = 2**0.25 * math.gamma(0.75) / math.sqrt(math.pi)
 
 @dataclass(frozen=True)
 class Scaling:
-    """The map from rows x to x̂ = (x - S x - centre) · factor; public; vectors (d,), in the units of x unless it is said.
+    """The map from rows x to x̂ = (x - S x - centre) · factor; public.
 
-    S has the slants of products, which are made of mean_d.
+    S has the slants of products, which are made of mean_d. Vectors are (d,), in the units of x unless it is said.
 
     Attributes:
-        mean_d: û in the units of x; 0 where a column is not numeric.
+        mean_d: û in the units of x; 0 where a column is neither numeric nor the factor of one that is.
         error: standard deviation of û, as a part of the range.
         number: number of rows.
         centre_d, factor_d: the map.
@@ -74,12 +74,11 @@ class Scaling:
             return self._scaled(declared, s.read("spread"), s.noise_std("spread"), constant)
         return self._centred(declared, s.read("means"), s.noise_std("means"))
 
-    def _centred(self, declared: Declared, total_j: Floats, sd: float) -> Scaling:
-        """With û from noisy Σ (1, u), (1 + j,), of noise std sd."""
-        numeric_j = declared.numeric_j
-        number, mean_d = max(float(total_j[0]), tuned.LEAST_ROWS_STD * sd, 1.0), self.mean_d.copy()
-        low_j, high_j = declared.low_d[numeric_j], declared.high_d[numeric_j]
-        mean_d[numeric_j] = low_j + (high_j - low_j) * np.clip(total_j[1:] / number, 0.0, 1.0)
+    def _centred(self, declared: Declared, total_r: Floats, sd: float) -> Scaling:
+        """With û from noisy Σ (1, u), (1 + r,), of noise std sd."""
+        read_r = declared.read_r
+        number, mean_d = max(float(total_r[0]), tuned.LEAST_ROWS_STD * sd, 1.0), self.mean_d.copy()
+        mean_d[read_r] = declared.low_d[read_r] + declared.reach_d[read_r] * np.clip(total_r[1:] / number, 0.0, 1.0)
         return replace(self, mean_d=mean_d, error=sd / number, number=number)
 
     def _scaled(self, declared: Declared, total_j: Floats, sd: float, constant: float) -> Scaling:
