@@ -97,9 +97,8 @@ class Normal:
             (map_rd * self.covariance if self.covariance.ndim == 1 else map_rd @ self.covariance) @ map_rd.T
         )
 
-    def draws(self, n: int, rng: np.random.Generator) -> Floats:
-        """Draws from the posterior, (n, r)."""
-        normal_nd = rng.standard_normal((n, self.map_rd.shape[1]))
+    def draws(self, normal_nd: Floats) -> Floats:
+        """Draws from the posterior, (n, r), made of standard normal numbers, (n, d)."""
         if self.covariance.ndim == 1:
             draws_nd = normal_nd * np.sqrt(self.covariance)
         else:
@@ -127,6 +126,7 @@ class Head:
         prior: the prior, in words.
         noise_aware: whether the privacy noise is counted in.
         statement: what the fit promises, and how many units it counted.
+        against: what levels are compared with, in words; "": there are none.
     """
 
     model: str
@@ -135,6 +135,7 @@ class Head:
     prior: str
     noise_aware: bool
     statement: PrivacyStatement
+    against: str = ""
 
     def lines(self) -> list[str]:
         """The head as printable lines."""
@@ -305,7 +306,7 @@ class CoefficientTable(Sequence[Coefficient]):
         width = max([*map(len, names), len(self.scale)])
         titles = ["ratio"] if self.exp else ["mean", "std"]
         per = "unit" if self.head.per == "unit" else "declared range"
-        against = "; of a level against the reference" if self.reference_r.any() else ""
+        against = f"; of a level against {self.head.against}" if self.head.against else ""
         what = f"{self.scale.capitalize()} per {per} of a column{against}."
         head = [f"{self.scale:<{width}}", *(f"{title:>10}" for title in titles)]
         lines = [
