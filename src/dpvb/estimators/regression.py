@@ -144,11 +144,41 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             ParameterError: for an argument outside its range, or a range where none was declared.
         """
         self._check_fitted()
-        likelihood, made = self._likelihood, self._coefficients
-        model = f"{likelihood.kind.replace('_', ' ').capitalize()} regression on {made.columns}"
-        return made.table(
-            Head(model, likelihood.scale, per, self._prior, noise_aware, self.privacy_), level, coding, exp
-        )
+        return self._coefficients.table(self._head(per, noise_aware), level, coding, exp)
+
+    def curve(
+        self,
+        column: str,
+        at: Sequence[Any],
+        *,
+        reference: Any = None,
+        given: Mapping[str, Any] | None = None,
+        level: float = 0.95,
+        noise_aware: bool = True,
+        exp: bool = False,
+    ) -> CoefficientTable:
+        """What a column adds to the log odds or log rate along its values, with intervals from the joint posterior.
+
+        Args:
+            column: name of a column of the schema.
+            at: public values of it, a row of the table each; those outside its range count as its ends.
+            reference: the value of which the row would be 0; None: the reference knot of a spline, the reference
+                category, the first of two values, or the low end of a range.
+            given: a value of each column with which this one has an interaction, by name.
+            level, noise_aware, exp: as in `coefficients`.
+
+        Raises:
+            ParameterError: no such column, a value that is none of it, or columns that `given` lacks.
+        """
+        self._check_fitted()
+        head = self._head("unit", noise_aware)
+        return self._coefficients.curve(head, column, at, reference, given or {}, level, exp)
+
+    def _head(self, per: str, noise_aware: bool) -> Head:
+        """What a table says above its rows."""
+        likelihood = self._likelihood
+        model = f"{likelihood.kind.replace('_', ' ').capitalize()} regression on {self._coefficients.columns}"
+        return Head(model, likelihood.scale, per, self._prior, noise_aware, self.privacy_)
 
     @overload
     def contrast(self, weights: Mapping[str, float], *, level: float = 0.95, **options: Any) -> Coefficient: ...

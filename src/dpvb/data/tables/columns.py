@@ -250,13 +250,6 @@ class Product:
         return tuple(f"{one}:{other}" for one in self.first.names for other in self.second.names)
 
     @property
-    def square(self) -> tuple[float, float]:
-        """Mean and variance of what a row adds to its squared norm, both columns guessed to be independent."""
-        (mean, variance), (other_mean, other_variance) = self.first.square, self.second.square
-        product, size = mean * other_mean, self.shrink**2
-        return product / size, ((variance + mean**2) * (other_variance + other_mean**2) - product**2) / size**2
-
-    @property
     def shrink(self) -> float:
         """The product of two features over the feature that is made of it."""
         return 1.0 if self.first.numeric and self.second.numeric else INDICATOR

@@ -9,7 +9,7 @@ intercept's first,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -151,6 +151,83 @@ def coded(schema: Schema, coding: str) -> Coding:
             blocks += [(first_line[term.name], at, lines.matrix.tocoo()), (0, at, lines.base.tocoo())]
     entries = [_Entries(line + block.row, at + block.col, block.data) for line, at, block in blocks]
     return Coding(tuple(names), _matrix(entries, (len(names), 1 + schema.width)), np.array(reference))
+
+
+def along(schema: Schema, name: str, at: Sequence[Any], reference: Any, given: Mapping[str, Any]) -> Coding:
+    """What one column adds at some of its values, less what it adds at a reference; all values are public.
+
+    Args:
+        schema: the columns.
+        name: the column's.
+        at: values of it; those outside its range count as its ends.
+        reference: a value of it.
+        given: a value of every other column with which this one has an interaction, by name.
+
+    Raises:
+        ParameterError: a column that `given` lacks or does not need, or a value that is none of a column.
+    """
+    columns = {column.name: column for column in schema.own_columns}
+    if isinstance(at, (str, bytes)) or not isinstance(at, (Sequence, np.ndarray)) or not len(at):
+        raise ParameterError(f"at must be a list of values of column {name!r}, at least one, got {at!r}.")
+    products = [
+        term for term in schema.terms if isinstance(term, Product) and name in (term.first.name, term.second.name)
+    ]
+    others = [term.second.name if term.first.name == name else term.first.name for term in products]
+    if {*given} != {*others}:
+        raise ParameterError(
+            f"given must have a value of each column that acts together with {name!r}: {', '.join(others) or 'none'}; "
+            f"got {', '.join(map(str, given)) or 'none'}. What {name!r} adds depends on these."
+        )
+    found: dict[str, Floats] = {}
+    for column, values in {name: [*at, reference], **{other: [given[other]] for other in others}}.items():
+        found[column] = _in_units_of(columns[column], values, frozenset(schema.missing_values))
+    matrix = sparse.lil_array((len(at), 1 + schema.width))
+    for term in (columns[name], *products):
+        if isinstance(term, Product):
+            parts = found[term.first.name], found[term.second.name]
+            value_nw = (parts[0][:, :, None] * parts[1][:, None, :]).reshape(len(at) + 1, -1)
+        else:
+            value_nw = found[name]
+        start = 1 + schema.places[term.name]
+        matrix[:, start : start + term.width] = value_nw[:-1] - value_nw[-1]
+    names = tuple(f"{name}={_shown(value)}" for value in at)
+    return Coding(names, sparse.csr_array(matrix), np.zeros(len(names), dtype=np.bool_))
+
+
+def reference_of(schema: Schema, name: str) -> Any:
+    """The value of a column with which others are compared: a category, a knot, the first of two, a range's low end.
+
+    Raises:
+        ParameterError: no such column.
+    """
+    columns = {column.name: column for column in schema.own_columns}
+    if name not in columns:
+        raise ParameterError(f"a curve needs one of the columns {', '.join(columns)}, got {name!r}.")
+    column = columns[name]
+    if isinstance(column, Categorical):
+        return column.categories[column.reference_place]
+    if isinstance(column, Binary):
+        return column.values[0]
+    return column.reference if isinstance(column, Spline) else column.low
+
+
+def _in_units_of(column: Column, values: Sequence[Any], missing_values: frozenset[str]) -> Floats:
+    """Public values of a column as what its coefficients multiply, (n, w).
+
+    Raises:
+        ParameterError: for a value that is none.
+    """
+    encoded = column.encode(values, missing_values)
+    for value, cells in zip(values, encoded.value_nm.tolist(), strict=True):
+        if np.isnan(cells).any():
+            raise ParameterError(f"a value of column {column.name!r} must be one that a row may have, got {value!r}.")
+    feature_nw, (scale_w, origin_w) = np.zeros((len(values), column.width)), column.units
+    np.put_along_axis(feature_nw, encoded.place_nm, encoded.value_nm, axis=1)
+    return np.asarray(feature_nw / scale_w + origin_w)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, (float, np.floating)) else str(value)
 
 
 class _Entries(NamedTuple):

@@ -192,13 +192,24 @@ class Schema:
     def row_norm(self) -> float:
         """R, by which rows are divided: R² = 1 for the intercept + mean + 2 standard deviations of ‖x‖².
 
-        Each term has its public guess (`square`) and they are taken for independent, so that few rows are longer than
+        Each column has its public guess (`square`) and they are taken for independent, so that few rows are longer than
         R; those are scaled back to it.
         """
         if self.scale is not None:
             return self.scale
-        means, variances = zip(*(term.square for term in self.terms), strict=True)
-        return math.sqrt(1.0 + math.fsum(means) + 2.0 * math.sqrt(math.fsum(variances)))
+        guess = {column.name: column.square for column in self.own_columns}
+        means, rest, slope = [mean for mean, _ in guess.values()], [], dict.fromkeys(guess, 1.0)
+        for term in self.terms:
+            if isinstance(term, Product):
+                # Σ (product)² is s·t/z for sums of squares s and t: it moves with both, and with their product.
+                one, other, size = term.first.name, term.second.name, term.shrink**2
+                (mean, variance), (other_mean, other_variance) = guess[one], guess[other]
+                means.append(mean * other_mean / size)
+                slope[one] += other_mean / size
+                slope[other] += mean / size
+                rest.append(variance * other_variance / size**2)
+        variances = [variance * slope[name] ** 2 for name, (_, variance) in guess.items()]
+        return math.sqrt(1.0 + math.fsum(means) + 2.0 * math.sqrt(math.fsum([*variances, *rest])))
 
     @property
     def intercept(self) -> float:
