@@ -160,7 +160,7 @@ def test_what_is_said_of_a_row_is_the_same_in_every_coding(covariance: str) -> N
     found = [model.contrast(row, coding=coding) for coding in ("reference", "sum", "places")]
     cells = {"age": [age], "bmi": [bmi], "smokes": ["yes"], "work": [level]}
     table = Table(cells, Schema(model.schema_.columns, scale=4.0))
-    whole = {name: 0.0 for name in model.feature_names_}
+    whole = dict.fromkeys(model.feature_names_, 0.0)
     for one in found:
         assert one.mean == pytest.approx(found[0].mean, rel=1e-9)
         assert one.std == pytest.approx(found[0].std, rel=1e-7)
