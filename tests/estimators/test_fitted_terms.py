@@ -245,7 +245,7 @@ def test_a_model_is_saved_and_read_with_all_that_it_says(tmp_path: Path, options
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 def test_several_owners_get_what_one_owner_gets(covariance: str) -> None:
-    """Without noise: the coefficients of the pooled fit within a hundredth of a std."""
+    """Without noise: the coefficients of the pooled fit within three hundredths of a std."""
     data = people(600, 4)
     like = linear()
     options: dict[str, Any] = {**EXACT, "covariance": covariance}
@@ -254,7 +254,7 @@ def test_several_owners_get_what_one_owner_gets(covariance: str) -> None:
         Table({name: column[part] for name, column in data.items()}, like) for part in (slice(200), slice(200, 600))
     ]
     joined = federated.simulate(dpvb.LogisticRegression(**options), parts, num_rounds=60)
-    np.testing.assert_allclose((joined.coef_ - pooled.coef_) / pooled.coef_std_, 0, atol=0.01)
+    np.testing.assert_allclose((joined.coef_ - pooled.coef_) / pooled.coef_std_, 0, atol=0.03)
 
 
 HARD: dict[str, Any] = {

@@ -38,6 +38,7 @@ def schema(
     """Check a schema, print an example of one, or make one to fill in.
 
     A schema is a JSON file that says what is public about a table: each column's range or categories, and the target.
+    A column is numeric, date, spline, binary or categorical; an interaction names two of them.
     Nothing is read off the rows. --header reads the first line of a CSV file and shows it; --dictionary takes what was
     declared of the columns, and refuses what was computed from them. Where no range is declared, low and high are null:
     fill them in, and make categories of what is no number.

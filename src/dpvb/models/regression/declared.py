@@ -2,8 +2,8 @@
 
     u = (x - low) / (high - low) in [0, 1],     means Σ (1, u),     spread Σ √|u - û|
 
-A column that is the product uv of two others is read about their means, as (u - û)(v - v̂): its spread, and what is said
-of its weight, then depend on no range. |uv - its mean| stays within 1, as all of these are in an interval of length 1.
+A column that is the product uv of two others is read about their means, as (u - û)(v - v̂), which is within ±1, too: its
+spread, and what is said of its weight, then depend on no range.
 Both sums are released before anything else; `scaling` reads them.
 """
 
@@ -132,22 +132,15 @@ class Declared:
         shares = (share_d[second_p] * size_p / self.unit_d[first_p], share_d[first_p] * size_p / self.unit_d[second_p])
         return Slants(np.tile(product_p, 2), np.append(first_p, second_p), np.concatenate(shares))
 
-    def middles(self, mean_d: Floats) -> Floats:
-        """Means of numeric columns after `slants`, in the units of x, (d,), from those before; 0 for others."""
+    def offsets(self, mean_d: Floats) -> Floats:
+        """What is taken off numeric columns after `slants`, in the units of x, (d,): û, or what leaves a product."""
         product_p, first_p, second_p = self.products_p3.T
-        middle_d, share_d = np.where(self.high_d > self.low_d, mean_d, 0.0), mean_d / self.unit_d
-        middle_d[product_p] -= 2 * self.unit_d[product_p] * share_d[first_p] * share_d[second_p]
-        return middle_d
-
-    def errors(self, mean_d: Floats) -> Floats:
-        """Standard deviation of the mean of each column after `slants`, in that of û, (d,)."""
-        product_p, first_p, second_p = self.products_p3.T
-        error_d, share_d = np.ones(len(mean_d)), mean_d / self.unit_d
-        error_d[product_p] = np.sqrt(1 + share_d[first_p] ** 2 + share_d[second_p] ** 2)
-        return error_d
+        offset_d, share_d = np.where(self.high_d > self.low_d, mean_d, 0.0), mean_d / self.unit_d
+        offset_d[product_p] = -self.unit_d[product_p] * share_d[first_p] * share_d[second_p]
+        return offset_d
 
     def roots(self, x_nr: Floats, mean_d: Floats) -> Floats:
-        """√|u - û| of the numeric columns, (n, j), a product being one about means, whose û is mean_d, (d,).
+        """√|u - û| of the numeric columns, (n, j), of a product √|(u - û)(v - v̂)|.
 
         Args:
             x_nr: the columns that are read for them, (n, r).
@@ -155,7 +148,7 @@ class Declared:
         """
         numeric_j, low_r = self.numeric_j, self.low_d[self.read_r]
         inside_nr = np.clip(x_nr, low_r, low_r + self.reach_d[self.read_r])
-        away_nj = self.slants(mean_d).off(inside_nr, self.read_r)[:, self._numeric_r] - self.middles(mean_d)[numeric_j]
+        away_nj = self.slants(mean_d).off(inside_nr, self.read_r)[:, self._numeric_r] - self.offsets(mean_d)[numeric_j]
         return np.sqrt(np.minimum(np.abs(away_nj) / self.reach_d[numeric_j], 1.0))
 
     @property

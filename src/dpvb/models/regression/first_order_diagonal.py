@@ -158,8 +158,7 @@ class FirstOrderDiagonal:
         yes, no = s.read("count")
         number = max(yes + no, tuned.NUMBER_STD * s.noise_std("count"), tuned.LEAST_NUMBER * self.likelihood.max_b)
         sd, scaling, room = s.noise_std("second"), q.scaling, q.scaling.room
-        middle_d = self._columns.middles(scaling.mean_d)
-        mean_d = ((middle_d - scaling.centre_d) * scaling.factor_d)[self._columns.numeric_j]
+        mean_d = (scaling.mean_d * scaling.factor_d * (self.intercept == 0))[self._columns.numeric_j]
         moments = columns.read(room**2 * s.read("second"), sd, self._bound_d, number, self.intercept, mean_d)
         second_d, scale_d, start_d = moments.second_d, np.full(self.n_features, room), np.zeros(self.n_features)
         if self.intercept > 0:

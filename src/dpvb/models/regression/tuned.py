@@ -51,6 +51,7 @@ LOW_STD = 1.64  # std of noise by which the low end of a spread lies below it
 CERTAIN_STD = 3.0  # std by which the variance of a column must stand out of the noise to be certain as it was read
 LEAST_CERTAIN = 1e-4  # least part of the variance of a column that counts as certain
 CENTRE_STD = 2.5  # std by which a centre may be off, in the low end of a spread
+PRODUCT_DOUBT = 0.2  # std of the root of a product's spread, over what independent factors would have
 UNSEEN_SPREAD = 0.002  # least spread that the table takes for possible, as a part of the range
 LEAST_ROWS_STD = 2.0  # least number of rows, in std of its noise
 NOISELESS_ROOM = 64.0  # without noise, rows up to this norm count in full
