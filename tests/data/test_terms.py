@@ -269,7 +269,7 @@ def test_dates_are_read_beside_a_decimal_comma(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("name", ["age", "day", "work", "member", "gain"])
 @pytest.mark.parametrize("value", [math.inf, b"\xff", Hostile(), "1234567,8", 10**400], ids=lambda v: repr(v)[:12])
-def test_a_fault_in_a_cell_silences_its_row_alone(name: str, value: Any, capfd: Any) -> None:
+def test_a_fault_in_a_cell_of_any_kind_silences_its_row_alone(name: str, value: Any, capfd: Any) -> None:
     columns = (
         *(Spline("age", KNOTS, 18, 90), Date("day", "2015-01-01", "2025-12-31")),
         *(Categorical("work", ("private", "state"), unseen=False, missing=False), Binary("member", ("no", "yes"))),
@@ -299,7 +299,9 @@ cells = st.one_of(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(cells, cells, cells, cells, cells), min_size=1, max_size=5), st.data())
-def test_rows_are_bounded_and_each_depends_on_its_own_cells(records: list[tuple[Any, ...]], data: Any) -> None:
+def test_rows_of_every_kind_are_bounded_and_depend_on_their_own_cells(
+    records: list[tuple[Any, ...]], data: Any
+) -> None:
     def rows(chosen: list[tuple[Any, ...]]) -> np.ndarray:
         columns = (list(column) for column in zip(*chosen, strict=True))
         named = dict(zip(("age", "day", "work", "member", "gain"), columns, strict=True))
@@ -401,6 +403,6 @@ def test_faulty_terms_are_refused_with_a_way_out(make: Any, match: str) -> None:
         {"kind": "interaction", "first": "a"},
     ],
 )
-def test_faulty_json_is_refused(change: dict[str, Any]) -> None:
+def test_faulty_json_of_a_term_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises((DataFormatError, ParameterError)):
         Schema.from_json(json.dumps({"columns": [{"kind": "binary", "name": "z"}, change]}))

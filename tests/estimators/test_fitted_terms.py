@@ -152,7 +152,7 @@ def test_a_curve_is_that_of_maximum_likelihood() -> None:
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
-def test_what_is_said_of_a_row_is_the_same_in_every_coding(covariance: str) -> None:
+def test_what_is_said_of_a_row_with_interactions_is_the_same_in_every_coding(covariance: str) -> None:
     model = made(linear(reference="c"), epsilon=2.0, covariance=covariance)
     level, age, bmi = "b", 61.5, 24.0
     row = {"intercept": 1.0, "age": age, "bmi": bmi, "smokes": 1.0, f"work={level}": 1.0, "age:bmi": age * bmi}
@@ -244,7 +244,7 @@ def test_a_model_is_saved_and_read_with_all_that_it_says(tmp_path: Path, options
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
-def test_several_owners_get_what_one_owner_gets(covariance: str) -> None:
+def test_several_owners_get_the_interactions_of_one_owner(covariance: str) -> None:
     """Without noise: the coefficients of the pooled fit within three hundredths of a std."""
     data = people(600, 4)
     like = linear()
@@ -270,7 +270,7 @@ HARD: dict[str, Any] = {
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 @pytest.mark.parametrize("epsilon", [0.1, math.inf])
 @pytest.mark.parametrize("name", HARD)
-def test_hard_data_give_finite_honest_tables(name: str, epsilon: float, covariance: str) -> None:
+def test_hard_data_give_finite_honest_tables_of_terms(name: str, epsilon: float, covariance: str) -> None:
     for like, asked in ((linear(), {"bmi": 25, "smokes": "no", "work": "a"}), (curved(), {"smokes": "yes"})):
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -79,7 +79,7 @@ def test_products_are_those_about_the_means_of_their_factors() -> None:
         assert DECLARED.size(COLUMN) / factor == pytest.approx((np.sqrt(np.abs(v_n)).mean() / 0.822179) ** 2, rel=1e-3)
 
 
-def test_the_map_goes_back() -> None:
+def test_the_map_of_products_goes_back() -> None:
     rng = np.random.default_rng(4)
     q, weights_d, x_nd = released(FULL, epsilon=1.0), rng.standard_normal(6), records(rng, 50)
     found = q.scaling.rows(DECLARED, x_nd) @ weights_d
@@ -92,7 +92,7 @@ def sparse(x_nd: Floats) -> SparseDesignRows:
     return SparseDesignRows(indptr, np.nonzero(x_nd)[1].astype(np.int32), x_nd[x_nd != 0], ones, ones)
 
 
-def test_sparse_rows_with_numbers_first_are_the_same_rows() -> None:
+def test_sparse_rows_have_the_same_products() -> None:
     q, x_nd = released(DIAGONAL, epsilon=1.0), records(np.random.default_rng(5), 40)
     made = numbers_first(q.scaling, DECLARED, sparse(x_nd), COLUMN)
     found = np.zeros_like(x_nd)
