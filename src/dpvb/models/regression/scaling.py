@@ -136,7 +136,7 @@ class Scaling:
         lowest_p = np.maximum(found_p - tuned.LOW_STD * np.sqrt(gain_p) * sd_j[own_p], np.minimum(least_p, found_p))
         spread_j, low_j = spread_j.copy(), low_j.copy()
         spread_j[own_p], low_j[own_p] = (
-            np.maximum((part_p / _ROOT_NORMAL) ** 2, tuned.LEAST_SPREAD**2) for part_p in (found_p, lowest_p)
+            np.maximum((part_p / _ROOT_NORMAL) ** 2, tuned.LEAST_SPREAD) for part_p in (found_p, lowest_p)
         )
         return spread_j, low_j
 
