@@ -2082,7 +2082,7 @@ BUGS = [
         "products about the means of their batch",
         (
             (
-                "models/regression/declared.py",
+                "models/regression/slants.py",
                 "        slanted_nr = x_nr.copy()\n",
                 "        slanted_nr = x_nr - x_nr.mean(axis=0)\n",
             ),

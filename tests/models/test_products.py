@@ -21,6 +21,7 @@ from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
 from dpvb.models.regression.numbers_first import numbers_first
+from dpvb.models.regression.scaling import mapped
 
 COLUMN = 0.4
 UNIT_D = np.array([1.0, 0.4, 0.5, 0.3, 0.2, 0.1])
@@ -69,7 +70,7 @@ def test_products_are_those_about_the_means_of_their_factors() -> None:
     x_nd = records(np.random.default_rng(0), 500)
     u_nd = x_nd / UNIT_D
     away_nd = u_nd - u_nd.mean(axis=0)
-    found = q.scaling.rows(DECLARED, x_nd)
+    found = mapped(x_nd, q.scaling.forth(DECLARED))
     for product, first, second in DECLARED.products_p3:
         v_n = away_nd[:, first] * away_nd[:, second]
         factor = q.scaling.factor_d[product] * UNIT_D[product]
@@ -82,7 +83,7 @@ def test_products_are_those_about_the_means_of_their_factors() -> None:
 def test_the_map_of_products_goes_back() -> None:
     rng = np.random.default_rng(4)
     q, weights_d, x_nd = released(FULL, epsilon=1.0), rng.standard_normal(6), records(rng, 50)
-    found = q.scaling.rows(DECLARED, x_nd) @ weights_d
+    found = mapped(x_nd, q.scaling.forth(DECLARED)) @ weights_d
     np.testing.assert_allclose(found, x_nd @ (q.scaling.back(DECLARED, COLUMN) @ weights_d))
 
 
@@ -97,7 +98,7 @@ def test_sparse_rows_have_the_same_products() -> None:
     made = numbers_first(q.scaling, DECLARED, sparse(x_nd), COLUMN)
     found = np.zeros_like(x_nd)
     found[np.repeat(np.arange(40), np.diff(made.indptr)), made.indices] = made.values
-    np.testing.assert_allclose(found, q.scaling.rows(DECLARED, x_nd)[:, [0, 1, 2, 4, 5, 3]], atol=1e-12)
+    np.testing.assert_allclose(found, mapped(x_nd, q.scaling.forth(DECLARED))[:, [0, 1, 2, 4, 5, 3]], atol=1e-12)
 
 
 @pytest.mark.parametrize("model", [FULL, DIAGONAL])

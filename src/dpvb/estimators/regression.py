@@ -30,11 +30,12 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.kernels import linear
 from dpvb.models.regression import tuned
-from dpvb.models.regression.declared import NO_PRODUCTS, Declared
+from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
 from dpvb.models.regression.likelihood import Likelihood, Weights, predictive
 from dpvb.models.regression.polya_gamma import PolyaGamma
+from dpvb.models.regression.slants import NO_PRODUCTS
 from dpvb.results import metrics
 from dpvb.results.coefficients import Coefficient, CoefficientTable, Head
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,36 +23,7 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Positives
 from dpvb.guards.errors import ParameterError
 from dpvb.models.regression import tuned
-
-#: No column is a product of others.
-NO_PRODUCTS = np.empty((0, 3), dtype=np.intp)
-
-
-class Slants(NamedTuple):
-    """A sparse matrix S: x - S x has products about the means of their factors.
-
-    Attributes:
-        product_k, factor_k: row and column of each entry, (k,).
-        share_k: the entries.
-    """
-
-    product_k: NDArray[np.intp]
-    factor_k: NDArray[np.intp]
-    share_k: Floats
-
-    def off(self, x_nr: Floats, read_r: NDArray[np.intp]) -> Floats:
-        """X - S x of rows x, (n, r), each entry by itself; read_r, increasing, has the columns that they hold."""
-        slanted_nr = x_nr.copy()
-        places = np.searchsorted(read_r, self.product_k), np.searchsorted(read_r, self.factor_k)
-        for product, factor, share in zip(*places, self.share_k, strict=True):
-            slanted_nr[:, product] -= share * x_nr[:, factor]
-        return slanted_nr
-
-    def dense(self, width: int) -> Floats:
-        """S, (d, d)."""
-        slant_dd = np.zeros((width, width))
-        slant_dd[self.product_k, self.factor_k] = self.share_k
-        return slant_dd
+from dpvb.models.regression.slants import NO_PRODUCTS, Slants
 
 
 @dataclass(frozen=True)

@@ -40,10 +40,10 @@ from dpvb.models.expfam import polya_gamma_expectedstats
 from dpvb.models.regression import descent, ridge, tuned
 from dpvb.models.regression.batch import RegressionBatch
 from dpvb.models.regression.curvature import RowMoments, log_odds, read_moments
-from dpvb.models.regression.declared import Declared, Slants
+from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.iterate import Iterate
 from dpvb.models.regression.likelihood import Likelihood, Weights, check_fields
-from dpvb.models.regression.scaling import Scaling
+from dpvb.models.regression.scaling import Scaling, mapped
 
 
 @dataclass(frozen=True)
@@ -114,15 +114,14 @@ class FirstOrder:
         if blocks.keys() <= {"means", "spread"}:
             return columns.contributions(batch.x_nd[:, columns.read_r], batch.y_n, scaling.mean_d, blocks)
         if "curvature" in blocks:
-            x_nd = scaling.rows(columns, batch.x_nd) / scaling.room
+            x_nd = mapped(batch.x_nd, scaling.forth(columns)) / scaling.room
             weight_n = 1.0 / np.maximum(upper_norms(x_nd), 1.0) ** 2
             if self.intercept == 0:
                 rest = math.sqrt(1 - tuned.ADDED_CONSTANT**2)
                 x_nd = np.hstack([np.full((len(x_nd), 1), tuned.ADDED_CONSTANT), rest * x_nd])
             return {"count": Rows((weight_n * batch.y_n)[:, None]), "curvature": Gram(x_nd, weight_n * b_n)}
         last = "curvature_at_mean" in blocks
-        slant_dd = columns.slants(scaling.mean_d).dense(self.n_features)
-        matrix = np.vstack([slant_dd, scaling.centre_d, scaling.factor_d, q.moments.basis_de / q.moments.scale_e])
+        matrix = np.vstack([scaling.forth(columns), q.moments.basis_de / q.moments.scale_e])
         x_ne, length_n = (rows := batch.derived(_turned, matrix)).x_nd, rows.length_n
         psi_n = row_sums(x_ne, q.moments.scale_e * (q.mean.point_d if last else q.point_e))
         weight_n = 1.0 / np.maximum(length_n, 1.0)
@@ -205,7 +204,4 @@ class FirstOrder:
 
 def _turned(x_nd: Floats, matrix_de: Floats) -> MeasuredRows:
     """Rows x̂ in the coordinates of the score, measured; the map to x̂ is the matrix's first rows."""
-    slant_dd, (centre_d, factor_d), turn_de = np.split(matrix_de, [x_nd.shape[1], x_nd.shape[1] + 2])
-    product_k, factor_k = np.nonzero(slant_dd)
-    slants = Slants(product_k, factor_k, slant_dd[product_k, factor_k])
-    return turned((slants.off(x_nd, np.arange(x_nd.shape[1])) - centre_d) * factor_d, turn_de)
+    return turned(mapped(x_nd, matrix_de[: x_nd.shape[1] + 2]), matrix_de[x_nd.shape[1] + 2 :])

@@ -171,7 +171,7 @@ class Weights:
         unseen_d: 1 for a column whose spread was not seen for noise, else 0.
         centre_d: released centres of numeric columns, and 0 for others. A diagonal covariance holds about them: weights
             of x - centre and of the constant are independent, once the slants are off x.
-        slant_3k: entries of the matrix S of `declared.Slants` where a diagonal covariance is one of weights of x - S x:
+        slant_3k: entries of the matrix S of `slants.Slants` where a diagonal covariance is one of weights of x - S x:
             rows, columns, values, (3, k).
     """
 

@@ -21,11 +21,10 @@ import numpy as np
 from dpvb.core.estimate import Estimate
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegatives, Positive, Positives
-from dpvb.models.regression import tuned
+from dpvb.models.regression import products, tuned
 from dpvb.models.regression.declared import Declared
-
-# E√|z| of a standard normal z.
-_ROOT_NORMAL = 2**0.25 * math.gamma(0.75) / math.sqrt(math.pi)
+from dpvb.models.regression.products import ROOT_NORMAL
+from dpvb.models.regression.slants import Slants
 
 
 @dataclass(frozen=True)
@@ -87,18 +86,19 @@ class Scaling:
         range_j = (declared.high_d - declared.low_d)[numeric_j]
         root_j = np.maximum(total_j / self.number, 0.0)
         least = max(tuned.LEAST_SPREAD, tuned.SPREAD_ERRORS * self.error)
-        spread_j = np.clip((root_j / _ROOT_NORMAL) ** 2, least, tuned.LARGEST_SPREAD)
+        spread_j = np.clip((root_j / ROOT_NORMAL) ** 2, least, tuned.LARGEST_SPREAD)
         # The number of rows has the same noise as Σu.
         sd_j = np.hypot(sd / self.number, self.error * root_j)
-        lowest_j = (np.maximum(root_j - tuned.LOW_STD * sd_j, 0.0) / _ROOT_NORMAL) ** 4
+        lowest_j = (np.maximum(root_j - tuned.LOW_STD * sd_j, 0.0) / ROOT_NORMAL) ** 4
         # A centre that is off by δ alone makes a root mean of √δ.
-        lowest_j = lowest_j - (tuned.CENTRE_STD * self.error) ** 2 / _ROOT_NORMAL**4
+        lowest_j = lowest_j - (tuned.CENTRE_STD * self.error) ** 2 / ROOT_NORMAL**4
         least_j = np.minimum(tuned.UNSEEN_SPREAD, spread_j)
         low_j = np.clip(np.sqrt(np.maximum(lowest_j, 0.0)), least_j, spread_j)
         centre_d, error_d = declared.offsets(self.mean_d), np.full(len(self.mean_d), self.error)
         if len(declared.products_p3):
-            spread_j, low_j = self._of_products(declared, root_j, sd_j, spread_j, low_j)
-            centre_d, error_d = self._centre_of_products(declared, spread_j, centre_d)
+            read = products.Means(declared, self.mean_d, self.error)
+            spread_j, low_j = products.spreads(read, root_j, sd_j, spread_j, low_j)
+            centre_d, error_d = products.centres(read, spread_j)
         typical_j = range_j * spread_j
         if constant == 0:
             typical_j = np.hypot(typical_j, self.mean_d[numeric_j])
@@ -112,56 +112,6 @@ class Scaling:
         scaled = replace(self, centre_d=centre_d, doubt_d=doubt_d, factor_d=factor_d)
         unseen_d = np.where(declared.high_d > declared.low_d, wide_d > 2 * width_d, 0.0)
         return replace(scaled, width_d=width_d, wide_d=wide_d, unseen_d=unseen_d, room=room)
-
-    def _of_products(
-        self, declared: Declared, root_j: Floats, sd_j: Floats, spread_j: Floats, low_j: Floats
-    ) -> tuple[Floats, Floats]:
-        """Spreads and their low ends with those of products, whose own roots are read beside what their factors say.
-
-        A product is legible far later than its factors. Of independent ones the mean roots multiply.
-
-        Args:
-            declared: the columns.
-            root_j, sd_j: mean roots of numeric columns, and std of their noise.
-            spread_j, low_j: spreads and their low ends as of plain columns.
-        """
-        numeric_j, (product_p, first_p, second_p) = declared.numeric_j, declared.products_p3.T
-        known_d, low_d = self._roots_of_indicators(declared)
-        known_d[numeric_j], low_d[numeric_j] = (_ROOT_NORMAL * np.sqrt(found_j) for found_j in (spread_j, low_j))
-        guess_p, least_p = known_d[first_p] * known_d[second_p], low_d[first_p] * low_d[second_p]
-        own_p = np.searchsorted(numeric_j, product_p)
-        doubt_p = np.hypot(tuned.PRODUCT_DOUBT * guess_p, (guess_p - least_p) / tuned.LOW_STD)
-        gain_p = doubt_p**2 / (doubt_p**2 + sd_j[own_p] ** 2 + 1e-300)
-        found_p = guess_p + gain_p * (root_j[own_p] - guess_p)
-        lowest_p = np.maximum(found_p - tuned.LOW_STD * np.sqrt(gain_p) * sd_j[own_p], np.minimum(least_p, found_p))
-        spread_j, low_j = spread_j.copy(), low_j.copy()
-        spread_j[own_p], low_j[own_p] = (
-            np.maximum((part_p / _ROOT_NORMAL) ** 2, tuned.LEAST_SPREAD) for part_p in (found_p, lowest_p)
-        )
-        return spread_j, low_j
-
-    def _roots_of_indicators(self, declared: Declared) -> tuple[Floats, Floats]:
-        """Mean root √|u - p| of columns that are 0 or 1, whose mean is p, and its low end, (d,)."""
-        share_d = np.clip(self.mean_d / declared.unit_d, error := min(self.error, 0.5), 1.0 - error)
-        root_d = share_d * np.sqrt(1.0 - share_d) + (1.0 - share_d) * np.sqrt(share_d)
-        sd_d = 0.5 * error / np.sqrt(share_d * (1.0 - share_d) + 1e-300)
-        return root_d, np.maximum(root_d - tuned.LOW_STD * sd_d, 0.1 * root_d)
-
-    def _centre_of_products(self, declared: Declared, spread_j: Floats, offset_d: Floats) -> tuple[Floats, Floats]:
-        """Centres with those of products, and the std of each as a part of the range.
-
-        The mean of a product about means is a covariance, which spreads bound: what noise adds beyond is discarded.
-        """
-        numeric_j, (product_p, first_p, second_p) = declared.numeric_j, declared.products_p3.T
-        share_d, error_d, centre_d = self.mean_d / declared.unit_d, np.full(len(offset_d), self.error), offset_d.copy()
-        own_p = np.searchsorted(numeric_j, product_p)
-        noise_p = self.error * np.sqrt(1.0 + share_d[first_p] ** 2 + share_d[second_p] ** 2)
-        gain_p = spread_j[own_p] ** 2 / (spread_j[own_p] ** 2 + noise_p**2 + 1e-300)
-        centre_d[product_p] += (
-            gain_p * declared.unit_d[product_p] * (share_d[product_p] - share_d[first_p] * share_d[second_p])
-        )
-        error_d[product_p] = np.sqrt(gain_p) * noise_p
-        return centre_d, error_d
 
     def recentred(self, declared: Declared, noisy_dd: Floats, sd: float, constant: float) -> tuple[Scaling, Floats]:
         """Numeric columns centred again by what their second moments say: the map, and moments of the new rows.
@@ -204,10 +154,9 @@ class Scaling:
         wide_d[numeric_j] = self.width_d[numeric_j] * np.sqrt(np.maximum(full / certain_j, 1.0))
         return replace(self, part_d=part_d, wide_d=wide_d, unseen_d=unseen_d)
 
-    def rows(self, declared: Declared, x_nd: Floats) -> Floats:
-        """x̂ of rows x, (n, d), each entry by itself."""
-        slanted_nd = declared.slants(self.mean_d).off(x_nd, np.arange(x_nd.shape[1]))
-        return np.asarray((slanted_nd - self.centre_d) * self.factor_d)
+    def forth(self, declared: Declared) -> Floats:
+        """The map as a matrix, (d + 2, d): S, the centre, and the factor."""
+        return np.vstack([declared.slants(self.mean_d).dense(len(self.mean_d)), self.centre_d, self.factor_d])
 
     def back(self, declared: Declared, constant: float) -> Floats:
         """The matrix B, (d, d), with m = B m̂: weights of x from those of x̂, the intercept's constant first."""
@@ -215,6 +164,13 @@ class Scaling:
         if constant > 0:
             back_dd[0] -= self.factor_d * self.centre_d / constant
         return back_dd
+
+
+def mapped(x_nd: Floats, forth: Floats) -> Floats:
+    """x̂ of rows x, (n, d), each entry by itself; `forth` is the map as `Scaling.forth` has it."""
+    *slant_dd, centre_d, factor_d = forth
+    slanted_nd = Slants.of(np.array(slant_dd)).off(x_nd, np.arange(x_nd.shape[1]))
+    return np.asarray((slanted_nd - centre_d) * factor_d)
 
 
 def _number(noisy_dd: Floats, sd: float, constant: float) -> float:

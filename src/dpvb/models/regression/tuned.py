@@ -40,7 +40,7 @@ RATIO_DRIFT = 0.05  # standard deviation of the change of a tracked ratio in one
 BASE_RATE_STD = 0.5  # the base rate is at least this many std of its noise from 0 and 1
 LEAST_BASE_RATE = 0.001  # and at least so far, as a probability
 
-# --- scaling: `coverage` (tables whose ranges are 1 to 50 times too wide) ---------------------------------------------
+# --- scaling: `coverage` (tables whose ranges are 1 to 50 times too wide), `coverage_terms` (products) ---------------
 MEANS_BUDGET = 0.02  # part of Σμ² for the means of numeric columns, once
 SPREAD_BUDGET = 0.02  # part of Σμ² for their spreads, once
 NUMERIC_SIZE = 0.4  # κ over the intercept's constant: std of a numeric column in the rows of the model
