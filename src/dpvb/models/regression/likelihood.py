@@ -171,8 +171,7 @@ class Weights:
         unseen_d: 1 for a column whose spread was not seen for noise, else 0.
         centre_d: released centres of numeric columns, and 0 for others. A diagonal covariance holds about them: weights
             of x - centre and of the constant are independent, once the slants are off x.
-        slant_3k: entries of the matrix S of `slants.Slants` where a diagonal covariance is one of weights of x - S x:
-            rows, columns, values, (3, k).
+        slant_3k: rows, columns and values of S where a diagonal covariance is one of weights of x - S x, (3, k).
     """
 
     mean_d: Floats
@@ -186,8 +185,7 @@ class Weights:
     @property
     def slants(self) -> sparse.csr_array:
         """S, (d, d)."""
-        row, column, value = self.slant_3k
-        width = len(self.mean_d)
+        (row, column, value), width = self.slant_3k, len(self.mean_d)
         return sparse.csr_array((value, (row.astype(np.intp), column.astype(np.intp))), shape=(width, width))
 
     @classmethod
