@@ -168,9 +168,8 @@ class Scaling:
 
 def mapped(x_nd: Floats, forth: Floats) -> Floats:
     """x̂ of rows x, (n, d), each entry by itself; `forth` is the map as `Scaling.forth` has it."""
-    *slant_dd, centre_d, factor_d = forth
-    slanted_nd = Slants.of(np.array(slant_dd)).off(x_nd, np.arange(x_nd.shape[1]))
-    return np.asarray((slanted_nd - centre_d) * factor_d)
+    slanted_nd = Slants.of(forth[:-2]).off(x_nd, np.arange(x_nd.shape[1]))
+    return np.asarray((slanted_nd - forth[-2]) * forth[-1])
 
 
 def _number(noisy_dd: Floats, sd: float, constant: float) -> float:
