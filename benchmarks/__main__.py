@@ -45,6 +45,7 @@ NAMES = [
     "coverage",
     "coverage_diagonal",
     "coverage_ranges",
+    "coverage_terms",
     "coverage_real",
     "wikipedia",
     "federated_topics",

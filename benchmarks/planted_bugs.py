@@ -2061,6 +2061,47 @@ BUGS = [
         "test_persons.py::test_a_person_moves_a_sum_over_files_by_one_bound_at_most",
     ),
     Bug(
+        "readers that take records apart, or read one differently because of another",
+        "what is no date refused, and shown",
+        (
+            (
+                "data/tables/ranged.py",
+                "    return _UNREAD if found is None else found\n",
+                "    if found is None and cell is not None:\n"
+                '        raise ParameterError(f"no date: {cell}")\n'
+                "    return _UNREAD if found is None else found\n",
+            ),
+        ),
+        "test_terms.py::test_what_is_no_date_is_faulty_or_the_declared_one",
+    ),
+    Bug(
+        "public facts read off private data",
+        "the range of a column read off its cells",
+        (
+            (
+                "data/tables/ranged.py",
+                "        value_n, (low_k, high_k) = self.numbers(cells), self.ends\n",
+                "        value_n = self.numbers(cells)\n"
+                "        low_k, high_k = self.ends\n"
+                "        seen_nk = self.functions(np.clip(value_n, *self.range))\n"
+                "        low_k = np.minimum(high_k - 1e-9, np.fmin.reduce(seen_nk))\n",
+            ),
+        ),
+        "test_terms.py::test_a_fault_in_a_cell_of_any_kind_silences_its_row_alone",
+    ),
+    Bug(
+        "records that touch each other",
+        "products about the means of their batch",
+        (
+            (
+                "models/regression/slants.py",
+                "        slanted_nr = x_nr.copy()\n",
+                "        slanted_nr = x_nr - x_nr.mean(axis=0)\n",
+            ),
+        ),
+        "test_products.py::test_a_row_contributes_the_same_alone_to_the_last_bit",
+    ),
+    Bug(
         "persons that are several units, or several persons that are one",
         "rows of a person count once in each file of a table",
         (("data/tables/table.py", "group=others.left(table._held.group)", "group=table._held.group"),),

@@ -17,7 +17,7 @@ import pytest
 
 import dpvb
 from dpvb.cli import faults
-from dpvb.data import Binary, Categorical, Numeric, Schema, Table, Target
+from dpvb.data import Binary, Categorical, Date, Interaction, Numeric, Schema, Spline, Table, Target
 
 pty = pytest.importorskip("pty")
 
@@ -81,6 +81,17 @@ def test_faults_of_a_table_are_said_in_words(people: tuple[Path, Path]) -> None:
     after = shown.partition("Type yes to go on")[2]
     assert re.findall(r"\d+", after) == ["6"]
     assert not re.search("77777|bakery|nein|oui|ja", after)
+
+
+def test_faults_of_dates_and_splines_are_said_in_words(tmp_path: Path) -> None:
+    age = Spline("age", (30, 50, 70), low=18, high=90, missing=50)
+    columns = (age, Date("day", "2015-01-01", "2020-12-31"), Interaction("age", "day"))
+    Schema(columns).save(tmp_path / "s.json")
+    rows = ["31,2016-01-01", "NA,2021-01-01", "77777,01.02.2016", "x,2017-01-01T10:30+02:00", "40,", "50,1999-12-31"]
+    (tmp_path / "t.csv").write_text("age,day\n" + "\n".join(rows) + "\n")
+    code, shown = on_terminal("look", tmp_path / "t.csv", "--schema", tmp_path / "s.json")
+    assert code == 0
+    assert words(shown) == {"(whole rows)": ["none"], "age": ["few", "none", "few"], "day": ["few", "none", "few"]}
 
 
 def test_tables_with_the_same_faults_look_the_same(people: tuple[Path, Path]) -> None:

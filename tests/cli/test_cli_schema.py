@@ -191,6 +191,9 @@ def test_a_data_dictionary_is_a_schema(tmp_path: Path) -> None:
     assert Schema.from_json(made.stdout) == EXPECTED
     assert "Left out, as no numbers, levels or roles are declared of them: note, seen." in made.stderr
     assert "Fill in" not in made.stderr
+    (tmp_path / "dated.csv").write_text(BOOK.replace("seen,date,,,,,none,", "seen,date,2015-01-01,2020-12-31,,,,"))
+    made = run("schema", "--dictionary", tmp_path / "dated.csv")
+    assert Schema.from_json(made.stdout).columns[-1] == dpvb.data.Date("seen", "2015-01-01", "2020-12-31")
     euro = BOOK.replace(",", ";").replace("18", "18,5")
     (tmp_path / "euro.csv").write_text(euro, encoding="latin-1")
     made = run("schema", "--dictionary", tmp_path / "euro.csv", *EUROPE)

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 import dpvb
-from dpvb.data.tables.schema import Binary, Categorical, Numeric, Schema, Target
+from dpvb.data.tables.columns import Binary, Categorical
+from dpvb.data.tables.ranged import Numeric
+from dpvb.data.tables.schema import Schema, Target
 from dpvb.data.tables.table import Table
 from dpvb.errors import FewUnitsWarning, ParameterError
 from dpvb.results import model_file

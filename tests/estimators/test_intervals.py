@@ -12,7 +12,9 @@ import pytest
 
 import dpvb
 from dpvb import federated
-from dpvb.data.tables.schema import Binary, Numeric, Schema, Target
+from dpvb.data.tables.columns import Binary
+from dpvb.data.tables.ranged import Numeric
+from dpvb.data.tables.schema import Schema, Target
 from dpvb.data.tables.table import Table
 from dpvb.errors import FewUnitsWarning, ParameterError
 from dpvb.results import model_file

@@ -15,7 +15,9 @@ from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression as Reference
 
 import dpvb
-from dpvb.data.tables.schema import Binary, Categorical, Numeric, Schema, Target
+from dpvb.data.tables.columns import Binary, Categorical
+from dpvb.data.tables.ranged import Numeric
+from dpvb.data.tables.schema import Schema, Target
 from dpvb.data.tables.table import Table
 from dpvb.errors import DataFormatError, DpvbError, FewUnitsWarning, ModelFileError, ParameterError, PrivacyError
 from dpvb.estimators.regression import BinomialLikelihoodRegression

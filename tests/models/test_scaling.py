@@ -27,7 +27,7 @@ from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
 from dpvb.models.regression.iterate import Iterate
 from dpvb.models.regression.numbers_first import numbers_first
-from dpvb.models.regression.scaling import Scaling
+from dpvb.models.regression.scaling import Scaling, mapped
 
 COLUMN = 0.4
 #: The constant, two numbers, an indicator, one more number.
@@ -99,7 +99,9 @@ def test_the_map_goes_back() -> None:
     _, q = somewhere(rng)
     x_nd, weights_d = rng.uniform(0, 0.3, (50, 5)), rng.standard_normal(5)
     x_nd[:, 0] = COLUMN
-    np.testing.assert_allclose(q.scaling.rows(x_nd) @ weights_d, x_nd @ (q.scaling.back(COLUMN) @ weights_d))
+    np.testing.assert_allclose(
+        mapped(x_nd, q.scaling.forth(DECLARED)) @ weights_d, x_nd @ (q.scaling.back(DECLARED, COLUMN) @ weights_d)
+    )
 
 
 def test_sparse_rows_with_numbers_first_are_the_same_rows() -> None:
@@ -113,7 +115,7 @@ def test_sparse_rows_with_numbers_first_are_the_same_rows() -> None:
     made = numbers_first(q.scaling, DECLARED, batch, COLUMN)
     found = np.zeros_like(x_nd)
     found[np.repeat(np.arange(40), np.diff(made.indptr)), made.indices] = made.values
-    np.testing.assert_allclose(found, q.scaling.rows(x_nd)[:, [0, 1, 2, 4, 3]])
+    np.testing.assert_allclose(found, mapped(x_nd, q.scaling.forth(DECLARED))[:, [0, 1, 2, 4, 3]])
     inside = np.diff(made.indices)[np.diff(np.repeat(np.arange(40), np.diff(made.indptr))) == 0]
     assert (inside > 0).all()
 

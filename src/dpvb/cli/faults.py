@@ -160,9 +160,9 @@ def _faults(schema: Schema, name: str, cells: Mapping[str, Cells]) -> dict[str, 
     missing_n = Categories((), schema.missing_values).places(own, unseen=0, missing=1) == 1
     if name == schema.group:
         return {_CELLS[0]: missing_n | (each(own, lambda cell: identity(cell) is None) == 1)}
-    spec: Any = next((column for column in schema.columns if column.name == name), None)
-    if spec is not None and spec.kind == "numeric":
-        return _faults_of_numbers(as_numbers(own), spec.low, spec.high, allowed=missing_n & (spec.missing is not None))
+    spec: Any = next((column for column in schema.own_columns if column.name == name), None)
+    if spec is not None and spec.numeric:
+        return _faults_of_numbers(spec.numbers(own), *spec.range, allowed=missing_n & (spec.missing is not None))
     if spec is not None:
         values = spec.categories if spec.kind == "categorical" else spec.values
         return _faults_of_labels(Categories(values, schema.missing_values), own, spec.missing not in (None, False))

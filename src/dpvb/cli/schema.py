@@ -38,6 +38,7 @@ def schema(
     """Check a schema, print an example of one, or make one to fill in.
 
     A schema is a JSON file that says what is public about a table: each column's range or categories, and the target.
+    A column is numeric, date, spline, binary or categorical; an interaction names two of them.
     Nothing is read off the rows. --header reads the first line of a CSV file and shows it; --dictionary takes what was
     declared of the columns, and refuses what was computed from them. Where no range is declared, low and high are null:
     fill them in, and make categories of what is no number.
@@ -76,7 +77,7 @@ def schema(
     print_table(
         f"{file.name}: {found.width} features, row norm {found.row_norm:.4g}, intercept {found.intercept:.4g}",
         ["column", "kind", "features"],
-        [[column.name, column.kind, str(column.width)] for column in found.columns],
+        [[term.name, term.kind, str(term.width)] for term in found.terms],
         numbers=(2,),
     )
     if found.target is not None:

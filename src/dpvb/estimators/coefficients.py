@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from dpvb.data.tables.coordinates import CODINGS, coded, in_units, plain, ranges, to_units
-from dpvb.data.tables.schema import Categorical, Schema
+from dpvb.data.tables.columns import Categorical
+from dpvb.data.tables.coordinates import CODINGS, along, coded, in_units, plain, ranges, reference_of, to_units
+from dpvb.data.tables.schema import Schema
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_choice
 from dpvb.models.regression.likelihood import Weights
@@ -50,7 +53,7 @@ class Coefficients:
         mean_r[0] += self.shift
         if weights.covariance.ndim == 1 and weights.centre_d.any():
             # About the centre the weights of a diagonal covariance are independent.
-            about = sparse.lil_array(sparse.eye_array(1 + width))
+            about = sparse.lil_array(sparse.eye_array(1 + width) - weights.slants.T)
             about[0, 1:] = -weights.centre_d[1:] / self.constant
             map_rd = sparse.csr_array(map_rd @ about)
         map_rd.eliminate_zeros()
@@ -96,7 +99,7 @@ class Coefficients:
             if self.schema is None:
                 raise ParameterError("per='range' needs declared ranges: fit a dpvb.Table, or with low= and high=.")
             size_d = ranges(self.schema)
-        if self.schema is not None and any(isinstance(column, Categorical) for column in self.schema.columns):
+        if self.schema is not None and any(isinstance(column, Categorical) for column in self.schema.own_columns):
             head = replace(head, against=_AGAINST[coding])
         return CoefficientTable(
             names,
@@ -109,3 +112,34 @@ class Coefficients:
             level,
             exp,
         )
+
+    def curve(
+        self,
+        head: Head,
+        name: str,
+        at: Sequence[Any],
+        reference: Any,
+        given: Mapping[str, Any],
+        level: float,
+        exp: bool,
+    ) -> CoefficientTable:
+        """What a column adds at some of its values, less what it adds at a reference.
+
+        Args:
+            head: what the table says above its rows.
+            name, at, reference, given: as in `coordinates.along`.
+            level, exp: as in `table`.
+
+        Raises:
+            ParameterError: as there, and for a model without a schema.
+        """
+        if self.schema is None:
+            raise ParameterError("a curve needs named columns: fit a dpvb.Table, or with low= and high=.")
+        own = reference_of(self.schema, name)
+        reference = own if reference is None else reference
+        names, matrix, reference_r = along(self.schema, name, at, reference, given)
+        unseen_d = np.append(0.0, self.weights.unseen_d[int(self.constant > 0) :])
+        others = "".join(f", at {one}={value}" for one, value in given.items())
+        head = replace(head, per=f"value of {name}, against {name}={reference}{others}")
+        places, nothing = self.read(head.noise_aware), np.zeros(len(names))
+        return CoefficientTable(names, matrix, places, reference_r, unseen_d, nothing, head, level, exp)

@@ -16,10 +16,12 @@ from scipy.special import ndtri
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from dpvb.data.shards import paths_of
+from dpvb.data.tables.columns import INDICATOR
 from dpvb.data.tables.design import Design, SparseDesignRows
 from dpvb.data.tables.matrices import as_matrix
+from dpvb.data.tables.ranged import Numeric
 from dpvb.data.tables.response import Response
-from dpvb.data.tables.schema import INDICATOR, Numeric, Schema
+from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
 from dpvb.estimators.coefficients import Coefficients
@@ -33,10 +35,11 @@ from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
 from dpvb.models.regression.likelihood import Likelihood, Weights, predictive
 from dpvb.models.regression.polya_gamma import PolyaGamma
+from dpvb.models.regression.slants import NO_PRODUCTS
 from dpvb.results import metrics
 from dpvb.results.coefficients import Coefficient, CoefficientTable, Head
 
-_READING = ("mean_d", "covariance", "naive_covariance", "prior", "unseen_d", "centre_d")
+_READING = ("mean_d", "covariance", "naive_covariance", "prior", "unseen_d", "centre_d", "slant_3k")
 SOLVERS = ("first_order", "sufficient_statistics", "paper")
 COVARIANCES = ("full", "diagonal")
 
@@ -142,11 +145,41 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             ParameterError: for an argument outside its range, or a range where none was declared.
         """
         self._check_fitted()
-        likelihood, made = self._likelihood, self._coefficients
-        model = f"{likelihood.kind.replace('_', ' ').capitalize()} regression on {made.columns}"
-        return made.table(
-            Head(model, likelihood.scale, per, self._prior, noise_aware, self.privacy_), level, coding, exp
-        )
+        return self._coefficients.table(self._head(per, noise_aware), level, coding, exp)
+
+    def curve(
+        self,
+        column: str,
+        at: Sequence[Any],
+        *,
+        reference: Any = None,
+        given: Mapping[str, Any] | None = None,
+        level: float = 0.95,
+        noise_aware: bool = True,
+        exp: bool = False,
+    ) -> CoefficientTable:
+        """What a column adds to the log odds or log rate along its values, with intervals from the joint posterior.
+
+        Args:
+            column: name of a column of the schema.
+            at: public values of it, a row of the table each; those outside its range count as its ends.
+            reference: the value of which the row would be 0; None: the reference knot of a spline, the reference
+                category, the first of two values, or the low end of a range.
+            given: a value of each column with which this one has an interaction, by name.
+            level, noise_aware, exp: as in `coefficients`.
+
+        Raises:
+            ParameterError: no such column, a value that is none of it, or columns that `given` lacks.
+        """
+        self._check_fitted()
+        head = self._head("unit", noise_aware)
+        return self._coefficients.curve(head, column, at, reference, given or {}, level, exp)
+
+    def _head(self, per: str, noise_aware: bool) -> Head:
+        """What a table says above its rows."""
+        likelihood = self._likelihood
+        model = f"{likelihood.kind.replace('_', ' ').capitalize()} regression on {self._coefficients.columns}"
+        return Head(model, likelihood.scale, per, self._prior, noise_aware, self.privacy_)
 
     @overload
     def contrast(self, weights: Mapping[str, float], *, level: float = 0.95, **options: Any) -> Coefficient: ...
@@ -235,7 +268,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         if schema is not None:
             target = schema.target
             others = [schema.group] if target is None else [target.name, target.trials, schema.group]
-            names = [*(column.name for column in schema.columns), *(name for name in others if name is not None)]
+            names = [*(column.name for column in schema.own_columns), *(name for name in others if name is not None)]
             return {"X": Table({name: np.empty(0) for name in names}, schema)}
         return {"X": sparse.csr_array(np.empty((0, width or 0))), "y": np.empty(0)}
 
@@ -329,8 +362,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         constant, width = design.intercept, design.width - (design.intercept > 0)
         reach_d = np.full(width, math.sqrt((1 - constant) * (1 + constant)))
         if schema is not None:
-            kinds = np.repeat([c.kind for c in schema.columns], [c.width for c in schema.columns])
-            numeric_d, low_d, unit_d = kinds == "numeric", np.zeros(width), _largest(schema) / design.row_norm
+            numeric_d, low_d, unit_d = schema.numeric, np.zeros(width), _largest(schema) / design.row_norm
             high_d = unit_d
         else:
             numeric_d = _places(self.numeric, width)
@@ -342,7 +374,8 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         first = np.zeros(int(constant > 0))
         low_d, high_d = (np.append(first, np.where(numeric_d, end_d, 0.0)) for end_d in (low_d, high_d))
         known = schema is not None or self.column_bound is not None
-        return Declared(low_d, high_d, np.append(first + 1.0, unit_d), known)
+        products_p3 = NO_PRODUCTS if schema is None or constant == 0 else 1 + schema.products
+        return Declared(low_d, high_d, np.append(first + 1.0, unit_d), known, products_p3)
 
     def _set_columns(self, names: tuple[str, ...] | None, width: int, schema: Schema | None) -> None:
         """Number, names and units of the features."""
@@ -399,6 +432,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         if covariance.ndim == 1:
             # Written out about the centre, so that sparse rows stay sparse.
             centre_d = self._weights.centre_d
+            x_nd = x_nd - x_nd @ self._weights.slants.T
             variance_n = (x_nd * x_nd) @ covariance - 2.0 * (x_nd @ (centre_d * covariance))
             return mean_n, np.maximum(variance_n + float(centre_d**2 @ covariance), 0.0)
         return mean_n, np.maximum(((x_nd @ covariance) * x_nd).sum(axis=1), 0.0)
@@ -413,23 +447,22 @@ class BinomialLikelihoodRegression(PrivateEstimator):
 
     def _chunks(self, design: AnyDesign) -> Iterator[Any]:
         """Chunks of rows of the fitted width."""
-        self._check_width(design.width - self._first)
+        self._check_width(design.width - self._first, self.n_features_in_)
         return (chunk.rows for chunk in design.chunks())
 
-    def _check_width(self, width: int) -> None:
-        if width != self.n_features_in_:
+    def _check_width(self, width: int, expected: int) -> None:
+        if width != expected:
             raise DataFormatError(
-                f"X has {width} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
-                "input."
+                f"X has {width} features, but {type(self).__name__} is expecting {expected} features as input."
             )
 
     def _tabled(self, X: Any, schema: Schema) -> Table:
         """Rows as a table; numbers without names are in the order of a schema that has numbers alone."""
         if isinstance(X, Table):
             return X
-        if _is_named(X) or any(column.kind != "numeric" for column in schema.columns):
+        if _is_named(X) or any(column.kind not in ("numeric", "spline") for column in schema.own_columns):
             return Table(X, schema)
-        self._check_width(as_matrix(X).width)
+        self._check_width(as_matrix(X).width, len(schema.own_columns))
         return _in_order(X, schema)
 
     def _measured(self, X: Any, y: Any, trials: Any, public: bool) -> tuple[Floats, Floats, Floats, Floats]:
@@ -498,7 +531,10 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         if "table_mean_d" in arrays:
             # Files of before have the diagonal of the prior's covariance.
             named = {name: name.replace("prior", "prior" if "prior" in arrays else "prior_d") for name in _READING}
-            weights, table = (Weights(*(arrays[start + named[name]] for name in _READING)) for start in ("", "table_"))
+            kept = [name for name in _READING if name in arrays or name == "prior"]  # Some came later.
+            weights, table = (
+                Weights(**{name: arrays[start + named[name]] for name in kept}) for start in ("", "table_")
+            )
         else:  # Of a file of format 1.
             weights = table = Weights.alone(*(arrays[name] for name in _READING[:3]))
         d = width + (constant > 0)
@@ -506,7 +542,11 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             vectors = {part.shape for part in (read.mean_d, read.unseen_d, read.centre_d)}
             shape = read.covariance.shape
             shapes = {shape, read.naive_covariance.shape, read.prior.shape}
-            if vectors != {(d,)} or shape != read.naive_covariance.shape or not shapes <= {(d,), (d, d)}:
+            place_2k = read.slant_3k[:2]
+            slanted = (
+                read.slant_3k.shape[:-1] == (3,) and ((place_2k >= 0) & (place_2k < d) & (place_2k % 1 == 0)).all()
+            )
+            if not slanted or vectors != {(d,)} or shape != read.naive_covariance.shape or not shapes <= {(d,), (d, d)}:
                 raise ValueError("a posterior of another shape")
         names, schema = facts["features"], facts["schema"]
         names = None if names is None else tuple(map(str, names))
@@ -747,8 +787,7 @@ class NegativeBinomialRegression(RegressorMixin, BinomialLikelihoodRegression): 
 
 def _largest(schema: Schema) -> Floats:
     """Largest value of each feature of a table: of an indicator, what stands for 1."""
-    values = [1.0 if column.kind == "numeric" else INDICATOR for column in schema.columns]
-    return np.repeat(values, [column.width for column in schema.columns])
+    return np.where(schema.numeric, 1.0, INDICATOR)
 
 
 def _check_response(y: Any) -> None:
@@ -766,7 +805,7 @@ def _is_named(X: Any) -> bool:
 def _in_order(X: Any, schema: Schema) -> Table:
     """A matrix as a table, its columns in the order of a schema."""
     x_nd = as_matrix(X).dense(slice(None))
-    return Table({column.name: x_nd[:, place] for place, column in enumerate(schema.columns)}, schema)
+    return Table({column.name: x_nd[:, place] for place, column in enumerate(schema.own_columns)}, schema)
 
 
 def _ends(name: str, given: Any, width: int) -> Floats:

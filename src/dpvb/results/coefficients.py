@@ -122,7 +122,7 @@ class Head:
     Attributes:
         model: the model, in words.
         scale: "log odds" or "log rate": what a coefficient is.
-        per: "unit" of a number, or its whole declared "range".
+        per: "unit" of a number, or its whole declared "range"; or any other words.
         prior: the prior, in words.
         noise_aware: whether the privacy noise is counted in.
         statement: what the fit promises, and how many units it counted.
@@ -305,9 +305,9 @@ class CoefficientTable(Sequence[Coefficient]):
         names = [printable(name) for name in self.lines]
         width = max([*map(len, names), len(self.scale)])
         titles = ["ratio"] if self.exp else ["mean", "std"]
-        per = "unit" if self.head.per == "unit" else "declared range"
+        per = {"unit": "unit of a column", "range": "declared range of a column"}.get(self.head.per, self.head.per)
         against = f"; of a level against {self.head.against}" if self.head.against else ""
-        what = f"{self.scale.capitalize()} per {per} of a column{against}."
+        what = f"{self.scale.capitalize()} per {per}{against}."
         head = [f"{self.scale:<{width}}", *(f"{title:>10}" for title in titles)]
         lines = [
             *self.head.lines(),

@@ -26,6 +26,7 @@ _ROLES: Final = ("feature", "target", "group", "none")
 _KINDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("numeric", "number", "integer", "int", "float", "double", "decimal", "real"), "numeric"),
     **dict.fromkeys(("year", "continuous", "count"), "numeric"),
+    **dict.fromkeys(("date", "datetime", "timestamp"), "date"),
     **dict.fromkeys(("binary", "boolean", "bool", "logical"), "binary"),
     **dict.fromkeys(("categorical", "category", "factor", "nominal", "ordinal", "enum", "string", "text"), "levels"),
 }
@@ -94,7 +95,7 @@ def columns_of_dictionary(path: Path, dialect: Dialect = USUAL) -> list[Column]:
                                 | between, transform, missing, and role: feature, target, group or none
     ==========================  ==================================================================================
 
-    A text without levels, a date, or another type is no feature.
+    A text without levels, a date without a range, or another type is no feature.
 
     Args:
         path: the file; public.
@@ -240,6 +241,9 @@ def _column(name: str, of_type: str, numbers: Mapping[str, Any], levels: Any, tr
         values = [False, True] if levels is None else [*levels]
         field = "values" if kind == "binary" else "categories"
         return Column(name, {"kind": "binary" if kind == "binary" else "categorical", "name": name, field: values})
+    if kind == "date" and (numbers["low"] or numbers["high"]):
+        ends = {field: numbers[field] or None for field in ("low", "high", "missing") if field in numbers}
+        return Column(name, {"kind": "date", "name": name, **ends})
     if kind != "numeric":
         return Column(name, None)
     ends = {field: _number(name, field, value) for field, value in numbers.items()}

@@ -21,10 +21,12 @@ from dpvb.data.readable import check_readable, check_there
 from dpvb.data.shards import Shard, Sharded, paths_of
 from dpvb.data.slabs import MAX_ROWS, Slab
 from dpvb.data.spelling import Cells, Floats, as_array, as_numbers, cells_of, each, identity, spelled
+from dpvb.data.tables.columns import Binary, Categorical
 from dpvb.data.tables.design import Design, DesignRows, SparseDesignRows
 from dpvb.data.tables.matrices import SparseMatrix, column, is_arrow_table, is_frame
+from dpvb.data.tables.ranged import Date
 from dpvb.data.tables.response import LOGISTIC, Response
-from dpvb.data.tables.schema import Binary, Categorical, Schema
+from dpvb.data.tables.schema import Schema
 from dpvb.data.units import Chunk
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice
 
@@ -122,7 +124,7 @@ class Table:
             self._count = self._held.matrix.num_rows
 
     def __repr__(self) -> str:
-        return f"Table(width={self._schema.width}, columns={len(self._schema.columns)})"
+        return f"Table(width={self._schema.width}, columns={len(self._schema.own_columns)})"
 
     @property
     def schema(self) -> Schema:
@@ -315,19 +317,17 @@ def _design(
 
 def _encode(piece: _Records, schema: Schema) -> _Encoded:
     """A piece's cells as numbers; a malformed row is NaN."""
-    num_rows = len(piece.malformed)
-    missing_values = frozenset(schema.missing_values)
-    place_nc = np.empty((num_rows, len(schema.columns)), dtype=np.int32)
-    value_nc = np.empty((num_rows, len(schema.columns)))
-    cut_nc = np.empty((num_rows, len(schema.columns)), dtype=np.bool_)
+    num_rows, entries = len(piece.malformed), sum(term.entries for term in schema.terms)
+    place_ne, value_ne = np.empty((num_rows, entries), dtype=np.int32), np.empty((num_rows, entries))
+    made = schema.encoded(piece.cells)
     start = 0
-    for c, spec in enumerate(schema.columns):
-        place_n, value_nc[:, c], cut_nc[:, c] = spec.encode(piece.cells[spec.name], missing_values)
-        place_nc[:, c] = start + place_n
-        start += spec.width
-    value_nc[piece.malformed] = np.nan
-    indptr = np.arange(num_rows + 1, dtype=np.int64) * len(schema.columns)
-    matrix = SparseMatrix(Slab(indptr, place_nc.ravel(), value_nc.ravel()), schema.width)
+    for term in schema.terms:
+        which = slice(start, start := start + term.entries)
+        place_ne[:, which] = schema.places[term.name] + made[term.name].place_nm
+        value_ne[:, which] = made[term.name].value_nm
+    value_ne[piece.malformed] = np.nan
+    indptr = np.arange(num_rows + 1, dtype=np.int64) * entries
+    matrix = SparseMatrix(Slab(indptr, place_ne.ravel(), value_ne.ravel()), schema.width)
     target = schema.target
     y_n = trials_n = None
     if target is not None and target.name in piece.cells:
@@ -335,7 +335,9 @@ def _encode(piece: _Records, schema: Schema) -> _Encoded:
         if target.trials is not None and target.trials in piece.cells:
             trials_n = as_numbers(piece.cells[target.trials])
     group = None if schema.group is None else _persons(piece, schema)
-    return _Encoded(matrix, y_n, trials_n, group, np.logical_or.reduce(cut_nc, axis=1))
+    return _Encoded(
+        matrix, y_n, trials_n, group, np.logical_or.reduce([made[term.name].cut_n for term in schema.terms])
+    )
 
 
 def _persons(piece: _Records, schema: Schema) -> list[object]:
@@ -474,7 +476,8 @@ def _meant(schema: Schema, dialect: Dialect) -> dict[str, Callable[[object], obj
                     f"column {name!r} has the value {value!r}, but with decimal=',' a cell that is written so is the "
                     f"number {dialect.label(value)}: declare that."
                 )
-    how: dict[str | None, Callable[[object], object]] = {schema.group: lambda field: field}
+    as_written = [schema.group, *(column.name for column in schema.columns if isinstance(column, Date))]
+    how: dict[str | None, Callable[[object], object]] = dict.fromkeys(as_written, lambda field: field)
     return {name: how.get(name, dialect.label if name in labels else dialect.number) for name in schema.read_columns}
 
 

@@ -43,7 +43,7 @@ from dpvb.models.regression.curvature import RowMoments, log_odds, read_moments
 from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.iterate import Iterate
 from dpvb.models.regression.likelihood import Likelihood, Weights, check_fields
-from dpvb.models.regression.scaling import Scaling
+from dpvb.models.regression.scaling import Scaling, mapped
 
 
 @dataclass(frozen=True)
@@ -112,16 +112,16 @@ class FirstOrder:
         """What every row contributes to the blocks asked for."""
         b_n, scaling, columns = self.likelihood.b(batch.y_n, batch.trials_n), q.scaling, self._columns
         if blocks.keys() <= {"means", "spread"}:
-            return columns.contributions(batch.x_nd[:, columns.numeric_j], batch.y_n, scaling.mean_d, blocks)
+            return columns.contributions(batch.x_nd[:, columns.read_r], batch.y_n, scaling.mean_d, blocks)
         if "curvature" in blocks:
-            x_nd = scaling.rows(batch.x_nd) / scaling.room
+            x_nd = mapped(batch.x_nd, scaling.forth(columns)) / scaling.room
             weight_n = 1.0 / np.maximum(upper_norms(x_nd), 1.0) ** 2
             if self.intercept == 0:
                 rest = math.sqrt(1 - tuned.ADDED_CONSTANT**2)
                 x_nd = np.hstack([np.full((len(x_nd), 1), tuned.ADDED_CONSTANT), rest * x_nd])
             return {"count": Rows((weight_n * batch.y_n)[:, None]), "curvature": Gram(x_nd, weight_n * b_n)}
         last = "curvature_at_mean" in blocks
-        matrix = np.vstack([scaling.centre_d, scaling.factor_d, q.moments.basis_de / q.moments.scale_e])
+        matrix = np.vstack([scaling.forth(columns), q.moments.basis_de / q.moments.scale_e])
         x_ne, length_n = (rows := batch.derived(_turned, matrix)).x_nd, rows.length_n
         psi_n = row_sums(x_ne, q.moments.scale_e * (q.mean.point_d if last else q.point_e))
         weight_n = 1.0 / np.maximum(length_n, 1.0)
@@ -177,7 +177,7 @@ class FirstOrder:
         information_e, noise_e = ratio * moments.eigenvalue_e, mean.noise * scale_e**2
         upper_e, gain_e = ratio * moments.eigenvalue_upper_e, information_e / (information_e + noise_e)
         newton_e = mean.point_d - q.start_e + mean.score_d / upper_e
-        prior = q.prior(q.scaling.width_d, ridge.TAUS, self.intercept, self.alpha)
+        prior = q.prior(self._columns, q.scaling.width_d, ridge.TAUS, self.intercept, self.alpha)
         tau = ridge.best_scale(newton_e, (information_e + noise_e) / upper_e**2, prior)
         precision_ee, _ = ridge.inverse(prior.covariance(tau))
         gradient_e = gain_e * score_e - precision_ee @ (q.point_e - q.start_e)
@@ -195,13 +195,13 @@ class FirstOrder:
 
     def weights(self, q: Iterate) -> Weights:
         """Posterior of the weights for predictions, in the coordinates of x."""
-        return q.predictions(self.intercept, self.alpha)
+        return q.predictions(self._columns, self.intercept, self.alpha)
 
     def table(self, q: Iterate) -> Weights:
         """Posterior of the weights for intervals, in the coordinates of x."""
-        return q.table(self.intercept, self.alpha)
+        return q.table(self._columns, self.intercept, self.alpha)
 
 
 def _turned(x_nd: Floats, matrix_de: Floats) -> MeasuredRows:
     """Rows x̂ in the coordinates of the score, measured; the map to x̂ is the matrix's first rows."""
-    return turned((x_nd - matrix_de[0]) * matrix_de[1], matrix_de[2:])
+    return turned(mapped(x_nd, matrix_de[: x_nd.shape[1] + 2]), matrix_de[x_nd.shape[1] + 2 :])

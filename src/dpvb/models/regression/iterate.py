@@ -15,6 +15,7 @@ from dpvb.guards.domains import Nonnegatives, Positive, Symmetric
 from dpvb.models.regression import descent, ridge, saturation, tuned
 from dpvb.models.regression.at_mean import read_at_mean
 from dpvb.models.regression.curvature import RowMoments, Tracked, read
+from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.guard import Steepness, StepGuard
 from dpvb.models.regression.likelihood import Weights
 from dpvb.models.regression.scaling import Scaling
@@ -75,10 +76,13 @@ class Iterate:
         excess = 1.0 + float(np.clip(long / np.trace(curvature_ee), 0.0, 1.0))
         return replace(self, curvature_ee=curvature_ee, table_ee=table_ee, error_ee=error_ee, excess=excess)
 
-    def prior(self, width_d: Floats, taus: tuple[float, ...], intercept: float, alpha: float | None) -> ridge.Prior:
+    def prior(
+        self, declared: Declared, width_d: Floats, taus: tuple[float, ...], intercept: float, alpha: float | None
+    ) -> ridge.Prior:
         """The prior of m - m_0 in the eigenbasis.
 
         Args:
+            declared: what is public about the columns.
             width_d: standard deviation of each weight of x̂ at τ = 1.
             taus: values of τ.
             intercept: value of column 0 in every row; 0: there is no such column.
@@ -86,31 +90,28 @@ class Iterate:
         """
         basis_de, drift = self.moments.basis_de, np.outer(self.drift_e, self.drift_e)
         if alpha is not None:
-            forth_dd = np.linalg.inv(self.scaling.back(intercept)).T @ basis_de
+            forth_dd = np.linalg.inv(self.scaling.back(declared, intercept)).T @ basis_de
             return ridge.Prior(np.zeros_like(drift), forth_dd.T @ forth_dd / alpha + drift, (1.0,))
         constant_d, mean_d = basis_de @ self.moments.constant_e, basis_de @ self.moments.mean_e
         free_d = np.where(np.arange(len(width_d)) < (intercept > 0), 0.0, width_d)
         prior = ridge.Prior.of(free_d, mean_d, constant_d, tuned.INTERCEPT_STD, taus).turned(basis_de)
         return replace(prior, fixed_ee=prior.fixed_ee + drift)
 
-    def predictions(self, intercept: float, alpha: float | None) -> Weights:
+    def predictions(self, declared: Declared, intercept: float, alpha: float | None) -> Weights:
         """Posterior of the weights for predictions, in the coordinates of x: τ is estimated and averaged over."""
-        return self._posterior(
-            self.curvature_ee,
-            0 * self.error_ee,
-            self.prior(self.scaling.width_d, ridge.TAUS, intercept, alpha),
-            intercept,
-        )
+        prior = self.prior(declared, self.scaling.width_d, ridge.TAUS, intercept, alpha)
+        return self._posterior(self.curvature_ee, 0 * self.error_ee, prior, self.scaling.back(declared, intercept))
 
-    def table(self, intercept: float, alpha: float | None) -> Weights:
+    def table(self, declared: Declared, intercept: float, alpha: float | None) -> Weights:
         """Posterior of the weights for intervals: τ is fixed, spreads are at their low end, the curvature may err."""
-        prior, scaling = self.prior(self.scaling.wide_d, (tuned.TABLE_TAU,), intercept, alpha), self.scaling
-        found = self._posterior(self.table_ee, self.error_ee, prior, intercept)
-        back_dd = scaling.back(intercept) @ self.moments.basis_de
-        prior_dd = back_dd @ prior.covariance(prior.taus[0]) @ back_dd.T
+        scaling, back_dd = self.scaling, self.scaling.back(declared, intercept)
+        prior = self.prior(declared, scaling.wide_d, (tuned.TABLE_TAU,), intercept, alpha)
+        found = self._posterior(self.table_ee, self.error_ee, prior, back_dd)
+        back_de = back_dd @ self.moments.basis_de
+        prior_dd = back_de @ prior.covariance(prior.taus[0]) @ back_de.T
         return replace(found, prior=prior_dd, unseen_d=scaling.unseen_d, centre_d=scaling.centre_d)
 
-    def _posterior(self, curvature_ee: Floats, error_ee: Floats, prior: ridge.Prior, intercept: float) -> Weights:
+    def _posterior(self, curvature_ee: Floats, error_ee: Floats, prior: ridge.Prior, back_dd: Floats) -> Weights:
         """A Newton step from the averages, moved for saturation, in the coordinates of x."""
         moments, scale_e = self.moments, self.moments.scale_e
         offset_e, prior = scale_e * (self.mean.point_d - self.start_e), prior.turned(np.diag(scale_e))
@@ -118,7 +119,7 @@ class Iterate:
         mean_e, aware_ee = ridge.honest(score, prior, error_ee)
         _, naive_ee = ridge.posterior(replace(score, noise=0.0), prior)
         change = self.excess * float(scale_e * moments.constant_e @ curvature_ee @ (mean_e - offset_e)) / moments.number
-        m_e, back_dd = self.start_e + mean_e / scale_e, self.scaling.back(intercept) @ moments.basis_de
+        m_e, back_de = self.start_e + mean_e / scale_e, back_dd @ moments.basis_de
         m_e += saturation.shift(moments, self.mean.point_d, m_e, change) * moments.constant_e
-        x_de = back_dd / scale_e
-        return Weights.alone(back_dd @ m_e, x_de @ aware_ee @ x_de.T, x_de @ naive_ee @ x_de.T)
+        x_de = back_de / scale_e
+        return Weights.alone(back_de @ m_e, x_de @ aware_ee @ x_de.T, x_de @ naive_ee @ x_de.T)

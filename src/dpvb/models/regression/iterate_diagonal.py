@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Positive, Positives
 from dpvb.models.regression import columns, tuned
+from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.descent import Average, Descent, DiagonalAndConstant
 from dpvb.models.regression.likelihood import Weights
 from dpvb.models.regression.scaling import Scaling
@@ -70,7 +71,7 @@ class Iterate:
         gradient_d = self.mean.score_d - majoriser.ridge_d * (self.mean.point_d - self.start_d)
         return self.mean.point_d + majoriser.solve(gradient_d, self.descent.safety)
 
-    def predictions(self, intercept: float, order: NDArray[np.intp]) -> Weights:
+    def predictions(self, declared: Declared, intercept: float, order: NDArray[np.intp]) -> Weights:
         """Posterior of the weights of x; `order` has the columns of x in the order of x̂."""
         precision_d, information_d, variance_d = self._information(intercept)
         data_d = variance_d - self.mean.noise * self.scale_d**2
@@ -79,11 +80,13 @@ class Iterate:
         mean_d = scaling.factor_d * self._mean(intercept)[place_d]
         if intercept > 0:
             mean_d[0] -= float(mean_d @ scaling.centre_d) / intercept
+        slants = declared.slants(scaling.mean_d)
+        np.subtract.at(mean_d, slants.factor_k, slants.share_k * mean_d[slants.product_k])
         parts = [scaling.factor_d**2 * v_d[place_d] for v_d in (aware_d, naive_d, 1 / precision_d)]
         found = Weights.alone(mean_d, *parts[:2])
-        return replace(found, prior=parts[2], centre_d=scaling.centre_d)
+        return replace(found, prior=parts[2], centre_d=scaling.centre_d, slant_3k=np.array(slants, dtype=np.float64))
 
-    def table(self, intercept: float, alpha: float | None, order: NDArray[np.intp]) -> Weights:
+    def table(self, declared: Declared, intercept: float, alpha: float | None, order: NDArray[np.intp]) -> Weights:
         """The same at a fixed width of the prior, with spreads at their low end."""
         scaling, found = self.scaling, self.columns
         # A centre that is off adds to the second moment, and nothing to what the data say of the weight.
@@ -93,4 +96,4 @@ class Iterate:
         read = replace(self, columns=replace(found, second_d=second_d))
         if alpha is None:
             read = replace(read, width_d=scaling.wide_d[order], alpha=tuned.TABLE_TAU**-2)
-        return replace(read.predictions(intercept, order), unseen_d=scaling.unseen_d)
+        return replace(read.predictions(declared, intercept, order), unseen_d=scaling.unseen_d)

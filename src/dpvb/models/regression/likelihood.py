@@ -23,9 +23,10 @@ a_n - b_n σ(ψ_n)    residual_n: derivative of the log likelihood in ψ_n
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+from scipy import sparse
 from scipy.special import expit, ndtr
 
 from dpvb.data.tables.response import LOGISTIC, Kind, Response
@@ -169,7 +170,8 @@ class Weights:
         prior: prior covariance, (d, d), or its diagonal, (d,); domains.UNSEEN where it is not said.
         unseen_d: 1 for a column whose spread was not seen for noise, else 0.
         centre_d: released centres of numeric columns, and 0 for others. A diagonal covariance holds about them: weights
-            of x - centre and of the constant are independent.
+            of x - centre and of the constant are independent, once the slants are off x.
+        slant_3k: rows, columns and values of S where a diagonal covariance is one of weights of x - S x, (3, k).
     """
 
     mean_d: Floats
@@ -178,6 +180,13 @@ class Weights:
     prior: Covariance
     unseen_d: Nonnegatives
     centre_d: Floats
+    slant_3k: Floats = field(default_factory=lambda: np.zeros((3, 0)))
+
+    @property
+    def slants(self) -> sparse.csr_array:
+        """S, (d, d)."""
+        (row, column, value), width = self.slant_3k, len(self.mean_d)
+        return sparse.csr_array((value, (row.astype(np.intp), column.astype(np.intp))), shape=(width, width))
 
     @classmethod
     def alone(cls, mean_d: Floats, covariance: Floats, naive_covariance: Floats) -> Weights:

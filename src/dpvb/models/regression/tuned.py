@@ -40,7 +40,7 @@ RATIO_DRIFT = 0.05  # standard deviation of the change of a tracked ratio in one
 BASE_RATE_STD = 0.5  # the base rate is at least this many std of its noise from 0 and 1
 LEAST_BASE_RATE = 0.001  # and at least so far, as a probability
 
-# --- scaling: `coverage` (tables whose ranges are 1 to 50 times too wide) ---------------------------------------------
+# --- scaling: `coverage` (tables whose ranges are 1 to 50 times too wide), `coverage_terms` (products) ---------------
 MEANS_BUDGET = 0.02  # part of Σμ² for the means of numeric columns, once
 SPREAD_BUDGET = 0.02  # part of Σμ² for their spreads, once
 NUMERIC_SIZE = 0.4  # κ over the intercept's constant: std of a numeric column in the rows of the model
@@ -51,6 +51,7 @@ LOW_STD = 1.64  # std of noise by which the low end of a spread lies below it
 CERTAIN_STD = 3.0  # std by which the variance of a column must stand out of the noise to be certain as it was read
 LEAST_CERTAIN = 1e-4  # least part of the variance of a column that counts as certain
 CENTRE_STD = 2.5  # std by which a centre may be off, in the low end of a spread
+PRODUCT_DOUBT = 0.2  # std of the root of a product's spread, over what independent factors would have
 UNSEEN_SPREAD = 0.002  # least spread that the table takes for possible, as a part of the range
 LEAST_ROWS_STD = 2.0  # least number of rows, in std of its noise
 NOISELESS_ROOM = 64.0  # without noise, rows up to this norm count in full
