@@ -1,4 +1,4 @@
-"""Pictures of topics, weights and privacy curves; they need matplotlib (the extra `plot`)."""
+"""Pictures of topics, weights, coefficients and privacy curves; they need matplotlib (the extra `plot`)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from dpvb.guards.strangers import printable
 from dpvb.results import metrics
 
 if TYPE_CHECKING:
+    from dpvb.results.coefficients import CoefficientTable
     from dpvb.results.statement import PrivacyStatement
 
 _PRIVATE, _REFERENCE = "#2f6f9f", "#d9822b"
@@ -107,6 +108,64 @@ def weights_picture(
         fontsize=9,
     )
     _write(figure, path)
+
+
+def forest_picture(path: str | os.PathLike[str], table: CoefficientTable) -> None:
+    """Draw a table of coefficients as intervals, see `draw_forest`.
+
+    Args:
+        path: where to write; the suffix tells the format (.png, .pdf, .svg).
+        table: the coefficients.
+
+    Raises:
+        DpvbError: if matplotlib is not installed.
+    """
+    rows = len(table)
+    # Beyond 500 inches a picture has more dots than matplotlib draws.
+    figure = _figure_class()(figsize=(7.0, min(0.28 * rows + 1.4, 500.0)), layout="constrained")
+    draw_forest(figure.subplots(), table)
+    _write(figure, path)
+
+
+def new_axes() -> Any:
+    """Axes of a new figure of pyplot, which a notebook shows.
+
+    Raises:
+        DpvbError: if matplotlib is not installed.
+    """
+    _figure_class()
+    from matplotlib import pyplot
+
+    return pyplot.subplots(layout="constrained")[1]
+
+
+def draw_forest(axes: Any, table: CoefficientTable) -> None:
+    """Draw a row's mean and interval on a line for each coefficient, the first one on top.
+
+    The intercept, which has another unit, is left out. Rows with a note are faint. A line marks no effect: 0, or 1
+    among ratios, whose axis is logarithmic.
+
+    Args:
+        axes: matplotlib's.
+        table: the coefficients.
+    """
+    rows = [row for row in table if row.name != "intercept"]
+    place = np.arange(len(rows))
+    middle, low, high = (np.array([getattr(row, end) for row in rows]) for end in ("mean", "low", "high"))
+    if table.exp:
+        axes.set_xscale("log")
+    axes.axvline(1.0 if table.exp else 0.0, color="gray", linewidth=0.8, linestyle="--")
+    for faint in (False, True):
+        chosen = np.array([bool(row.note) is faint for row in rows], dtype=np.bool_)
+        look = {"color": _PRIVATE, "alpha": 0.35 if faint else 1.0}
+        axes.hlines(place[chosen], low[chosen], high[chosen], linewidth=1.5, **look)
+        axes.plot(middle[chosen], place[chosen], "o", markersize=4, **look)
+    labels = [printable(row.name) + (f" ({row.note})" if row.note else "") for row in rows]
+    axes.set_yticks(place, labels, fontsize=8, parse_math=False, usetex=False)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.tick_params(axis="x", labelsize=8)
+    axes.set_xlabel(f"{table.scale}, {100 * table.level:g} % intervals", fontsize=9)
+    axes.spines[["top", "right", "left"]].set_visible(False)
 
 
 def _write(figure: Any, path: str | os.PathLike[str]) -> None:
