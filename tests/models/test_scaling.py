@@ -178,9 +178,11 @@ def test_a_column_that_noise_hides_has_the_interval_of_the_prior_and_says_so() -
     model = FirstOrder(5, intercept=COLUMN, declared=DECLARED)
     read = model.table(fitted(model, x_nd, (rng.random(300) < 0.5).astype(float), 0.5))
     assert read.unseen_d.tolist() == [0, 1, 1, 0, 1]
-    assert (read.covariance.diagonal()[[1, 2, 4]] > 0.25 * read.prior_d[[1, 2, 4]]).all()
+    assert (read.covariance.diagonal()[[1, 2, 4]] > 0.25 * read.prior.diagonal()[[1, 2, 4]]).all()
     # One std of the column, 0.002 of its range at least, moves the log odds by 1.
-    np.testing.assert_allclose(np.sqrt(read.prior_d[[1, 2, 4]]), 1 / (0.002 * np.array([0.4, 1.0, 0.2])), rtol=0.02)
+    np.testing.assert_allclose(
+        np.sqrt(read.prior.diagonal()[[1, 2, 4]]), 1 / (0.002 * np.array([0.4, 1.0, 0.2])), rtol=0.02
+    )
 
 
 def test_declarations_are_checked() -> None:

@@ -7,7 +7,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from scipy.special import ndtri
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from dpvb.data.shards import paths_of
+from dpvb.data.tables.coordinates import CODINGS, coded, in_units, plain, ranges, to_units
 from dpvb.data.tables.design import Design, SparseDesignRows
 from dpvb.data.tables.matrices import as_matrix
 from dpvb.data.tables.response import Response
@@ -26,37 +27,21 @@ from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.kernels import linear
+from dpvb.models.regression import tuned
 from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
 from dpvb.models.regression.likelihood import Likelihood, Weights, predictive
 from dpvb.models.regression.polya_gamma import PolyaGamma
 from dpvb.results import metrics
+from dpvb.results.coefficients import CoefficientTable, Head, Normal
 
-_READING = ("mean_d", "covariance", "naive_covariance", "prior_d", "unseen_d", "centre_d")
-_NOTES = {
-    "prior": "prior: the data decided less than half of the variance; the interval is mostly the prior's.",
-    "unseen": "unseen: the declared range is too wide for this budget to see the column's spread; narrow it, or spend "
-    "more.",
-}
+_READING = ("mean_d", "covariance", "naive_covariance", "prior", "unseen_d", "centre_d")
+# The head of a table names so many columns.
+_MOST_NAMED = 8
 
 SOLVERS = ("first_order", "sufficient_statistics", "paper")
 COVARIANCES = ("full", "diagonal")
-
-
-class Coefficient(NamedTuple):
-    """One row of a coefficient table: posterior mean and std, and the ends of a credible interval.
-
-    `note` is "prior" where the data decided less than half of the variance, "unseen" where the declared range is too
-    wide for the budget to see the column's spread, and else empty.
-    """
-
-    name: str
-    mean: float
-    std: float
-    low: float
-    high: float
-    note: str = ""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -137,33 +122,64 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         mean, margin = (self.intercept_, reach * intercept_std) if intercept else (self.coef_, reach * std)
         return mean - margin, mean + margin
 
-    def coefficients(self, level: float = 0.95, *, noise_aware: bool = True) -> list[Coefficient]:
-        """The coefficient table: the intercept, where there is one, then each feature by its name."""
-        ends = self.credible_interval(level, noise_aware=noise_aware)
-        std, intercept_std = self._stds(noise_aware)
-        columns = [list(self.feature_names_), *(np.ravel(part).tolist() for part in (self.coef_, std, *ends))]
-        note, *notes = self._notes()
-        rows = [Coefficient(*row) for row in zip(*columns, notes, strict=True)]
-        if self._intercept_d.any():
-            ends = self.credible_interval(level, noise_aware=noise_aware, intercept=True)
-            parts = (np.ravel(part).item() for part in (self.intercept_, intercept_std, *ends))
-            rows.insert(0, Coefficient("intercept", *parts)._replace(note=note))
-        return rows
+    def coefficients(
+        self,
+        level: float = 0.95,
+        *,
+        noise_aware: bool = True,
+        coding: str = "reference",
+        exp: bool = False,
+        per: str = "unit",
+    ) -> CoefficientTable:
+        """The coefficient table: the intercept, where there is one, then a row for each number and each level.
 
-    def summary(self, level: float = 0.95, *, noise_aware: bool = True) -> str:
-        """The coefficient table as text: posterior mean, std and credible interval, in the units of X."""
-        rows = self.coefficients(level, noise_aware=noise_aware)
-        width = max(len(row.name) for row in rows)
-        head = f"{'':<{width}}  {'mean':>10}  {'std':>10}  {100 * level:g} % interval"
-        lines = [
-            f"{r.name:<{width}}  {r.mean:>10.4g}  {r.std:>10.4g}  {r.low:>10.4g} {r.high:>10.4g}  {r.note}".rstrip()
-            for r in rows
-        ]
-        lines += [f"Uncertainty {'with' if noise_aware else 'WITHOUT'} the privacy noise counted in."]
-        lines += [_NOTES[note] for note in _NOTES if any(r.note == note for r in rows)]
-        statement = self.privacy_
-        counted = [] if statement.counts is None else [f"{statement.counts.say(statement.unit)} (95 % intervals)."]
-        return "\n".join([head, *lines, *counted])
+        Args:
+            level, noise_aware: as in `credible_interval`.
+            coding: what the levels of a categorical column are compared with: "reference" with one level
+                (`Categorical.reference`, or the first), "sum" with the mean of its categories, "places" with nothing;
+                then rows are those of `coef_`.
+            exp: True gives odds or rate ratios.
+            per: "unit" of a number, or its whole declared "range".
+
+        Raises:
+            ParameterError: for an argument outside its range, or a range where none was declared.
+        """
+        self._check_fitted()
+        check_choice("per", per, ("unit", "range"))
+        check_choice("coding", coding, CODINGS)
+        like = self.schema_
+        if per == "range" and like is None:
+            raise ParameterError("per='range' needs declared ranges: fit a dpvb.Table, or with low= and high=.")
+        names, matrix, reference_r = plain(self.feature_names_) if like is None else coded(like, coding)
+        if not (matrix[:1] @ self._normal.map_rd).nnz:  # There is no intercept.
+            names, matrix, reference_r = names[1:], matrix[1:], reference_r[1:]
+        size_d = ranges(like) if like is not None and per == "range" else np.ones(matrix.shape[1])
+        return CoefficientTable(
+            names,
+            matrix @ sparse.diags_array(size_d),
+            self._with(noise_aware),
+            reference_r,
+            np.append(0.0, self._table.unseen_d[self._first :]),
+            matrix @ (self._centre() / size_d),
+            self._head(noise_aware, per),
+            level,
+            exp,
+        )
+
+    def contrast(
+        self, weights: Mapping[str, float] | Sequence[Mapping[str, float]], *, level: float = 0.95, **options: Any
+    ) -> Any:
+        """A linear combination of coefficients, or a table of several: `CoefficientTable.contrast` of `coefficients`.
+
+        Args:
+            weights: as there: {"age": 10, "work=own": 1, "work=state": -1}.
+            level, options: as in `coefficients`.
+        """
+        return self.coefficients(level, **options).contrast(weights)
+
+    def summary(self, level: float = 0.95, **options: Any) -> str:
+        """The coefficient table as text; arguments are those of `coefficients`."""
+        return str(self.coefficients(level, **options))
 
     def sample_posterior(self, n: int = 1, rng: Any = None) -> tuple[Floats, Floats]:
         """Draw n weight vectors from the posterior: coefficients (n, n_features) and intercepts (n,).
@@ -176,15 +192,8 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """
         self._check_fitted()
         n = check_integer("n", n, low=0, high=10**9)
-        normal_nd = generator("rng", rng).standard_normal((n, len(self._table.mean_d)))
-        covariance = self._table.covariance
-        if covariance.ndim == 1:
-            draws_nd = normal_nd * np.sqrt(covariance)
-        else:
-            value_e, vector_de = np.linalg.eigh(covariance)
-            draws_nd = (normal_nd * np.sqrt(np.maximum(value_e, 0.0))) @ vector_de.T
-        coef_nd = (self._table.mean_d + draws_nd)[:, self._first :] * self._scale_d
-        return coef_nd, float(self._table.mean_d @ self._intercept_d) + draws_nd @ self._intercept_reach_d
+        draws_nr = self._normal.draws(n, generator("rng", rng))
+        return draws_nr[:, 1:], draws_nr[:, 0]
 
     def task(self, X: Any, y: Any = None, *, trials: Any = None, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do."""
@@ -355,41 +364,66 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """Keep both readings of the posterior in the model's units, and show the table's in those of X."""
         self._weights, self._table, self._constant, self._row_norm = weights, table, constant, row_norm
         self._first = int(constant > 0)
-        # ψ = constant·w₀ + Σ w_j·unit_j·(x_j - origin_j)/row_norm, in the units of X.
-        none = np.ones(self.n_features_in_), np.zeros(self.n_features_in_)
-        unit_d, origin_d = none if self.schema_ is None else _units(self.schema_)
-        self._scale_d = unit_d / row_norm
-        self._intercept_d = np.concatenate([[constant] * self._first, -origin_d * self._scale_d])
-        # About the centre the weights of a diagonal covariance are independent.
-        self._intercept_reach_d = self._intercept_d - table.centre_d
-        self.coef_, self.intercept_ = self._shown(table.mean_d[self._first :], float(table.mean_d @ self._intercept_d))
+        # ψ = constant·w₀ + Σ w_j·feature_j/row_norm.
+        width = self.n_features_in_
+        units = sparse.eye_array(1 + width) if self.schema_ is None else to_units(self.schema_)
+        map_rd = sparse.csr_array(units @ sparse.diags_array([constant, *[1.0 / row_norm] * width]))[
+            :, 1 - self._first :
+        ]
+        mean_r = np.asarray(map_rd @ table.mean_d)
+        mean_r[0] += self._likelihood.shift
+        if table.covariance.ndim == 1 and table.centre_d.any():
+            # About the centre the weights of a diagonal covariance are independent.
+            about = sparse.lil_array(sparse.eye_array(1 + width))
+            about[0, 1:] = -table.centre_d[1:] / constant
+            map_rd = map_rd @ about
+        map_rd = sparse.csr_array(map_rd)
+        map_rd.eliminate_zeros()
+        map_rd.sort_indices()
+        self._normal = Normal(mean_r, map_rd, table.covariance, table.prior)
+        self.coef_, self.intercept_ = self._shown(mean_r)
         self.coef_std_, self.intercept_std_ = self._stds()
+
+    def _with(self, noise_aware: bool) -> Normal:
+        """The coefficients' posterior, with or without the privacy noise counted in."""
+        return self._normal if noise_aware else replace(self._normal, covariance=self._table.naive_covariance)
 
     def _stds(self, noise_aware: bool = True) -> tuple[Any, Any]:
         """Posterior standard deviations of the coefficients and of the intercept."""
-        covariance = self._table.covariance if noise_aware else self._table.naive_covariance
-        variance_d, intercept = self._variances(covariance)
-        return self._shown(np.sqrt(np.maximum(variance_d, 0.0)), math.sqrt(max(intercept, 0.0)))
+        return self._shown(np.sqrt(self._with(noise_aware).variance_r))
 
-    def _variances(self, covariance: Floats) -> tuple[Floats, float]:
-        """Variances of the weights of the features and of the intercept, by a covariance or its diagonal."""
-        reach_d, diagonal = self._intercept_reach_d, covariance.ndim == 1
-        variance_d = covariance if diagonal else np.diag(covariance)
-        intercept = reach_d**2 @ covariance if diagonal else reach_d @ covariance @ reach_d
-        return variance_d[self._first :], float(intercept)
+    def _centre(self) -> Floats:
+        """1 and the released centre of each numeric column in its own units, else 0; zeros where none was released."""
+        x_d = self._table.centre_d[self._first :] * self._row_norm
+        if not x_d.any():
+            return np.zeros(1 + len(x_d))
+        return np.append(1.0, x_d if self.schema_ is None else in_units(self.schema_, x_d))
 
-    def _notes(self) -> list[str]:
-        """Beside the intercept and each feature: "prior", "unseen", or nothing."""
-        found, prior = (self._variances(part) for part in (self._table.covariance, self._table.prior_d))
-        intercept, note_d = (
-            np.where(v > 0.5 * p, "prior", "") for v, p in ((found[1], prior[1]), (found[0], prior[0]))
+    def _head(self, noise_aware: bool, per: str) -> Head:
+        """What the table of coefficients says above its rows."""
+        name, size = self._likelihood.kind.replace("_", " ").capitalize(), self.n_features_in_
+        names = self.feature_names_ if self.schema_ is None else [column.name for column in self.schema_.columns]
+        shown = ", ".join(names[:_MOST_NAMED]) + (f" and {size - _MOST_NAMED} more" if size > _MOST_NAMED else "")
+        scale = "log rate" if self._likelihood.kind == "negative_binomial" else "log odds"
+        return Head(f"{name} regression on {shown}", scale, per, self._prior, noise_aware, self.privacy_)
+
+    @property
+    def _prior(self) -> str:
+        """The prior of the table, in words."""
+        if self.alpha is not None or self.solver != "first_order":
+            alpha = "learnt" if self.alpha is None else f"{self.alpha:g}"
+            return f"N(0, I/alpha) for the weights of rows of norm 1, alpha {alpha}"
+        number, indicator = tuned.TABLE_TAU, tuned.UNIT_EFFECT * tuned.TABLE_TAU
+        if self.schema_ is None and self.column_bound is None:
+            indicator *= tuned.UNKNOWN_UNIT
+        return (
+            f"N(0, {number:g}²) for a standard deviation of a number, N(0, {indicator:g}²) for any other column, "
+            f"N(mean of the rows, {tuned.INTERCEPT_STD:g}²) for the mean"
         )
-        unseen_d = self._table.unseen_d[self._first :] > 0
-        return [str(intercept), *(str(note) for note in np.where(unseen_d, "unseen", note_d))]
 
-    def _shown(self, weight_d: Floats, intercept: float) -> tuple[Any, Any]:
-        """Coefficients in the units of X, of weights or standard deviations in the model's, and the intercept."""
-        return weight_d * self._scale_d, intercept
+    def _shown(self, value_r: Floats) -> tuple[Any, Any]:
+        """Coefficients, or their standard deviations, and the intercept."""
+        return value_r[1:], float(value_r[0])
 
     def _psi(self, X: Any) -> tuple[Floats, Floats]:
         """Posterior means and variances of ψ, (rows,), of rows that the caller may see; rows are clipped as in fit.
@@ -505,14 +539,17 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         constant = check_number("constant", facts["constant"], low=0, high=1, closed="left")
         row_norm = check_number("row_norm", facts["row_norm"], low=0, closed="neither")
         if "table_mean_d" in arrays:
-            weights, table = (Weights(*(arrays[start + name] for name in _READING)) for start in ("", "table_"))
+            # Files of before have the diagonal of the prior's covariance.
+            named = {name: name.replace("prior", "prior" if "prior" in arrays else "prior_d") for name in _READING}
+            weights, table = (Weights(*(arrays[start + named[name]] for name in _READING)) for start in ("", "table_"))
         else:  # Of a file of format 1.
             weights = table = Weights.alone(*(arrays[name] for name in _READING[:3]))
         d = width + (constant > 0)
         for read in (weights, table):
-            vectors = {part.shape for part in (read.mean_d, read.prior_d, read.unseen_d, read.centre_d)}
+            vectors = {part.shape for part in (read.mean_d, read.unseen_d, read.centre_d)}
             shape = read.covariance.shape
-            if vectors != {(d,)} or shape != read.naive_covariance.shape or shape not in ((d,), (d, d)):
+            shapes = {shape, read.naive_covariance.shape, read.prior.shape}
+            if vectors != {(d,)} or shape != read.naive_covariance.shape or not shapes <= {(d,), (d, d)}:
                 raise ValueError("a posterior of another shape")
         names, schema = facts["features"], facts["schema"]
         names = None if names is None else tuple(map(str, names))
@@ -612,9 +649,9 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
             "calibration_error": metrics.calibration_error(y_n, p_n),
         }
 
-    def _shown(self, weight_d: Floats, intercept: float) -> tuple[Any, Any]:
+    def _shown(self, value_r: Floats) -> tuple[Any, Any]:
         """As scikit-learn has it for two classes: (1, n_features) and (1,)."""
-        coef, intercept = super()._shown(weight_d, intercept)
+        coef, intercept = super()._shown(value_r)
         return coef[None, :], np.array([intercept])
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -700,7 +737,7 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
 class NegativeBinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ignore[misc]
     """Counts of variance mean + mean²/dispersion, under (ε, δ)-differential privacy.
 
-    The expected count is dispersion · exp(intercept + x·coef).
+    The expected count is exp(intercept + x·coef).
 
     Args:
         dispersion: public number r in [1e-6, 1e9]: R's theta, 1/alpha of statsmodels; large values come near a Poisson
@@ -755,14 +792,6 @@ def _largest(schema: Schema) -> Floats:
     """Largest value of each feature of a table: of an indicator, what stands for 1."""
     values = [1.0 if column.kind == "numeric" else INDICATOR for column in schema.columns]
     return np.repeat(values, [column.width for column in schema.columns])
-
-
-def _units(schema: Schema) -> tuple[Floats, Floats]:
-    """What one unit of each feature of a table is in its own units, and where its 0 lies in these."""
-    ends = [column.ends if isinstance(column, Numeric) else (0.0, 1 / INDICATOR) for column in schema.columns]
-    low_c, high_c = np.array(ends).T
-    widths = [column.width for column in schema.columns]
-    return np.repeat(1 / (high_c - low_c), widths), np.repeat(low_c, widths)
 
 
 def _check_response(y: Any) -> None:

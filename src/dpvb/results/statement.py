@@ -234,6 +234,16 @@ class PrivacyStatement:
         return not self.rehearsal and self.secret_noise and self.epsilon < math.inf
 
     @property
+    def brief(self) -> str:
+        """The promise in a line."""
+        faults = [
+            *(["NOT PRIVATE, the noise came from a test source"] if not self.secret_noise else []),
+            *(["REHEARSAL on made-up rows"] if self.rehearsal else []),
+            *(["NO PRIVACY, epsilon is infinite"] if self.epsilon == math.inf else []),
+        ]
+        return "; ".join(faults) or f"epsilon = {_up(self.epsilon)} at delta = {self.delta:g}, for each {self.unit}"
+
+    @property
     def _points(self) -> list[tuple[float, float]]:
         """All (delta, epsilon) that hold."""
         return [(self.delta, self.epsilon), *self.curve]

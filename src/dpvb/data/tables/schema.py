@@ -20,7 +20,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -196,15 +196,18 @@ class Categorical:
         categories: the public categories in the order of their features.
         unseen: whether a value that is none of them has a place of its own; False: such a row is faulty.
         missing: the same for a missing value.
+        reference: the category that a table of coefficients compares the others with; None: the first. It changes no
+            fit.
 
     Raises:
-        ParameterError: no categories, or one twice.
+        ParameterError: no categories, one twice, or a reference that is none of them.
     """
 
     name: str
     categories: tuple[Any, ...]
     unseen: bool = True
     missing: bool = True
+    reference: Any = field(default=None, compare=False)
     kind: ClassVar[str] = "categorical"
 
     def __post_init__(self) -> None:
@@ -215,6 +218,15 @@ class Categorical:
                 raise ParameterError(
                     f"{name} of column {self.name!r} must be True or False, got {getattr(self, name)!r}."
                 )
+        if self.reference is not None and label(self.reference) not in map(label, self.categories):
+            raise ParameterError(
+                f"reference of column {self.name!r} must be one of {self.categories!r} or None, got {self.reference!r}."
+            )
+
+    @property
+    def reference_place(self) -> int:
+        """Place of the reference among the categories."""
+        return 0 if self.reference is None else [*map(label, self.categories)].index(label(self.reference))
 
     @property
     def width(self) -> int:

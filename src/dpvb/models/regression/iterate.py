@@ -107,8 +107,8 @@ class Iterate:
         prior, scaling = self.prior(self.scaling.wide_d, (tuned.TABLE_TAU,), intercept, alpha), self.scaling
         found = self._posterior(self.table_ee, self.error_ee, prior, intercept)
         back_dd = scaling.back(intercept) @ self.moments.basis_de
-        prior_d = np.einsum("de,ec,dc->d", back_dd, prior.covariance(prior.taus[0]), back_dd)
-        return replace(found, prior_d=prior_d, unseen_d=scaling.unseen_d)
+        prior_dd = back_dd @ prior.covariance(prior.taus[0]) @ back_dd.T
+        return replace(found, prior=prior_dd, unseen_d=scaling.unseen_d, centre_d=scaling.centre_d)
 
     def _posterior(self, curvature_ee: Floats, error_ee: Floats, prior: ridge.Prior, intercept: float) -> Weights:
         """A Newton step from the averages, moved for saturation, in the coordinates of x."""

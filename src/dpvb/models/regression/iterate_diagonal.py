@@ -81,7 +81,7 @@ class Iterate:
             mean_d[0] -= float(mean_d @ scaling.centre_d) / intercept
         parts = [scaling.factor_d**2 * v_d[place_d] for v_d in (aware_d, naive_d, 1 / precision_d)]
         found = Weights.alone(mean_d, *parts[:2])
-        return replace(found, prior_d=parts[2], centre_d=scaling.centre_d)
+        return replace(found, prior=parts[2], centre_d=scaling.centre_d)
 
     def table(self, intercept: float, alpha: float | None, order: NDArray[np.intp]) -> Weights:
         """The same at a fixed width of the prior, with spreads at their low end."""

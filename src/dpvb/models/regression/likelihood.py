@@ -22,6 +22,7 @@ a_n - b_n σ(ψ_n)    residual_n: derivative of the log likelihood in ψ_n
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,6 +95,11 @@ class Likelihood:
         """Bound on |a_n - b_n σ(ψ)| for every ψ."""
         return max(self.max_count, self.dispersion) if self.kind == "negative_binomial" else self.max_b
 
+    @property
+    def shift(self) -> float:
+        """What the intercept of a table has above that of ψ, a known number: of counts it is that of the log mean."""
+        return math.log(self.dispersion) if self.kind == "negative_binomial" else 0.0
+
     def b(self, y_n: Floats, trials_n: Floats) -> Floats:
         """b_n of every row."""
         if self.kind == "negative_binomial":
@@ -155,16 +161,16 @@ class Weights:
         mean_d: posterior means.
         covariance: posterior covariance, (d, d), or its diagonal, (d,), with the privacy noise counted in.
         naive_covariance: the covariance that leaves the privacy noise out; for comparison.
-        prior_d: prior variances; domains.UNSEEN where they are not said.
+        prior: prior covariance, (d, d), or its diagonal, (d,); domains.UNSEEN where it is not said.
         unseen_d: 1 for a column whose spread was not seen for noise, else 0.
-        centre_d: point about which a diagonal covariance holds: weights of x - centre and of the constant are
-            independent; 0 for x itself.
+        centre_d: released centres of numeric columns, and 0 for others. A diagonal covariance holds about them: weights
+            of x - centre and of the constant are independent.
     """
 
     mean_d: Floats
     covariance: Covariance
     naive_covariance: Covariance
-    prior_d: Nonnegatives
+    prior: Covariance
     unseen_d: Nonnegatives
     centre_d: Floats
 
