@@ -33,6 +33,11 @@ def title(text: str) -> str:
     return f"<p><strong>{escaped(text)}</strong></p>"
 
 
+def paragraph(lines: Iterable[str]) -> str:
+    """Lines below each other."""
+    return f"<p>{'<br>'.join(map(escaped, lines))}</p>"
+
+
 def boxed(text: str) -> str:
     """A warning in a frame."""
     return f'<p style="border:1px solid currentColor;padding:.4em"><strong>{escaped(text)}</strong></p>'

@@ -8,6 +8,7 @@ Whatever is made of such a table costs no privacy.
 from __future__ import annotations
 
 import math
+import os
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,15 +20,22 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtri
 
+from dpvb.guards import pages
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_number
 from dpvb.guards.strangers import printable
+from dpvb.results import exports, pictures
 from dpvb.results.statement import PrivacyStatement
 
 _WIDTH = 110
 _MOST_NAMES = 40
 # Ratios beyond stay finite numbers.
 _LARGEST_LOG = 690.0
+_PEOPLE = {
+    True: "Assumed: nobody is in the data of both fits, so that their variances add up.",
+    False: "The same people may be in the data of both fits: a std is the sum of both, which no dependence exceeds. "
+    "Where nobody is in both, disjoint=True gives shorter intervals. The epsilons of both fits add up.",
+}
 _RATIOS = {"log odds": "odds ratio", "log rate": "rate ratio"}
 _NOTES = {
     "prior": "prior: the data decided less than half of the variance; the interval is mostly the prior's.",
@@ -108,6 +116,58 @@ class Normal:
         return np.asarray(self.mean_r + (self.map_rd @ draws_nd.T).T)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Sum:
+    """The sum of two normal vectors; public.
+
+    Attributes:
+        first, second: the two, (r,) each.
+        independent: whether they are; else nothing is known of it, and variances are the largest that there can be.
+    """
+
+    first: Normal
+    second: Normal
+    independent: bool
+
+    def turned(self, matrix_sr: Any) -> Sum:
+        """The coefficients Mβ of a matrix M, (s, r)."""
+        return replace(self, first=self.first.turned(matrix_sr), second=self.second.turned(matrix_sr))
+
+    @property
+    def mean_r(self) -> Floats:
+        """Posterior means, (r,)."""
+        return self.first.mean_r + self.second.mean_r
+
+    @property
+    def variance_r(self) -> Floats:
+        """Posterior variances, (r,), or what they are at most."""
+        return self._added(self.first.variance_r, self.second.variance_r)
+
+    @property
+    def prior_r(self) -> Floats:
+        """The same under the prior."""
+        return self._added(self.first.prior_r, self.second.prior_r)
+
+    @property
+    def covariance_rr(self) -> Floats:
+        """The joint posterior covariance, (r, r).
+
+        Raises:
+            ParameterError: unless both are independent.
+        """
+        if not self.independent:
+            raise ParameterError(
+                "two fits to the same people have no joint covariance that is known: contrast() bounds the interval of "
+                "any combination. Of disjoint people compare with disjoint=True."
+            )
+        return self.first.covariance_rr + self.second.covariance_rr
+
+    def _added(self, one_r: Floats, other_r: Floats) -> Floats:
+        """Var(x + y), or its bound (√Var x + √Var y)², which no dependence exceeds."""
+        with np.errstate(over="ignore"):
+            return one_r + other_r if self.independent else np.square(np.sqrt(one_r) + np.sqrt(other_r))
+
+
 def _variances(map_rd: sparse.csr_array, covariance: Floats) -> Floats:
     """The diagonal of A Σ Aᵀ, (r,)."""
     with np.errstate(over="ignore"):  # What has no prior has the largest of variances.
@@ -127,6 +187,8 @@ class Head:
         prior: the prior, in words.
         noise_aware: whether the privacy noise is counted in.
         statement: what the fit promises, and how many units it counted.
+        minus: the head of the table that was taken away, where one was; None else.
+        disjoint: whether nobody is in the data of both.
     """
 
     model: str
@@ -135,6 +197,8 @@ class Head:
     prior: str
     noise_aware: bool
     statement: PrivacyStatement
+    minus: Head | None = None
+    disjoint: bool = False
 
     def lines(self) -> list[str]:
         """The head as printable lines."""
@@ -143,7 +207,20 @@ class Head:
         if statement.counts is not None:
             parts.append(f"{statement.counts.say(statement.unit).capitalize()} (95 % intervals).")
         parts.append(f"Prior: {self.prior}.")
-        return [line for part in parts for line in textwrap.wrap(printable(part), _WIDTH, subsequent_indent="    ")]
+        own = [line for part in parts for line in textwrap.wrap(printable(part), _WIDTH, subsequent_indent="    ")]
+        if self.minus is None:
+            return own
+        first, *others = self.minus.lines()
+        return [*own, f"Minus: {first}", *others, *textwrap.wrap(_PEOPLE[self.disjoint], _WIDTH)]
+
+    @property
+    def promise(self) -> tuple[float, float]:
+        """Epsilon and delta of what the table is made of: they add up where both fits saw the same people."""
+        own = self.statement.epsilon, self.statement.delta
+        if self.minus is None:
+            return own
+        (epsilon, delta), (other, open_) = own, self.minus.promise
+        return (max(epsilon, other), max(delta, open_)) if self.disjoint else (epsilon + other, delta + open_)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -166,7 +243,7 @@ class CoefficientTable(Sequence[Coefficient]):
 
     lines: tuple[str, ...]
     matrix: sparse.csr_array
-    places: Normal
+    places: Normal | Sum
     reference_r: NDArray[np.bool_]
     unseen_d: Floats
     centre_r: Floats
@@ -184,8 +261,9 @@ class CoefficientTable(Sequence[Coefficient]):
 
     @property
     def scale(self) -> str:
-        """What a row is: "log odds", "log rate", "odds ratio" or "rate ratio"."""
-        return _RATIOS[self.head.scale] if self.exp else self.head.scale
+        """What a row is: "log odds", "log rate", "odds ratio" or "rate ratio", or the difference or ratio of such."""
+        what = _RATIOS[self.head.scale] if self.exp else self.head.scale
+        return what if self.head.minus is None else f"ratio of {what}s" if self.exp else f"difference of {what}"
 
     @property
     def mean(self) -> Floats:
@@ -203,7 +281,7 @@ class CoefficientTable(Sequence[Coefficient]):
         return self._rows_alone.prior_r
 
     @property
-    def _rows_alone(self) -> Normal:
+    def _rows_alone(self) -> Normal | Sum:
         return self.places.turned(self.matrix[~self.reference_r])
 
     @overload
@@ -248,9 +326,7 @@ class CoefficientTable(Sequence[Coefficient]):
         for name, value in named.items():
             places = [place for place, line in enumerate(self.lines) if line == name]
             if not places:
-                more = f" and {len(self.lines) - _MOST_NAMES} more" if len(self.lines) > _MOST_NAMES else ""
-                known = ", ".join(map(repr, self.lines[:_MOST_NAMES]))
-                raise ParameterError(f"weights must name coefficients: {known}{more}; got {name!r}.")
+                raise ParameterError(f"weights must name coefficients: {_some(self.lines)}; got {name!r}.")
             if len(places) > 1:
                 raise ParameterError(f"weights name {name!r}, which {len(places)} coefficients bear: rename a column.")
             weight_r[places[0]] = check_number(f"weight of {name!r}", value)
@@ -297,6 +373,127 @@ class CoefficientTable(Sequence[Coefficient]):
             shown = median, min(median * std, math.exp(_LARGEST_LOG)), low, high
         return Coefficient(name, *shown, note, decided, positive)
 
+    def minus(self, other: CoefficientTable, *, disjoint: bool = False) -> CoefficientTable:
+        """The differences of two tables' coefficients, row by row; as ratios, the ratios of both.
+
+        Args:
+            other: a table of the same lines on the same scale; `dpvb.compare` checks that units agree too.
+            disjoint: states that nobody is in the data of both fits: variances add up. Otherwise fits may share
+                sampling error in any way, and a difference's std is bounded by the sum of both.
+
+        Raises:
+            ParameterError: if lines, scales or forms differ, naming what does.
+        """
+        for name in ("scale", "per", "noise_aware", "level", "exp"):
+            own, theirs = (getattr(one if hasattr(one, name) else one.head, name) for one in (self, other))
+            if own != theirs:
+                raise ParameterError(f"{name} must be the same in both tables, got {own!r} and {theirs!r}.")
+        if alone := sorted(set(self.lines) ^ set(other.lines)):
+            raise ParameterError(f"both tables must have the same rows, but one alone has {_some(alone)}.")
+        if max(len(self.lines), len(other.lines)) > len(set(self.lines)):
+            raise ParameterError("the name of a row stands for two: rename a column.")
+        place_r = [other.lines.index(name) for name in self.lines]
+        unlike = [self.lines[r] for r in np.flatnonzero(self.reference_r != other.reference_r[place_r])]
+        if unlike:
+            raise ParameterError(f"both tables must have the same reference levels, but one alone has {_some(unlike)}.")
+        first, second = self.matrix.shape[1], other.matrix.shape[1]
+        return replace(
+            self,
+            matrix=sparse.csr_array(sparse.hstack([self.matrix, -other.matrix[place_r]])),
+            places=Sum(
+                self._normal.turned(sparse.eye_array(first + second, first)),
+                other._normal.turned(sparse.eye_array(first + second, second, k=-first)),
+                disjoint,
+            ),
+            unseen_d=np.concatenate([self.unseen_d, other.unseen_d]),
+            centre_r=np.zeros(len(self.lines)),
+            head=replace(self.head, minus=other.head, disjoint=disjoint),
+        )
+
+    @property
+    def _normal(self) -> Normal:
+        """The joint distribution of the places of one fit.
+
+        Raises:
+            ParameterError: for a difference.
+        """
+        if isinstance(self.places, Sum):
+            raise ParameterError("a difference of two tables is not compared any further.")
+        return self.places
+
+    def draws(self, n: int, rng: np.random.Generator) -> Floats:
+        """Draws of the rows from the posterior of one fit, (n, rows)."""
+        drawn_nr = self._normal.turned(self.matrix[~self.reference_r]).draws(n, rng)
+        return np.exp(np.minimum(drawn_nr, _LARGEST_LOG)) if self.exp else drawn_nr
+
+    def to_frame(self) -> Any:
+        """The rows as a pandas data frame by name; its attrs hold scale, level, epsilon and delta.
+
+        Raises:
+            DpvbError: if pandas is not installed.
+        """
+        return exports.frame(Coefficient._fields, list(self), self._facts)
+
+    def to_csv(self, path: str | os.PathLike[str] | None = None, *, overwrite: bool = False) -> str | None:
+        """The rows as comma-separated values, their numbers in full, with scale, level, epsilon and delta in each.
+
+        Args:
+            path: the file to write; None: the text is returned.
+            overwrite: whether the file may take the place of one that is there.
+
+        Raises:
+            ParameterError: if a file is there that may not be replaced.
+            DataFormatError: if the file cannot be written.
+        """
+        names = [*Coefficient._fields, *self._facts]
+        text = exports.csv_text(names, ([*row, *self._facts.values()] for row in self))
+        if path is None:
+            return text
+        exports.write(path, text, overwrite=overwrite)
+        return None
+
+    def to_latex(self) -> str:
+        """The table as a LaTeX tabular for the package booktabs, with head and foot below it; names are escaped."""
+        titles, rows = self._cells
+        return exports.latex(titles, rows, numbers=range(1, len(titles) - 1), notes=[*self._above, *self._foot()])
+
+    def forest(self, ax: Any = None) -> Any:
+        """Draw the intervals of all rows but the intercept, and return the axes; rows with a note are faint.
+
+        Args:
+            ax: axes of matplotlib; None: those of a new figure.
+
+        Raises:
+            DpvbError: if matplotlib is not installed.
+        """
+        axes = pictures.new_axes(len(self)) if ax is None else ax
+        pictures.draw_forest(axes, self)
+        return axes
+
+    @property
+    def _facts(self) -> dict[str, Any]:
+        """What holds for all rows."""
+        epsilon, delta = self.head.promise
+        return {"scale": self.scale, "level": self.level, "epsilon": epsilon, "delta": delta}
+
+    @property
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        """Titles, and a row of texts for each line."""
+        ends = [f"{100 * self.level:g} % from", "to", "decided", "note"]
+        titles = [self.scale, *(["ratio"] if self.exp else ["mean", "std"]), *ends]
+        rows = []
+        for row, reference in zip(self._all, self.reference_r, strict=True):
+            numbers = [row.mean, *([] if self.exp else [row.std]), row.low, row.high]
+            cells = [*(f"{number:.4g}" for number in numbers), f"{100 * row.decided:.0f} %", row.note]
+            rows.append([row.name, *([""] * (len(cells) - 1) + ["reference"] if reference else cells)])
+        return titles, rows
+
+    def _repr_html_(self) -> str:
+        titles, rows = self._cells
+        faint = [place for place, row in enumerate(rows) if row[-1]]
+        table = pages.table(rows, head=titles, numbers=range(1, len(titles) - 1), faint=faint)
+        return f"<div>{pages.paragraph(self._above)}{table}{pages.paragraph(self._foot())}</div>"
+
     def __repr__(self) -> str:
         return str(self)
 
@@ -304,13 +501,9 @@ class CoefficientTable(Sequence[Coefficient]):
         names = [printable(name) for name in self.lines]
         width = max([*map(len, names), len(self.scale)])
         titles = ["ratio"] if self.exp else ["mean", "std"]
-        per = "unit" if self.head.per == "unit" else "declared range"
-        against = "; of a level against the reference" if self.reference_r.any() else ""
-        what = f"{self.scale.capitalize()} per {per} of a column{against}."
         head = [f"{self.scale:<{width}}", *(f"{title:>10}" for title in titles)]
         lines = [
-            *self.head.lines(),
-            what,
+            *self._above,
             "",
             "  ".join([*head, f"{100 * self.level:g} % interval".rjust(21), "decided", "note"]),
         ]
@@ -320,6 +513,13 @@ class CoefficientTable(Sequence[Coefficient]):
             cells += [f"{row.low:>10.4g} {row.high:>10.4g}", f"{100 * row.decided:>5.0f} %", row.note]
             lines.append(f"{name:<{width}}  (reference)" if reference else "  ".join(cells).rstrip())
         return "\n".join([*lines, *self._foot()])
+
+    @property
+    def _above(self) -> list[str]:
+        """What is said above the rows."""
+        per = "unit" if self.head.per == "unit" else "declared range"
+        against = "; of a level against the reference" if self.reference_r.any() else ""
+        return [*self.head.lines(), f"{self.scale.capitalize()} per {per} of a column{against}."]
 
     def _foot(self) -> list[str]:
         """What is said below the rows."""
@@ -338,6 +538,32 @@ class CoefficientTable(Sequence[Coefficient]):
             )
         parts.append(f"Uncertainty {'with' if self.head.noise_aware else 'WITHOUT'} the privacy noise counted in.")
         return [line for part in parts for line in textwrap.wrap(printable(part), _WIDTH, subsequent_indent="    ")]
+
+
+class Summary(str):
+    """A table as text, which a notebook shows as a table.
+
+    Attributes:
+        table: what it says in words.
+    """
+
+    table: CoefficientTable
+
+    @classmethod
+    def of(cls, table: CoefficientTable) -> Summary:
+        """The text of a table."""
+        made = cls(table)
+        made.table = table
+        return made
+
+    def _repr_html_(self) -> str:
+        return self.table._repr_html_()
+
+
+def _some(names: Sequence[str]) -> str:
+    """Names, the first of many."""
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(map(repr, names[:_MOST_NAMES])) + more
 
 
 def _words(weights: Mapping[str, float]) -> str:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import DpvbError
+from dpvb.guards.errors import DataFormatError, DpvbError, ParameterError, reason_of
 from dpvb.guards.strangers import printable
 from dpvb.version import __version__
 
@@ -70,6 +72,22 @@ def csv_text(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return text.getvalue()
 
 
+def write(path: str | os.PathLike[str], text: str, *, overwrite: bool) -> None:
+    """Write a text file as a whole.
+
+    Raises:
+        ParameterError: if a file is there that may not be replaced.
+        DataFormatError: if the file cannot be written.
+    """
+    if not overwrite and os.path.exists(path):
+        raise ParameterError(f"{os.fspath(path)!r} is already there. Name another file, or give overwrite=True.")
+    try:
+        Path(path).write_text(text, encoding="utf-8", newline="")
+    except (OSError, UnicodeError) as error:
+        reason = reason_of(error) if isinstance(error, OSError) else "it holds text that is not Unicode"
+        raise DataFormatError(f"{os.fspath(path)!r} cannot be written: {reason}.") from error
+
+
 def frame(names: Sequence[str], rows: Sequence[Sequence[object]], facts: Mapping[str, object]) -> Any:
     """A pandas data frame whose index is the first column, and whose attrs are facts about all rows.
 
@@ -97,7 +115,7 @@ def for_arviz(names: Sequence[str], draws_cdr: Floats, statement: PrivacyStateme
         DpvbError: if arviz_base is not installed.
     """
     if find_spec("arviz_base") is None:
-        raise DpvbError("to_arviz needs the data structures of ArviZ 1: pip install arviz-base, or arviz from 1.0 on.")
+        raise DpvbError("to_arviz needs arviz-base: pip install '.[arviz]' in dpvb's source folder.")
     import arviz_base
 
     facts = {"inference_library": "dpvb", "inference_library_version": __version__, "privacy": str(statement)}

@@ -120,15 +120,13 @@ def forest_picture(path: str | os.PathLike[str], table: CoefficientTable) -> Non
     Raises:
         DpvbError: if matplotlib is not installed.
     """
-    rows = len(table)
-    # Beyond 500 inches a picture has more dots than matplotlib draws.
-    figure = _figure_class()(figsize=(7.0, min(0.28 * rows + 1.4, 500.0)), layout="constrained")
+    figure = _figure_class()(figsize=_forest_size(len(table)), layout="constrained")
     draw_forest(figure.subplots(), table)
     _write(figure, path)
 
 
-def new_axes() -> Any:
-    """Axes of a new figure of pyplot, which a notebook shows.
+def new_axes(rows: int) -> Any:
+    """Axes of a new figure of pyplot, which a notebook shows, for a forest of so many rows.
 
     Raises:
         DpvbError: if matplotlib is not installed.
@@ -136,7 +134,12 @@ def new_axes() -> Any:
     _figure_class()
     from matplotlib import pyplot
 
-    return pyplot.subplots(layout="constrained")[1]
+    return pyplot.subplots(figsize=_forest_size(rows), layout="constrained")[1]
+
+
+def _forest_size(rows: int) -> tuple[float, float]:
+    """In inches; a higher picture has more dots than matplotlib draws."""
+    return 7.0, min(0.28 * rows + 1.4, 500.0)
 
 
 def draw_forest(axes: Any, table: CoefficientTable) -> None:
