@@ -14,7 +14,7 @@ import typer
 
 from dpvb.cli import files, options, reading
 from dpvb.cli.root import app
-from dpvb.cli.terminal import print_json, print_table, remark
+from dpvb.cli.terminal import echo, print_json, print_table, remark
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, PrivacyError, check_integer
 
@@ -64,26 +64,28 @@ def coef(
     naive: Annotated[
         bool, typer.Option("--naive", help="Leave the privacy noise out of account; such intervals are too short.")
     ] = False,
+    coding: Annotated[
+        str, typer.Option(help="What levels are compared with: 'reference', 'sum' (their mean) or 'places' (nothing).")
+    ] = "reference",
+    exp: Annotated[bool, typer.Option("--exp", help="Odds or rate ratios.")] = False,
+    per: Annotated[str, typer.Option(help="Coefficients per 'unit' of a number, or per declared 'range'.")] = "unit",
     as_json: options.Json = False,
 ) -> None:
     """Print the coefficients of a regression with their credible intervals.
 
     The intervals know the privacy noise. Coefficients are per unit of a column (where a schema transforms it, of the
-    transformed number), and per category. A note says "prior" where the interval is mostly the prior's,
-    and "unseen" where the declared range is too wide for the budget to see the column's spread.
+    transformed number); a level of a categorical column is compared with the reference level that the schema names, or
+    with the first. A note says "prior" where the interval is mostly the prior's, and "unseen" where the declared range
+    is too wide for the budget to see the column's spread.
 
-        dpvb coef people.dpvb --level 0.9
+        dpvb coef people.dpvb --level 0.9 --exp
     """
     fitted = files.load_model(model, "coefficients")
-    rows = fitted.coefficients(level, noise_aware=not naive)
+    table = fitted.coefficients(level, noise_aware=not naive, coding=coding, exp=exp, per=per)
     if as_json:
-        print_json([row._asdict() for row in rows])
-        return
-    print_table(
-        f"Posterior with {100 * level:g} % intervals" + (", WITHOUT the privacy noise" if naive else ""),
-        ["", "mean", "std", "from", "to", "note"],
-        [[row.name, *(f"{value:.4g}" for value in row[1:5]), row.note] for row in rows],
-    )
+        print_json([row._asdict() for row in table])
+    else:
+        echo(str(table))
 
 
 @app.command()

@@ -7,7 +7,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,13 @@ from scipy.special import ndtri
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from dpvb.data.shards import paths_of
-from dpvb.data.tables.coordinates import CODINGS, coded, in_units, plain, ranges, to_units
 from dpvb.data.tables.design import Design, SparseDesignRows
 from dpvb.data.tables.matrices import as_matrix
 from dpvb.data.tables.response import Response
 from dpvb.data.tables.schema import INDICATOR, Numeric, Schema
 from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
+from dpvb.estimators.coefficients import Coefficients
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
@@ -34,12 +34,9 @@ from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
 from dpvb.models.regression.likelihood import Likelihood, Weights, predictive
 from dpvb.models.regression.polya_gamma import PolyaGamma
 from dpvb.results import exports, metrics
-from dpvb.results.coefficients import CoefficientTable, Head, Normal, Summary
+from dpvb.results.coefficients import Coefficient, CoefficientTable, Head, Summary
 
 _READING = ("mean_d", "covariance", "naive_covariance", "prior", "unseen_d", "centre_d")
-# The head of a table names so many columns.
-_MOST_NAMED = 8
-
 SOLVERS = ("first_order", "sufficient_statistics", "paper")
 COVARIANCES = ("full", "diagonal")
 
@@ -145,30 +142,21 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             ParameterError: for an argument outside its range, or a range where none was declared.
         """
         self._check_fitted()
-        check_choice("per", per, ("unit", "range"))
-        check_choice("coding", coding, CODINGS)
-        like = self.schema_
-        if per == "range" and like is None:
-            raise ParameterError("per='range' needs declared ranges: fit a dpvb.Table, or with low= and high=.")
-        names, matrix, reference_r = plain(self.feature_names_) if like is None else coded(like, coding)
-        if not (matrix[:1] @ self._normal.map_rd).nnz:  # There is no intercept.
-            names, matrix, reference_r = names[1:], matrix[1:], reference_r[1:]
-        size_d = ranges(like) if like is not None and per == "range" else np.ones(matrix.shape[1])
-        return CoefficientTable(
-            names,
-            matrix @ sparse.diags_array(size_d),
-            self._with(noise_aware),
-            reference_r,
-            np.append(0.0, self._table.unseen_d[self._first :]),
-            matrix @ (self._centre() / size_d),
-            self._head(noise_aware, per),
-            level,
-            exp,
+        likelihood, made = self._likelihood, self._coefficients
+        model = f"{likelihood.kind.replace('_', ' ').capitalize()} regression on {made.columns}"
+        return made.table(
+            Head(model, likelihood.scale, per, self._prior, noise_aware, self.privacy_), level, coding, exp
         )
 
+    @overload
+    def contrast(self, weights: Mapping[str, float], *, level: float = 0.95, **options: Any) -> Coefficient: ...
+    @overload
+    def contrast(
+        self, weights: Sequence[Mapping[str, float]], *, level: float = 0.95, **options: Any
+    ) -> CoefficientTable: ...
     def contrast(
         self, weights: Mapping[str, float] | Sequence[Mapping[str, float]], *, level: float = 0.95, **options: Any
-    ) -> Any:
+    ) -> Coefficient | CoefficientTable:
         """A linear combination of coefficients, or a table of several: `CoefficientTable.contrast` of `coefficients`.
 
         Args:
@@ -189,7 +177,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         Args:
             draws, chains: draws of each chain, and how many chains.
             rng: a seed, a NumPy generator or None.
-            options: as in `coefficients`.
+            options: coding, exp and per, as in `coefficients`.
 
         Raises:
             ParameterError: for an argument outside its range.
@@ -197,7 +185,8 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """
         table = self.coefficients(**options)
         shape = [check_integer(name, n, low=1, high=10**7) for name, n in (("chains", chains), ("draws", draws))]
-        drawn_nr = table.draws(math.prod(shape), generator("rng", rng))
+        coef_nd, intercept_n = self.sample_posterior(math.prod(shape), rng)
+        drawn_nr = table.of_places(np.column_stack([intercept_n, coef_nd]))
         return exports.for_arviz(table.names, drawn_nr.reshape(*shape, -1), self.privacy_)
 
     def sample_posterior(self, n: int = 1, rng: Any = None) -> tuple[Floats, Floats]:
@@ -211,7 +200,8 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """
         self._check_fitted()
         n = check_integer("n", n, low=0, high=10**9)
-        draws_nr = self._normal.draws(n, generator("rng", rng))
+        normal_nd = generator("rng", rng).standard_normal((n, len(self._table.mean_d)))
+        draws_nr = self._coefficients.normal.draws(normal_nd)
         return draws_nr[:, 1:], draws_nr[:, 0]
 
     def task(self, X: Any, y: Any = None, *, trials: Any = None, group: Iterable[object] | None = None) -> Task:
@@ -383,48 +373,15 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """Keep both readings of the posterior in the model's units, and show the table's in those of X."""
         self._weights, self._table, self._constant, self._row_norm = weights, table, constant, row_norm
         self._first = int(constant > 0)
-        # ψ = constant·w₀ + Σ w_j·feature_j/row_norm.
-        width = self.n_features_in_
-        units = sparse.eye_array(1 + width) if self.schema_ is None else to_units(self.schema_)
-        map_rd = sparse.csr_array(units @ sparse.diags_array([constant, *[1.0 / row_norm] * width]))[
-            :, 1 - self._first :
-        ]
-        mean_r = np.asarray(map_rd @ table.mean_d)
-        mean_r[0] += self._likelihood.shift
-        if table.covariance.ndim == 1 and table.centre_d.any():
-            # About the centre the weights of a diagonal covariance are independent.
-            about = sparse.lil_array(sparse.eye_array(1 + width))
-            about[0, 1:] = -table.centre_d[1:] / constant
-            map_rd = map_rd @ about
-        map_rd = sparse.csr_array(map_rd)
-        map_rd.eliminate_zeros()
-        map_rd.sort_indices()
-        self._normal = Normal(mean_r, map_rd, table.covariance, table.prior)
-        self.coef_, self.intercept_ = self._shown(mean_r)
+        self._coefficients = Coefficients(
+            table, constant, row_norm, self.feature_names_, self.schema_, self._likelihood.shift
+        )
+        self.coef_, self.intercept_ = self._shown(self._coefficients.normal.mean_r)
         self.coef_std_, self.intercept_std_ = self._stds()
-
-    def _with(self, noise_aware: bool) -> Normal:
-        """The coefficients' posterior, with or without the privacy noise counted in."""
-        return self._normal if noise_aware else replace(self._normal, covariance=self._table.naive_covariance)
 
     def _stds(self, noise_aware: bool = True) -> tuple[Any, Any]:
         """Posterior standard deviations of the coefficients and of the intercept."""
-        return self._shown(np.sqrt(self._with(noise_aware).variance_r))
-
-    def _centre(self) -> Floats:
-        """1 and the released centre of each numeric column in its own units, else 0; zeros where none was released."""
-        x_d = self._table.centre_d[self._first :] * self._row_norm
-        if not x_d.any():
-            return np.zeros(1 + len(x_d))
-        return np.append(1.0, x_d if self.schema_ is None else in_units(self.schema_, x_d))
-
-    def _head(self, noise_aware: bool, per: str) -> Head:
-        """What the table of coefficients says above its rows."""
-        name, size = self._likelihood.kind.replace("_", " ").capitalize(), self.n_features_in_
-        names = self.feature_names_ if self.schema_ is None else [column.name for column in self.schema_.columns]
-        shown = ", ".join(names[:_MOST_NAMED]) + (f" and {size - _MOST_NAMED} more" if size > _MOST_NAMED else "")
-        scale = "log rate" if self._likelihood.kind == "negative_binomial" else "log odds"
-        return Head(f"{name} regression on {shown}", scale, per, self._prior, noise_aware, self.privacy_)
+        return self._shown(np.sqrt(self._coefficients.read(noise_aware).variance_r))
 
     @property
     def _prior(self) -> str:

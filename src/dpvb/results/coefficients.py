@@ -105,9 +105,8 @@ class Normal:
             (map_rd * self.covariance if self.covariance.ndim == 1 else map_rd @ self.covariance) @ map_rd.T
         )
 
-    def draws(self, n: int, rng: np.random.Generator) -> Floats:
-        """Draws from the posterior, (n, r)."""
-        normal_nd = rng.standard_normal((n, self.map_rd.shape[1]))
+    def draws(self, normal_nd: Floats) -> Floats:
+        """Draws from the posterior, (n, r), made of standard normal numbers, (n, d)."""
         if self.covariance.ndim == 1:
             draws_nd = normal_nd * np.sqrt(self.covariance)
         else:
@@ -187,6 +186,7 @@ class Head:
         prior: the prior, in words.
         noise_aware: whether the privacy noise is counted in.
         statement: what the fit promises, and how many units it counted.
+        against: what levels are compared with, in words; "": there are none.
         minus: the head of the table that was taken away, where one was; None else.
         disjoint: whether nobody is in the data of both.
     """
@@ -197,6 +197,7 @@ class Head:
     prior: str
     noise_aware: bool
     statement: PrivacyStatement
+    against: str = ""
     minus: Head | None = None
     disjoint: bool = False
 
@@ -421,9 +422,9 @@ class CoefficientTable(Sequence[Coefficient]):
             raise ParameterError("a difference of two tables is not compared any further.")
         return self.places
 
-    def draws(self, n: int, rng: np.random.Generator) -> Floats:
-        """Draws of the rows from the posterior of one fit, (n, rows)."""
-        drawn_nr = self._normal.turned(self.matrix[~self.reference_r]).draws(n, rng)
+    def of_places(self, drawn_nd: Floats) -> Floats:
+        """The rows, (n, rows), of drawn coefficients of the places, (n, d)."""
+        drawn_nr = np.asarray((self.matrix[~self.reference_r] @ drawn_nd.T).T)
         return np.exp(np.minimum(drawn_nr, _LARGEST_LOG)) if self.exp else drawn_nr
 
     def to_frame(self) -> Any:
@@ -518,7 +519,7 @@ class CoefficientTable(Sequence[Coefficient]):
     def _above(self) -> list[str]:
         """What is said above the rows."""
         per = "unit" if self.head.per == "unit" else "declared range"
-        against = "; of a level against the reference" if self.reference_r.any() else ""
+        against = f"; of a level against {self.head.against}" if self.head.against else ""
         return [*self.head.lines(), f"{self.scale.capitalize()} per {per} of a column{against}."]
 
     def _foot(self) -> list[str]:

@@ -96,6 +96,11 @@ class Likelihood:
         return max(self.max_count, self.dispersion) if self.kind == "negative_binomial" else self.max_b
 
     @property
+    def scale(self) -> str:
+        """What a coefficient adds to, in words."""
+        return "log rate" if self.kind == "negative_binomial" else "log odds"
+
+    @property
     def shift(self) -> float:
         """What the intercept of a table has above that of ψ, a known number: of counts it is that of the log mean."""
         return math.log(self.dispersion) if self.kind == "negative_binomial" else 0.0
