@@ -33,7 +33,7 @@ HOSTILE = [
 MEANT = {
     **{r"\textbackslash{}": "\\", r"\textasciicircum{}": "^", r"\textasciitilde{}": "~", r"\textasciigrave{}": "`"},
     **{r"\textless{}": "<", r"\textgreater{}": ">", r"\textbar{}": "|", "{''}": '"', "{[}": "[", "{]}": "]"},
-    **{"{*}": "*", "-{}": "-", r"\{": "{", r"\}": "}", r"\$": "$", r"\&": "&", r"\#": "#", r"\_": "_", r"\%": "%"},
+    **{"{*}": "*", "-{}-": "--", r"\{": "{", r"\}": "}", r"\$": "$", r"\&": "&", r"\#": "#", r"\_": "_", r"\%": "%"},
 }
 texts = st.one_of(st.sampled_from(HOSTILE), st.text())
 

@@ -27,7 +27,7 @@ _LATEX = {
     **{one: f"\\{one}" for one in "{}$&#_%"},
     **{"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "`": r"\textasciigrave{}"},
     **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "{''}"},
-    **{"[": "{[}", "]": "{]}", "*": "{*}", "-": "-{}"},
+    **{"[": "{[}", "]": "{]}", "*": "{*}"},
 }
 _NUMBER = re.compile(r"(-?[\d.]+)(?:e([+-]\d+))?")
 
@@ -60,7 +60,7 @@ def _cell(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return "".join(_LATEX.get(one, one) for one in printable(text))
+    return "".join(_LATEX.get(one, one) for one in printable(text)).replace("--", "-{}-").replace("--", "-{}-")
 
 
 def csv_text(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

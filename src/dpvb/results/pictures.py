@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _PRIVATE, _REFERENCE = "#2f6f9f", "#d9822b"
 _COLUMNS = 7
+# A ratio below has no place on a logarithmic axis.
+_SMALLEST = 1e-300
 
 
 def topics_picture(
@@ -145,8 +147,8 @@ def _forest_size(rows: int) -> tuple[float, float]:
 def draw_forest(axes: Any, table: CoefficientTable) -> None:
     """Draw a row's mean and interval on a line for each coefficient, the first one on top.
 
-    The intercept, which has another unit, is left out. Rows with a note are faint. A line marks no effect: 0, or 1
-    among ratios, whose axis is logarithmic.
+    The intercept, which has another unit, is left out. Rows with a note are faint, and may run out of the picture: the
+    others choose its width. A line marks no effect: 0, or 1 among ratios, whose axis is logarithmic.
 
     Args:
         axes: matplotlib's.
@@ -155,11 +157,19 @@ def draw_forest(axes: Any, table: CoefficientTable) -> None:
     rows = [row for row in table if row.name != "intercept"]
     place = np.arange(len(rows))
     middle, low, high = (np.array([getattr(row, end) for row in rows]) for end in ("mean", "low", "high"))
+    clear = np.array([not row.note for row in rows], dtype=np.bool_)
+    none = 1.0 if table.exp else 0.0
     if table.exp:
         axes.set_xscale("log")
-    axes.axvline(1.0 if table.exp else 0.0, color="gray", linewidth=0.8, linestyle="--")
-    for faint in (False, True):
-        chosen = np.array([bool(row.note) is faint for row in rows], dtype=np.bool_)
+        low = np.maximum(low, _SMALLEST)
+    axes.axvline(none, color="gray", linewidth=0.8, linestyle="--")
+    shown = clear if clear.any() else ~clear
+    ends = np.concatenate([[none], low[shown], high[shown]])
+    ends = np.log(ends) if table.exp else ends
+    margin = 0.05 * (ends.max() - ends.min()) or 1.0
+    edges = np.array([ends.min() - margin, ends.max() + margin])
+    axes.set_xlim(*(np.exp(edges) if table.exp else edges))
+    for faint, chosen in ((True, ~clear), (False, clear)):
         look = {"color": _PRIVATE, "alpha": 0.35 if faint else 1.0}
         axes.hlines(place[chosen], low[chosen], high[chosen], linewidth=1.5, **look)
         axes.plot(middle[chosen], place[chosen], "o", markersize=4, **look)
