@@ -506,8 +506,10 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         fitted = hasattr(self, "privacy_")
         head = pages.title(f"{type(self).__name__}, {'fitted' if fitted else 'not fitted'}")
         table = pages.table(chosen) + pages.folded("The other parameters", pages.table(others))
-        said = self.privacy_._repr_html_() + pages.folded("Parameters", table) if fitted else table
-        return f"<div>{head}{said}</div>"
+        if not fitted:
+            return f"<div>{head}{table}</div>"
+        rows = pages.folded("Coefficients", self.coefficients()._repr_html_()) if hasattr(self, "coefficients") else ""
+        return f"<div>{head}{self.privacy_._repr_html_()}{rows}{pages.folded('Parameters', table)}</div>"
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
         plain = {"text/plain": repr(self)}

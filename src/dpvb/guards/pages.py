@@ -13,6 +13,8 @@ from dpvb.guards.strangers import printable
 
 _CELL = "vertical-align:top;text-align:"
 _FAINT = "opacity:.6;"
+# A page shows so many rows of a table.
+_MOST_ROWS = 300
 _SHORT = reprlib.Repr()
 _SHORT.maxtuple = _SHORT.maxlist = _SHORT.maxset = _SHORT.maxdict = 8
 _SHORT.maxstring = _SHORT.maxother = 120
@@ -49,13 +51,13 @@ def folded(text: str, inner: str) -> str:
 
 
 def table(
-    rows: Iterable[Sequence[str | Sequence[str]]],
+    rows: Sequence[Sequence[str | Sequence[str]]],
     *,
     head: Sequence[str] = (),
     numbers: Collection[int] = (),
     faint: Collection[int] = (),
 ) -> str:
-    """A table whose rows begin with their names.
+    """A table whose rows begin with their names; of a long one the first rows, and how many more there are.
 
     Args:
         rows: texts, or lists of texts below each other.
@@ -73,5 +75,6 @@ def table(
         return f"<tr>{''.join(cells)}</tr>"
 
     top = line(head, len(head), "border-bottom:1px solid currentColor;") if head else ""
-    body = (line(row, 1, _FAINT if number in faint else "") for number, row in enumerate(rows))
-    return f"<table>{top}{''.join(body)}</table>"
+    body = (line(row, 1, _FAINT if place in faint else "") for place, row in enumerate(rows[:_MOST_ROWS]))
+    more = line([f"and {len(rows) - _MOST_ROWS:,} more rows"], 1, "") if len(rows) > _MOST_ROWS else ""
+    return f"<table>{top}{''.join(body)}{more}</table>"

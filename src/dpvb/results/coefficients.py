@@ -34,7 +34,7 @@ _LARGEST_LOG = 690.0
 _PEOPLE = {
     True: "Assumed: nobody is in the data of both fits, so that their variances add up.",
     False: "The same people may be in the data of both fits: a std is the sum of both, which no dependence exceeds. "
-    "Where nobody is in both, disjoint=True gives shorter intervals. The epsilons of both fits add up.",
+    "Where nobody is in both (disjoint), intervals are shorter. The epsilons of both fits add up.",
 }
 _RATIOS = {"log odds": "odds ratio", "log rate": "rate ratio"}
 _NOTES = {

@@ -160,7 +160,11 @@ def draw_forest(axes: Any, table: CoefficientTable) -> None:
     clear = np.array([not row.note for row in rows], dtype=np.bool_)
     none = 1.0 if table.exp else 0.0
     if table.exp:
+        from matplotlib.ticker import LogFormatter
+
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(LogFormatter())
+        axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.4)))
         low = np.maximum(low, _SMALLEST)
     axes.axvline(none, color="gray", linewidth=0.8, linestyle="--")
     shown = clear if clear.any() else ~clear
@@ -176,7 +180,7 @@ def draw_forest(axes: Any, table: CoefficientTable) -> None:
     labels = [printable(row.name) + (f" ({row.note})" if row.note else "") for row in rows]
     axes.set_yticks(place, labels, fontsize=8, parse_math=False, usetex=False)
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.tick_params(axis="x", labelsize=8)
+    axes.tick_params(axis="x", which="both", labelsize=8)
     axes.set_xlabel(f"{table.scale}, {100 * table.level:g} % intervals", fontsize=9)
     axes.spines[["top", "right", "left"]].set_visible(False)
 

@@ -359,7 +359,7 @@ class PrivacyStatement:
         rows = dict(self._sections())
         first = [(label, rows.pop(label)) for label in _IN_SIGHT if label in rows]
         warnings = "".join(map(pages.boxed, self._warnings()))
-        rest = pages.folded("The rest of the statement", pages.table(rows.items()))
+        rest = pages.folded("The rest of the statement", pages.table([*rows.items()]))
         return f"<div>{pages.title(_TITLE)}{warnings}{pages.table(first)}{rest}</div>"
 
     def _warnings(self) -> Iterator[str]:
