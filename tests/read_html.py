@@ -23,7 +23,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "br":
             assert attrs == []
-            self.cells[-1][-1] += "\n"
+            self.handle_data("\n")
             return
         assert tag in _KNOWN
         for name, value in attrs:

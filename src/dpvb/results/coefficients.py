@@ -385,7 +385,7 @@ class CoefficientTable(Sequence[Coefficient]):
         Raises:
             ParameterError: if lines, scales or forms differ, naming what does.
         """
-        for name in ("scale", "per", "noise_aware", "level", "exp"):
+        for name in ("exp", "scale", "per", "noise_aware", "level"):
             own, theirs = (getattr(one if hasattr(one, name) else one.head, name) for one in (self, other))
             if own != theirs:
                 raise ParameterError(f"{name} must be the same in both tables, got {own!r} and {theirs!r}.")

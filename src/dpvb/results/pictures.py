@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _PRIVATE, _REFERENCE = "#2f6f9f", "#d9822b"
 _COLUMNS = 7
-# A ratio below has no place on a logarithmic axis.
-_SMALLEST = 1e-300
+# A logarithmic axis shows ratios up to this one.
+_LARGEST_LOG = 200.0
 
 
 def topics_picture(
@@ -165,14 +165,14 @@ def draw_forest(axes: Any, table: CoefficientTable) -> None:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(LogFormatter())
         axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.4)))
-        low = np.maximum(low, _SMALLEST)
+        low = np.maximum(low, math.exp(-_LARGEST_LOG))
     axes.axvline(none, color="gray", linewidth=0.8, linestyle="--")
     shown = clear if clear.any() else ~clear
     ends = np.concatenate([[none], low[shown], high[shown]])
     ends = np.log(ends) if table.exp else ends
     margin = 0.05 * (ends.max() - ends.min()) or 1.0
     edges = np.array([ends.min() - margin, ends.max() + margin])
-    axes.set_xlim(*(np.exp(edges) if table.exp else edges))
+    axes.set_xlim(*(np.exp(np.clip(edges, -_LARGEST_LOG, _LARGEST_LOG)) if table.exp else edges))
     for faint, chosen in ((True, ~clear), (False, clear)):
         look = {"color": _PRIVATE, "alpha": 0.35 if faint else 1.0}
         axes.hlines(place[chosen], low[chosen], high[chosen], linewidth=1.5, **look)
