@@ -83,7 +83,12 @@ def test_coefficients_are_printed_with_their_intervals(fitted: Path) -> None:
         assert row.name in shown
         assert f"{row.low:.4g}" in shown
         assert row.note in shown
+    assert shown == model.summary() + "\n"
     assert "WITHOUT the privacy noise" in run("coef", fitted, "--naive").stdout
+    told = run("coef", fitted, "--exp", "--coding", "sum", "--per", "range", "--level", "0.9").stdout
+    assert told == model.summary(0.9, exp=True, coding="sum", per="range") + "\n"
+    refuse(fitted.parent, "--coding must be one of", "coef", fitted, "--coding", "effects")
+    refuse(fitted.parent, "--per must be one of", "coef", fitted, "--per", "sd")
 
 
 def test_a_matrix_is_fitted_with_its_columns_beside_it(tmp_path: Path) -> None:

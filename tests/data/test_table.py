@@ -514,6 +514,8 @@ def test_a_missing_bound_names_the_column_and_three_ways_out():
         (lambda: Numeric("v", 1e300 / 3, 1e300 / 3 * (1 + 2e-16), "asinh"), "too narrow"),
         (lambda: Categorical("c", ()), "categories of column 'c'"),
         (lambda: Categorical("c", "abc"), "categories of column 'c'"),
+        (lambda: Categorical("c", ("a", "b"), reference="d"), "reference of column 'c' must be one of"),
+        (lambda: Categorical("c", ("a", "b"), reference=["a"]), "reference of column 'c' must be one of"),
         (lambda: Categorical("c", ("a", "a ")), "repeat"),
         (lambda: Categorical("c", (1, 1.0)), "repeat"),
         (lambda: Categorical("c", ("a", None)), "texts or finite numbers"),

@@ -72,7 +72,8 @@ class Coefficients:
     @property
     def columns(self) -> str:
         """Names of the first columns."""
-        names = self.names if self.schema is None else [column.name for column in self.schema.columns]
+        columns = () if self.schema is None else self.schema.columns
+        names = [f"{t}({c.name})" if (t := getattr(c, "transform", None)) else c.name for c in columns] or self.names
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         return ", ".join(names[:_MOST_NAMED]) + more
 

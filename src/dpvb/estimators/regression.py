@@ -392,9 +392,10 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         number, indicator = tuned.TABLE_TAU, tuned.UNIT_EFFECT * tuned.TABLE_TAU
         if self.schema_ is None and self.column_bound is None:
             indicator *= tuned.UNKNOWN_UNIT
+        mean = "nearly flat" if self.covariance == "diagonal" else f"N(base rate, {tuned.INTERCEPT_STD:g}²)"
         return (
             f"N(0, {number:g}²) for a standard deviation of a number, N(0, {indicator:g}²) for any other column, "
-            f"N(mean of the rows, {tuned.INTERCEPT_STD:g}²) for the mean"
+            f"{mean} for the mean"
         )
 
     def _shown(self, value_r: Floats) -> tuple[Any, Any]:

@@ -218,15 +218,19 @@ class Categorical:
                 raise ParameterError(
                     f"{name} of column {self.name!r} must be True or False, got {getattr(self, name)!r}."
                 )
-        if self.reference is not None and label(self.reference) not in map(label, self.categories):
-            raise ParameterError(
-                f"reference of column {self.name!r} must be one of {self.categories!r} or None, got {self.reference!r}."
-            )
+        if self.reference is not None:
+            labels = [*map(label, self.categories)]
+            if label(self.reference) not in labels:
+                raise ParameterError(
+                    f"reference of column {self.name!r} must be one of {self.categories!r} or None, "
+                    f"got {self.reference!r}."
+                )
+            object.__setattr__(self, "reference", self.categories[labels.index(label(self.reference))])
 
     @property
     def reference_place(self) -> int:
         """Place of the reference among the categories."""
-        return 0 if self.reference is None else [*map(label, self.categories)].index(label(self.reference))
+        return 0 if self.reference is None else self.categories.index(self.reference)
 
     @property
     def width(self) -> int:
