@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -60,4 +61,15 @@ def test_a_long_plan_writes_few_lines_and_the_last(monkeypatch: pytest.MonkeyPat
 def test_a_fit_elsewhere_is_silent(shell: object, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ipython(monkeypatch, shell)
     fitted()
+    assert lines == []
+
+
+def test_how_many_runs_a_selection_made_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ipython(monkeypatch, SimpleNamespace(kernel=object()))
+    rng = np.random.default_rng(0)
+    x_nd, y_n = rng.uniform(-1, 1, (60, 2)), rng.integers(0, 2, 60)
+    given = {"epsilon": 100.0, "delta": 1e-3}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dpvb.errors.DpvbWarning)
+        dpvb.select(dpvb.LogisticRegression(**given, low=-1, high=1), [{}, {"num_steps": 2}], x_nd, y_n, **given)
     assert lines == []
