@@ -7,6 +7,7 @@ import csv
 import io
 import math
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from dpvb.data import Binary, Categorical, Numeric, Schema, Table, Target
 from dpvb.errors import DataFormatError, DpvbError, ParameterError
 from dpvb.guards.strangers import printable
 from dpvb.results import exports, pictures
-from dpvb.results.coefficients import Coefficient, Normal, Sum
+from dpvb.results.coefficients import Coefficient, Normal
+from dpvb.results.difference import Sum
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("agg")
@@ -286,7 +288,7 @@ def test_models_that_mean_other_things_are_refused_by_name(model: Any) -> None:
         (fitted(schema(reference=HOSTILE[1]), rows=200), "reference levels.*'work=<script>'"),
         (fitted(schema(classes=(1, 0)), rows=200), "same classes in one order"),
         (fitted(Schema((Numeric("age", 0, 100), Binary("rural")), target=Target("ill")), rows=200), "'rural'"),
-        (counts(schema(kind="negative_binomial", max_count=5)), "scale must be the same.*'log odds' and 'log rate'"),
+        (counts(schema(kind="negative_binomial", max_count=5)), "one scale, got 'log odds' and 'log rate'"),
         (dpvb.LDA(2, epsilon=1.0, delta=1e-5, public_vocabulary=True), "second must be a fitted regression"),
     ]
     for other, said in cases:
@@ -294,12 +296,12 @@ def test_models_that_mean_other_things_are_refused_by_name(model: Any) -> None:
             dpvb.compare(model, other)
 
 
-def test_tables_of_other_forms_are_refused_by_name(model: Any, other: Any) -> None:
-    own = model.coefficients()
-    for name, options in {"exp": {"exp": True}, "level": {"level": 0.8}, "noise_aware": {"noise_aware": False}}.items():
-        with pytest.raises(ParameterError, match=f"{name} must be the same"):
-            own.minus(other.coefficients(**options))
-    with pytest.raises(ParameterError, match="not compared any further"):
-        own.minus(other.coefficients()).minus(own.minus(other.coefficients()))
-    with pytest.raises(ParameterError, match="'age' must have one unit"):
+def test_a_coefficient_of_a_whole_range_is_another_one_where_ranges_differ(model: Any, other: Any) -> None:
+    with pytest.raises(ParameterError, match=r"'age' must have one unit.*high=100.*high=200"):
         dpvb.compare(model, other, per="range")
+
+
+def test_promises_to_persons_and_to_rows_do_not_add_up(model: Any, other: Any) -> None:
+    by_person = copy.copy(other)
+    by_person.privacy_ = replace(other.privacy_, unit="person")
+    assert dpvb.compare(model, by_person).to_frame().attrs["epsilon"] == math.inf

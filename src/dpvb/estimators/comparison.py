@@ -8,6 +8,7 @@ from typing import Any
 from dpvb.estimators.regression import BinomialLikelihoodRegression
 from dpvb.guards.errors import ParameterError
 from dpvb.results.coefficients import CoefficientTable
+from dpvb.results.difference import difference
 
 # What a column may declare in two ways, by its kind: a coefficient in its own unit means the same.
 _RANGE = {"low", "high", "missing"}
@@ -33,7 +34,7 @@ def compare(first: Any, second: Any, *, disjoint: bool = False, **options: Any) 
     classes = [list(getattr(model, "classes_", ())) for model in (first, second)]
     if all(classes) and classes[0] != classes[1]:
         raise ParameterError(f"both models must have the same classes in one order, got {classes[0]} and {classes[1]}.")
-    made: CoefficientTable = tables[0].minus(tables[1], disjoint=disjoint)
+    made = difference(*tables, disjoint=disjoint)
     units = [_units(model, options.get("per") == "range") for model in (first, second)]
     for name in {**units[0], **units[1]}:
         own, other = (unit.get(name, ("numeric", {"transform": None})) for unit in units)

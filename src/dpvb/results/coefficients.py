@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ from dpvb.guards.errors import ParameterError, check_number
 from dpvb.guards.strangers import printable
 from dpvb.results import exports, pictures
 from dpvb.results.statement import PrivacyStatement
+
+if TYPE_CHECKING:
+    from dpvb.results.difference import Sum
 
 _WIDTH = 110
 _MOST_NAMES = 40
@@ -115,58 +118,6 @@ class Normal:
         return np.asarray(self.mean_r + (self.map_rd @ draws_nd.T).T)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Sum:
-    """The sum of two normal vectors; public.
-
-    Attributes:
-        first, second: the two, (r,) each.
-        independent: whether they are; else nothing is known of it, and variances are the largest that there can be.
-    """
-
-    first: Normal
-    second: Normal
-    independent: bool
-
-    def turned(self, matrix_sr: Any) -> Sum:
-        """The coefficients Mβ of a matrix M, (s, r)."""
-        return replace(self, first=self.first.turned(matrix_sr), second=self.second.turned(matrix_sr))
-
-    @property
-    def mean_r(self) -> Floats:
-        """Posterior means, (r,)."""
-        return self.first.mean_r + self.second.mean_r
-
-    @property
-    def variance_r(self) -> Floats:
-        """Posterior variances, (r,), or what they are at most."""
-        return self._added(self.first.variance_r, self.second.variance_r)
-
-    @property
-    def prior_r(self) -> Floats:
-        """The same under the prior."""
-        return self._added(self.first.prior_r, self.second.prior_r)
-
-    @property
-    def covariance_rr(self) -> Floats:
-        """The joint posterior covariance, (r, r).
-
-        Raises:
-            ParameterError: unless both are independent.
-        """
-        if not self.independent:
-            raise ParameterError(
-                "two fits to the same people have no joint covariance that is known: contrast() bounds the interval of "
-                "any combination. Of disjoint people compare with disjoint=True."
-            )
-        return self.first.covariance_rr + self.second.covariance_rr
-
-    def _added(self, one_r: Floats, other_r: Floats) -> Floats:
-        """Var(x + y), or its bound (√Var x + √Var y)², which no dependence exceeds."""
-        with np.errstate(over="ignore"):
-            return one_r + other_r if self.independent else np.square(np.sqrt(one_r) + np.sqrt(other_r))
-
-
 def _variances(map_rd: sparse.csr_array, covariance: Floats) -> Floats:
     """The diagonal of A Σ Aᵀ, (r,)."""
     with np.errstate(over="ignore"):  # What has no prior has the largest of variances.
@@ -217,11 +168,13 @@ class Head:
     @property
     def promise(self) -> tuple[float, float]:
         """Epsilon and delta of what the table is made of: they add up where both fits saw the same people."""
-        own = self.statement.epsilon, self.statement.delta
-        if self.minus is None:
-            return own
-        (epsilon, delta), (other, open_) = own, self.minus.promise
-        return (max(epsilon, other), max(delta, open_)) if self.disjoint else (epsilon + other, delta + open_)
+        both = [self.statement] if self.minus is None else [self.statement, self.minus.statement]
+        epsilons, deltas = [one.epsilon for one in both], [one.delta for one in both]
+        if self.disjoint:
+            return max(epsilons), max(deltas)
+        # What is protected in two ways is protected together in none that is known.
+        kinds = {(one.unit, one.neighboring_relation) for one in both}
+        return (math.fsum(epsilons) if len(kinds) == 1 else math.inf), math.fsum(deltas)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -327,7 +280,7 @@ class CoefficientTable(Sequence[Coefficient]):
         for name, value in named.items():
             places = [place for place, line in enumerate(self.lines) if line == name]
             if not places:
-                raise ParameterError(f"weights must name coefficients: {_some(self.lines)}; got {name!r}.")
+                raise ParameterError(f"weights must name coefficients: {some(self.lines)}; got {name!r}.")
             if len(places) > 1:
                 raise ParameterError(f"weights name {name!r}, which {len(places)} coefficients bear: rename a column.")
             weight_r[places[0]] = check_number(f"weight of {name!r}", value)
@@ -373,54 +326,6 @@ class CoefficientTable(Sequence[Coefficient]):
             median, low, high = (math.exp(min(part, _LARGEST_LOG)) for part in (mean, *shown[2:]))
             shown = median, min(median * std, math.exp(_LARGEST_LOG)), low, high
         return Coefficient(name, *shown, note, decided, positive)
-
-    def minus(self, other: CoefficientTable, *, disjoint: bool = False) -> CoefficientTable:
-        """The differences of two tables' coefficients, row by row; as ratios, the ratios of both.
-
-        Args:
-            other: a table of the same lines on the same scale; `dpvb.compare` checks that units agree too.
-            disjoint: states that nobody is in the data of both fits: variances add up. Otherwise fits may share
-                sampling error in any way, and a difference's std is bounded by the sum of both.
-
-        Raises:
-            ParameterError: if lines, scales or forms differ, naming what does.
-        """
-        for name in ("exp", "scale", "per", "noise_aware", "level"):
-            own, theirs = (getattr(one if hasattr(one, name) else one.head, name) for one in (self, other))
-            if own != theirs:
-                raise ParameterError(f"{name} must be the same in both tables, got {own!r} and {theirs!r}.")
-        if alone := sorted(set(self.lines) ^ set(other.lines)):
-            raise ParameterError(f"both tables must have the same rows, but one alone has {_some(alone)}.")
-        if max(len(self.lines), len(other.lines)) > len(set(self.lines)):
-            raise ParameterError("the name of a row stands for two: rename a column.")
-        place_r = [other.lines.index(name) for name in self.lines]
-        unlike = [self.lines[r] for r in np.flatnonzero(self.reference_r != other.reference_r[place_r])]
-        if unlike:
-            raise ParameterError(f"both tables must have the same reference levels, but one alone has {_some(unlike)}.")
-        first, second = self.matrix.shape[1], other.matrix.shape[1]
-        return replace(
-            self,
-            matrix=sparse.csr_array(sparse.hstack([self.matrix, -other.matrix[place_r]])),
-            places=Sum(
-                self._normal.turned(sparse.eye_array(first + second, first)),
-                other._normal.turned(sparse.eye_array(first + second, second, k=-first)),
-                disjoint,
-            ),
-            unseen_d=np.concatenate([self.unseen_d, other.unseen_d]),
-            centre_r=np.zeros(len(self.lines)),
-            head=replace(self.head, minus=other.head, disjoint=disjoint),
-        )
-
-    @property
-    def _normal(self) -> Normal:
-        """The joint distribution of the places of one fit.
-
-        Raises:
-            ParameterError: for a difference.
-        """
-        if isinstance(self.places, Sum):
-            raise ParameterError("a difference of two tables is not compared any further.")
-        return self.places
 
     def of_places(self, drawn_nd: Floats) -> Floats:
         """The rows, (n, rows), of drawn coefficients of the places, (n, d)."""
@@ -561,7 +466,7 @@ class Summary(str):
         return self.table._repr_html_()
 
 
-def _some(names: Sequence[str]) -> str:
+def some(names: Sequence[str]) -> str:
     """Names, the first of many."""
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return ", ".join(map(repr, names[:_MOST_NAMES])) + more
