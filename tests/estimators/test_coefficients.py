@@ -178,12 +178,14 @@ def test_the_rows_have_the_joint_covariance_of_their_contrasts(private: Any) -> 
     assert [row.std**2 for row in table] == pytest.approx(np.diag(table.covariance))
 
 
-@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+@pytest.mark.parametrize(
+    "options", [{}, {"covariance": "diagonal"}, {"solver": "sufficient_statistics"}, {"alpha": 2.0}]
+)
 @pytest.mark.parametrize("coding", CODINGS)
-def test_without_rows_every_line_of_the_table_is_the_priors(coding: str, covariance: str) -> None:
+def test_without_rows_every_line_of_the_table_is_the_priors(coding: str, options: dict[str, Any]) -> None:
     """Posterior and prior variance of every linear combination are one; the intercept's is that of its centre."""
     nobody = {name: column[:0] for name, column in people(9).items()}
-    table = made(schema(unseen=True), data=nobody, covariance=covariance).coefficients(coding=coding)
+    table = made(schema(unseen=True), data=nobody, **options).coefficients(coding=coding)
     for row, variance in zip(table, table.prior_variance, strict=True):
         assert row.decided == pytest.approx(0, abs=0.05), row.name
         assert row.note in ("prior", "unseen")
