@@ -17,6 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from read_html import Page
 from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 import dpvb
 from dpvb.data import Binary, Categorical, Numeric, Schema, Table, Target
@@ -299,6 +301,18 @@ def test_models_that_mean_other_things_are_refused_by_name(model: Any) -> None:
 def test_a_coefficient_of_a_whole_range_is_another_one_where_ranges_differ(model: Any, other: Any) -> None:
     with pytest.raises(ParameterError, match=r"'age' must have one unit.*high=100.*high=200"):
         dpvb.compare(model, other, per="range")
+
+
+def test_what_is_no_path_no_axes_and_no_answer_is_refused(model: Any) -> None:
+    table = model.coefficients()
+    for call, said in (
+        (lambda: table.to_csv(1), "path must be"),
+        (lambda: table.forest("figure"), "ax must be axes"),
+        (lambda: dpvb.compare(model, model, disjoint="no"), "disjoint must be True or False"),
+        (lambda: dpvb.compare(clone(model), model), "not fitted"),
+    ):
+        with pytest.raises((ParameterError, NotFittedError), match=said):
+            call()
 
 
 def test_promises_to_persons_and_to_rows_do_not_add_up(model: Any, other: Any) -> None:

@@ -30,6 +30,8 @@ def compare(first: Any, second: Any, *, disjoint: bool = False, **options: Any) 
     for name, model in (("first", first), ("second", second)):
         if not isinstance(model, BinomialLikelihoodRegression):
             raise ParameterError(f"{name} must be a fitted regression of this package, got {type(model).__name__}.")
+    if type(disjoint) is not bool:
+        raise ParameterError(f"disjoint must be True or False, got {disjoint!r}.")
     tables = [model.coefficients(**options) for model in (first, second)]
     classes = [list(getattr(model, "classes_", ())) for model in (first, second)]
     if all(classes) and classes[0] != classes[1]:

@@ -370,8 +370,11 @@ class CoefficientTable(Sequence[Coefficient]):
             ax: axes of matplotlib; None: those of a new figure.
 
         Raises:
+            ParameterError: for anything else.
             DpvbError: if matplotlib is not installed.
         """
+        if ax is not None and not hasattr(ax, "hlines"):
+            raise ParameterError(f"ax must be axes of matplotlib, or None for new ones, got {ax!r}.")
         axes = pictures.new_axes(len(self)) if ax is None else ax
         pictures.draw_forest(axes, self)
         return axes

@@ -76,9 +76,11 @@ def write(path: str | os.PathLike[str], text: str, *, overwrite: bool) -> None:
     """Write a text file as a whole.
 
     Raises:
-        ParameterError: if a file is there that may not be replaced.
+        ParameterError: for no path, or if a file is there that may not be replaced.
         DataFormatError: if the file cannot be written.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise ParameterError(f"path must be that of a file, or None for the text, got {path!r}.")
     if not overwrite and os.path.exists(path):
         raise ParameterError(f"{os.fspath(path)!r} is already there. Name another file, or give overwrite=True.")
     try:
