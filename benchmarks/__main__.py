@@ -47,6 +47,7 @@ NAMES = [
     "coverage_ranges",
     "coverage_terms",
     "coverage_real",
+    "analyses",
     "wikipedia",
     "federated_topics",
     "mnist",

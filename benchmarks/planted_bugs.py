@@ -1342,6 +1342,25 @@ BUGS = [
         "test_selection.py::test_the_best_of_a_random_number_of_runs_costs_no_more_than_its_bound",
     ),
     Bug(
+        "leaks by text, logs and files",
+        "a notebook shows each run of a selection",
+        (
+            (
+                "choosing/select.py",
+                "    q, estimate = loop.fit(task.model, wall, choice.plans[c],",
+                "    from dpvb.runs.shown import notebook_line\n\n    notebook_line()\n"
+                "    q, estimate = loop.fit(task.model, wall, choice.plans[c],",
+            ),
+        ),
+        "test_shown.py::test_how_many_runs_a_selection_made_is_not_shown",
+    ),
+    Bug(
+        "files, folders and names that others choose",
+        "a name runs in the notebook that shows it",
+        (("guards/pages.py", "return escape(printable(text))", "return text"),),
+        "test_pages.py::test_a_table_is_well_formed_and_its_cells_are_the_texts",
+    ),
+    Bug(
         "sums of several parties without their noise, masks or room",
         "a client's share of noise one in M",
         (

@@ -24,6 +24,7 @@ LOOKS: Final[Mapping[str, str]] = {
     "coefficients": "dpvb coef {}",
     "reconstruct": "dpvb picture {} --out weights.png",
 }
+_PICTURES, _PICTURES_SAID = (".png", ".pdf", ".svg"), ".png, .pdf or .svg"
 _WORDS = {
     "auc": "AUC",
     "log_likelihood": "log-likelihood per row",
@@ -69,6 +70,18 @@ def coef(
     ] = "reference",
     exp: Annotated[bool, typer.Option("--exp", help="Odds or rate ratios.")] = False,
     per: Annotated[str, typer.Option(help="Coefficients per 'unit' of a number, or per declared 'range'.")] = "unit",
+    minus: Annotated[
+        Path | None, typer.Option(help="Another model, whose coefficients are taken away.", show_default=False)
+    ] = None,
+    disjoint: Annotated[bool, typer.Option("--disjoint", help="With --minus: nobody is in the data of both.")] = False,
+    csv_out: Annotated[
+        str | None, typer.Option("--csv", help="Write the rows as CSV to a file, or to '-', standard output.")
+    ] = None,
+    as_latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX table (package booktabs).")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the intervals: .png, .pdf or .svg.", show_default=False)
+    ] = None,
+    overwrite: options.Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
     """Print the coefficients of a regression with their credible intervals.
@@ -78,13 +91,45 @@ def coef(
     with the first. A note says "prior" where the interval is mostly the prior's, and "unseen" where the declared range
     is too wide for the budget to see the column's spread.
 
+    --minus prints the differences of two models' coefficients. The same people may be in the data of both, unless
+    --disjoint says otherwise.
+
         dpvb coef people.dpvb --level 0.9 --exp
+
+        dpvb coef people.dpvb --csv people-coef.csv --plot people.svg
     """
+    if as_json + as_latex + (csv_out == "-") > 1:
+        raise ParameterError("--json, --latex and --csv - each print on standard output: give one of them.")
+    if disjoint and minus is None:
+        raise ParameterError("--disjoint speaks of two models: give the other one with --minus.")
+    written = None if csv_out in (None, "-") else Path(str(csv_out))
+    for word, path in (("--csv", written), ("--plot", plot)):
+        if path is not None:
+            files.check_target(path, overwrite, word)
+    if plot is not None and plot.suffix.lower() not in _PICTURES:
+        raise ParameterError(f"--plot must end in {_PICTURES_SAID}, got {plot.name!r}.")
     fitted = files.load_model(model, "coefficients")
-    table = fitted.coefficients(level, noise_aware=not naive, coding=coding, exp=exp, per=per)
+    how: dict[str, Any] = {"level": level, "noise_aware": not naive, "coding": coding, "exp": exp, "per": per}
+    if minus is None:
+        table = fitted.coefficients(**how)
+    else:
+        from dpvb.estimators import compare
+
+        table = compare(fitted, files.load_model(minus, "coefficients"), disjoint=disjoint, **how)
+    if written is not None:
+        with files.replacing(written) as file:
+            table.to_csv(file)
+        remark(f"{written}: one row a coefficient.")
+    if plot is not None:
+        from dpvb.results import pictures
+
+        pictures.forest_picture(plot, table)
+        remark(f"{plot}: written.")
     if as_json:
         print_json([row._asdict() for row in table])
-    else:
+    elif as_latex or csv_out == "-":
+        echo((table.to_latex() if as_latex else table.to_csv()).removesuffix("\n"))
+    elif written is None and plot is None:
         echo(str(table))
 
 
@@ -158,8 +203,8 @@ def picture(
     """
     from dpvb.results import pictures
 
-    if out.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise ParameterError(f"--out must end in .png, .pdf or .svg, got {out.name!r}.")
+    if out.suffix.lower() not in _PICTURES:
+        raise ParameterError(f"--out must end in {_PICTURES_SAID}, got {out.name!r}.")
     files.check_target(out, overwrite)
     fitted = files.load_model(model, "topics", "reconstruct")
     if hasattr(fitted, "topics"):

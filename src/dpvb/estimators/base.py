@@ -32,6 +32,7 @@ from dpvb.core.wall import Wall
 from dpvb.data.arrow import import_arrow
 from dpvb.data.tables.matrices import has_columns, is_arrow_table
 from dpvb.estimators import rehearsal
+from dpvb.guards import pages
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import (
     DpvbWarning,
@@ -257,7 +258,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         Args:
             X, y: private rows, as the class says.
             group: private person of each row; a person's rows are then protected, drawn and clipped together.
-            progress: called with (step, plan) after each release.
+            progress: called with (step, plan) after each release; None: a notebook shows a line of the steps.
             cluster: None, "local:N" for N processes of this machine, a dpvb.cluster.LocalPool, or a Dask client; the
                 released values do not depend on it.
 
@@ -495,6 +496,24 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         if hasattr(self, "audit_"):
             facts["audit"] = self.audit_.to_dict()
         model_file.save(path, kind=type(self).__name__, arrays=arrays, facts=facts)
+
+    def _repr_html_inner(self) -> str:
+        """The estimator for a notebook, where `sklearn.set_config` leaves diagrams on: parameters, and the promise."""
+        given = {name: pages.shortened(value) for name, value in self.get_params(deep=False).items()}
+        defaults = {one.name: pages.shortened(one.default) for one in type(self).__signature__.parameters.values()}
+        chosen = [(name, value) for name, value in given.items() if value != defaults[name]]
+        others = [(name, value) for name, value in given.items() if value == defaults[name]]
+        fitted = hasattr(self, "privacy_")
+        head = pages.title(f"{type(self).__name__}, {'fitted' if fitted else 'not fitted'}")
+        table = pages.table(chosen) + pages.folded("The other parameters", pages.table(others))
+        if not fitted:
+            return f"<div>{head}{table}</div>"
+        rows = pages.folded("Coefficients", self.coefficients()._repr_html_()) if hasattr(self, "coefficients") else ""
+        return f"<div>{head}{self.privacy_._repr_html_()}{rows}{pages.folded('Parameters', table)}</div>"
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        plain = {"text/plain": repr(self)}
+        return plain | {"text/html": self._repr_html_inner()} if hasattr(self, "_repr_html_") else plain
 
     def _check_fitted(self) -> None:
         check_is_fitted(self, "privacy_")

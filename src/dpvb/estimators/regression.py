@@ -36,8 +36,8 @@ from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
 from dpvb.models.regression.likelihood import Likelihood, Weights, predictive
 from dpvb.models.regression.polya_gamma import PolyaGamma
 from dpvb.models.regression.slants import NO_PRODUCTS
-from dpvb.results import metrics
-from dpvb.results.coefficients import Coefficient, CoefficientTable, Head
+from dpvb.results import exports, metrics
+from dpvb.results.coefficients import Coefficient, CoefficientTable, Head, Summary
 
 _READING = ("mean_d", "covariance", "naive_covariance", "prior", "unseen_d", "centre_d", "slant_3k")
 SOLVERS = ("first_order", "sufficient_statistics", "paper")
@@ -198,9 +198,29 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """
         return self.coefficients(level, **options).contrast(weights)
 
-    def summary(self, level: float = 0.95, **options: Any) -> str:
+    def summary(self, level: float = 0.95, **options: Any) -> Summary:
         """The coefficient table as text; arguments are those of `coefficients`."""
-        return str(self.coefficients(level, **options))
+        return Summary.of(self.coefficients(level, **options))
+
+    def to_arviz(self, draws: int = 1000, *, chains: int = 4, rng: Any = None, **options: Any) -> Any:
+        """Draws from the posterior as ArviZ reads them: a tree whose posterior's `coef` has the rows of `coefficients`.
+
+        Draws are independent of each other: chains are a form. They tell no more about the data than the posterior.
+
+        Args:
+            draws, chains: draws of each chain, and how many chains.
+            rng: a seed, a NumPy generator or None.
+            options: coding, exp and per, as in `coefficients`.
+
+        Raises:
+            ParameterError: for an argument outside its range.
+            DpvbError: if arviz_base is not installed.
+        """
+        table = self.coefficients(**options)
+        shape = [check_integer(name, n, low=1, high=10**7) for name, n in (("chains", chains), ("draws", draws))]
+        coef_nd, intercept_n = self.sample_posterior(math.prod(shape), rng)
+        drawn_nr = table.of_places(np.column_stack([intercept_n, coef_nd]))
+        return exports.for_arviz(table.names, drawn_nr.reshape(*shape, -1), self.privacy_)
 
     def sample_posterior(self, n: int = 1, rng: Any = None) -> tuple[Floats, Floats]:
         """Draw n weight vectors from the posterior: coefficients (n, n_features) and intercepts (n,).

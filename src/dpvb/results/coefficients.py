@@ -8,26 +8,37 @@ Whatever is made of such a table costs no privacy.
 from __future__ import annotations
 
 import math
+import os
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtri
 
+from dpvb.guards import pages
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_number
 from dpvb.guards.strangers import printable
+from dpvb.results import exports, pictures
 from dpvb.results.statement import PrivacyStatement
+
+if TYPE_CHECKING:
+    from dpvb.results.difference import Sum
 
 _WIDTH = 110
 _MOST_NAMES = 40
 # Ratios beyond stay finite numbers.
 _LARGEST_LOG = 690.0
+_PEOPLE = {
+    True: "Assumed: nobody is in the data of both fits, so that their variances add up.",
+    False: "The same people may be in the data of both fits: a std is the sum of both, which no dependence exceeds. "
+    "Where nobody is in both (disjoint), intervals are shorter. The epsilons of both fits add up.",
+}
 _RATIOS = {"log odds": "odds ratio", "log rate": "rate ratio"}
 _NOTES = {
     "prior": "prior: the data decided less than half of the variance; the interval is mostly the prior's.",
@@ -127,6 +138,8 @@ class Head:
         noise_aware: whether the privacy noise is counted in.
         statement: what the fit promises, and how many units it counted.
         against: what levels are compared with, in words; "": there are none.
+        minus: the head of the table that was taken away, where one was; None else.
+        disjoint: whether nobody is in the data of both.
     """
 
     model: str
@@ -136,6 +149,8 @@ class Head:
     noise_aware: bool
     statement: PrivacyStatement
     against: str = ""
+    minus: Head | None = None
+    disjoint: bool = False
 
     def lines(self) -> list[str]:
         """The head as printable lines."""
@@ -144,7 +159,22 @@ class Head:
         if statement.counts is not None:
             parts.append(f"{statement.counts.say(statement.unit).capitalize()} (95 % intervals).")
         parts.append(f"Prior: {self.prior}.")
-        return [line for part in parts for line in textwrap.wrap(printable(part), _WIDTH, subsequent_indent="    ")]
+        own = [line for part in parts for line in textwrap.wrap(printable(part), _WIDTH, subsequent_indent="    ")]
+        if self.minus is None:
+            return own
+        first, *others = self.minus.lines()
+        return [*own, f"Minus: {first}", *others, *textwrap.wrap(_PEOPLE[self.disjoint], _WIDTH)]
+
+    @property
+    def promise(self) -> tuple[float, float]:
+        """Epsilon and delta of what the table is made of: they add up where both fits saw the same people."""
+        both = [self.statement] if self.minus is None else [self.statement, self.minus.statement]
+        epsilons, deltas = [one.epsilon for one in both], [one.delta for one in both]
+        if self.disjoint:
+            return max(epsilons), max(deltas)
+        # What is protected in two ways is protected together in none that is known.
+        kinds = {(one.unit, one.neighboring_relation) for one in both}
+        return (math.fsum(epsilons) if len(kinds) == 1 else math.inf), math.fsum(deltas)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -167,7 +197,7 @@ class CoefficientTable(Sequence[Coefficient]):
 
     lines: tuple[str, ...]
     matrix: sparse.csr_array
-    places: Normal
+    places: Normal | Sum
     reference_r: NDArray[np.bool_]
     unseen_d: Floats
     centre_r: Floats
@@ -185,8 +215,9 @@ class CoefficientTable(Sequence[Coefficient]):
 
     @property
     def scale(self) -> str:
-        """What a row is: "log odds", "log rate", "odds ratio" or "rate ratio"."""
-        return _RATIOS[self.head.scale] if self.exp else self.head.scale
+        """What a row is: "log odds", "log rate", "odds ratio" or "rate ratio", or the difference or ratio of such."""
+        what = _RATIOS[self.head.scale] if self.exp else self.head.scale
+        return what if self.head.minus is None else f"ratio of {what}s" if self.exp else f"difference of {what}"
 
     @property
     def mean(self) -> Floats:
@@ -204,7 +235,7 @@ class CoefficientTable(Sequence[Coefficient]):
         return self._rows_alone.prior_r
 
     @property
-    def _rows_alone(self) -> Normal:
+    def _rows_alone(self) -> Normal | Sum:
         return self.places.turned(self.matrix[~self.reference_r])
 
     @overload
@@ -249,9 +280,7 @@ class CoefficientTable(Sequence[Coefficient]):
         for name, value in named.items():
             places = [place for place, line in enumerate(self.lines) if line == name]
             if not places:
-                more = f" and {len(self.lines) - _MOST_NAMES} more" if len(self.lines) > _MOST_NAMES else ""
-                known = ", ".join(map(repr, self.lines[:_MOST_NAMES]))
-                raise ParameterError(f"weights must name coefficients: {known}{more}; got {name!r}.")
+                raise ParameterError(f"weights must name coefficients: {some(self.lines)}; got {name!r}.")
             if len(places) > 1:
                 raise ParameterError(f"weights name {name!r}, which {len(places)} coefficients bear: rename a column.")
             weight_r[places[0]] = check_number(f"weight of {name!r}", value)
@@ -298,6 +327,82 @@ class CoefficientTable(Sequence[Coefficient]):
             shown = median, min(median * std, math.exp(_LARGEST_LOG)), low, high
         return Coefficient(name, *shown, note, decided, positive)
 
+    def of_places(self, drawn_nd: Floats) -> Floats:
+        """The rows, (n, rows), of drawn coefficients of the places, (n, d)."""
+        drawn_nr = np.asarray((self.matrix[~self.reference_r] @ drawn_nd.T).T)
+        return np.exp(np.minimum(drawn_nr, _LARGEST_LOG)) if self.exp else drawn_nr
+
+    def to_frame(self) -> Any:
+        """The rows as a pandas data frame by name; its attrs hold scale, level, epsilon and delta.
+
+        Raises:
+            DpvbError: if pandas is not installed.
+        """
+        return exports.frame(Coefficient._fields, list(self), self._facts)
+
+    def to_csv(self, path: str | os.PathLike[str] | None = None, *, overwrite: bool = False) -> str | None:
+        """The rows as comma-separated values, their numbers in full, with scale, level, epsilon and delta in each.
+
+        Args:
+            path: the file to write; None: the text is returned.
+            overwrite: whether the file may take the place of one that is there.
+
+        Raises:
+            ParameterError: if a file is there that may not be replaced.
+            DataFormatError: if the file cannot be written.
+        """
+        names = [*Coefficient._fields, *self._facts]
+        text = exports.csv_text(names, ([*row, *self._facts.values()] for row in self))
+        if path is None:
+            return text
+        exports.write(path, text, overwrite=overwrite)
+        return None
+
+    def to_latex(self) -> str:
+        """The table as a LaTeX tabular for the package booktabs, with head and foot below it; names are escaped."""
+        titles, rows = self._cells
+        return exports.latex(titles, rows, numbers=range(1, len(titles) - 1), notes=[*self._above, *self._foot()])
+
+    def forest(self, ax: Any = None) -> Any:
+        """Draw the intervals of all rows but the intercept, and return the axes; rows with a note are faint.
+
+        Args:
+            ax: axes of matplotlib; None: those of a new figure.
+
+        Raises:
+            ParameterError: for anything else.
+            DpvbError: if matplotlib is not installed.
+        """
+        if ax is not None and not hasattr(ax, "hlines"):
+            raise ParameterError(f"ax must be axes of matplotlib, or None for new ones, got {ax!r}.")
+        axes = pictures.new_axes(len(self)) if ax is None else ax
+        pictures.draw_forest(axes, self)
+        return axes
+
+    @property
+    def _facts(self) -> dict[str, Any]:
+        """What holds for all rows."""
+        epsilon, delta = self.head.promise
+        return {"scale": self.scale, "level": self.level, "epsilon": epsilon, "delta": delta}
+
+    @property
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        """Titles, and a row of texts for each line."""
+        ends = [f"{100 * self.level:g} % from", "to", "decided", "note"]
+        titles = [self.scale, *(["ratio"] if self.exp else ["mean", "std"]), *ends]
+        rows = []
+        for row, reference in zip(self._all, self.reference_r, strict=True):
+            numbers = [row.mean, *([] if self.exp else [row.std]), row.low, row.high]
+            cells = [*(f"{number:.4g}" for number in numbers), f"{100 * row.decided:.0f} %", row.note]
+            rows.append([row.name, *([""] * (len(cells) - 1) + ["reference"] if reference else cells)])
+        return titles, rows
+
+    def _repr_html_(self) -> str:
+        titles, rows = self._cells
+        faint = [place for place, row in enumerate(rows) if row[-1]]
+        table = pages.table(rows, head=titles, numbers=range(1, len(titles) - 1), faint=faint)
+        return f"<div>{pages.paragraph(self._above)}{table}{pages.paragraph(self._foot())}</div>"
+
     def __repr__(self) -> str:
         return str(self)
 
@@ -305,13 +410,9 @@ class CoefficientTable(Sequence[Coefficient]):
         names = [printable(name) for name in self.lines]
         width = max([*map(len, names), len(self.scale)])
         titles = ["ratio"] if self.exp else ["mean", "std"]
-        per = {"unit": "unit of a column", "range": "declared range of a column"}.get(self.head.per, self.head.per)
-        against = f"; of a level against {self.head.against}" if self.head.against else ""
-        what = f"{self.scale.capitalize()} per {per}{against}."
         head = [f"{self.scale:<{width}}", *(f"{title:>10}" for title in titles)]
         lines = [
-            *self.head.lines(),
-            what,
+            *self._above,
             "",
             "  ".join([*head, f"{100 * self.level:g} % interval".rjust(21), "decided", "note"]),
         ]
@@ -321,6 +422,13 @@ class CoefficientTable(Sequence[Coefficient]):
             cells += [f"{row.low:>10.4g} {row.high:>10.4g}", f"{100 * row.decided:>5.0f} %", row.note]
             lines.append(f"{name:<{width}}  (reference)" if reference else "  ".join(cells).rstrip())
         return "\n".join([*lines, *self._foot()])
+
+    @property
+    def _above(self) -> list[str]:
+        """What is said above the rows."""
+        per = {"unit": "unit of a column", "range": "declared range of a column"}.get(self.head.per, self.head.per)
+        against = f"; of a level against {self.head.against}" if self.head.against else ""
+        return [*self.head.lines(), f"{self.scale.capitalize()} per {per}{against}."]
 
     def _foot(self) -> list[str]:
         """What is said below the rows."""
@@ -339,6 +447,32 @@ class CoefficientTable(Sequence[Coefficient]):
             )
         parts.append(f"Uncertainty {'with' if self.head.noise_aware else 'WITHOUT'} the privacy noise counted in.")
         return [line for part in parts for line in textwrap.wrap(printable(part), _WIDTH, subsequent_indent="    ")]
+
+
+class Summary(str):
+    """A table as text, which a notebook shows as a table.
+
+    Attributes:
+        table: what it says in words.
+    """
+
+    table: CoefficientTable
+
+    @classmethod
+    def of(cls, table: CoefficientTable) -> Summary:
+        """The text of a table."""
+        made = cls(table)
+        made.table = table
+        return made
+
+    def _repr_html_(self) -> str:
+        return self.table._repr_html_()
+
+
+def some(names: Sequence[str]) -> str:
+    """Names, the first of many."""
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(map(repr, names[:_MOST_NAMES])) + more
 
 
 def _words(weights: Mapping[str, float]) -> str:

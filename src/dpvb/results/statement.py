@@ -14,6 +14,7 @@ from dpvb.accounting.answers import CURVE_DELTAS, as_json
 from dpvb.accounting.events import RELATIONS
 from dpvb.core.counting import Counts
 from dpvb.core.plan import Plan
+from dpvb.guards import pages
 from dpvb.guards.errors import ModelFileError, ParameterError, PrivacyError, check_choice, check_integer, check_number
 from dpvb.results.facts import BlockFacts, ChargeFacts, ReleaseFacts, SelectionFacts
 
@@ -26,6 +27,9 @@ _TOOLS = {
     "no noise": "none, as a release without noise has no finite epsilon",
 }
 
+_TITLE = "PRIVACY STATEMENT"
+# What a notebook shows of it at once.
+_IN_SIGHT = ("Promise", "Protected", "Holds against", "Counted")
 _TEST_NOISE = (
     "NOT PRIVATE: the noise of this run came from a test source and can be computed again. What follows says what "
     "secret noise would have promised; this run promises nothing. Do not publish its result as private."
@@ -339,16 +343,8 @@ class PrivacyStatement:
         return statement
 
     def __str__(self) -> str:
-        lines = ["PRIVACY STATEMENT", ""]
-        warnings = [_REHEARSAL] if self.rehearsal else []
-        warnings += [] if self.secret_noise else [_TEST_NOISE]
-        warnings += [_NO_NOISE] if self.epsilon == math.inf else []
-        if self.num_examples is not None and self.delta * self.num_examples >= 1:
-            warnings.append(
-                f"WEAK: delta = {self.delta:g} is not below 1 in {self.num_examples}, the number of {self.unit}s: "
-                f"publishing one {self.unit} at random would meet such a promise."
-            )
-        for warning in warnings:
+        lines = [_TITLE, ""]
+        for warning in self._warnings():
             lines += [*textwrap.wrap(f"!!! {warning}", _WIDTH, subsequent_indent="!!! "), ""]
         for label, paragraphs in self._sections():
             for n, paragraph in enumerate(paragraphs):
@@ -357,6 +353,28 @@ class PrivacyStatement:
                     paragraph, _WIDTH, initial_indent=head, subsequent_indent=" " * _LABEL, break_on_hyphens=False
                 )
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The statement for a notebook: warnings and the promise in sight, the rest folded."""
+        rows = dict(self._sections())
+        first = [(label, rows.pop(label)) for label in _IN_SIGHT if label in rows]
+        warnings = "".join(map(pages.boxed, self._warnings()))
+        rest = pages.folded("The rest of the statement", pages.table([*rows.items()]))
+        return f"<div>{pages.title(_TITLE)}{warnings}{pages.table(first)}{rest}</div>"
+
+    def _warnings(self) -> Iterator[str]:
+        """Why the promise is none, or weak."""
+        if self.rehearsal:
+            yield _REHEARSAL
+        if not self.secret_noise:
+            yield _TEST_NOISE
+        if self.epsilon == math.inf:
+            yield _NO_NOISE
+        if self.num_examples is not None and self.delta * self.num_examples >= 1:
+            yield (
+                f"WEAK: delta = {self.delta:g} is not below 1 in {self.num_examples}, the number of {self.unit}s: "
+                f"publishing one {self.unit} at random would meet such a promise."
+            )
 
     def _sections(self) -> Iterator[tuple[str, list[str]]]:
         """Labels and paragraphs of the statement."""

@@ -22,6 +22,7 @@ from dpvb.data.spelling import MISSING_VALUES, Cells
 from dpvb.data.tables.columns import Binary, Categorical, Column, Interaction, Product, check_categories
 from dpvb.data.tables.ranged import Date, Encoded, Numeric, Spline, check_name
 from dpvb.data.tables.response import Kind, Response
+from dpvb.guards import pages
 from dpvb.guards.errors import DataFormatError, DpvbError, ParameterError, check_number, reason_of
 from dpvb.guards.strangers import parsed_json
 
@@ -234,6 +235,12 @@ class Schema:
                 made[term.name] = term.encode(made[term.first.name], made[term.second.name])
         return made
 
+    def _repr_html_(self) -> str:
+        """The schema for a notebook: a row for each column, and what is declared beside them."""
+        rows = [(column.name, column.kind, _said(column, "name")) for column in self.columns]
+        roles = _said(self, "columns")
+        return f"<div>{pages.table(rows, head=('column', 'kind', 'declared'))}<p>{pages.escaped(roles)}</p></div>"
+
     def to_json(self) -> str:
         """The schema as JSON text; `from_json` is its exact inverse."""
         facts = {
@@ -328,3 +335,13 @@ def _made(kind: type[Any], facts: object, place: str) -> Any:
         raise
     except (TypeError, ValueError) as error:
         raise DataFormatError(f"The schema's {place} is faulty: {error}.") from error
+
+
+def _said(part: Any, *without: str) -> str:
+    """What a schema's part declares beyond its defaults, in Python's words; a long list in short."""
+    given = [(one, getattr(part, one.name)) for one in fields(part) if one.name not in without]
+    return ", ".join(f"{one.name}={_value(value)}" for one, value in given if value != one.default)
+
+
+def _value(value: object) -> str:
+    return f"{type(value).__name__}({_said(value)})" if isinstance(value, Target) else pages.shortened(value)
