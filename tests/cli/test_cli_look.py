@@ -9,11 +9,13 @@ import select
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from test_cli import run
 
 import dpvb
 from dpvb.cli import faults
@@ -238,10 +240,43 @@ def test_a_ledger_keeps_a_note_before_the_look(people: tuple[Path, Path], ledger
         code, shown = on_terminal(*given, *more)
         assert code == 2
         assert "rows read." not in shown
-    # What cannot be read is found out after the note: the look was asked for.
-    data.unlink()
+    data.unlink()  # What is not there is looked at by nobody.
     assert on_terminal(*given, "--dataset", "a")[0] == 2
-    assert len([entry for entry in dpvb.Ledger(ledger).entries() if entry.kind == "event"]) == 2
+    assert len([entry for entry in dpvb.Ledger(ledger).entries() if entry.kind == "event"]) == 1
+    (note,) = dpvb.Ledger(ledger).looks("a")
+    shown = run("ledger", "show", ledger).stdout
+    assert f"a: somebody looked at it without noise, by dpvb look, at {note.created}." in " ".join(shown.split())
+    facts = json.loads(run("ledger", "show", ledger, "--json").stdout)
+    assert {one["name"]: one["looks"] for one in facts} == {"a": [note.created], "b": [], "c": []}
+
+
+def test_what_is_certain_beforehand_is_said_before_a_yes_is_asked_for(
+    people: tuple[Path, Path], ledger: Path, tmp_path: Path
+) -> None:
+    data, schema = people
+    (tmp_path / "words.txt").write_text("apple\n")
+    (tmp_path / "empty").mkdir()
+    grouped = tmp_path / "grouped.json"
+    replace(SCHEMA, group="who").save(grouped)
+    header = data.read_bytes()
+    texts = tmp_path / "notes.csv"
+    texts.write_text("note,text\n1,apple\n")
+    for content, given, said in (
+        (b"age,work\n1,2\n", [data, "--schema", schema], "The data lack 'ill', the target of the schema"),
+        (b"age;work;ill\n", [data, "--schema", schema], "--separator ';'; every column of the schema must be there"),
+        (header, [data, "--schema", grouped], "names the column 'who' once; every column"),
+        (header, [data, "--schema", data], "The schema is not JSON"),
+        (header, [tmp_path / "empty", "--schema", schema], "is a folder without .parquet files"),
+        (header, [texts, "--vocabulary", tmp_path / "words.txt", "--text-column", "body"], "'body'"),
+        (header, [texts, "--vocabulary", tmp_path / "words.txt", "--group-column", "who"], "'who'"),
+        (header, [texts, "--vocabulary", tmp_path / "none.txt"], "none.txt"),
+    ):
+        data.write_bytes(content)
+        code, shown = on_terminal("look", *given, "--ledger", ledger, "--dataset", "a", said="")
+        assert code == 2
+        assert said in " ".join(shown.split())
+        assert "Type yes" not in shown
+    assert dpvb.Ledger(ledger).looks("a") == []
 
 
 def test_public_mistakes_are_said(people: tuple[Path, Path], tmp_path: Path) -> None:

@@ -159,7 +159,8 @@ def _of_files(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
 
 def _options(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
     """The options of an estimator's parameters, but of those that its files bring."""
-    from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator, described
+    from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator
+    from dpvb.guards.lacking import described
 
     texts, hints = described(kind), get_type_hints(kind)
     of_files = {option.name for option in _of_files(kind)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import math
 import os
-import re
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +24,7 @@ from dpvb.accounting import doubts
 from dpvb.accounting.events import named_sampler
 from dpvb.cluster import is_on_show, spread
 from dpvb.core import loop
+from dpvb.core.counting import COUNTED, SHARES
 from dpvb.core.plan import Plan, calibrated, check_budget, phased
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
 from dpvb.core.schedule import Schedule, StepSize
@@ -43,6 +43,7 @@ from dpvb.guards.errors import (
     check_integer,
     check_number,
 )
+from dpvb.guards.lacking import check_given, says_what_lacks
 from dpvb.guards.strangers import imported, misfit, place_of
 from dpvb.ledger.address import Address
 from dpvb.models.declared import declared, told
@@ -126,23 +127,9 @@ class _Kind(ABCMeta):
         Raises:
             ParameterError: naming the parameters that have no default and were not given.
         """
-        parameters = [*cls.__signature__.parameters.values()][len(args) :]
-        lacking = [one.name for one in parameters if one.default is one.empty and one.name not in given]
-        if lacking and not inspect.isabstract(cls):
-            texts = described(cls)
-            needed = "; and ".join(f"{name}=, {texts.get(name, 'a parameter').rstrip('.')}" for name in lacking)
-            raise ParameterError(f"{cls.__name__} needs {needed}.")
+        if not inspect.isabstract(cls):
+            check_given(cls, cls.__signature__, args, given)
         return super().__call__(*args, **given)
-
-
-def described(kind: type) -> dict[str, str]:
-    """What the docstrings of a class and its bases say of each parameter under `Args:`."""
-    found = {}
-    for base in reversed(kind.__mro__):
-        section = re.search(r"^Args:\n((?: {4}.*\n?)*)", inspect.cleandoc(vars(base).get("__doc__") or ""), re.M)
-        for names, text in re.findall(r"^ {4}(\w[\w, ]*): (.*(?:\n {8}.*)*)", section[1] if section else "", re.M):
-            found.update(dict.fromkeys(names.split(", "), " ".join(text.split())))
-    return found
 
 
 # Subclasses are dataclasses too, so that each parameter is named once; scikit-learn reads the signatures they get.
@@ -383,6 +370,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
             unit=plan.unit,
             num_units=self.num_examples,
             events=plan.events(),
+            counting=SHARES[COUNTED],
             stacklevel=4,
         )
         tell = (lambda t, q: None) if progress is None else (lambda t, q: progress(t, plan))
@@ -427,7 +415,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
             warnings.warn(
                 f"{counts.say(statement.unit)}. That cannot be told from none, or is too few to learn from; what was "
                 "spent stays spent. Look at the file, its separator and decimal sign, and the labels against the "
-                "declared classes; or spend more.",
+                "declared classes (`dpvb look` shows its owner the faults of a file, on a terminal); or spend more.",
                 FewUnitsWarning,
                 stacklevel=4,
             )
@@ -540,6 +528,22 @@ def generator(name: str, seed: Any) -> np.random.Generator:
     return np.random.default_rng(check_integer(name, seed, low=0, high=2**63))
 
 
+#: Two ways to bound the rows of a plain matrix.
+ONE_UNIT = "row_norm= alone, the length that a row may have, where all columns have one unit"
+BY_RELEASE = "dpvb.private_range(column, ...), which finds a range for a part of the budget"
+
+
+def unbounded(needed: str, got: str, *ways: str) -> ParameterError:
+    """The refusal of a plain matrix whose numbers nobody bounds.
+
+    Args:
+        needed, got: names of parameters, in words.
+        ways: the ways out.
+    """
+    told = "; ".join(f"({number}) {way}" for number, way in enumerate(ways, start=1))
+    return ParameterError(f"X needs a public bound on its numbers, {needed}, got {got}. Ways out: {told}.")
+
+
 def column_names(X: Any) -> tuple[str, ...] | None:
     """Column names of a data frame or an Arrow table; None for what has none, or others than texts."""
     names = list(X.columns) if has_columns(X) else []
@@ -589,8 +593,12 @@ def named(kind: type) -> str:
 OF_THE_RUN = ("ledger", "dataset", "checkpoint", "resume")
 
 
+@says_what_lacks
 def load(path: str | os.PathLike[str]) -> Any:
     """Read a model written by `save`; no code from the file is run and no data are needed.
+
+    Args:
+        path: the file.
 
     Raises:
         ModelFileError: if the file is missing, damaged, tampered with, or of a newer format.

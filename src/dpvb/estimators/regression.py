@@ -23,7 +23,16 @@ from dpvb.data.tables.ranged import Numeric
 from dpvb.data.tables.response import Response
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import AnyDesign, Table
-from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
+from dpvb.estimators.base import (
+    BY_RELEASE,
+    ONE_UNIT,
+    PrivateEstimator,
+    Task,
+    column_names,
+    fitted_only,
+    generator,
+    unbounded,
+)
 from dpvb.estimators.coefficients import Coefficients
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
@@ -325,13 +334,14 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         if given == ["low", "high"] and self.numeric is not None:
             raise ParameterError("numeric must be None with low and high, with which every column is a number.")
         if given != ["low", "high"]:
-            raise ParameterError(
-                f"X needs a public bound on its numbers, low and high or row_norm, got {' and '.join(given) or 'none'}."
-                " Four ways out: (1) low= and high=, the range of each column that you know without looking at the "
-                "data, such as low=[18, 0], high=[90, 500_000] for ages and incomes; (2) a dpvb.Table with a "
-                "dpvb.Schema, which says the same of named columns, and has categories; (3) row_norm= alone, the "
-                "length that a row may have, where all columns have one unit; (4) dpvb.private_range(column, ...), "
-                "which finds a range for a part of the budget."
+            raise unbounded(
+                "low and high or row_norm",
+                " and ".join(given) or "none",
+                "low= and high=, the range of each column that you know without looking at the data, such as "
+                "low=[18, 0], high=[90, 500_000] for ages and incomes",
+                "a dpvb.Table with a dpvb.Schema, which says the same of named columns, and has categories",
+                ONE_UNIT,
+                BY_RELEASE,
             )
         width, names = as_matrix(X).width, column_names(X)
         low_d, high_d = (_ends(name, getattr(self, name), width) for name in ranges)

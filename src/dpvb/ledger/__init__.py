@@ -31,6 +31,7 @@ from dpvb.accounting.costs import Cost
 from dpvb.accounting.events import Event, NeighboringRelation
 from dpvb.core.plan import Plan
 from dpvb.guards.errors import LedgerError, ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.lacking import says_what_lacks
 from dpvb.guards.strangers import parsed_json
 from dpvb.ledger import pricing, turns
 from dpvb.ledger.address import checked_place, is_address, without_password
@@ -57,6 +58,7 @@ from dpvb.ledger.verify import check_end, verify_export, walk, write_export
 
 __all__ = ["Dataset", "Entry", "Ledger", "Quote", "Receipt", "Remaining", "is_address", "verify_export"]
 
+_NOTE: Mapping[str, Any] = {"state": LOOK, "step": None, "digest": None}
 _STATES = ("started", "released", "resumed", "finished", "abandoned")
 
 
@@ -66,16 +68,20 @@ class Ledger:
     Several processes and threads may use one ledger at a time. A pickle or a copy is another way into the same ledger,
     and a forked process finds its own. What a run says later, and what it gets back, is for whoever holds the token of
     its charge: the object that made the charge, and nobody else unless it is told.
-
-    Args:
-        path_or_url: a file, made if it is missing, or "postgresql://...".
-        read_only: only look. It is also the way to export a ledger that fails a check.
-
-    Raises:
-        LedgerError: if it cannot be opened, or fails a check: it was changed, set back, lost, or has another format.
     """
 
+    @says_what_lacks
     def __init__(self, path_or_url: str | os.PathLike[str], *, read_only: bool = False) -> None:
+        """Open a ledger, or begin one.
+
+        Args:
+            path_or_url: a file, made if it is missing, or "postgresql://...".
+            read_only: only look. It is also the way to export a ledger that fails a check.
+
+        Raises:
+            LedgerError: if it cannot be opened, or fails a check: it was changed, set back, lost, or has another
+                format.
+        """
         self._url = checked_place(path_or_url)
         self._read_only = bool(read_only)
         self._uuid = ""
@@ -130,6 +136,7 @@ class Ledger:
         with self._session.lock:
             self._session.close()
 
+    @says_what_lacks
     def register(
         self,
         name: str,
@@ -145,8 +152,9 @@ class Ledger:
         Args:
             name: a public name, in one form alone and unlike every other name: see `names`.
             unit: whose presence is protected, in words: "document", "row", "person".
-            neighboring_relation: what neighbouring data sets differ in.
-            epsilon, delta: the cap: 0 <= epsilon <= 1e6, 0 < delta < 1.
+            neighboring_relation: what neighbouring data sets differ in: "add_or_remove_one" or "replace_one".
+            epsilon: the cap, in [0, 1e6], on what all plans together may spend.
+            delta: the chance that their promise leaves open, in (0, 1): well below one over the number of units.
             part_of: a data set that this one is a part of, a group of units that no other part shares. Parts spend
                 side by side, each with what is charged to the whole, against the one cap. They are registered before
                 the whole is charged, with its facts.
@@ -156,7 +164,7 @@ class Ledger:
             LedgerError: if the name stands for other facts or looks like another, or the part does not fit its whole.
         """
         facts = Dataset(name, unit, neighboring_relation, epsilon, delta, part_of)
-        doubts.warn(epsilon, delta, unit=facts.unit)
+        doubts.warn(epsilon, delta, unit=facts.unit, stacklevel=4)
         with self._transaction(write=True) as (rows, state):
             if state.datasets.get(facts.name) == facts:
                 return
@@ -430,10 +438,20 @@ class Ledger:
             LedgerError: if the data set is unknown.
         """
         run = secrets.token_hex(16)
-        key, body = canonical(["event", run, 0, LOOK, None]), {"state": LOOK, "step": None, "digest": None}
+        key = canonical(["event", run, 0, LOOK, None])
         with self._transaction(write=True) as (rows, state):
             name = state.dataset(dataset).name
-            return self._append(rows, state, kind="event", key=key, dataset=name, run=run, body=body)
+            return self._append(rows, state, kind="event", key=key, dataset=name, run=run, body=_NOTE)
+
+    def looks(self, dataset: str) -> list[Entry]:
+        """The notes that `note_look` put on record of a data set, in order.
+
+        Raises:
+            LedgerError: if there is none of that name.
+        """
+        with self._transaction() as (rows, state):
+            name = state.dataset(dataset).name
+            return [check_hash(entry) for entry in rows.events(canonical(_NOTE)) if entry.dataset == name]
 
     def history(self, run: str) -> list[Entry]:
         """The charges, refunds and events of a run, in order."""

@@ -86,7 +86,7 @@ class Schema:
         ParameterError: no columns, a name twice, an interaction of what is no column, or a field outside its range.
     """
 
-    columns: tuple[Column | Interaction, ...]
+    columns: tuple[Column | Interaction, ...] = ()
     target: Target | None = None
     group: str | None = None
     scale: float | None = None

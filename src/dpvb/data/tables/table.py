@@ -29,9 +29,10 @@ from dpvb.data.tables.response import LOGISTIC, Response
 from dpvb.data.tables.schema import Schema
 from dpvb.data.units import Chunk
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice
+from dpvb.guards.lacking import says_what_lacks
 
 _FORMATS = ("csv", "parquet")
-_WAY_OUT = "Every column of the schema must be there under its name."
+_WAY_OUT = "every column of the schema must be there under its name."
 
 
 class _Records(NamedTuple):
@@ -66,6 +67,7 @@ class Table:
     `fit(Table(data, schema), y)` from y.
     """
 
+    @says_what_lacks
     def __init__(
         self,
         data: object,
@@ -79,13 +81,15 @@ class Table:
     ) -> None:
         """Take data.
 
+        Names of columns are public, everything else private; types too, as a cell may have decided them. Columns that
+        the schema does not name are not read. Several files are read one after another, anew at each pass; or side by
+        side, each by one process of a cluster (see dpvb.cluster), which holds it. Of a person who has rows in several
+        files those of the first one count.
+
         Args:
             data: a pandas DataFrame; an Arrow table (or what exports one); a mapping of names to 1-D columns; a
                 structured NumPy array; the path of a .csv (also .csv.gz) or .parquet file, a list of such paths, or a
-                folder of .parquet files. Names of columns are public, everything else private; types too, as a cell
-                may have decided them. Columns that the schema does not name are not read. Several files are read one
-                after another, anew at each pass; or side by side, each by one process of a cluster (see dpvb.cluster),
-                which holds it. Of a person who has rows in several files those of the first one count.
+                folder of .parquet files.
             schema: public; needed.
             file_format: "csv" or "parquet"; None: told by the name of the file.
             stream: True reads a file anew at each pass, in bounded memory; None and False hold its rows as numbers.
@@ -224,13 +228,11 @@ class Table:
     def _target_response(self, response: Response | None) -> Response:
         """The response of the target's encoded values, whose labels are 0 and 1."""
         target = self._schema.target
-        _, needed = _needed(self._schema)
-        if target is None or not set(needed) <= set(self._reader.names):
+        if target is None:
             raise DataFormatError(
                 "The response is missing: name its column with target=Target(...) in the schema, or give y."
-                if target is None
-                else f"The data lack {' and '.join(map(repr, needed))}, the target of the schema; or give y."
             )
+        _check_target(self._schema, self._reader)
         if response is not None and response.caps != target.response.caps:
             raise ParameterError(
                 f"the schema's target has {target.response.caps}, but the model's parameters say {response.caps}."
@@ -303,6 +305,27 @@ class ShardedDesign(Sharded[DesignRows | SparseDesignRows]):
 
 
 AnyDesign: TypeAlias = "Design | StreamedDesign | ShardedDesign"
+
+
+def check_columns(path: Path, schema: Schema, dialect: Dialect) -> None:
+    """Check that a file, or each of a folder, has the columns of a schema, its target's included; no row is read.
+
+    Args:
+        path: as `Table` takes one; public, and so are names of columns.
+        schema, dialect: public.
+
+    Raises:
+        DataFormatError: none of these files, or a column of the schema that is missing.
+    """
+    for one in paths_of(path) or [path]:
+        _check_target(schema, _file_reader(one, schema, None, dialect))
+
+
+def _check_target(schema: Schema, reader: _Reader) -> None:
+    """Raise DataFormatError where the data lack the target of their schema."""
+    _, needed = _needed(schema)
+    if not set(needed) <= set(reader.names):
+        raise DataFormatError(f"The data lack {' and '.join(map(repr, needed))}, the target of the schema; or give y.")
 
 
 def _design(
@@ -416,6 +439,11 @@ def _file_reader(
 ) -> _Reader:
     """One file; a Parquet file is read to its end first, where asked for."""
     check_there(path)
+    if path.is_dir():
+        raise DataFormatError(
+            f"{str(path)!r} is a folder without .parquet files. A table is a .csv, .csv.gz or .parquet file, or a "
+            "folder of .parquet files."
+        )
     if file_format is None:
         file_format = Path(path.name.lower().removesuffix(".gz")).suffix.removeprefix(".")
         hint = "Say it with file_format=."
@@ -519,6 +547,6 @@ def _present(schema: Schema, names: list[Any], place: str) -> tuple[str, ...]:
         times = sum(1 for one in names if isinstance(one, str) and one == name)
         if times > 1 or (times == 0 and name in needed):
             raise DataFormatError(
-                f"The {place} must have one column {name!r}, but has {times}; its columns are {names}. {_WAY_OUT}"
+                f"The {place} must have one column {name!r}, but has {times}; its columns are {names}; {_WAY_OUT}"
             )
     return tuple(name for name in (*needed, *optional) if name in names)
