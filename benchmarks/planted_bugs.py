@@ -2193,8 +2193,8 @@ BUGS = [
             ("estimators/lda.py", " or not (lambda_vk > 0).all():", ":"),
             (
                 "estimators/lda.py",
-                "domains.checked(model.topics(lambda_vk, None, np.ones(model.n_terms)))",
-                "model.topics(lambda_vk, None, np.ones(model.n_terms))",
+                "domains.checked(model.topics(lambda_vk, alpha_k=alpha_k))",
+                "model.topics(lambda_vk, alpha_k=alpha_k)",
             ),
         ),
         "test_queries.py::test_a_model_file_outside_the_domain_is_refused[LDA]",

@@ -18,7 +18,7 @@ from dpvb.data.documents.vocabulary import TOKEN_PATTERN
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
+from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer
 from dpvb.models.topics import lda
 from dpvb.results import metrics
 
@@ -104,11 +104,12 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
                 "were fixed without looking: name them with vocabulary=words, or say public_vocabulary=True."
             )
         num_steps = 20 if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**7)
+        sizes = " at first, then as the released sizes of topics" if model.doc_topic_prior is None else ""
         unnamed = " without names" if source.vocabulary is None else ""
         public = {
             "vocabulary": f"the vocabulary, {source.width} terms{unnamed}",
             "n_components": f"number of topics {model.n_components}",
-            "prior": f"priors alpha {model.prior:g} and eta {model.topic_word_prior:g}",
+            "prior": f"priors alpha {model.prior:g}{sizes} and eta {model.topic_word_prior:g}",
             "document_length": f"document length {model.document_length:g} ({model.length_rule}), count power "
             f"{model.count_power:g}",
             "parameters": "the plan, the random start and all other parameters",
@@ -154,13 +155,19 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         parts = [self._fitted_model.proportions(self._q, rows) for rows in self._rows(X)]
         return np.concatenate([np.empty((0, self.n_components)), *parts])
 
-    def perplexity(self, X: Any, *, public: bool = False) -> float:
+    def perplexity(self, X: Any, *, topics: str = "mean", public: bool = False) -> float:
         """Per-word perplexity bound of public documents (Hoffman et al. 2010); lower is better.
 
+        Args:
+            X: as in `fit`.
+            topics: what stands for the topics: "mean", their posterior means, which are distributions of words; or
+                "expected_log", exp⟨log β⟩, which scored models before and falls short where a topic is little known.
+            public: states that X is not private.
+
         Raises:
-            PrivacyError: unless public=True says that X is not private.
+            PrivacyError: unless public=True.
         """
-        bound, tokens = self._bound(X, public)
+        bound, tokens = self._bound(X, public, check_choice("topics", topics, ("mean", "expected_log")))
         return float(np.exp(-bound / tokens)) if tokens else 1.0
 
     @fitted_only
@@ -236,11 +243,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             )
         return (chunk.rows for chunk in source.chunks())
 
-    def _bound(self, X: Any, public: bool) -> tuple[float, float]:
+    def _bound(self, X: Any, public: bool, topics: Any = "mean") -> tuple[float, float]:
         self._check_public(public)
         bound = tokens = 0.0
         for rows in self._rows(X):
-            bound += float(self._fitted_model.bound(self._q, rows).sum())
+            bound += float(self._fitted_model.bound(self._q, rows, topics=topics).sum())
             tokens += float(rows.counts.sum())
         return bound, tokens
 
@@ -260,7 +267,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         facts = {"vocabulary": self.vocabulary_, "width": self.n_features_in_, "steps": self.n_iter_}
-        return {"lambda_vk": self._q.lambda_vk}, facts
+        return {"lambda_vk": self._q.lambda_vk, "alpha_k": self._q.alpha_k}, facts
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         self.n_features_in_, self.n_iter_ = int(facts["width"]), int(facts["steps"])
@@ -270,4 +277,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         lambda_vk = arrays["lambda_vk"]
         if lambda_vk.shape != (model.n_terms, model.n_components) or not (lambda_vk > 0).all():
             raise ValueError("topics of another shape, or not of Dirichlet parameters")
-        self._set_topics(model, domains.checked(model.topics(lambda_vk, None, np.ones(model.n_terms))))
+        alpha_k = arrays.get("alpha_k")  # Files of earlier versions do not hold it.
+        if alpha_k is not None and alpha_k.shape != (model.n_components,):
+            raise ValueError("another number of topics")
+        self._set_topics(model, domains.checked(model.topics(lambda_vk, alpha_k=alpha_k)))

@@ -20,8 +20,9 @@ w_v                 word_weight_v: the statistic is clipped and released as w_v 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
@@ -54,17 +55,21 @@ _RANGES = {
 # Tuned by hand; benchmark `wikipedia` (perplexity by ε) shows what they do: run it before and after a change.
 _WORD_BOUND = 10.0  # bound on the norm of a document's word totals (c^p): √100 for p = 1/2 and 100 tokens
 _SMOOTHING = 0.2  # added to word probabilities before words are weighted by them, as a multiple of 1/V
+# A unit's clipped statistic off the background, over the bound; and the size of a topic's sum of these, over its noise,
+# from which on every atom of the estimated prior has a weight of its own.
+_KAPPA, _STRONG = 0.2, 35.0
 _MOST_ITERATIONS = 100  # local iterations at most in predictions and bounds, unless max_iter is larger
 
 
 @dataclass(frozen=True)
 class Topics:
-    """q(β): λ and exp⟨log β⟩, (V, K), with the released word probabilities and the word weights, (V,)."""
+    """q(β): λ and exp⟨log β⟩, (V, K), with released word probabilities and word weights, (V,), and α, (K,)."""
 
     lambda_vk: Positives
     beta_vk: Annotated[NDArray[np.floating], NONNEGATIVE]
     background_v: Annotated[Floats | None, SIMPLEX]
     word_weight_v: Positives
+    alpha_k: Positives
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,8 @@ class LDA:
         background: whether word totals are released first.
         word_power: κ in [0, 1]; words are weighted by probability^-κ, which needs the background.
         mass: tokens that one unit of the statistic stands for in λ = η + mass · statistic.
-        doc_topic_prior: α, a scalar; None: 1/K. topic_word_prior: η, a scalar.
+        doc_topic_prior: α, a scalar; None: 1/K at first, then half of it as the released sizes of the topics. Σα is 1.
+        topic_word_prior: η, a scalar.
         read: how topics are read from the noisy linear estimate; see `empirical_bayes`.
         tol, max_iter: local iterations of the E-step stop at mean |Δγ| < tol, or after max_iter. Keep max_iter small:
             documents that fully converge on early, bad topics reinforce them.
@@ -139,21 +145,28 @@ class LDA:
     def init(self, rng: np.random.Generator) -> Topics:
         """Random topics, λ ~ Gamma(100, 1/100) (Hoffman et al. 2010)."""
         lambda_vk = rng.gamma(100.0, 1 / 100.0, (self.n_terms, self.n_components))
-        return self.topics(lambda_vk, None, np.ones(self.n_terms))
+        return self.topics(lambda_vk)
 
-    def topics(self, lambda_vk: Floats, background_v: Floats | None, word_weight_v: Floats) -> Topics:
-        """q(β) with these Dirichlet parameters."""
+    def topics(
+        self,
+        lambda_vk: Floats,
+        background_v: Floats | None = None,
+        word_weight_v: Floats | None = None,
+        alpha_k: Floats | None = None,
+    ) -> Topics:
+        """q(β) with these Dirichlet parameters; words weigh 1 and α is the prior's, if nothing else is given."""
         beta_vk = np.exp(dirichlet_expectedstats(lambda_vk, axis=0))
         precision = np.float32 if self.engine == "numba" else np.float64
-        return Topics(lambda_vk, beta_vk.astype(precision), background_v, word_weight_v)
+        weight_v = np.ones(self.n_terms) if word_weight_v is None else word_weight_v
+        alpha_k = np.full(self.n_components, self.prior) if alpha_k is None else alpha_k
+        return Topics(lambda_vk, beta_vk.astype(precision), background_v, weight_v, alpha_k)
 
     def local(
         self, q: Topics, batch: Documents, counts: Floats, max_iter: int, spread_j: Floats | None = None
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """Fixed point of every document, always from γ = 1: (theta_nk, ratio_j, norm_n, gamma_nk)."""
-        alpha_k = np.full(self.n_components, self.prior)
         how = {"tol": self.tol, "max_iter": max_iter, "fixed_work": self.fixed_work, "engine": self.engine}
-        return kernel.local_step(batch.indptr, batch.indices, counts, q.beta_vk, alpha_k, spread_j=spread_j, **how)  # type: ignore[arg-type]
+        return kernel.local_step(batch.indptr, batch.indices, counts, q.beta_vk, q.alpha_k, spread_j=spread_j, **how)  # type: ignore[arg-type]
 
     def e_step(self, q: Topics, batch: Documents, blocks: Mapping[str, Block]) -> Contributions:
         """Word totals, and expected topic-word counts in factored form, of every document."""
@@ -173,9 +186,26 @@ class LDA:
             return self._started(empirical_bayes.background(s.read("words"), s.noise_std("words")), q)
         noisy_vk = s.read("counts") / q.word_weight_v[:, None]
         sd_v = s.noise_std("counts") / q.word_weight_v
-        read = empirical_bayes.READS[self.read if s.noise_std("counts") > 0 else "project"]
-        lambda_vk = self.topic_word_prior + self.mass * read(noisy_vk, sd_v, q.background_v)
-        return self.topics(lambda_vk, q.background_v, q.word_weight_v)
+        s_vk = self._reading(s)(noisy_vk, sd_v, q.background_v)
+        lambda_vk = self.topic_word_prior + self.mass * s_vk
+        return self.topics(lambda_vk, q.background_v, q.word_weight_v, self._alpha(s_vk))
+
+    def _reading(self, s: Estimate) -> Callable[..., Floats]:
+        """How topics are read from what was released so far."""
+        noise_std, counts = s.noise_std("counts"), s.counts
+        if noise_std == 0.0:
+            return empirical_bayes.project
+        if self.read != "estimated_prior" or counts is None:
+            return empirical_bayes.READS[self.read]
+        signal = counts.counted * _KAPPA * self.blocks["counts"].bound / self.n_components
+        return partial(empirical_bayes.estimated_prior, free=signal >= _STRONG * noise_std)
+
+    def _alpha(self, s_vk: Floats) -> Floats:
+        """α of the next step: half of it even, half of it as the topics' released sizes, if none was given."""
+        size_k, even = s_vk.sum(axis=0), 1.0 / self.n_components
+        if self.doc_topic_prior is not None or not size_k.sum() > 0:
+            return np.full(self.n_components, self.prior)
+        return np.asarray(0.5 * even + 0.5 * size_k / size_k.sum())
 
     def _started(self, background_v: Floats, q: Topics) -> Topics:
         """Random topics around the background, and the weights of the words."""
@@ -189,14 +219,21 @@ class LDA:
         *_, gamma_nk = self.local(q, batch, batch.counts, max(self.max_iter, _MOST_ITERATIONS))
         return np.asarray(gamma_nk / gamma_nk.sum(axis=1, keepdims=True))
 
-    def bound(self, q: Topics, batch: Documents) -> Floats:
-        """ELBO of each document given q(β), in nats (Hoffman et al. 2010, equation 4 without the topics' term)."""
+    def bound(self, q: Topics, batch: Documents, *, topics: Literal["mean", "expected_log"] = "mean") -> Floats:
+        """ELBO of each document, in nats (Hoffman et al. 2010, equation 4 without the topics' term).
+
+        "mean" scores the topics by the means of q(β), which are distributions of words. "expected_log" scores them by
+        exp⟨log β⟩, whose sum is far below 1 where λ is.
+        """
+        if topics == "mean":
+            mean_vk = q.lambda_vk / q.lambda_vk.sum(axis=0)
+            q = replace(q, beta_vk=mean_vk.astype(q.beta_vk.dtype))
         _, ratio_j, _, gamma_nk = self.local(q, batch, batch.counts, max(self.max_iter, _MOST_ITERATIONS))
         row_j = np.repeat(np.arange(len(gamma_nk)), np.diff(batch.indptr))
         # The kernel's theta is exp ψ(γ_k); subtract ψ(Σ_k γ_k), which all topics have in common.
         log_p = np.log(batch.counts) - np.log(ratio_j) - digamma(gamma_nk.sum(axis=1))[row_j]
         words_n = np.bincount(row_j, weights=batch.counts * log_p, minlength=len(gamma_nk))
         elog_theta_nk = dirichlet_expectedstats(gamma_nk)
-        prior = dirichlet_logz(np.full(self.n_components, self.prior))
-        topics_n = ((self.prior - gamma_nk) * elog_theta_nk).sum(axis=1) + dirichlet_logz(gamma_nk) - prior
+        topics_n = ((q.alpha_k - gamma_nk) * elog_theta_nk).sum(axis=1) + dirichlet_logz(gamma_nk)
+        topics_n -= dirichlet_logz(q.alpha_k)
         return np.asarray(words_n + topics_n)
