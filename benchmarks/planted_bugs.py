@@ -279,6 +279,28 @@ BUGS = [
     ),
     Bug(
         "public facts read off private data",
+        "a forecast of topics that counts the private documents",
+        (
+            ("estimators/lda.py", "        if self.num_examples is None:\n            return\n", ""),
+            ("estimators/lda.py", "plan, task.rho, self.num_examples)", "plan, task.rho, task.source.count())"),
+        ),
+        "test_above_noise.py::test_a_warning_comes_before_anything_is_spent_where_the_number_is_public",
+    ),
+    Bug(
+        "public facts read off private data",
+        "a number of topics that is chosen by the number of private documents",
+        (
+            ("estimators/lda.py", "if self.num_examples is None or self.epsilon == math.inf:", "if False:"),
+            (
+                "estimators/lda.py",
+                "above_noise.forecast(one, plan, schedule.rho, self.num_examples)",
+                "above_noise.forecast(one, plan, schedule.rho, max(source.count(), 1))",
+            ),
+        ),
+        "test_above_noise.py::test_auto_is_refused_without_public_facts",
+    ),
+    Bug(
+        "public facts read off private data",
         "a warning that knows how many rows there are",
         (
             (
@@ -2190,11 +2212,11 @@ BUGS = [
         "queries made by somebody else",
         "a model file's topics taken whatever their numbers",
         (
-            ("estimators/lda.py", " or not (lambda_vk > 0).all():", ":"),
+            ("estimators/lda.py", "if not fits or not (lambda_vk > 0).all():", "if not fits:"),
             (
                 "estimators/lda.py",
-                "domains.checked(model.topics(lambda_vk, alpha_k=alpha_k))",
-                "model.topics(lambda_vk, alpha_k=alpha_k)",
+                "domains.checked(replace(model.topics(lambda_vk), **known))",
+                "replace(model.topics(lambda_vk), **known)",
             ),
         ),
         "test_queries.py::test_a_model_file_outside_the_domain_is_refused[LDA]",

@@ -14,7 +14,7 @@ import typer
 
 from dpvb.cli import files, options, reading
 from dpvb.cli.root import app
-from dpvb.cli.terminal import print_json, print_table, remark
+from dpvb.cli.terminal import echo, print_json, print_table, remark
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, PrivacyError, check_integer
 
@@ -50,11 +50,14 @@ def topics(
         dpvb topics notes.dpvb --words 12
     """
     check_integer("words", words, low=1)
-    lists = files.load_model(model, "topics").topics(words)
+    fitted = files.load_model(model, "topics")
+    lists = fitted.topics(words)
     if as_json:
         print_json(lists)
         return
     print_table("", ["topic", "words"], [[str(k), " ".join(one)] for k, one in enumerate(lists)], numbers=(0,))
+    for fact in fitted.privacy_.remarks:
+        echo(fact)
 
 
 @app.command()

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 
+from dpvb.core.plan import Plan
 from dpvb.core.schedule import Schedule, robbins_monro
 from dpvb.data import BagOfWords, Source, as_source, check_vocabulary
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN
-from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only
+from dpvb.estimators import above_noise
+from dpvb.estimators.above_noise import Forecast
+from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
 from dpvb.guards import domains
-from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer
+from dpvb.guards.arrays import Bools, Floats
+from dpvb.guards.errors import DataFormatError, FewTopicsWarning, ParameterError, check_choice, check_integer
 from dpvb.models.topics import lda
 from dpvb.results import metrics
+
+#: What a file holds of q beside the topics.
+_ARRAYS = ("alpha_k", "background_v", "word_weight_v", "words_v", "sum_vk", "sum_std_v")
+#: Signal of each topic from which on its words are clear; benchmark `topics` (n_components="auto") chose it.
+_CLEAR = 100.0
+_WAY_OUT = ". Take fewer topics (n_components='auto'), more documents, or spend more."
 
 
 @dataclass(eq=False, repr=False)
@@ -31,7 +41,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     parameters of the budget, the batches and the ledger are those of `PrivateEstimator`.
 
     Args:
-        n_components: number of topics K.
+        n_components: number of topics K, or "auto": as many as stand far above the noise by public facts, which needs
+            num_examples.
         clip: bound on one document's statistic as a share in (0, 1] of document_length^count_power; smaller means less
             noise and a weaker voice.
         vocabulary: the terms in column order, fixed without looking at the documents; needed for texts. The columns of
@@ -61,9 +72,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         privacy_: the privacy statement of the fit.
         n_iter_: number of steps J.
         vocabulary_, n_features_in_: public names and number of terms.
+        above_noise_: which topics deviate more from the background than noise alone makes them do, (K,); a number,
+            `topics_above_noise_`, counts them. Found where it is asked for, from released numbers alone.
     """
 
-    n_components: int = 10
+    n_components: int | Literal["auto"] = 10
     _: KW_ONLY
     clip: float | None = None
     vocabulary: Sequence[str] | None = None
@@ -95,7 +108,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         names = column_names(X)
         words = names if self.vocabulary is None else self.vocabulary
         source = as_source(X, vocabulary=words, token_pattern=self.token_pattern, group=group)
-        model = self._model(source.width)
         if source.vocabulary is None and not self.public_vocabulary:
             raise ParameterError(
                 "public_vocabulary must be True, or vocabulary given, for counts whose terms have no names. The "
@@ -104,8 +116,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
                 "were fixed without looking: name them with vocabulary=words, or say public_vocabulary=True."
             )
         num_steps = 20 if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**7)
-        sizes = " at first, then as the released sizes of topics" if model.doc_topic_prior is None else ""
+        rho = robbins_monro(self.learning_offset, self.learning_decay)
+        schedule = Schedule((1.0,) * num_steps, rho=rho, projection=self.projection)  # type: ignore[arg-type]
+        model = self._model(source.width, self._number_of_topics(source, schedule))
         unnamed = " without names" if source.vocabulary is None else ""
+        sizes = " at first, then as the released sizes of topics" if model.doc_topic_prior is None else ""
         public = {
             "vocabulary": f"the vocabulary, {source.width} terms{unnamed}",
             "n_components": f"number of topics {model.n_components}",
@@ -114,8 +129,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             f"{model.count_power:g}",
             "parameters": "the plan, the random start and all other parameters",
         }
-        rho = robbins_monro(self.learning_offset, self.learning_decay)
-        schedule = Schedule((1.0,) * num_steps, rho=rho, projection=self.projection)  # type: ignore[arg-type]
         notes = {"width": source.width, "vocabulary": source.vocabulary, "names": names}
         return self._task(model, source, schedule, public, notes)
 
@@ -124,6 +137,41 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         self.n_features_in_, self.vocabulary_ = task.notes["width"], task.notes["vocabulary"]
         self.n_iter_ = task.notes["steps"]
         self._set_topics(task.model, q)
+
+    def forecast(self, num_documents: int, n_terms: int) -> Forecast:
+        """What to expect of a fit to so many documents over so many terms; reads nothing, and spends nothing.
+
+        Raises:
+            ParameterError: for a number or a parameter outside its range.
+        """
+        number = check_integer("num_documents", num_documents, low=1)
+        own = clone(self).set_params(vocabulary=None, public_vocabulary=True, provenance=None)
+        task = own.task(**own.no_rows(schema=None, vocabulary=None, width=check_integer("n_terms", n_terms, low=1)))
+        return above_noise.forecast(task.model, self._calibrated(task.plan), task.rho, number)
+
+    @property
+    def above_noise_(self) -> Bools:
+        """Which topics stand above the noise, (K,); a fit to made-up documents of no topics tells, and costs no budget.
+
+        Raises:
+            ParameterError: for a file of an earlier version, which does not hold what was released.
+        """
+        self._check_fitted()
+        if self._above_noise is None:
+            model = self._fitted_model
+            own = clone(self).set_params(n_components=model.n_components, vocabulary=None, public_vocabulary=True)
+            task = own.set_params(provenance=None).task(
+                **own.no_rows(schema=None, vocabulary=None, width=self.n_features_in_)
+            )
+            plan, rng = replace(task.plan, unit=self.privacy_.unit), generator("random_state", self.random_state)
+            self._above_noise: Bools | None = above_noise.above(model, self._q, plan, task.rho, task.projection, rng)
+        assert self._above_noise is not None
+        return self._above_noise
+
+    @property
+    def topics_above_noise_(self) -> int:
+        """Number of topics that stand above the noise."""
+        return int(self.above_noise_.sum())
 
     def no_rows(self, *, schema: Any, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
         """No document, over a vocabulary or so many terms."""
@@ -153,7 +201,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def transform(self, X: Any) -> Floats:
         """Expected topic proportions of each document, (rows, K): as private as X, without any guarantee."""
         parts = [self._fitted_model.proportions(self._q, rows) for rows in self._rows(X)]
-        return np.concatenate([np.empty((0, self.n_components)), *parts])
+        return np.concatenate([np.empty((0, len(self.components_))), *parts])
 
     def perplexity(self, X: Any, *, topics: str = "mean", public: bool = False) -> float:
         """Per-word perplexity bound of public documents (Hoffman et al. 2010); lower is better.
@@ -210,9 +258,44 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         order = np.argsort(-self.components_, axis=1, kind="stable")[:, :n]
         return [[names[v] for v in row] for row in order]
 
-    def _model(self, width: int) -> lda.LDA:
+    def _expect(self, task: Task, plan: Plan) -> None:
+        if self.num_examples is None:
+            return
+        expected = above_noise.forecast(task.model, plan, task.rho, self.num_examples)
+        said = str(expected) if expected.signal < expected.detectable else ""
+        if self.n_components == "auto" and expected.n_components == 1:
+            said = "one topic is all that will be clear: no two topics would be far above the noise"
+        if said:
+            warnings.warn(f"{said}{_WAY_OUT}", FewTopicsWarning, stacklevel=4)
+
+    def _look_back(self, task: Task) -> None:
+        model, q = self._fitted_model, self._q
+        std = above_noise.noise_std(q)
+        if std > 0 and model.signal(q.num_units, std) < above_noise.PLENTY * model.detectable:
+            number, of = self.topics_above_noise_, model.n_components
+            which = f" ({', '.join(map(str, np.flatnonzero(self.above_noise_)))})" if number else ""
+            said = f"{number} of {of} topics stand above the noise{which}; noise alone could make any of the others"
+            self.privacy_ = replace(self.privacy_, remarks=(f"{said}.",))
+            if 2 * number < of:
+                warnings.warn(f"{said}{_WAY_OUT}", FewTopicsWarning, stacklevel=3)
+
+    def _number_of_topics(self, source: Any, schedule: Schedule) -> int:
+        """K as it was given, or as many topics as public facts let one expect far above the noise."""
+        if self.n_components != "auto":
+            hint = 'Or "auto", with num_examples=, a public number of documents.'
+            return check_integer("n_components", self.n_components, low=1, hint=hint)
+        if self.num_examples is None or self.epsilon == math.inf:
+            raise ParameterError(
+                "n_components must be a number unless epsilon is finite and num_examples is given: 'auto' chooses by "
+                "the noise and a public number of documents."
+            )
+        one = self._model(source.width, 1)
+        plan = self._calibrated(clone(self).set_params(provenance=None)._task(one, source, schedule, {}, {}).plan)
+        signal = above_noise.forecast(one, plan, schedule.rho, self.num_examples).signal
+        return int(min(max(signal // _CLEAR, 1), source.width))
+
+    def _model(self, width: int, n_components: int) -> lda.LDA:
         """The model that the parameters name; its own defaults stand for None."""
-        n_components = check_integer("n_components", self.n_components, low=1)
         given: dict[str, Any] = {"clip": self.clip, "topic_word_prior": self.topic_word_prior}
         return lda.LDA(
             n_components,
@@ -253,6 +336,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
 
     def _set_topics(self, model: lda.LDA, q: lda.Topics) -> None:
         self._fitted_model, self._q = model, q
+        self._above_noise = None
         self.components_ = q.lambda_vk.T
 
     def __sklearn_tags__(self) -> Any:
@@ -267,17 +351,25 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         facts = {"vocabulary": self.vocabulary_, "width": self.n_features_in_, "steps": self.n_iter_}
-        return {"lambda_vk": self._q.lambda_vk, "alpha_k": self._q.alpha_k}, facts
+        facts |= {"words_std": self._q.words_std, "num_units": self._q.num_units}
+        facts["above_noise"] = None if self._above_noise is None else self._above_noise.tolist()
+        arrays = {name: getattr(self._q, name) for name in ("lambda_vk", *_ARRAYS)}
+        return {name: array for name, array in arrays.items() if array is not None}, facts
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         self.n_features_in_, self.n_iter_ = int(facts["width"]), int(facts["steps"])
         words = facts["vocabulary"]
         self.vocabulary_ = None if words is None else tuple(words)
-        model = self._model(self.n_features_in_)
         lambda_vk = arrays["lambda_vk"]
-        if lambda_vk.shape != (model.n_terms, model.n_components) or not (lambda_vk > 0).all():
+        model = self._model(self.n_features_in_, lambda_vk.shape[1])
+        k, v = model.n_components, model.n_terms
+        shapes = dict(zip(("lambda_vk", *_ARRAYS), ((v, k), (k,), (v,), (v,), (v,), (v, k), (v,)), strict=True))
+        fits = all(arrays[name].shape == shape for name, shape in shapes.items() if name in arrays)
+        if not fits or not (lambda_vk > 0).all():
             raise ValueError("topics of another shape, or not of Dirichlet parameters")
-        alpha_k = arrays.get("alpha_k")  # Files of earlier versions do not hold it.
-        if alpha_k is not None and alpha_k.shape != (model.n_components,):
-            raise ValueError("another number of topics")
-        self._set_topics(model, domains.checked(model.topics(lambda_vk, alpha_k=alpha_k)))
+        # Files of earlier versions hold the topics alone.
+        known: dict[str, Any] = {name: arrays[name] for name in _ARRAYS if name in arrays}
+        known |= {name: float(facts.get(name, 0.0)) for name in ("words_std", "num_units")}
+        self._set_topics(model, domains.checked(replace(model.topics(lambda_vk), **known)))
+        above = facts.get("above_noise")
+        self._above_noise = None if above is None else np.array(above, dtype=bool).reshape(k)

@@ -20,6 +20,7 @@ w_v                 word_weight_v: the statistic is clipped and released as w_v 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,7 +35,7 @@ from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import SparseRows
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import NONNEGATIVE, SIMPLEX, Positives
+from dpvb.guards.domains import NONNEGATIVE, SIMPLEX, Nonnegative, Positives
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 from dpvb.models import empirical_bayes
 from dpvb.models.expfam import dirichlet_expectedstats, dirichlet_logz
@@ -55,21 +56,28 @@ _RANGES = {
 # Tuned by hand; benchmark `wikipedia` (perplexity by ε) shows what they do: run it before and after a change.
 _WORD_BOUND = 10.0  # bound on the norm of a document's word totals (c^p): √100 for p = 1/2 and 100 tokens
 _SMOOTHING = 0.2  # added to word probabilities before words are weighted by them, as a multiple of 1/V
-# A unit's clipped statistic off the background, over the bound; and the size of a topic's sum of these, over its noise,
-# from which on every atom of the estimated prior has a weight of its own.
-_KAPPA, _STRONG = 0.2, 35.0
+_KAPPA = 0.2  # norm of the mean of a topic's clipped statistics off the background, over the bound
 _MOST_ITERATIONS = 100  # local iterations at most in predictions and bounds, unless max_iter is larger
 
 
 @dataclass(frozen=True)
 class Topics:
-    """q(β): λ and exp⟨log β⟩, (V, K), with released word probabilities and word weights, (V,), and α, (K,)."""
+    """q(β): λ and exp⟨log β⟩, (V, K), with released word probabilities and word weights, (V,), and α, (K,).
+
+    What was released, as it came: words_v, (V,), and sum_vk, (V, K), are linear estimates, un-projected and unweighted,
+    with the noise std of their words' entries; num_units is the released number of units.
+    """
 
     lambda_vk: Positives
     beta_vk: Annotated[NDArray[np.floating], NONNEGATIVE]
     background_v: Annotated[Floats | None, SIMPLEX]
     word_weight_v: Positives
     alpha_k: Positives
+    words_v: Floats | None = None
+    words_std: Nonnegative = 0.0
+    sum_vk: Floats | None = None
+    sum_std_v: Annotated[Floats | None, NONNEGATIVE] = None
+    num_units: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -182,23 +190,36 @@ class LDA:
 
     def m_step(self, s: Estimate, q: Topics) -> Topics:
         """λ = η + mass · the statistic, read from its noisy estimate; after the first release, the start."""
+        num_units = 0.0 if s.counts is None else s.counts.counted
         if "counts" not in s.names:
-            return self._started(empirical_bayes.background(s.read("words"), s.noise_std("words")), q)
+            words_v, words_std = s.read("words"), s.noise_std("words")
+            start = self._started(empirical_bayes.background(words_v, words_std), q)
+            return replace(start, words_v=words_v, words_std=words_std, num_units=num_units)
         noisy_vk = s.read("counts") / q.word_weight_v[:, None]
         sd_v = s.noise_std("counts") / q.word_weight_v
-        s_vk = self._reading(s)(noisy_vk, sd_v, q.background_v)
+        s_vk = self._reading(num_units, s.noise_std("counts"))(noisy_vk, sd_v, q.background_v)
         lambda_vk = self.topic_word_prior + self.mass * s_vk
-        return self.topics(lambda_vk, q.background_v, q.word_weight_v, self._alpha(s_vk))
+        new = self.topics(lambda_vk, q.background_v, q.word_weight_v, self._alpha(s_vk))
+        released = replace(new, words_v=q.words_v, words_std=q.words_std, num_units=num_units)
+        return replace(released, sum_vk=noisy_vk, sum_std_v=sd_v)
 
-    def _reading(self, s: Estimate) -> Callable[..., Floats]:
+    def _reading(self, num_units: float, noise_std: float) -> Callable[..., Floats]:
         """How topics are read from what was released so far."""
-        noise_std, counts = s.noise_std("counts"), s.counts
         if noise_std == 0.0:
             return empirical_bayes.project
-        if self.read != "estimated_prior" or counts is None:
+        if self.read != "estimated_prior":
             return empirical_bayes.READS[self.read]
-        signal = counts.counted * _KAPPA * self.blocks["counts"].bound / self.n_components
-        return partial(empirical_bayes.estimated_prior, free=signal >= _STRONG * noise_std)
+        return partial(empirical_bayes.estimated_prior, free=self.signal(num_units, noise_std) >= self.detectable)
+
+    def signal(self, num_units: float, noise_std: float) -> float:
+        """Expected norm of a topic's sum off the background, over the noise std of an entry."""
+        expected = max(num_units, 0.0) * _KAPPA * self.blocks["counts"].bound / self.n_components
+        return expected / noise_std if noise_std > 0 else math.inf
+
+    @property
+    def detectable(self) -> float:
+        """The signal from which a topic stands above the noise: its square is ten deviations of V squares of noise."""
+        return math.sqrt(10 * math.sqrt(2 * self.n_terms))
 
     def _alpha(self, s_vk: Floats) -> Floats:
         """α of the next step: half of it even, half of it as the topics' released sizes, if none was given."""
