@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -14,20 +15,26 @@ from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 
 from dpvb.core.plan import Plan
-from dpvb.core.schedule import Schedule, robbins_monro
+from dpvb.core.schedule import SHARES, Schedule, robbins_monro
 from dpvb.data import BagOfWords, Source, as_source, check_vocabulary
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN
 from dpvb.estimators import above_noise
 from dpvb.estimators.above_noise import Forecast
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
+from dpvb.estimators.topic_prior import Known
 from dpvb.guards import domains
 from dpvb.guards.arrays import Bools, Floats
 from dpvb.guards.errors import DataFormatError, FewTopicsWarning, ParameterError, check_choice, check_integer
 from dpvb.models.topics import lda
+from dpvb.models.topics.prior import Prior
 from dpvb.results import metrics
 
 #: What a file holds of q beside the topics.
 _ARRAYS = ("alpha_k", "background_v", "word_weight_v", "words_v", "sum_vk", "sum_std_v")
+# Signals of a prior's topics, by a plan of few steps, below which the word totals are all that is released, and above
+# which many steps are; shares of the word totals.
+_NOTHING, _MUCH, _FEW, _MANY = 4.0, 8.0, 3, 8
+_FEW_SHARE, _MANY_SHARE = 0.6, 0.3
 #: Signal of each topic from which on its words are clear; benchmark `topics` (n_components="auto") chose it.
 _CLEAR = 100.0
 _WAY_OUT = ". Take fewer topics (n_components='auto'), more documents, or spend more."
@@ -61,6 +68,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         mass: number of words that one unit of what is released stands for.
         doc_topic_prior, topic_word_prior: concentration of the prior: α of a document's topics, and η of a topic's
             words; planned if not given.
+        prior: topics to start from, of the same words: a fitted `dpvb.LDA`, or the path of its file; or words with
+            frequencies, as a mapping or a file with a word and a number in each line. n_components is then theirs or
+            "auto", word_power has no effect, and num_steps may be 0: the word totals are all that is released.
+        public_prior: says that the documents behind a prior were public, or those of people who are not in these data.
         read: how topics are read from noise: "estimated_prior", "rank_one" or "project".
         projection: "read" projects what is read; "step" projects the running estimate itself, as the papers do.
         learning_offset, learning_decay: offset τ0 and decay κ of the step sizes ρ_t = (τ0 + t)^-κ.
@@ -90,6 +101,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     mass: float = 10.0
     doc_topic_prior: float | None = None
     topic_word_prior: float | None = None
+    prior: PrivateEstimator | Mapping[str, float] | Path | str | None = None
+    public_prior: bool = False
     read: str = "estimated_prior"
     projection: str = "read"
     learning_offset: float = 1.0
@@ -103,10 +116,16 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     command: ClassVar[str | None] = "lda"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "topics"}
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        # A saved model holds plain parameters; where a file lay is no part of it.
+        super().__setattr__(name, Path(value) if name == "prior" and type(value) is str else value)
+
     def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private documents would do; y is ignored."""
         names = column_names(X)
-        words = names if self.vocabulary is None else self.vocabulary
+        known = self._known()
+        named = names if known is None or names is not None else known.vocabulary()
+        words = named if self.vocabulary is None else self.vocabulary
         source = as_source(X, vocabulary=words, token_pattern=self.token_pattern, group=group)
         if source.vocabulary is None and not self.public_vocabulary:
             raise ParameterError(
@@ -115,16 +134,22 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
                 "a model shows them. CountVectorizer(vocabulary=words).transform(private_texts) has columns that "
                 "were fixed without looking: name them with vocabulary=words, or say public_vocabulary=True."
             )
-        num_steps = 20 if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**7)
-        rho = robbins_monro(self.learning_offset, self.learning_decay)
-        schedule = Schedule((1.0,) * num_steps, rho=rho, projection=self.projection)  # type: ignore[arg-type]
-        model = self._model(source.width, self._number_of_topics(source, schedule))
+        around = None if known is None else known.aligned(source.vocabulary, source.width)
+        if around is not None and known is not None and known.model is not None:
+            model, schedule = self._around(source, around)
+        else:
+            num_steps = 20 if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**7)
+            rho = robbins_monro(self.learning_offset, self.learning_decay)
+            schedule = Schedule((1.0,) * num_steps, rho=rho, projection=self.projection)  # type: ignore[arg-type]
+            model = self._model(source.width, self._number_of_topics(source, schedule), around=around)
         unnamed = " without names" if source.vocabulary is None else ""
         sizes = " at first, then as the released sizes of topics" if model.doc_topic_prior is None else ""
+        told = known and known.told(public=self.public_prior, epsilon=self.epsilon, delta=self.delta)
+        start = f"; {told}" if told else ""
         public = {
             "vocabulary": f"the vocabulary, {source.width} terms{unnamed}",
             "n_components": f"number of topics {model.n_components}",
-            "prior": f"priors alpha {model.prior:g}{sizes} and eta {model.topic_word_prior:g}",
+            "prior": f"priors alpha {model.alpha:g}{sizes} and eta {model.topic_word_prior:g}{start}",
             "document_length": f"document length {model.document_length:g} ({model.length_rule}), count power "
             f"{model.count_power:g}",
             "parameters": "the plan, the random start and all other parameters",
@@ -154,11 +179,14 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         """Which topics stand above the noise, (K,); a fit to made-up documents of no topics tells, and costs no budget.
 
         Raises:
-            ParameterError: for a file of an earlier version, which does not hold what was released.
+            ParameterError: for a file of an earlier version, which does not hold what was released; for a fit with
+                prior topics.
         """
         self._check_fitted()
         if self._above_noise is None:
             model = self._fitted_model
+            if model.means:
+                raise ParameterError("above_noise_ must be asked of a fit without prior=: its topics are the prior's.")
             own = clone(self).set_params(n_components=model.n_components, vocabulary=None, public_vocabulary=True)
             task = own.set_params(provenance=None).task(
                 **own.no_rows(schema=None, vocabulary=None, width=self.n_features_in_)
@@ -259,7 +287,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         return [[names[v] for v in row] for row in order]
 
     def _expect(self, task: Task, plan: Plan) -> None:
-        if self.num_examples is None:
+        if self.num_examples is None or task.model.means:
             return
         expected = above_noise.forecast(task.model, plan, task.rho, self.num_examples)
         said = str(expected) if expected.signal < expected.detectable else ""
@@ -271,13 +299,44 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def _look_back(self, task: Task) -> None:
         model, q = self._fitted_model, self._q
         std = above_noise.noise_std(q)
-        if std > 0 and model.signal(q.num_units, std) < above_noise.PLENTY * model.detectable:
+        if std > 0 and not model.means and model.signal(q.num_units, std) < above_noise.PLENTY * model.detectable:
             number, of = self.topics_above_noise_, model.n_components
             which = f" ({', '.join(map(str, np.flatnonzero(self.above_noise_)))})" if number else ""
             said = f"{number} of {of} topics stand above the noise{which}; noise alone could make any of the others"
             self.privacy_ = replace(self.privacy_, remarks=(f"{said}.",))
             if 2 * number < of:
                 warnings.warn(f"{said}{_WAY_OUT}", FewTopicsWarning, stacklevel=3)
+
+    def _known(self) -> Known | None:
+        """What is known of topics."""
+        if self.prior is None:
+            return None
+        return Known.of(self.prior, public=self.public_prior, dataset=self.dataset)
+
+    def _around(self, source: Any, around: Prior) -> tuple[lda.LDA, Schedule]:
+        """Model and schedule around known topics: the fewer documents, the fewer releases beside the word totals."""
+        number = len(around.usage_k)
+        if self.n_components not in ("auto", number):
+            raise ParameterError(
+                f"n_components must be {number}, the prior's, or 'auto' with prior=, got {self.n_components!r}."
+            )
+        if not self.background:
+            raise ParameterError("background must be True with prior=: the word totals say which topics are used.")
+        parts = {"around": around, "means": True, "word_power": 0.0}
+
+        def laid(num_steps: int) -> tuple[lda.LDA, Schedule]:
+            share = _FEW_SHARE if num_steps <= _FEW else _MANY_SHARE
+            schedule = Schedule((1.0,) * num_steps, {**SHARES, "first": share}, rho=robbins_monro(0.0, 1.0))
+            return self._model(source.width, number, **parts, iterates=num_steps > 0), schedule
+
+        if self.num_steps is not None:
+            return laid(check_integer("num_steps", self.num_steps, low=0, high=10**7))
+        model, schedule = laid(_FEW)
+        if self.num_examples is None:
+            return model, schedule
+        plan = self._calibrated(clone(self).set_params(provenance=None)._task(model, source, schedule, {}, {}).plan)
+        signal = above_noise.forecast(model, plan, schedule.rho, self.num_examples).signal
+        return laid(0 if signal < _NOTHING else _FEW if signal < _MUCH else _MANY)
 
     def _number_of_topics(self, source: Any, schedule: Schedule) -> int:
         """K as it was given, or as many topics as public facts let one expect far above the noise."""
@@ -294,7 +353,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         signal = above_noise.forecast(one, plan, schedule.rho, self.num_examples).signal
         return int(min(max(signal // _CLEAR, 1), source.width))
 
-    def _model(self, width: int, n_components: int) -> lda.LDA:
+    def _model(self, width: int, n_components: int, **parts: Any) -> lda.LDA:
         """The model that the parameters name; its own defaults stand for None."""
         given: dict[str, Any] = {"clip": self.clip, "topic_word_prior": self.topic_word_prior}
         return lda.LDA(
@@ -305,13 +364,14 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             length_rule=self.length_rule,  # type: ignore[arg-type]
             count_power=self.count_power,
             background=self.background,
-            word_power=self.word_power,
+            word_power=parts.pop("word_power", self.word_power),
             mass=self.mass,
             read=self.read,  # type: ignore[arg-type]
             tol=self.tol,
             max_iter=self.max_iter,
             fixed_work=self.fixed_work,
             **{name: value for name, value in given.items() if value is not None},
+            **parts,
         )
 
     def _rows(self, X: Any) -> Iterator[Any]:
@@ -351,6 +411,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         facts = {"vocabulary": self.vocabulary_, "width": self.n_features_in_, "steps": self.n_iter_}
+        facts |= {"means": self._fitted_model.means, "iterates": self._fitted_model.iterates}
         facts |= {"words_std": self._q.words_std, "num_units": self._q.num_units}
         facts["above_noise"] = None if self._above_noise is None else self._above_noise.tolist()
         arrays = {name: getattr(self._q, name) for name in ("lambda_vk", *_ARRAYS)}
@@ -361,7 +422,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         words = facts["vocabulary"]
         self.vocabulary_ = None if words is None else tuple(words)
         lambda_vk = arrays["lambda_vk"]
-        model = self._model(self.n_features_in_, lambda_vk.shape[1])
+        parts = {name: bool(facts.get(name, usual)) for name, usual in (("means", False), ("iterates", True))}
+        model = self._model(self.n_features_in_, lambda_vk.shape[1], **parts)
         k, v = model.n_components, model.n_terms
         shapes = dict(zip(("lambda_vk", *_ARRAYS), ((v, k), (k,), (v,), (v,), (v,), (v, k), (v,)), strict=True))
         fits = all(arrays[name].shape == shape for name, shape in shapes.items() if name in arrays)

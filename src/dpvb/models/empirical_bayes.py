@@ -8,12 +8,13 @@ many entries share is known far better than any entry.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import gammainc, log_ndtr
 
@@ -151,45 +152,41 @@ def _mean_one() -> _Family:
 def _shrunk(
     x: Floats, m: Floats, sd: Floats, family: _Family, precision: type[np.floating[Any]] = np.float32
 ) -> Floats:
-    """Posterior mean of every entry, nonnegative; the weights of the family are fitted to some rows of the entries."""
+    """Posterior mean of every entry, nonnegative, under weights of the family that fit the entries of like m/sd."""
     ratios_g, width = family.ratios_g.astype(precision), precision(_WIDTH)
+    u_n, w_n = (np.clip(values / sd, -_HUGE, _HUGE).ravel().astype(precision) for values in (x, m))
+    bin_n = np.searchsorted(np.array(_EDGES, precision), w_n)
 
-    def in_noise(values: Floats, sd: Floats) -> NDArray[np.floating[Any]]:
-        return np.clip(values / sd, -_HUGE, _HUGE).ravel().astype(precision)
+    def likelihoods(entries: Ints) -> Floats:
+        stride = max(1, entries.size // _FITTED_ENTRIES)
+        while math.gcd(stride, x.size // len(x)) > 1:  # Entries of all columns.
+            stride += 1
+        some = entries[::stride]
+        out_ng = np.empty((some.size, len(ratios_g)), precision)
+        mixtures.likelihoods(u_n[some], w_n[some], ratios_g, width, out_ng)
+        return np.asarray(out_ng @ family.members_cg.T)
 
-    def bins(rows: slice) -> Ints:
-        return np.searchsorted(_EDGES, (m[rows] / sd[rows]).ravel())
-
-    fitted = slice(None, None, max(1, x.size // _FITTED_ENTRIES))
-    likelihood_ng = np.empty((x[fitted].size, len(ratios_g)), precision)
-    mixtures.likelihoods(
-        in_noise(x[fitted], sd[fitted]), in_noise(m[fitted], sd[fitted]), ratios_g, width, likelihood_ng
-    )
-    weights_bg = (_weights(likelihood_ng, bins(fitted), family) @ family.members_cg).astype(precision)
-    mean = np.empty(x.shape)
-    step = max(1, _BLOCK * len(x) // x.size)
+    weights_bg = (_weights(likelihoods, bin_n, family) @ family.members_cg).astype(precision)
+    mean_n = np.empty(x.size, precision)
 
     def read(start: int) -> None:
-        rows = slice(start, start + step)
-        out_n = np.empty(x[rows].size, precision)
-        u, w = in_noise(x[rows], sd[rows]), in_noise(m[rows], sd[rows])
-        mixtures.posterior_means(u, w, bins(rows), weights_bg, ratios_g, width, np.empty_like(ratios_g), out_n)
-        mean[rows] = out_n.reshape(x[rows].shape) * sd[rows]
+        part = slice(start, start + _BLOCK)
+        scratch = np.empty_like(ratios_g)
+        mixtures.posterior_means(u_n[part], w_n[part], bin_n[part], weights_bg, ratios_g, width, scratch, mean_n[part])
 
-    spread(read, range(0, len(x), step), num_threads(None))
+    spread(read, range(0, x.size, _BLOCK), num_threads(None))
     # A well measured entry beyond the last atom stays near its measurement.
-    return np.asarray(np.maximum(mean, np.maximum(x - _FARTHEST * sd, 0.0)))
+    return np.asarray(np.maximum(mean_n.reshape(x.shape) * sd, np.maximum(x - _FARTHEST * sd, 0.0)))
 
 
-def _weights(likelihood_ng: NDArray[np.floating[Any]], bin_n: Ints, family: _Family) -> Floats:
+def _weights(likelihoods: Callable[[Ints], Floats], bin_n: Ints, family: _Family) -> Floats:
     """Weights of a family's members in every bin of m/sd, by EM: first of all entries, then of its own."""
-    likelihood_nc = likelihood_ng @ family.members_cg.T
-    number = likelihood_nc.shape[1]
-    common_c = _fitted(likelihood_nc, np.full(number, 1.0 / number), 0.0, family.rounds)
-    in_bin = [bin_n == b for b in range(len(_EDGES) + 1)]
-    alone = sum(own.any() for own in in_bin) <= 1
-    own_bc = [common_c if alone else _fitted(likelihood_nc[own], common_c, _HELD, family.rounds) for own in in_bin]
-    return np.array(own_bc)
+    number = len(family.members_cg)
+    common_c = _fitted(likelihoods(np.arange(bin_n.size)), np.full(number, 1.0 / number), 0.0, family.rounds)
+    in_bin = [np.flatnonzero(bin_n == b) for b in range(len(_EDGES) + 1)]
+    if any(own.size == bin_n.size for own in in_bin):
+        return np.tile(common_c, (len(in_bin), 1))
+    return np.array([_fitted(likelihoods(own), common_c, _HELD, family.rounds) for own in in_bin])
 
 
 def _fitted(likelihood_nc: Floats, start_c: Floats, held: float, rounds: int) -> Floats:

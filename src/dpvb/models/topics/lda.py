@@ -40,8 +40,10 @@ from dpvb.guards.errors import ParameterError, check_choice, check_integer, chec
 from dpvb.models import empirical_bayes
 from dpvb.models.expfam import dirichlet_expectedstats, dirichlet_logz
 from dpvb.models.topics import kernel as kernel
+from dpvb.models.topics import prior
 from dpvb.models.topics.documents import LENGTH_RULES, Documents, to_length
 from dpvb.models.topics.factored import Factored
+from dpvb.models.topics.prior import Prior
 
 _RANGES = {
     "clip": (1e-9, 1.0),
@@ -56,6 +58,8 @@ _RANGES = {
 # Tuned by hand; benchmark `wikipedia` (perplexity by ε) shows what they do: run it before and after a change.
 _WORD_BOUND = 10.0  # bound on the norm of a document's word totals (c^p): √100 for p = 1/2 and 100 tokens
 _SMOOTHING = 0.2  # added to word probabilities before words are weighted by them, as a multiple of 1/V
+_LEAST_SIZE = 0.05  # of a topic in α, over the mean one
+_LEAST_USAGE, _LEAST_ETA = 0.02, 0.002  # around a prior: of a topic, over the mean one; η
 _KAPPA = 0.2  # norm of the mean of a topic's clipped statistics off the background, over the bound
 _MOST_ITERATIONS = 100  # local iterations at most in predictions and bounds, unless max_iter is larger
 
@@ -103,6 +107,9 @@ class LDA:
             documents that fully converge on early, bad topics reinforce them.
         fixed_work: True makes every document run exactly max_iter local iterations.
         engine: "numba" (compiled, float32 topics) or "numpy" (plain float64).
+        around: public or earlier topics, or word frequencies alone; see `prior`.
+        means: whether documents meet the means of the topics, instead of exp⟨log β⟩.
+        iterates: whether topics are released; without, the word totals are all that is.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -124,13 +131,16 @@ class LDA:
     max_iter: int = 15
     fixed_work: bool = False
     engine: Literal["numba", "numpy"] = "numba"
+    around: Prior | None = None
+    means: bool = False
+    iterates: bool = True
 
     def __post_init__(self) -> None:
         check_integer("n_components", self.n_components, low=1)
         check_integer("n_terms", self.n_terms, low=1)
         check_integer("max_iter", self.max_iter, low=1)
         for name, (low, high) in _RANGES.items():
-            check_number(name, self.prior if name == "doc_topic_prior" else getattr(self, name), low=low, high=high)
+            check_number(name, self.alpha if name == "doc_topic_prior" else getattr(self, name), low=low, high=high)
         check_choice("length_rule", self.length_rule, LENGTH_RULES)
         check_choice("read", self.read, tuple(empirical_bayes.READS))
         check_choice("engine", self.engine, ("numba", "numpy"))
@@ -138,8 +148,8 @@ class LDA:
             raise ParameterError("word_power needs the word totals: set background=True, or word_power=0.")
 
     @property
-    def prior(self) -> float:
-        """α."""
+    def alpha(self) -> float:
+        """α of every topic at the start."""
         return 1.0 / self.n_components if self.doc_topic_prior is None else self.doc_topic_prior
 
     @property
@@ -148,7 +158,7 @@ class LDA:
         bound = self.clip * self.document_length**self.count_power
         counts = {"counts": Block((self.n_terms, self.n_components), bound, "nonnegative")}
         words = {"words": Block((self.n_terms,), _WORD_BOUND, "nonnegative", phase="first")}
-        return {**words, **counts} if self.background else counts
+        return {**(words if self.background else {}), **(counts if self.iterates else {})}
 
     def init(self, rng: np.random.Generator) -> Topics:
         """Random topics, λ ~ Gamma(100, 1/100) (Hoffman et al. 2010)."""
@@ -163,10 +173,11 @@ class LDA:
         alpha_k: Floats | None = None,
     ) -> Topics:
         """q(β) with these Dirichlet parameters; words weigh 1 and α is the prior's, if nothing else is given."""
-        beta_vk = np.exp(dirichlet_expectedstats(lambda_vk, axis=0))
+        mean_vk = lambda_vk / lambda_vk.sum(axis=0)
+        beta_vk = mean_vk if self.means else np.exp(dirichlet_expectedstats(lambda_vk, axis=0))
         precision = np.float32 if self.engine == "numba" else np.float64
         weight_v = np.ones(self.n_terms) if word_weight_v is None else word_weight_v
-        alpha_k = np.full(self.n_components, self.prior) if alpha_k is None else alpha_k
+        alpha_k = np.full(self.n_components, self.alpha) if alpha_k is None else alpha_k
         return Topics(lambda_vk, beta_vk.astype(precision), background_v, weight_v, alpha_k)
 
     def local(
@@ -191,17 +202,36 @@ class LDA:
     def m_step(self, s: Estimate, q: Topics) -> Topics:
         """λ = η + mass · the statistic, read from its noisy estimate; after the first release, the start."""
         num_units = 0.0 if s.counts is None else s.counts.counted
+        if self.around is not None and len(self.around.usage_k) > 1:
+            return replace(self._around(self.around, s), num_units=num_units)
         if "counts" not in s.names:
             words_v, words_std = s.read("words"), s.noise_std("words")
-            start = self._started(empirical_bayes.background(words_v, words_std), q)
+            read = empirical_bayes.background if self.around is None else partial(prior.frequencies, self.around)
+            start = self._started(read(words_v, words_std), q)
             return replace(start, words_v=words_v, words_std=words_std, num_units=num_units)
         noisy_vk = s.read("counts") / q.word_weight_v[:, None]
         sd_v = s.noise_std("counts") / q.word_weight_v
         s_vk = self._reading(num_units, s.noise_std("counts"))(noisy_vk, sd_v, q.background_v)
         lambda_vk = self.topic_word_prior + self.mass * s_vk
-        new = self.topics(lambda_vk, q.background_v, q.word_weight_v, self._alpha(s_vk))
+        new = self.topics(lambda_vk, q.background_v, q.word_weight_v, self._alpha(noisy_vk.sum(axis=0)))
         released = replace(new, words_v=q.words_v, words_std=q.words_std, num_units=num_units)
         return replace(released, sum_vk=noisy_vk, sum_std_v=sd_v)
+
+    def _around(self, known: Prior, s: Estimate) -> Topics:
+        """Topics around the known ones: by the word totals, and then by what was released of each."""
+        words_v, words_std = s.read("words"), s.noise_std("words")
+        c_k = prior.usage(known, words_v, words_std)
+        b_v = prior.words(known.topics_vk @ c_k, words_v, words_std)
+        t_vk = prior.around(known, c_k, b_v)
+        if "counts" not in s.names:
+            size_k = np.maximum(c_k, _LEAST_USAGE * c_k.mean())
+            new = self.topics(self.mass * size_k * t_vk, b_v, None, self._alpha(c_k))
+            return replace(new, words_v=words_v, words_std=words_std)
+        x_vk, sd_v = s.read("counts"), np.full(self.n_terms, s.noise_std("counts"))
+        size_k = prior.sizes(t_vk, x_vk, sd_v)
+        s_vk = empirical_bayes.around(x_vk, sd_v, size_k * t_vk) if sd_v[0] > 0 else np.maximum(x_vk, 0.0)
+        new = self.topics(_LEAST_ETA + self.mass * s_vk, b_v, None, self._alpha(size_k))
+        return replace(new, words_v=words_v, words_std=words_std, sum_vk=x_vk, sum_std_v=sd_v)
 
     def _reading(self, num_units: float, noise_std: float) -> Callable[..., Floats]:
         """How topics are read from what was released so far."""
@@ -221,12 +251,12 @@ class LDA:
         """The signal from which a topic stands above the noise: its square is ten deviations of V squares of noise."""
         return math.sqrt(10 * math.sqrt(2 * self.n_terms))
 
-    def _alpha(self, s_vk: Floats) -> Floats:
+    def _alpha(self, size_k: Floats) -> Floats:
         """α of the next step: half of it even, half of it as the topics' released sizes, if none was given."""
-        size_k, even = s_vk.sum(axis=0), 1.0 / self.n_components
-        if self.doc_topic_prior is not None or not size_k.sum() > 0:
-            return np.full(self.n_components, self.prior)
-        return np.asarray(0.5 * even + 0.5 * size_k / size_k.sum())
+        if self.doc_topic_prior is not None or not (mean := float(size_k.mean())) > 0:
+            return np.full(self.n_components, self.alpha)
+        size_k = np.maximum(size_k, _LEAST_SIZE * mean)
+        return np.asarray(0.5 / self.n_components + 0.5 * size_k / size_k.sum())
 
     def _started(self, background_v: Floats, q: Topics) -> Topics:
         """Random topics around the background, and the weights of the words."""
