@@ -56,6 +56,7 @@ FAILURES = (
     "queries made by somebody else",
     "a unit that makes a computation fail",
     "files, folders and names that others choose",
+    "releases about the same people that nobody adds up",
 )
 
 
@@ -278,10 +279,34 @@ BUGS = [
         "test_public.py::test_counts_without_names_are_refused_before_the_charge_unless_their_columns_are_public",
     ),
     Bug(
+        "releases about the same people that nobody adds up",
+        "a release of the same data set as prior of its next fit",
+        (
+            (
+                "estimators/topic_prior.py",
+                "statement.charge.dataset == dataset:",
+                "statement.charge.dataset != dataset:",
+            ),
+        ),
+        "test_topic_prior.py::test_a_prior_of_the_same_data_set_is_refused_before_the_charge",
+    ),
+    Bug(
+        "releases about the same people that nobody adds up",
+        "a prior without noise that nobody called public",
+        (("estimators/topic_prior.py", "if not (statement.private or public):", "if False:"),),
+        "test_topic_prior.py::test_a_prior_that_does_not_fit_is_refused",
+    ),
+    Bug(
+        "releases about the same people that nobody adds up",
+        "an earlier release whose cost the statement does not add",
+        (("estimators/topic_prior.py", "past.epsilon + epsilon:.6g", "epsilon:.6g"),),
+        "test_topic_prior.py::test_the_statement_says_where_a_prior_came_from_and_what_it_cost_whom",
+    ),
+    Bug(
         "public facts read off private data",
         "a forecast of topics that counts the private documents",
         (
-            ("estimators/lda.py", "        if self.num_examples is None:\n            return\n", ""),
+            ("estimators/lda.py", "if self.num_examples is None or task.model.means:", "if task.model.means:"),
             ("estimators/lda.py", "plan, task.rho, self.num_examples)", "plan, task.rho, task.source.count())"),
         ),
         "test_above_noise.py::test_a_warning_comes_before_anything_is_spent_where_the_number_is_public",

@@ -21,7 +21,7 @@ from dpvb.data.documents.vocabulary import TOKEN_PATTERN
 from dpvb.estimators import above_noise
 from dpvb.estimators.above_noise import Forecast
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
-from dpvb.estimators.topic_prior import Known
+from dpvb.estimators.topic_prior import Fitted, Known
 from dpvb.guards import domains
 from dpvb.guards.arrays import Bools, Floats
 from dpvb.guards.errors import DataFormatError, FewTopicsWarning, ParameterError, check_choice, check_integer
@@ -101,7 +101,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     mass: float = 10.0
     doc_topic_prior: float | None = None
     topic_word_prior: float | None = None
-    prior: PrivateEstimator | Mapping[str, float] | Path | str | None = None
+    prior: PrivateEstimator | Fitted | Mapping[str, float] | Path | str | None = None
     public_prior: bool = False
     read: str = "estimated_prior"
     projection: str = "read"
@@ -117,8 +117,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "topics"}
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # A saved model holds plain parameters; where a file lay is no part of it.
-        super().__setattr__(name, Path(value) if name == "prior" and type(value) is str else value)
+        if name == "prior" and isinstance(value, LDA):
+            value = Fitted(value)
+        if name == "prior" and type(value) is str:  # A saved model holds texts; where a file lay is no part of it.
+            value = Path(value)
+        super().__setattr__(name, value)
 
     def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private documents would do; y is ignored."""
@@ -171,6 +174,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         """
         number = check_integer("num_documents", num_documents, low=1)
         own = clone(self).set_params(vocabulary=None, public_vocabulary=True, provenance=None)
+        if (known := self._known()) is not None and known.model is None:
+            own.prior = None  # Frequencies of words change no plan.
         task = own.task(**own.no_rows(schema=None, vocabulary=None, width=check_integer("n_terms", n_terms, low=1)))
         return above_noise.forecast(task.model, self._calibrated(task.plan), task.rho, number)
 
@@ -188,7 +193,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             if model.means:
                 raise ParameterError("above_noise_ must be asked of a fit without prior=: its topics are the prior's.")
             own = clone(self).set_params(n_components=model.n_components, vocabulary=None, public_vocabulary=True)
-            task = own.set_params(provenance=None).task(
+            task = own.set_params(prior=None, provenance=None).task(
                 **own.no_rows(schema=None, vocabulary=None, width=self.n_features_in_)
             )
             plan, rng = replace(task.plan, unit=self.privacy_.unit), generator("random_state", self.random_state)

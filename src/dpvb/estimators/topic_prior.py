@@ -22,6 +22,13 @@ _SMOOTHING = 0.02
 
 
 @dataclass(frozen=True)
+class Fitted:
+    """A fitted model as a parameter: `clone` of scikit-learn makes unfitted copies of plain estimators."""
+
+    model: Any
+
+
+@dataclass(frozen=True)
 class Known:
     """A public or an earlier prior.
 
@@ -51,6 +58,7 @@ class Known:
             prior = load(path) if path.suffix == ".dpvb" or zipfile.is_zipfile(path) else _frequencies(path)
         if isinstance(prior, Mapping):
             return cls(None, _checked(prior))
+        prior = prior.model if isinstance(prior, Fitted) else prior
         if not isinstance(getattr(prior, "_q", None), lda.Topics):
             raise ParameterError(
                 "prior must be a fitted dpvb.LDA, a mapping of words to frequencies, or a file of either, got "
@@ -61,8 +69,8 @@ class Known:
             raise ParameterError("prior must be a fit, and not a rehearsal: its rows were made up.")
         if not (statement.private or public):
             raise ParameterError(
-                "prior must be a private model, or public_prior=True must say that its documents were public: without "
-                "secret noise it may reveal everything about them."
+                "prior must be a private model, or its documents said to be public by public_prior=: without secret noise "
+                "it may reveal everything about them."
             )
         if not public and dataset is not None and statement.charge is not None and statement.charge.dataset == dataset:
             raise ParameterError(
