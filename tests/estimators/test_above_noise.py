@@ -14,7 +14,7 @@ from dpvb.core.noise import InsecureNoise
 from dpvb.data import BagOfWords
 from dpvb.errors import FewTopicsWarning, ParameterError
 from dpvb.estimators import above_noise
-from dpvb.models.topics import lda
+from dpvb.models.topics import lda, reading
 
 TERMS = 300
 #: The noise of these fits is fixed, so that no test has a false alarm.
@@ -63,7 +63,7 @@ def test_a_forecast_is_in_proportion_to_documents_and_against_topics() -> None:
 
 def test_detectable_energy_is_ten_deviations_of_noise() -> None:
     """V squares of noise add up to V ± √(2V)."""
-    assert lda.LDA(2, 7_702).detectable ** 2 == pytest.approx(10 * math.sqrt(2 * 7_702))
+    assert reading.detectable(lda.LDA(2, 7_702)) ** 2 == pytest.approx(10 * math.sqrt(2 * 7_702))
 
 
 def test_deviations_are_energy_over_size() -> None:

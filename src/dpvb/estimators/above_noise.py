@@ -21,7 +21,7 @@ from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.guards.arrays import Bools, Floats
 from dpvb.guards.errors import ParameterError
-from dpvb.models.topics import lda
+from dpvb.models.topics import lda, reading
 
 # Tuned by hand; benchmark `topics` shows what they do.
 _LENGTH = 60  # words of a document that is drawn
@@ -66,7 +66,10 @@ class Forecast:
 def forecast(model: lda.LDA, plan: Plan, rho: StepSize, num_documents: float) -> Forecast:
     """What to expect of so many documents under a calibrated plan."""
     return Forecast(
-        model.n_components, num_documents, model.signal(num_documents, final_std(plan, rho)), model.detectable
+        model.n_components,
+        num_documents,
+        reading.signal(model, num_documents, final_std(plan, rho)),
+        reading.detectable(model),
     )
 
 
@@ -94,7 +97,7 @@ def above(model: lda.LDA, q: lda.Topics, plan: Plan, rho: StepSize, projection: 
         raise ParameterError("above_noise_ must be asked of a model whose file holds its sums: fit the model again.")
     if not (std := noise_std(q)) > 0:
         return np.ones(model.n_components, dtype=bool)
-    if model.signal(q.num_units, std) < _HOPELESS * model.detectable:
+    if reading.signal(model, q.num_units, std) < _HOPELESS * reading.detectable(model):
         return np.zeros(model.n_components, dtype=bool)
     plan = plan.scaled(std / final_std(plan, rho))
     wall = Wall(_without_topics(q, max(round(q.num_units), 1), plan.unit, rng), plan)
@@ -118,7 +121,7 @@ def deviations(model: lda.LDA, q: lda.Topics) -> Floats:
     y_vk, b_v = q.sum_vk / q.sum_std_v[:, None], _background(q) / q.sum_std_v
     size_k = b_v @ y_vk / (b_v @ b_v)
     energy_k = ((y_vk - np.outer(b_v, size_k)) ** 2).sum(axis=0) - (len(b_v) - 1)
-    return np.asarray(energy_k / np.maximum(size_k * np.linalg.norm(b_v), model.detectable))
+    return np.asarray(energy_k / np.maximum(size_k * np.linalg.norm(b_v), reading.detectable(model)))
 
 
 def _background(q: lda.Topics) -> Floats:

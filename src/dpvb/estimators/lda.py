@@ -25,7 +25,7 @@ from dpvb.estimators.topic_prior import Fitted, Known
 from dpvb.guards import domains
 from dpvb.guards.arrays import Bools, Floats
 from dpvb.guards.errors import DataFormatError, FewTopicsWarning, ParameterError, check_choice, check_integer
-from dpvb.models.topics import lda
+from dpvb.models.topics import lda, reading
 from dpvb.models.topics.prior import Prior
 from dpvb.results import metrics
 
@@ -304,7 +304,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def _look_back(self, task: Task) -> None:
         model, q = self._fitted_model, self._q
         std = above_noise.noise_std(q)
-        if std > 0 and not model.means and model.signal(q.num_units, std) < above_noise.PLENTY * model.detectable:
+        if (
+            std > 0
+            and not model.means
+            and reading.signal(model, q.num_units, std) < above_noise.PLENTY * reading.detectable(model)
+        ):
             number, of = self.topics_above_noise_, model.n_components
             which = f" ({', '.join(map(str, np.flatnonzero(self.above_noise_)))})" if number else ""
             said = f"{number} of {of} topics stand above the noise{which}; noise alone could make any of the others"

@@ -69,8 +69,8 @@ class Known:
             raise ParameterError("prior must be a fit, and not a rehearsal: its rows were made up.")
         if not (statement.private or public):
             raise ParameterError(
-                "prior must be a private model, or its documents said to be public by public_prior=: without secret noise "
-                "it may reveal everything about them."
+                "prior must be a private model, or its documents said to be public by public_prior=: without secret "
+                "noise it may reveal everything about them."
             )
         if not public and dataset is not None and statement.charge is not None and statement.charge.dataset == dataset:
             raise ParameterError(

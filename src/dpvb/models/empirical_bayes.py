@@ -126,12 +126,10 @@ class _Family:
     rounds: int
 
 
-@cache
 def _free() -> _Family:
     return _Family(_RATIOS, np.eye(len(_RATIOS)), _ROUNDS)
 
 
-@cache
 def _of_totals() -> _Family:
     return _Family(_TOTAL_RATIOS, np.eye(len(_TOTAL_RATIOS)), _TOTAL_ROUNDS)
 

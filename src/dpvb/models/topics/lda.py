@@ -20,14 +20,11 @@ w_v                 word_weight_v: the statistic is clipped and released as w_v 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Annotated, Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import digamma
 
 from dpvb.core.blocks import Block
@@ -35,14 +32,14 @@ from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import SparseRows
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import NONNEGATIVE, SIMPLEX, Nonnegative, Positives
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 from dpvb.models import empirical_bayes
 from dpvb.models.expfam import dirichlet_expectedstats, dirichlet_logz
 from dpvb.models.topics import kernel as kernel
-from dpvb.models.topics import prior
+from dpvb.models.topics import reading
 from dpvb.models.topics.documents import LENGTH_RULES, Documents, to_length
 from dpvb.models.topics.factored import Factored
+from dpvb.models.topics.posterior import Topics as Topics
 from dpvb.models.topics.prior import Prior
 
 _RANGES = {
@@ -57,31 +54,7 @@ _RANGES = {
 }
 # Tuned by hand; benchmark `wikipedia` (perplexity by ε) shows what they do: run it before and after a change.
 _WORD_BOUND = 10.0  # bound on the norm of a document's word totals (c^p): √100 for p = 1/2 and 100 tokens
-_SMOOTHING = 0.2  # added to word probabilities before words are weighted by them, as a multiple of 1/V
-_LEAST_SIZE = 0.05  # of a topic in α, over the mean one
-_LEAST_USAGE, _LEAST_ETA = 0.02, 0.002  # around a prior: of a topic, over the mean one; η
-_KAPPA = 0.2  # norm of the mean of a topic's clipped statistics off the background, over the bound
 _MOST_ITERATIONS = 100  # local iterations at most in predictions and bounds, unless max_iter is larger
-
-
-@dataclass(frozen=True)
-class Topics:
-    """q(β): λ and exp⟨log β⟩, (V, K), with released word probabilities and word weights, (V,), and α, (K,).
-
-    What was released, as it came: words_v, (V,), and sum_vk, (V, K), are linear estimates, un-projected and unweighted,
-    with the noise std of their words' entries; num_units is the released number of units.
-    """
-
-    lambda_vk: Positives
-    beta_vk: Annotated[NDArray[np.floating], NONNEGATIVE]
-    background_v: Annotated[Floats | None, SIMPLEX]
-    word_weight_v: Positives
-    alpha_k: Positives
-    words_v: Floats | None = None
-    words_std: Nonnegative = 0.0
-    sum_vk: Floats | None = None
-    sum_std_v: Annotated[Floats | None, NONNEGATIVE] = None
-    num_units: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -165,20 +138,16 @@ class LDA:
         lambda_vk = rng.gamma(100.0, 1 / 100.0, (self.n_terms, self.n_components))
         return self.topics(lambda_vk)
 
-    def topics(
-        self,
-        lambda_vk: Floats,
-        background_v: Floats | None = None,
-        word_weight_v: Floats | None = None,
-        alpha_k: Floats | None = None,
-    ) -> Topics:
+    def topics(self, lambda_vk: Floats, b_v: Any = None, word_weight_v: Any = None, alpha_k: Any = None) -> Topics:
         """q(β) with these Dirichlet parameters; words weigh 1 and α is the prior's, if nothing else is given."""
-        mean_vk = lambda_vk / lambda_vk.sum(axis=0)
-        beta_vk = mean_vk if self.means else np.exp(dirichlet_expectedstats(lambda_vk, axis=0))
+        elog_vk = (
+            np.log(lambda_vk / lambda_vk.sum(axis=0)) if self.means else dirichlet_expectedstats(lambda_vk, axis=0)
+        )
+        beta_vk = np.exp(elog_vk)
         precision = np.float32 if self.engine == "numba" else np.float64
         weight_v = np.ones(self.n_terms) if word_weight_v is None else word_weight_v
         alpha_k = np.full(self.n_components, self.alpha) if alpha_k is None else alpha_k
-        return Topics(lambda_vk, beta_vk.astype(precision), background_v, weight_v, alpha_k)
+        return Topics(lambda_vk, beta_vk.astype(precision), b_v, weight_v, alpha_k)
 
     def local(
         self, q: Topics, batch: Documents, counts: Floats, max_iter: int, spread_j: Floats | None = None
@@ -201,69 +170,9 @@ class LDA:
 
     def m_step(self, s: Estimate, q: Topics) -> Topics:
         """λ = η + mass · the statistic, read from its noisy estimate; after the first release, the start."""
-        num_units = 0.0 if s.counts is None else s.counts.counted
         if self.around is not None and len(self.around.usage_k) > 1:
-            return replace(self._around(self.around, s), num_units=num_units)
-        if "counts" not in s.names:
-            words_v, words_std = s.read("words"), s.noise_std("words")
-            read = empirical_bayes.background if self.around is None else partial(prior.frequencies, self.around)
-            start = self._started(read(words_v, words_std), q)
-            return replace(start, words_v=words_v, words_std=words_std, num_units=num_units)
-        noisy_vk = s.read("counts") / q.word_weight_v[:, None]
-        sd_v = s.noise_std("counts") / q.word_weight_v
-        s_vk = self._reading(num_units, s.noise_std("counts"))(noisy_vk, sd_v, q.background_v)
-        lambda_vk = self.topic_word_prior + self.mass * s_vk
-        new = self.topics(lambda_vk, q.background_v, q.word_weight_v, self._alpha(noisy_vk.sum(axis=0)))
-        released = replace(new, words_v=q.words_v, words_std=q.words_std, num_units=num_units)
-        return replace(released, sum_vk=noisy_vk, sum_std_v=sd_v)
-
-    def _around(self, known: Prior, s: Estimate) -> Topics:
-        """Topics around the known ones: by the word totals, and then by what was released of each."""
-        words_v, words_std = s.read("words"), s.noise_std("words")
-        c_k = prior.usage(known, words_v, words_std)
-        b_v = prior.words(known.topics_vk @ c_k, words_v, words_std)
-        t_vk = prior.around(known, c_k, b_v)
-        if "counts" not in s.names:
-            size_k = np.maximum(c_k, _LEAST_USAGE * c_k.mean())
-            new = self.topics(self.mass * size_k * t_vk, b_v, None, self._alpha(c_k))
-            return replace(new, words_v=words_v, words_std=words_std)
-        x_vk, sd_v = s.read("counts"), np.full(self.n_terms, s.noise_std("counts"))
-        size_k = prior.sizes(t_vk, x_vk, sd_v)
-        s_vk = empirical_bayes.around(x_vk, sd_v, size_k * t_vk) if sd_v[0] > 0 else np.maximum(x_vk, 0.0)
-        new = self.topics(_LEAST_ETA + self.mass * s_vk, b_v, None, self._alpha(size_k))
-        return replace(new, words_v=words_v, words_std=words_std, sum_vk=x_vk, sum_std_v=sd_v)
-
-    def _reading(self, num_units: float, noise_std: float) -> Callable[..., Floats]:
-        """How topics are read from what was released so far."""
-        if noise_std == 0.0:
-            return empirical_bayes.project
-        if self.read != "estimated_prior":
-            return empirical_bayes.READS[self.read]
-        return partial(empirical_bayes.estimated_prior, free=self.signal(num_units, noise_std) >= self.detectable)
-
-    def signal(self, num_units: float, noise_std: float) -> float:
-        """Expected norm of a topic's sum off the background, over the noise std of an entry."""
-        expected = max(num_units, 0.0) * _KAPPA * self.blocks["counts"].bound / self.n_components
-        return expected / noise_std if noise_std > 0 else math.inf
-
-    @property
-    def detectable(self) -> float:
-        """The signal from which a topic stands above the noise: its square is ten deviations of V squares of noise."""
-        return math.sqrt(10 * math.sqrt(2 * self.n_terms))
-
-    def _alpha(self, size_k: Floats) -> Floats:
-        """α of the next step: half of it even, half of it as the topics' released sizes, if none was given."""
-        if self.doc_topic_prior is not None or not (mean := float(size_k.mean())) > 0:
-            return np.full(self.n_components, self.alpha)
-        size_k = np.maximum(size_k, _LEAST_SIZE * mean)
-        return np.asarray(0.5 / self.n_components + 0.5 * size_k / size_k.sum())
-
-    def _started(self, background_v: Floats, q: Topics) -> Topics:
-        """Random topics around the background, and the weights of the words."""
-        smoothed_v = background_v + _SMOOTHING / self.n_terms
-        word_weight_v = (smoothed_v / smoothed_v.mean()) ** -self.word_power
-        # So large a mass makes exp⟨log β⟩ the mean of β.
-        return self.topics(1e8 * background_v[:, None] * q.lambda_vk, background_v, word_weight_v)
+            return reading.released(self, s, reading.around(self, self.around, s))
+        return reading.released(self, s, (reading.sums if "counts" in s.names else reading.start)(self, s, q))
 
     def proportions(self, q: Topics, batch: Documents) -> Floats:
         """Expected topic proportions E[θ_n], (n, K), of documents as they are."""
@@ -273,8 +182,7 @@ class LDA:
     def bound(self, q: Topics, batch: Documents, *, topics: Literal["mean", "expected_log"] = "mean") -> Floats:
         """ELBO of each document, in nats (Hoffman et al. 2010, equation 4 without the topics' term).
 
-        "mean" scores the topics by the means of q(β), which are distributions of words. "expected_log" scores them by
-        exp⟨log β⟩, whose sum is far below 1 where λ is.
+        "mean" scores by distributions of words; "expected_log" by exp⟨log β⟩, whose sum is far below 1 where λ is.
         """
         if topics == "mean":
             mean_vk = q.lambda_vk / q.lambda_vk.sum(axis=0)
