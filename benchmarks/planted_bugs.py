@@ -303,6 +303,24 @@ BUGS = [
         "test_topic_prior.py::test_the_statement_says_where_a_prior_came_from_and_what_it_cost_whom",
     ),
     Bug(
+        "persons that are several units, or several persons that are one",
+        "a person of an earlier month who counts again in a later one",
+        (("data/persons.py", "None if identity(cell) in known else cell", "cell"),),
+        "test_topic_months.py::test_whoever_was_seen_adds_nothing_and_nothing_says_so",
+    ),
+    Bug(
+        "persons that are several units, or several persons that are one",
+        "ids of an earlier month in another spelling",
+        (("data/persons.py", "None if identity(cell) in known else cell", "None if cell in known else cell"),),
+        "test_topic_months.py::test_whoever_was_seen_adds_nothing_and_nothing_says_so",
+    ),
+    Bug(
+        "noise or sensitivity off by a factor",
+        "sums of months that forget the noise of the earlier ones",
+        (("models/topics/reading.py", "math.hypot(std, model.earlier.words_std)", "std"),),
+        "test_topic_months.py::test_sums_of_months_are_those_of_each_added_up",
+    ),
+    Bug(
         "public facts read off private data",
         "a forecast of topics that counts the private documents",
         (

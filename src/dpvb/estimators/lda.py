@@ -18,6 +18,7 @@ from dpvb.core.plan import Plan
 from dpvb.core.schedule import SHARES, Schedule, robbins_monro
 from dpvb.data import BagOfWords, Source, as_source, check_vocabulary
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN
+from dpvb.data.persons import newcomers
 from dpvb.estimators import above_noise
 from dpvb.estimators.above_noise import Forecast
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
@@ -71,6 +72,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         prior: topics to start from, of the same words: a fitted `dpvb.LDA`, or the path of its file; or words with
             frequencies, as a mapping or a file with a word and a number in each line. n_components is then theirs or
             "auto", word_power has no effect, and num_steps may be 0: the word totals are all that is released.
+        earlier: the fit of an earlier month, with the same prior: its sums, which hold those of the months before, are
+            read together with those of this fit. `seen=` of `fit` leaves out the rows of persons who were in them.
         public_prior: says that the documents behind a prior were public, or those of people who are not in these data.
         read: how topics are read from noise: "estimated_prior", "rank_one" or "project".
         projection: "read" projects what is read; "step" projects the running estimate itself, as the papers do.
@@ -103,6 +106,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     topic_word_prior: float | None = None
     prior: PrivateEstimator | Fitted | Mapping[str, float] | Path | str | None = None
     public_prior: bool = False
+    earlier: PrivateEstimator | Fitted | Path | str | None = None
     read: str = "estimated_prior"
     projection: str = "read"
     learning_offset: float = 1.0
@@ -117,16 +121,33 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "topics"}
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "prior" and isinstance(value, LDA):
+        if name in ("prior", "earlier") and isinstance(value, LDA):
             value = Fitted(value)
-        if name == "prior" and type(value) is str:  # A saved model holds texts; where a file lay is no part of it.
-            value = Path(value)
+        if name in ("prior", "earlier") and type(value) is str:
+            value = Path(value)  # A saved model holds texts; where a file lay is no part of it.
         super().__setattr__(name, value)
 
-    def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
-        """What a fit to private documents would do; y is ignored."""
+    def task(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        group: Iterable[object] | None = None,
+        seen: Iterable[object] | None = None,
+    ) -> Task:
+        """What a fit to private documents would do; y is ignored.
+
+        Args:
+            X: as in `fit`.
+            group: private person of each document.
+            seen: private persons of earlier fits; their documents add nothing here, and nothing says so.
+        """
+        if seen is not None:
+            if group is None:
+                raise ParameterError("group must say whose each document is, where seen= names persons.")
+            group = newcomers(group, seen)
         names = column_names(X)
-        known = self._known()
+        known = self._known(self.prior, public=self.public_prior)
         named = names if known is None or names is not None else known.vocabulary()
         words = named if self.vocabulary is None else self.vocabulary
         source = as_source(X, vocabulary=words, token_pattern=self.token_pattern, group=group)
@@ -140,6 +161,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         around = None if known is None else known.aligned(source.vocabulary, source.width)
         if around is not None and known is not None and known.model is not None:
             model, schedule = self._around(source, around)
+        elif self.earlier is not None:
+            raise ParameterError("prior must be a model where earlier= is given: both months are read around it.")
         else:
             num_steps = 20 if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**7)
             rho = robbins_monro(self.learning_offset, self.learning_decay)
@@ -149,6 +172,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         sizes = " at first, then as the released sizes of topics" if model.doc_topic_prior is None else ""
         told = known and known.told(public=self.public_prior, epsilon=self.epsilon, delta=self.delta)
         start = f"; {told}" if told else ""
+        if (before := self._known(self.earlier)) is not None:
+            start += f"; sums of {before.told(public=False, epsilon=self.epsilon, delta=self.delta)}"
         public = {
             "vocabulary": f"the vocabulary, {source.width} terms{unnamed}",
             "n_components": f"number of topics {model.n_components}",
@@ -174,7 +199,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         """
         number = check_integer("num_documents", num_documents, low=1)
         own = clone(self).set_params(vocabulary=None, public_vocabulary=True, provenance=None)
-        if (known := self._known()) is not None and known.model is None:
+        if (known := self._known(self.prior, public=self.public_prior)) is not None and known.model is None:
             own.prior = None  # Frequencies of words change no plan.
         task = own.task(**own.no_rows(schema=None, vocabulary=None, width=check_integer("n_terms", n_terms, low=1)))
         return above_noise.forecast(task.model, self._calibrated(task.plan), task.rho, number)
@@ -193,7 +218,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             if model.means:
                 raise ParameterError("above_noise_ must be asked of a fit without prior=: its topics are the prior's.")
             own = clone(self).set_params(n_components=model.n_components, vocabulary=None, public_vocabulary=True)
-            task = own.set_params(prior=None, provenance=None).task(
+            task = own.set_params(prior=None, earlier=None, provenance=None).task(
                 **own.no_rows(schema=None, vocabulary=None, width=self.n_features_in_)
             )
             plan, rng = replace(task.plan, unit=self.privacy_.unit), generator("random_state", self.random_state)
@@ -316,11 +341,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             if 2 * number < of:
                 warnings.warn(f"{said}{_WAY_OUT}", FewTopicsWarning, stacklevel=3)
 
-    def _known(self) -> Known | None:
-        """What is known of topics."""
-        if self.prior is None:
-            return None
-        return Known.of(self.prior, public=self.public_prior, dataset=self.dataset)
+    def _known(self, what: Any, *, public: bool = False) -> Known | None:
+        """What a parameter says of topics."""
+        name = "prior" if what is self.prior else "earlier"
+        return None if what is None else Known.of(what, name, public=public, dataset=self.dataset)
 
     def _around(self, source: Any, around: Prior) -> tuple[lda.LDA, Schedule]:
         """Model and schedule around known topics: the fewer documents, the fewer releases beside the word totals."""
@@ -331,7 +355,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             )
         if not self.background:
             raise ParameterError("background must be True with prior=: the word totals say which topics are used.")
-        parts = {"around": around, "means": True, "word_power": 0.0}
+        parts: dict[str, Any] = {"around": around, "means": True, "word_power": 0.0}
+        if (earlier := self._known(self.earlier)) is not None:
+            earlier.aligned(source.vocabulary, source.width, number)
+            alike = ("clip", "document_length", "length_rule", "count_power")
+            parts["earlier"] = earlier.sums({name: getattr(self, name) for name in alike})
 
         def laid(num_steps: int) -> tuple[lda.LDA, Schedule]:
             share = _FEW_SHARE if num_steps <= _FEW else _MANY_SHARE

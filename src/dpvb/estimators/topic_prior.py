@@ -15,6 +15,7 @@ import numpy as np
 from dpvb.estimators.base import load
 from dpvb.guards.errors import DataFormatError, ParameterError, reason_of
 from dpvb.models.topics import lda
+from dpvb.models.topics.posterior import Earlier
 from dpvb.models.topics.prior import Prior
 
 # Added to every word's frequency, as a share of the mean one: a list may lack a word that documents have.
@@ -41,11 +42,11 @@ class Known:
     frequency: Mapping[str, float]
 
     @classmethod
-    def of(cls, prior: Any, *, public: bool, dataset: str | None) -> Known:
-        """What the parameter names: a fitted model, words with frequencies, or the path of a file of either.
+    def of(cls, prior: Any, name: str, *, public: bool, dataset: str | None) -> Known:
+        """What a parameter names: a fitted model, words with frequencies, or the path of a file of either.
 
         Args:
-            prior: the parameter.
+            prior, name: the parameter.
             public: whether a model's documents were public.
             dataset: the private data set of the fit that is planned, in a ledger.
 
@@ -61,20 +62,20 @@ class Known:
         prior = prior.model if isinstance(prior, Fitted) else prior
         if not isinstance(getattr(prior, "_q", None), lda.Topics):
             raise ParameterError(
-                "prior must be a fitted dpvb.LDA, a mapping of words to frequencies, or a file of either, got "
+                f"{name} must be a fitted dpvb.LDA, a mapping of words to frequencies, or a file of either, got "
                 f"{type(prior).__name__}."
             )
         statement = prior.privacy_
         if statement.rehearsal:
-            raise ParameterError("prior must be a fit, and not a rehearsal: its rows were made up.")
+            raise ParameterError(f"{name} must be a fit, and not a rehearsal: its rows were made up.")
         if not (statement.private or public):
             raise ParameterError(
-                "prior must be a private model, or its documents said to be public by public_prior=: without secret "
+                f"{name} must be a private model, or its documents said to be public by public_prior=: without secret "
                 "noise it may reveal everything about them."
             )
         if not public and dataset is not None and statement.charge is not None and statement.charge.dataset == dataset:
             raise ParameterError(
-                f"prior must come from other people than dataset={dataset!r}: it is a release of this data set. Fit "
+                f"{name} must come from other people than dataset={dataset!r}: it is a release of this data set. Fit "
                 "once with the whole budget, or take a public model."
             )
         return cls(prior, {})
@@ -83,12 +84,14 @@ class Known:
         """The words of a model's terms, where they have names."""
         return None if self.model is None else self.model.vocabulary_
 
-    def aligned(self, vocabulary: tuple[str, ...] | None, width: int) -> Prior:
-        """The prior for the terms of a fit.
+    def aligned(self, vocabulary: tuple[str, ...] | None, width: int, number: int | None = None) -> Prior:
+        """The prior for the terms of a fit, and for so many topics.
 
         Raises:
-            ParameterError: for other terms than the prior's.
+            ParameterError: for other terms or topics than the prior's.
         """
+        if number is not None and (self.model is None or len(self.model.components_) != number):
+            raise ParameterError(f"earlier must be a fit of {number} topics, as many as the prior has.")
         if self.model is None:
             if vocabulary is None:
                 raise ParameterError(
@@ -107,6 +110,26 @@ class Known:
         lambda_vk = self.model._q.lambda_vk
         size_k = lambda_vk.sum(axis=0)
         return Prior(lambda_vk / size_k, size_k / size_k.sum())
+
+    def sums(self, alike: Mapping[str, Any]) -> Earlier:
+        """What was released of the people behind an earlier model.
+
+        Args:
+            alike: parameters that both fits must have alike, by name.
+
+        Raises:
+            ParameterError: for other parameters, or a file that does not hold what was released.
+        """
+        for name, value in alike.items():
+            if getattr(self.model, name) != value:
+                raise ParameterError(
+                    f"{name} must be {getattr(self.model, name)!r}, as in the fit that earlier= names."
+                )
+        q = self.model._q
+        if not self.model._fitted_model.means or q.words_v is None:
+            raise ParameterError("earlier must be a fit with prior=, whose file holds what was released.")
+        std = 0.0 if q.sum_std_v is None else float(q.sum_std_v[0])
+        return Earlier(q.words_v, q.words_std, q.sum_vk, std, q.num_units)
 
     def told(self, *, public: bool, epsilon: float, delta: float) -> str:
         """Where it comes from, and what it cost whom, in words."""

@@ -39,6 +39,7 @@ from dpvb.models.topics import kernel as kernel
 from dpvb.models.topics import reading
 from dpvb.models.topics.documents import LENGTH_RULES, Documents, to_length
 from dpvb.models.topics.factored import Factored
+from dpvb.models.topics.posterior import Earlier
 from dpvb.models.topics.posterior import Topics as Topics
 from dpvb.models.topics.prior import Prior
 
@@ -81,6 +82,7 @@ class LDA:
         fixed_work: True makes every document run exactly max_iter local iterations.
         engine: "numba" (compiled, float32 topics) or "numpy" (plain float64).
         around: public or earlier topics, or word frequencies alone; see `prior`.
+        earlier: what was released of other people, which is read together with what is released now.
         means: whether documents meet the means of the topics, instead of exp⟨log β⟩.
         iterates: whether topics are released; without, the word totals are all that is.
 
@@ -105,6 +107,7 @@ class LDA:
     fixed_work: bool = False
     engine: Literal["numba", "numpy"] = "numba"
     around: Prior | None = None
+    earlier: Earlier | None = None
     means: bool = False
     iterates: bool = True
 

@@ -13,6 +13,20 @@ from dpvb.guards.domains import NONNEGATIVE, SIMPLEX, Nonnegative, Positives
 
 
 @dataclass(frozen=True)
+class Earlier:
+    """What was released of other people: linear sums, (V,) and (V, K), noise std of an entry, and units.
+
+    Nothing may have been released of the topics.
+    """
+
+    words_v: Floats
+    words_std: float
+    sum_vk: Floats | None
+    sum_std: float
+    num_units: float
+
+
+@dataclass(frozen=True)
 class Topics:
     """q(β): λ and exp⟨log β⟩, (V, K), with released word probabilities and word weights, (V,), and α, (K,).
 

@@ -39,15 +39,15 @@ def detectable(model: LDA) -> float:
 
 def released(model: LDA, s: Estimate, new: Topics) -> Topics:
     """A q that keeps what was released, as it came."""
-    num_units = 0.0 if s.counts is None else s.counts.counted
-    words_v, words_std = _words(s) if model.background else (None, 0.0)
+    num_units = (0.0 if s.counts is None else s.counts.counted) + (model.earlier.num_units if model.earlier else 0.0)
+    words_v, words_std = _words(model, s) if model.background else (None, 0.0)
     return replace(new, words_v=words_v, words_std=words_std, num_units=num_units)
 
 
 def start(model: LDA, s: Estimate, q: Topics) -> Topics:
     """Random topics around the word probabilities, and the weights of the words."""
     read = empirical_bayes.background if model.around is None else partial(prior.frequencies, model.around)
-    background_v = read(*_words(s))
+    background_v = read(*_words(model, s))
     smoothed_v = background_v + _SMOOTHING / model.n_terms
     word_weight_v = (smoothed_v / smoothed_v.mean()) ** -model.word_power
     # So large a mass makes exp⟨log β⟩ the mean of β.
@@ -69,22 +69,30 @@ def sums(model: LDA, s: Estimate, q: Topics) -> Topics:
 
 def around(model: LDA, known: Prior, s: Estimate) -> Topics:
     """Topics around the known ones: by the word totals, and then by what was released of each."""
-    words_v, std = _words(s)
+    words_v, std = _words(model, s)
     c_k = prior.usage(known, words_v, std)
     b_v = prior.words(known.topics_vk @ c_k, words_v, std)
     t_vk = prior.around(known, c_k, b_v)
-    if "counts" not in s.names:
+    parts = [] if "counts" not in s.names else [(s.read("counts"), s.noise_std("counts"))]
+    if model.earlier is not None and model.earlier.sum_vk is not None:
+        parts.append((model.earlier.sum_vk, model.earlier.sum_std))
+    if not parts:
         size_k = np.maximum(c_k, _LEAST_USAGE * c_k.mean())
         return model.topics(model.mass * size_k * t_vk, b_v, None, _alpha(model, c_k))
-    x_vk, sd_v = s.read("counts"), np.full(model.n_terms, s.noise_std("counts"))
+    x_vk = np.add.reduce([part_vk for part_vk, _ in parts])
+    sd_v = np.full(model.n_terms, math.hypot(*(std for _, std in parts)))
     size_k = prior.sizes(t_vk, x_vk, sd_v)
     s_vk = empirical_bayes.around(x_vk, sd_v, size_k * t_vk) if sd_v[0] > 0 else np.maximum(x_vk, 0.0)
     new = model.topics(_LEAST_ETA + model.mass * s_vk, b_v, None, _alpha(model, size_k))
     return replace(new, sum_vk=x_vk, sum_std_v=sd_v)
 
 
-def _words(s: Estimate) -> tuple[Floats, float]:
-    return s.read("words"), s.noise_std("words")
+def _words(model: LDA, s: Estimate) -> tuple[Floats, float]:
+    """Word totals and their noise std, those of earlier releases included."""
+    words_v, std = s.read("words"), s.noise_std("words")
+    if model.earlier is None:
+        return words_v, std
+    return words_v + model.earlier.words_v, math.hypot(std, model.earlier.words_std)
 
 
 def _alpha(model: LDA, size_k: Floats) -> Floats | None:
