@@ -46,6 +46,7 @@ NAMES = [
     "coverage_diagonal",
     "coverage_ranges",
     "coverage_real",
+    "topics",
     "wikipedia",
     "federated_topics",
     "mnist",

@@ -284,8 +284,8 @@ BUGS = [
         (
             (
                 "estimators/topic_prior.py",
-                "statement.charge.dataset == dataset:",
-                "statement.charge.dataset != dataset:",
+                '    if charge.dataset == dataset:\n        return "same"\n',
+                "",
             ),
         ),
         "test_topic_prior.py::test_a_prior_of_the_same_data_set_is_refused_before_the_charge",
@@ -299,7 +299,7 @@ BUGS = [
     Bug(
         "releases about the same people that nobody adds up",
         "an earlier release whose cost the statement does not add",
-        (("estimators/topic_prior.py", "past.epsilon + epsilon:.6g", "epsilon:.6g"),),
+        (("estimators/topic_prior.py", "past.epsilon + fit.epsilon:.6g", "fit.epsilon:.6g"),),
         "test_topic_prior.py::test_the_statement_says_where_a_prior_came_from_and_what_it_cost_whom",
     ),
     Bug(

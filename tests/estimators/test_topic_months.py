@@ -130,3 +130,19 @@ def test_a_month_of_the_same_data_set_is_refused(known: dpvb.LDA, tmp_path: Path
             months(known, earlier=first, ledger=ledger, dataset="january").fit(documents(20))
         second = months(known, num_steps=0, earlier=first, ledger=ledger, dataset="february").fit(documents(20))
     assert "sums of 6 topics of an earlier release of data set 'january'" in " ".join(str(second.privacy_).split())
+
+
+def test_parts_of_one_data_set_share_nobody_and_a_whole_has_its_parts(known: dpvb.LDA, tmp_path: Path) -> None:
+    """The ledger was told before anybody was charged: parts are disjoint, and a part's people are the whole's."""
+    kind: dict[str, Any] = {"unit": "document", "neighboring_relation": "add_or_remove_one"}
+    with dpvb.Ledger(tmp_path / "budget.db") as ledger:
+        ledger.register("notes", epsilon=9.0, delta=1e-3, **kind)
+        for name in ("january", "february"):
+            ledger.register(name, epsilon=9.0, delta=1e-3, part_of="notes", **kind)
+        first = months(known, num_steps=0, ledger=ledger, dataset="january").fit(documents(20))
+        second = months(known, num_steps=0, earlier=first, ledger=ledger, dataset="february").fit(documents(20))
+        with pytest.raises(ParameterError, match="earlier must come from other people than dataset='notes'"):
+            months(known, earlier=second, ledger=ledger, dataset="notes").fit(documents(20))
+    said = " ".join(str(second.privacy_).split())
+    assert "both data sets are parts of one, and nobody is in two parts" in said
+    assert "no more than" not in said

@@ -170,10 +170,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             model = self._model(source.width, self._number_of_topics(source, schedule), around=around)
         unnamed = " without names" if source.vocabulary is None else ""
         sizes = " at first, then as the released sizes of topics" if model.doc_topic_prior is None else ""
-        told = known and known.told(public=self.public_prior, epsilon=self.epsilon, delta=self.delta)
+        told = known and known.told(self, public=self.public_prior)
         start = f"; {told}" if told else ""
         if (before := self._known(self.earlier)) is not None:
-            start += f"; sums of {before.told(public=False, epsilon=self.epsilon, delta=self.delta)}"
+            start += f"; sums of {before.told(self)}"
         public = {
             "vocabulary": f"the vocabulary, {source.width} terms{unnamed}",
             "n_components": f"number of topics {model.n_components}",
@@ -344,7 +344,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def _known(self, what: Any, *, public: bool = False) -> Known | None:
         """What a parameter says of topics."""
         name = "prior" if what is self.prior else "earlier"
-        return None if what is None else Known.of(what, name, public=public, dataset=self.dataset)
+        return None if what is None else Known.of(what, name, public=public, ledger=self.ledger, dataset=self.dataset)
 
     def _around(self, source: Any, around: Prior) -> tuple[lda.LDA, Schedule]:
         """Model and schedule around known topics: the fewer documents, the fewer releases beside the word totals."""

@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from dpvb.estimators.base import load
+from dpvb.estimators.base import PrivateEstimator, load
 from dpvb.guards.errors import DataFormatError, ParameterError, reason_of
 from dpvb.models.topics import lda
 from dpvb.models.topics.posterior import Earlier
 from dpvb.models.topics.prior import Prior
+from dpvb.results.facts import ChargeFacts
+from dpvb.runs.counted import AnyLedger, opened
 
 # Added to every word's frequency, as a share of the mean one: a list may lack a word that documents have.
 _SMOOTHING = 0.02
@@ -42,13 +44,13 @@ class Known:
     frequency: Mapping[str, float]
 
     @classmethod
-    def of(cls, prior: Any, name: str, *, public: bool, dataset: str | None) -> Known:
+    def of(cls, prior: Any, name: str, *, public: bool, ledger: AnyLedger | None, dataset: str | None) -> Known:
         """What a parameter names: a fitted model, words with frequencies, or the path of a file of either.
 
         Args:
             prior, name: the parameter.
             public: whether a model's documents were public.
-            dataset: the private data set of the fit that is planned, in a ledger.
+            ledger, dataset: what counts the fit that is planned, and the name of its data set there.
 
         Raises:
             ParameterError: for anything else, or a model that promises nothing to those behind it; or of this data set.
@@ -73,7 +75,7 @@ class Known:
                 f"{name} must be a private model, or its documents said to be public by public_prior=: without secret "
                 "noise it may reveal everything about them."
             )
-        if not public and dataset is not None and statement.charge is not None and statement.charge.dataset == dataset:
+        if not public and _kin(statement.charge, ledger, dataset) == "same":
             raise ParameterError(
                 f"{name} must come from other people than dataset={dataset!r}: it is a release of this data set. Fit "
                 "once with the whole budget, or take a public model."
@@ -131,8 +133,8 @@ class Known:
         std = 0.0 if q.sum_std_v is None else float(q.sum_std_v[0])
         return Earlier(q.words_v, q.words_std, q.sum_vk, std, q.num_units)
 
-    def told(self, *, public: bool, epsilon: float, delta: float) -> str:
-        """Where it comes from, and what it cost whom, in words."""
+    def told(self, fit: PrivateEstimator, *, public: bool = False) -> str:
+        """Where it comes from, and what it cost whom, in words, for the statement of a fit."""
         if self.model is None:
             return f"word frequencies of a public list of {len(self.frequency)} words"
         number = len(self.model.components_)
@@ -140,11 +142,31 @@ class Known:
             return f"{number} topics of a model whose documents are said to be public"
         past = self.model.privacy_
         charged = f" of data set {past.charge.dataset!r}" if past.charge is not None else ""
-        sums = f"epsilon = {past.epsilon + epsilon:.6g}, delta = {past.delta + delta:.6g}"
+        sums = f"epsilon = {past.epsilon + fit.epsilon:.6g}, delta = {past.delta + fit.delta:.6g}"
+        both = f"whoever is in both data sets is promised no more than {sums}"
+        if _kin(past.charge, fit.ledger, fit.dataset) == "disjoint":
+            both = "by the ledger both data sets are parts of one, and nobody is in two parts"
         return (
             f"{number} topics of an earlier release{charged}, which promised each {past.unit} behind it epsilon = "
-            f"{past.epsilon:.6g}, delta = {past.delta:g}; whoever is in both data sets is promised no more than {sums}"
+            f"{past.epsilon:.6g}, delta = {past.delta:g}; {both}"
         )
+
+
+def _kin(charge: ChargeFacts | None, ledger: AnyLedger | None, dataset: str | None) -> str:
+    """Whether the people of an earlier charge are those of a data set ("same"), others ("disjoint"), or "unknown".
+
+    Parts of a data set share no unit: a ledger that holds both as parts of one was told so before either was charged.
+    """
+    if charge is None or ledger is None or dataset is None:
+        return "unknown"
+    if charge.dataset == dataset:
+        return "same"
+    with opened(ledger) as book:
+        whole = {one.name: one.part_of for one in book.datasets()} if book.uuid == charge.ledger else {}
+    own, other = whole.get(dataset), whole.get(charge.dataset)
+    if dataset == other or charge.dataset == own:
+        return "same"
+    return "disjoint" if own is not None and own == other else "unknown"
 
 
 def _frequencies(path: Path) -> dict[str, float]:
