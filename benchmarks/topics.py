@@ -27,6 +27,7 @@ AROUND = {
     ("reuters21578", 10_000, 1.0): 1_120,
 }
 MONTHS, A_MONTH = 5, 3_000
+ALIKE, SEEDS = 4_000, 20
 #: (corpus, documents, K, least and most topics above the noise at ε = 1).
 ABOVE = (("newsgroups20", 2_000, 10, 0, 1), ("reuters21578", 15_000, 20, 6, 20))
 
@@ -86,6 +87,25 @@ def above() -> None:
         row(name, f"{number:,}", k, model.forecast(number, 7_702), found, asked)
 
 
+def alike() -> None:
+    """Documents that are drawn from one distribution of words have no topics."""
+    p_v = np.asarray(corpus("newsgroups20").sum(axis=0), dtype=float).ravel()
+    found = []
+    for seed in range(SEEDS):
+        rng = np.random.default_rng(seed)
+        length_n = rng.integers(20, 150, ALIKE)
+        word_j = rng.choice(p_v.size, length_n.sum(), p=p_v / p_v.sum())
+        entries = np.ones(word_j.size), (np.repeat(np.arange(ALIKE), length_n), word_j)
+        counts = sparse.coo_array(entries, shape=(ALIKE, p_v.size)).tocsr()
+        found.append(fitted(counts, 10, 2.0, random_state=seed).topics_above_noise_)
+    few = sum(number <= 1 for number in found)
+    verdict = "reached" if few >= 0.95 * SEEDS else "**missed**"
+    print(
+        f"\n{ALIKE:,} documents of words drawn alike, K = 10, ε = 2, {SEEDS} seeds: at most one topic above the noise "
+        f"(the background) in {few} of {SEEDS}; asked {math.ceil(0.95 * SEEDS)}: {verdict}."
+    )
+
+
 def main() -> None:
     if "DPVB_DATA" not in os.environ:
         sys.exit("set DPVB_DATA to the folder that holds wikipedia/, newsgroups20/ and reuters21578/")
@@ -99,6 +119,7 @@ def main() -> None:
     around(known)
     months(known)
     above()
+    alike()
 
 
 if __name__ == "__main__":
