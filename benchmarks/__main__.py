@@ -48,6 +48,7 @@ NAMES = [
     "coverage_terms",
     "coverage_real",
     "analyses",
+    "topics",
     "wikipedia",
     "federated_topics",
     "mnist",

@@ -221,8 +221,8 @@ def test_trust_models_without_noise_are_one_fit() -> None:
 class PlainTopics(dpvb.LDA):
     """The NumPy path in float64, ordinary variational Bayes."""
 
-    def _model(self, width: int) -> Any:
-        return dataclasses.replace(super()._model(width), engine="numpy")
+    def _model(self, *facts: Any, **parts: Any) -> Any:
+        return dataclasses.replace(super()._model(*facts, **parts), engine="numpy")
 
 
 class PlainNetwork(dpvb.SigmoidBeliefNetwork):

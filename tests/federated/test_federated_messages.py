@@ -275,7 +275,13 @@ def test_limits_hold_on_both_sides() -> None:
 
 KNOWN = (Topics, Likelihood, Scales)
 WHOLE = encode(
-    Request(HEX, 3, 1, ("anna", "bert"), {"q": Topics(np.ones((2, 2)), np.ones((2, 2), np.float32), None, np.ones(2))}),
+    Request(
+        HEX,
+        3,
+        1,
+        ("anna", "bert"),
+        {"q": Topics(np.ones((2, 2)), np.ones((2, 2), np.float32), None, np.ones(2), np.ones(2))},
+    ),
     KNOWN,
 )
 

@@ -482,7 +482,7 @@ class Kept:
         return None
 
 
-@pytest.mark.parametrize("value", [1e308, -1e308, 3e307, math.nan])
+@pytest.mark.parametrize("value", [1e308, -math.inf, 3e307, math.nan])
 def test_a_resumed_run_asks_nothing_at_a_q_of_hostile_numbers(value: float) -> None:
     """Sums that a folder brings make q; since they push it out of its domain, no document is read."""
     model = LDA(2, 6)

@@ -514,4 +514,5 @@ def _flat(place: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield from _flat(f"{place}.{key}", inner)
     else:
         promised = place.startswith(("facts.privacy.", "facts.params."))
-        yield place, value if promised or not isinstance(value, float) else "a number"
+        read_off = ".remarks." in place or ".above_noise." in place  # released numbers, in words
+        yield place, value if not read_off and (promised or not isinstance(value, float)) else "a number"

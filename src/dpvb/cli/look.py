@@ -51,11 +51,14 @@ def topics(
         dpvb topics notes.dpvb --words 12
     """
     check_integer("words", words, low=1)
-    lists = files.load_model(model, "topics").topics(words)
+    fitted = files.load_model(model, "topics")
+    lists = fitted.topics(words)
     if as_json:
         print_json(lists)
         return
     print_table("", ["topic", "words"], [[str(k), " ".join(one)] for k, one in enumerate(lists)], numbers=(0,))
+    for fact in fitted.privacy_.remarks:
+        echo(fact)
 
 
 @app.command()

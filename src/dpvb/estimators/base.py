@@ -257,6 +257,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         task = self.task(X, y, group=group, **rows)
         with told_how_far(progress) as tell:
             self.take(task, self._run(task, tell, cluster))
+        self._look_back(task)
         return self
 
     def rehearse(
@@ -373,6 +374,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
             counting=SHARES[COUNTED],
             stacklevel=4,
         )
+        self._expect(task, plan)
         tell = (lambda t, q: None) if progress is None else (lambda t, q: progress(t, plan))
         journal: AbstractContextManager[Run | None] = nullcontext()
         if not rehearses:
@@ -403,6 +405,12 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
             )
         self.promise(statement)
         return q
+
+    def _expect(self, task: Task, plan: Plan) -> None:
+        """Warn, before anything is spent, of what public facts let one expect of a calibrated plan."""
+
+    def _look_back(self, task: Task) -> None:
+        """Say in `privacy_` what the released numbers of a fit show of its result."""
 
     def promise(self, statement: PrivacyStatement) -> None:
         """Keep what a run promises as `privacy_`, and warn of what its released counts say of it."""

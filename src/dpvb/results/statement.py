@@ -77,6 +77,7 @@ class PrivacyStatement:
         against: in a federated run, against whom the promise holds; empty: against everybody.
         counts: how many units counted, as the run released it with noise; None where it did not.
         rehearsal: whether the rows were made up, so that nothing is promised to anybody.
+        remarks: what the released numbers say of the result, in words.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -101,6 +102,7 @@ class PrivacyStatement:
     against: str = ""
     counts: Counts | None = None
     rehearsal: bool = False
+    remarks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_choice("neighboring_relation", self.neighboring_relation, RELATIONS)
@@ -120,7 +122,7 @@ class PrivacyStatement:
             check_integer("seq", self.charge.seq, low=1)
         for text in [
             *(self.unit, self.run_id, self.plan_digest, self.second_opinion, self.against),
-            *(*self.public, *names, *charge),
+            *(*self.public, *names, *charge, *self.remarks),
         ]:
             if not isinstance(text, str) or not text.isprintable():
                 raise ParameterError(f"a privacy statement is made of printable text, got {text!r}.")
@@ -302,6 +304,7 @@ class PrivacyStatement:
             "epsilon": as_json(self.epsilon),
             "curve": [[delta, as_json(epsilon)] for delta, epsilon in self.curve],
             "public": list(self.public),
+            "remarks": list(self.remarks),
             "selection": None if self.selection is None else self.selection.to_dict(),
         }
         facts["releases"] = [
@@ -325,12 +328,13 @@ class PrivacyStatement:
                 "against": "",
                 "counts": None,
                 "rehearsal": False,
+                "remarks": (),
                 **facts,
             }
             given = {name: given[name] for name in cls.__dataclass_fields__}
             given["epsilon"] = float(facts["epsilon"])
             given["curve"] = tuple((float(delta), float(epsilon)) for delta, epsilon in facts["curve"])
-            given["public"] = tuple(facts["public"])
+            given["public"], given["remarks"] = tuple(facts["public"]), tuple(given["remarks"])
             given["releases"] = tuple(map(ReleaseFacts.from_dict, facts["releases"]))
             given["charge"] = None if given["charge"] is None else ChargeFacts(**given["charge"])
             given["counts"] = None if given["counts"] is None else Counts(**given["counts"])
@@ -404,6 +408,8 @@ class PrivacyStatement:
         )
         if self.counts is not None:
             yield "Counted", [f"{self.counts.say(unit)} (95 % intervals; released with noise, as all else)."]
+        if self.remarks:
+            yield "Result", list(self.remarks)
         if self.num_examples is not None:
             yield "Size", [f"{self.num_examples} {unit}s, a public number."]
         elif self.neighboring_relation == "add_or_remove_one":
