@@ -506,7 +506,12 @@ def test_log_probabilities_are_those_of_scipy() -> None:
     cases = (
         (Likelihood("logistic"), y % 2, stats.bernoulli.logpmf(y % 2, p)),
         (Likelihood("binomial", max_trials=14), y, stats.binom.logpmf(y, n, p)),
-        (Likelihood("negative_binomial", dispersion=2.5), y, stats.nbinom.logpmf(y, 2.5, 1 - p)),
+        (
+            Likelihood("negative_binomial", dispersion=2.5, max_count=200.0),
+            y,
+            stats.nbinom.logpmf(y, 2.5, 2.5 / (2.5 + np.exp(psi))),
+        ),
+        (Likelihood("poisson", max_count=200.0), y, stats.poisson.logpmf(y, np.exp(psi))),
     )
     for likelihood, given, expected in cases:
         np.testing.assert_allclose(likelihood.log_probability(psi, given, n), expected, rtol=1e-10)

@@ -18,7 +18,7 @@ import dpvb
 from dpvb.cli import fit
 from dpvb.estimators import PrivateEstimator
 
-NAMES = ["lda", "logistic", "binomial", "negbin", "sbn"]
+NAMES = ["lda", "logistic", "binomial", "poisson", "negbin", "sbn"]
 
 
 def parameters(name: str) -> dict[str, Any]:
@@ -135,6 +135,7 @@ KEPT = {
     "document_length seed",
     "logistic": f"{_ROWS} classes",
     "binomial": f"{_ROWS} max_trials trials",
+    "poisson": f"{_ROWS} max_count",
     "negbin": f"{_ROWS} dispersion max_count",
     "sbn": f"{_EVERY} hidden threshold form group seed",
 }

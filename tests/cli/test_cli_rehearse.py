@@ -35,8 +35,14 @@ TARGETS = {
     "logistic": Target("ill", classes=("no", "yes")),
     "binomial": Target("hits", kind="binomial", max_trials=5, trials="shots"),
     "negbin": Target("visits", kind="negative_binomial", max_count=20),
+    "poisson": Target("visits", kind="poisson", max_count=20),
 }
-NEEDED = {"logistic": [], "binomial": ["--max-trials", "5"], "negbin": ["--max-count", "20", "--dispersion", "2"]}
+NEEDED = {
+    "logistic": [],
+    "binomial": ["--max-trials", "5"],
+    "negbin": ["--max-count", "20"],
+    "poisson": ["--max-count", "20"],
+}
 
 
 def nothing_written(folder: Path, before: set[Path]) -> bool:

@@ -53,11 +53,13 @@ EXCLUDED_OF = {
         "check_regressors_int": NOISE,
     },
 }
+EXCLUDED_OF["PoissonRegression"] = EXCLUDED_OF["NegativeBinomialRegression"]
 REGRESSIONS = [
     dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, row_norm=1.0),
     dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=20, low=-10.0, high=10.0),
     dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, row_norm=10.0, num_steps=50),
-    dpvb.NegativeBinomialRegression(epsilon=1.0, delta=1e-5, num_steps=2, dispersion=1.0, max_count=5, row_norm=1.0),
+    dpvb.NegativeBinomialRegression(epsilon=1.0, delta=1e-5, num_steps=2, max_count=5, row_norm=1.0),
+    dpvb.PoissonRegression(epsilon=1.0, delta=1e-5, num_steps=2, max_count=5, row_norm=1.0),
 ]
 PLAIN = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 2, "random_state": 0}
 EXAMPLE = {**PLAIN, "public_vocabulary": True}
@@ -68,6 +70,7 @@ NEEDED = {
     "LogisticRegression": {"low": 0.0, "high": 1.0},
     "BinomialRegression": {"max_trials": 4, "low": 0.0, "high": 1.0},
     "NegativeBinomialRegression": {"dispersion": 1.0, "max_count": 5, "low": 0.0, "high": 1.0},
+    "PoissonRegression": {"max_count": 5, "low": 0.0, "high": 1.0},
     "DPVI": {"log_density": lambda theta, x: -((x - theta) ** 2).sum(), "parameters": 3},
 }
 KINDS = [

@@ -26,12 +26,12 @@ LACKING: dict[str, tuple[Callable[[], Any], str]] = {
     "delta, topics": (lambda: dpvb.LDA(20, epsilon=1.0), "^LDA needs delta=, the chance"),
     "epsilon": (lambda: dpvb.SigmoidBeliefNetwork(delta=1e-5), r"^SigmoidBeliefNetwork needs epsilon=, .*\(0, inf\]"),
     "dispersion": (
-        lambda: dpvb.NegativeBinomialRegression(**BUDGET, max_count=9),
-        r"needs dispersion=, public number r in \[1e-6, 1e9\]: R's theta.* dpvb\.select chooses among several\.$",
+        lambda: dpvb.NegativeBinomialRegression(**BUDGET, max_count=9, row_norm=1.0, solver="paper").fit(X, Y),
+        r"^dispersion must be a number, unless .* learn it, got None\. dpvb\.select chooses among several\.$",
     ),
     "everything": (
         lambda: dpvb.NegativeBinomialRegression(),
-        "needs epsilon=, .*; and delta=, .*; and dispersion=, .*; and max_count=, public bound on a count",
+        "needs epsilon=, .*; and delta=, .*; and max_count=, public bound on a count",
     ),
     "trials": (lambda: dpvb.BinomialRegression(**BUDGET), "^BinomialRegression needs max_trials=, public bound"),
     "schema": (

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import expit, gammaln, log_expit, logit
+from scipy.special import expit, log_expit, logit
 from scipy.stats import multivariate_normal, ortho_group
 from sklearn.linear_model import LogisticRegression
 
@@ -33,6 +33,7 @@ LIKELIHOODS = {
     "logistic": Likelihood(),
     "binomial": Likelihood("binomial", max_trials=5.0),
     "negative_binomial": Likelihood("negative_binomial", dispersion=1.5, max_count=8.0),
+    "poisson": Likelihood("poisson", max_count=8.0),
 }
 
 
@@ -55,7 +56,8 @@ def responses(seed: int, kind: str, psi_n: Floats) -> tuple[Floats, Floats]:
     if kind == "binomial":
         trials_n = rng.integers(1, 6, len(psi_n)).astype(np.float64)
         return rng.binomial(trials_n.astype(int), expit(psi_n)).astype(np.float64), trials_n
-    return np.minimum(rng.negative_binomial(likelihood.dispersion, expit(-psi_n)), 8).astype(np.float64), trials_n
+    mean_n = np.exp(psi_n) * (1.0 if kind == "poisson" else rng.gamma(likelihood.r, 1 / likelihood.r, len(psi_n)))
+    return np.minimum(rng.poisson(mean_n), 8).astype(np.float64), trials_n
 
 
 def fitted(
@@ -72,13 +74,17 @@ def fitted(
     return q, model.weights(q)
 
 
-def newton(x_nd: Floats, a_n: Floats, b_n: Floats, alpha: float, start_d: Floats) -> tuple[Floats, Floats]:
-    """Mode and inverse Hessian of Σ a ψ - b log(1 + eᵠ) - α‖m - m_0‖²/2, written without the library."""
+def newton(kind: str, x_nd: Floats, y_n: Floats, b_n: Floats, start_d: Floats) -> tuple[Floats, Floats]:
+    """Mode of the log likelihood - ‖m - m_0‖²/2, and inverse of its expected Hessian, written without the library."""
     mean_d = start_d.copy()
     for _ in range(50):
-        p_n = expit(x_nd @ mean_d)
-        hessian_dd = (x_nd * (b_n * p_n * (1 - p_n))[:, None]).T @ x_nd + alpha * np.eye(len(mean_d))
-        mean_d = mean_d + np.linalg.solve(hessian_dd, x_nd.T @ (a_n - b_n * p_n) - alpha * (mean_d - start_d))
+        psi_n = x_nd @ mean_d
+        residual_n, information_n = y_n - b_n * expit(psi_n), b_n * expit(psi_n) * expit(-psi_n)
+        if kind in ("negative_binomial", "poisson"):
+            excess_n = 1 + np.exp(psi_n) / 1.5 if kind == "negative_binomial" else np.ones(len(psi_n))
+            residual_n, information_n = (y_n - np.exp(psi_n)) / excess_n, np.exp(psi_n) / excess_n
+        hessian_dd = (x_nd * information_n[:, None]).T @ x_nd + np.eye(len(mean_d))
+        mean_d = mean_d + np.linalg.solve(hessian_dd, x_nd.T @ residual_n - (mean_d - start_d))
     return mean_d, np.linalg.inv(hessian_dd)
 
 
@@ -101,10 +107,11 @@ def test_without_noise_mean_and_covariance_are_those_of_the_posterior(kind: str)
     y_n, trials_n = responses(2, kind, full_nd @ np.array([-1.0, 2.0, -2.0, 1.0, 0.5]))
     model = FirstOrder(5, likelihood, intercept=COLUMN, alpha=1.0, num_steps=60)
     _, weights = fitted(model, x_nd, y_n, trials_n, epsilon=math.inf)
-    b_n = {"logistic": np.ones(2000), "binomial": trials_n, "negative_binomial": y_n + 1.5}[kind]
     start_d = np.zeros(5)
-    start_d[0] = logit((y_n.sum() + 1) / (b_n.sum() + 2)) / COLUMN
-    mean_d, covariance = newton(full_nd, y_n, b_n, 1.0, start_d)
+    start_d[0] = logit((y_n.sum() + 1) / (trials_n.sum() + 2)) / COLUMN if not likelihood.is_count else 0.0
+    if likelihood.is_count:
+        start_d[0] = math.log((y_n.sum() + 1) / 2001) / COLUMN
+    mean_d, covariance = newton(kind, full_nd, y_n, trials_n, start_d)
     np.testing.assert_allclose(weights.mean_d, mean_d, atol=2e-4)
     np.testing.assert_allclose(weights.covariance, covariance, atol=1e-3 * covariance.max())
     np.testing.assert_allclose(weights.naive_covariance, weights.covariance, rtol=1e-9)
@@ -251,8 +258,10 @@ def loglik(likelihood: Likelihood, psi_n: Floats, rows: DesignRows) -> Floats:
     """Log likelihoods from the distributions themselves, up to what does not depend on ψ."""
     y_n, yes_n, no_n = rows.y_n, log_expit(psi_n), log_expit(-psi_n)
     if likelihood.kind == "negative_binomial":
-        r = likelihood.dispersion
-        return np.asarray(gammaln(y_n + r) + y_n * yes_n + r * no_n)
+        r = likelihood.r
+        return np.asarray(y_n * log_expit(psi_n - math.log(r)) + r * log_expit(math.log(r) - psi_n))
+    if likelihood.kind == "poisson":
+        return np.asarray(y_n * psi_n - np.exp(psi_n))
     return np.asarray(y_n * yes_n + (rows.trials_n - y_n) * no_n)
 
 
@@ -265,7 +274,11 @@ def test_the_score_is_the_weighted_gradient_and_the_curvature_its_derivative(kin
     blocks = {name: block for name, block in model.blocks.items() if block.phase == "step"}
     last = {name: block for name, block in model.blocks.items() if block.phase == "last"}
 
-    def score(point_e: Floats) -> Floats:
+    # Counts have the curvature in expectation, which the mean's own has.
+    mean_n = model.likelihood.mean(rows.x_nd @ (moments.basis_de @ q.mean.point_d))
+    expected = replace(rows, y_n=mean_n) if model.likelihood.is_count else rows
+
+    def score(point_e: Floats, rows: DesignRows = rows) -> Floats:
         made: Any = model.e_step(replace(q, point_e=point_e), rows, blocks)["score"]
         return np.asarray(made.rows.x_nd * made.scale_n[:, None])
 
@@ -279,8 +292,9 @@ def test_the_score_is_the_weighted_gradient_and_the_curvature_its_derivative(kin
             for sign in (1, -1)
         )
         np.testing.assert_allclose(score_ne[:, e], weight_n * (up_n - down_n) / (2 * step), atol=1e-6)
-        bend_ne = -(score(q.mean.point_d + shift_e) - score(q.mean.point_d - shift_e)) / (2 * step)
-        expected_ne = gram.scale_n[:, None] * gram.x_nd * gram.x_nd[:, [e]]
+        up_ne, down_ne = (score(q.mean.point_d + sign * shift_e, expected) for sign in (1, -1))
+        bend_ne = -(up_ne - down_ne) / (2 * step)
+        expected_ne = 4 * model.likelihood.steepest * gram.scale_n[:, None] * gram.x_nd * gram.x_nd[:, [e]]
         np.testing.assert_allclose(expected_ne, weight_n[:, None] * bend_ne, atol=0.01)
 
 
@@ -288,7 +302,7 @@ def test_the_score_is_the_weighted_gradient_and_the_curvature_its_derivative(kin
 def test_no_row_exceeds_the_bounds(kind: str) -> None:
     """The clip is never active on admissible rows: the equations hold as they stand."""
     model, q, _ = somewhere(kind)
-    rng, largest = np.random.default_rng(8), {"binomial": 5, "negative_binomial": 8}.get(kind, 1)
+    rng, largest = np.random.default_rng(8), {"binomial": 5, "negative_binomial": 8, "poisson": 8}.get(kind, 1)
     x_nd = rng.standard_normal((500, 4))
     x_nd *= math.sqrt(1 - COLUMN**2) / np.linalg.norm(x_nd, axis=1)[:, None]
     trials_n = np.full(500, float(model.likelihood.max_trials))

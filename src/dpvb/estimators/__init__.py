@@ -9,4 +9,5 @@ from dpvb.estimators.private import Private as Private
 from dpvb.estimators.regression import BinomialRegression as BinomialRegression
 from dpvb.estimators.regression import LogisticRegression as LogisticRegression
 from dpvb.estimators.regression import NegativeBinomialRegression as NegativeBinomialRegression
+from dpvb.estimators.regression import PoissonRegression as PoissonRegression
 from dpvb.estimators.sbn import SigmoidBeliefNetwork as SigmoidBeliefNetwork

@@ -1,4 +1,4 @@
-"""Private regressions with binomial likelihoods for scikit-learn: one skin in three sizes."""
+"""Private regressions for scikit-learn: one skin in four sizes."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
 from dpvb.models.regression.likelihood import Likelihood, Weights, predictive
 from dpvb.models.regression.polya_gamma import PolyaGamma
+from dpvb.models.regression.predictive import binomial_interval, count_interval, probability_interval
 from dpvb.models.regression.slants import NO_PRODUCTS
 from dpvb.results import exports, metrics
 from dpvb.results.coefficients import Coefficient, CoefficientTable, Head, Summary
@@ -55,7 +56,7 @@ COVARIANCES = ("full", "diagonal")
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class BinomialLikelihoodRegression(PrivateEstimator):
-    """What the three regressions share: ψ = intercept + x·coef, a Gaussian posterior, and predictions from it.
+    """What the regressions share: ψ = intercept + x·coef, a Gaussian posterior, and predictions from it.
 
     `fit` takes private rows X, (rows, n_features): NumPy, SciPy sparse, or a `dpvb.Table`; and y, the response of each
     row, (rows,), which is not needed where a table brings it. A plain X needs a public bound, low and high or row_norm.
@@ -110,6 +111,11 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """The likelihood that the parameters name."""
 
     @property
+    def _fitted_likelihood(self) -> Likelihood:
+        """The likelihood, of the fit's result."""
+        return self._likelihood
+
+    @property
     @abstractmethod
     def _response(self) -> Response:
         """What a response may be."""
@@ -126,7 +132,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             intercept: True gives the interval of `intercept_` instead.
         """
         self._check_fitted()
-        reach = float(ndtri((1 + check_number("level", level, low=0, high=1, closed="neither")) / 2))
+        reach = float(-ndtri(_tail(level)))
         std, intercept_std = self._stds(noise_aware)
         mean, margin = (self.intercept_, reach * intercept_std) if intercept else (self.coef_, reach * std)
         return mean - margin, mean + margin
@@ -262,10 +268,9 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             "logistic": {"classes": "the two classes"},
             "binomial": {"max_trials": f"at most {likelihood.max_trials:g} trials"},
         }
-        counts = {
-            "dispersion": f"dispersion {likelihood.dispersion:g}",
-            "max_count": f"counts up to {likelihood.max_count:g}",
-        }
+        counts = {"max_count": f"counts up to {likelihood.max_count:g}"}
+        if likelihood.kind == "negative_binomial" and likelihood.dispersion is not None:
+            counts = {"dispersion": f"dispersion {likelihood.dispersion:g}", **counts}
         public = {
             "columns" if schema is None else stated: f"{design.width} columns"
             + (", the intercept's included" if design.intercept else "")
@@ -290,7 +295,12 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         notes = task.notes
         self.n_iter_ = notes["steps"]
         self._set_columns(notes["names"], notes["width"], notes["schema"])
+        self._shift = self._shift_of(task.model)
         self._set_posterior(task.model.weights(q), task.model.table(q), notes["constant"], notes["row_norm"])
+
+    def _shift_of(self, model: Any) -> float:
+        """What ψ has beside the weights of a model."""
+        return 0.0
 
     def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
         """No row, of a table with a schema or of so many features."""
@@ -310,7 +320,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             psi_n: Floats = np.bincount(row_j, weights=weights, minlength=len(rows.y_n)).astype(np.float64)
         else:
             psi_n = linear.dot(rows.x_nd, mean_d)
-        return self._likelihood.log_probability(psi_n, rows.y_n, rows.trials_n)
+        return self._fitted_likelihood.log_probability(psi_n + self._shift, rows.y_n, rows.trials_n)
 
     def quality_range(self, model: Any) -> tuple[float, float]:
         """From four times the score of a uniform guess to 0."""
@@ -374,6 +384,11 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         given: dict[str, Any] = {"likelihood": self._likelihood, "intercept": design.intercept, "alpha": self.alpha}
         if self.num_steps is not None:
             given["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
+        if self._likelihood.learns_dispersion and (self.solver, self.covariance) != ("first_order", "full"):
+            raise ParameterError(
+                "dispersion must be a number, unless solver='first_order' and covariance='full' learn it, got None. "
+                "dpvb.select chooses among several."
+            )
         if self.solver == "first_order" and self.covariance == "full":
             return FirstOrder(width, **given, declared=self._declared(design, schema))
         if self.solver == "first_order":
@@ -383,6 +398,8 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             return FirstOrderDiagonal(width, **given, declared=self._declared(design, schema))
         if self.covariance == "diagonal":
             raise ParameterError("covariance='diagonal' needs solver='first_order'; the other solvers are full.")
+        if self._likelihood.kind == "poisson":
+            raise ParameterError(f"solver must be 'first_order' for Poisson counts, got {self.solver!r}.")
         variant: Literal["paper", "corrected"] = "paper" if self.solver == "paper" else "corrected"
         is_private = check_number("epsilon", self.epsilon, low=0, closed="right") < np.inf
         return PolyaGamma(width, variant=variant, average=is_private, **given)
@@ -416,9 +433,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """Keep both readings of the posterior in the model's units, and show the table's in those of X."""
         self._weights, self._table, self._constant, self._row_norm = weights, table, constant, row_norm
         self._first = int(constant > 0)
-        self._coefficients = Coefficients(
-            table, constant, row_norm, self.feature_names_, self.schema_, self._likelihood.shift
-        )
+        self._coefficients = Coefficients(table, constant, row_norm, self.feature_names_, self.schema_, self._shift)
         self.coef_, self.intercept_ = self._shown(self._coefficients.normal.mean_r)
         self.coef_std_, self.intercept_std_ = self._stds()
 
@@ -445,24 +460,29 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """Coefficients, or their standard deviations, and the intercept."""
         return value_r[1:], float(value_r[0])
 
-    def _psi(self, X: Any) -> tuple[Floats, Floats]:
+    def _psi(self, X: Any, *, table: bool = False) -> tuple[Floats, Floats]:
         """Posterior means and variances of ψ, (rows,), of rows that the caller may see; rows are clipped as in fit.
+
+        Args:
+            X: rows.
+            table: whether the posterior is that of intervals, and not that of predictions.
 
         Raises:
             DataFormatError: for rows of another width, or that hold NaN or infinity.
         """
-        parts = [(np.empty(0), np.empty(0)), *(self._moments(x_nd) for x_nd in self._rows(X))]
+        read = self._table if table else self._weights
+        parts = [(np.empty(0), np.empty(0)), *(self._moments(x_nd, read) for x_nd in self._rows(X))]
         mean_n, variance_n = (np.concatenate(part) for part in zip(*parts, strict=True))
         return mean_n, variance_n
 
-    def _moments(self, x_nd: Any) -> tuple[Floats, Floats]:
-        """Mean and variance of ψ for clean rows."""
-        mean_n = np.asarray(x_nd @ self._weights.mean_d)
-        covariance = self._weights.covariance
+    def _moments(self, x_nd: Any, read: Weights) -> tuple[Floats, Floats]:
+        """Mean and variance of ψ for clean rows, by a reading of the posterior."""
+        mean_n = np.asarray(x_nd @ read.mean_d) + self._shift
+        covariance = read.covariance
         if covariance.ndim == 1:
             # Written out about the centre, so that sparse rows stay sparse.
-            centre_d = self._weights.centre_d
-            x_nd = x_nd - x_nd @ self._weights.slants.T
+            centre_d = read.centre_d
+            x_nd = x_nd - x_nd @ read.slants.T
             variance_n = (x_nd * x_nd) @ covariance - 2.0 * (x_nd @ (centre_d * covariance))
             return mean_n, np.maximum(variance_n + float(centre_d**2 @ covariance), 0.0)
         return mean_n, np.maximum(((x_nd @ covariance) * x_nd).sum(axis=1), 0.0)
@@ -513,7 +533,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
                 raise DataFormatError(
                     "public rows must not hold NaN, infinity, or a response outside the declared ones."
                 )
-            parts.append((*self._moments(_matrix(rows, d)), rows.y_n, rows.trials_n))
+            parts.append((*self._moments(_matrix(rows, d), self._weights), rows.y_n, rows.trials_n))
         mean_n, variance_n, y_n, trials_n = map(np.concatenate, zip(*parts, strict=True))
         return mean_n, variance_n, y_n, trials_n
 
@@ -551,6 +571,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             "constant": self._constant,
             "row_norm": self._row_norm,
             "steps": self.n_iter_,
+            "shift": self._shift,
         }
         return arrays, facts
 
@@ -578,6 +599,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             )
             if not slanted or vectors != {(d,)} or shape != read.naive_covariance.shape or not shapes <= {(d,), (d, d)}:
                 raise ValueError("a posterior of another shape")
+        self._shift = check_number("shift", facts.get("shift", 0.0))
         names, schema = facts["features"], facts["schema"]
         names = None if names is None else tuple(map(str, names))
         self._set_columns(names, width, None if schema is None else Schema.from_json(schema))
@@ -635,6 +657,15 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
             DataFormatError: for rows of another width, or that hold NaN or infinity.
         """
         return _two(*self._psi(X))
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Ends (low, high) of the credible interval of the probability of the second class, (rows,); as private as X.
+
+        Args:
+            X: rows, as in `predict_proba`.
+            level: probability inside, in (0, 1).
+        """
+        return probability_interval(*self._psi(X, table=True), _tail(level))
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Logarithms of `predict_proba`, -inf for what is below the smallest number."""
@@ -739,6 +770,19 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
         """Expected number of successes of each row in so many trials, (rows,); of one trial: the probability."""
         return np.asarray(self.predict_proba(X)[:, 1] * np.asarray(trials, dtype=np.float64))
 
+    def predict_interval(self, X: Any, trials: Any = 1, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Ends (low, high) of the posterior predictive interval of successes in so many trials, (rows,).
+
+        The uncertainty of the weights, that of the privacy noise included, is averaged over, by quadrature. The ends
+        are as private as X.
+
+        Args:
+            X: rows, as in `predict`.
+            trials: number of trials of each row, or of all.
+            level: least probability inside, in (0, 1).
+        """
+        return binomial_interval(*self._psi(X, table=True), trials, _tail(level))
+
     @fitted_only
     def score(self, X: Any, y: Any = None, trials: Any = None, *, public: bool = False) -> float:
         """Share of the binomial deviance of public rows that the features explain; at most 1.
@@ -761,39 +805,34 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class NegativeBinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ignore[misc]
-    """Counts of variance mean + mean²/dispersion, under (ε, δ)-differential privacy.
-
-    The expected count is exp(intercept + x·coef).
+class CountRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ignore[misc]
+    """What regressions of counts share: the expected count is exp(intercept + x·coef), as in R and statsmodels.
 
     Args:
-        dispersion: public number r in [1e-6, 1e9]: R's theta, 1/alpha of statsmodels; large values come near a Poisson
-            regression. Where it is not known, dpvb.select chooses among several.
-        max_count: public bound on a count, at least 1; larger ones are clipped to it, and the noise grows with it.
-
-    The other parameters and the attributes are those of `BinomialLikelihoodRegression`.
+        max_count: public bound on a count, at least 1; larger ones are clipped to it, expected ones as well, and the
+            noise grows with it.
     """
 
-    dispersion: float
     max_count: int
-
-    command: ClassVar[str | None] = "negbin"
-
-    @property
-    def _likelihood(self) -> Likelihood:
-        return Likelihood.of(self._response, self.dispersion)
-
-    @property
-    def _response(self) -> Response:
-        return Response("negative_binomial", max_count=self.max_count)
 
     def predict(self, X: Any) -> Floats:
         """Expected count of each row at the posterior mean of the weights, (rows,), at most max_count."""
-        return self._expected(self._psi(X)[0])
+        return self._fitted_likelihood.mean(self._psi(X)[0])
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Ends (low, high) of the posterior predictive interval of each row's count, (rows,); as private as X.
+
+        The uncertainty of the weights, that of the privacy noise included, is averaged over, by quadrature.
+
+        Args:
+            X: rows, as in `predict`.
+            level: least probability inside, in (0, 1).
+        """
+        return count_interval(self._fitted_likelihood, *self._psi(X, table=True), _tail(level))
 
     @fitted_only
     def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
-        """Share of the negative binomial deviance of public rows that the features explain; at most 1.
+        """Share of the deviance of public rows that the features explain; at most 1.
 
         Raises:
             PrivacyError: unless public=True says that the rows are not private.
@@ -807,12 +846,115 @@ class NegativeBinomialRegression(RegressorMixin, BinomialLikelihoodRegression): 
             PrivacyError: unless public=True says that the rows are not private.
         """
         mean_n, _, y_n, _ = self._measured(X, y, None, public)
-        base_n = np.full(len(y_n), y_n.sum() / max(len(y_n), 1))
-        deviance = metrics.negative_binomial_deviance(y_n, self._expected(mean_n), self.dispersion)
-        return _explained(deviance, metrics.negative_binomial_deviance(y_n, base_n, self.dispersion))
+        base_n, likelihood = np.full(len(y_n), y_n.sum() / max(len(y_n), 1)), self._fitted_likelihood
+        deviance = metrics.negative_binomial_deviance(y_n, likelihood.mean(mean_n), likelihood.r)
+        return _explained(deviance, metrics.negative_binomial_deviance(y_n, base_n, likelihood.r))
 
-    def _expected(self, psi_n: Floats) -> Floats:
-        return np.asarray(np.minimum(self.dispersion * np.exp(np.minimum(psi_n, 700.0)), self.max_count))
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PoissonRegression(CountRegression):
+    """Counts whose variance is their mean, under (ε, δ)-differential privacy.
+
+    The expected count is exp(intercept + x·coef). Counts that spread more than that need a NegativeBinomialRegression:
+    here their intervals would be too narrow.
+
+    Args:
+        solver: "first_order"; the other solvers have no Poisson form.
+
+    The other parameters and the attributes are those of `BinomialLikelihoodRegression`.
+    """
+
+    command: ClassVar[str | None] = "poisson"
+
+    @property
+    def _likelihood(self) -> Likelihood:
+        return Likelihood.of(self._response)
+
+    @property
+    def _response(self) -> Response:
+        return Response("poisson", max_count=self.max_count)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class NegativeBinomialRegression(CountRegression):
+    """Counts of variance mean + mean²/dispersion, under (ε, δ)-differential privacy.
+
+    The expected count is exp(intercept + x·coef), as in R and statsmodels.
+
+    Args:
+        dispersion: public number r in [1e-6, 1e9]: R's theta, 1/alpha of statsmodels; large values come near a Poisson
+            regression. Not given: it is learned in the same plan, for a small part of the budget; that needs
+            solver="first_order" and covariance="full".
+
+    Attributes:
+        dispersion_: the dispersion, given or learned; of a learned one exp of the posterior mean of its logarithm.
+
+    The other parameters and the attributes are those of `BinomialLikelihoodRegression`.
+    """
+
+    dispersion: float | None = None
+
+    command: ClassVar[str | None] = "negbin"
+
+    @property
+    def _likelihood(self) -> Likelihood:
+        return Likelihood.of(self._response, self.dispersion)
+
+    @property
+    def _response(self) -> Response:
+        return Response("negative_binomial", max_count=self.max_count)
+
+    @property
+    def _fitted_likelihood(self) -> Likelihood:
+        return Likelihood.of(self._response, self.dispersion_)
+
+    def dispersion_interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Ends (low, high) of the credible interval of the dispersion; of a given one both are its value.
+
+        Args:
+            level: probability inside, in (0, 1).
+        """
+        self._check_fitted()
+        reach = float(-ndtri(_tail(level)))
+        if self._log_dispersion is None:
+            return self._fitted_likelihood.r, self._fitted_likelihood.r
+        mean, std = self._log_dispersion
+        low, high = (math.exp(min(max(end, -690.0), 690.0)) for end in (mean - reach * std, mean + reach * std))
+        return low, high
+
+    def _head(self, per: str, noise_aware: bool) -> Head:
+        head, (low, high) = super()._head(per, noise_aware), self.dispersion_interval()
+        learned = f" [{low:.4g}, {high:.4g}], learned" if self._log_dispersion is not None else ", given"
+        return replace(head, model=f"{head.model}; dispersion {self.dispersion_:.4g}{learned}")
+
+    def take(self, task: Task, q: Any) -> None:
+        """Keep the posterior and the dispersion."""
+        self._set_dispersion(None)
+        if task.model.likelihood.learns_dispersion:
+            learned = task.model.learned(q)
+            self._set_dispersion((learned.log_r, math.sqrt(learned.variance)))
+        super().take(task, q)
+
+    def _set_dispersion(self, learned: tuple[float, float] | None) -> None:
+        """Keep mean and standard deviation of the logarithm of a learned dispersion; None: it was given."""
+        self._log_dispersion = learned
+        self.dispersion_ = self.dispersion if learned is None else math.exp(min(max(learned[0], -13.0), 20.0))
+
+    def _shift_of(self, model: Any) -> float:
+        """The Pólya-Gamma forms have the log odds log(mean/dispersion)."""
+        return math.log(model.likelihood.r) if isinstance(model, PolyaGamma) else 0.0
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        arrays, facts = super()._state()
+        return arrays, {**facts, "log_dispersion": self._log_dispersion}
+
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
+        learned = facts.get("log_dispersion")
+        if learned is not None:
+            learned = (check_number("log_dispersion", learned[0]), check_number("its std", learned[1], low=0))
+        self._set_dispersion(learned)
+        # Files of formats 1 and 2 have log(mean/dispersion).
+        super()._restore(arrays, facts if "shift" in facts else {**facts, "shift": math.log(self._fitted_likelihood.r)})
 
 
 def _largest(schema: Schema) -> Floats:
@@ -889,6 +1031,11 @@ def _matrix(rows: Any, width: int) -> Any:
     if isinstance(rows, SparseDesignRows):
         return sparse.csr_array((rows.values, rows.indices, rows.indptr), shape=(len(rows.y_n), width))
     return rows.x_nd
+
+
+def _tail(level: float) -> float:
+    """Probability outside each end of an interval."""
+    return (1 - check_number("level", level, low=0, high=1, closed="neither")) / 2
 
 
 def _explained(deviance: float, base: float) -> dict[str, float]:

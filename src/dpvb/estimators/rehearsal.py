@@ -108,7 +108,7 @@ def _responses(response: Response, num_rows: int, rng: np.random.Generator) -> d
     """Responses of rows, and numbers of trials where they have some."""
     if response.kind == "logistic":
         return {"y": _drawn(response.classes, num_rows, rng)}
-    if response.kind == "negative_binomial":
+    if response.is_count:
         return {"y": rng.integers(response.max_count + 1, size=num_rows)}
     trials = rng.integers(1, response.max_trials + 1, size=num_rows)
     return {"y": rng.integers(trials + 1), "trials": trials}

@@ -28,6 +28,8 @@ _FORMS = {
     "sufficient_statistics": ("sufficient_statistics", "full"),
     "paper": ("paper", "full"),
 }
+# A form of one kind alone.
+_LEARNED = "first_order, learned dispersion"
 #: Of each kind: its own parameters, what a response may be, and the smallest and largest one with its trials.
 _KINDS: Mapping[str, tuple[Mapping[str, Any], Response, tuple[list[float], list[float]]]] = {
     "LogisticRegression": ({}, Response(), ([0], [1])),
@@ -37,12 +39,15 @@ _KINDS: Mapping[str, tuple[Mapping[str, Any], Response, tuple[list[float], list[
         Response("negative_binomial", max_count=6),
         ([0], [99]),
     ),
+    "PoissonRegression": ({"max_count": 6}, Response("poisson", max_count=6), ([0], [99])),
 }
 
 
 def forms(name: str) -> Mapping[str, Callable[[], Case]]:
     """A case for each solver."""
-    return {form: partial(_case, name, form) for form in _FORMS if name in _KINDS}
+    own = [form for form in _FORMS if name != "PoissonRegression" or _FORMS[form][0] == "first_order"]
+    own += [_LEARNED] * (name == "NegativeBinomialRegression")
+    return {form: partial(_case, name, form) for form in own if name in _KINDS}
 
 
 def designs(name: str, intercept: float, sparse_rows: bool) -> Callable[..., Design]:
@@ -82,9 +87,9 @@ def of_form(name: str, form: str, rows: Floats = HOSTILE_ROWS, *, fit_intercept:
         rows: hostile features.
         fit_intercept, options: parameters of the regression.
     """
-    solver, covariance = _FORMS[form]
+    solver, covariance = _FORMS.get(form, _FORMS["first_order"])
     given = {"solver": solver, "covariance": covariance, "fit_intercept": fit_intercept, "row_norm": 1.0}
-    given |= {**_KINDS[name][0], **options}
+    given |= {**_KINDS[name][0], **({"dispersion": None} if form == _LEARNED else {}), **options}
     estimator = getattr(regression, name)(epsilon=1.0, delta=1e-6, **given)
     source = designs(name, 0.4 if fit_intercept else 0.0, covariance == "diagonal")
 

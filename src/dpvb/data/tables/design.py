@@ -240,7 +240,7 @@ def _clean_responses(
         if response.kind == "binomial":
             sound &= (y_n <= trials_n) & (trials_n <= response.max_trials) & (trials_n == np.floor(trials_n))
             sound &= trials_n >= 1
-    if response.kind == "negative_binomial":
+    if response.is_count:
         with np.errstate(all="ignore"):
             over_n = y_n > response.max_count
         y_n = np.minimum(y_n, response.max_count)

@@ -10,7 +10,7 @@ import numpy as np
 from dpvb.data.spelling import Categories, Cells, Floats, as_numbers, label
 from dpvb.guards.errors import ParameterError, check_choice, check_integer
 
-Kind: TypeAlias = Literal["logistic", "binomial", "negative_binomial"]
+Kind: TypeAlias = Literal["logistic", "binomial", "negative_binomial", "poisson"]
 
 
 @dataclass(frozen=True)
@@ -18,11 +18,11 @@ class Response:
     """What a response may be; every field is public.
 
     Attributes:
-        kind: "logistic" (a label), "binomial" (successes of some trials) or "negative_binomial" (a count).
+        kind: "logistic" (a label), "binomial" (successes of some trials), "negative_binomial" or "poisson" (a count).
         classes: the two labels, of which the second is y = 1 (logistic); compared with y as `spelling.label` says:
             capital letters, blanks at the ends and the form of a number make no difference.
         max_trials: bound on a row's trials (binomial).
-        max_count: bound on a row's count (negative binomial); larger ones become max_count.
+        max_count: bound on a row's count; larger ones become max_count.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -51,6 +51,11 @@ class Response:
                 "make no difference. More classes need one model each."
             )
         object.__setattr__(self, "classes", (first, second))
+
+    @property
+    def is_count(self) -> bool:
+        """Whether a row answers with a count that has no largest value of its own."""
+        return self.kind in ("negative_binomial", "poisson")
 
     @property
     def caps(self) -> dict[str, Any]:

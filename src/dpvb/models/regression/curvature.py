@@ -51,6 +51,11 @@ class RowMoments:
         return float(np.sum(self.eigenvalue_e)) / self.room**2
 
     @property
+    def measured(self) -> float:
+        """Sum of the squared norms of rows in the coordinates x̃, of which each counts as 1 at most."""
+        return min(self.trace, self.number)
+
+    @property
     def matrix_dd(self) -> Floats:
         """Σ x xᵀ, as it was read."""
         return np.asarray((self.basis_de * self.eigenvalue_e) @ self.basis_de.T)
@@ -59,6 +64,11 @@ class RowMoments:
     def mean_e(self) -> Floats:
         """Mean of the rows; zero if no weights add a constant."""
         return self.eigenvalue_e * self.constant_e / self.number
+
+    def log_odds(self, weight_e: Floats) -> tuple[float, float]:
+        """Mean and variance of ψ over rows."""
+        mean = float((self.eigenvalue_e * self.constant_e) @ weight_e) / self.number
+        return mean, max(float(self.eigenvalue_e @ weight_e**2) / self.number - mean**2, 0.0)
 
     def roomier(self, factor: float) -> RowMoments:
         """The same rows in coordinates that were divided by a factor."""
@@ -81,10 +91,10 @@ class RowMoments:
         shrink_dd[1:, 0] = (1.0 - part_d[1:]) * (basis_de @ self.mean_e)[1:] / constant
         return np.asarray((basis_de.T @ shrink_dd @ basis_de) * self.scale_e / self.scale_e[:, None])
 
-    def weighted(self, ratio: float) -> Floats:
-        """Diagonal of ν Σ x̃ x̃ᵀ, (e,), in coordinates x̃ = Uᵀx / s, with ν ≤ ¼ such that its trace is ¼·ratio·total."""
-        ratio = 0.25 * ratio * self.total / self.trace
-        return np.asarray(self.eigenvalue_e / self.scale_e**2 * np.clip(ratio, 0.25 * tuned.LEAST_VARIANCE_RATIO, 0.25))
+    def weighted(self, ratio: float, usual: float, most: float, total: float) -> Floats:
+        """Diagonal of ν Σ x̃ x̃ᵀ, (e,), in coordinates x̃ = Uᵀx / s, of trace usual·ratio·total; ν ≤ usual·most."""
+        ratio = usual * np.clip(ratio * total / self.trace, tuned.LEAST_VARIANCE_RATIO, most)
+        return np.asarray(self.eigenvalue_e / self.scale_e**2 * ratio)
 
 
 @dataclass(frozen=True)
@@ -151,6 +161,14 @@ def log_odds(count: float, sd: float, number: float) -> tuple[float, float]:
     low = min(max(tuned.BASE_RATE_STD * error, tuned.LEAST_BASE_RATE), 0.5)
     base = float(np.clip((count + 1.0) / trials, low, 1.0 - low))
     return float(logit(base)), error / (base * (1.0 - base))
+
+
+def log_rate(count: float, sd: float, number: float) -> tuple[float, float]:
+    """Log of a noisy count (of noise std sd) over the number of rows, and the standard deviation of its noise."""
+    rows = max(number, 0.0) + 1.0
+    error = sd / rows
+    rate = max((count + 1.0) / rows, tuned.BASE_RATE_STD * error, tuned.LEAST_BASE_RATE)
+    return math.log(rate), error / rate
 
 
 def read(noisy_dd: Floats, guess_dd: Floats, sd: float, floor: float) -> Floats:

@@ -1,10 +1,12 @@
-"""Regression with binomial likelihoods: curvature once, then first order; unit: a row.
+"""Regression: curvature once, then first order; unit: a row.
 
     m ~ N(m_0, C_τ),   ψ_n = x_nᵀ m,   p(y_n | ψ_n) as in `likelihood`,   τ estimated
 
-Numeric columns are brought to units of their own spread first (`scaling`). Σ b x xᵀ, released once, gives the majoriser
-of Pólya-Gamma augmentation (Polson, Scott & Windle 2013) and coordinates x̃ = Uᵀx / s in which every step releases a
-score of d numbers. The averaged scores give a Newton step at the end: see `iterate`.
+Numeric columns are brought to units of their own spread first (`scaling`). Σ b x xᵀ, b a row's size (its trials, or 1),
+is released once. It gives coordinates x̃ = Uᵀx / s, in which every step releases a score of d numbers, and a majoriser:
+for log odds that of Pólya-Gamma augmentation (Polson, Scott & Windle 2013), for counts the curvature up to the mode.
+Below, ⟨ξ⟩ and b p(1-p) stand for both, over ¼; counts have h(max(μ, y)) and h(μ) = μ/(1 + μ/r), over `steepest`. The
+averaged scores give a Newton step at the end: see `iterate`.
 
 ===================  =============================================================================
 paper                code
@@ -12,8 +14,9 @@ paper                code
 U, λ, λ⁺, s          moments.basis_de, eigenvalue_e, eigenvalue_upper_e, scale_e: read from Σ b x xᵀ
 w                    weight_n = min(1, 1/‖x̃‖): bounds the score; its expectation stays 0 at the true m
 m_0                  start_e: prior mean, the base rate along the constant direction
-¼ c^ξ λ⁺             ratio_xi · eigenvalue_upper_e, the step's majoriser, estimates Σ ⟨ξ⟩ x xᵀ
-¼ c λ                information_e estimates Σ b p(1-p) x xᵀ; c is read from block "variance", c^ξ from "xi"
+k                    usual: ¼ for log odds; for counts the curvature at the base rate
+k c^ξ λ⁺             ratio_xi · eigenvalue_upper_e, the step's majoriser, estimates Σ ⟨ξ⟩ x xᵀ
+k c λ                information_e estimates Σ b p(1-p) x xᵀ; c is read from block "variance", c^ξ from "xi"
 u_t; ū, Ḡ            point_e; mean.point_d, mean.score_d: averages of points and of scores at them
 v = 1/Σμ_t²          mean.noise: variance of the averaged score, equal in all coordinates x̃
 ===================  =============================================================================
@@ -27,7 +30,6 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-from scipy.special import expit
 
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions, upper_norms
@@ -36,11 +38,11 @@ from dpvb.core.forms import Gram, MeasuredRows, Rows, ScaledRows, turned
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.kernels.linear import row_sums
-from dpvb.models.expfam import polya_gamma_expectedstats
-from dpvb.models.regression import descent, ridge, tuned
+from dpvb.models.regression import descent, dispersion, ridge, tuned
 from dpvb.models.regression.batch import RegressionBatch
-from dpvb.models.regression.curvature import RowMoments, log_odds, read_moments
+from dpvb.models.regression.curvature import RowMoments, log_odds, log_rate, read_moments
 from dpvb.models.regression.declared import Declared
+from dpvb.models.regression.dispersion import Dispersion
 from dpvb.models.regression.iterate import Iterate
 from dpvb.models.regression.likelihood import Likelihood, Weights, check_fields
 from dpvb.models.regression.scaling import Scaling, mapped
@@ -79,8 +81,13 @@ class FirstOrder:
     @property
     def blocks(self) -> Mapping[str, Block]:
         """Centres and spreads of numeric columns; responses and curvature; scores, each with two scalars; the last."""
-        d, b, wide = self.n_features, self.likelihood.max_b, self.n_features + (self.intercept == 0)
+        d, b, wide = self.n_features, self.likelihood.max_size, self.n_features + (self.intercept == 0)
         scalar = Block((1,), b, "nonnegative", average=False, weight=tuned.SCALAR_WEIGHT)
+        score_of_r = Block((1,), tuned.SCORE_BOUND, average=False, weight=tuned.DISPERSION_WEIGHT)
+        learned = {
+            "dispersion": score_of_r,
+            "dispersion_at_mean": replace(score_of_r, phase="last", weight=tuned.LAST_DISPERSION),
+        }
         early = self._columns.blocks
         then: Literal["first", "third"] = "third" if early else "first"
         return {
@@ -92,6 +99,7 @@ class FirstOrder:
             "variance": scalar,
             "curvature_at_mean": Block((d, d), b / 4, "gram", "last"),
             "excess": Block((1,), b / 4, "nonnegative", "last", weight=tuned.EXCESS_WEIGHT),
+            **(learned if self.likelihood.learns_dispersion else {}),
         }
 
     @property
@@ -99,7 +107,8 @@ class FirstOrder:
         """The plan: later scores are released more precisely, μ_t² ∝ t."""
         noise = [math.sqrt(self.num_steps / t) for t in range(1, self.num_steps + 1)]
         early = self._columns.budget(tuned.COUNT_BUDGET + tuned.CURVATURE_BUDGET)
-        return Schedule(noise, {**early, "last": tuned.LAST_BUDGET})
+        learned = tuned.DISPERSION_BUDGET if self.likelihood.learns_dispersion else 0.0
+        return Schedule(noise, {**early, "last": tuned.LAST_BUDGET + learned})
 
     def init(self, rng: np.random.Generator) -> Iterate:
         """The prior; no randomness."""
@@ -110,7 +119,8 @@ class FirstOrder:
 
     def e_step(self, q: Iterate, batch: RegressionBatch, blocks: Mapping[str, Block]) -> Contributions:
         """What every row contributes to the blocks asked for."""
-        b_n, scaling, columns = self.likelihood.b(batch.y_n, batch.trials_n), q.scaling, self._columns
+        likelihood, scaling, columns = self.likelihood.at(q.dispersion.r), q.scaling, self._columns
+        b_n = likelihood.size(batch.y_n, batch.trials_n)
         if blocks.keys() <= {"means", "spread"}:
             return columns.contributions(batch.x_nd[:, columns.read_r], batch.y_n, scaling.mean_d, blocks)
         if "curvature" in blocks:
@@ -125,23 +135,32 @@ class FirstOrder:
         x_ne, length_n = (rows := batch.derived(_turned, matrix)).x_nd, rows.length_n
         psi_n = row_sums(x_ne, q.moments.scale_e * (q.mean.point_d if last else q.point_e))
         weight_n = 1.0 / np.maximum(length_n, 1.0)
-        variance_n = b_n * expit(psi_n) * expit(-psi_n)
+        variance_n = likelihood.curvature(psi_n, b_n)
+        learned = {}
+        if self.likelihood.learns_dispersion:
+            u_n = dispersion.score(batch.y_n, likelihood.mean(psi_n), likelihood.r)
+            learned = {"dispersion_at_mean" if last else "dispersion": Rows(u_n[:, None])}
         if last:
+            variance_n *= 0.25
             excess_n = variance_n * np.clip(length_n - 1.0, 0.0, 1.0)
-            return {"curvature_at_mean": Gram(x_ne, variance_n * weight_n**2), "excess": Rows(excess_n[:, None])}
-        residual_n = self.likelihood.residual(psi_n, batch.y_n, batch.trials_n)
-        trace_n = 4.0 * (weight_n * length_n) ** 2
+            curvature = Gram(x_ne, variance_n * weight_n**2)
+            return {"curvature_at_mean": curvature, "excess": Rows(excess_n[:, None]), **learned}
+        residual_n = likelihood.residual(psi_n, batch.y_n, batch.trials_n)
+        trace_n = (weight_n * length_n) ** 2
         return {
             "score": ScaledRows(rows, weight_n * residual_n),
-            "xi": Rows((polya_gamma_expectedstats(b_n, psi_n) * trace_n)[:, None]),
+            "xi": Rows((likelihood.majoriser(psi_n, batch.y_n, b_n) * trace_n)[:, None]),
             "variance": Rows((variance_n * trace_n)[:, None]),
+            **learned,
         }
 
     def m_step(self, s: Estimate, q: Iterate) -> Iterate:
         """The map to x̂; coordinates; one majorised step after each score; the curvature after the last."""
         if "curvature_at_mean" in s.names:
-            released = (s.read("curvature_at_mean"), float(s.read("excess")[0]))
-            return q.finished(*released, s.noise_std("curvature_at_mean"), s.noise_std("curvature"), self.intercept)
+            steepest, sd = 4.0 * self.likelihood.at(q.dispersion.r).steepest, s.noise_std("curvature")
+            q = self._dispersed(s, q, "dispersion_at_mean", q.mean.point_d, fresh=True)
+            released = (steepest * s.read("curvature_at_mean"), steepest * float(s.read("excess")[0]))
+            return q.finished(*released, steepest * s.noise_std("curvature_at_mean"), sd, self.intercept)
         if "curvature" in s.names:
             return self._stepped(s, q) if "score" in s.names else self._started(s, q)
         return replace(q, scaling=q.scaling.read(self._columns, s, self.intercept))
@@ -154,30 +173,49 @@ class FirstOrder:
         if self.intercept > 0:
             scaling, noisy_dd = scaling.recentred(self._columns, noisy_dd, sd, self.intercept)
         moments = read_moments(noisy_dd, sd, column, inner=inner)
+        link = log_rate if self.likelihood.is_count else log_odds
+        base, spread = link(float(s.read("count")[0]), s.noise_std("count"), moments.number)
+        likelihood = self.likelihood.at(q.dispersion.r)
+        usual = likelihood.usual(base)
         if len(self._columns.numeric_j):
-            moments = moments.roomier(moments.affordable(self._score_noise(sd)) if sd > 0 else room)
-        base, spread = log_odds(float(s.read("count")[0]), s.noise_std("count"), moments.number)
+            noise = self._score_noise(sd) * 0.25 / usual
+            moments = moments.roomier(moments.affordable(noise) if sd > 0 else room)
         if self.intercept > 0 and sd > 0:
             scaling = scaling.certain(self._columns, noisy_dd, moments.matrix_dd, sd, self.intercept)
-        return Iterate.start(scaling, moments, base * moments.constant_e, spread * moments.constant_e)
+        start = Iterate.start(scaling, moments, base * moments.constant_e, spread * moments.constant_e)
+        return replace(start, usual=usual, most=likelihood.steepest / usual)
+
+    def _dispersed(self, s: Estimate, q: Iterate, block: str, point_e: Floats, *, fresh: bool) -> Iterate:
+        """With the dispersion after its score at a point, if it is learned."""
+        if not self.likelihood.learns_dispersion:
+            return q
+        moments, noise = q.moments, s.noise_std(block) ** 2
+        psi = moments.log_odds(point_e)
+        found = q.dispersion.after(float(s.read(block)[0]), noise, moments.number, psi, fresh=fresh)
+        # Of the shares of the steepest curvature that the next query returns, `most` is what makes factors of `usual`.
+        return replace(q, dispersion=found, most=self.likelihood.at(found.r).steepest / q.usual)
 
     def _score_noise(self, sd: float) -> float:
         """Noise variance of the averaged score, from the noise std of the curvature: both are of one budget."""
         steps = (1.0 - math.fsum(self.schedule.budget.values())) / (1.0 + 2.0 * tuned.SCALAR_WEIGHT**2)
-        return (sd * self.likelihood.max_residual / self.likelihood.max_b) ** 2 * tuned.CURVATURE_BUDGET / steps
+        return (sd * self.likelihood.max_residual / self.likelihood.max_size) ** 2 * tuned.CURVATURE_BUDGET / steps
 
     def _stepped(self, s: Estimate, q: Iterate) -> Iterate:
         """Majorise-minimise with momentum; what the averages do not see through their noise moves less."""
         moments, scale_e, sd = q.moments, q.moments.scale_e, s.noise_std("score")
-        score_e, step, total = scale_e * s.read("score"), q.step + 1, moments.total
-        ratios = q.ratios.seen(np.append(s.read("variance"), s.read("xi")) / total, (s.noise_std("xi") / total) ** 2)
-        ratio, ratio_xi = 0.25 * np.clip(ratios.value, (tuned.LEAST_VARIANCE_RATIO, tuned.LEAST_XI_RATIO), 1.0)
+        is_count, score_e, step = self.likelihood.is_count, scale_e * s.read("score"), q.step + 1
+        total = moments.measured if is_count else moments.total
+        reading = q.most / total * np.append(s.read("variance"), s.read("xi"))
+        ratios = q.ratios.seen(reading, (q.most * s.noise_std("xi") / total) ** 2)
+        least = tuned.LEAST_VARIANCE_RATIO, tuned.LEAST_XI_RATIO
+        ratio, ratio_xi = q.usual * np.clip(ratios.value, least, q.most)
         fresh = sd == 0 or q.step < tuned.AVERAGE_START * self.num_steps
         mean = (descent.Average(q.start_e, score_e) if fresh else q.mean).joined(q.point_e, score_e, sd**2)
         information_e, noise_e = ratio * moments.eigenvalue_e, mean.noise * scale_e**2
         upper_e, gain_e = ratio * moments.eigenvalue_upper_e, information_e / (information_e + noise_e)
         newton_e = mean.point_d - q.start_e + mean.score_d / upper_e
-        prior = q.prior(self._columns, q.scaling.width_d, ridge.TAUS, self.intercept, self.alpha)
+        near = tuned.COUNT_PATH_STD if is_count and sd > 0 else tuned.INTERCEPT_STD
+        prior = q.prior(self._columns, q.scaling.width_d, ridge.TAUS, self.intercept, self.alpha, near)
         tau = ridge.best_scale(newton_e, (information_e + noise_e) / upper_e**2, prior)
         precision_ee, _ = ridge.inverse(prior.covariance(tau))
         gradient_e = gain_e * score_e - precision_ee @ (q.point_e - q.start_e)
@@ -189,17 +227,27 @@ class FirstOrder:
         # A majoriser that has grown just now begins without momentum.
         grown = guard.safety > q.guard.safety or (steepness.factor_e > q.steepness.factor_e).any()
         point_e = last_e + (0.0 if grown else min(step / (step + 3), tuned.LARGEST_MOMENTUM)) * (last_e - q.last_e)
-        guess_ee = np.diag(moments.weighted(float(ratios.value[0])))
+        if is_count and sd > 0:
+            # A mean is no straight line in ψ: the next score is taken where all scores so far lead, which wanders less.
+            found_e = guard.safety * steepness.factor_e * information_e
+            score = ridge.NoisyScore(mean.score_d, mean.point_d - q.start_e, np.diag(found_e), 1.0, noise_e)
+            point_e = last_e = q.start_e + ridge.posterior(score, replace(prior, taus=(tau,)))[0]
+        guess_ee = np.diag(moments.weighted(float(ratios.value[0]), q.usual, q.most, total))
+        q = self._dispersed(s, q, "dispersion", q.point_e, fresh=fresh)
         path = replace(q, mean=mean, guard=guard, ratios=ratios, step=step, steepness=steepness)
         return replace(path, point_e=point_e, last_e=last_e, curvature_ee=guess_ee, table_ee=guess_ee)
 
     def weights(self, q: Iterate) -> Weights:
         """Posterior of the weights for predictions, in the coordinates of x."""
-        return q.predictions(self._columns, self.intercept, self.alpha)
+        return q.predictions(self._columns, self.intercept, self.alpha, self.likelihood.is_count)
 
     def table(self, q: Iterate) -> Weights:
         """Posterior of the weights for intervals, in the coordinates of x."""
-        return q.table(self._columns, self.intercept, self.alpha)
+        return q.table(self._columns, self.intercept, self.alpha, self.likelihood.is_count)
+
+    def learned(self, q: Iterate) -> Dispersion:
+        """Posterior of the logarithm of a dispersion that is learned."""
+        return q.learned(self._columns, self.intercept, self.alpha)
 
 
 def _turned(x_nd: Floats, matrix_de: Floats) -> MeasuredRows:

@@ -1,4 +1,4 @@
-"""Regression with binomial likelihoods on many sparse columns: a diagonal once, then first order; unit: a row.
+"""Regression on many sparse columns: a diagonal once, then first order; unit: a row.
 
     m_d ~ N(m_0, ω_d²/α),   ψ_n = x_nᵀ m,   p(y_n | ψ_n) as in `likelihood`,   α estimated
 
@@ -8,11 +8,13 @@ in `first_order` no matrix is released: the columns' second moments, one vector,
 ==================  =============================================================================
 paper               code
 ==================  =============================================================================
+b                   likelihood.size: a row's trials, or 1
 D, h, N             columns.second_d, sum_d, number: Σ b x_j², Σ b x_j, Σ b; see `columns`
 s                   scale_d: the score is released in coordinates x̃ = x / s
 w = min(1, 1/‖x̃‖)   in residual_n: bounds the score and leaves its equation unbiased
 m_0                 start_d: prior mean, the base rate on the intercept
-f                   descent.safety: a step's majoriser is ¼(f·diag(D - h²/N) + hhᵀ/N); see `descent`
+k                   usual: ¼ for log odds, for counts the curvature at the base rate, or of the steps so far if larger
+f                   descent.safety: a step's majoriser is k(f·diag(D - h²/N) + hhᵀ/N); see `descent`
 u_t, ū, Ḡ           descent.point_d, mean.point_d, mean.score_d (scores at the points, averaged)
 ==================  =============================================================================
 """
@@ -26,7 +28,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import logit
 
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
@@ -85,6 +87,11 @@ class FirstOrderDiagonal:
         return order(self._columns, self.intercept)
 
     @property
+    def _most_y(self) -> float:
+        """The largest response of a row, over its size."""
+        return self.likelihood.max_y / self.likelihood.max_size
+
+    @property
     def _bound_d(self) -> Floats:
         """Bounds on the columns of x̂: what a numeric one rarely exceeds."""
         bound_d = np.array(np.broadcast_to(self.column_bound, self.n_features))
@@ -94,14 +101,14 @@ class FirstOrderDiagonal:
     @property
     def blocks(self) -> Mapping[str, Block]:
         """Centres and spreads of numeric columns; counts and second moments; a score with two scalars at each step."""
-        b, shape = self.likelihood.max_b, (self.n_features,)
+        b, shape = self.likelihood.max_size, (self.n_features,)
         features = math.sqrt((1 - self.intercept) * (1 + self.intercept))
         count, second = math.sqrt(tuned.DIAGONAL_COUNT_BUDGET), math.sqrt(tuned.DIAGONAL_SECOND_BUDGET)
         early = self._columns.blocks
         then: Literal["first", "third"] = "third" if early else "first"
         return {
             **early,
-            "count": Block((2,), b, "nonnegative", then, weight=count),
+            "count": Block((2,), self.likelihood.max_y, "nonnegative", then, weight=count),
             "second": Block(shape, b * features, "nonnegative", then, weight=second),
             "score": Block(shape, self.likelihood.max_residual, average=False),
             "variance": Block((2,), b * math.sqrt(2), "nonnegative", average=False, weight=tuned.SCALAR_WEIGHT),
@@ -127,21 +134,21 @@ class FirstOrderDiagonal:
             return self._columns.contributions(x_nr, batch.y_n, q.scaling.mean_d, blocks)
         batch = numbers_first(q.scaling, self._columns, batch, self.intercept)
         row = np.repeat(np.arange(n := len(batch.y_n)), np.diff(batch.indptr))
-        b_n = self.likelihood.b(batch.y_n, batch.trials_n)
+        b_n = self.likelihood.size(batch.y_n, batch.trials_n)
         entries = SparseRows(batch.indptr, batch.indices, batch.values)
         if "second" in blocks:
             free = batch.values / q.scaling.room * ((batch.indices > 0) | (self.intercept == 0))
             weight_n = 1.0 / np.maximum(np.bincount(row, free * free, n), 1.0)
             square = free * free / self._bound_d[batch.indices] * (weight_n * b_n)[row]
             return {
-                "count": Rows(weight_n[:, None] * np.stack([batch.y_n, b_n - batch.y_n], axis=1)),
+                "count": Rows(weight_n[:, None] * np.stack([batch.y_n, self._most_y * b_n - batch.y_n], axis=1)),
                 "second": replace(entries, values=square),
             }
         scaled = batch.values / q.scale_d[batch.indices]
         norm_n = np.sqrt(np.bincount(row, scaled * scaled, n))
         psi_n = np.asarray(np.bincount(row, batch.values * q.descent.point_d[batch.indices], n), dtype=np.float64)
         residual_n = self.likelihood.residual(psi_n, batch.y_n, batch.trials_n) / np.maximum(norm_n, 1.0)
-        variance_n = 4.0 * b_n * expit(psi_n) * expit(-psi_n)
+        variance_n = self.likelihood.curvature(psi_n, b_n)
         trimmed_n = np.minimum(norm_n, tuned.TRIM) / tuned.TRIM
         square_n = np.minimum(norm_n, 1.0) * np.stack([trimmed_n, np.minimum(norm_n, 1.0)])
         score = replace(entries, values=scaled * residual_n[row])
@@ -156,14 +163,20 @@ class FirstOrderDiagonal:
     def _started(self, s: Estimate, q: Iterate) -> Iterate:
         """Scales, majoriser and prior mean from the first release."""
         yes, no = s.read("count")
-        number = max(yes + no, tuned.NUMBER_STD * s.noise_std("count"), tuned.LEAST_NUMBER * self.likelihood.max_b)
+        least = max(tuned.NUMBER_STD * s.noise_std("count"), tuned.LEAST_NUMBER * self.likelihood.max_y)
+        number, base = max(yes + no, least) / self._most_y, 0.0
         sd, scaling, room = s.noise_std("second"), q.scaling, q.scaling.room
         mean_d = (scaling.mean_d * scaling.factor_d * (self.intercept == 0))[self._columns.numeric_j]
         moments = columns.read(room**2 * s.read("second"), sd, self._bound_d, number, self.intercept, mean_d)
         second_d, scale_d, start_d = moments.second_d, np.full(self.n_features, room), np.zeros(self.n_features)
         if self.intercept > 0:
             least = tuned.LEAST_BASE_RATE
-            start_d[0] = logit(np.clip((yes + 1) / (number + 2), least, 1 - least)) / self.intercept
+            if self.likelihood.is_count:
+                base = math.log(max((yes + 1) / (number + 1), least))
+            else:
+                base = float(logit(np.clip((yes + 1) / (number + 2), least, 1 - least)))
+            start_d[0] = base / self.intercept
+        usual = self.likelihood.usual(base)
         if sd > 0:
             scale_d = second_d ** (tuned.DIAGONAL_SCALE_POWER / 2)
             length2 = float(np.sum(second_d / scale_d**2) / np.sum(second_d))
@@ -173,13 +186,15 @@ class FirstOrderDiagonal:
         if self.alpha is not None:
             width_d = 1.0 / scaling.factor_d[self._order]
         nothing = Average(start_d, 0 * start_d)
-        return Iterate(scaling, moments, scale_d, start_d, descent, nothing, width_d, alpha=self.alpha or 1.0)
+        start = Iterate(scaling, moments, scale_d, start_d, descent, nothing, width_d, alpha=self.alpha or 1.0)
+        return replace(start, usual=usual, most=self.likelihood.steepest / usual)
 
     def _stepped(self, s: Estimate, q: Iterate) -> Iterate:
         """A majorised step from a score; ratios, average and α are brought up to date first."""
         t, sd, score_d = q.step + 1, s.noise_std("score"), q.scale_d * s.read("score")
         trace = float(np.sum(q.columns.second_d / q.scale_d**2))
-        ratios = np.clip(s.read("variance")[:, None] * ((tuned.TRIM,), (1.0,)) / trace, tuned.LEAST_RATIO, 1.0)
+        ratios = q.most * s.read("variance")[:, None] * ((tuned.TRIM,), (1.0,)) / trace
+        ratios = np.clip(ratios, tuned.LEAST_RATIO, q.most)
         ratios = q.ratios + (2 / (t + 1) if sd > 0 else 1.0) * (ratios - q.ratios)
         fresh = t < tuned.DIAGONAL_AVERAGE_START * self.num_steps or q.descent.num_steps == 0
         mean = (Average(q.start_d, score_d) if fresh else q.mean).joined(q.descent.point_d, score_d, sd**2)

@@ -16,6 +16,7 @@ from dpvb.models.regression import descent, ridge, saturation, tuned
 from dpvb.models.regression.at_mean import read_at_mean
 from dpvb.models.regression.curvature import RowMoments, Tracked, read
 from dpvb.models.regression.declared import Declared
+from dpvb.models.regression.dispersion import Dispersion
 from dpvb.models.regression.guard import Steepness, StepGuard
 from dpvb.models.regression.likelihood import Weights
 from dpvb.models.regression.scaling import Scaling
@@ -31,6 +32,8 @@ class Iterate:
         curvature_ee: Σ w² b p(1-p) x̃ x̃ᵀ, read for predictions; excess: minus the derivative of the averaged score,
             over that.
         table_ee, error_ee: the same curvature, read for intervals, and the mean square errors of its entries.
+        dispersion: of counts whose dispersion is learned.
+        usual: curvature of a row of size 1, which `ratios` are factors of; most: the largest of these factors.
     """
 
     scaling: Scaling
@@ -48,6 +51,9 @@ class Iterate:
     ratios: Tracked = field(default_factory=lambda: Tracked(np.ones(2)))
     step: int = 0
     excess: Positive = 1.0
+    dispersion: Dispersion = field(default_factory=Dispersion)
+    usual: Positive = 0.25
+    most: Positive = 1.0
 
     @classmethod
     def start(cls, scaling: Scaling, moments: RowMoments, start_e: Floats, drift_e: Floats) -> Iterate:
@@ -77,7 +83,13 @@ class Iterate:
         return replace(self, curvature_ee=curvature_ee, table_ee=table_ee, error_ee=error_ee, excess=excess)
 
     def prior(
-        self, declared: Declared, width_d: Floats, taus: tuple[float, ...], intercept: float, alpha: float | None
+        self,
+        declared: Declared,
+        width_d: Floats,
+        taus: tuple[float, ...],
+        intercept: float,
+        alpha: float | None,
+        intercept_std: float = tuned.INTERCEPT_STD,
     ) -> ridge.Prior:
         """The prior of m - m_0 in the eigenbasis.
 
@@ -87,6 +99,7 @@ class Iterate:
             taus: values of τ.
             intercept: value of column 0 in every row; 0: there is no such column.
             alpha: precision of the prior N(m_0, I/alpha) of the weights of x instead, if it is not None.
+            intercept_std: standard deviation of the mean of ψ over rows.
         """
         basis_de, drift = self.moments.basis_de, np.outer(self.drift_e, self.drift_e)
         if alpha is not None:
@@ -94,32 +107,56 @@ class Iterate:
             return ridge.Prior(np.zeros_like(drift), forth_dd.T @ forth_dd / alpha + drift, (1.0,))
         constant_d, mean_d = basis_de @ self.moments.constant_e, basis_de @ self.moments.mean_e
         free_d = np.where(np.arange(len(width_d)) < (intercept > 0), 0.0, width_d)
-        prior = ridge.Prior.of(free_d, mean_d, constant_d, tuned.INTERCEPT_STD, taus).turned(basis_de)
+        prior = ridge.Prior.of(free_d, mean_d, constant_d, intercept_std, taus).turned(basis_de)
         return replace(prior, fixed_ee=prior.fixed_ee + drift)
 
-    def predictions(self, declared: Declared, intercept: float, alpha: float | None) -> Weights:
+    def predictions(self, declared: Declared, intercept: float, alpha: float | None, is_count: bool) -> Weights:
         """Posterior of the weights for predictions, in the coordinates of x: τ is estimated and averaged over."""
-        prior = self.prior(declared, self.scaling.width_d, ridge.TAUS, intercept, alpha)
-        return self._posterior(self.curvature_ee, 0 * self.error_ee, prior, self.scaling.back(declared, intercept))
+        prior, back_dd = (
+            self.prior(declared, self.scaling.width_d, ridge.TAUS, intercept, alpha),
+            self.scaling.back(declared, intercept),
+        )
+        return self._posterior(self.curvature_ee, 0 * self.error_ee, prior, back_dd, is_count)
 
-    def table(self, declared: Declared, intercept: float, alpha: float | None) -> Weights:
+    def table(self, declared: Declared, intercept: float, alpha: float | None, is_count: bool) -> Weights:
         """Posterior of the weights for intervals: τ is fixed, spreads are at their low end, the curvature may err."""
         scaling, back_dd = self.scaling, self.scaling.back(declared, intercept)
         prior = self.prior(declared, scaling.wide_d, (tuned.TABLE_TAU,), intercept, alpha)
-        found = self._posterior(self.table_ee, self.error_ee, prior, back_dd)
+        found = self._posterior(self.table_ee, self.error_ee, prior, back_dd, is_count)
         back_de = back_dd @ self.moments.basis_de
         prior_dd = back_de @ prior.covariance(prior.taus[0]) @ back_de.T
         return replace(found, prior=prior_dd, unseen_d=scaling.unseen_d, centre_d=scaling.centre_d)
 
-    def _posterior(self, curvature_ee: Floats, error_ee: Floats, prior: ridge.Prior, back_dd: Floats) -> Weights:
+    def _posterior(
+        self, curvature_ee: Floats, error_ee: Floats, prior: ridge.Prior, back_dd: Floats, is_count: bool
+    ) -> Weights:
         """A Newton step from the averages, moved for saturation, in the coordinates of x."""
         moments, scale_e = self.moments, self.moments.scale_e
-        offset_e, prior = scale_e * (self.mean.point_d - self.start_e), prior.turned(np.diag(scale_e))
-        score = ridge.NoisyScore(self.mean.score_d / scale_e, offset_e, curvature_ee, self.excess, self.mean.noise)
+        score, prior = self._score(curvature_ee), prior.turned(np.diag(scale_e))
         mean_e, aware_ee = ridge.honest(score, prior, error_ee)
-        _, naive_ee = ridge.posterior(replace(score, noise=0.0), prior)
+        offset_e, (_, naive_ee) = score.offset_e, ridge.posterior(replace(score, noise=0.0), prior)
         change = self.excess * float(scale_e * moments.constant_e @ curvature_ee @ (mean_e - offset_e)) / moments.number
         m_e, back_de = self.start_e + mean_e / scale_e, back_dd @ moments.basis_de
-        m_e += saturation.shift(moments, self.mean.point_d, m_e, change) * moments.constant_e
+        if not is_count:
+            m_e += saturation.shift(moments, self.mean.point_d, m_e, change) * moments.constant_e
         x_de = back_de / scale_e
         return Weights.alone(back_de @ m_e, x_de @ aware_ee @ x_de.T, x_de @ naive_ee @ x_de.T)
+
+    def _score(self, curvature_ee: Floats) -> ridge.NoisyScore:
+        """The averaged score, in the coordinates x̃."""
+        scale_e = self.moments.scale_e
+        offset_e = scale_e * (self.mean.point_d - self.start_e)
+        return ridge.NoisyScore(self.mean.score_d / scale_e, offset_e, curvature_ee, self.excess, self.mean.noise)
+
+    def learned(self, declared: Declared, intercept: float, alpha: float | None) -> Dispersion:
+        """The dispersion, without what the way from the averages to the weights adds to that of its score."""
+        scale_e = self.moments.scale_e
+        prior = self.prior(declared, self.scaling.wide_d, (tuned.TABLE_TAU,), intercept, alpha)
+        score = self._score(self.table_ee)
+        mean_e, covariance_ee = ridge.honest(score, prior.turned(np.diag(scale_e)), self.error_ee)
+        share_e, way_e = self.moments.eigenvalue_e / scale_e**2 / self.moments.number, mean_e - score.offset_e
+        spread_ee = share_e[:, None] * covariance_ee
+        added = float(share_e @ way_e**2 + np.trace(spread_ee))
+        pull_e = share_e * way_e
+        error = float(2.0 * np.sum(spread_ee * spread_ee.T) + 4.0 * pull_e @ covariance_ee @ pull_e)
+        return self.dispersion.without(added, error)

@@ -3,7 +3,7 @@
 ===============  =============================================================================
 paper            code
 ===============  =============================================================================
-A = ¼ c D        information_d: Σ w b p(1-p) x_j², c from the block "variance"
+A = k c D        information_d: Σ w b p(1-p) x_j², c from the block "variance"
 B + v            variance_d of the averaged score: B = Σ w² b p(1-p) x_j², v = mean.noise · s²
 ===============  =============================================================================
 """
@@ -31,7 +31,8 @@ class Iterate:
     Attributes:
         scaling: the map from rows x to rows x̂, over the columns of x.
         width_d: standard deviation of the prior of each weight at α = 1.
-        ratios: (2, 1), the information A and the variance B over ¼D.
+        ratios: (2, 1), the information A and the variance B over `usual`·D.
+        usual: curvature of a row of size 1; most: the largest of the ratios.
     """
 
     scaling: Scaling
@@ -44,12 +45,14 @@ class Iterate:
     ratios: Positives = field(default_factory=lambda: np.full((2, 1), tuned.FIRST_RATIO))
     alpha: Positive = 1.0
     step: int = 0
+    usual: Positive = 0.25
+    most: Positive = 1.0
 
     def _information(self, intercept: float) -> tuple[Floats, Floats, Floats]:
         """Precision of the prior; information of the weighted score; variance of the score by data and noise."""
         precision_d = self.alpha / self.width_d**2
         precision_d[: int(intercept > 0)] = tuned.INTERCEPT_PRECISION
-        information_d, sampling_d = 0.25 * self.ratios * self.columns.second_d
+        information_d, sampling_d = self.usual * self.ratios * self.columns.second_d
         return precision_d, information_d, sampling_d + self.mean.noise * self.scale_d**2
 
     def precision(self, intercept: float) -> float:
@@ -63,7 +66,8 @@ class Iterate:
         """Majoriser of the curvature; its ridge is the prior's precision, and larger if there is noise in the score."""
         precision_d, information_d, variance_d = self._information(intercept)
         ridge_d, found = precision_d * variance_d / information_d, self.columns
-        return DiagonalAndConstant(0.25 * found.steep_d, ridge_d, found.sum_d, 0.25 / found.number)
+        steep = self.usual * max(1.0, float(self.ratios[0, 0]))
+        return DiagonalAndConstant(steep * found.steep_d, ridge_d, found.sum_d, steep / found.number)
 
     def _mean(self, intercept: float) -> Floats:
         """One more step, from the averages, (d,)."""

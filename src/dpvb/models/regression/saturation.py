@@ -28,7 +28,7 @@ def shift(moments: RowMoments, before_e: Floats, after_e: Floats, expected: floa
         before_e, after_e: weights before and after the step, in the eigenbasis.
         expected: change of the mean probability by the step in the linear model.
     """
-    (mean, variance), (mean_after, variance_after) = _log_odds(moments, before_e), _log_odds(moments, after_e)
+    (mean, variance), (mean_after, variance_after) = moments.log_odds(before_e), moments.log_odds(after_e)
     flatter = _slope(variance_after) / _slope(min(variance, variance_after))
     by_spread = mean_after / flatter - mean_after
     target = float(np.clip(expit(_slope(variance) * mean) + expected, 1e-9, 1.0 - 1e-9))
@@ -36,12 +36,6 @@ def shift(moments: RowMoments, before_e: Floats, after_e: Floats, expected: floa
     if by_spread * by_expectation <= 0.0:
         return 0.0
     return math.copysign(min(abs(by_spread), abs(by_expectation)), by_spread)
-
-
-def _log_odds(moments: RowMoments, weights_e: Floats) -> tuple[float, float]:
-    """Mean and variance of the log odds over rows."""
-    mean = float((moments.eigenvalue_e * moments.constant_e) @ weights_e) / moments.number
-    return mean, max(float(moments.eigenvalue_e @ weights_e**2) / moments.number - mean**2, 0.0)
 
 
 def _slope(variance: float) -> float:
