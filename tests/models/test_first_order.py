@@ -153,7 +153,7 @@ def test_scores_that_bend_more_than_the_majoriser_make_it_grow_where_they_do() -
     np.testing.assert_array_equal(first.factor_e, 1.0)
     point_e = np.array([1.0, 1.0])
     second = first.seen(point_e, -curvature_e * point_e, little_e, upper_e)
-    np.testing.assert_allclose(second.factor_e, [tuned.CURVATURE_MARGIN * 9 / 4, 1.0])
+    np.testing.assert_allclose(second.factor_e, [tuned.CURVATURE_MARGIN * 8 / 2, 1.0])
     drowned = first.seen(point_e, -curvature_e * point_e, np.full(2, 100.0), upper_e)
     np.testing.assert_array_equal(drowned.factor_e, 1.0)
     assert first.seen(point_e, -curvature_e * point_e, zero_e, upper_e) is first
@@ -346,11 +346,11 @@ def test_the_posterior_averages_over_tau_by_its_evidence() -> None:
     """Against the normal distribution of the Newton point, with the prior covariance written out."""
     rng = np.random.default_rng(11)
     root_ee, slope_ee, fixed_ee = rng.standard_normal((3, 4, 4))
-    variance_ee, excess, noise = root_ee @ root_ee.T, 1.3, 2.0
+    variance_ee, steep_e, noise = root_ee @ root_ee.T, np.array([1.0, 1.3, 2.0, 1.1]), 2.0
     score_e, offset_e = rng.standard_normal((2, 4))
-    score = ridge.NoisyScore(score_e, offset_e, variance_ee, excess, noise)
+    score = ridge.NoisyScore(score_e, offset_e, variance_ee, steep_e, noise)
     prior = ridge.Prior(slope_ee @ slope_ee.T, fixed_ee @ fixed_ee.T)
-    slope_ee = excess * variance_ee
+    slope_ee = np.diag(steep_e**0.5) @ variance_ee @ np.diag(steep_e**0.5)
     error_ee = np.linalg.inv(slope_ee) @ (variance_ee + noise * np.eye(4)) @ np.linalg.inv(slope_ee)
     newton_e = offset_e + np.linalg.solve(slope_ee, score_e)
     logs, means, covariances = [], [], []

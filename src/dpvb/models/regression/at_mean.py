@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.special import log_ndtr
 
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression import tuned
@@ -39,6 +40,24 @@ def read_at_mean(noisy_ee: Floats, guess_e: Floats, hidden_e: Floats, sd: float)
     seen = (max(unexplained, 0.0) + (1 + np.count_nonzero(kept_e)) * d * sd**2) / d**2
     possible_ee = tuned.TABLE_CORRELATION**2 * np.outer(read_e, read_e)
     return found_ee, np.minimum(seen, 1.0 / (2.0 / sd**2 + 1.0 / possible_ee))
+
+
+def read_long(noisy_e: Floats, sd: float, curvature_e: Floats) -> tuple[Floats, Floats]:
+    """Read what long rows add to the slope of a score: factors of its variance, and mean square errors of the slope.
+
+    Args:
+        noisy_e: noisy additions to a diagonal, of noise std sd.
+        sd: that std.
+        curvature_e: the diagonal without them.
+    """
+    part_e, std_e = noisy_e / curvature_e, sd / curvature_e
+    if sd == 0:
+        return 1.0 + part_e, np.zeros_like(part_e)
+    typical = max(float(noisy_e.sum()), math.sqrt(len(noisy_e)) * sd) / float(curvature_e.sum())
+    # Parts are exponential before they are seen, and normal but positive afterwards: few directions hold long rows.
+    middle_e = np.maximum(part_e / std_e - std_e / typical, -30.0)
+    pushed_e = np.exp(-0.5 * middle_e**2 - log_ndtr(middle_e)) / math.sqrt(2 * math.pi)
+    return 1.0 + std_e * (middle_e + pushed_e), (sd**2) * (1.0 - pushed_e * (pushed_e + middle_e))
 
 
 def _diagonal(noisy_e: Floats, guess_e: Floats, hidden_e: Floats, sd: float) -> Floats:

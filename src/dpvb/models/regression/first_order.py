@@ -91,7 +91,7 @@ class FirstOrder:
             "xi": scalar,
             "variance": scalar,
             "curvature_at_mean": Block((d, d), b / 4, "gram", "last"),
-            "excess": Block((1,), b / 4, "nonnegative", "last", weight=tuned.EXCESS_WEIGHT),
+            "long": Block((d,), tuned.LONGEST * b / 4, "nonnegative", "last", weight=tuned.LONG_WEIGHT),
         }
 
     @property
@@ -127,8 +127,8 @@ class FirstOrder:
         weight_n = 1.0 / np.maximum(length_n, 1.0)
         variance_n = b_n * expit(psi_n) * expit(-psi_n)
         if last:
-            excess_n = variance_n * np.clip(length_n - 1.0, 0.0, 1.0)
-            return {"curvature_at_mean": Gram(x_ne, variance_n * weight_n**2), "excess": Rows(excess_n[:, None])}
+            long_n = variance_n * weight_n**2 * np.clip(length_n - 1.0, 0.0, tuned.LONGEST)
+            return {"curvature_at_mean": Gram(x_ne, variance_n * weight_n**2), "long": Rows(long_n[:, None] * x_ne**2)}
         residual_n = self.likelihood.residual(psi_n, batch.y_n, batch.trials_n)
         trace_n = 4.0 * (weight_n * length_n) ** 2
         return {
@@ -140,8 +140,9 @@ class FirstOrder:
     def m_step(self, s: Estimate, q: Iterate) -> Iterate:
         """The map to x̂; coordinates; one majorised step after each score; the curvature after the last."""
         if "curvature_at_mean" in s.names:
-            released = (s.read("curvature_at_mean"), float(s.read("excess")[0]))
-            return q.finished(*released, s.noise_std("curvature_at_mean"), s.noise_std("curvature"), self.intercept)
+            sd, long_sd, first_sd = (s.noise_std(name) for name in ("curvature_at_mean", "long", "curvature"))
+            released = (s.read("curvature_at_mean"), s.read("long"))
+            return q.finished(*released, sd, long_sd, first_sd, self.intercept)
         if "curvature" in s.names:
             return self._stepped(s, q) if "score" in s.names else self._started(s, q)
         return replace(q, scaling=q.scaling.read(self._columns, s, self.intercept))
@@ -173,7 +174,8 @@ class FirstOrder:
         ratios = q.ratios.seen(np.append(s.read("variance"), s.read("xi")) / total, (s.noise_std("xi") / total) ** 2)
         ratio, ratio_xi = 0.25 * np.clip(ratios.value, (tuned.LEAST_VARIANCE_RATIO, tuned.LEAST_XI_RATIO), 1.0)
         fresh = sd == 0 or q.step < tuned.AVERAGE_START * self.num_steps
-        mean = (descent.Average(q.start_e, score_e) if fresh else q.mean).joined(q.point_e, score_e, sd**2)
+        nothing = descent.Average(q.start_e, score_e)
+        mean = (nothing if fresh else q.mean).joined(q.point_e, score_e, sd**2)
         information_e, noise_e = ratio * moments.eigenvalue_e, mean.noise * scale_e**2
         upper_e, gain_e = ratio * moments.eigenvalue_upper_e, information_e / (information_e + noise_e)
         newton_e = mean.point_d - q.start_e + mean.score_d / upper_e
@@ -187,8 +189,11 @@ class FirstOrder:
         precision_ee.flat[:: len(gain_e) + 1] += gain_e * bound_e * steepness.factor_e
         last_e = q.point_e + np.linalg.solve(precision_ee, gradient_e)
         # A majoriser that has grown just now begins without momentum.
-        grown = guard.safety > q.guard.safety or (steepness.factor_e > q.steepness.factor_e).any()
+        steeper = bool((steepness.factor_e > q.steepness.factor_e).any())
+        grown = steeper or guard.safety > q.guard.safety
         point_e = last_e + (0.0 if grown else min(step / (step + 3), tuned.LARGEST_MOMENTUM)) * (last_e - q.last_e)
+        # Scores at points far apart are not linear in these: the average begins anew.
+        mean = nothing if steeper and step < tuned.AVERAGE_ANEW * self.num_steps else mean
         guess_ee = np.diag(moments.weighted(float(ratios.value[0])))
         path = replace(q, mean=mean, guard=guard, ratios=ratios, step=step, steepness=steepness)
         return replace(path, point_e=point_e, last_e=last_e, curvature_ee=guess_ee, table_ee=guess_ee)

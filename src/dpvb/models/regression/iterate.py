@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import Nonnegatives, Positive, Symmetric
+from dpvb.guards.domains import Nonnegatives, Positives, Symmetric
 from dpvb.models.regression import descent, ridge, saturation, tuned
-from dpvb.models.regression.at_mean import read_at_mean
+from dpvb.models.regression.at_mean import read_at_mean, read_long
 from dpvb.models.regression.curvature import RowMoments, Tracked, read
 from dpvb.models.regression.guard import Steepness, StepGuard
 from dpvb.models.regression.likelihood import Weights
@@ -27,8 +27,8 @@ class Iterate:
     Attributes:
         scaling: the map from rows x to the rows x̂ of all that follows.
         drift_e: direction in which the prior mean start_e is uncertain; last_e: point_e before momentum was added.
-        curvature_ee: Σ w² b p(1-p) x̃ x̃ᵀ, read for predictions; excess: minus the derivative of the averaged score,
-            over that.
+        curvature_ee: Σ w² b p(1-p) x̃ x̃ᵀ, read for predictions; steep_e: minus the derivative of the averaged score,
+            over that, for each direction.
         table_ee, error_ee: the same curvature, read for intervals, and the mean square errors of its entries.
     """
 
@@ -43,26 +43,29 @@ class Iterate:
     table_ee: Symmetric
     error_ee: Nonnegatives
     steepness: Steepness
+    steep_e: Positives
     guard: StepGuard = field(default_factory=StepGuard)
     ratios: Tracked = field(default_factory=lambda: Tracked(np.ones(2)))
     step: int = 0
-    excess: Positive = 1.0
 
     @classmethod
     def start(cls, scaling: Scaling, moments: RowMoments, start_e: Floats, drift_e: Floats) -> Iterate:
         """The prior, before any score."""
         steepness = Steepness.start(start_e)
         nothing, little = descent.Average(start_e, np.zeros(len(start_e))), 1e-9 * np.eye(len(start_e))
-        return cls(scaling, moments, start_e, drift_e, start_e, start_e, nothing, little, little, 0 * little, steepness)
+        start = (scaling, moments, start_e, drift_e, start_e, start_e, nothing)
+        return cls(*start, little, little, 0 * little, steepness, np.ones(len(start_e)))
 
-    def finished(self, noisy_ee: Floats, long: float, sd: float, first_sd: float, intercept: float) -> Iterate:
+    def finished(
+        self, noisy_ee: Floats, long_e: Floats, sd: float, long_sd: float, first_sd: float, intercept: float
+    ) -> Iterate:
         """With the curvature at the mean, in coordinates x̃, read twice beside its guess from the steps.
 
         Args:
             noisy_ee: noisy Σ w² b p(1-p) x̃ x̃ᵀ, (e, e), of noise std sd on its diagonal.
-            long: noisy trace of the part that long rows have in the score's derivative, but not in its variance: their
-                weight is w in the one and w² in the other.
-            sd, first_sd: noise std of both, and of the matrix that the guess comes from.
+            long_e: noisy diagonal of the part that long rows have in the score's derivative, but not in its variance:
+                their weight is w in the one and w² in the other.
+            sd, long_sd, first_sd: noise stds of both, and of the matrix that the guess comes from.
             intercept: value of column 0 in every row; 0: there is no such column.
         """
         guess_ee = self.curvature_ee
@@ -72,8 +75,9 @@ class Iterate:
         if intercept > 0:
             turn_ee = self.moments.shrinking(self.scaling.part_d, intercept)
             table_ee = turn_ee @ table_ee @ turn_ee.T
-        excess = 1.0 + float(np.clip(long / np.trace(curvature_ee), 0.0, 1.0))
-        return replace(self, curvature_ee=curvature_ee, table_ee=table_ee, error_ee=error_ee, excess=excess)
+        steep_e, doubt_e = read_long(long_e, long_sd, np.diag(curvature_ee))
+        error_ee = error_ee + np.diag(doubt_e)
+        return replace(self, curvature_ee=curvature_ee, table_ee=table_ee, error_ee=error_ee, steep_e=steep_e)
 
     def prior(self, width_d: Floats, taus: tuple[float, ...], intercept: float, alpha: float | None) -> ridge.Prior:
         """The prior of m - m_0 in the eigenbasis.
@@ -114,10 +118,10 @@ class Iterate:
         """A Newton step from the averages, moved for saturation, in the coordinates of x."""
         moments, scale_e = self.moments, self.moments.scale_e
         offset_e, prior = scale_e * (self.mean.point_d - self.start_e), prior.turned(np.diag(scale_e))
-        score = ridge.NoisyScore(self.mean.score_d / scale_e, offset_e, curvature_ee, self.excess, self.mean.noise)
+        score = ridge.NoisyScore(self.mean.score_d / scale_e, offset_e, curvature_ee, self.steep_e, self.mean.noise)
         mean_e, aware_ee = ridge.honest(score, prior, error_ee)
         _, naive_ee = ridge.posterior(replace(score, noise=0.0), prior)
-        change = self.excess * float(scale_e * moments.constant_e @ curvature_ee @ (mean_e - offset_e)) / moments.number
+        change = float(scale_e * moments.constant_e @ score.slope_ee @ (mean_e - offset_e)) / moments.number
         m_e, back_dd = self.start_e + mean_e / scale_e, self.scaling.back(intercept) @ moments.basis_de
         m_e += saturation.shift(moments, self.mean.point_d, m_e, change) * moments.constant_e
         x_de = back_dd / scale_e

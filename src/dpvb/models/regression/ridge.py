@@ -26,19 +26,25 @@ class NoisyScore:
         score_e: G.
         offset_e: the point z at which the score was taken.
         variance_ee: variance of the score between samples.
-        excess: minus the derivative of the score, divided by that variance.
+        steep_e: factors of that variance in minus the derivative of the score.
         noise: variance of the privacy noise in each coordinate of the score, a number or (e,).
     """
 
     score_e: Floats
     offset_e: Floats
     variance_ee: Floats
-    excess: float
+    steep_e: Floats
     noise: float | Floats
+
+    @property
+    def slope_ee(self) -> Floats:
+        """Minus the derivative of the score."""
+        root_e = np.sqrt(self.steep_e)
+        return np.asarray(root_e[:, None] * self.variance_ee * root_e)
 
     def information(self) -> tuple[Floats, Floats]:
         """Precision P of z that the score gives, (e, e), and P times the Newton point from it, (e,)."""
-        slope_ee = self.excess * self.variance_ee
+        slope_ee = self.slope_ee
         gain_ee = np.linalg.solve(self.variance_ee + np.diag(self.noise + np.zeros(len(slope_ee))), slope_ee).T
         precision_ee = gain_ee @ slope_ee
         newton_e = self.score_e + slope_ee @ self.offset_e

@@ -14,9 +14,11 @@ CURVATURE_BUDGET = 0.15  # Σ b x xᵀ, once
 LAST_BUDGET = 0.05  # the curvature at the mean, once
 # Noise budget of the scalar blocks, as a fraction (in 1/std) of that of the vector or matrix released with them.
 SCALAR_WEIGHT = 0.1  # the two scalars beside a score; in first_order_diagonal as well
-EXCESS_WEIGHT = 0.3  # the excess beside the curvature at the mean
+LONG_WEIGHT = 0.5  # what long rows add to the slope, beside the curvature at the mean
+LONGEST = 2.0  # what of the norm of a row beyond 1 counts there at most
 ADDED_CONSTANT = 0.4  # value of the column that is added for the reading if rows have no intercept, in (0, 1)
 AVERAGE_START = 0.2  # fraction of the steps before the averaging of scores begins
+AVERAGE_ANEW = 0.6  # fraction of the steps in which it begins anew when the majoriser of a direction grows
 LARGEST_MOMENTUM = 0.85  # upper limit of the momentum t / (t + 3)
 LEAST_VARIANCE_RATIO = 0.03  # least value of c: the average of 4p(1-p) over rows by length², which is at most 1
 LEAST_XI_RATIO = 0.1  # least value of c^ξ: the average of 4⟨ξ⟩/b over rows by length², which is at most 1
@@ -67,7 +69,8 @@ TAU_SPREAD = 1.0  # standard deviation of log τ
 TABLE_TAU = 1.0  # τ of the table of coefficients, where an estimated one would make intervals too narrow
 INTERCEPT_STD = 3.0  # prior std of the mean log odds
 TABLE_ROUNDS, TABLE_DAMPING = 8, 0.5  # rounds that find the error of the curvature at the mean, and their damping
-BEARABLE = 1.37  # curvature over majoriser that steps with momentum bear: (2 + 2β) / (1 + 2β) at the largest momentum β
+BEARABLE = 1.1  # curvature over majoriser above which the majoriser grows; points that go to and fro without end show
+# (2 + 2β) / (1 + 2β), 1.37 at the largest momentum β
 GRADIENT_GROWTH = 4.0  # growth of the mean squared gradient, over its least value, after which the majoriser is doubled
 
 # --- first_order_diagonal, columns: `logistic` (icd, 2,788 columns), `coverage_diagonal` (95 % intervals) -------------
