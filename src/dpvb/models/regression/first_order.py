@@ -123,7 +123,7 @@ class FirstOrder:
         last = "curvature_at_mean" in blocks
         matrix = np.vstack([scaling.centre_d, scaling.factor_d, q.moments.basis_de / q.moments.scale_e])
         x_ne, length_n = (rows := batch.derived(_turned, matrix)).x_nd, rows.length_n
-        psi_n = row_sums(x_ne, q.moments.scale_e * (q.mean.point_d if last else q.point_e))
+        psi_n = row_sums(x_ne, q.moments.scale_e * (q.middle_e if last else q.point_e))
         weight_n = 1.0 / np.maximum(length_n, 1.0)
         variance_n = b_n * expit(psi_n) * expit(-psi_n)
         if last:
@@ -173,10 +173,13 @@ class FirstOrder:
         score_e, step, total = scale_e * s.read("score"), q.step + 1, moments.total
         ratios = q.ratios.seen(np.append(s.read("variance"), s.read("xi")) / total, (s.noise_std("xi") / total) ** 2)
         ratio, ratio_xi = 0.25 * np.clip(ratios.value, (tuned.LEAST_VARIANCE_RATIO, tuned.LEAST_XI_RATIO), 1.0)
-        fresh = sd == 0 or q.step < tuned.AVERAGE_START * self.num_steps
-        nothing = descent.Average(q.start_e, score_e)
-        mean = (nothing if fresh else q.mean).joined(q.point_e, score_e, sd**2)
-        information_e, noise_e = ratio * moments.eigenvalue_e, mean.noise * scale_e**2
+        information_e, late = ratio * moments.eigenvalue_e, q.step / self.num_steps
+        # Scores at points far apart are not linear in these: the average begins anew.
+        seen_e = (q.steepness.factor_e > 1) * information_e**2 / (information_e + q.mean.noise * scale_e**2)
+        far = np.max(seen_e * (q.point_e - q.mean.point_d) ** 2) > tuned.FAR_STD**2
+        fresh = sd == 0 or late < tuned.AVERAGE_START or (far and late < tuned.AVERAGE_ANEW)
+        mean = (descent.Average(q.start_e, score_e) if fresh else q.mean).joined(q.point_e, score_e, sd**2)
+        noise_e = mean.noise * scale_e**2
         upper_e, gain_e = ratio * moments.eigenvalue_upper_e, information_e / (information_e + noise_e)
         newton_e = mean.point_d - q.start_e + mean.score_d / upper_e
         prior = q.prior(q.scaling.width_d, ridge.TAUS, self.intercept, self.alpha)
@@ -189,11 +192,8 @@ class FirstOrder:
         precision_ee.flat[:: len(gain_e) + 1] += gain_e * bound_e * steepness.factor_e
         last_e = q.point_e + np.linalg.solve(precision_ee, gradient_e)
         # A majoriser that has grown just now begins without momentum.
-        steeper = bool((steepness.factor_e > q.steepness.factor_e).any())
-        grown = steeper or guard.safety > q.guard.safety
+        grown = guard.safety > q.guard.safety or (steepness.factor_e > q.steepness.factor_e).any()
         point_e = last_e + (0.0 if grown else min(step / (step + 3), tuned.LARGEST_MOMENTUM)) * (last_e - q.last_e)
-        # Scores at points far apart are not linear in these: the average begins anew.
-        mean = nothing if steeper and step < tuned.AVERAGE_ANEW * self.num_steps else mean
         guess_ee = np.diag(moments.weighted(float(ratios.value[0])))
         path = replace(q, mean=mean, guard=guard, ratios=ratios, step=step, steepness=steepness)
         return replace(path, point_e=point_e, last_e=last_e, curvature_ee=guess_ee, table_ee=guess_ee)

@@ -30,6 +30,7 @@ class Iterate:
         curvature_ee: Σ w² b p(1-p) x̃ x̃ᵀ, read for predictions; steep_e: minus the derivative of the averaged score,
             over that, for each direction.
         table_ee, error_ee: the same curvature, read for intervals, and the mean square errors of its entries.
+        doubt_e: mean square errors of the slope in each direction.
     """
 
     scaling: Scaling
@@ -42,6 +43,7 @@ class Iterate:
     curvature_ee: Symmetric
     table_ee: Symmetric
     error_ee: Nonnegatives
+    doubt_e: Nonnegatives
     steepness: Steepness
     steep_e: Positives
     guard: StepGuard = field(default_factory=StepGuard)
@@ -54,7 +56,12 @@ class Iterate:
         steepness = Steepness.start(start_e)
         nothing, little = descent.Average(start_e, np.zeros(len(start_e))), 1e-9 * np.eye(len(start_e))
         start = (scaling, moments, start_e, drift_e, start_e, start_e, nothing)
-        return cls(*start, little, little, 0 * little, steepness, np.ones(len(start_e)))
+        return cls(*start, little, little, 0 * little, 0 * start_e, steepness, np.ones(len(start_e)))
+
+    @property
+    def middle_e(self) -> Floats:
+        """Where the last curvature is taken: about halfway from the mean of the points to that of the posterior."""
+        return 0.5 * (self.mean.point_d + self.last_e)
 
     def finished(
         self, noisy_ee: Floats, long_e: Floats, sd: float, long_sd: float, first_sd: float, intercept: float
@@ -68,16 +75,21 @@ class Iterate:
             sd, long_sd, first_sd: noise stds of both, and of the matrix that the guess comes from.
             intercept: value of column 0 in every row; 0: there is no such column.
         """
-        guess_ee = self.curvature_ee
+        guess_ee = self.moments.tilted(np.diag(self.curvature_ee), self.middle_e)
         curvature_ee = read(noisy_ee, guess_ee, sd, min(tuned.LAST_FLOOR * np.diag(guess_ee).min(), sd))
         hidden_e = np.clip(first_sd / self.moments.eigenvalue_e, tuned.LEAST_HIDDEN, tuned.MOST_HIDDEN)
-        table_ee, error_ee = read_at_mean(noisy_ee, np.diag(guess_ee), hidden_e, sd)
+        table_ee, error_ee, doubt_e = read_at_mean(noisy_ee, guess_ee, hidden_e, sd)
         if intercept > 0:
             turn_ee = self.moments.shrinking(self.scaling.part_d, intercept)
             table_ee = turn_ee @ table_ee @ turn_ee.T
-        steep_e, doubt_e = read_long(long_e, long_sd, np.diag(curvature_ee))
-        error_ee = error_ee + np.diag(doubt_e)
-        return replace(self, curvature_ee=curvature_ee, table_ee=table_ee, error_ee=error_ee, steep_e=steep_e)
+        steep_e, long_doubt_e = read_long(long_e, long_sd, np.diag(curvature_ee))
+        # Where scores showed more curvature than the first majoriser, the slope is between what was read and the last.
+        upper_e = 0.25 * self.ratios.value[1] * self.moments.eigenvalue_upper_e / self.moments.scale_e**2
+        upper_e *= self.guard.safety * self.steepness.factor_e / tuned.CURVATURE_MARGIN
+        slope_e, steeper_e = steep_e * np.diag(table_ee), self.steepness.factor_e > 1.0
+        hidden_e = np.where(steeper_e & (upper_e > tuned.HIDDEN_SLOPE * slope_e), upper_e - slope_e, 0.0)
+        found = replace(self, curvature_ee=curvature_ee, table_ee=table_ee, steep_e=steep_e)
+        return replace(found, error_ee=error_ee, doubt_e=doubt_e + long_doubt_e + hidden_e**2 / 12.0)
 
     def prior(self, width_d: Floats, taus: tuple[float, ...], intercept: float, alpha: float | None) -> ridge.Prior:
         """The prior of m - m_0 in the eigenbasis.
@@ -102,6 +114,7 @@ class Iterate:
         return self._posterior(
             self.curvature_ee,
             0 * self.error_ee,
+            0 * self.doubt_e,
             self.prior(self.scaling.width_d, ridge.TAUS, intercept, alpha),
             intercept,
         )
@@ -109,17 +122,19 @@ class Iterate:
     def table(self, intercept: float, alpha: float | None) -> Weights:
         """Posterior of the weights for intervals: τ is fixed, spreads are at their low end, the curvature may err."""
         prior, scaling = self.prior(self.scaling.wide_d, (tuned.TABLE_TAU,), intercept, alpha), self.scaling
-        found = self._posterior(self.table_ee, self.error_ee, prior, intercept)
+        found = self._posterior(self.table_ee, self.error_ee, self.doubt_e, prior, intercept)
         back_dd = scaling.back(intercept) @ self.moments.basis_de
         prior_d = np.einsum("de,ec,dc->d", back_dd, prior.covariance(prior.taus[0]), back_dd)
         return replace(found, prior_d=prior_d, unseen_d=scaling.unseen_d)
 
-    def _posterior(self, curvature_ee: Floats, error_ee: Floats, prior: ridge.Prior, intercept: float) -> Weights:
+    def _posterior(
+        self, curvature_ee: Floats, error_ee: Floats, doubt_e: Floats, prior: ridge.Prior, intercept: float
+    ) -> Weights:
         """A Newton step from the averages, moved for saturation, in the coordinates of x."""
         moments, scale_e = self.moments, self.moments.scale_e
         offset_e, prior = scale_e * (self.mean.point_d - self.start_e), prior.turned(np.diag(scale_e))
         score = ridge.NoisyScore(self.mean.score_d / scale_e, offset_e, curvature_ee, self.steep_e, self.mean.noise)
-        mean_e, aware_ee = ridge.honest(score, prior, error_ee)
+        mean_e, aware_ee = ridge.honest(score, prior, error_ee, doubt_e)
         _, naive_ee = ridge.posterior(replace(score, noise=0.0), prior)
         change = float(scale_e * moments.constant_e @ score.slope_ee @ (mean_e - offset_e)) / moments.number
         m_e, back_dd = self.start_e + mean_e / scale_e, self.scaling.back(intercept) @ moments.basis_de

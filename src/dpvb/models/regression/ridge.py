@@ -127,16 +127,17 @@ def posterior(score: NoisyScore, prior: Prior) -> tuple[Floats, Floats]:
     return mean_e, np.asarray(covariance_ee)
 
 
-def honest(score: NoisyScore, prior: Prior, error_ee: Floats) -> tuple[Floats, Floats]:
-    """The posterior where the curvature was read with errors of these mean squares, (e, e).
+def honest(score: NoisyScore, prior: Prior, error_ee: Floats, doubt_e: Floats) -> tuple[Floats, Floats]:
+    """The posterior where the curvature was read with errors of these mean squares, (e, e), and the slope with (e,).
 
-    The error times the way from the score's point to z is noise of the score; its size is found by repetition.
+    Error times way from the score's point, to z or to the mean of z, is noise of the score; repetition finds its size.
     """
     added_e = np.zeros(len(error_ee))
     for _ in range(tuned.TABLE_ROUNDS if error_ee.any() else 0):
         mean_e, covariance_ee = posterior(replace(score, noise=score.noise + added_e), prior)
-        way_e = (mean_e - score.offset_e) ** 2 + np.diag(covariance_ee)
-        added_e += tuned.TABLE_DAMPING * (error_ee @ way_e - added_e)
+        step_e = (mean_e - score.offset_e) ** 2
+        found_e = error_ee @ (step_e + np.diag(covariance_ee)) + doubt_e * step_e
+        added_e += tuned.TABLE_DAMPING * (found_e - added_e)
     return posterior(replace(score, noise=score.noise + added_e), prior)
 
 
