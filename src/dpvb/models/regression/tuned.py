@@ -90,7 +90,8 @@ FIRST_RATIO = 0.75  # first value of the tracked ratios of information to its la
 LEAST_RATIO = 0.03  # least value of these ratios
 DIAGONAL_AVERAGE_START = 0.1  # fraction of the steps before the averaging of scores begins
 INTERCEPT_PRECISION = 1e-3  # prior precision of the intercept: nearly flat
-ALPHA_SHAPE = 5.0  # shape a of the hyper-prior Gam(a, a) of α
+ALPHA_SHAPE = 5.0  # shape a of the hyper-prior Gam(a, aτ²) of α
+DIAGONAL_TAU = 0.15  # its τ: std of the log odds that a standard deviation of a column adds, before the data are seen
 NUMBER_STD = 2.0  # least N = Σ b, in std of a count
 LEAST_NUMBER = 1e-3  # least N, over the largest b of a row
 SEEN_STD = 3.0  # columns whose noisy moment is above so many std count as seen
