@@ -21,7 +21,7 @@ from dpvb.data.tables.design import DesignRows, SparseDesignRows
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression import ridge
-from dpvb.models.regression.at_mean import read_at_mean, read_long
+from dpvb.models.regression.at_mean import read_at_mean, read_long, tilted
 from dpvb.models.regression.curvature import read_moments
 from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.first_order import FirstOrder
@@ -143,7 +143,7 @@ def test_a_guessed_curvature_is_that_of_normal_rows() -> None:
     truth_dd = (x_nd.T * p_n * (1 - p_n)) @ x_nd
     truth_ee = moments.basis_de.T @ truth_dd @ moments.basis_de
     flat_e = moments.eigenvalue_e * np.trace(truth_dd) / np.trace(x_nd.T @ x_nd)
-    tilted_ee = moments.tilted(flat_e, moments.basis_de.T @ weights_d)
+    tilted_ee = tilted(moments, flat_e, moments.basis_de.T @ weights_d)
     assert np.abs(np.diag(flat_e) - truth_ee).max() > 0.2 * truth_ee.max()
     np.testing.assert_allclose(tilted_ee, truth_ee, atol=0.02 * truth_ee.max())
 

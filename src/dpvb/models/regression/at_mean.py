@@ -11,11 +11,39 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import expit, log_ndtr
 
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression import tuned
-from dpvb.models.regression.curvature import TINY, edge
+from dpvb.models.regression.curvature import TINY, RowMoments, edge
+
+# Log odds beyond this are taken for this, where a curvature must not vanish.
+_STEEPEST = 30.0
+
+
+def tilted(moments: RowMoments, guess_e: Floats, weights_e: Floats) -> Floats:
+    """A guess of Σ p(1-p) x̃ x̃ᵀ, (e, e), where p varies with the log odds xᵀ weights: exact for normal rows.
+
+    Args:
+        moments: moments of the rows.
+        guess_e: its diagonal if p(1-p) had nothing to do with x̃.
+        weights_e: the weights.
+    """
+    mean_e = moments.mean_e
+    pull_e = moments.eigenvalue_e * weights_e / moments.number - mean_e * float(mean_e @ weights_e)
+    node_k, weight_k = np.polynomial.hermite_e.hermegauss(40)
+    psi_k = float(mean_e @ weights_e) + math.sqrt(max(float(weights_e @ pull_e), 0.0)) * node_k
+    p_k = expit(np.clip(psi_k, -_STEEPEST, _STEEPEST))
+    v_k = p_k * (1 - p_k)
+    # E v x xᵀ by two integrations by parts (Stein 1981); over E v.
+    first, second = (float(weight_k @ part_k) for part_k in (v_k * (1 - 2 * p_k), v_k * (1 - 6 * v_k)))
+    first, second = first / float(weight_k @ v_k), second / float(weight_k @ v_k)
+    both_ee = np.outer(pull_e, mean_e)
+    added_ee = (first * (both_ee + both_ee.T) + second * np.outer(pull_e, pull_e)) * moments.number
+    root_e = np.sqrt(guess_e / moments.eigenvalue_e)
+    value_e, vector_ee = np.linalg.eigh(np.diag(guess_e) + root_e[:, None] * added_ee * root_e)
+    value_e = np.maximum(value_e, tuned.TILT_FLOOR * guess_e.min())
+    return np.asarray((vector_ee * (value_e * (guess_e.sum() / value_e.sum()))) @ vector_ee.T)
 
 
 def read_at_mean(noisy_ee: Floats, guess_ee: Floats, hidden_e: Floats, sd: float) -> tuple[Floats, Floats, Floats]:

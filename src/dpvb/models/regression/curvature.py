@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import logit
 
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import UNSEEN, Nonnegative, Positive, Positives
@@ -20,9 +20,6 @@ from dpvb.models.regression import tuned
 
 #: Floor that keeps eigenvalues positive where there are no rows at all.
 TINY = 1e-9
-
-# Log odds beyond this are taken for this, where a curvature must not vanish.
-_STEEPEST = 30.0
 
 
 @dataclass(frozen=True)
@@ -88,29 +85,6 @@ class RowMoments:
         """Diagonal of ν Σ x̃ x̃ᵀ, (e,), in coordinates x̃ = Uᵀx / s, with ν ≤ ¼ such that its trace is ¼·ratio·total."""
         ratio = 0.25 * ratio * self.total / self.trace
         return np.asarray(self.eigenvalue_e / self.scale_e**2 * np.clip(ratio, 0.25 * tuned.LEAST_VARIANCE_RATIO, 0.25))
-
-    def tilted(self, guess_e: Floats, weights_e: Floats) -> Floats:
-        """A guess of Σ p(1-p) x̃ x̃ᵀ, (e, e), where p varies with the log odds xᵀ weights: exact for normal rows.
-
-        Args:
-            guess_e: its diagonal if p(1-p) had nothing to do with x̃.
-            weights_e: the weights.
-        """
-        mean_e = self.mean_e
-        pull_e = self.eigenvalue_e * weights_e / self.number - mean_e * float(mean_e @ weights_e)
-        node_k, weight_k = np.polynomial.hermite_e.hermegauss(40)
-        psi_k = float(mean_e @ weights_e) + math.sqrt(max(float(weights_e @ pull_e), 0.0)) * node_k
-        p_k = expit(np.clip(psi_k, -_STEEPEST, _STEEPEST))
-        v_k = p_k * (1 - p_k)
-        # E v x xᵀ by two integrations by parts (Stein 1981); over E v.
-        first, second = (float(weight_k @ part_k) for part_k in (v_k * (1 - 2 * p_k), v_k * (1 - 6 * v_k)))
-        first, second = first / float(weight_k @ v_k), second / float(weight_k @ v_k)
-        both_ee = np.outer(pull_e, mean_e)
-        added_ee = (first * (both_ee + both_ee.T) + second * np.outer(pull_e, pull_e)) * self.number
-        root_e = np.sqrt(guess_e / self.eigenvalue_e)
-        value_e, vector_ee = np.linalg.eigh(np.diag(guess_e) + root_e[:, None] * added_ee * root_e)
-        value_e = np.maximum(value_e, tuned.TILT_FLOOR * guess_e.min())
-        return np.asarray((vector_ee * (value_e * (guess_e.sum() / value_e.sum()))) @ vector_ee.T)
 
 
 @dataclass(frozen=True)

@@ -141,8 +141,7 @@ class FirstOrder:
         """The map to x̂; coordinates; one majorised step after each score; the curvature after the last."""
         if "curvature_at_mean" in s.names:
             sd, long_sd, first_sd = (s.noise_std(name) for name in ("curvature_at_mean", "long", "curvature"))
-            released = (s.read("curvature_at_mean"), s.read("long"))
-            return q.finished(*released, sd, long_sd, first_sd, self.intercept)
+            return q.finished(s.read("curvature_at_mean"), s.read("long"), sd, long_sd, first_sd, self.intercept)
         if "curvature" in s.names:
             return self._stepped(s, q) if "score" in s.names else self._started(s, q)
         return replace(q, scaling=q.scaling.read(self._columns, s, self.intercept))
@@ -169,17 +168,13 @@ class FirstOrder:
 
     def _stepped(self, s: Estimate, q: Iterate) -> Iterate:
         """Majorise-minimise with momentum; what the averages do not see through their noise moves less."""
-        moments, scale_e, sd = q.moments, q.moments.scale_e, s.noise_std("score")
+        moments, scale_e, sd, late = q.moments, q.moments.scale_e, s.noise_std("score"), q.step / self.num_steps
         score_e, step, total = scale_e * s.read("score"), q.step + 1, moments.total
         ratios = q.ratios.seen(np.append(s.read("variance"), s.read("xi")) / total, (s.noise_std("xi") / total) ** 2)
         ratio, ratio_xi = 0.25 * np.clip(ratios.value, (tuned.LEAST_VARIANCE_RATIO, tuned.LEAST_XI_RATIO), 1.0)
-        information_e, late = ratio * moments.eigenvalue_e, q.step / self.num_steps
-        # Scores at points far apart are not linear in these: the average begins anew.
-        seen_e = (q.steepness.factor_e > 1) * information_e**2 / (information_e + q.mean.noise * scale_e**2)
-        far = np.max(seen_e * (q.point_e - q.mean.point_d) ** 2) > tuned.FAR_STD**2
-        fresh = sd == 0 or late < tuned.AVERAGE_START or (far and late < tuned.AVERAGE_ANEW)
+        fresh = sd == 0 or late < tuned.AVERAGE_START or (late < tuned.AVERAGE_ANEW and q.far(ratio))
         mean = (descent.Average(q.start_e, score_e) if fresh else q.mean).joined(q.point_e, score_e, sd**2)
-        noise_e = mean.noise * scale_e**2
+        information_e, noise_e = ratio * moments.eigenvalue_e, mean.noise * scale_e**2
         upper_e, gain_e = ratio * moments.eigenvalue_upper_e, information_e / (information_e + noise_e)
         newton_e = mean.point_d - q.start_e + mean.score_d / upper_e
         prior = q.prior(q.scaling.width_d, ridge.TAUS, self.intercept, self.alpha)

@@ -13,7 +13,7 @@ import numpy as np
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegatives, Positives, Symmetric
 from dpvb.models.regression import descent, ridge, saturation, tuned
-from dpvb.models.regression.at_mean import read_at_mean, read_long
+from dpvb.models.regression.at_mean import read_at_mean, read_long, tilted
 from dpvb.models.regression.curvature import RowMoments, Tracked, read
 from dpvb.models.regression.guard import Steepness, StepGuard
 from dpvb.models.regression.likelihood import Weights
@@ -58,6 +58,13 @@ class Iterate:
         start = (scaling, moments, start_e, drift_e, start_e, start_e, nothing)
         return cls(*start, little, little, 0 * little, 0 * start_e, steepness, np.ones(len(start_e)))
 
+    def far(self, ratio: float) -> bool:
+        """Whether the point is far from the mean one where paths may swing: scores so far apart are not linear."""
+        information_e = ratio * self.moments.eigenvalue_e
+        seen_e = information_e**2 / (information_e + self.mean.noise * self.moments.scale_e**2)
+        away_e = np.where(self.steepness.factor_e > 1, self.point_e - self.mean.point_d, 0.0)
+        return bool(np.max(seen_e * away_e**2) > tuned.FAR_STD**2)
+
     @property
     def middle_e(self) -> Floats:
         """Where the last curvature is taken: about halfway from the mean of the points to that of the posterior."""
@@ -75,7 +82,7 @@ class Iterate:
             sd, long_sd, first_sd: noise stds of both, and of the matrix that the guess comes from.
             intercept: value of column 0 in every row; 0: there is no such column.
         """
-        guess_ee = self.moments.tilted(np.diag(self.curvature_ee), self.middle_e)
+        guess_ee = tilted(self.moments, np.diag(self.curvature_ee), self.middle_e)
         curvature_ee = read(noisy_ee, guess_ee, sd, min(tuned.LAST_FLOOR * np.diag(guess_ee).min(), sd))
         hidden_e = np.clip(first_sd / self.moments.eigenvalue_e, tuned.LEAST_HIDDEN, tuned.MOST_HIDDEN)
         table_ee, error_ee, doubt_e = read_at_mean(noisy_ee, guess_ee, hidden_e, sd)
