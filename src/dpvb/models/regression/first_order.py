@@ -98,7 +98,7 @@ class FirstOrder:
             "xi": scalar,
             "variance": scalar,
             "curvature_at_mean": Block((d, d), b / 4, "gram", "last"),
-            "excess": Block((1,), b / 4, "nonnegative", "last", weight=tuned.EXCESS_WEIGHT),
+            "long": Block((d,), tuned.LONGEST * b / 4, "nonnegative", "last", weight=tuned.LONG_WEIGHT),
             **(learned if self.likelihood.learns_dispersion else {}),
         }
 
@@ -133,7 +133,7 @@ class FirstOrder:
         last = "curvature_at_mean" in blocks
         matrix = np.vstack([scaling.forth(columns), q.moments.basis_de / q.moments.scale_e])
         x_ne, length_n = (rows := batch.derived(_turned, matrix)).x_nd, rows.length_n
-        psi_n = row_sums(x_ne, q.moments.scale_e * (q.mean.point_d if last else q.point_e))
+        psi_n = row_sums(x_ne, q.moments.scale_e * (q.middle_e(self.likelihood) if last else q.point_e))
         weight_n = 1.0 / np.maximum(length_n, 1.0)
         variance_n = likelihood.curvature(psi_n, b_n)
         learned = {}
@@ -142,9 +142,9 @@ class FirstOrder:
             learned = {"dispersion_at_mean" if last else "dispersion": Rows(u_n[:, None])}
         if last:
             variance_n *= 0.25
-            excess_n = variance_n * np.clip(length_n - 1.0, 0.0, 1.0)
+            long_n = variance_n * weight_n**2 * np.clip(length_n - 1.0, 0.0, tuned.LONGEST)
             curvature = Gram(x_ne, variance_n * weight_n**2)
-            return {"curvature_at_mean": curvature, "excess": Rows(excess_n[:, None]), **learned}
+            return {"curvature_at_mean": curvature, "long": Rows(long_n[:, None] * x_ne**2), **learned}
         residual_n = likelihood.residual(psi_n, batch.y_n, batch.trials_n)
         trace_n = (weight_n * length_n) ** 2
         return {
@@ -157,10 +157,12 @@ class FirstOrder:
     def m_step(self, s: Estimate, q: Iterate) -> Iterate:
         """The map to x̂; coordinates; one majorised step after each score; the curvature after the last."""
         if "curvature_at_mean" in s.names:
-            steepest, sd = 4.0 * self.likelihood.at(q.dispersion.r).steepest, s.noise_std("curvature")
-            q = self._dispersed(s, q, "dispersion_at_mean", q.mean.point_d, fresh=True)
-            released = (steepest * s.read("curvature_at_mean"), steepest * float(s.read("excess")[0]))
-            return q.finished(*released, steepest * s.noise_std("curvature_at_mean"), sd, self.intercept)
+            steepest = 4.0 * self.likelihood.at(q.dispersion.r).steepest
+            q = self._dispersed(s, q, "dispersion_at_mean", q.middle_e(self.likelihood), fresh=True)
+            names = ("curvature_at_mean", "long")
+            (curvature_ee, long_e), stds = zip(*((s.read(name), s.noise_std(name)) for name in names), strict=True)
+            stds = (steepest * stds[0], steepest * stds[1], s.noise_std("curvature"))
+            return q.finished(steepest * curvature_ee, steepest * long_e, stds, self.likelihood, self.intercept)
         if "curvature" in s.names:
             return self._stepped(s, q) if "score" in s.names else self._started(s, q)
         return replace(q, scaling=q.scaling.read(self._columns, s, self.intercept))
@@ -202,14 +204,15 @@ class FirstOrder:
 
     def _stepped(self, s: Estimate, q: Iterate) -> Iterate:
         """Majorise-minimise with momentum; what the averages do not see through their noise moves less."""
-        moments, scale_e, sd = q.moments, q.moments.scale_e, s.noise_std("score")
+        moments, scale_e, sd, late = q.moments, q.moments.scale_e, s.noise_std("score"), q.step / self.num_steps
         is_count, score_e, step = self.likelihood.is_count, scale_e * s.read("score"), q.step + 1
         total = moments.measured if is_count else moments.total
         reading = q.most / total * np.append(s.read("variance"), s.read("xi"))
         ratios = q.ratios.seen(reading, (q.most * s.noise_std("xi") / total) ** 2)
         least = tuned.LEAST_VARIANCE_RATIO, tuned.LEAST_XI_RATIO
         ratio, ratio_xi = q.usual * np.clip(ratios.value, least, q.most)
-        fresh = sd == 0 or q.step < tuned.AVERAGE_START * self.num_steps
+        may_swing = not is_count and late < tuned.AVERAGE_ANEW
+        fresh = sd == 0 or late < tuned.AVERAGE_START or (may_swing and q.far(ratio))
         mean = (descent.Average(q.start_e, score_e) if fresh else q.mean).joined(q.point_e, score_e, sd**2)
         information_e, noise_e = ratio * moments.eigenvalue_e, mean.noise * scale_e**2
         upper_e, gain_e = ratio * moments.eigenvalue_upper_e, information_e / (information_e + noise_e)
@@ -230,7 +233,9 @@ class FirstOrder:
         if is_count and sd > 0:
             # A mean is no straight line in ψ: the next score is taken where all scores so far lead, which wanders less.
             found_e = guard.safety * steepness.factor_e * information_e
-            score = ridge.NoisyScore(mean.score_d, mean.point_d - q.start_e, np.diag(found_e), 1.0, noise_e)
+            score = ridge.NoisyScore(
+                mean.score_d, mean.point_d - q.start_e, np.diag(found_e), np.ones(len(found_e)), noise_e
+            )
             point_e = last_e = q.start_e + ridge.posterior(score, replace(prior, taus=(tau,)))[0]
         guess_ee = np.diag(moments.weighted(float(ratios.value[0]), q.usual, q.most, total))
         q = self._dispersed(s, q, "dispersion", q.point_e, fresh=fresh)

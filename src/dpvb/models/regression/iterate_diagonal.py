@@ -60,7 +60,8 @@ class Iterate:
         precision_d, information_d, variance_d = self._information(intercept)
         square_d = (self._mean(intercept) - self.start_d) ** 2 + 1 / (precision_d + information_d**2 / variance_d)
         seen_d = (square_d / self.width_d**2)[self.columns.seen_d]
-        return (tuned.ALPHA_SHAPE + 0.5 * len(seen_d)) / (tuned.ALPHA_SHAPE + 0.5 * float(seen_d.sum()))
+        rate = tuned.ALPHA_SHAPE * tuned.DIAGONAL_TAU**2 + 0.5 * float(seen_d.sum())
+        return (tuned.ALPHA_SHAPE + 0.5 * len(seen_d)) / rate
 
     def majoriser(self, intercept: float) -> DiagonalAndConstant:
         """Majoriser of the curvature; its ridge is the prior's precision, and larger if there is noise in the score."""

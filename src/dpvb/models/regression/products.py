@@ -57,7 +57,7 @@ def _roots_of_indicators(means: Means) -> tuple[Floats, Floats]:
     share_d = np.clip(means.mean_d / means.declared.unit_d, error, 1.0 - error)
     root_d = share_d * np.sqrt(1.0 - share_d) + (1.0 - share_d) * np.sqrt(share_d)
     sd_d = 0.5 * error / np.sqrt(share_d * (1.0 - share_d) + 1e-300)
-    return root_d, np.maximum(root_d - tuned.LOW_STD * sd_d, 0.1 * root_d)
+    return root_d, np.maximum(root_d - tuned.LOW_STD * sd_d, tuned.LEAST_ROOT * root_d)
 
 
 def centres(means: Means, spread_j: Floats) -> tuple[Floats, Floats]:
