@@ -333,7 +333,8 @@ def test_the_table_of_coefficients_names_and_agrees(private: Any) -> None:
     low, high = private.credible_interval(0.9)
     assert [row.name for row in table] == ["intercept", "x0", "x1", "x2"]
     assert [row.mean for row in table[1:]] == private.coef_[0].tolist()
-    np.testing.assert_allclose([(row.low, row.high) for row in table[1:]], np.column_stack([low[0], high[0]]), rtol=1e-12)
+    ends = np.column_stack([low[0], high[0]])
+    np.testing.assert_allclose([(row.low, row.high) for row in table[1:]], ends, rtol=1e-12)
     assert table[0].std == private.intercept_std_[0]
     shown = private.summary(0.9)
     assert "90 % interval" in shown
