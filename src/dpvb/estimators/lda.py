@@ -167,7 +167,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             num_steps = 20 if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**7)
             rho = robbins_monro(self.learning_offset, self.learning_decay)
             schedule = Schedule((1.0,) * num_steps, rho=rho, projection=self.projection)  # type: ignore[arg-type]
-            model = self._model(source.width, self._number_of_topics(source, schedule), around=around)
+            number = self._number_of_topics(source, schedule)
+            model = self._model(source.width, number, around=around, num_steps=num_steps)
         unnamed = " without names" if source.vocabulary is None else ""
         sizes = " at first, then as the released sizes of topics" if model.doc_topic_prior is None else ""
         told = known and known.told(self, public=self.public_prior)
