@@ -147,6 +147,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
                 raise ParameterError("group must say whose each document is, where seen= names persons.")
             group = newcomers(group, seen)
         names = column_names(X)
+        if self.n_components != "auto":
+            hint = "Or 'auto', with num_examples= or prior=."
+            check_integer("n_components", self.n_components, low=1, hint=hint)
         known = self._known(self.prior, public=self.public_prior)
         named = names if known is None or names is not None else known.vocabulary()
         words = named if self.vocabulary is None else self.vocabulary
@@ -379,8 +382,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def _number_of_topics(self, source: Any, schedule: Schedule) -> int:
         """K as it was given, or as many topics as public facts let one expect far above the noise."""
         if self.n_components != "auto":
-            hint = 'Or "auto", with num_examples=, a public number of documents.'
-            return check_integer("n_components", self.n_components, low=1, hint=hint)
+            return self.n_components
         if self.num_examples is None or self.epsilon == math.inf:
             raise ParameterError(
                 "n_components must be a number unless epsilon is finite and num_examples is given: 'auto' chooses by "
