@@ -147,13 +147,17 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
                 raise ParameterError("group must say whose each document is, where seen= names persons.")
             group = newcomers(group, seen)
         names = column_names(X)
-        if self.n_components != "auto":
-            hint = "Or 'auto', with num_examples= or prior=."
-            check_integer("n_components", self.n_components, low=1, hint=hint)
         known = self._known(self.prior, public=self.public_prior)
         named = names if known is None or names is not None else known.vocabulary()
         words = named if self.vocabulary is None else self.vocabulary
         source = as_source(X, vocabulary=words, token_pattern=self.token_pattern, group=group)
+        hint, given = (
+            "Or 'auto', with num_examples= or prior=.",
+            1 if self.n_components == "auto" else self.n_components,
+        )
+        self._model(
+            source.width, check_integer("n_components", given, low=1, hint=hint)
+        )  # refuses what is out of range
         if source.vocabulary is None and not self.public_vocabulary:
             raise ParameterError(
                 "public_vocabulary must be True, or vocabulary given, for counts whose terms have no names. The "
