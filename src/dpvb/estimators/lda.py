@@ -151,6 +151,13 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         named = names if known is None or names is not None else known.vocabulary()
         words = named if self.vocabulary is None else self.vocabulary
         source = as_source(X, vocabulary=words, token_pattern=self.token_pattern, group=group)
+        hint, given = (
+            "Or 'auto', with num_examples= or prior=.",
+            1 if self.n_components == "auto" else self.n_components,
+        )
+        self._model(
+            source.width, check_integer("n_components", given, low=1, hint=hint)
+        )  # refuses what is out of range
         if source.vocabulary is None and not self.public_vocabulary:
             raise ParameterError(
                 "public_vocabulary must be True, or vocabulary given, for counts whose terms have no names. The "
@@ -167,7 +174,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             num_steps = 20 if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**7)
             rho = robbins_monro(self.learning_offset, self.learning_decay)
             schedule = Schedule((1.0,) * num_steps, rho=rho, projection=self.projection)  # type: ignore[arg-type]
-            model = self._model(source.width, self._number_of_topics(source, schedule), around=around)
+            number = self._number_of_topics(source, schedule)
+            model = self._model(source.width, number, around=around, num_steps=num_steps)
         unnamed = " without names" if source.vocabulary is None else ""
         sizes = " at first, then as the released sizes of topics" if model.doc_topic_prior is None else ""
         told = known and known.told(self, public=self.public_prior)
@@ -378,8 +386,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def _number_of_topics(self, source: Any, schedule: Schedule) -> int:
         """K as it was given, or as many topics as public facts let one expect far above the noise."""
         if self.n_components != "auto":
-            hint = 'Or "auto", with num_examples=, a public number of documents.'
-            return check_integer("n_components", self.n_components, low=1, hint=hint)
+            return self.n_components
         if self.num_examples is None or self.epsilon == math.inf:
             raise ParameterError(
                 "n_components must be a number unless epsilon is finite and num_examples is given: 'auto' chooses by "

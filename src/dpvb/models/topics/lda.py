@@ -81,6 +81,7 @@ class LDA:
             documents that fully converge on early, bad topics reinforce them.
         fixed_work: True makes every document run exactly max_iter local iterations.
         engine: "numba" (compiled, float32 topics) or "numpy" (plain float64).
+        num_steps: J, number of releases of the topics; by it the noise at the end is foreseen.
         around: public or earlier topics, or word frequencies alone; see `prior`.
         earlier: what was released of other people, which is read together with what is released now.
         means: whether documents meet the means of the topics, instead of exp⟨log β⟩.
@@ -106,6 +107,7 @@ class LDA:
     max_iter: int = 15
     fixed_work: bool = False
     engine: Literal["numba", "numpy"] = "numba"
+    num_steps: int = 20
     around: Prior | None = None
     earlier: Earlier | None = None
     means: bool = False

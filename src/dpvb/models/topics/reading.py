@@ -60,7 +60,9 @@ def sums(model: LDA, s: Estimate, q: Topics) -> Topics:
     x_vk, sd_v = s.read("counts") / q.word_weight_v[:, None], noise_std / q.word_weight_v
     read = empirical_bayes.READS[model.read if noise_std > 0 else "project"]
     if read is empirical_bayes.estimated_prior:
-        free = signal(model, num_units, noise_std) >= detectable(model)
+        # Of J releases that are averaged so far t were made; what is read at the end decides for all.
+        share = 1.0 if s.receipt is None else min((s.receipt.step + (not model.background)) / model.num_steps, 1.0)
+        free = signal(model, num_units, noise_std * math.sqrt(share)) >= detectable(model)
         read = partial(empirical_bayes.estimated_prior, free=free)
     lambda_vk = model.topic_word_prior + model.mass * read(x_vk, sd_v, q.background_v)
     new = model.topics(lambda_vk, q.background_v, q.word_weight_v, _alpha(model, x_vk.sum(axis=0)))
