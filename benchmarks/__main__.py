@@ -49,6 +49,7 @@ NAMES = [
     "coverage_real",
     "analyses",
     "topics",
+    "coverage_counts",
     "wikipedia",
     "federated_topics",
     "mnist",

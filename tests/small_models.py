@@ -123,6 +123,16 @@ CASES = [
         {"step": 0.9},
     ),
     *by_phase(
+        "poisson",
+        regression.of_form("PoissonRegression", "first_order, diagonal"),
+        {"step": 0.9},
+    ),
+    *by_phase(
+        "dispersion",
+        regression.of_form("NegativeBinomialRegression", "first_order, learned dispersion"),
+        {"step": 0.4, "last": 0.1},
+    ),
+    *by_phase(
         "spreads",
         regression.of_form("LogisticRegression", "first_order", **SOME_NUMBERS),
         {"first": 0.4, "second": 0.4, "third": 0.9, "step": 0.4, "last": 0.2},

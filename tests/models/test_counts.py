@@ -62,7 +62,7 @@ def test_no_row_of_counts_exceeds_its_bounds_at_any_query(likelihood: Likelihood
         for share in (at.curvature(psi, one), at.majoriser(psi, y, one)):
             assert share.min() >= 0
             assert share.max() <= 1 + 1e-12
-        u = dispersion.score(y, at.mean(psi), 1.0 if math.isinf(at.r) else at.r)
+        u = dispersion.score(y, at.expected(psi), 1.0 if math.isinf(at.r) else at.r)
         assert np.abs(u).max() <= tuned.SCORE_BOUND
 
 

@@ -23,10 +23,11 @@ from dpvb.data.tables.design import DesignRows
 from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
-from dpvb.models.regression import curvature, descent, guard, ridge, tuned
+from dpvb.models.regression import base_rate, curvature, descent, guard, ridge, tuned
 from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.iterate import Iterate
-from dpvb.models.regression.likelihood import Likelihood, Weights
+from dpvb.models.regression.likelihood import Likelihood
+from dpvb.models.regression.weights import Weights
 
 COLUMN = 0.4
 LIKELIHOODS = {
@@ -279,7 +280,7 @@ def test_the_score_is_the_weighted_gradient_and_the_curvature_its_derivative(kin
 
     # Counts have the curvature in expectation, which the mean's own has.
     middle_e = q.middle_e(model.likelihood)
-    mean_n = model.likelihood.mean(rows.x_nd @ (moments.basis_de @ middle_e))
+    mean_n = model.likelihood.expected(rows.x_nd @ (moments.basis_de @ middle_e))
     expected = replace(rows, y_n=mean_n) if model.likelihood.is_count else rows
 
     def score(point_e: Floats, rows: DesignRows = rows) -> Floats:
@@ -402,10 +403,10 @@ def test_averaged_scores_weigh_by_inverse_variance() -> None:
 
 
 def test_log_odds_stay_finite_and_know_their_noise() -> None:
-    base, spread = curvature.log_odds(300.0, 10.0, 1000.0)
+    base, spread = base_rate.log_odds(300.0, 10.0, 1000.0)
     assert base == pytest.approx(logit(301 / 1002))
     assert spread == pytest.approx(10 / 1002 / (301 / 1002 * 701 / 1002))
     for count, sd, number in [(-50.0, 10.0, 100.0), (0.0, 0.0, 0.0), (1e9, 1.0, 10.0), (0.0, 1e6, 1.0)]:
-        base, spread = curvature.log_odds(count, sd, number)
+        base, spread = base_rate.log_odds(count, sd, number)
         assert math.isfinite(base)
         assert math.isfinite(spread)

@@ -22,7 +22,8 @@ from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal, Iterate
-from dpvb.models.regression.likelihood import Likelihood, Weights
+from dpvb.models.regression.likelihood import Likelihood
+from dpvb.models.regression.weights import Weights
 
 COLUMN = 0.4
 LIKELIHOODS = {

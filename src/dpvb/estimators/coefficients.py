@@ -15,7 +15,7 @@ from dpvb.data.tables.coordinates import CODINGS, along, coded, in_units, plain,
 from dpvb.data.tables.schema import Schema
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_choice
-from dpvb.models.regression.likelihood import Weights
+from dpvb.models.regression.weights import Weights
 from dpvb.results.coefficients import CoefficientTable, Head, Normal
 
 # The head of a table names so many columns.

@@ -42,10 +42,11 @@ from dpvb.models.regression import tuned
 from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
-from dpvb.models.regression.likelihood import Likelihood, Weights, predictive
+from dpvb.models.regression.likelihood import Likelihood
 from dpvb.models.regression.polya_gamma import PolyaGamma
-from dpvb.models.regression.predictive import binomial_interval, count_interval, probability_interval
+from dpvb.models.regression.predictive import binomial_interval, count_interval, predictive, probability_interval
 from dpvb.models.regression.slants import NO_PRODUCTS
+from dpvb.models.regression.weights import Weights
 from dpvb.results import exports, metrics
 from dpvb.results.coefficients import Coefficient, CoefficientTable, Head, Summary
 
@@ -470,6 +471,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         Raises:
             DataFormatError: for rows of another width, or that hold NaN or infinity.
         """
+        self._check_fitted()
         read = self._table if table else self._weights
         parts = [(np.empty(0), np.empty(0)), *(self._moments(x_nd, read) for x_nd in self._rows(X))]
         mean_n, variance_n = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -817,7 +819,7 @@ class CountRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ig
 
     def predict(self, X: Any) -> Floats:
         """Expected count of each row at the posterior mean of the weights, (rows,), at most max_count."""
-        return self._fitted_likelihood.mean(self._psi(X)[0])
+        return self._fitted_likelihood.expected(self._psi(X)[0])
 
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Floats, Floats]:
         """Ends (low, high) of the posterior predictive interval of each row's count, (rows,); as private as X.
@@ -847,7 +849,7 @@ class CountRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ig
         """
         mean_n, _, y_n, _ = self._measured(X, y, None, public)
         base_n, likelihood = np.full(len(y_n), y_n.sum() / max(len(y_n), 1)), self._fitted_likelihood
-        deviance = metrics.negative_binomial_deviance(y_n, likelihood.mean(mean_n), likelihood.r)
+        deviance = metrics.negative_binomial_deviance(y_n, likelihood.expected(mean_n), likelihood.r)
         return _explained(deviance, metrics.negative_binomial_deviance(y_n, base_n, likelihood.r))
 
 

@@ -21,7 +21,7 @@ from dpvb.core.contributions import Contributions
 from dpvb.core.forms import Rows
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Positives
-from dpvb.guards.errors import ParameterError
+from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.models.regression import tuned
 from dpvb.models.regression.slants import NO_PRODUCTS, Slants
 
@@ -147,3 +147,19 @@ class Declared:
         """κ, which leaves a typical row inside norm 1, the intercept's constant included."""
         room = tuned.NUMERIC_SHARE * (1 - constant**2) / max(len(self.numeric_j), 1)
         return min(tuned.NUMERIC_SIZE * constant, math.sqrt(room)) if constant > 0 else math.sqrt(room)
+
+
+def check_fields(
+    n_features: int, num_steps: int, intercept: float, alpha: float | None, declared: Declared | None
+) -> None:
+    """Check what the first-order models have in common.
+
+    Raises:
+        ParameterError: for a field outside its range.
+    """
+    check_integer("n_features", n_features, low=1, high=10**7)
+    check_integer("num_steps", num_steps, low=1, high=10**7)
+    check_number("intercept", intercept, low=0, high=1, closed="left")
+    check_number("alpha", 1.0 if alpha is None else alpha, low=1e-6, high=1e6)
+    if declared is not None and len(declared.unit_d) != n_features:
+        raise ParameterError(f"declared must speak of {n_features} columns, got {len(declared.unit_d)}.")

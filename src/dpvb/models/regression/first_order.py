@@ -38,14 +38,16 @@ from dpvb.core.forms import Gram, MeasuredRows, Rows, ScaledRows, turned
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.kernels.linear import row_sums
-from dpvb.models.regression import descent, dispersion, ridge, tuned
+from dpvb.models.regression import dispersion, tuned
 from dpvb.models.regression.batch import RegressionBatch
-from dpvb.models.regression.curvature import RowMoments, log_odds, log_rate, read_moments
-from dpvb.models.regression.declared import Declared
+from dpvb.models.regression.curvature import RowMoments
+from dpvb.models.regression.declared import Declared, check_fields
 from dpvb.models.regression.dispersion import Dispersion
 from dpvb.models.regression.iterate import Iterate
-from dpvb.models.regression.likelihood import Likelihood, Weights, check_fields
+from dpvb.models.regression.likelihood import Likelihood
+from dpvb.models.regression.path import Path
 from dpvb.models.regression.scaling import Scaling, mapped
+from dpvb.models.regression.weights import Weights
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,10 @@ class FirstOrder:
     @property
     def _columns(self) -> Declared:
         return self.declared or Declared.plain(self.n_features)
+
+    @property
+    def _path(self) -> Path:
+        return Path(self.likelihood, self.intercept, self.num_steps, self.alpha, self._columns)
 
     @property
     def blocks(self) -> Mapping[str, Block]:
@@ -138,7 +144,7 @@ class FirstOrder:
         variance_n = likelihood.curvature(psi_n, b_n)
         learned = {}
         if self.likelihood.learns_dispersion:
-            u_n = dispersion.score(batch.y_n, likelihood.mean(psi_n), likelihood.r)
+            u_n = dispersion.score(batch.y_n, likelihood.expected(psi_n), likelihood.r)
             learned = {"dispersion_at_mean" if last else "dispersion": Rows(u_n[:, None])}
         if last:
             variance_n *= 0.25
@@ -158,89 +164,19 @@ class FirstOrder:
         """The map to x̂; coordinates; one majorised step after each score; the curvature after the last."""
         if "curvature_at_mean" in s.names:
             steepest = 4.0 * self.likelihood.at(q.dispersion.r).steepest
-            q = self._dispersed(s, q, "dispersion_at_mean", q.middle_e(self.likelihood), fresh=True)
+            q = self._path.dispersed(s, q, "dispersion_at_mean", q.middle_e(self.likelihood), fresh=True)
             names = ("curvature_at_mean", "long")
             (curvature_ee, long_e), stds = zip(*((s.read(name), s.noise_std(name)) for name in names), strict=True)
             stds = (steepest * stds[0], steepest * stds[1], s.noise_std("curvature"))
             return q.finished(steepest * curvature_ee, steepest * long_e, stds, self.likelihood, self.intercept)
         if "curvature" in s.names:
-            return self._stepped(s, q) if "score" in s.names else self._started(s, q)
+            return self._path.stepped(s, q) if "score" in s.names else self._path.started(s, q, self._score_noise)
         return replace(q, scaling=q.scaling.read(self._columns, s, self.intercept))
-
-    def _started(self, s: Estimate, q: Iterate) -> Iterate:
-        """Coordinates, majoriser and prior mean from the release of the curvature."""
-        column, inner = (self.intercept, False) if self.intercept > 0 else (tuned.ADDED_CONSTANT, True)
-        sd, room, scaling = s.noise_std("curvature"), q.scaling.room, q.scaling
-        noisy_dd = room**2 * s.read("curvature")
-        if self.intercept > 0:
-            scaling, noisy_dd = scaling.recentred(self._columns, noisy_dd, sd, self.intercept)
-        moments = read_moments(noisy_dd, sd, column, inner=inner)
-        link = log_rate if self.likelihood.is_count else log_odds
-        base, spread = link(float(s.read("count")[0]), s.noise_std("count"), moments.number)
-        likelihood = self.likelihood.at(q.dispersion.r)
-        usual = likelihood.usual(base)
-        if len(self._columns.numeric_j):
-            noise = self._score_noise(sd) * 0.25 / usual
-            moments = moments.roomier(moments.affordable(noise) if sd > 0 else room)
-        if self.intercept > 0 and sd > 0:
-            scaling = scaling.certain(self._columns, noisy_dd, moments.matrix_dd, sd, self.intercept)
-        start = Iterate.start(scaling, moments, base * moments.constant_e, spread * moments.constant_e)
-        return replace(start, usual=usual, most=likelihood.steepest / usual)
-
-    def _dispersed(self, s: Estimate, q: Iterate, block: str, point_e: Floats, *, fresh: bool) -> Iterate:
-        """With the dispersion after its score at a point, if it is learned."""
-        if not self.likelihood.learns_dispersion:
-            return q
-        moments, noise = q.moments, s.noise_std(block) ** 2
-        psi = moments.log_odds(point_e)
-        found = q.dispersion.after(float(s.read(block)[0]), noise, moments.number, psi, fresh=fresh)
-        # Of the shares of the steepest curvature that the next query returns, `most` is what makes factors of `usual`.
-        return replace(q, dispersion=found, most=self.likelihood.at(found.r).steepest / q.usual)
 
     def _score_noise(self, sd: float) -> float:
         """Noise variance of the averaged score, from the noise std of the curvature: both are of one budget."""
         steps = (1.0 - math.fsum(self.schedule.budget.values())) / (1.0 + 2.0 * tuned.SCALAR_WEIGHT**2)
         return (sd * self.likelihood.max_residual / self.likelihood.max_size) ** 2 * tuned.CURVATURE_BUDGET / steps
-
-    def _stepped(self, s: Estimate, q: Iterate) -> Iterate:
-        """Majorise-minimise with momentum; what the averages do not see through their noise moves less."""
-        moments, scale_e, sd, late = q.moments, q.moments.scale_e, s.noise_std("score"), q.step / self.num_steps
-        is_count, score_e, step = self.likelihood.is_count, scale_e * s.read("score"), q.step + 1
-        total = moments.measured if is_count else moments.total
-        reading = q.most / total * np.append(s.read("variance"), s.read("xi"))
-        ratios = q.ratios.seen(reading, (q.most * s.noise_std("xi") / total) ** 2)
-        least = tuned.LEAST_VARIANCE_RATIO, tuned.LEAST_XI_RATIO
-        ratio, ratio_xi = q.usual * np.clip(ratios.value, least, q.most)
-        may_swing = not is_count and late < tuned.AVERAGE_ANEW
-        fresh = sd == 0 or late < tuned.AVERAGE_START or (may_swing and q.far(ratio))
-        mean = (descent.Average(q.start_e, score_e) if fresh else q.mean).joined(q.point_e, score_e, sd**2)
-        information_e, noise_e = ratio * moments.eigenvalue_e, mean.noise * scale_e**2
-        upper_e, gain_e = ratio * moments.eigenvalue_upper_e, information_e / (information_e + noise_e)
-        newton_e = mean.point_d - q.start_e + mean.score_d / upper_e
-        near = tuned.COUNT_PATH_STD if is_count and sd > 0 else tuned.INTERCEPT_STD
-        prior = q.prior(self._columns, q.scaling.width_d, ridge.TAUS, self.intercept, self.alpha, near)
-        tau = ridge.best_scale(newton_e, (information_e + noise_e) / upper_e**2, prior)
-        precision_ee, _ = ridge.inverse(prior.covariance(tau))
-        gradient_e = gain_e * score_e - precision_ee @ (q.point_e - q.start_e)
-        guard = q.guard.after(max(float(np.mean((gradient_e / gain_e / scale_e) ** 2)), sd**2))
-        bound_e, fresh_e = guard.safety * ratio_xi * moments.eigenvalue_upper_e, (sd * scale_e) ** 2
-        steepness = q.steepness.seen(q.point_e, score_e, fresh_e, bound_e * q.steepness.factor_e)
-        precision_ee.flat[:: len(gain_e) + 1] += gain_e * bound_e * steepness.factor_e
-        last_e = q.point_e + np.linalg.solve(precision_ee, gradient_e)
-        # A majoriser that has grown just now begins without momentum.
-        grown = guard.safety > q.guard.safety or (steepness.factor_e > q.steepness.factor_e).any()
-        point_e = last_e + (0.0 if grown else min(step / (step + 3), tuned.LARGEST_MOMENTUM)) * (last_e - q.last_e)
-        if is_count and sd > 0:
-            # A mean is no straight line in ψ: the next score is taken where all scores so far lead, which wanders less.
-            found_e = guard.safety * steepness.factor_e * information_e
-            score = ridge.NoisyScore(
-                mean.score_d, mean.point_d - q.start_e, np.diag(found_e), np.ones(len(found_e)), noise_e
-            )
-            point_e = last_e = q.start_e + ridge.posterior(score, replace(prior, taus=(tau,)))[0]
-        guess_ee = np.diag(moments.weighted(float(ratios.value[0]), q.usual, q.most, total))
-        q = self._dispersed(s, q, "dispersion", q.point_e, fresh=fresh)
-        path = replace(q, mean=mean, guard=guard, ratios=ratios, step=step, steepness=steepness)
-        return replace(path, point_e=point_e, last_e=last_e, curvature_ee=guess_ee, table_ee=guess_ee)
 
     def weights(self, q: Iterate) -> Weights:
         """Posterior of the weights for predictions, in the coordinates of x."""

@@ -13,7 +13,7 @@ D, h, N             columns.second_d, sum_d, number: Σ b x_j², Σ b x_j, Σ b;
 s                   scale_d: the score is released in coordinates x̃ = x / s
 w = min(1, 1/‖x̃‖)   in residual_n: bounds the score and leaves its equation unbiased
 m_0                 start_d: prior mean, the base rate on the intercept
-k                   usual: ¼ for log odds, for counts the curvature at the base rate, or of the steps so far if larger
+k                   usual: ¼ for log odds; for counts the curvature at the base rate, or along the steps
 f                   descent.safety: a step's majoriser is k(f·diag(D - h²/N) + hhᵀ/N); see `descent`
 u_t, ū, Ḡ           descent.point_d, mean.point_d, mean.score_d (scores at the points, averaged)
 ==================  =============================================================================
@@ -39,12 +39,13 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError
 from dpvb.models.regression import columns, tuned
 from dpvb.models.regression.batch import SparseRegressionBatch
-from dpvb.models.regression.declared import Declared
+from dpvb.models.regression.declared import Declared, check_fields
 from dpvb.models.regression.descent import Average, Descent
 from dpvb.models.regression.iterate_diagonal import Iterate
-from dpvb.models.regression.likelihood import Likelihood, Weights, check_fields
+from dpvb.models.regression.likelihood import Likelihood
 from dpvb.models.regression.numbers_first import dense, numbers_first, order
 from dpvb.models.regression.scaling import Scaling
+from dpvb.models.regression.weights import Weights
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,6 @@ class FirstOrderDiagonal:
     @property
     def _order(self) -> NDArray[np.intp]:
         return order(self._columns, self.intercept)
-
-    @property
-    def _most_y(self) -> float:
-        """The largest response of a row, over its size."""
-        return self.likelihood.max_y / self.likelihood.max_size
 
     @property
     def _bound_d(self) -> Floats:
@@ -141,7 +137,9 @@ class FirstOrderDiagonal:
             weight_n = 1.0 / np.maximum(np.bincount(row, free * free, n), 1.0)
             square = free * free / self._bound_d[batch.indices] * (weight_n * b_n)[row]
             return {
-                "count": Rows(weight_n[:, None] * np.stack([batch.y_n, self._most_y * b_n - batch.y_n], axis=1)),
+                "count": Rows(
+                    weight_n[:, None] * np.stack([batch.y_n, self.likelihood.most * b_n - batch.y_n], axis=1)
+                ),
                 "second": replace(entries, values=square),
             }
         scaled = batch.values / q.scale_d[batch.indices]
@@ -164,17 +162,15 @@ class FirstOrderDiagonal:
         """Scales, majoriser and prior mean from the first release."""
         yes, no = s.read("count")
         least = max(tuned.NUMBER_STD * s.noise_std("count"), tuned.LEAST_NUMBER * self.likelihood.max_y)
-        number, base = max(yes + no, least) / self._most_y, 0.0
+        number, base = max(yes + no, least) / self.likelihood.most, 0.0
         sd, scaling, room = s.noise_std("second"), q.scaling, q.scaling.room
         mean_d = (scaling.mean_d * scaling.factor_d * (self.intercept == 0))[self._columns.numeric_j]
         moments = columns.read(room**2 * s.read("second"), sd, self._bound_d, number, self.intercept, mean_d)
         second_d, scale_d, start_d = moments.second_d, np.full(self.n_features, room), np.zeros(self.n_features)
         if self.intercept > 0:
             least = tuned.LEAST_BASE_RATE
-            if self.likelihood.is_count:
-                base = math.log(max((yes + 1) / (number + 1), least))
-            else:
-                base = float(logit(np.clip((yes + 1) / (number + 2), least, 1 - least)))
+            rate = float(np.clip((yes + 1) / (number + 2), least, 1 - least))
+            base = math.log(max((yes + 1) / (number + 1), least)) if self.likelihood.is_count else float(logit(rate))
             start_d[0] = base / self.intercept
         usual = self.likelihood.usual(base)
         if sd > 0:

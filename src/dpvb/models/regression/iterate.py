@@ -18,8 +18,9 @@ from dpvb.models.regression.curvature import RowMoments, Tracked, read
 from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.dispersion import Dispersion
 from dpvb.models.regression.guard import Steepness, StepGuard
-from dpvb.models.regression.likelihood import Likelihood, Weights
+from dpvb.models.regression.likelihood import Likelihood
 from dpvb.models.regression.scaling import Scaling
+from dpvb.models.regression.weights import Weights
 
 
 @dataclass(frozen=True)

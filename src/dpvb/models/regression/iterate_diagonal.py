@@ -20,8 +20,8 @@ from dpvb.guards.domains import Positive, Positives
 from dpvb.models.regression import columns, tuned
 from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.descent import Average, Descent, DiagonalAndConstant
-from dpvb.models.regression.likelihood import Weights
 from dpvb.models.regression.scaling import Scaling
+from dpvb.models.regression.weights import Weights
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The likelihoods of regressions and the Gaussian posterior of their weights: what all regression models share.
+"""The likelihoods of regressions, and what a row of each may add, whatever a query says.
 
     ψ_n = x_nᵀ m,   residual_n: derivative of log p(y_n | ψ_n) in ψ_n                unit: a row
 
@@ -12,42 +12,24 @@ Poisson            y in 0..max_count  log mean      y - μ               μ
 =================  =================  ============  ==================  ===========================
 
 Counts have μ = min(exp ψ, max_count) and the dispersion r. So both y and μ lie in [0, M], M = max_count, and for every
-ψ and r > 0 the residual lies in [-M/(1 + M/r), M] and the curvature in [0, M/(1 + M/r)]: a row has a bound at any
-query. (The first falls and the second grows with μ, from y and 0 at μ = 0 to what they are at μ = M.)
+ψ and r > 0 the residual lies in [-M/(1 + M/r), M] and the curvature in [0, M/(1 + M/r)], as both are monotone in μ.
 
-The Pólya-Gamma forms are p(y | ψ) ∝ exp(ψ)^a / (1 + exp ψ)^b with the log odds ψ; of the negative binomial a = y,
-b = y + r and ψ = log(μ/r). The Poisson distribution has no such form.
-
-==================  =============================================================================
-paper               code
-==================  =============================================================================
-κ_n = a_n - b_n/2   kappa_n
-b_n                 b_n: the shape of the Pólya-Gamma variable, at most max_b
-⟨ξ_n⟩               expfam.polya_gamma_expectedstats(b_n, c_n), c_n² = ⟨ψ_n²⟩ (Polson, Scott & Windle 2013)
-==================  =============================================================================
+The Pólya-Gamma forms (Polson, Scott & Windle 2013) are p(y | ψ) ∝ exp(ψ)^a / (1 + exp ψ)^b with the log odds ψ; of the
+negative binomial a = y, b = y + r and ψ = log(μ/r), and kappa is a - b/2. The Poisson distribution has no such form.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import sparse
-from scipy.special import expit, ndtr
+from scipy.special import expit
 
 from dpvb.data.tables.response import LOGISTIC, Kind, Response
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import UNSEEN, Covariance, Nonnegatives
-from dpvb.guards.errors import ParameterError, check_integer, check_number
+from dpvb.guards.errors import ParameterError, check_number
 from dpvb.models.expfam import polya_gamma_expectedstats
-from dpvb.models.regression.declared import Declared
-
-# σ(ψ) ≈ Σ_i p_i Φ(s_i ψ), with an absolute error of at most 2.2e-9 (Monahan & Stefanski 1992).
-_MIXTURE_P = np.array([0.003246343272134, 0.051517477033972, 0.195077912673858, 0.315569823632818])
-_MIXTURE_P = np.append(_MIXTURE_P, [0.274149576158423, 0.131076880695470, 0.027912418727972, 0.001449567805354])
-_MIXTURE_S = np.array([1.365340806296348, 1.059523971016916, 0.830791313765644, 0.650732166639391])
-_MIXTURE_S = np.append(_MIXTURE_S, [0.508135425366489, 0.396313345166341, 0.308904252267995, 0.238212616409306])
 
 
 @dataclass(frozen=True)
@@ -120,6 +102,11 @@ class Likelihood:
         return self.max_count if self.is_count else self.max_size
 
     @property
+    def most(self) -> float:
+        """The largest response of a row, over its size."""
+        return self.max_y / self.max_size
+
+    @property
     def max_size(self) -> float:
         """Bound on a row's size."""
         return self.max_trials if self.kind == "binomial" else 1.0
@@ -164,7 +151,7 @@ class Likelihood:
         """Trials of every row, 1 where there are none; NaN for a faulty row."""
         return trials_n if self.kind == "binomial" else np.ones_like(y_n) + 0.0 * y_n
 
-    def mean(self, psi_n: Floats) -> Floats:
+    def expected(self, psi_n: Floats) -> Floats:
         """Mean of the response of every row, over its size."""
         if not self.is_count:
             return np.asarray(expit(psi_n))
@@ -176,7 +163,7 @@ class Likelihood:
 
     def residual(self, psi_n: Floats, y_n: Floats, trials_n: Floats) -> Floats:
         """Derivative of log p(y | ψ) of every row."""
-        mean_n = self.mean(psi_n)
+        mean_n = self.expected(psi_n)
         if self.is_count:
             return np.asarray((y_n - mean_n) / self._excess(mean_n))
         return y_n - self.size(y_n, trials_n) * mean_n
@@ -184,13 +171,13 @@ class Likelihood:
     def curvature(self, psi_n: Floats, size_n: Floats) -> Floats:
         """Minus the second derivative in expectation, over `steepest`: from 0 to a row's size."""
         if self.is_count:
-            return size_n * self.information(self.mean(psi_n)) / self.steepest
+            return size_n * self.information(self.expected(psi_n)) / self.steepest
         return 4.0 * size_n * expit(psi_n) * expit(-psi_n)
 
     def majoriser(self, psi_n: Floats, y_n: Floats, size_n: Floats) -> Floats:
         """What the curvature does not exceed between ψ and the mode of each row, over `steepest`; at most its size."""
         if self.is_count:
-            return size_n * self.information(np.maximum(self.mean(psi_n), y_n)) / self.steepest
+            return size_n * self.information(np.maximum(self.expected(psi_n), y_n)) / self.steepest
         return 4.0 * polya_gamma_expectedstats(size_n, psi_n)
 
     def _excess(self, mean_n: Floats) -> Floats:
@@ -202,7 +189,7 @@ class Likelihood:
         from scipy.special import gammaln
 
         if self.is_count:
-            mean_n, r = np.maximum(self.mean(psi_n), 1e-300), self.r
+            mean_n, r = np.maximum(self.expected(psi_n), 1e-300), self.r
             if self.kind == "poisson":
                 return np.asarray(y_n * np.log(mean_n) - mean_n - gammaln(y_n + 1))
             rest_n = gammaln(y_n + r) - gammaln(y_n + 1) - gammaln(r)
@@ -210,65 +197,3 @@ class Likelihood:
         size_n = self.size(y_n, trials_n)
         rest_n = gammaln(size_n + 1) - gammaln(y_n + 1) - gammaln(size_n - y_n + 1)
         return np.asarray(y_n * psi_n - size_n * np.logaddexp(0.0, psi_n) + rest_n)
-
-
-def check_fields(
-    n_features: int, num_steps: int, intercept: float, alpha: float | None, declared: Declared | None = None
-) -> None:
-    """Check what the first-order models have in common.
-
-    Raises:
-        ParameterError: for a field outside its range.
-    """
-    check_integer("n_features", n_features, low=1, high=10**7)
-    check_integer("num_steps", num_steps, low=1, high=10**7)
-    check_number("intercept", intercept, low=0, high=1, closed="left")
-    check_number("alpha", 1.0 if alpha is None else alpha, low=1e-6, high=1e6)
-    if declared is not None and len(declared.unit_d) != n_features:
-        raise ParameterError(f"declared must speak of {n_features} columns, got {len(declared.unit_d)}.")
-
-
-def predictive(mean_n: Floats, variance_n: Floats) -> Floats:
-    """E[σ(ψ)] for ψ ~ N(mean, variance), (n,): absolute error below 2.2e-9; relative error below 1 % in the lower tail.
-
-    For each Φ of the mixture the integral is one Φ; far below zero, where σ(ψ) is exp ψ, it is exp(mean + variance/2).
-    """
-    spread_ni = np.sqrt(1.0 + variance_n[:, None] * _MIXTURE_S**2)
-    middle_n = np.clip(ndtr(mean_n[:, None] * _MIXTURE_S / spread_ni) @ _MIXTURE_P, 0.0, 1.0)
-    return np.where(mean_n + 1.5 * variance_n < -15, np.exp(np.minimum(mean_n + variance_n / 2, 0.0)), middle_n)
-
-
-@dataclass(frozen=True)
-class Weights:
-    """q(m) = N(mean, covariance) over the weights, as read from releases; public.
-
-    Attributes:
-        mean_d: posterior means.
-        covariance: posterior covariance, (d, d), or its diagonal, (d,), with the privacy noise counted in.
-        naive_covariance: the covariance that leaves the privacy noise out; for comparison.
-        prior: prior covariance, (d, d), or its diagonal, (d,); domains.UNSEEN where it is not said.
-        unseen_d: 1 for a column whose spread was not seen for noise, else 0.
-        centre_d: released centres of numeric columns, and 0 for others. A diagonal covariance holds about them: weights
-            of x - centre and of the constant are independent, once the slants are off x.
-        slant_3k: rows, columns and values of S where a diagonal covariance is one of weights of x - S x, (3, k).
-    """
-
-    mean_d: Floats
-    covariance: Covariance
-    naive_covariance: Covariance
-    prior: Covariance
-    unseen_d: Nonnegatives
-    centre_d: Floats
-    slant_3k: Floats = field(default_factory=lambda: np.zeros((3, 0)))
-
-    @property
-    def slants(self) -> sparse.csr_array:
-        """S, (d, d)."""
-        (row, column, value), width = self.slant_3k, len(self.mean_d)
-        return sparse.csr_array((value, (row.astype(np.intp), column.astype(np.intp))), shape=(width, width))
-
-    @classmethod
-    def alone(cls, mean_d: Floats, covariance: Floats, naive_covariance: Floats) -> Weights:
-        """A posterior of which nobody says what the prior decided: as if it were nothing."""
-        zero_d = np.zeros(len(mean_d))
-        return cls(mean_d, covariance, naive_covariance, np.full(len(mean_d), UNSEEN), zero_d, zero_d)

@@ -37,9 +37,10 @@ from dpvb.guards.errors import check_choice, check_integer, check_number
 from dpvb.models.expfam import gamma_expectedstats, polya_gamma_expectedstats, polya_gamma_logz
 from dpvb.models.regression import tuned
 from dpvb.models.regression.batch import RegressionBatch
-from dpvb.models.regression.likelihood import Likelihood, Weights
+from dpvb.models.regression.likelihood import Likelihood
 from dpvb.models.regression.precision import Precision
 from dpvb.models.regression.quadratic import SecondMoment
+from dpvb.models.regression.weights import Weights
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class PolyaGamma:
         check_integer("num_steps", self.num_steps, low=1, high=10**7)
         check_number("intercept", self.intercept, low=0, high=1, closed="left")
         check_choice("variant", self.variant, ("corrected", "paper"))
-        check_choice("kind", self.likelihood.kind, ("logistic", "binomial", "negative_binomial"), hint=_NO_FORM)
+        check_choice("kind", self.likelihood.kind, ("logistic", "binomial", "negative_binomial"))
         for name in ("a0", "b0", *(["alpha"] if self.alpha is not None else [])):
             check_number(name, getattr(self, name), low=1e-9, high=1e9)
 
@@ -197,9 +198,6 @@ class PolyaGamma:
         """Lower bound on each public row's ⟨log p(y)⟩, (n,), in nats, up to the part that depends on y alone."""
         kappa_n, b_n = (f(batch.y_n, batch.trials_n) for f in (self.likelihood.kappa, self.likelihood.b))
         return kappa_n * (batch.x_nd @ q.mean_d) - b_n * math.log(2) + polya_gamma_logz(b_n, self.c(q, batch.x_nd))
-
-
-_NO_FORM = "A Poisson regression has no Pólya-Gamma form: fit it with solver='first_order'."
 
 
 def _near_zero(matrix_dd: Floats) -> Floats:
