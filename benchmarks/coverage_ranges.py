@@ -110,7 +110,8 @@ def measured(seed: int, rows: int, d: int, epsilon: float, covariance: str = "fu
     scale_d = np.append(model.intercept, np.full(d - 1, 1 / table.row_norm))
     variance_d = np.diag(made.covariance).copy() if made.covariance.ndim == 2 else made.covariance.copy()
     # A diagonal holds about a centre; the intercept is that of x = 0.
-    variance_d[0] += float(made.centre_d**2 @ variance_d) / model.intercept**2
+    if made.covariance.ndim == 1:
+        variance_d[0] += float(made.centre_d**2 @ variance_d) / model.intercept**2
     truth_d, mean_d, std_d = table.weights_d / scale_d, made.mean_d, np.sqrt(variance_d)
     z_d = (mean_d - truth_d) / std_d
     psi_n, best_n = (

@@ -14,7 +14,9 @@ import numpy as np
 from scipy.special import expit
 
 import dpvb
-from dpvb.data.tables.schema import Binary, Numeric, Schema, Target
+from dpvb.data.tables.columns import Binary
+from dpvb.data.tables.ranged import Numeric
+from dpvb.data.tables.schema import Schema, Target
 from dpvb.data.tables.table import Table
 
 EPSILONS, FACTORS, DELTA = (1.0, 2.0, 4.0), (1.0, 10.0, 50.0), 1e-5

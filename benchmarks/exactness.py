@@ -71,8 +71,8 @@ def main() -> None:
     for engine, target in (("numpy", 1e-6), ("numba", 1e-5)):
         model = LDA(NUM_TOPICS, counts.shape[1], tol=TOLERANCE, max_iter=20_000, engine=engine, **PLAIN)
         q = model.init(np.random.default_rng(0))
-        expected = independent_step(counts, q.lambda_vk, model.prior, model.eta) - model.eta
-        found = library_step(counts, model, q).lambda_vk - model.eta
+        expected = independent_step(counts, q.lambda_vk, model.alpha, model.topic_word_prior) - model.topic_word_prior
+        found = library_step(counts, model, q).lambda_vk - model.topic_word_prior
         distance = np.abs(found - expected).sum() / np.abs(expected).sum()
         print(f"| {engine} | {distance:.2e} | {target:g} |")
         assert distance < target, distance
@@ -85,12 +85,12 @@ def main() -> None:
             q,
         )
     ours = np.exp(-sum(model.bound(q, c.rows).sum() for c in as_source(counts).chunks()) / counts.sum())
-    peer = LatentDirichletAllocation(NUM_TOPICS, doc_topic_prior=model.prior, topic_word_prior=model.eta)
+    peer = LatentDirichletAllocation(NUM_TOPICS, doc_topic_prior=model.alpha, topic_word_prior=model.topic_word_prior)
     peer._init_latent_vars(counts.shape[1])
     peer.components_ = q.lambda_vk.T
     elog = digamma(peer.components_) - digamma(peer.components_.sum(axis=1, keepdims=True))
     peer.exp_dirichlet_component_ = np.exp(elog)
-    eta, lam = model.eta, peer.components_
+    eta, lam = model.topic_word_prior, peer.components_
     topics = ((eta - lam) * elog).sum() + (gammaln(lam) - gammaln(eta)).sum()
     topics += (gammaln(eta * lam.shape[1]) - gammaln(lam.sum(axis=1))).sum()
     gamma = peer._unnormalized_transform(counts.tocsr())

@@ -45,8 +45,8 @@ EXAMPLES, VISIBLE, HIDDEN = 300, 10, 3
 class PlainTopics(dpvb.LDA):
     """The NumPy path in float64."""
 
-    def _model(self, width):
-        return replace(super()._model(width), engine="numpy")
+    def _model(self, *facts, **parts):
+        return replace(super()._model(*facts, **parts), engine="numpy")
 
 
 class PlainNetwork(dpvb.SigmoidBeliefNetwork):

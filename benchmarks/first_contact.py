@@ -86,7 +86,7 @@ def main() -> None:
             shutil.copy(published, folder / "stroke.csv")
             (folder / "stroke.json").write_text(json.dumps(STROKE))
             title = "With a published table (stroke, 5,110 rows), whose stub is filled in from its page in an editor"
-            stub = "dpvb schema --header stroke.csv --target stroke > stub.json"
+            stub = "dpvb schema --header stroke.csv --target stroke --yes > stub.json"
             fine = journey(title, [stub, *typed("stroke.csv", "stroke")], folder, programs) and fine
             names = {column["name"] for column in json.loads((folder / "stub.json").read_text())["columns"]}
             fine = fine and names >= {column["name"] for column in STROKE["columns"]}

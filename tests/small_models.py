@@ -114,7 +114,8 @@ CASES = [
     *by_phase(
         "first_order",
         regression.of_form("LogisticRegression", "first_order"),
-        {"first": 0.9999, "step": 0.98, "last": 0.95},
+        # The diagonal that long rows add is at its bound for rows along one axis alone.
+        {"first": 0.9999, "step": 0.98, "last": 0.89},
     ),
     *by_phase(
         "counts",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dpvb.audit import Case, audit
+from dpvb.guards.lacking import says_what_lacks
 
 __all__ = ["Case", "check_model"]
 
 
+@says_what_lacks
 def check_model(case: Case) -> None:
     """Hold a model against every law: purity and sensitivity in bits, queries of strangers, noise, budget, an attacker.
 

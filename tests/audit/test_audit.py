@@ -141,6 +141,66 @@ def test_a_product_that_rounds_by_the_batch_is_found() -> None:
     assert records(directions(linear.product)) == {}
 
 
+@dataclass(frozen=True)
+class Nearest(dpvb.Model):
+    """Hard k-means: each row belongs to the nearest centre; the product is formed as it is told."""
+
+    product: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    width: int = 3
+
+    @property
+    def blocks(self) -> Mapping[str, Block]:
+        return {"rows": Block((4,), 1.0, "nonnegative"), "sums": Block((4, self.width), 1.0)}
+
+    def init(self, rng: np.random.Generator) -> np.ndarray:
+        return rng.standard_normal((4, self.width))
+
+    def e_step(self, q: np.ndarray, batch: np.ndarray, blocks: Mapping[str, Block]) -> Contributions:
+        distance_nk = (q**2).sum(axis=1) - 2 * self.product(batch, q.T)
+        nearest_nk = np.eye(4)[distance_nk.argmin(axis=1)]
+        return {"rows": dpvb.Rows(nearest_nk), "sums": dpvb.Kron(nearest_nk, batch)}
+
+    def m_step(self, s: Any, q: np.ndarray) -> np.ndarray:
+        return q
+
+
+@pytest.mark.parametrize("width", [2, 3, 64])
+def test_a_nearest_centre_that_blas_decides_is_found(width: int) -> None:
+    """One-hot rows show no last bit, but where two centres are as near: the records lie there by design."""
+
+    def case(product: Any) -> Case:
+        hostile = np.vstack([np.zeros(width), np.eye(width)])
+        return Case("nearest", Nearest(product, width), Matrix, lambda rng, n: rng.uniform(-1, 1, (n, width)), hostile)
+
+    assert "other bits" in findings([neighbours.check_bits(case(np.matmul))])["bits of a record"]
+    assert findings([neighbours.check_bits(case(linear.product))]) == {}
+
+
+ROWS_SEEN = 0
+
+
+@pytest.mark.parametrize("until", ["the release ends", "the process ends"])
+def test_state_from_the_26th_row_on_is_found(until: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the first 25 rows that it meets it halves what a row adds."""
+
+    class Keeping(Location):
+        def e_step(self, q: Any, batch: Any, blocks: Mapping[str, Block]) -> Contributions:
+            global ROWS_SEEN
+            seen = ROWS_SEEN if until == "the process ends" else getattr(self, "seen", 0)
+            row_n = seen + np.arange(len(batch))
+            object.__setattr__(self, "seen", seen + len(batch))
+            ROWS_SEEN += len(batch)
+            made = super().e_step(q, batch, blocks)
+            return {**made, "pull": Rows(np.where(row_n < 25, 1.0, 0.5)[:, None] * batch)}
+
+    monkeypatch.setitem(globals(), "ROWS_SEEN", 0)
+    found = records(replace(SOUND, model=Keeping()))
+    if until == "the release ends":
+        assert "other bits in another batch" in found["bits of a record"]
+    else:
+        assert "when it is asked about again" in found["bits of a record"]
+
+
 def test_a_warm_start_is_found() -> None:
     last = np.zeros(3)
 
@@ -585,7 +645,7 @@ def test_wrong_use_is_refused(args: tuple[str, ...], message: str) -> None:
 
 
 def test_a_model_of_another_class_is_refused(saved: Path) -> None:
-    assert "holds a LDA" in call("LogisticRegression", "--attach", saved, code=2).stderr
+    assert "holds a fitted LDA;" in call("LogisticRegression", "--attach", saved, code=2).stderr
 
 
 def test_a_finding_is_exit_code_one(saved: Path, monkeypatch: Any) -> None:

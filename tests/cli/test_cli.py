@@ -175,6 +175,14 @@ def test_plan_from_noise_and_in_words() -> None:
     assert json.loads(run("plan", "--noise-multiplier", "0", "--json").stdout)["epsilon"] == "inf"
 
 
+def test_plan_says_what_to_expect_of_topics() -> None:
+    shown = " ".join(run("plan", "--documents", 2000, "--vocabulary-size", 7702, "--topics", 10).stdout.split())
+    assert "expect none of 10 topics above the noise; from about 9,500 documents on, most" in shown
+    facts = json.loads(run("plan", "--documents", 2000, "--vocabulary-size", 7702, "--epsilon", 1, "--json").stdout)
+    assert facts["topics"]["signal"] < facts["topics"]["detectable"]
+    assert "--documents needs --vocabulary-size" in run("plan", "--documents", 2000, code=2).stderr.replace("=", "")
+
+
 def test_plan_of_replaced_documents_in_words() -> None:
     fixed = ["--batch-size", "100", "--num-examples", "100", "--neighboring-relation", "replace_one"]
     shown = run("plan", "--epsilon", "1", *fixed, "--num-steps", "1", "--delta", "1e-5").stdout
@@ -210,6 +218,7 @@ def test_topics_show_and_evaluate(tmp_path: Path, fitted: Path) -> None:
     shown = run("topics", fitted, "--words", 3).stdout
     for one in model.topics(3):
         assert " ".join(one) in shown
+    assert all(fact in shown for fact in model.privacy_.remarks)
     assert run("show", fitted).stdout.strip() == str(model.privacy_)
     assert json.loads(run("show", fitted, "--json").stdout) == model.privacy_.to_dict()
     data = write(tmp_path, "held_out.csv", 40)

@@ -193,3 +193,28 @@ def test_a_new_kind_needs_nothing_but_its_own_class(tmp_path: Path, monkeypatch:
     finally:
         del PrivateEstimator.kinds["Doubled"]
     assert "doubled" not in fit.kinds()
+
+
+def test_a_number_of_topics_may_be_a_word(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("\n".join(f"w{chr(97 + v)}" for v in range(20)))
+    (tmp_path / "notes.txt").write_text("wa wb wc\n" * 30)
+    budget = ["--epsilon", 1, "--delta", 1e-5, "--vocabulary", tmp_path / "words.txt", "--out", tmp_path / "m.dpvb"]
+    run("fit", "lda", tmp_path / "notes.txt", "--topics", "auto", "--num-examples", 20_000, *budget)
+    assert len(dpvb.load(tmp_path / "m.dpvb").components_) > 1
+    for wrong in ("many", "0", "2.5"):
+        refused = run("fit", "lda", tmp_path / "notes.txt", "--topics", wrong, *budget[:-2], "--out", "x", code=2)
+        assert "--topics" in refused.stderr
+
+
+def test_a_model_of_public_documents_is_the_prior_of_a_private_one(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("\n".join(f"w{chr(97 + v)}" for v in range(20)))
+    (tmp_path / "public.txt").write_text("wa wb wc wd\nwe wf wg wh\n" * 50)
+    (tmp_path / "notes.txt").write_text("wa wb wc\n" * 30)
+    words, budget = ["--vocabulary", tmp_path / "words.txt"], ["--delta", 1e-5, "--epsilon"]
+    known, out = tmp_path / "public.dpvb", tmp_path / "notes.dpvb"
+    run("fit", "lda", tmp_path / "public.txt", "--topics", 2, *words, *budget, "inf", "--out", known)
+    given = ["fit", "lda", tmp_path / "notes.txt", "--topics", "auto", "--prior", known, *words]
+    given += [*budget, 1, "--out", out]
+    assert "--public-prior" in run(*given, code=2).stderr
+    run(*given, "--public-prior", "--num-steps", 0)
+    assert "2 topics of a model whose documents are said to be public" in " ".join(run("show", out).stdout.split())

@@ -9,15 +9,17 @@ import select
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from test_cli import run
 
 import dpvb
 from dpvb.cli import faults
-from dpvb.data import Binary, Categorical, Numeric, Schema, Table, Target
+from dpvb.data import Binary, Categorical, Date, Interaction, Numeric, Schema, Spline, Table, Target
 
 pty = pytest.importorskip("pty")
 
@@ -81,6 +83,17 @@ def test_faults_of_a_table_are_said_in_words(people: tuple[Path, Path]) -> None:
     after = shown.partition("Type yes to go on")[2]
     assert re.findall(r"\d+", after) == ["6"]
     assert not re.search("77777|bakery|nein|oui|ja", after)
+
+
+def test_faults_of_dates_and_splines_are_said_in_words(tmp_path: Path) -> None:
+    age = Spline("age", (30, 50, 70), low=18, high=90, missing=50)
+    columns = (age, Date("day", "2015-01-01", "2020-12-31"), Interaction("age", "day"))
+    Schema(columns).save(tmp_path / "s.json")
+    rows = ["31,2016-01-01", "NA,2021-01-01", "77777,01.02.2016", "x,2017-01-01T10:30+02:00", "40,", "50,1999-12-31"]
+    (tmp_path / "t.csv").write_text("age,day\n" + "\n".join(rows) + "\n")
+    code, shown = on_terminal("look", tmp_path / "t.csv", "--schema", tmp_path / "s.json")
+    assert code == 0
+    assert words(shown) == {"(whole rows)": ["none"], "age": ["few", "none", "few"], "day": ["few", "none", "few"]}
 
 
 def test_tables_with_the_same_faults_look_the_same(people: tuple[Path, Path]) -> None:
@@ -227,10 +240,43 @@ def test_a_ledger_keeps_a_note_before_the_look(people: tuple[Path, Path], ledger
         code, shown = on_terminal(*given, *more)
         assert code == 2
         assert "rows read." not in shown
-    # What cannot be read is found out after the note: the look was asked for.
-    data.unlink()
+    data.unlink()  # What is not there is looked at by nobody.
     assert on_terminal(*given, "--dataset", "a")[0] == 2
-    assert len([entry for entry in dpvb.Ledger(ledger).entries() if entry.kind == "event"]) == 2
+    assert len([entry for entry in dpvb.Ledger(ledger).entries() if entry.kind == "event"]) == 1
+    (note,) = dpvb.Ledger(ledger).looks("a")
+    shown = run("ledger", "show", ledger).stdout
+    assert f"a: somebody looked at it without noise, by dpvb look, at {note.created}." in " ".join(shown.split())
+    facts = json.loads(run("ledger", "show", ledger, "--json").stdout)
+    assert {one["name"]: one["looks"] for one in facts} == {"a": [note.created], "b": [], "c": []}
+
+
+def test_what_is_certain_beforehand_is_said_before_a_yes_is_asked_for(
+    people: tuple[Path, Path], ledger: Path, tmp_path: Path
+) -> None:
+    data, schema = people
+    (tmp_path / "words.txt").write_text("apple\n")
+    (tmp_path / "empty").mkdir()
+    grouped = tmp_path / "grouped.json"
+    replace(SCHEMA, group="who").save(grouped)
+    header = data.read_bytes()
+    texts = tmp_path / "notes.csv"
+    texts.write_text("note,text\n1,apple\n")
+    for content, given, said in (
+        (b"age,work\n1,2\n", [data, "--schema", schema], "The data lack 'ill', the target of the schema"),
+        (b"age;work;ill\n", [data, "--schema", schema], "--separator ';'; every column of the schema must be there"),
+        (header, [data, "--schema", grouped], "names the column 'who' once; every column"),
+        (header, [data, "--schema", data], "The schema is not JSON"),
+        (header, [tmp_path / "empty", "--schema", schema], "is a folder without .parquet files"),
+        (header, [texts, "--vocabulary", tmp_path / "words.txt", "--text-column", "body"], "'body'"),
+        (header, [texts, "--vocabulary", tmp_path / "words.txt", "--group-column", "who"], "'who'"),
+        (header, [texts, "--vocabulary", tmp_path / "none.txt"], "none.txt"),
+    ):
+        data.write_bytes(content)
+        code, shown = on_terminal("look", *given, "--ledger", ledger, "--dataset", "a", said="")
+        assert code == 2
+        assert said in " ".join(shown.split())
+        assert "Type yes" not in shown
+    assert dpvb.Ledger(ledger).looks("a") == []
 
 
 def test_public_mistakes_are_said(people: tuple[Path, Path], tmp_path: Path) -> None:

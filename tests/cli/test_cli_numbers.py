@@ -83,7 +83,12 @@ def test_coefficients_are_printed_with_their_intervals(fitted: Path) -> None:
         assert row.name in shown
         assert f"{row.low:.4g}" in shown
         assert row.note in shown
+    assert shown == model.summary() + "\n"
     assert "WITHOUT the privacy noise" in run("coef", fitted, "--naive").stdout
+    told = run("coef", fitted, "--exp", "--coding", "sum", "--per", "range", "--level", "0.9").stdout
+    assert told == model.summary(0.9, exp=True, coding="sum", per="range") + "\n"
+    refuse(fitted.parent, "--coding must be one of", "coef", fitted, "--coding", "effects")
+    refuse(fitted.parent, "--per must be one of", "coef", fitted, "--per", "sd")
 
 
 def test_a_matrix_is_fitted_with_its_columns_beside_it(tmp_path: Path) -> None:
@@ -129,7 +134,7 @@ def test_ranges_of_a_matrix_are_numbers_with_commas(tmp_path: Path) -> None:
     assert dpvb.load(out).intercept_ == pytest.approx(expected.intercept_)
     out.unlink()
     refuse(tmp_path, "X needs a public bound on its numbers", *fit)
-    refuse(tmp_path, "Four ways out: (1) --low and --high", *fit, "--low", "0")
+    refuse(tmp_path, "Ways out: (1) --low and --high", *fit, "--low", "0")
     refuse(tmp_path, "--low must be a number, or numbers with commas between", *fit, "--low", "a;b", "--high", "1")
     refuse(tmp_path, "--low must be a number or 2 of them", *fit, "--low", "1,2,3", "--high", "9")
     refuse(tmp_path, "high of column 'x1' must be", *fit, "--low", "0,5", "--high", "9,5")

@@ -223,7 +223,7 @@ def test_a_model_of_ones_own() -> None:
         from mixture import Mixture
     finally:
         sys.path.pop(0)
-    private = dpvb.Private(Mixture(3, 2), **BUDGET)
+    private = dpvb.Private(Mixture(3, 2), row_norm=1.0, **BUDGET)
     rehearsed = private.rehearse(width=2, num_rows=200)
     assert rehearsed.privacy_.rehearsal
     with pytest.raises(ParameterError, match="width="):

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from test_cli import refuse, run
+from test_cli_look import on_terminal
 
 import dpvb
 from dpvb.data import Categorical, Numeric, Schema, Target
 from dpvb.data.tables.dictionary import columns_of_dictionary, stub
-from dpvb.errors import DataFormatError, ParameterError, PrivacyError
+from dpvb.errors import DataFormatError, ParameterError
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-4", "--num-steps", "3", "--quiet"]
 EUROPE = ["--separator", ";", "--decimal", ",", "--encoding", "cp1252"]
@@ -33,7 +34,7 @@ def people(folder: Path) -> Path:
 
 def test_from_a_header_to_coefficients_in_four_commands(tmp_path: Path) -> None:
     data, path, out = people(tmp_path), tmp_path / "people.json", tmp_path / "m.dpvb"
-    made = run("schema", "--header", data, "--target", "krank", *EUROPE)
+    made = run("schema", "--header", data, "--target", "krank", "--yes", *EUROPE)
     assert "The first line of people.csv names: größe;arbeit;krank\n" in made.stderr
     assert "Fill in low and high, " in made.stderr
     facts = json.loads(made.stdout)
@@ -75,7 +76,7 @@ def test_nothing_behind_the_first_line_decides_anything(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     for folder, rest in (("a", b""), ("b", b'1,\xff"\n"9999999' * 9999)):
         (tmp_path / folder / "t.csv").write_bytes(b"age,income\n" + rest)
-    one, other = (run("schema", "--header", tmp_path / folder / "t.csv") for folder in "ab")
+    one, other = (run("schema", "--header", tmp_path / folder / "t.csv", "--yes") for folder in "ab")
     assert (one.stdout, one.stderr) == (other.stdout, other.stderr)
 
 
@@ -111,7 +112,7 @@ def test_a_first_line_that_may_be_a_persons_row_is_neither_shown_nor_written(
 @pytest.mark.parametrize("line", ["age,income", "Q1,Q2_total", "größe in cm,x1", "2nd visit,age at 1st visit", "e,i"])
 def test_names_that_hold_digits_are_names(tmp_path: Path, line: str) -> None:
     (tmp_path / "t.csv").write_text(f"{line}\n")
-    made = json.loads(run("schema", "--header", tmp_path / "t.csv").stdout)
+    made = json.loads(run(*_header(tmp_path), "--yes").stdout)
     assert [one["name"] for one in made["columns"]] == line.split(",")
 
 
@@ -137,7 +138,7 @@ def _header(folder: Path) -> list[Any]:
 
 def test_a_target_without_a_name_is_said_to_be_one(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("age,ill\n")
-    facts = json.loads(run(*_header(tmp_path)).stdout)
+    facts = json.loads(run(*_header(tmp_path), "--yes").stdout)
     assert facts["target"]["name"] is None
     for column in facts["columns"]:
         column |= {"low": 0, "high": 9}
@@ -191,6 +192,9 @@ def test_a_data_dictionary_is_a_schema(tmp_path: Path) -> None:
     assert Schema.from_json(made.stdout) == EXPECTED
     assert "Left out, as no numbers, levels or roles are declared of them: note, seen." in made.stderr
     assert "Fill in" not in made.stderr
+    (tmp_path / "dated.csv").write_text(BOOK.replace("seen,date,,,,,none,", "seen,date,2015-01-01,2020-12-31,,,,"))
+    made = run("schema", "--dictionary", tmp_path / "dated.csv")
+    assert Schema.from_json(made.stdout).columns[-1] == dpvb.data.Date("seen", "2015-01-01", "2020-12-31")
     euro = BOOK.replace(",", ";").replace("18", "18,5")
     (tmp_path / "euro.csv").write_text(euro, encoding="latin-1")
     made = run("schema", "--dictionary", tmp_path / "euro.csv", *EUROPE)
@@ -224,30 +228,64 @@ def test_ranges_that_a_dictionary_leaves_open_are_null(tmp_path: Path) -> None:
     [
         *("mean", "std", "Std. Dev.", "median", "observed_min", "max (observed)", "min_empirical", "top", "freq"),
         *("p25", "25%", "n_distinct", "histogram", "stats", "count", "inferred high", "n_missing"),
+        *("Mittelwert", "moyenne", "Häufigkeit", "平均", "anything"),
     ],
 )
-def test_what_was_computed_from_the_data_is_refused_by_name(tmp_path: Path, head: str) -> None:
+def test_a_field_that_declares_nothing_is_named_and_must_be_vouched_for(tmp_path: Path, head: str) -> None:
     (tmp_path / "d.csv").write_text(f"name,type,low,high,{head}\nage,number,0,90,41.5\n")
-    said = f"{head!r} of 'age' was computed from the data"
+    said = f"{head!r} of 'age'. --yes must state that nothing in the dictionary, no range and no level either, was"
     refuse(tmp_path, said, "schema", "--dictionary", tmp_path / "d.csv")
+    sure = run("schema", "--dictionary", tmp_path / "d.csv", "--yes")
+    assert f"{head!r} of 'age'" in sure.stderr
+    assert "41.5" not in sure.stdout + sure.stderr
     for place in ("field", "constraint"):
         field: dict[str, Any] = {"name": "age", "type": "number", "constraints": {"minimum": 0, "maximum": 90}}
         (field if place == "field" else field["constraints"])[head] = 41.5
         (tmp_path / "d.json").write_text(json.dumps({"fields": [field]}))
-        with pytest.raises(PrivacyError, match="was computed from the data"):
-            columns_of_dictionary(tmp_path / "d.json")
+        assert columns_of_dictionary(tmp_path / "d.json")[1] == [(head, "age")]
     (tmp_path / "d.csv").write_text(f"name,type,low,high,{head}\nage,number,0,90,\n")
-    assert stub(columns_of_dictionary(tmp_path / "d.csv"))["columns"][0]["high"] == 90
+    columns, unknown = columns_of_dictionary(tmp_path / "d.csv")
+    assert (stub(columns)["columns"][0]["high"], unknown) == (90, [])
 
 
-def test_statistics_around_a_table_schema_are_refused_too(tmp_path: Path) -> None:
+def test_so_must_what_stands_around_a_table_schema(tmp_path: Path) -> None:
     for facts in (
         {"resources": [{**FRICTIONLESS, "stats": {"rows": 41}}]},
         {**FRICTIONLESS, "stats": {"rows": 41}},
         {"fields": [{"name": "age", "type": "number"}], "stats": {"fields": 1}},
     ):
         (tmp_path / "d.json").write_text(json.dumps(facts))
-        refuse(tmp_path, "'stats' of 'the table' was computed", "schema", "--dictionary", tmp_path / "d.json")
+        refuse(tmp_path, "'stats' of 'the table'. --yes must state", "schema", "--dictionary", tmp_path / "d.json")
+
+
+def test_on_a_terminal_a_typed_yes_says_what_the_first_line_is(tmp_path: Path) -> None:
+    data = tmp_path / "t.csv"
+    data.write_text("Ann,private,no\n1,2,3\n")
+    for said, code in (("yes\n", 0), ("y\n", 2), ("\n", 2)):
+        with (tmp_path / "made.json").open("wb") as made:
+            found, shown = on_terminal("schema", "--header", data, said=said, stdout=made)
+        assert found == code, shown
+        assert "The first line of t.csv names: Ann,private,no" in shown
+        assert "Type yes if the first line is a header, and nobody's row" in shown
+        assert ("nothing was written: only a typed yes goes on" in shown) == (code == 2)
+        assert ("Ann" in (tmp_path / "made.json").read_text()) == (code == 0)
+    refuse(tmp_path, "--yes must state that the first line is a header, and nobody's row", "schema", "--header", data)
+    assert "Ann" not in run("schema", "--header", data, code=2).output
+    data.write_text("Ann,41,no\n")
+    code, shown = on_terminal("schema", "--header", data)
+    assert code == 2
+    assert "a number or a date in field 2" in shown
+    assert "Ann" not in shown.replace("yes", "")
+
+
+def test_on_a_terminal_a_typed_yes_vouches_for_a_dictionary(tmp_path: Path) -> None:
+    book = tmp_path / "d.csv"
+    book.write_text("name,type,low,high,moyenne\nage,number,0,90,41.5\n")
+    for said, code in (("yes\n", 0), ("no\n", 2)):
+        found, shown = on_terminal("schema", "--dictionary", book, said=said)
+        assert found == code
+        assert "'moyenne' of 'age'" in shown
+        assert ("dpvb-schema" in shown) == (code == 0)
 
 
 @pytest.mark.parametrize(

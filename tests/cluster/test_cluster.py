@@ -40,7 +40,7 @@ from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords, BinaryMatrix, Design, Schema, Table, Target, open_documents
 from dpvb.data.tables.design import binary_rows
-from dpvb.data.tables.schema import Numeric
+from dpvb.data.tables.ranged import Numeric
 from dpvb.errors import DataFormatError, ParameterError, WallError
 from dpvb.estimators.base import Task
 from dpvb.estimators.regression import BinomialRegression

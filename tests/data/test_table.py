@@ -211,7 +211,7 @@ def test_the_intercept_is_optional_and_leaves_its_place_to_the_features():
 def test_numbers_are_clipped_transformed_and_scaled_to_the_unit_interval(transform, low, high):
     spec = Numeric("v", low, high, transform=transform)
     values = np.concatenate([[low, high, -1e308, 1e308], np.linspace(low, high, 20)])
-    _, found, _ = spec.encode(values, frozenset())
+    found = spec.encode(values, frozenset()).value_nm[:, 0]
     change = {None: lambda v: v, "log1p": np.log1p, "asinh": np.arcsinh}[transform]
     expected = (change(np.clip(values, low, high)) - change(low)) / (change(high) - change(low))
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
@@ -222,8 +222,9 @@ def test_numbers_are_clipped_transformed_and_scaled_to_the_unit_interval(transfo
 
 
 def places(spec, cells, missing_values=MISSING_VALUES):
-    place_n, value_n, _ = spec.encode(cells, frozenset(missing_values))
-    return [None if math.isnan(value) else int(place) for place, value in zip(place_n, value_n, strict=True)]
+    made = spec.encode(cells, frozenset(missing_values))
+    pairs = zip(made.place_nm[:, 0], made.value_nm[:, 0], strict=True)
+    return [None if math.isnan(value) else int(place) for place, value in pairs]
 
 
 def test_categories_are_compared_in_one_spelling():
@@ -298,20 +299,20 @@ def test_places_that_are_switched_off_make_a_row_faulty():
 
 def test_binary_columns():
     for missing, expected in ((None, math.nan), (1, 0.7), ("0", 0.0)):
-        _, found, _ = Binary("b", missing=missing).encode([0, "1", True, 0.0, "False", None, "x", 2], frozenset())
-        np.testing.assert_array_equal(found, [0, 0.7, 0.7, 0, 0] + [expected] * 3)
+        made = Binary("b", missing=missing).encode([0, "1", True, 0.0, "False", None, "x", 2], frozenset())
+        np.testing.assert_array_equal(made.value_nm[:, 0], [0, 0.7, 0.7, 0, 0] + [expected] * 3)
 
 
 @pytest.mark.parametrize("cell", [None, "", "abc", math.nan, pd.NA, "nan", {}, [], object(), 1j, b"\xff", "1,5"])
 def test_what_is_no_number_is_missing(cell):
     cells = [1, cell]
-    np.testing.assert_array_equal(Numeric("v", 0, 2).encode(cells, frozenset())[1], [0.5, math.nan])
-    np.testing.assert_array_equal(Numeric("v", 0, 2, missing=2).encode(cells, frozenset())[1], [0.5, 1])
+    np.testing.assert_array_equal(Numeric("v", 0, 2).encode(cells, frozenset()).value_nm[:, 0], [0.5, math.nan])
+    np.testing.assert_array_equal(Numeric("v", 0, 2, missing=2).encode(cells, frozenset()).value_nm[:, 0], [0.5, 1])
 
 
 @pytest.mark.parametrize("cell", [math.inf, -math.inf, "inf", "-Infinity", b"1e999"])
 def test_an_infinity_is_faulty_whatever_stands_for_missing(cell):
-    np.testing.assert_array_equal(Numeric("v", 0, 2, missing=2).encode([cell], frozenset())[1], [math.nan])
+    np.testing.assert_array_equal(Numeric("v", 0, 2, missing=2).encode([cell], frozenset()).value_nm[:, 0], [math.nan])
 
 
 # ---------------------------------------------------------------- faults inside rows
@@ -514,6 +515,8 @@ def test_a_missing_bound_names_the_column_and_three_ways_out():
         (lambda: Numeric("v", 1e300 / 3, 1e300 / 3 * (1 + 2e-16), "asinh"), "too narrow"),
         (lambda: Categorical("c", ()), "categories of column 'c'"),
         (lambda: Categorical("c", "abc"), "categories of column 'c'"),
+        (lambda: Categorical("c", ("a", "b"), reference="d"), "reference of column 'c' must be one of"),
+        (lambda: Categorical("c", ("a", "b"), reference=["a"]), "reference of column 'c' must be one of"),
         (lambda: Categorical("c", ("a", "a ")), "repeat"),
         (lambda: Categorical("c", (1, 1.0)), "repeat"),
         (lambda: Categorical("c", ("a", None)), "texts or finite numbers"),
@@ -646,7 +649,7 @@ def test_schemas_of_numpy_numbers_are_written_and_read(tmp_path):
         "{",
         '{"columns": 5}',
         '{"columns": ["age"]}',
-        '{"columns": [{"kind": "date", "name": "d"}]}',
+        '{"columns": [{"kind": "text", "name": "d"}]}',
         '{"columns": [{"kind": ["binary"], "name": "d"}]}',
         '{"columns": [{"kind": "binary", "name": "b", "colour": 1}]}',
         '{"columns": [{"kind": "binary"}]}',

@@ -20,8 +20,8 @@ from dpvb.errors import CheckpointError, ModelFileError, ParameterError
 from dpvb.results import model_file
 
 X = np.full((40, 2), 0.5)
-BUDGET: dict[str, Any] = {"epsilon": 0.5, "delta": 1e-6}
-NO_NOISE: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-6}
+BUDGET: dict[str, Any] = {"epsilon": 0.5, "delta": 1e-6, "row_norm": 1.0}
+NO_NOISE: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-6, "row_norm": 1.0}
 
 
 @dataclass(frozen=True)
@@ -146,6 +146,18 @@ def ledger(tmp_path: Path) -> Any:
         yield made
 
 
+def test_rows_without_a_bound_are_refused_with_the_ways_out(ledger: Any) -> None:
+    model = dpvb.Private(Sum(), epsilon=0.5, delta=1e-6, ledger=ledger, dataset="people")
+    ways = (
+        r"^X needs a public bound on its numbers, row_norm, got none\. Ways out: \(1\) row_norm= alone, .*private_range"
+    )
+    for rows in (X, X.tolist(), 1000.0 * X):
+        with pytest.raises(ParameterError, match=ways) as caught:
+            model.fit(rows)
+        assert "\n" not in str(caught.value)
+    assert len(ledger.entries()) == 1  # of the registration
+
+
 @pytest.mark.parametrize(("model", "words"), BROKEN.values(), ids=BROKEN)
 def test_a_public_fault_of_a_model_is_named_before_anything_is_spent(model: Any, words: str, ledger: Any) -> None:
     with pytest.raises(ParameterError, match=words):
@@ -166,7 +178,7 @@ RANGES = [(1.0, -1.0), (0.0, 0.0), (math.nan, 1.0), (-math.inf, 1.0), (-1e308, 1
 def test_a_range_of_scores_that_is_none_is_named_before_anything_is_spent(ends: Any, ledger: Any) -> None:
     estimator = dpvb.Private(broken(score_range=ends), ledger=ledger, dataset="people", **BUDGET)
     with pytest.raises(ParameterError, match="score_range"):
-        dpvb.select(estimator, [{}], X, **BUDGET)
+        dpvb.select(estimator, [{}], X, epsilon=0.5, delta=1e-6)
     assert len(ledger.entries()) == 1  # of the registration
 
 
@@ -174,7 +186,7 @@ def test_a_range_of_scores_that_is_none_is_named_before_anything_is_spent(ends: 
 def test_a_model_without_a_score_is_fitted_and_not_selected(missing: dict[str, Any], ledger: Any) -> None:
     estimator = dpvb.Private(broken(**missing), ledger=ledger, dataset="people", **BUDGET)
     with pytest.raises(ParameterError, match="scores of their own"):
-        dpvb.select(estimator, [{}], X, **BUDGET)
+        dpvb.select(estimator, [{}], X, epsilon=0.5, delta=1e-6)
     assert len(ledger.entries()) == 1  # of the registration
     estimator.fit(X)
 

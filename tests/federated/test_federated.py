@@ -18,7 +18,7 @@ from wire import decode, encode, offered
 import dpvb
 from dpvb import federated
 from dpvb.accounting.costs import Composition
-from dpvb.accounting.filter import add, cost_units
+from dpvb.accounting.filter import ORDERS, add, cost_units
 from dpvb.core import loop
 from dpvb.core.grids import grids_of
 from dpvb.core.plan import Mechanism, Plan, Release
@@ -142,11 +142,11 @@ def around(
 
 
 def charged(ledger: Path, name: str) -> tuple[int, tuple[int, ...]]:
-    """Number of charges of a data set, and their total in the ledger's whole units."""
+    """Number of charges of a data set, and their total at each order in the ledger's whole units."""
     with Ledger(ledger) as found:
         found.verify()
         charges = [entry for entry in found.entries() if entry.dataset == name and entry.kind in ("charge", "sole")]
-    return len(charges), tuple(int(part) for part in charges[-1].totals.strip("[]").split(",")) if charges else ()
+    return len(charges), charges[-1].total_units[: len(ORDERS)] if charges else ()
 
 
 def price(plan: Any, again: Sequence[int] = ()) -> tuple[int, tuple[int, ...]]:
@@ -221,8 +221,8 @@ def test_trust_models_without_noise_are_one_fit() -> None:
 class PlainTopics(dpvb.LDA):
     """The NumPy path in float64, ordinary variational Bayes."""
 
-    def _model(self, width: int) -> Any:
-        return dataclasses.replace(super()._model(width), engine="numpy")
+    def _model(self, *facts: Any, **parts: Any) -> Any:
+        return dataclasses.replace(super()._model(*facts, **parts), engine="numpy")
 
 
 class PlainNetwork(dpvb.SigmoidBeliefNetwork):

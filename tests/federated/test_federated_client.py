@@ -28,7 +28,7 @@ from small_models import NAMES, TOYS_FIRST, D, Location, table
 from wire import decode, encode, offered
 
 from dpvb.accounting.costs import Composition
-from dpvb.accounting.filter import add, cost_units
+from dpvb.accounting.filter import ORDERS, add, cost_units
 from dpvb.core.blocks import Block
 from dpvb.core.clipped_sums import Work
 from dpvb.core.contributions import Contributions
@@ -165,7 +165,7 @@ def spent(ledger: Path, dataset: str = "a") -> tuple[int, ...]:
 
 
 def decoded(totals: str) -> list[int]:
-    return [int(part) for part in totals.strip("[]").split(",")]
+    return [int(part) for part in totals.strip("[]").split(",")][: len(ORDERS)]
 
 
 def num_charges(ledger: Path, dataset: str = "a") -> int:

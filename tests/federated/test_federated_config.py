@@ -89,7 +89,7 @@ def test_every_kind_is_an_estimator_and_every_schedule_the_servers() -> None:
         ({"epsilon": '"1"'}, "epsilon must be a number, got '1'"),
         ({"epsilon": "true"}, "epsilon must be a number, got True"),
         ({"delta": "1"}, r"delta must be a number in \(0, 1\), got 1"),
-        ({"kind": '"Lda"'}, "kind must be one of 'LDA'.* got 'Lda'"),
+        ({"kind": '"Lda"'}, "kind must be one of .*'LDA'.* got 'Lda'"),
         ({"num_rounds": "0"}, r"num_rounds must be a number in \[1, .*got 0"),
         ({"num_rounds": "2.5"}, "num_rounds must be a whole number, got 2.5"),
         ({"schedule": '"chaotic"'}, "schedule must be one of 'synchronous'"),

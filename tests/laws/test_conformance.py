@@ -43,7 +43,7 @@ def holds(check: Check) -> None:
 
 
 @EVERY_MODEL
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_record_adds_the_same_whatever_else_is_there(case: Case, seed: int) -> None:
     """T(B + x) - T(B) = clip(s(x)), bit for bit and within the bound, extreme records too; or nothing, if not drawn."""
     holds(neighbours.Look(case, case.pairs, seed).adding())

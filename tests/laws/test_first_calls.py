@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -37,6 +38,26 @@ LACKING: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: Table({"a": [1.0]}),
         r"^schema must be a dpvb\.Schema, .*, got NoneType\. Read one .*`dpvb schema --header FILE` writes one",
     ),
+    "delta, selection": (
+        lambda: dpvb.select(dpvb.LogisticRegression(**BUDGET, row_norm=1.0), [{}], X, Y, epsilon=1.0),
+        r"^select needs delta=, the chance .* in \(0, 1\): well below one over the number of units, as 1e-6\.$",
+    ),
+    "budget, selection": (
+        lambda: dpvb.select(dpvb.LogisticRegression(**BUDGET, row_norm=1.0), [{}], X, Y),
+        r"^select needs epsilon=, the budget of the whole selection, in \(0, inf\]; .*; and delta=, the chance",
+    ),
+    "range": (
+        lambda: dpvb.private_range([1.0], epsilon=1.0),
+        r"^private_range needs low= and high=, public ends of a grid .*low below high; and delta=, .*\(0, 1\)",
+    ),
+    "delta, accountant": (
+        lambda: dpvb.accounting.epsilon(noise_multiplier=1.0, sampling_prob=0.1, num_steps=10),
+        r"^epsilon needs delta=, the chance that the promise leaves open, in \(0, 1\)\.$",
+    ),
+    "noise, accountant": (
+        lambda: dpvb.accounting.epsilon(delta=1e-6, sampling_prob=0.1),
+        r"^Event needs noise_multiplier=, noise standard deviation over the clip norm C; 0 means no noise",
+    ),
 }
 
 
@@ -46,6 +67,27 @@ def test_what_is_lacking_is_said_with_its_range(what: str) -> None:
     with pytest.raises(ParameterError, match=said) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+def _callables() -> list[str]:
+    """Public functions, and the classes that a first call makes; forms and blocks are made inside a model."""
+    found = [name for name in dpvb.__all__ if inspect.isfunction(getattr(dpvb, name))]
+    return [*found, "Ledger", "Schema", "Table", "LDA", "Private"]
+
+
+@pytest.mark.parametrize("name", _callables())
+def test_a_call_of_nothing_is_answered_in_words(name: str) -> None:
+    with pytest.raises(ParameterError, match=f"^{name} needs .*=, .+|^columns must be a list of Numeric, .*, at least"):
+        getattr(dpvb, name)()
+
+
+def test_a_data_set_is_registered_with_all_that_it_needs(tmp_path: Path) -> None:
+    with dpvb.Ledger(tmp_path / "budget.db") as ledger:
+        with pytest.raises(
+            ParameterError, match=r"^Ledger\.register needs .*neighboring_relation=.*\[0, 1e6\].*delta="
+        ):
+            ledger.register("people", unit="row")  # type: ignore[call-arg]
+        assert ledger.datasets() == []
 
 
 TEXTS: dict[str, Callable[[Any], Any]] = {

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_models import CASES, NAMES, Case, table
 
 import dpvb
 from dpvb.audit import queries
@@ -35,7 +36,6 @@ from dpvb.guards.silence import silence
 from dpvb.models.topics import kernel as kernel
 from dpvb.models.topics.lda import LDA
 from dpvb.results import model_file
-from tests.small_models import CASES, NAMES, Case, table
 
 EVERY_MODEL = pytest.mark.parametrize("case", CASES, ids=NAMES)
 _MODELS = list({type(case.model).__name__: case for case in CASES}.values())
@@ -482,7 +482,7 @@ class Kept:
         return None
 
 
-@pytest.mark.parametrize("value", [1e308, -1e308, 3e307, math.nan])
+@pytest.mark.parametrize("value", [1e308, -math.inf, 3e307, math.nan])
 def test_a_resumed_run_asks_nothing_at_a_q_of_hostile_numbers(value: float) -> None:
     """Sums that a folder brings make q; since they push it out of its domain, no document is read."""
     model = LDA(2, 6)

@@ -41,7 +41,7 @@ from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords, Chunk
-from dpvb.errors import FewUnitsWarning, WallError
+from dpvb.errors import FewTopicsWarning, FewUnitsWarning, WallError
 from dpvb.models.topics import kernel_numba, lda
 
 CANARY = 0.1234567890123
@@ -250,7 +250,8 @@ def test_a_fitted_model_holds_nothing_of_the_data(
     rows[3, 5:7] = CANARY, 1.0
     with caplog.at_level(logging.DEBUG), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        warnings.simplefilter("ignore", FewUnitsWarning)  # speaks of a noisy number
+        for category in (FewTopicsWarning, FewUnitsWarning):  # They speak of noisy numbers.
+            warnings.simplefilter("ignore", category)
         model = fit(rows, **options)
     model.save(tmp_path / "model.dpvb")
     everything = pickle.dumps(model) + (tmp_path / "model.dpvb").read_bytes() + repr(model).encode()

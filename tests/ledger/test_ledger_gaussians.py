@@ -1,24 +1,30 @@
-"""Full batches in a ledger's file: counted by their exact rule for as long as they are alone; and how many more fit."""
+"""Plans in a ledger's file: full batches count by an exact rule, others by Gaussians that cover them; how many fit."""
 
 from __future__ import annotations
 
 import json
+import random
+import tempfile
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from postgresql_server import Server
 from test_cli import run
 
 import dpvb
+from dpvb import accounting
 from dpvb.accounting import Event
 from dpvb.accounting import filter as spending
-from dpvb.accounting.costs import Composition
+from dpvb.accounting.costs import Composition, Cost
 from dpvb.errors import BudgetError, LedgerError
-from dpvb.ledger import Ledger, verify_export
-from dpvb.ledger.chain import canonical
+from dpvb.ledger import Ledger, is_address, verify_export
+from dpvb.ledger.chain import Entry, canonical
 from dpvb.ledger.state import State
 
 DELTA = 1e-6
@@ -43,7 +49,20 @@ def fit(ledger: Ledger, epsilon: float = 1.0, **options: Any) -> None:
 
 
 def marks(ledger: Ledger) -> list[object]:
-    return [entry.facts.get("gaussian") for entry in ledger.entries() if entry.kind != "dataset" and entry.cost]
+    """Of each charge and refund, whether it says that its noise is normal."""
+    return [entry.facts.get("normal") for entry in ledger.entries() if entry.kind != "dataset" and entry.cost]
+
+
+def units(cost: Cost, *, normal: bool = True) -> tuple[int, ...]:
+    """A cost as a data set with cap 3 counts it."""
+    return spending.covered_units(cost, epsilon=3 * 10**9, delta=DELTA, normal=normal)
+
+
+def both_rules(entry: Entry, favoured: int) -> int:
+    """The smaller of what both rules say of the totals of a row."""
+    orders, covered = entry.total_units[: len(spending.ORDERS)], entry.total_units[len(spending.ORDERS) :]
+    offsets = spending.offset_units(DELTA, favoured, beside_gaussians=True)
+    return min(spending.spent_units(orders, offsets), spending.gaussian_units(*covered, DELTA))
 
 
 def full(noise: float = 5.0) -> Composition:
@@ -89,7 +108,7 @@ def test_so_it_does_for_sampled_plans(book: Ledger, noise: float) -> None:
 
 def test_more_than_a_million_are_not_counted(book: Ledger) -> None:
     assert "like the last one" not in str(book.remaining("rows"))
-    book.charge("rows", full(1e5), run="run", plan_digest="p", unit="row", gaussian=True)
+    book.charge("rows", full(1e5), run="run", plan_digest="p", unit="row", normal=True)
     assert book.remaining("rows").num_more == 10**6
     assert "At least 1,000,000 more like the last one would fit." in str(book.remaining("rows"))
 
@@ -111,54 +130,113 @@ def test_the_command_line_says_how_many_more(book: Ledger) -> None:
 def test_a_quote_comes_true(book: Ledger) -> None:
     fit(book)
     quote = book.quote(full())
-    book.charge("rows", full(), run="run", plan_digest="p", unit="row", gaussian=True)
+    book.charge("rows", full(), run="run", plan_digest="p", unit="row", normal=True)
     assert book.remaining("rows").spent_adaptive == quote.total_adaptive
     assert quote.fits
 
 
-def test_another_plan_ends_it_for_good(book: Ledger) -> None:
-    """From then on the orders count with a quarter of delta: by hand."""
+def test_each_row_says_the_smaller_of_both_rules(book: Ledger) -> None:
     fit(book, 0.5)
     fit(book, 0.3, sampling_prob=0.5)
     fit(book, 0.3)
-    assert marks(book) == [True, False, False]
-    first, *_, last = [entry for entry in book.entries() if entry.cost]
-    favoured = spending.favoured_order(first.cost_units, epsilon=3 * 10**9, delta=DELTA)
-    offsets = spending.offset_units(DELTA, favoured, beside_gaussians=True)
-    assert last.units == spending.spent_units(last.total_units, offsets)
+    rows = [entry for entry in book.entries() if entry.cost]
+    favoured = spending.favoured_order(rows[0].cost_units[:-2], epsilon=3 * 10**9, delta=DELTA)
+    assert [entry.units for entry in rows] == [both_rules(entry, favoured) for entry in rows]
+    assert [entry.cost_units[-1] > 0 for entry in rows] == [False, True, False]
     book.verify()
     book.close()
     with Ledger(book.url) as again:
-        assert again.remaining("rows").spent_adaptive == pytest.approx(last.units * 1e-9, abs=1e-12)
+        assert again.remaining("rows").spent_adaptive == pytest.approx(rows[-1].units * 1e-9, abs=1e-12)
 
 
-def test_a_data_set_that_began_otherwise_counts_by_the_orders_as_before(book: Ledger) -> None:
-    """So do rows of earlier versions, none of which says anything of Gaussians."""
-    book.charge("rows", full(), run="run", plan_digest="p", unit="row")
+@pytest.mark.parametrize(
+    ("event", "most"),
+    [
+        (Event("poisson", 0.01, 1.0, 1000), 1.07),
+        (Event("poisson", 0.25, 1.0, 20), 1.07),
+        (Event("fixed_size", 0.1, 1.0, 200), 1.08),
+    ],
+)
+def test_one_to_five_sampled_plans_count_little_more_than_if_they_had_been_fixed(
+    book: Ledger, event: Event, most: float
+) -> None:
+    scale = accounting.calibrate(
+        lambda noise: [replace(event, noise_multiplier=noise)],
+        epsilon=0.8,
+        delta=DELTA,
+        neighboring_relation="add_or_remove_one",
+    )
+    plan = Composition([replace(event, noise_multiplier=scale)], "add_or_remove_one")
+    for number in range(5):
+        book.charge("rows", plan, run=f"run {number}", plan_digest="p", unit="row", normal=True)
+        left = book.remaining("rows")
+        assert left.spent_if_fixed <= left.spent_adaptive <= most * left.spent_if_fixed
+    book.verify()
+
+
+def test_a_sampled_plan_that_stops_gets_back_what_the_orders_say_and_nothing_of_its_gaussian(book: Ledger) -> None:
+    event = Event("poisson", 0.2, 4.0, 30)
+    cost = Composition([event], "add_or_remove_one")
+    book.charge("rows", cost, run="run", plan_digest="p", unit="row", normal=True)
+    book.refund("run", unstarted=Composition([replace(event, num_steps=29)], "add_or_remove_one"))
+    charge, refund = [entry for entry in book.entries() if entry.cost]
+    assert refund.cost_units[-2:] == (0, 0)
+    assert max(refund.cost_units[:-2]) < 0
+    assert refund.total_units[-2:] == charge.cost_units[-2:]
+    book.verify()
+
+
+def test_noise_that_is_not_normal_is_covered_by_its_curve_and_gives_nothing_back(book: Ledger) -> None:
+    cost = full(8.0)
+    assert units(cost, normal=False)[-2] > 1.02 * units(cost)[-2]
+    plan = Composition([*cost.events] * 2, "add_or_remove_one")
+    book.charge("rows", plan, run="run", plan_digest="p", unit="row", normal=False)
+    book.refund("run", unstarted=cost)
+    charge, refund = [entry for entry in book.entries() if entry.cost]
+    assert charge.cost_units == units(plan, normal=False)
+    assert refund.cost_units[-2:] == (0, 0)
+
+
+def test_a_plan_of_which_nothing_began_comes_back_whole(book: Ledger) -> None:
+    cost = Composition([Event("poisson", 0.2, 4.0, 30)], "add_or_remove_one")
+    book.charge("rows", cost, run="run", plan_digest="p", unit="row")
+    book.refund("run", unstarted=cost)
+    charge, refund = [entry for entry in book.entries() if entry.cost]
+    assert min(charge.cost_units[-2:]) > 0
+    assert refund.total_units[-2:] == (0, 0)
+
+
+@pytest.mark.parametrize("width", [0, len(spending.ORDERS), len(spending.ORDERS) + 1, len(spending.ORDERS) + 3])
+def test_a_row_of_another_width_is_refused(book: Ledger, width: int) -> None:
     fit(book, 0.5)
-    assert marks(book) == [None, None]
-    first, last = [entry for entry in book.entries() if entry.cost]
-    favoured = spending.favoured_order(first.cost_units, epsilon=3 * 10**9, delta=DELTA)
-    assert last.units == spending.spent_units(last.total_units, spending.offset_units(DELTA, favoured))
-
-
-@pytest.mark.parametrize("mark", [True, None, 1, "true"])
-def test_a_row_that_says_it_is_gaussian_again_is_refused(book: Ledger, mark: object) -> None:
     fit(book, 0.5)
-    book.charge("rows", full(), run="run", plan_digest="p", unit="row")  # Of noise that nobody says is normal.
     state = State(book.uuid)
     *before, last = book.entries()
+    while before[-1].kind == "event":
+        before.pop()
+    *before, last = [*before, last] if last.cost else before
     for entry in before:
         state.follow(entry)
-    body = {name: value for name, value in last.facts.items() if name != "gaussian"}
-    forged = body if mark is None else {**body, "gaussian": mark}
-    units = spending.gaussian_units(last.total_units, DELTA)
-    with pytest.raises(LedgerError, match="does not follow from its totals"):
-        state.copy().follow(replace(last, body=canonical(forged), units=last.units).sealed())
-    if mark is not True:
-        with pytest.raises(LedgerError, match="does not follow from its totals"):
-            state.copy().follow(replace(last, body=canonical(forged), units=units).sealed())
+    numbers = (*last.cost_units, 1)[:width]
+    with pytest.raises(LedgerError, match="one whole number for each order"):
+        state.copy().follow(replace(last, cost=canonical(numbers)).sealed())
     state.follow(last)
+
+
+def test_a_ledger_of_an_earlier_version_counts_on_as_it_began(book: Ledger) -> None:
+    """Rows with one number for each order: the data set stays with the orders, and the next row is as wide."""
+    fit(book, 0.5)
+    (first,) = [entry for entry in book.entries() if entry.cost]
+    registered = book.entries()[0]
+    orders = first.cost_units[: len(spending.ORDERS)]
+    favoured = spending.favoured_order(orders, epsilon=3 * 10**9, delta=DELTA)
+    spent = spending.spent_units(orders, spending.offset_units(DELTA, favoured))
+    narrow = replace(first, cost=canonical(orders), totals=canonical(orders), units=spent).sealed()
+    state = State(book.uuid)
+    state.follow(registered)
+    state.follow(narrow)
+    assert state.units("rows", full(), normal=True) == spending.cost_units(full())
+    assert state.price("rows").spent == spent
 
 
 def test_an_interrupted_fit_gives_back_and_stays_gaussian(book: Ledger) -> None:
@@ -170,34 +248,102 @@ def test_an_interrupted_fit_gives_back_and_stays_gaussian(book: Ledger) -> None:
         model.fit(X, Y, progress=stop)
     kinds = [entry.kind for entry in book.entries() if entry.cost]
     assert kinds == ["charge", "refund"]
-    assert marks(book) == [True, True]
     left = book.remaining("rows")
     assert 0 < left.spent_adaptive < 1.0
     assert left.spent_if_fixed <= left.spent_adaptive <= 1.02 * left.spent_if_fixed
     book.verify()
 
 
-def test_parts_and_their_whole_are_gaussian_together(tmp_path: Path) -> None:
-    with made(Ledger(tmp_path / "parts.db")) as book:
-        for name in ("north", "south"):
-            book.register(
-                name,
-                unit="row",
-                neighboring_relation="add_or_remove_one",
-                epsilon=3.0,
-                delta=DELTA,
-                part_of="rows",
-            )
-        for k, name in enumerate(("north", "south", "rows")):
-            book.charge(name, full(), run=f"run {k}", plan_digest="p", unit="row", gaussian=True)
-        found = {name: book.remaining(name).spent_adaptive for name in ("north", "south", "rows")}
-        twice = Composition([*full().events] * 2, "add_or_remove_one")
-        both = spending.gaussian_units(spending.cost_units(twice), DELTA)
-        assert list(found.values()) == pytest.approx([both * 1e-9] * 3, abs=1e-8)
-        book.charge("south", full(), run="other", plan_digest="p", unit="row")
-        assert marks(book) == [True, True, True, False]
-        assert book.remaining("north").spent_adaptive > found["north"]
+def parted(book: Ledger, whole: str = "rows") -> Ledger:
+    """A whole data set with two parts: its name, and the same with "-north" and "-south" behind it."""
+    for name in (whole, f"{whole}-north", f"{whole}-south"):
+        book.register(
+            name,
+            unit="row",
+            neighboring_relation="add_or_remove_one",
+            epsilon=3.0,
+            delta=DELTA,
+            part_of=None if name == whole else whole,
+        )
+    return book
+
+
+def exact(*plans: Composition) -> float:
+    """What full batches alone count."""
+    cost = Composition([event for plan in plans for event in plan.events], "add_or_remove_one")
+    return spending.gaussian_units(spending.cost_units(cost)[-1], 0, DELTA) * 1e-9
+
+
+def test_parts_and_their_whole_are_counted_on_lines(tmp_path: Path) -> None:
+    sampled = Composition([Event("poisson", 0.2, 4.0, 30)], "add_or_remove_one")
+    with parted(Ledger(tmp_path / "parts.db")) as book:
+        for k, name in enumerate(("rows-north", "rows-south", "rows")):
+            book.charge(name, full(), run=f"run {k}", plan_digest="p", unit="row", normal=True)
+        found = [book.remaining(name).spent_adaptive for name in ("rows-north", "rows-south", "rows")]
+        assert found == pytest.approx([exact(full(), full())] * 3, abs=1e-8)
+        book.charge("rows-south", sampled, run="other", plan_digest="p", unit="row", normal=True)
+        assert book.remaining("rows-south").spent_adaptive > found[1]
+        assert book.remaining("rows-north").spent_adaptive == found[0]
+        book.charge("rows", full(), run="all", plan_digest="p", unit="row", normal=True)
+        assert book.remaining("rows-north").spent_adaptive == pytest.approx(exact(*[full()] * 3), abs=1e-8)
         book.verify()
+
+
+PLANS = st.tuples(
+    st.sampled_from(["", "-north", "-south"]),
+    st.sampled_from(["full", "full", "sampled", "refund", "reopen"]),
+    st.sampled_from([3.0, 5.0, 9.0]),
+)
+
+
+def spend(book: Ledger, whole: str, steps: list[tuple[str, str, float]]) -> None:
+    """Charge plans one after the other, and look at all data sets behind each."""
+    names, runs = [whole, f"{whole}-north", f"{whole}-south"], list[tuple[str, str, Composition]]()
+    own: dict[str, list[Composition]] = {name: [] for name in names}
+    normal = dict.fromkeys(names, True)
+    for k, (part, action, noise) in enumerate(steps):
+        name, before = whole + part, {one: book.remaining(one) for one in names}
+        cost = full(noise) if action == "full" else Composition([Event("poisson", 0.2, noise, 20)], "add_or_remove_one")
+        if action in ("full", "sampled"):
+            run = f"{whole} {k}"
+            with suppress(BudgetError):
+                book.charge(name, cost, run=run, plan_digest="p", unit="row", normal=True)
+                runs.append((run, name, cost))
+                own[name].append(cost)
+                normal[name] = normal[name] and action == "full"
+        elif action == "refund" and runs:
+            run, name, cost = runs.pop()
+            with suppress(LedgerError):  # One that was charged by its own epsilon has none.
+                book.refund(run, unstarted=cost)
+                own[name].remove(cost)
+        elif action == "reopen":
+            book.close()
+        for one in names:
+            after = book.remaining(one)
+            assert after.spent_adaptive <= 3.0
+            if whole not in (name, one) and one != name:
+                assert after == before[one]
+            plans = own[whole] + own[one]
+            if one != whole and plans and normal[whole] and normal[one] and not is_address(book.url):
+                assert after.sole or after.spent_adaptive <= exact(*plans) + 1e-6
+    book.verify()
+
+
+@given(st.lists(PLANS, max_size=8))
+@settings(max_examples=15)
+def test_a_charge_to_a_part_changes_no_siblings_remaining(steps: list[tuple[str, str, float]]) -> None:
+    """And full batches count exactly on a line of which all are such, whatever the other part was charged with."""
+    with tempfile.TemporaryDirectory() as folder, parted(Ledger(Path(folder) / "parts.db")) as book:
+        spend(book, "rows", steps)
+
+
+def test_so_it_is_where_others_append(postgresql: Server) -> None:
+    draw = random.Random(0)
+    actions = ["full", "full", "sampled", "refund", "reopen"]
+    with Ledger(postgresql.new_database()) as book:
+        for k in range(4):
+            parts = [(draw.choice(["", "-north", "-south"]), draw.choice(actions), 5.0) for _ in range(8)]
+            spend(parted(book, f"rows {k}"), f"rows {k}", parts)
 
 
 def test_an_export_is_followed_by_both_rules(book: Ledger, tmp_path: Path) -> None:
@@ -211,14 +357,13 @@ def test_where_others_append_the_orders_count(postgresql: Server) -> None:
     """Nobody but its writer knows of a row whether its noise was normal."""
     with made(Ledger(postgresql.new_database())) as book:
         fit(book, 0.5)
-        assert marks(book) == [None]
         (entry,) = [entry for entry in book.entries() if entry.cost]
         favoured = spending.favoured_order(entry.cost_units, epsilon=3 * 10**9, delta=DELTA)
         assert entry.units == spending.spent_units(entry.total_units, spending.offset_units(DELTA, favoured))
 
 
-def test_shares_of_several_owners_are_no_gaussians(book: Ledger, tmp_path: Path) -> None:
-    """Under secure aggregation noise is made of discrete parts, which are priced at the orders alone."""
+def test_shares_of_several_owners_are_not_normal(book: Ledger, tmp_path: Path) -> None:
+    """Under secure aggregation noise is made of discrete parts, which are priced by their curve alone."""
     from dpvb import federated
 
     books = [book, made(Ledger(tmp_path / "other.db")), made(Ledger(tmp_path / "third.db"))]

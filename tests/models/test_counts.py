@@ -89,12 +89,11 @@ def test_without_noise_counts_have_the_estimates_of_statsmodels(r: float | None)
     assert (np.abs(mean - peer.params[:3]) < 0.5 * peer.bse[:3]).all()
     np.testing.assert_allclose(std, peer.bse[:3], rtol=0.05)
     if r is not None:
-        last = model.coefficients()[-1]
-        assert last.name == "log(dispersion)"
-        alpha = peer.params[3]
-        assert abs(last.mean + math.log(alpha)) < 0.5 * peer.bse[3] / alpha
-        assert last.std == pytest.approx(peer.bse[3] / alpha, rel=0.1)
-        assert model.dispersion_ == pytest.approx(math.exp(last.mean))
+        alpha, (low, high) = peer.params[3], np.log(model.dispersion_interval())
+        assert abs(math.log(model.dispersion_) + math.log(alpha)) < 0.5 * peer.bse[3] / alpha
+        assert (high - low) / 2 / 1.959964 == pytest.approx(peer.bse[3] / alpha, rel=0.1)
+        assert (low + high) / 2 == pytest.approx(math.log(model.dispersion_))
+        assert f"dispersion {model.dispersion_:.4g} [" in model.summary()
 
 
 @pytest.mark.parametrize("solver", ["first_order", "sufficient_statistics"])

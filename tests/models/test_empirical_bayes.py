@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import integrate
 
+from dpvb.kernels import mixtures
 from dpvb.models import empirical_bayes as eb
 
 
@@ -49,39 +50,79 @@ def test_the_far_tail_of_rank_one() -> None:
 
 def test_the_mixture_posterior_is_its_integral() -> None:
     """Fixed weights: the mean of Σ π_i N(m r_i, τ_i²) given x, by numerical integration over the line."""
-    ratios, weights = np.array([0.2, 1.0, 5.0]), np.array([0.5, 0.3, 0.2])
-    x, m, sd = np.array([-3.0, 0.5, 4.0, 20.0]), np.array([2.0, 1.0, 3.0, 4.0]), np.array([1.0, 2.0, 0.5, 3.0])
-    got = eb._posterior_mean(x, m, sd, ratios, weights)
+    ratios, weights = np.array([0.2, 1.0, 5.0]), np.array([[0.2, 0.2, 0.6], [0.5, 0.3, 0.2]])
+    u, w, bins = np.array([-3.0, 0.25, 8.0, 20 / 3]), np.array([2.0, 0.5, 6.0, 4 / 3]), np.array([1, 1, 0, 1])
+    got = np.empty(4)
+    mixtures.posterior_means(u, w, bins, weights, ratios, eb._WIDTH, np.empty(3), got)
     grid = np.linspace(-80, 120, 400_001)
     for n in range(4):
-        tau = eb._WIDTH * m[n] * ratios
-        prior = (weights / tau * np.exp(-0.5 * ((grid[:, None] - m[n] * ratios) / tau) ** 2)).sum(axis=1)
-        posterior = prior * np.exp(-0.5 * ((x[n] - grid) / sd[n]) ** 2)
-        assert got[n] == pytest.approx(max((grid * posterior).sum() / posterior.sum(), 0.0), rel=1e-6)
+        tau = eb._WIDTH * w[n] * ratios
+        prior = (weights[bins[n]] / tau * np.exp(-0.5 * ((grid[:, None] - w[n] * ratios) / tau) ** 2)).sum(axis=1)
+        posterior = prior * np.exp(-0.5 * (grid - u[n]) ** 2)
+        assert got[n] == pytest.approx((grid * posterior).sum() / posterior.sum(), rel=1e-6)
+
+
+def known(ratios: Any, rounds: int) -> eb._Family:
+    return eb._Family(np.asarray(ratios), np.eye(len(ratios)), rounds)
+
+
+def likelihood_of(u: np.ndarray, w: float, family: eb._Family) -> np.ndarray:
+    out = np.empty((u.size, len(family.ratios_g)))
+    mixtures.likelihoods(u, np.full(u.size, w), family.ratios_g, eb._WIDTH, out)
+    return out
 
 
 def test_em_finds_a_known_prior_again() -> None:
-    """40,000 entries of a two-point prior: the mass near each point, and the prior's mean, within 3 %."""
+    """40,000 entries of a two-point prior, all in one bin: the mass near each point within 3 %."""
     rng = np.random.default_rng(1)
-    ratios = np.array([0.0, 0.3, 1.0, 3.0, 9.0])
+    family = known([0.0, 0.3, 1.0, 3.0, 9.0], rounds=200)
     truth = rng.choice([0.3, 9.0], 40_000, p=[0.8, 0.2])
-    m, sd = np.full(40_000, 10.0), np.full(40_000, 2.0)
-    x = m * truth * (1 + eb._WIDTH * rng.standard_normal(40_000)) + sd * rng.standard_normal(40_000)
-    weights = eb._fit_prior(x, m, sd, ratios, rounds=200)
-    np.testing.assert_allclose(weights[[1, 4]], [0.8, 0.2], atol=0.03)
-    assert weights[[0, 2, 3]].sum() < 0.03
-    assert weights.sum() == pytest.approx(1.0, rel=1e-12)
+    u = 5 * truth * (1 + eb._WIDTH * rng.standard_normal(40_000)) + rng.standard_normal(40_000)
+    likelihood_ng = likelihood_of(u, 5.0, family)
+    weights_bg = eb._weights(lambda entries: likelihood_ng[entries], np.full(40_000, 5), family)
+    np.testing.assert_allclose(weights_bg[:, [1, 4]], np.tile([0.8, 0.2], (len(eb._EDGES) + 1, 1)), atol=0.03)
+    assert weights_bg[:, [0, 2, 3]].sum(axis=1).max() < 0.03
+    np.testing.assert_allclose(weights_bg.sum(axis=1), 1.0, rtol=1e-12)
 
 
-def test_each_round_of_em_raises_the_likelihood() -> None:
+@pytest.mark.parametrize("family", [eb._free(), eb._mean_one()], ids=["free", "mean one"])
+def test_each_round_of_em_raises_the_likelihood(family: eb._Family) -> None:
     _truth, x, _ = noisy_matrix(2)
-    m, sd = np.full(x.size, 50.0), np.full(x.size, 5.0)
-    likelihood, _, _ = eb._likelihood(x.ravel(), m, sd, eb._RATIOS)
+    likelihood_nc = likelihood_of(x.ravel() / 5.0, 10.0, family) @ family.members_cg.T
+    start = np.full(likelihood_nc.shape[1], 1 / likelihood_nc.shape[1])
     values = [
-        np.log(likelihood @ eb._fit_prior(x.ravel(), m, sd, eb._RATIOS, rounds=rounds)).sum()
-        for rounds in (1, 2, 5, 20)
+        np.log(likelihood_nc @ eb._fitted(likelihood_nc, start, 0.0, rounds=rounds)).sum() for rounds in (1, 2, 5, 20)
     ]
     assert np.diff(values).min() > -1e-6 * abs(values[0])
+
+
+def test_the_members_of_the_usual_family_are_distributions_of_mean_one() -> None:
+    family = eb._mean_one()
+    assert (family.members_cg >= 0).all()
+    np.testing.assert_allclose(family.members_cg.sum(axis=1), 1.0, rtol=1e-9)
+    np.testing.assert_allclose(family.members_cg @ family.ratios_g, 1.0, rtol=1e-9)
+
+
+def test_what_was_hardly_measured_is_read_as_its_prior_mean() -> None:
+    """m/sd = 10⁻³: on average, and nearly each by itself, in pure noise and beside entries that were measured well."""
+    rng = np.random.default_rng(9)
+    mean = np.full((4000, 10), 1e-3)
+    mean[:500] = 20.0
+    truth = np.where(mean > 1, mean * rng.gamma(0.1, 10.0, mean.shape), mean)
+    for x in (rng.standard_normal(mean.shape), truth + rng.standard_normal(mean.shape)):
+        ratio = eb.around(x, np.ones(4000), mean)[500:] / 1e-3
+        assert ratio.mean() == pytest.approx(1.0, abs=0.02)
+        assert np.quantile(np.abs(ratio - 1.0), 0.9) < 0.1
+
+
+@pytest.mark.parametrize("free", [False, True])
+def test_single_precision_reads_what_double_precision_reads(free: bool) -> None:
+    _truth, x, background = noisy_matrix(10)
+    mean, sd = np.outer(background, np.full(8, 2500.0)), np.full(x.shape, 5.0)
+    family = eb._free() if free else eb._mean_one()
+    single, double = (eb._shrunk(x, mean, sd, family, precision) for precision in (np.float32, np.float64))
+    np.testing.assert_allclose(single, double, rtol=3e-3, atol=3e-3)
+    assert np.abs(single - double).sum() < 1e-4 * double.sum()
 
 
 @pytest.mark.parametrize("sd", [2.0, 10.0, 40.0])

@@ -161,7 +161,10 @@ def test_scores_that_bend_more_than_the_majoriser_make_it_grow_where_they_do() -
     np.testing.assert_array_equal(first.factor_e, 1.0)
     point_e = np.array([1.0, 1.0])
     second = first.seen(point_e, -curvature_e * point_e, little_e, upper_e)
-    np.testing.assert_allclose(second.factor_e, [tuned.CURVATURE_MARGIN * 9 / 4, 1.0])
+    np.testing.assert_allclose(second.factor_e, [tuned.CURVATURE_MARGIN * 8 / 2, 1.0])
+    # Points that go to and fro for ever show 1.37 times the majoriser where saturation flattens the curvature.
+    to_and_fro = first.seen(point_e, -np.array([1.37, 1.0]) * upper_e * point_e, little_e, upper_e)
+    np.testing.assert_allclose(to_and_fro.factor_e, [tuned.CURVATURE_MARGIN * 1.37, 1.0])
     drowned = first.seen(point_e, -curvature_e * point_e, np.full(2, 100.0), upper_e)
     np.testing.assert_array_equal(drowned.factor_e, 1.0)
     assert first.seen(point_e, -curvature_e * point_e, zero_e, upper_e) is first
@@ -276,24 +279,25 @@ def test_the_score_is_the_weighted_gradient_and_the_curvature_its_derivative(kin
     last = {name: block for name, block in model.blocks.items() if block.phase == "last"}
 
     # Counts have the curvature in expectation, which the mean's own has.
-    mean_n = model.likelihood.expected(rows.x_nd @ (moments.basis_de @ q.mean.point_d))
+    middle_e = q.middle_e(model.likelihood)
+    mean_n = model.likelihood.expected(rows.x_nd @ (moments.basis_de @ middle_e))
     expected = replace(rows, y_n=mean_n) if model.likelihood.is_count else rows
 
     def score(point_e: Floats, rows: DesignRows = rows) -> Floats:
         made: Any = model.e_step(replace(q, point_e=point_e), rows, blocks)["score"]
         return np.asarray(made.rows.x_nd * made.scale_n[:, None])
 
-    score_ne = score(q.mean.point_d)
+    score_ne = score(middle_e)
     gram: Any = model.e_step(q, rows, last)["curvature_at_mean"]
     for e in range(5):
         shift_e = np.zeros(5)
         shift_e[e] = step / moments.scale_e[e]
         up_n, down_n = (
-            loglik(model.likelihood, rows.x_nd @ (moments.basis_de @ (q.mean.point_d + sign * shift_e)), rows)
+            loglik(model.likelihood, rows.x_nd @ (moments.basis_de @ (middle_e + sign * shift_e)), rows)
             for sign in (1, -1)
         )
         np.testing.assert_allclose(score_ne[:, e], weight_n * (up_n - down_n) / (2 * step), atol=1e-6)
-        up_ne, down_ne = (score(q.mean.point_d + sign * shift_e, expected) for sign in (1, -1))
+        up_ne, down_ne = (score(middle_e + sign * shift_e, expected) for sign in (1, -1))
         bend_ne = -(up_ne - down_ne) / (2 * step)
         expected_ne = 4 * model.likelihood.steepest * gram.scale_n[:, None] * gram.x_nd * gram.x_nd[:, [e]]
         np.testing.assert_allclose(expected_ne, weight_n[:, None] * bend_ne, atol=0.01)
@@ -309,7 +313,8 @@ def test_no_row_exceeds_the_bounds(kind: str) -> None:
     trials_n = np.full(500, float(model.likelihood.max_trials))
     hostile = DesignRows(with_column(x_nd), rng.choice([0.0, largest], 500), trials_n)
     for scale in (1.0, 50.0):
-        far = replace(q, point_e=scale * q.point_e, mean=replace(q.mean, point_d=scale * q.mean.point_d))
+        mean = replace(q.mean, point_d=scale * q.mean.point_d)
+        far = replace(q, point_e=scale * q.point_e, last_e=scale * q.last_e, mean=mean)
         for phase in ("first", "step", "last"):
             blocks = {name: block for name, block in model.blocks.items() if block.phase == phase}
             for name, contribution in model.e_step(far, hostile, blocks).items():
@@ -361,11 +366,11 @@ def test_the_posterior_averages_over_tau_by_its_evidence() -> None:
     """Against the normal distribution of the Newton point, with the prior covariance written out."""
     rng = np.random.default_rng(11)
     root_ee, slope_ee, fixed_ee = rng.standard_normal((3, 4, 4))
-    variance_ee, excess, noise = root_ee @ root_ee.T, 1.3, 2.0
+    variance_ee, steep_e, noise = root_ee @ root_ee.T, np.array([1.0, 1.3, 2.0, 1.1]), 2.0
     score_e, offset_e = rng.standard_normal((2, 4))
-    score = ridge.NoisyScore(score_e, offset_e, variance_ee, excess, noise)
+    score = ridge.NoisyScore(score_e, offset_e, variance_ee, steep_e, noise)
     prior = ridge.Prior(slope_ee @ slope_ee.T, fixed_ee @ fixed_ee.T)
-    slope_ee = excess * variance_ee
+    slope_ee = np.diag(steep_e**0.5) @ variance_ee @ np.diag(steep_e**0.5)
     error_ee = np.linalg.inv(slope_ee) @ (variance_ee + noise * np.eye(4)) @ np.linalg.inv(slope_ee)
     newton_e = offset_e + np.linalg.solve(slope_ee, score_e)
     logs, means, covariances = [], [], []

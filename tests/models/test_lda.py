@@ -34,7 +34,7 @@ def plain(n_components: int, n_terms: int, **options: Any) -> LDA:
 
 
 def topics(model: LDA, lambda_vk: np.ndarray) -> Topics:
-    return model.topics(lambda_vk, None, np.ones(len(lambda_vk)))
+    return model.topics(lambda_vk)
 
 
 def rows(matrix: np.ndarray) -> Any:
@@ -157,20 +157,23 @@ def test_the_bound_is_scikit_learns_without_the_topics_term() -> None:
     theirs.components_ = q.lambda_vk.T.copy()
     theirs.exp_dirichlet_component_ = np.exp(digamma(theirs.components_) - digamma(theirs.components_.sum(1))[:, None])
     expected = theirs.score(matrix) - topics_term(q.lambda_vk, 0.2)
-    assert float(model.bound(q, rows(matrix)).sum()) == pytest.approx(expected, rel=1e-6)
+    assert float(model.bound(q, rows(matrix), topics="expected_log").sum()) == pytest.approx(expected, rel=1e-6)
     np.testing.assert_allclose(model.proportions(q, rows(matrix)), theirs.transform(matrix), atol=1e-6)
     compiled = plain(4, 30, doc_topic_prior=0.3, topic_word_prior=0.2, **TIGHT)
-    assert float(compiled.bound(topics(compiled, q.lambda_vk), rows(matrix)).sum()) == pytest.approx(expected, rel=1e-5)
+    theirs_again = compiled.bound(topics(compiled, q.lambda_vk), rows(matrix), topics="expected_log")
+    assert float(theirs_again.sum()) == pytest.approx(expected, rel=1e-5)
 
 
-def test_the_bound_is_the_definition() -> None:
+@pytest.mark.parametrize("topics", ["mean", "expected_log"])
+def test_the_bound_is_the_definition(topics: Any) -> None:
     """ELBO of one document with every term written out, after the same local iterations; one value a document."""
     rng = np.random.default_rng(6)
     matrix = corpus(rng, n=3)
     model = plain(3, 30, engine="numpy", doc_topic_prior=0.4, **TIGHT)
     q = model.init(rng)
-    elog_beta = digamma(q.lambda_vk) - digamma(q.lambda_vk.sum(axis=0))
-    for c_v, value in zip(matrix, model.bound(q, rows(matrix)), strict=True):
+    total_k = q.lambda_vk.sum(axis=0)
+    elog_beta = digamma(q.lambda_vk) - digamma(total_k) if topics != "mean" else np.log(q.lambda_vk / total_k)
+    for c_v, value in zip(matrix, model.bound(q, rows(matrix), topics=topics), strict=True):
         gamma, statistic = plain_document(c_v, elog_beta, 0.4, 1e-8, TIGHT["max_iter"])
         elog_theta = digamma(gamma) - digamma(gamma.sum())
         words = np.flatnonzero(c_v)
@@ -190,7 +193,7 @@ def test_the_papers_worked_example() -> None:
         model = plain(2, 2, clip=0.1, document_length=2.0, doc_topic_prior=1e-6, engine=engine)  # type: ignore[arg-type]
         dtype = np.float32 if engine == "numba" else np.float64
         beta_vk = np.array([[0.5, 1e-25], [0.5, 1e-25]], dtype=dtype)
-        q = Topics(np.ones((2, 2)), beta_vk, None, np.ones(2))
+        q = Topics(np.ones((2, 2)), beta_vk, None, np.ones(2), model.topics(np.ones((2, 2))).alpha_k)
         total = released(model, np.array([[1.0, 1.0]]), q)
         expected = np.array([[1.0, 0.0], [1.0, 0.0]]) * 0.2 / math.sqrt(2)
         np.testing.assert_allclose(total, expected, atol=2e-6 * 0.2)

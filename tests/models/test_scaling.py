@@ -21,13 +21,14 @@ from dpvb.data.tables.design import DesignRows, SparseDesignRows
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression import ridge
-from dpvb.models.regression.at_mean import read_at_mean
+from dpvb.models.regression.at_mean import read_at_mean, read_long, tilted
+from dpvb.models.regression.curvature import read_moments
 from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
 from dpvb.models.regression.iterate import Iterate
 from dpvb.models.regression.numbers_first import numbers_first
-from dpvb.models.regression.scaling import Scaling
+from dpvb.models.regression.scaling import Scaling, mapped
 
 COLUMN = 0.4
 #: The constant, two numbers, an indicator, one more number.
@@ -99,7 +100,9 @@ def test_the_map_goes_back() -> None:
     _, q = somewhere(rng)
     x_nd, weights_d = rng.uniform(0, 0.3, (50, 5)), rng.standard_normal(5)
     x_nd[:, 0] = COLUMN
-    np.testing.assert_allclose(q.scaling.rows(x_nd) @ weights_d, x_nd @ (q.scaling.back(COLUMN) @ weights_d))
+    np.testing.assert_allclose(
+        mapped(x_nd, q.scaling.forth(DECLARED)) @ weights_d, x_nd @ (q.scaling.back(DECLARED, COLUMN) @ weights_d)
+    )
 
 
 def test_sparse_rows_with_numbers_first_are_the_same_rows() -> None:
@@ -113,25 +116,55 @@ def test_sparse_rows_with_numbers_first_are_the_same_rows() -> None:
     made = numbers_first(q.scaling, DECLARED, batch, COLUMN)
     found = np.zeros_like(x_nd)
     found[np.repeat(np.arange(40), np.diff(made.indptr)), made.indices] = made.values
-    np.testing.assert_allclose(found, q.scaling.rows(x_nd)[:, [0, 1, 2, 4, 3]])
+    np.testing.assert_allclose(found, mapped(x_nd, q.scaling.forth(DECLARED))[:, [0, 1, 2, 4, 3]])
     inside = np.diff(made.indices)[np.diff(np.repeat(np.arange(40), np.diff(made.indptr))) == 0]
     assert (inside > 0).all()
 
 
 def test_the_diagonal_of_a_curvature_is_the_guess_where_noise_hides_it_and_else_the_release() -> None:
     rng = np.random.default_rng(6)
-    truth_ee = np.diag(rng.uniform(5, 50, 8))
-    guess_e, little = np.full(8, 20.0), np.full(8, 1e-6)
-    np.testing.assert_allclose(np.diag(read_at_mean(truth_ee, guess_e, little, 0.0)[0]), np.diag(truth_ee))
-    np.testing.assert_allclose(np.diag(read_at_mean(truth_ee, guess_e, little, 1e-3)[0]), np.diag(truth_ee), rtol=1e-2)
-    np.testing.assert_allclose(np.diag(read_at_mean(truth_ee, guess_e, little, 1e6)[0]), guess_e, rtol=1e-2)
+    truth_ee, guess_ee = np.diag(rng.uniform(5, 50, 8)), 20.0 * np.eye(8)
+
+    def read(noisy_ee: Floats, hidden: float, sd: float) -> Floats:
+        return np.diag(read_at_mean(noisy_ee, guess_ee, np.full(8, hidden), sd)[0])
+
+    np.testing.assert_allclose(read(truth_ee, 1e-6, 0.0), np.diag(truth_ee))
+    np.testing.assert_allclose(read(truth_ee, 1e-6, 1e-3), np.diag(truth_ee), rtol=1e-2)
+    np.testing.assert_allclose(read(truth_ee, 1e-6, 1e6), 20.0, rtol=1e-2)
     # A guess that may have been hidden by noise is believed less.
-    assert (np.diag(read_at_mean(0 * truth_ee, guess_e, np.full(8, 0.9), 20.0)[0]) < 0.5 * guess_e).all()
+    assert (read(0 * truth_ee, 0.9, 20.0) < 10.0).all()
+
+
+def test_a_guessed_curvature_is_that_of_normal_rows() -> None:
+    """Against the mean over 400,000 rows, of which an entry errs by 0.5 % of the largest."""
+    rng, number = np.random.default_rng(12), 400_000
+    x_nd = np.hstack([np.full((number, 1), 0.4), 0.2 * rng.standard_normal((number, 3)) + np.array([0.1, 0.0, -0.1])])
+    moments = read_moments(x_nd.T @ x_nd, 0.0, 0.4, inner=False)
+    weights_d = np.array([-7.0, 6.0, -3.0, 2.0])
+    p_n = expit(x_nd @ weights_d)
+    truth_dd = (x_nd.T * p_n * (1 - p_n)) @ x_nd
+    truth_ee = moments.basis_de.T @ truth_dd @ moments.basis_de
+    flat_e = moments.eigenvalue_e * np.trace(truth_dd) / np.trace(x_nd.T @ x_nd)
+    tilted_ee = tilted(moments, flat_e, moments.basis_de.T @ weights_d)
+    assert np.abs(np.diag(flat_e) - truth_ee).max() > 0.2 * truth_ee.max()
+    np.testing.assert_allclose(tilted_ee, truth_ee, atol=0.02 * truth_ee.max())
+
+
+def test_what_long_rows_add_is_read_where_it_stands_out_of_the_noise() -> None:
+    """One direction of forty holds it: the others are read as nearly nothing, and without noise all is as it is."""
+    curvature_e, added_e = np.full(40, 100.0), np.append(120.0, np.zeros(39))
+    np.testing.assert_allclose(read_long(added_e, 0.0, curvature_e)[0], 1.0 + added_e / 100.0)
+    steep_e, doubt_e = read_long(added_e + 5.0 * np.random.default_rng(13).standard_normal(40), 5.0, curvature_e)
+    assert 1.9 < steep_e[0] < 2.4
+    assert (steep_e[1:] < 1.1).all()
+    assert (steep_e >= 1).all()
+    assert (doubt_e > 0).all()
+    assert (doubt_e < 26.0).all()
 
 
 def test_the_error_of_a_curvature_is_nothing_without_noise_and_grows_with_it() -> None:
-    truth_ee, guess_e, hidden_e = np.diag(np.linspace(20, 60, 8)), np.full(8, 40.0), np.full(8, 0.1)
-    errors = [read_at_mean(truth_ee, guess_e, hidden_e, sd)[1] for sd in (0.0, 0.1, 1.0, 10.0)]
+    truth_ee, guess_ee, hidden_e = np.diag(np.linspace(20, 60, 8)), 40.0 * np.eye(8), np.full(8, 0.1)
+    errors = [read_at_mean(truth_ee, guess_ee, hidden_e, sd)[1] for sd in (0.0, 0.1, 1.0, 10.0)]
     assert not errors[0].any()
     for less, more in pairwise(errors):
         assert (more >= less).all()
@@ -139,11 +172,11 @@ def test_the_error_of_a_curvature_is_nothing_without_noise_and_grows_with_it() -
 
 
 def test_an_error_of_the_curvature_widens_the_posterior_by_what_it_adds_to_the_score() -> None:
-    """One dimension, by the fixed point written out: V = v + E((z - z_0)² + Var z)."""
-    score = ridge.NoisyScore(np.array([3.0]), np.array([0.5]), np.array([[2.0]]), 1.0, 0.7)
+    """One dimension, by the fixed point written out: V = v + E((z - z_0)² + Var z) + D(z - z_0)²."""
+    score = ridge.NoisyScore(np.array([3.0]), np.array([0.5]), np.array([[2.0]]), np.ones(1), 0.7)
     prior = ridge.Prior(np.array([[4.0]]), np.zeros((1, 1)), (1.0,))
-    mean_e, variance_ee = ridge.honest(score, prior, np.array([[0.3]]))
-    noise = 0.7 + 0.3 * float((mean_e[0] - 0.5) ** 2 + variance_ee[0, 0])
+    mean_e, variance_ee = ridge.honest(score, prior, np.array([[0.3]]), np.array([0.2]))
+    noise = 0.7 + 0.3 * float(variance_ee[0, 0]) + 0.5 * float(mean_e[0] - 0.5) ** 2
     information = 4.0 / (2.0 + noise)
     assert variance_ee[0, 0] == pytest.approx(1 / (0.25 + information), rel=0.01)
     assert mean_e[0] == pytest.approx(information * (0.5 + 1.5) / (0.25 + information), rel=0.01)
@@ -178,9 +211,11 @@ def test_a_column_that_noise_hides_has_the_interval_of_the_prior_and_says_so() -
     model = FirstOrder(5, intercept=COLUMN, declared=DECLARED)
     read = model.table(fitted(model, x_nd, (rng.random(300) < 0.5).astype(float), 0.5))
     assert read.unseen_d.tolist() == [0, 1, 1, 0, 1]
-    assert (read.covariance.diagonal()[[1, 2, 4]] > 0.25 * read.prior_d[[1, 2, 4]]).all()
+    assert (read.covariance.diagonal()[[1, 2, 4]] > 0.25 * read.prior.diagonal()[[1, 2, 4]]).all()
     # One std of the column, 0.002 of its range at least, moves the log odds by 1.
-    np.testing.assert_allclose(np.sqrt(read.prior_d[[1, 2, 4]]), 1 / (0.002 * np.array([0.4, 1.0, 0.2])), rtol=0.02)
+    np.testing.assert_allclose(
+        np.sqrt(read.prior.diagonal()[[1, 2, 4]]), 1 / (0.002 * np.array([0.4, 1.0, 0.2])), rtol=0.02
+    )
 
 
 def test_declarations_are_checked() -> None:

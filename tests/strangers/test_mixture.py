@@ -22,7 +22,7 @@ from dpvb.testing import Case, check_model
 
 K, D = 3, 2
 MEANS = np.array([[0.5, 0.0], [-0.3, 0.4], [-0.2, -0.5]])
-GIVEN: dict[str, Any] = {"delta": 1e-6, "random_state": 1}
+GIVEN: dict[str, Any] = {"delta": 1e-6, "random_state": 1, "row_norm": 1.0}
 
 
 def rows(n: int = 6000, seed: int = 0) -> np.ndarray:

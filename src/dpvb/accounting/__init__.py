@@ -11,6 +11,7 @@ the optimum for sampled ones, and says through `answer` where it had to fall bac
 
 from __future__ import annotations
 
+import inspect
 import math
 from dataclasses import replace
 from typing import Any, TypedDict, Unpack
@@ -30,6 +31,7 @@ from dpvb.accounting.calibration import calibrate, most_steps
 from dpvb.accounting.events import Event, NeighboringRelation, Sampler
 from dpvb.accounting.independent import SecondOpinion, confirm, second_opinion
 from dpvb.guards.errors import check_number
+from dpvb.guards.lacking import check_given, says_what_lacks
 
 __all__ = [
     "METHODS",
@@ -77,8 +79,13 @@ class Steps(TypedDict, total=False):
     method: Method
 
 
+@says_what_lacks
 def epsilon(*, delta: float, **steps: Unpack[Steps]) -> float:
-    """Return an upper bound on epsilon at delta, in (0, 1), of equal steps.
+    """Return an upper bound on epsilon at delta of equal steps.
+
+    Args:
+        delta: the chance that the promise leaves open, in (0, 1).
+        steps: as in `Steps`.
 
     Raises:
         ParameterError: for a value outside its range or an unsupported combination.
@@ -87,27 +94,45 @@ def epsilon(*, delta: float, **steps: Unpack[Steps]) -> float:
     return epsilon_of([event], delta=delta, **how)
 
 
+@says_what_lacks
 def delta(*, epsilon: float, **steps: Unpack[Steps]) -> float:
-    """Return an upper bound on delta at epsilon of equal steps, by "pld" or "renyi"; errors as for `epsilon`."""
+    """Return an upper bound on delta at epsilon of equal steps, by "pld" or "renyi"; errors as for `epsilon`.
+
+    Args:
+        epsilon: the privacy budget, in [0, inf).
+        steps: as in `Steps`.
+    """
     event, how = _accounted(steps)
     return delta_of([event], epsilon=epsilon, **how)
 
 
+@says_what_lacks
 def noise_multiplier(*, epsilon: float, delta: float, **steps: Unpack[Steps]) -> float:
     """Return the least noise multiplier with which equal steps meet (epsilon, delta); errors as for `epsilon`.
 
     The achieved epsilon is never above the target and at least 0.995 of it, unless even the least noise the
     accountant knows stays below the target. epsilon = inf gives 0. Raises ParameterError for a delta that is not
     below num_steps * sampling_prob, as no noise would be needed to meet it (see `calibrate`).
+
+    Args:
+        epsilon: the privacy budget, in (0, inf].
+        delta: the chance that the promise leaves open, in (0, 1).
+        steps: as in `Steps`.
     """
     event, how = _accounted(steps, noise_multiplier=1.0)
     return calibrate(lambda scale: [replace(event, noise_multiplier=scale)], epsilon=epsilon, delta=delta, **how)
 
 
+@says_what_lacks
 def num_steps(*, epsilon: float, delta: float, **steps: Unpack[Steps]) -> int:
     """Return the largest number of equal steps that meets (epsilon, delta), at most 1e9; 0 if not even one does.
 
     Errors as for `epsilon`.
+
+    Args:
+        epsilon: the privacy budget, in (0, inf).
+        delta: the chance that the promise leaves open, in (0, 1).
+        steps: as in `Steps`.
     """
     epsilon = check_number("epsilon", epsilon, low=0, high=math.inf, closed="neither")
     event, how = _accounted(steps, num_steps=1)
@@ -125,4 +150,6 @@ def _accounted(steps: Steps, **asked: Any) -> tuple[Event, dict[str, str]]:
     given: dict[str, Any] = {"sampler": "poisson", **steps}
     usual = {"neighboring_relation": "add_or_remove_one", "method": "pld"}
     how = {name: given.pop(name, value) for name, value in usual.items()}
-    return Event(**given, **asked), how
+    given.update(asked)
+    check_given(Event, inspect.signature(Event), (), given)
+    return Event(**given), how

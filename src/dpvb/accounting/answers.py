@@ -17,8 +17,8 @@ UNPROVEN_METHODS = ("zcdp", "strong", "linear")
 #: Values of delta at which a curve is shown.
 CURVE_DELTAS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 
-# Above this shift a Gaussian's loss is so far from zero that the Renyi bound is tight, within a few percent.
-_MAX_GRID_SHIFT = 1e2
+#: Above this shift a Gaussian's loss is so far from zero that the Renyi bound is tight, within a few percent.
+MAX_GRID_SHIFT = 1e2
 # Accuracy of a first look by "pld".
 _ROUGH = 5e-3
 
@@ -169,7 +169,7 @@ def delta_of(events: Sequence[Event], *, epsilon: float, neighboring_relation: s
         if len(pairs) == 1 and pairs[0].q == 1:
             return gaussian.delta(pairs[0].mu, epsilon)
         bound = math.exp(renyi.log_delta(pairs, epsilon))
-        if max(pair.mu for pair in pairs) <= _MAX_GRID_SHIFT and bound > pld.MIN_DELTA:
+        if max(pair.mu for pair in pairs) <= MAX_GRID_SHIFT and bound > pld.MIN_DELTA:
             bound = pld.delta(pairs, epsilon, bound)
         best = min(best, bound)
     return best
@@ -229,7 +229,7 @@ def _tight(pairs: Sequence[Pair], delta: float, expected: float | None, accuracy
     unsampled = [(2 if pair.kind == "opposite" else 1) * pair.mu for pair in pairs]
     shift = math.sqrt(sum(pair.num_steps * mu * mu for pair, mu in zip(pairs, unsampled, strict=True)))
     bound = gaussian.epsilon(shift, delta)
-    on_grid = delta >= pld.MIN_DELTA and max(pair.mu for pair in pairs) <= _MAX_GRID_SHIFT
+    on_grid = delta >= pld.MIN_DELTA and max(pair.mu for pair in pairs) <= MAX_GRID_SHIFT
     if accuracy < _ROUGH or not on_grid:
         bound = min(bound, renyi.epsilon(pairs, delta))
     if pld.total_variation(pairs) <= delta:
@@ -240,7 +240,7 @@ def _tight(pairs: Sequence[Pair], delta: float, expected: float | None, accuracy
         note = f"delta is below {pld.MIN_DELTA:g}, where privacy loss distributions can run out of digits."
         return Answer(bound, delta, "pld", "renyi", note)
     if not on_grid:
-        note = f"A noise multiplier is below {1 / _MAX_GRID_SHIFT:g}, too little for a grid of privacy losses."
+        note = f"A noise multiplier is below {1 / MAX_GRID_SHIFT:g}, too little for a grid of privacy losses."
         return Answer(bound, delta, "pld", "renyi", note)
     tight = pld.epsilon(pairs, delta, bound, expected, accuracy)
     if tight < bound:

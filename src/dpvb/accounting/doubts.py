@@ -13,8 +13,8 @@ from dpvb.guards.errors import DpvbWarning
 MOST_DELTA, MOST_EPSILON = 1e-3, 10.0
 # Where nobody says how many units there are, noise that hides so many is spoken of.
 _MANY = 1_000
-# A sum is told from its noise where it exceeds so many standard deviations.
-_DEVIATIONS = 2.0
+# A sum is told from its noise where it exceeds so many standard deviations, those of a 95 % interval.
+_DEVIATIONS = 1.96
 
 
 def warn(
@@ -24,6 +24,7 @@ def warn(
     unit: str,
     num_units: int | None = None,
     events: Sequence[Event] = (),
+    counting: float = 0.0,
     stacklevel: int = 3,
 ) -> None:
     """Warn of all that is doubtful about a budget.
@@ -33,10 +34,15 @@ def warn(
         unit: whose presence is protected, in words.
         num_units: the public number of units, where there is one.
         events: the releases that the budget is spent on, where they are known.
+        counting: the share of each release's budget that counts units; 0: nobody counts them.
         stacklevel: whose line is shown, as in `warnings.warn`: 2 is the caller's, 3 that of the caller's caller.
     """
     if epsilon < math.inf:
-        said = [*_of_epsilon(epsilon), *_of_delta(delta, unit, num_units), *_of_noise(events, unit, num_units)]
+        said = [
+            *_of_epsilon(epsilon),
+            *_of_delta(delta, unit, num_units),
+            *_of_noise(events, unit, num_units, counting),
+        ]
         for message in said:
             warnings.warn(message, DpvbWarning, stacklevel=stacklevel)
 
@@ -49,7 +55,7 @@ def warn_of_count(delta: float, *, unit: str, count: float, stacklevel: int = 3)
 
 
 def units_in_noise(events: Sequence[Event]) -> float:
-    """Number of units whose sum is two standard deviations of the noise, even if all of them add the same.
+    """Number of units whose sum is half a 95 % interval of the noise, even if all of them add the same.
 
     A release shows n units of norm C, drawn with probability p, as npC beside noise of standard deviation σC. The best
     average of several releases has the precision Σ (p/σ)².
@@ -79,16 +85,21 @@ def _of_delta(delta: float, unit: str, num_units: int | None) -> Iterator[str]:
         )
 
 
-def _of_noise(events: Sequence[Event], unit: str, num_units: int | None) -> Iterator[str]:
+def _of_noise(events: Sequence[Event], unit: str, num_units: int | None, counting: float) -> Iterator[str]:
     if not events or any(event.noise_multiplier == 0 for event in events):
         return
     hidden = units_in_noise(events)
     if hidden > (_MANY if num_units is None else num_units):
         there = "" if num_units is None else f" There are {num_units:,}."
+        count = f" Their count will be known to ± {_about(hidden / math.sqrt(counting))}." if counting else ""
         yield (
-            f"the noise drowns everything: with fewer than about {float(f'{hidden:.2g}'):,.0f} {unit}s nothing can be "
-            f"seen above it, even if all of them agree.{there} Take a larger epsilon."
+            f"the noise drowns everything: with fewer than about {_about(hidden)} {unit}s nothing can be seen above "
+            f"it, even if all of them agree.{there}{count} Take a larger epsilon."
         )
+
+
+def _about(number: float) -> str:
+    return f"{float(f'{number:.2g}'):,.0f}"
 
 
 def _one_in(delta: float, unit: str, number: str) -> str:

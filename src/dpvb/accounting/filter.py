@@ -35,11 +35,30 @@ m^2, and
 the profile of one Gaussian (Smith & Thakurta 2022 show it by trade-off functions). Sums that are nearer than the bound
 by which a plan is charged only shorten the time. Rounding is post-processing.
 
-A data set whose first plan is of this kind counts by both rules: 3/4 of delta belong to the rule for Gaussians, 1/4 to
-the orders. While all its plans are Gaussians it may spend while delta_Gauss(epsilon; m) <= 3/4 delta, or else while the
-orders allow it. The sum above has one term more then, E_P[(1 - e^{epsilon - L})_+; G], with G the event that all plans
-were Gaussians to the end and kept to their rule. On G nothing changes if the process is stopped before the first plan
-that is no Gaussian or breaks the rule. So the term is at most 3/4 delta.
+**Other plans are covered by Gaussians** but for a slack d (see `covering`): what they release can be made from releases
+that say everything with probability d, and else are Gaussians. Let the sum of all d be at most D, and that of all m_i^2
+at most m^2, both limits fixed beforehand. The chance that any release says everything is at most D. Until one does, the
+loss is the motion above. So
+
+    E_P[(1 - e^{epsilon - L})_+] <= D + delta_Gauss(epsilon; m).
+
+One limit on the right side as a whole would not do: whoever sees the motion go down would trade what is left of m for
+D, and would not where it goes up (`test_limits_that_trade_are_beaten`).
+
+A data set of a ledger's file counts by both rules: 3/4 of delta belong to the Gaussians, 1/10 to what they leave out,
+the rest to the orders. It may spend while D <= delta/10 and delta_Gauss(epsilon; m) <= 3/4 delta, or else while the
+orders allow it. The sum above has one term more then, E_P[(1 - e^{epsilon - L})_+; G], with G the event that the rule
+for Gaussians was kept to the end. On G nothing changes if the process is stopped before the first plan that breaks this
+rule. So the term is at most (3/4 + 1/10) delta.
+
+Of a plan that stops early those releases come back that never ran, at the orders and of full batches. Of a plan that a
+Gaussian covers as a whole, nothing comes back from m and D unless nothing of it ran.
+
+**Parts.** A unit of a part is touched by the plans of its line, the whole and that part, and by no others. Given the
+past, what the other parts release has the same law with the unit and without it: its loss is 0, whatever it was chosen
+by. So all of the above holds for the plans of the line alone, from the first of them on, with the others as public
+randomness in between: the line has its own sums and its own event G.
+A unit of the whole that no part holds is touched by some plans of every line.
 
 Everything is counted in whole numbers of 1e-9: costs rounded up, offsets rounded up, caps rounded down. Offsets come
 from decimal arithmetic, whose logarithms are correctly rounded, so every machine decides alike. Nothing is decided in
@@ -58,9 +77,9 @@ from functools import lru_cache
 import mpmath
 import numpy as np
 
-from dpvb.accounting import gaussian
+from dpvb.accounting import covering, gaussian
 from dpvb.accounting.calibration import least_scale_and_slope
-from dpvb.accounting.costs import Composition, Cost
+from dpvb.accounting.costs import Cost
 from dpvb.guards.errors import ParameterError
 
 #: One unit of epsilon.
@@ -92,10 +111,8 @@ ORDERS: tuple[float, ...] = (
     ),
 )
 
-#: Share of delta of the rule for Gaussians, where a data set counts by it.
-_OF_GAUSSIANS = Decimal("0.75")
-# The order from which m^2 is read, most finely at the largest: that of a Gaussian is a m^2/2 at order a.
-_GAUSSIAN_ORDER = len(ORDERS) - 1
+# Shares of delta of the rule for Gaussians, where a data set counts by it, and of what Gaussians leave out of plans.
+_OF_GAUSSIANS, _LEFT_OUT = Decimal("0.75"), Decimal("0.1")
 # Digits of a profile; the number is rounded up to the ninth place.
 _DIGITS = 60
 # Relative error of a curve, which rounding must cover.
@@ -112,11 +129,18 @@ def cost_units(cost: Cost) -> tuple[int, ...]:
     return tuple(_rounded_up(rho) for rho in cost.renyi(np.array(ORDERS)).tolist())
 
 
-def is_gaussian(cost: Cost) -> bool:
-    """Whether a cost is that of Gaussian noise on sums of everybody, by which the rule for Gaussians holds."""
-    return isinstance(cost, Composition) and all(
-        event.sampling_prob == 1 and event.noise_multiplier > 0 for event in cost.events
-    )
+def covered_units(cost: Cost, *, epsilon: int, delta: float, normal: bool) -> tuple[int, ...]:
+    """A cost at each order, that of a Gaussian which covers it at the largest order, and what this one leaves out.
+
+    Args:
+        cost: of a plan.
+        epsilon: the cap, in units.
+        delta: the cap's; what is left out counts in units of 1e-9 of it.
+        normal: as in `covering`.
+    """
+    reach = _distance(epsilon, float(_OF_GAUSSIANS) * delta)
+    distance, left_out = covering.covering(cost, delta, reach, float(_LEFT_OUT) * delta, normal=normal)
+    return *cost_units(cost), _rounded_up(ORDERS[-1] * distance**2 / 2), math.ceil(left_out / delta / UNIT)
 
 
 def refund_units(cost: Cost) -> tuple[int, ...]:
@@ -142,30 +166,44 @@ def add(totals: Sequence[int], cost: Sequence[int]) -> tuple[int, ...]:
     )
 
 
+def counted_units(totals: Sequence[int], favoured: int, delta: float) -> int:
+    """The least cap that the totals keep, by the orders alone or, where they say it, by the rule for Gaussians as well.
+
+    Args:
+        totals: as `cost_units` has them, or `covered_units`.
+        favoured: index of the order that carries most of delta.
+        delta: the cap's.
+    """
+    orders, covered = totals[: len(ORDERS)], totals[len(ORDERS) :]
+    spent = spent_units(orders, offset_units(delta, favoured, beside_gaussians=bool(covered)))
+    return min(spent, gaussian_units(*covered, delta)) if covered else spent
+
+
 def spent_units(totals: Sequence[int], offsets: Sequence[int]) -> int:
-    """The filter's epsilon: the least cap that the totals keep."""
+    """The filter's epsilon by the orders: the least cap that the totals keep."""
     found = [total + offset for total, offset in zip(totals, offsets, strict=True) if total < SATURATED]
     return max(0, min(found, default=SATURATED))
 
 
 @lru_cache(maxsize=4096)
-def gaussian_units(totals: Sequence[int], delta: float) -> int:
+def gaussian_units(total: int, left_out: int, delta: float) -> int:
     """The least cap, in units, that Gaussians keep by their own rule.
 
     Args:
-        totals: of a data set that Gaussians alone were charged to.
+        total: sum of their costs at the largest order.
+        left_out: what they leave out of all plans, in units of 1e-9 of delta.
         delta: the cap's.
     """
-    total = totals[_GAUSSIAN_ORDER]
+    if left_out > _LEFT_OUT * 10**9:
+        return SATURATED
     if not 0 < total < SATURATED:
         return min(total, SATURATED)
-    share = float(_OF_GAUSSIANS) * delta
-    near = gaussian.epsilon(math.sqrt(2 * total * UNIT / ORDERS[_GAUSSIAN_ORDER]), share) / UNIT
+    near = gaussian.epsilon(math.sqrt(2 * total * UNIT / ORDERS[-1]), float(_OF_GAUSSIANS) * delta) / UNIT
 
     def keeps(units: int) -> bool:
         """Whether delta at so much epsilon is within the share, in decimal digits that are the same everywhere."""
         with mpmath.workdps(_DIGITS):
-            m = mpmath.sqrt(mpmath.mpf(2 * total) / int(ORDERS[_GAUSSIAN_ORDER]) / 10**9)
+            m = mpmath.sqrt(mpmath.mpf(2 * total) / int(ORDERS[-1]) / 10**9)
             epsilon = mpmath.mpf(units) / 10**9
             found = mpmath.ncdf(m / 2 - epsilon / m) - mpmath.exp(epsilon) * mpmath.ncdf(-m / 2 - epsilon / m)
             return bool(found <= mpmath.mpf(delta) * 3 / 4)
@@ -198,7 +236,7 @@ def offset_units(delta: float, favoured: int, *, beside_gaussians: bool = False)
         favoured: index of the order with weight 3/4; the rest falls with the square of the distance to it.
         beside_gaussians: whether the orders have what the rule for Gaussians leaves of delta, and not all of it.
     """
-    left = 1 - _OF_GAUSSIANS if beside_gaussians else Decimal(1)
+    left = 1 - _OF_GAUSSIANS - _LEFT_OUT if beside_gaussians else Decimal(1)
     distances = [abs(i - favoured) for i in range(len(ORDERS))]
     with localcontext(_EXACT):
         shares = [Decimal(1) / distance**2 if distance else Decimal(0) for distance in distances]
@@ -215,6 +253,11 @@ def _offset(order: float, weight: Decimal, delta: float) -> int:
         a = Decimal(order)
         value = ((a - 1) / a).ln() - ((weight * Decimal(delta)).ln() + a.ln()) / (a - 1)
         return int((value * 10**9).to_integral_value(ROUND_CEILING))
+
+
+@lru_cache(maxsize=256)
+def _distance(epsilon: int, delta: float) -> float:
+    return covering.distance(epsilon * UNIT, delta)
 
 
 def least_scale(spent: Callable[[float], float], target: float) -> float:

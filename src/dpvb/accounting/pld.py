@@ -36,7 +36,9 @@ _SLACK = 1e-6
 _MAX_CELLS = 200_000
 _MAX_WINDOW = 2**19
 _BLOCK = 1024
-_ACCURACY = 1e-4
+_ACCURACY, _ROUGHLY = 1e-4, 1e-3
+# Of the steepest tilt, those that a profile is read at.
+_TILTS = (1.0, 0.5, 0.0)
 # log of the tilted mass that may fall outside the FFT window
 _OUTSIDE = 27.0
 _PANEL = 1 / 16
@@ -118,6 +120,32 @@ def delta(pairs: Sequence[Pair], epsilon: float, guess: float) -> float:
     return min(guess, total_variation(pairs), found)
 
 
+def profile(pairs: Sequence[Pair], epsilon_g: Vector, smallest: float) -> Vector:
+    """Upper bounds on delta at many epsilons, the larger of both directions', (G,).
+
+    Args:
+        pairs: dominating pairs of the plan.
+        epsilon_g: increasing, from 0 on.
+        smallest: the least delta that matters.
+    """
+    reach, top = _reach(pairs, smallest), float(epsilon_g[-1])
+    h = _spacing(pairs, smallest, top, _ROUGHLY)
+    while True:
+        sides = zip(*(_discretise(pair, h, reach) for pair in pairs), strict=True)
+        try:
+            larger: Vector = np.maximum.reduce([_profile(steps, h, epsilon_g) for steps in sides])
+            return larger
+        except _GridTooFineError as error:
+            h *= error.factor * 1.05
+
+
+def _profile(steps: Sequence[_Step], h: float, epsilon_g: Vector) -> Vector:
+    """Delta in one direction; every tilt bounds it from above, and each is sharp around another epsilon."""
+    steepest = _best_tilt(steps, h, lambda theta, log_moment: log_moment - theta * float(epsilon_g[-1]))
+    least: Vector = np.minimum.reduce([_compose(steps, h, part * steepest).deltas(epsilon_g) for part in _TILTS])
+    return least
+
+
 @dataclass(frozen=True)
 class _Tail:
     """The composed loss near epsilon: masses e^{log_scale} v_i at the losses (start + i) h, tilted back.
@@ -190,6 +218,23 @@ class _Tail:
         scaled = float(self.v[first:] @ -np.expm1(-np.maximum(over, 0.0))) + self.outside
         log_value = math.log(max(scaled, 1e-300)) + self.log_scale
         return (math.exp(min(log_value, 0.0)) + self.infinity) * (1 + self.slack)
+
+    def deltas(self, epsilon_g: Vector) -> Vector:
+        """Return delta at each epsilon, or 1 where the window begins above it."""
+        after = np.arange(len(self.v)) * self.spacing
+        # Beyond grid point i: mass, and mass times e^{-loss from the first grid point on}; sums of positive terms.
+        mass = np.append(np.cumsum(self.v[::-1])[::-1], 0.0)
+        falling = np.append(np.cumsum((self.v * np.exp(-after))[::-1])[::-1], 0.0)
+        from_start = epsilon_g - self.start * self.spacing
+        first = np.clip(np.ceil(from_start / self.spacing).astype(np.int64), 0, len(self.v))
+        scaled = (
+            np.maximum(mass[first] - np.exp(np.minimum(from_start, 700.0)) * falling[first], 0.0)
+            + 1e-10 * mass[first]
+            + self.outside
+        )
+        log_delta = np.log(np.maximum(scaled, 1e-300)) + self.log_scale
+        found = (np.exp(np.minimum(log_delta, 0.0)) + self.infinity) * (1 + self.slack)
+        return np.where(self.whole | (from_start > 0), np.minimum(found, 1.0), 1.0)
 
     def _at_boundaries(self) -> Vector:
         """Return the scaled delta one grid point below each block, and 0 beyond the last; all sums are positive.

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
-from dpvb.guards.errors import FewUnitsWarning
+from dpvb.guards.errors import FewTopicsWarning, FewUnitsWarning
 
 
 class _Kept(logging.Handler):
@@ -32,8 +32,9 @@ def heard() -> Iterator[list[str]]:
         with warnings.catch_warnings(record=True) as caught, redirect_stdout(out), redirect_stderr(out):
             warnings.simplefilter("always")
             yield said
-        # A warning of few units speaks of a released number.
-        said += [str(one.message) for one in caught if not issubclass(one.category, FewUnitsWarning)]
+        # Warnings of few units and topics speak of released numbers.
+        released = (FewTopicsWarning, FewUnitsWarning)
+        said += [str(one.message) for one in caught if not issubclass(one.category, released)]
         said += out.getvalue().splitlines()
     finally:
         root.handlers = others

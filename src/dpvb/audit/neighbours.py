@@ -11,7 +11,7 @@ import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from dpvb.accounting.events import RELATIONS
 from dpvb.audit.cases import Case
 from dpvb.audit.integers import difference, in_steps, is_zero, relative_norm, same
 from dpvb.audit.listening import heard
+from dpvb.audit.matrix import Matrix
+from dpvb.audit.queries import ties
 from dpvb.audit.replay import Replay
 from dpvb.core import loop
 from dpvb.core.clipped_sums import zeros
@@ -44,8 +46,11 @@ _UNITS = 10
 _SAMPLERS: Sequence[Sampler] = (FullBatch(), Poisson(0.5), FixedSize(6, 12))
 _VALUES = (np.nan, np.inf, -np.inf, 1e308, -1e308, 1e200, -1.0, -0.0, 7.5, 5e-324, 2.0**-1022, 2.0**63)
 _COPIES = (1, 2, 100)
-#: Of the check of bits: features, records in a batch, batches of each size, and bits of a bound in steps of the grid.
-_WIDTHS, _SIZES, _BATCHES, _BITS = (3, 64), (1, 2, 7, 20), 5, 56
+#: Of the check of bits: features, records in a batch, batches of each size, and bits of a bound in steps of the grid;
+#: records of one large batch, which is asked for in small ones too.
+_WIDTHS, _SIZES, _BATCHES, _BITS, _MANY = (3, 64), (1, 2, 7, 20), 3, 56, 48
+#: Of the records on the edge of a decision: ways that are halved, a jump that is one, records on both sides of it.
+_WAYS, _JUMP, _BESIDE = 10, 2.0**-10, 16
 _WORDS: Mapping[str, str] = {"add_or_remove_one": "add or remove", "replace_one": "replace"}
 
 
@@ -72,12 +77,13 @@ def check_records(case: Case, *, pairs: int = 40) -> Iterator[Check]:
         pairs: number of ordinary neighbours, besides the hostile ones.
     """
     for part in [case] if case.phase is not None else case.parts():
+        bits = check_bits(part)  # Before all others: what an E-step keeps for good shows at its first rows alone.
         look = Look(part, pairs)
         yield look.adding()
         yield look.replacing()
         yield look.ordering()
         yield look.persons()
-        yield check_bits(part)
+        yield bits
 
 
 class Look:
@@ -89,7 +95,12 @@ class Look:
         self.records = np.vstack([strains(case), case.some(self.rng, pairs)])
         self.faults: list[str] = []
         self.largest = 0.0
-        self.alone = [self._change(record[None], self.records[:0]) for record in self.records]
+        self._made: dict[tuple[object, ...], tuple[dict[str, Ints] | None, list[str], str]] = {}
+
+    @cached_property
+    def alone(self) -> list[dict[str, Ints] | None]:
+        """What each record adds to nothing."""
+        return [self._change(record[None], self.records[:0]) for record in self.records]
 
     def adding(self) -> Check:
         """T(B + x) - T(B) = clip(s(x)), in any batch, or nothing if it is not drawn, and no longer than the bound."""
@@ -156,19 +167,27 @@ class Look:
         self, one: Floats, other: Floats, persons: Any = None, other_persons: Any = None, sampler: int = 0
     ) -> dict[str, Ints] | None:
         """Difference of the releases on two data sets, if both could be made and nothing else differed."""
-        results, said = [], []
-        for matrix, group in ((one, persons), (other, other_persons)):
-            with heard() as words:
-                try:
-                    results.append(self.replays[sampler % len(_SAMPLERS)](matrix, group))
-                except WallError:
-                    self.faults.append("a record makes the computation fail")
-                except ValueError:
-                    self.faults.append("a release is off its grid")
-            said.append(sorted(set(words)))
-        if said[0] != said[1]:
+        pair = [self._released(one, persons, sampler), self._released(other, other_persons, sampler)]
+        self.faults += [fault for _, _, fault in pair if fault]
+        (result, said, _), (before, said_before, _) = pair
+        if said != said_before:
             self.faults.append("a record shows in what is printed, logged or warned of")
-        return difference(*results) if len(results) == 2 else None
+        return None if result is None or before is None else difference(result, before)
+
+    def _released(self, matrix: Floats, persons: Any, sampler: int) -> tuple[dict[str, Ints] | None, list[str], str]:
+        """The release on a data set if it could be made, what was said meanwhile, and the fault; made only once."""
+        key = (sampler % len(_SAMPLERS), matrix.tobytes(), None if persons is None else persons.tobytes())
+        if key not in self._made:
+            result, fault = None, ""
+            with heard() as said:
+                try:
+                    result = self.replays[sampler % len(_SAMPLERS)](matrix, persons)
+                except WallError:
+                    fault = "a record makes the computation fail"
+                except ValueError:
+                    fault = "a release is off its grid"
+            self._made[key] = result, sorted(set(said)), fault
+        return self._made[key]
 
     def _compare(
         self, change: Mapping[str, Ints] | None, alone: Mapping[str, Ints] | None, fault: str, sampler: int = 0
@@ -199,38 +218,73 @@ def check_bits(case: Case) -> Check:
     """Every record of a batch has the norm, and adds the integers, that it has and adds alone.
 
     A product of rows that BLAS rounds by the size of the batch differs in a last bit, which the grid of a release hides
-    as a rule: norms are compared bit for bit, sums on a grid that shows the last bit of a float64.
+    as a rule: norms are compared bit for bit, sums on a grid that shows the last bit of a float64. Where a model
+    decides, as which centre is nearest, a last bit is all that it takes: so some records lie on the edge of a decision,
+    at an ordinary q and at those whose components tie. What is kept from one batch to the next shows where many records
+    come in small batches; what is kept for good, where records are asked about for a second time.
     """
-    rng, faults = np.random.default_rng(24), []
+    rng, faults = np.random.default_rng(24), list[str]()
     widths = [case] if case.of_width is None else [replace(case.of_width(d), phase=case.phase) for d in _WIDTHS]
     for sized in widths:
         q, release = sized.start(), sized.plan().releases[0]
         # Few digits would hide a rounding; whole numbers alone may be all that a model is for.
         real = bool(np.any(sized.records(rng, 20) % 1))
         dense = [rng.standard_normal((size, sized.width)) for size in _SIZES if real]
+        many = sized.records(rng, _MANY)
+        faults += _faults_of_bits(sized, q, release, many, twice=True)
         for batch in [*(sized.records(rng, size) for size in _SIZES * _BATCHES), *dense]:
-            try:
-                norms, sums = _computed(sized, q, release, batch)
-                alone = [_computed(sized, q, release, row[None]) for row in batch]
-            except Exception:
-                faults.append("the computation fails on ordinary records")
-                continue
-            if any(norms[name].tobytes() != b"".join(one[name].tobytes() for one, _ in alone) for name in norms):
-                faults.append("a record has another norm in another batch")
-            if not same(sums, {name: np.add.reduce([one[name] for _, one in alone]) for name in sums}):
-                faults.append("a record adds other bits in another batch")
+            faults += _faults_of_bits(sized, q, release, batch)
+        for tied in [q, *ties(q)]:
+            twins = np.repeat([*_level(sized, many[:3]), many[0]], 3, axis=0)
+            close = rng.permutation(np.vstack([_edges(sized, tied, release, rng), twins, many[:4]]))
+            faults += _faults_of_bits(sized, tied, release, close, fails=tied is q)
     columns = " and ".join(str(sized.width) for sized in widths)
-    measured = "; ".join(dict.fromkeys(faults)) or f"batches of {_SIZES} records, {columns} columns: equal bit for bit"
+    sizes = (*_SIZES, _MANY)
+    measured = "; ".join(dict.fromkeys(faults)) or f"batches of {sizes} records, {columns} columns: equal bit for bit"
     return Check(case.name, "bits of a record", not faults, measured, "exactly")
 
 
-def _computed(case: Case, q: Any, release: Release, matrix: Floats) -> tuple[dict[str, Floats], dict[str, Ints]]:
-    """Norms of all records, and their clipped sums on the finest grid, of each block."""
+def _faults_of_bits(
+    case: Case, q: Any, release: Release, batch: Floats, *, twice: bool = False, fails: bool = True
+) -> Iterator[str]:
+    """What is not equal of records together and alone.
+
+    Args:
+        case, release: what is looked at.
+        q: at which.
+        batch: records, asked about alone, in small batches one after another, and together.
+        twice: whether they are asked about alone once more at the end.
+        fails: whether a computation that fails is a fault, or q none that the model need accept.
+    """
+    try:
+        alone = [_computed(case, q, release, row[None]) for row in batch]
+        ways = [_computed(case, q, release, batch, size) for size in (7, len(batch))]
+        later = [_computed(case, q, release, row[None]) for row in batch] if twice else alone
+    except Exception:
+        if fails:
+            yield "the computation fails on ordinary records"
+        return
+    for norms, sums in ways:
+        if any(norms[name].tobytes() != b"".join(one[name].tobytes() for one, _ in alone) for name in norms):
+            yield "a record has another norm in another batch"
+        if not same(sums, {name: np.add.reduce([one[name] for _, one in alone]) for name in sums}):
+            yield "a record adds other bits in another batch"
+    if not all(same(one, other) for (_, one), (_, other) in zip(alone, later, strict=True)):
+        yield "a record adds something else when it is asked about again"
+
+
+def _computed(
+    case: Case, q: Any, release: Release, matrix: Floats, size: int = 1
+) -> tuple[dict[str, Floats], dict[str, Ints]]:
+    """Norms of all records, and their clipped sums on the finest grid, of each block; `size` records at a time."""
     norms: dict[str, list[Floats]] = {name: [] for name in release.asked}
     sums = zeros(release)
+    source = case.source(matrix, None)
+    source = replace(source, chunk=size) if isinstance(source, Matrix) else source
     with silence():
-        for chunk in case.source(matrix, None).chunks():
-            answer = loop.query(case.model, q, release)(chunk.rows)
+        query = loop.query(case.model, q, release)
+        for chunk in source.chunks():
+            answer = query(chunk.rows)
             for name, block in release.asked.items():
                 contribution = answer[name].of_block(block, chunk.num_units)
                 norm = contribution.norms()
@@ -239,6 +293,43 @@ def _computed(case: Case, q: Any, release: Release, matrix: Floats) -> tuple[dic
                 contribution.accumulate(weights, Grid(step, block.bound), sums[name])
                 norms[name].append(norm)
     return {name: np.concatenate(own) for name, own in norms.items()}, sums
+
+
+def _edges(case: Case, q: Any, release: Release, rng: np.random.Generator) -> Floats:
+    """Records on both sides of a jump of what a record adds, found by halving the ways between ordinary records."""
+    found = [np.empty((0, case.width))]
+    ends = case.records(rng, 2 * _WAYS)
+    given = np.arange(case.width) < case.responses
+    for one, other in zip(ends[::2], ends[1::2], strict=True):
+
+        def record(t: float, one: Floats = one, other: Floats = other) -> Floats:
+            return np.where(given, one, one + t * (other - one))
+
+        def added(t: float, record: Any = record) -> Floats:
+            _, sums = _computed(case, q, release, record(t)[None])
+            return np.concatenate([part.ravel() for part in sums.values()]) * 2.0**-_BITS
+
+        try:
+            low, high = 0.0, 1.0
+            at_low, at_high = added(low), added(high)
+            while np.nextafter(low, high) < high and np.abs(at_high - at_low).max(initial=0) > _JUMP:
+                at_middle = added(middle := (low + high) / 2)
+                if np.abs(at_middle - at_low).max() >= np.abs(at_high - at_middle).max():
+                    high, at_high = middle, at_middle
+                else:
+                    low, at_low = middle, at_middle
+        except Exception:  # It is a fault elsewhere, if it is one.
+            continue
+        if np.abs(at_high - at_low).max(initial=0) > _JUMP:
+            step = np.spacing(high)
+            found.append(np.array([record(high + n * step) for n in range(-_BESIDE, _BESIDE + 1)]))
+    return np.vstack(found)
+
+
+def _level(case: Case, records: Floats) -> Floats:
+    """The records with one number in all features, so that a product does not tell components that tie."""
+    given = np.arange(case.width) < case.responses
+    return np.where(given, records, records[:, [min(case.responses, case.width - 1)]])
 
 
 def check_scores(case: Case) -> Iterator[Check]:
@@ -423,4 +514,5 @@ def _flat(place: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield from _flat(f"{place}.{key}", inner)
     else:
         promised = place.startswith(("facts.privacy.", "facts.params."))
-        yield place, value if promised or not isinstance(value, float) else "a number"
+        read_off = ".remarks." in place or ".above_noise." in place  # released numbers, in words
+        yield place, value if not read_off and (promised or not isinstance(value, float)) else "a number"

@@ -152,6 +152,23 @@ def hostile(q: Any, rng: np.random.Generator) -> Any:
     return _rebuilt(q, lambda value: _changed(value, rng) if next(number) in chosen else value)
 
 
+def ties(q: Any) -> list[Any]:
+    """Copies of q whose components tie: all alike, or the same numbers in other orders, along either axis."""
+
+    def alike(value: Any) -> Any:
+        return np.broadcast_to(value[:1], value.shape).copy() if np.ndim(value) else value
+
+    def turned(value: Any) -> Any:
+        if np.ndim(value) < 2:
+            return alike(value)
+        return np.stack([np.roll(value[0], k, axis=-1) for k in range(len(value))])
+
+    def across(value: Any) -> Any:
+        return turned(value.T).T if np.ndim(value) else value
+
+    return [_rebuilt(q, leaf) for leaf in (alike, turned, across)]
+
+
 def _places(value: Any) -> Iterator[Any]:
     """Leaves of a tree that hold numbers, in the order of `_rebuilt`."""
     if isinstance(value, (float, np.floating)) or (isinstance(value, np.ndarray) and value.dtype.kind == "f"):

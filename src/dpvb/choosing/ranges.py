@@ -22,6 +22,7 @@ from dpvb.data.tables.matrices import column
 from dpvb.data.units import Chunk, Held, Units
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_choice, check_integer, check_number
+from dpvb.guards.lacking import says_what_lacks
 from dpvb.ledger import Ledger
 from dpvb.results.statement import PrivacyStatement
 from dpvb.runs.counted import accountant, counted
@@ -52,6 +53,7 @@ class PrivateRange:
         return iter((self.low, self.high))
 
 
+@says_what_lacks
 def private_range(
     values: object,
     *,
@@ -76,8 +78,9 @@ def private_range(
     Args:
         values: the column, 1-D, of numbers or their texts; private. NaN and what is no number add nothing;
             values beyond the grid count in its end cells.
-        low, high: public ends of a grid that is surely wide enough.
-        epsilon, delta: the budget of this release.
+        low, high: public ends of a grid that is surely wide enough, finite numbers, low below high.
+        epsilon: the budget of this release, in (0, inf]; inf: no noise and no privacy.
+        delta: the chance that its promise leaves open, in (0, 1): well below one over the number of units, as 1e-6.
         share: of the values, in (0, 1), that the range is to hold.
         transform: None for cells of equal width; "log1p" or "asinh" for cells that are equal after it, as a wide
             range needs.
@@ -104,7 +107,7 @@ def private_range(
     account: dict[str, Any] = {"ledger": ledger, "dataset": dataset}
     method = accountant("pld", **account, events=relative.events())
     plan = calibrated(relative, epsilon=epsilon, delta=delta, accountant=method)
-    doubts.warn(epsilon, delta, unit=plan.unit, events=plan.events())
+    doubts.warn(epsilon, delta, unit=plan.unit, events=plan.events(), stacklevel=4)
     with counted(plan, **account, epsilon=epsilon, delta=delta) as run:
         wall = Wall(source, plan, journal=run)
         released = wall.release(histogram.e_step, plan.releases[0])

@@ -43,6 +43,7 @@ from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator, Task, generator
 from dpvb.guards.errors import LedgerError, ParameterError, WallError, check_choice, check_integer, check_number
+from dpvb.guards.lacking import says_what_lacks
 from dpvb.guards.silence import silence
 from dpvb.results.facts import ChargeFacts, SelectionFacts
 from dpvb.results.statement import PrivacyStatement
@@ -56,6 +57,7 @@ _RUNS_EACH = 5
 _OWN = ("epsilon", "delta", "noise_multiplier", "accountant", "neighboring_relation")
 
 
+@says_what_lacks
 def select(
     estimator: Any,
     candidates: Sequence[Mapping[str, Any]],
@@ -82,9 +84,10 @@ def select(
     Args:
         estimator: one whose rows have scores (LDA, a regression, SigmoidBeliefNetwork); it says what candidates leave
             out. Its own epsilon, delta and accountant are not used.
-        candidates: settings, each a dict of the estimator's parameters; public.
+        candidates: a list of settings, each a dict of the estimator's parameters; public.
         X, y, group, trials: private rows, as in the estimator's fit.
-        epsilon, delta: the budget of the whole selection; epsilon = inf: no noise and no privacy.
+        epsilon: the budget of the whole selection, in (0, inf]; inf: no noise and no privacy.
+        delta: the chance that its promise leaves open, in (0, 1): well below one over the number of units, as 1e-6.
         ledger, dataset: where it is charged, once, before anything is read; the estimator's own by default.
         expected_runs: expected number of runs E[K], at least 1; None: five for each candidate,
             which leaves a given one out with a probability of about 1/6 (geometric).
@@ -115,7 +118,7 @@ def select(
         expected_runs=expected_runs,
         score_range=score_range,
     )
-    doubts.warn(epsilon, delta, unit=choice.scoring.unit, num_units=estimator.num_examples)
+    doubts.warn(epsilon, delta, unit=choice.scoring.unit, num_units=estimator.num_examples, stacklevel=4)
     book, name = (estimator.ledger, estimator.dataset) if ledger is None else (ledger, dataset)
     return _charged(choice, data, SecureNoise, book, name)
 

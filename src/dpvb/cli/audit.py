@@ -57,7 +57,7 @@ def audit(
         raise ParameterError(f"model class must be one of {', '.join(NAMES)}, got {model_class!r}.")
     model = None if attach is None else files.load_model(attach)
     if model is not None and type(model).__name__ != model_class:
-        raise ModelFileError(f"{attach}: holds a {type(model).__name__}; the report would be of {model_class}.")
+        raise ModelFileError(f"{attach}: holds a fitted {type(model).__name__}; the report would be of {model_class}.")
     names, workers = NAMES if model_class is None else (model_class,), min(4, os.cpu_count() or 1)
     forms = sum(len(shipped(name)) for name in names)
     minutes = math.ceil((_SHARED + _EACH * forms / min(workers, forms)) / 60)

@@ -11,6 +11,7 @@ import typer
 from dpvb.cli import files, options
 from dpvb.cli.root import app
 from dpvb.cli.terminal import echo, new_console, print_json, print_table, working
+from dpvb.guards.errors import ParameterError
 
 
 @app.command()
@@ -38,20 +39,37 @@ def plan(
             rich_help_panel=options.PLAN,
         ),
     ] = math.sqrt(2.0),
+    documents: Annotated[
+        int | None,
+        typer.Option(
+            help="A public number of documents: what to expect of topics fitted to so many.", show_default=False
+        ),
+    ] = None,
+    vocabulary_size: Annotated[
+        int | None, typer.Option(help="Number of words, with --documents.", show_default=False)
+    ] = None,
+    topics: Annotated[int, typer.Option(help="Number of topics, with --documents.")] = 10,
     as_json: options.Json = False,
 ) -> None:
     """Say what a budget buys, before any data are touched.
 
     Shows the noise that meets (epsilon, delta), what the same releases promise at other values of delta, what every
     accounting method makes of them, and what 4 and 16 times the compute would buy. Reads no data and spends nothing.
-    The releases are equal ones; `fit lda` makes one more, of word totals, out of the same budget.
+    The releases are equal ones; `fit lda` makes one more, of word totals, out of the same budget. With
+    --documents, says how many topics of so many documents stand above the noise; epsilon is 1 then, if not given.
 
         dpvb plan --epsilon 1 --delta 1e-5 --num-steps 20
 
         dpvb plan --noise-multiplier 1.24 --sampling-prob 0.05 --delta 1e-4 --json
+
+        dpvb plan --documents 2000 --vocabulary-size 7702 --topics 10
     """
     from dpvb.accounting import Event, doubts, planning
 
+    if (documents is None) != (vocabulary_size is None):
+        raise ParameterError("documents= needs vocabulary_size=, and the other way round.")
+    if documents is not None and noise_multiplier is None:
+        epsilon = 1.0 if epsilon is None else epsilon
     with working("accounting"):
         facts = planning.plan_facts(
             epsilon=epsilon,
@@ -71,10 +89,30 @@ def plan(
         num_units=num_examples,
         events=[Event(facts["sampler"], facts["sampling_prob"], facts["noise_multiplier"], facts["num_steps"])],
     )
+    expected = None
+    if documents is not None and vocabulary_size is not None:
+        from dpvb.estimators.lda import LDA
+
+        model = LDA(
+            topics,
+            epsilon=math.inf if epsilon is None else epsilon,
+            delta=delta,
+            noise_multiplier=noise_multiplier,
+            num_steps=num_steps,
+            sampling_prob=sampling_prob,
+            batch_size=batch_size,
+            num_examples=num_examples,
+            neighboring_relation=neighboring_relation,
+        )
+        with working("accounting"):
+            expected = model.forecast(documents, vocabulary_size)
+        facts["topics"] = {"signal": expected.signal, "detectable": expected.detectable, "needed": expected.needed}
     if as_json:
         print_json(facts)
         return
     out = new_console()
+    if expected is not None:
+        out.print(f"{documents:,} documents at epsilon = {_number(facts['epsilon'])}: {expected}")
     out.print(
         f"noise multiplier {facts['noise_multiplier']:.6g}: {facts['num_steps']} releases "
         f"({facts['sampler']}, sampling probability {facts['sampling_prob']:.6g}, {facts['neighboring_relation']}) "

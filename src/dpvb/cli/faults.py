@@ -19,7 +19,7 @@ import typer
 from dpvb.cli import reading
 from dpvb.cli.options import RUN
 from dpvb.cli.root import app
-from dpvb.cli.terminal import echo, print_table
+from dpvb.cli.terminal import echo, is_terminal, print_table
 from dpvb.guards.errors import ParameterError, PrivacyError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def look(
     """
     from dpvb.runs.counted import check_account, opened
 
-    if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+    if not is_terminal(sys.stdin, sys.stdout, sys.stderr):
         raise PrivacyError(
             "dpvb look needs a terminal for what it asks and for what it shows: these facts have no noise, are for "
             "the eyes of the data's owner, and no file, pipe or program gets them. Call it by hand, redirect nothing."
@@ -83,6 +83,7 @@ def look(
     if foreign := [name for name in given if name not in _known(form) and given[name] != _OPTIONS[name].default]:
         raise ParameterError(f"{foreign[0]}= belongs to the other kind of data; leave it out.")
     check_account(ledger, dataset)
+    _check_public(data, given)
     echo(_WARNING)
     if typer.prompt("Type yes to go on", default="", show_default=False) != "yes":
         raise PrivacyError("nothing was looked at: only a typed yes goes on.")
@@ -97,6 +98,25 @@ def look(
         rows, kinds = "documents", _TEXTS
     echo(f"{num_rows:,} {rows} read. Few are at most half of them, most are more than half.")
     print_table("", ["", *kinds], [[name, *words] for name, words in lines.items()], numbers=())
+
+
+def _check_public(data: Path, given: Mapping[str, Any]) -> None:
+    """Say what is certain before anybody looks: faults of the schema, the word list, the file's form and its header.
+
+    Raises:
+        ParameterError, DataFormatError: naming the fault; nothing private is said.
+    """
+    from dpvb.data import Schema
+    from dpvb.data.csv_files import Dialect
+    from dpvb.data.tables.table import check_columns
+
+    if given["schema"] is not None:
+        dialect = Dialect(given["separator"], given["decimal"], given["encoding"])
+        check_columns(data, Schema.load(given["schema"]), dialect)
+        return
+    for name in (given["text_column"], given["group_column"]):
+        if name is not None:
+            _read(reading.documents, data, given, text_column=name, group_column=None, stream=True)
 
 
 def _known(form: Callable[..., Any]) -> dict[str, inspect.Parameter]:
@@ -137,8 +157,6 @@ def _of_table(table: Table) -> tuple[int, dict[str, list[str]]]:
     import numpy as np
 
     schema = table.schema
-    if schema.target is not None:
-        table.design()  # Says where its column is missing.
     found: dict[str, Counter[str]] = {name: Counter() for name in schema.read_columns}
     num_rows = num_records = 0
     for piece in table.pieces():
@@ -160,9 +178,9 @@ def _faults(schema: Schema, name: str, cells: Mapping[str, Cells]) -> dict[str, 
     missing_n = Categories((), schema.missing_values).places(own, unseen=0, missing=1) == 1
     if name == schema.group:
         return {_CELLS[0]: missing_n | (each(own, lambda cell: identity(cell) is None) == 1)}
-    spec: Any = next((column for column in schema.columns if column.name == name), None)
-    if spec is not None and spec.kind == "numeric":
-        return _faults_of_numbers(as_numbers(own), spec.low, spec.high, allowed=missing_n & (spec.missing is not None))
+    spec: Any = next((column for column in schema.own_columns if column.name == name), None)
+    if spec is not None and spec.numeric:
+        return _faults_of_numbers(spec.numbers(own), *spec.range, allowed=missing_n & (spec.missing is not None))
     if spec is not None:
         values = spec.categories if spec.kind == "categorical" else spec.values
         return _faults_of_labels(Categories(values, schema.missing_values), own, spec.missing not in (None, False))

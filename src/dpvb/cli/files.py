@@ -27,7 +27,7 @@ def load_model(path: Path, *needed: str) -> Any:
     model = load(path)
     able = [name for name, kind in PrivateEstimator.kinds.items() if any(hasattr(kind, method) for method in needed)]
     if needed and type(model).__name__ not in able:
-        raise ModelFileError(f"{path}: holds a {type(model).__name__}; this command needs {' or '.join(able)}.")
+        raise ModelFileError(f"{path}: holds a fitted {type(model).__name__}; this command needs {' or '.join(able)}.")
     return model
 
 
@@ -144,15 +144,15 @@ def _read_idx(path: Path) -> Any:
     return values.reshape(sizes[:1] if len(sizes) == 1 else (sizes[0], math.prod(sizes[1:])))
 
 
-def check_target(path: Path, overwrite: bool) -> None:
-    """Refuse a file that cannot be written, before anything is spent."""
+def check_target(path: Path, overwrite: bool, word: str = "--out") -> None:
+    """Refuse a file that cannot be written, before anything is spent; `word` names it in an error."""
     if path.is_dir():
-        raise ParameterError(f"--out must name a file, got the folder {str(path)!r}.")
+        raise ParameterError(f"{word} must name a file, got the folder {str(path)!r}.")
     if path.exists() and not overwrite:
-        raise ParameterError(f"--out {str(path)!r} is already there. Name another file, or add --overwrite.")
+        raise ParameterError(f"{word} {str(path)!r} is already there. Name another file, or add --overwrite.")
     if not path.parent.is_dir():
-        raise ParameterError(f"--out: there is no folder {str(path.parent)!r}. Make it first.")
-    _check_writable(path.parent)
+        raise ParameterError(f"{word}: there is no folder {str(path.parent)!r}. Make it first.")
+    _check_writable(path.parent, word)
 
 
 def check_folder(folder: Path, word: str = "--out") -> None:

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -159,7 +159,8 @@ def _of_files(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
 
 def _options(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
     """The options of an estimator's parameters, but of those that its files bring."""
-    from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator, described
+    from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator
+    from dpvb.guards.lacking import described
 
     texts, hints = described(kind), get_type_hints(kind)
     of_files = {option.name for option in _of_files(kind)}
@@ -188,19 +189,22 @@ def _plain(hint: Any) -> Any:
     """The type of the option of a parameter of some type; None: no command line can hold it."""
     if get_origin(hint) is tuple:
         return tuple[(str,) * len(get_args(hint))]  # type: ignore[misc]
-    members = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    plain: Any = str if _NUMBERS in members else next((one for one in _PLAIN if one in members), None)
+    members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    worded = int in members and any(get_origin(one) is Literal for one in members)
+    plain: Any = str if _NUMBERS in members or worded else next((one for one in _PLAIN if one in members), None)
     return plain | None if plain is not None and NoneType in members else plain
 
 
 def _value(name: str, value: Any, hint: Any) -> Any:
-    """What an option says: labels, numbers where they are some; one number or several; anything else as it is."""
+    """What an option says: labels, numbers where they are some; one number or several, or a word; the rest as it is."""
     if isinstance(value, str) and _NUMBERS in get_args(hint):
         try:
             numbers = tuple(map(float, value.split(",")))
         except ValueError:
             raise ParameterError(f"{name} must be a number, or numbers with commas between, got {value!r}.") from None
         return numbers if len(numbers) > 1 else numbers[0]
+    if isinstance(value, str) and int in get_args(hint) and value.isdecimal():
+        return int(value)
     return tuple(map(_label, value)) if isinstance(value, tuple) else value
 
 

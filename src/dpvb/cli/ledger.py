@@ -117,7 +117,7 @@ def show(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Print what each data set has spent, and what remains.
+    """Print what each data set has spent, and what remains; and when somebody looked at it by `dpvb look`.
 
     Two totals stand side by side. The first counts for the cap: it holds although later plans were chosen after
     seeing earlier results. The second is what the same plans would cost, had all of them been fixed beforehand.
@@ -129,7 +129,11 @@ def show(
     with working("accounting"), Ledger(path, read_only=True) as found:
         names = [one.name for one in found.datasets()] if name is None else [name]
         left = {one: found.remaining(one) for one in names}  # Of an unknown name it says which there are.
-        facts = [one.to_dict() | vars(left[one.name]) for one in found.datasets() if one.name in left]
+        facts = [
+            one.to_dict() | vars(left[one.name]) | {"looks": [note.created for note in found.looks(one.name)]}
+            for one in found.datasets()
+            if one.name in left
+        ]
     if as_json:
         print_json(facts)
         return
@@ -154,6 +158,9 @@ def show(
     for one in facts:
         if one["sole"]:
             echo(f"{one['name']}: one plan, charged by its own epsilon as the first; nothing can follow it.")
+    for one in facts:
+        if one["looks"]:
+            echo(f"{one['name']}: somebody looked at it without noise, by dpvb look, at {', '.join(one['looks'])}.")
 
 
 @ledger.command()

@@ -14,7 +14,7 @@ import typer
 
 from dpvb.cli import files, options, reading
 from dpvb.cli.root import app
-from dpvb.cli.terminal import print_json, print_table, remark
+from dpvb.cli.terminal import echo, print_json, print_table, remark
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, PrivacyError, check_integer
 
@@ -24,6 +24,7 @@ LOOKS: Final[Mapping[str, str]] = {
     "coefficients": "dpvb coef {}",
     "reconstruct": "dpvb picture {} --out weights.png",
 }
+_PICTURES, _PICTURES_SAID = (".png", ".pdf", ".svg"), ".png, .pdf or .svg"
 _WORDS = {
     "auc": "AUC",
     "log_likelihood": "log-likelihood per row",
@@ -50,11 +51,14 @@ def topics(
         dpvb topics notes.dpvb --words 12
     """
     check_integer("words", words, low=1)
-    lists = files.load_model(model, "topics").topics(words)
+    fitted = files.load_model(model, "topics")
+    lists = fitted.topics(words)
     if as_json:
         print_json(lists)
         return
     print_table("", ["topic", "words"], [[str(k), " ".join(one)] for k, one in enumerate(lists)], numbers=(0,))
+    for fact in fitted.privacy_.remarks:
+        echo(fact)
 
 
 @app.command()
@@ -64,26 +68,72 @@ def coef(
     naive: Annotated[
         bool, typer.Option("--naive", help="Leave the privacy noise out of account; such intervals are too short.")
     ] = False,
+    coding: Annotated[
+        str, typer.Option(help="What levels are compared with: 'reference', 'sum' (their mean) or 'places' (nothing).")
+    ] = "reference",
+    exp: Annotated[bool, typer.Option("--exp", help="Odds or rate ratios.")] = False,
+    per: Annotated[str, typer.Option(help="Coefficients per 'unit' of a number, or per declared 'range'.")] = "unit",
+    minus: Annotated[
+        Path | None, typer.Option(help="Another model, whose coefficients are taken away.", show_default=False)
+    ] = None,
+    disjoint: Annotated[bool, typer.Option("--disjoint", help="With --minus: nobody is in the data of both.")] = False,
+    csv_out: Annotated[
+        str | None, typer.Option("--csv", help="Write the rows as CSV to a file, or to '-', standard output.")
+    ] = None,
+    as_latex: Annotated[bool, typer.Option("--latex", help="Print a LaTeX table (package booktabs).")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the intervals: .png, .pdf or .svg.", show_default=False)
+    ] = None,
+    overwrite: options.Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
     """Print the coefficients of a regression with their credible intervals.
 
     The intervals know the privacy noise. Coefficients are per unit of a column (where a schema transforms it, of the
-    transformed number), and per category. A note says "prior" where the interval is mostly the prior's,
-    and "unseen" where the declared range is too wide for the budget to see the column's spread.
+    transformed number); a level of a categorical column is compared with the reference level that the schema names, or
+    with the first. A note says "prior" where the interval is mostly the prior's, and "unseen" where the declared range
+    is too wide for the budget to see the column's spread.
 
-        dpvb coef people.dpvb --level 0.9
+    --minus prints the differences of two models' coefficients. The same people may be in the data of both, unless
+    --disjoint says otherwise.
+
+        dpvb coef people.dpvb --level 0.9 --exp
+
+        dpvb coef people.dpvb --csv people-coef.csv --plot people.svg
     """
+    if as_json + as_latex + (csv_out == "-") > 1:
+        raise ParameterError("--json, --latex and --csv - each print on standard output: give one of them.")
+    if disjoint and minus is None:
+        raise ParameterError("--disjoint speaks of two models: give the other one with --minus.")
+    written = None if csv_out in (None, "-") else Path(str(csv_out))
+    for word, path in (("--csv", written), ("--plot", plot)):
+        if path is not None:
+            files.check_target(path, overwrite, word)
+    if plot is not None and plot.suffix.lower() not in _PICTURES:
+        raise ParameterError(f"--plot must end in {_PICTURES_SAID}, got {plot.name!r}.")
     fitted = files.load_model(model, "coefficients")
-    rows = fitted.coefficients(level, noise_aware=not naive)
+    how: dict[str, Any] = {"level": level, "noise_aware": not naive, "coding": coding, "exp": exp, "per": per}
+    if minus is None:
+        table = fitted.coefficients(**how)
+    else:
+        from dpvb.estimators import compare
+
+        table = compare(fitted, files.load_model(minus, "coefficients"), disjoint=disjoint, **how)
+    if written is not None:
+        with files.replacing(written) as file:
+            table.to_csv(file)
+        remark(f"{written}: one row a coefficient.")
+    if plot is not None:
+        from dpvb.results import pictures
+
+        pictures.forest_picture(plot, table)
+        remark(f"{plot}: written.")
     if as_json:
-        print_json([row._asdict() for row in rows])
-        return
-    print_table(
-        f"Posterior with {100 * level:g} % intervals" + (", WITHOUT the privacy noise" if naive else ""),
-        ["", "mean", "std", "from", "to", "note"],
-        [[row.name, *(f"{value:.4g}" for value in row[1:5]), row.note] for row in rows],
-    )
+        print_json([row._asdict() for row in table])
+    elif as_latex or csv_out == "-":
+        echo((table.to_latex() if as_latex else table.to_csv()).removesuffix("\n"))
+    elif written is None and plot is None:
+        echo(str(table))
 
 
 @app.command()
@@ -156,8 +206,8 @@ def picture(
     """
     from dpvb.results import pictures
 
-    if out.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise ParameterError(f"--out must end in .png, .pdf or .svg, got {out.name!r}.")
+    if out.suffix.lower() not in _PICTURES:
+        raise ParameterError(f"--out must end in {_PICTURES_SAID}, got {out.name!r}.")
     files.check_target(out, overwrite)
     fitted = files.load_model(model, "topics", "reconstruct")
     if hasattr(fitted, "topics"):

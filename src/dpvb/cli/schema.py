@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,8 +11,8 @@ import typer
 
 from dpvb.cli import options
 from dpvb.cli.root import app
-from dpvb.cli.terminal import echo, print_json, print_table, remark
-from dpvb.guards.errors import ParameterError
+from dpvb.cli.terminal import echo, is_terminal, print_json, print_table, remark
+from dpvb.guards.errors import ParameterError, PrivacyError
 
 
 @app.command()
@@ -28,7 +29,12 @@ def schema(
     target: Annotated[str | None, typer.Option(help="The column of responses.", show_default=False)] = None,
     group: Annotated[str | None, typer.Option(help="The column that says whose a row is.", show_default=False)] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", help="State that the first line is a header, whatever it looks like.")
+        bool,
+        typer.Option(
+            "--yes",
+            help="State that the first line is a header, whatever it looks like; or that nothing in the dictionary was "
+            "computed from the rows. On a terminal the command asks.",
+        ),
     ] = False,
     separator: options.Separator = ",",
     decimal: options.Decimal = ".",
@@ -38,11 +44,12 @@ def schema(
     """Check a schema, print an example of one, or make one to fill in.
 
     A schema is a JSON file that says what is public about a table: each column's range or categories, and the target.
-    Nothing is read off the rows. --header reads the first line of a CSV file and shows it; --dictionary takes what was
-    declared of the columns, and refuses what was computed from them. Where no range is declared, low and high are null:
-    fill them in, and make categories of what is no number.
+    A column is numeric, date, spline, binary or categorical; an interaction names two of them.
+    Nothing is read off the rows. --header reads the first line of a CSV file, shows it and asks whether it is a header;
+    --dictionary takes what was declared of the columns, and asks about fields that it does not know. Where no range is
+    declared, low and high are null: fill them in, and make categories of what is no number.
 
-        dpvb schema --header people.csv --target ill > people.json
+        dpvb schema --header people.csv --target ill --yes > people.json
 
         dpvb schema --dictionary codebook.csv > people.json
 
@@ -76,13 +83,37 @@ def schema(
     print_table(
         f"{file.name}: {found.width} features, row norm {found.row_norm:.4g}, intercept {found.intercept:.4g}",
         ["column", "kind", "features"],
-        [[column.name, column.kind, str(column.width)] for column in found.columns],
+        [[term.name, term.kind, str(term.width)] for term in found.terms],
         numbers=(2,),
     )
     if found.target is not None:
         echo(f"target: {found.target.name} ({found.target.kind})")
     if found.group is not None:
         echo(f"person: {found.group}")
+
+
+def _check_sure(shown: str, what: str, sure: bool, *, quotes_data: bool) -> None:
+    """Show what there is to be sure of, and ask for it unless somebody has said so.
+
+    Args:
+        shown: what there is to look at; empty: nothing.
+        what: to be stated, in words.
+        sure: whether it was stated by --yes.
+        quotes_data: whether `shown` may hold what is private; then it is for a terminal, or for who is sure.
+
+    Raises:
+        PrivacyError: where nobody states it.
+    """
+    asked = not sure and is_terminal(sys.stdin, sys.stderr)
+    if not (sure or asked):
+        told = "" if quotes_data else f"{shown} "
+        raise PrivacyError(
+            f"{told}--yes must state that {what}: without a terminal nobody can be asked. Look at the file first."
+        )
+    if shown:
+        remark(shown)
+    if asked and typer.prompt(f"Type yes if {what}", default="", show_default=False, err=True) != "yes":
+        raise PrivacyError("nothing was written: only a typed yes goes on.")
 
 
 def _print_stub(
@@ -93,12 +124,17 @@ def _print_stub(
 
     if header is not None:
         columns = columns_of_header(header, dialect, sure=sure)
+        shown = f"The first line of {header.name} names: {dialect.separator.join(column.name for column in columns)}"
+        what = "the first line is a header, and nobody's row"
     else:
         assert dictionary is not None
-        columns = columns_of_dictionary(dictionary, dialect)
+        columns, others = columns_of_dictionary(dictionary, dialect)
+        shown = "; ".join(f"{field!r} of {name!r}" for field, name in others)
+        shown = f"{dictionary.name} has fields that may have been computed: {shown}." if others else ""
+        what = "nothing in the dictionary, no range and no level either, was computed from people's rows"
+        sure = sure or not others
     facts = stub(columns, target=target, group=group)
-    if header is not None:
-        remark(f"The first line of {header.name} names: {dialect.separator.join(column.name for column in columns)}")
+    _check_sure(shown, what, sure, quotes_data=header is not None)
     print_json(facts, ensure_ascii=False)
     roles = {facts["group"], facts["target"]["name"], *(one["name"] for one in facts["columns"])}
     left_out = [column.name for column in columns if column.name not in roles]

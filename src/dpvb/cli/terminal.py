@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from dpvb.guards.strangers import printable
 
@@ -47,6 +47,11 @@ def print_table(
     if title:
         console.print(f"\n{printable(title)}", style="bold")
     console.print(table)
+
+
+def is_terminal(*streams: TextIO | None) -> bool:
+    """Whether somebody sits at all of these streams, any of which a process may lack."""
+    return all(stream is not None and stream.isatty() for stream in streams)
 
 
 def echo(text: str, *, err: bool = False) -> None:

@@ -6,9 +6,11 @@ from dpvb.data.documents.bag_of_words import BagOfWords, Stream, as_source, in_m
 from dpvb.data.documents.count_rows import CountRows, DocumentSource
 from dpvb.data.documents.files import open_documents
 from dpvb.data.documents.vocabulary import check_vocabulary
+from dpvb.data.tables.columns import Binary, Categorical, Interaction
 from dpvb.data.tables.design import BinaryMatrix, Design, DesignRows, SparseDesignRows
+from dpvb.data.tables.ranged import Date, Numeric, Spline
 from dpvb.data.tables.response import Response
-from dpvb.data.tables.schema import Binary, Categorical, Numeric, Schema, Target
+from dpvb.data.tables.schema import Schema, Target
 from dpvb.data.tables.table import Table
 from dpvb.data.units import Chunk
 
@@ -22,14 +24,17 @@ __all__ = [
     "Categorical",
     "Chunk",
     "CountRows",
+    "Date",
     "Design",
     "DesignRows",
     "DocumentSource",
+    "Interaction",
     "Numeric",
     "Response",
     "Schema",
     "Source",
     "SparseDesignRows",
+    "Spline",
     "Stream",
     "Table",
     "Target",

@@ -95,6 +95,19 @@ def elsewhere(paths: Sequence[Path], persons: Callable[[Path], Iterable[object]]
     return found
 
 
+def newcomers(group: Iterable[object], seen: Iterable[object]) -> list[object]:
+    """The person of each row, and None in the place of those who were seen earlier; both are private.
+
+    Raises:
+        DataFormatError: for a text, or what is no sequence.
+    """
+    for name, persons in (("group", group), ("seen", seen)):
+        if isinstance(persons, (str, bytes)) or not isinstance(persons, Iterable):
+            raise DataFormatError(f"{name} must be a sequence of persons' ids.")
+    known = {identity(cell) for cell in cells_of(tuples(seen))}
+    return [None if identity(cell) in known else cell for cell in cells_of(tuples(group))]
+
+
 def _digest(cell: object, key: bytes) -> bytes | None:
     """Digest of a person's id; None where the cell names nobody."""
     name = identity(cell)

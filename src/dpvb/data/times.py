@@ -45,6 +45,21 @@ def time_of_text(value: str) -> str | None:
     return None if found is None else _spelled_moment(*found.groups(default=""))
 
 
+def microseconds(value: str | None) -> int | None:
+    """Microseconds from 1970 to a moment in the spelling of `time_of_text`, cut to 2^62; None: it is no moment.
+
+    A moment of a time zone counts in UTC, one without as it is written.
+    """
+    value = (value or "").removesuffix("Z")
+    found = None if time_of_text(value) != value else _MOMENT.fullmatch(value)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second, fraction, *_ = found.groups(default="")
+    days = int(np.datetime64(f"{year}-{month}-{day}", "D").astype(np.int64))
+    seconds = 86400 * days + 3600 * int(hour or 0) + 60 * int(minute or 0) + int(second or 0)
+    return max(-(2**62), min(10**6 * seconds + int(fraction[:6].ljust(6, "0")), 2**62))
+
+
 def _spelled_moment(*parts: str) -> str | None:
     year, month, day, hour, minute, second, fraction, zone, *offset = parts
     day = day or "01"

@@ -2,6 +2,7 @@
 
 from dpvb.estimators.base import PrivateEstimator as PrivateEstimator
 from dpvb.estimators.base import load as load
+from dpvb.estimators.comparison import compare as compare
 from dpvb.estimators.dpvi import DPVI as DPVI
 from dpvb.estimators.lda import LDA as LDA
 from dpvb.estimators.private import Private as Private

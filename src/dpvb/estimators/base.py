@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import math
 import os
-import re
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +24,7 @@ from dpvb.accounting import doubts
 from dpvb.accounting.events import named_sampler
 from dpvb.cluster import is_on_show, spread
 from dpvb.core import loop
+from dpvb.core.counting import COUNTED, SHARES
 from dpvb.core.plan import Plan, calibrated, check_budget, phased
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
 from dpvb.core.schedule import Schedule, StepSize
@@ -32,6 +32,7 @@ from dpvb.core.wall import Wall
 from dpvb.data.arrow import import_arrow
 from dpvb.data.tables.matrices import has_columns, is_arrow_table
 from dpvb.estimators import rehearsal
+from dpvb.guards import pages
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import (
     DpvbWarning,
@@ -42,6 +43,7 @@ from dpvb.guards.errors import (
     check_integer,
     check_number,
 )
+from dpvb.guards.lacking import check_given, says_what_lacks
 from dpvb.guards.strangers import imported, misfit, place_of
 from dpvb.ledger.address import Address
 from dpvb.models.declared import declared, told
@@ -125,23 +127,9 @@ class _Kind(ABCMeta):
         Raises:
             ParameterError: naming the parameters that have no default and were not given.
         """
-        parameters = [*cls.__signature__.parameters.values()][len(args) :]
-        lacking = [one.name for one in parameters if one.default is one.empty and one.name not in given]
-        if lacking and not inspect.isabstract(cls):
-            texts = described(cls)
-            needed = "; and ".join(f"{name}=, {texts.get(name, 'a parameter').rstrip('.')}" for name in lacking)
-            raise ParameterError(f"{cls.__name__} needs {needed}.")
+        if not inspect.isabstract(cls):
+            check_given(cls, cls.__signature__, args, given)
         return super().__call__(*args, **given)
-
-
-def described(kind: type) -> dict[str, str]:
-    """What the docstrings of a class and its bases say of each parameter under `Args:`."""
-    found = {}
-    for base in reversed(kind.__mro__):
-        section = re.search(r"^Args:\n((?: {4}.*\n?)*)", inspect.cleandoc(vars(base).get("__doc__") or ""), re.M)
-        for names, text in re.findall(r"^ {4}(\w[\w, ]*): (.*(?:\n {8}.*)*)", section[1] if section else "", re.M):
-            found.update(dict.fromkeys(names.split(", "), " ".join(text.split())))
-    return found
 
 
 # Subclasses are dataclasses too, so that each parameter is named once; scikit-learn reads the signatures they get.
@@ -257,7 +245,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         Args:
             X, y: private rows, as the class says.
             group: private person of each row; a person's rows are then protected, drawn and clipped together.
-            progress: called with (step, plan) after each release.
+            progress: called with (step, plan) after each release; None: a notebook shows a line of the steps.
             cluster: None, "local:N" for N processes of this machine, a dpvb.cluster.LocalPool, or a Dask client; the
                 released values do not depend on it.
 
@@ -269,6 +257,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         task = self.task(X, y, group=group, **rows)
         with told_how_far(progress) as tell:
             self.take(task, self._run(task, tell, cluster))
+        self._look_back(task)
         return self
 
     def rehearse(
@@ -382,8 +371,10 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
             unit=plan.unit,
             num_units=self.num_examples,
             events=plan.events(),
+            counting=SHARES[COUNTED],
             stacklevel=4,
         )
+        self._expect(task, plan)
         tell = (lambda t, q: None) if progress is None else (lambda t, q: progress(t, plan))
         journal: AbstractContextManager[Run | None] = nullcontext()
         if not rehearses:
@@ -415,6 +406,12 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         self.promise(statement)
         return q
 
+    def _expect(self, task: Task, plan: Plan) -> None:
+        """Warn, before anything is spent, of what public facts let one expect of a calibrated plan."""
+
+    def _look_back(self, task: Task) -> None:
+        """Say in `privacy_` what the released numbers of a fit show of its result."""
+
     def promise(self, statement: PrivacyStatement) -> None:
         """Keep what a run promises as `privacy_`, and warn of what its released counts say of it."""
         self.privacy_ = statement
@@ -426,7 +423,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
             warnings.warn(
                 f"{counts.say(statement.unit)}. That cannot be told from none, or is too few to learn from; what was "
                 "spent stays spent. Look at the file, its separator and decimal sign, and the labels against the "
-                "declared classes; or spend more.",
+                "declared classes (`dpvb look` shows its owner the faults of a file, on a terminal); or spend more.",
                 FewUnitsWarning,
                 stacklevel=4,
             )
@@ -496,6 +493,24 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
             facts["audit"] = self.audit_.to_dict()
         model_file.save(path, kind=type(self).__name__, arrays=arrays, facts=facts)
 
+    def _repr_html_inner(self) -> str:
+        """The estimator for a notebook, where `sklearn.set_config` leaves diagrams on: parameters, and the promise."""
+        given = {name: pages.shortened(value) for name, value in self.get_params(deep=False).items()}
+        defaults = {one.name: pages.shortened(one.default) for one in type(self).__signature__.parameters.values()}
+        chosen = [(name, value) for name, value in given.items() if value != defaults[name]]
+        others = [(name, value) for name, value in given.items() if value == defaults[name]]
+        fitted = hasattr(self, "privacy_")
+        head = pages.title(f"{type(self).__name__}, {'fitted' if fitted else 'not fitted'}")
+        table = pages.table(chosen) + pages.folded("The other parameters", pages.table(others))
+        if not fitted:
+            return f"<div>{head}{table}</div>"
+        rows = pages.folded("Coefficients", self.coefficients()._repr_html_()) if hasattr(self, "coefficients") else ""
+        return f"<div>{head}{self.privacy_._repr_html_()}{rows}{pages.folded('Parameters', table)}</div>"
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        plain = {"text/plain": repr(self)}
+        return plain | {"text/html": self._repr_html_inner()} if hasattr(self, "_repr_html_") else plain
+
     def _check_fitted(self) -> None:
         check_is_fitted(self, "privacy_")
 
@@ -519,6 +534,22 @@ def generator(name: str, seed: Any) -> np.random.Generator:
     if seed is None or isinstance(seed, np.random.Generator):
         return np.random.default_rng(seed)
     return np.random.default_rng(check_integer(name, seed, low=0, high=2**63))
+
+
+#: Two ways to bound the rows of a plain matrix.
+ONE_UNIT = "row_norm= alone, the length that a row may have, where all columns have one unit"
+BY_RELEASE = "dpvb.private_range(column, ...), which finds a range for a part of the budget"
+
+
+def unbounded(needed: str, got: str, *ways: str) -> ParameterError:
+    """The refusal of a plain matrix whose numbers nobody bounds.
+
+    Args:
+        needed, got: names of parameters, in words.
+        ways: the ways out.
+    """
+    told = "; ".join(f"({number}) {way}" for number, way in enumerate(ways, start=1))
+    return ParameterError(f"X needs a public bound on its numbers, {needed}, got {got}. Ways out: {told}.")
 
 
 def column_names(X: Any) -> tuple[str, ...] | None:
@@ -570,8 +601,12 @@ def named(kind: type) -> str:
 OF_THE_RUN = ("ledger", "dataset", "checkpoint", "resume")
 
 
+@says_what_lacks
 def load(path: str | os.PathLike[str]) -> Any:
     """Read a model written by `save`; no code from the file is run and no data are needed.
+
+    Args:
+        path: the file.
 
     Raises:
         ModelFileError: if the file is missing, damaged, tampered with, or of a newer format.

@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 
-from dpvb.core.schedule import Schedule, robbins_monro
+from dpvb.core.plan import Plan
+from dpvb.core.schedule import SHARES, Schedule, robbins_monro
 from dpvb.data import BagOfWords, Source, as_source, check_vocabulary
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN
-from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only
+from dpvb.data.persons import newcomers
+from dpvb.estimators import above_noise
+from dpvb.estimators.above_noise import Forecast
+from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
+from dpvb.estimators.topic_prior import Fitted, Known
 from dpvb.guards import domains
-from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
-from dpvb.models.topics import lda
+from dpvb.guards.arrays import Bools, Floats
+from dpvb.guards.errors import DataFormatError, FewTopicsWarning, ParameterError, check_choice, check_integer
+from dpvb.models.topics import lda, reading
+from dpvb.models.topics.prior import Prior
 from dpvb.results import metrics
+
+#: What a file holds of q beside the topics.
+_ARRAYS = ("alpha_k", "background_v", "word_weight_v", "words_v", "sum_vk", "sum_std_v")
+# Signals of a prior's topics, by a plan of few steps, below which the word totals are all that is released, and above
+# which many steps are; shares of the word totals.
+_NOTHING, _MUCH, _FEW, _MANY = 4.0, 8.0, 3, 8
+_FEW_SHARE, _MANY_SHARE = 0.6, 0.3
+#: Signal of each topic from which on its words are clear; benchmark `topics` (n_components="auto") chose it.
+_CLEAR = 100.0
+_WAY_OUT = ". Take fewer topics (n_components='auto'), more documents, or spend more."
 
 
 @dataclass(eq=False, repr=False)
@@ -31,7 +49,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     parameters of the budget, the batches and the ledger are those of `PrivateEstimator`.
 
     Args:
-        n_components: number of topics K.
+        n_components: number of topics K, or "auto": as many as stand far above the noise by public facts, which needs
+            num_examples.
         clip: bound on one document's statistic as a share in (0, 1] of document_length^count_power; smaller means less
             noise and a weaker voice.
         vocabulary: the terms in column order, fixed without looking at the documents; needed for texts. The columns of
@@ -50,6 +69,12 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         mass: number of words that one unit of what is released stands for.
         doc_topic_prior, topic_word_prior: concentration of the prior: α of a document's topics, and η of a topic's
             words; planned if not given.
+        prior: topics to start from, of the same words: a fitted `dpvb.LDA`, or the path of its file; or words with
+            frequencies, as a mapping or a file with a word and a number in each line. n_components is then theirs or
+            "auto", word_power has no effect, and num_steps may be 0: the word totals are all that is released.
+        earlier: the fit of an earlier month, with the same prior: its sums, which hold those of the months before, are
+            read together with those of this fit. `seen=` of `fit` leaves out the rows of persons who were in them.
+        public_prior: says that the documents behind a prior were public, or those of people who are not in these data.
         read: how topics are read from noise: "estimated_prior", "rank_one" or "project".
         projection: "read" projects what is read; "step" projects the running estimate itself, as the papers do.
         learning_offset, learning_decay: offset τ0 and decay κ of the step sizes ρ_t = (τ0 + t)^-κ.
@@ -61,9 +86,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         privacy_: the privacy statement of the fit.
         n_iter_: number of steps J.
         vocabulary_, n_features_in_: public names and number of terms.
+        above_noise_: which topics deviate more from the background than noise alone makes them do, (K,); a number,
+            `topics_above_noise_`, counts them. Found where it is asked for, from released numbers alone.
     """
 
-    n_components: int = 10
+    n_components: int | Literal["auto"] = 10
     _: KW_ONLY
     clip: float | None = None
     vocabulary: Sequence[str] | None = None
@@ -77,6 +104,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     mass: float = 10.0
     doc_topic_prior: float | None = None
     topic_word_prior: float | None = None
+    prior: PrivateEstimator | Fitted | Mapping[str, float] | Path | str | None = None
+    public_prior: bool = False
+    earlier: PrivateEstimator | Fitted | Path | str | None = None
     read: str = "estimated_prior"
     projection: str = "read"
     learning_offset: float = 1.0
@@ -90,12 +120,44 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     command: ClassVar[str | None] = "lda"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "topics"}
 
-    def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
-        """What a fit to private documents would do; y is ignored."""
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("prior", "earlier") and isinstance(value, LDA):
+            value = Fitted(value)
+        if name in ("prior", "earlier") and type(value) is str:
+            value = Path(value)  # A saved model holds texts; where a file lay is no part of it.
+        super().__setattr__(name, value)
+
+    def task(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        group: Iterable[object] | None = None,
+        seen: Iterable[object] | None = None,
+    ) -> Task:
+        """What a fit to private documents would do; y is ignored.
+
+        Args:
+            X: as in `fit`.
+            group: private person of each document.
+            seen: private persons of earlier fits; their documents add nothing here, and nothing says so.
+        """
+        if seen is not None:
+            if group is None:
+                raise ParameterError("group must say whose each document is, where seen= names persons.")
+            group = newcomers(group, seen)
         names = column_names(X)
-        words = names if self.vocabulary is None else self.vocabulary
+        known = self._known(self.prior, public=self.public_prior)
+        named = names if known is None or names is not None else known.vocabulary()
+        words = named if self.vocabulary is None else self.vocabulary
         source = as_source(X, vocabulary=words, token_pattern=self.token_pattern, group=group)
-        model = self._model(source.width)
+        hint, given = (
+            "Or 'auto', with num_examples= or prior=.",
+            1 if self.n_components == "auto" else self.n_components,
+        )
+        self._model(
+            source.width, check_integer("n_components", given, low=1, hint=hint)
+        )  # refuses what is out of range
         if source.vocabulary is None and not self.public_vocabulary:
             raise ParameterError(
                 "public_vocabulary must be True, or vocabulary given, for counts whose terms have no names. The "
@@ -103,18 +165,31 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
                 "a model shows them. CountVectorizer(vocabulary=words).transform(private_texts) has columns that "
                 "were fixed without looking: name them with vocabulary=words, or say public_vocabulary=True."
             )
-        num_steps = 20 if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**7)
+        around = None if known is None else known.aligned(source.vocabulary, source.width)
+        if around is not None and known is not None and known.model is not None:
+            model, schedule = self._around(source, around)
+        elif self.earlier is not None:
+            raise ParameterError("prior must be a model where earlier= is given: both months are read around it.")
+        else:
+            num_steps = 20 if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**7)
+            rho = robbins_monro(self.learning_offset, self.learning_decay)
+            schedule = Schedule((1.0,) * num_steps, rho=rho, projection=self.projection)  # type: ignore[arg-type]
+            number = self._number_of_topics(source, schedule)
+            model = self._model(source.width, number, around=around, num_steps=num_steps)
         unnamed = " without names" if source.vocabulary is None else ""
+        sizes = " at first, then as the released sizes of topics" if model.doc_topic_prior is None else ""
+        told = known and known.told(self, public=self.public_prior)
+        start = f"; {told}" if told else ""
+        if (before := self._known(self.earlier)) is not None:
+            start += f"; sums of {before.told(self)}"
         public = {
             "vocabulary": f"the vocabulary, {source.width} terms{unnamed}",
             "n_components": f"number of topics {model.n_components}",
-            "prior": f"priors alpha {model.prior:g} and eta {model.topic_word_prior:g}",
+            "prior": f"priors alpha {model.alpha:g}{sizes} and eta {model.topic_word_prior:g}{start}",
             "document_length": f"document length {model.document_length:g} ({model.length_rule}), count power "
             f"{model.count_power:g}",
             "parameters": "the plan, the random start and all other parameters",
         }
-        rho = robbins_monro(self.learning_offset, self.learning_decay)
-        schedule = Schedule((1.0,) * num_steps, rho=rho, projection=self.projection)  # type: ignore[arg-type]
         notes = {"width": source.width, "vocabulary": source.vocabulary, "names": names}
         return self._task(model, source, schedule, public, notes)
 
@@ -123,6 +198,46 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         self.n_features_in_, self.vocabulary_ = task.notes["width"], task.notes["vocabulary"]
         self.n_iter_ = task.notes["steps"]
         self._set_topics(task.model, q)
+
+    def forecast(self, num_documents: int, n_terms: int) -> Forecast:
+        """What to expect of a fit to so many documents over so many terms; reads nothing, and spends nothing.
+
+        Raises:
+            ParameterError: for a number or a parameter outside its range.
+        """
+        number = check_integer("num_documents", num_documents, low=1)
+        own = clone(self).set_params(vocabulary=None, public_vocabulary=True, provenance=None)
+        if (known := self._known(self.prior, public=self.public_prior)) is not None and known.model is None:
+            own.prior = None  # Frequencies of words change no plan.
+        task = own.task(**own.no_rows(schema=None, vocabulary=None, width=check_integer("n_terms", n_terms, low=1)))
+        return above_noise.forecast(task.model, self._calibrated(task.plan), task.rho, number)
+
+    @property
+    def above_noise_(self) -> Bools:
+        """Which topics stand above the noise, (K,); a fit to made-up documents of no topics tells, and costs no budget.
+
+        Raises:
+            ParameterError: for a file of an earlier version, which does not hold what was released; for a fit with
+                prior topics.
+        """
+        self._check_fitted()
+        if self._above_noise is None:
+            model = self._fitted_model
+            if model.means:
+                raise ParameterError("above_noise_ must be asked of a fit without prior=: its topics are the prior's.")
+            own = clone(self).set_params(n_components=model.n_components, vocabulary=None, public_vocabulary=True)
+            task = own.set_params(prior=None, earlier=None, provenance=None).task(
+                **own.no_rows(schema=None, vocabulary=None, width=self.n_features_in_)
+            )
+            plan, rng = replace(task.plan, unit=self.privacy_.unit), generator("random_state", self.random_state)
+            self._above_noise: Bools | None = above_noise.above(model, self._q, plan, task.rho, task.projection, rng)
+        assert self._above_noise is not None
+        return self._above_noise
+
+    @property
+    def topics_above_noise_(self) -> int:
+        """Number of topics that stand above the noise."""
+        return int(self.above_noise_.sum())
 
     def no_rows(self, *, schema: Any, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
         """No document, over a vocabulary or so many terms."""
@@ -152,15 +267,21 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def transform(self, X: Any) -> Floats:
         """Expected topic proportions of each document, (rows, K): as private as X, without any guarantee."""
         parts = [self._fitted_model.proportions(self._q, rows) for rows in self._rows(X)]
-        return np.concatenate([np.empty((0, self.n_components)), *parts])
+        return np.concatenate([np.empty((0, len(self.components_))), *parts])
 
-    def perplexity(self, X: Any, *, public: bool = False) -> float:
+    def perplexity(self, X: Any, *, topics: str = "mean", public: bool = False) -> float:
         """Per-word perplexity bound of public documents (Hoffman et al. 2010); lower is better.
 
+        Args:
+            X: as in `fit`.
+            topics: what stands for the topics: "mean", their posterior means, which are distributions of words; or
+                "expected_log", exp⟨log β⟩, which scored models before and falls short where a topic is little known.
+            public: states that X is not private.
+
         Raises:
-            PrivacyError: unless public=True says that X is not private.
+            PrivacyError: unless public=True.
         """
-        bound, tokens = self._bound(X, public)
+        bound, tokens = self._bound(X, public, check_choice("topics", topics, ("mean", "expected_log")))
         return float(np.exp(-bound / tokens)) if tokens else 1.0
 
     @fitted_only
@@ -203,9 +324,81 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         order = np.argsort(-self.components_, axis=1, kind="stable")[:, :n]
         return [[names[v] for v in row] for row in order]
 
-    def _model(self, width: int) -> lda.LDA:
+    def _expect(self, task: Task, plan: Plan) -> None:
+        if self.num_examples is None or task.model.means:
+            return
+        expected = above_noise.forecast(task.model, plan, task.rho, self.num_examples)
+        said = str(expected) if expected.signal < expected.detectable else ""
+        if self.n_components == "auto" and expected.n_components == 1:
+            said = "one topic is all that will be clear: no two topics would be far above the noise"
+        if said:
+            warnings.warn(f"{said}{_WAY_OUT}", FewTopicsWarning, stacklevel=4)
+
+    def _look_back(self, task: Task) -> None:
+        model, q = self._fitted_model, self._q
+        std = above_noise.noise_std(q)
+        if (
+            std > 0
+            and not model.means
+            and reading.signal(model, q.num_units, std) < above_noise.PLENTY * reading.detectable(model)
+        ):
+            number, of = self.topics_above_noise_, model.n_components
+            which = f" ({', '.join(map(str, np.flatnonzero(self.above_noise_)))})" if number else ""
+            said = f"{number} of {of} topics stand above the noise{which}; noise alone could make any of the others"
+            self.privacy_ = replace(self.privacy_, remarks=(f"{said}.",))
+            if 2 * number < of:
+                warnings.warn(f"{said}{_WAY_OUT}", FewTopicsWarning, stacklevel=3)
+
+    def _known(self, what: Any, *, public: bool = False) -> Known | None:
+        """What a parameter says of topics."""
+        name = "prior" if what is self.prior else "earlier"
+        return None if what is None else Known.of(what, name, public=public, ledger=self.ledger, dataset=self.dataset)
+
+    def _around(self, source: Any, around: Prior) -> tuple[lda.LDA, Schedule]:
+        """Model and schedule around known topics: the fewer documents, the fewer releases beside the word totals."""
+        number = len(around.usage_k)
+        if self.n_components not in ("auto", number):
+            raise ParameterError(
+                f"n_components must be {number}, the prior's, or 'auto' with prior=, got {self.n_components!r}."
+            )
+        if not self.background:
+            raise ParameterError("background must be True with prior=: the word totals say which topics are used.")
+        parts: dict[str, Any] = {"around": around, "means": True, "word_power": 0.0}
+        if (earlier := self._known(self.earlier)) is not None:
+            earlier.aligned(source.vocabulary, source.width, number)
+            alike = ("clip", "document_length", "length_rule", "count_power")
+            parts["earlier"] = earlier.sums({name: getattr(self, name) for name in alike})
+
+        def laid(num_steps: int) -> tuple[lda.LDA, Schedule]:
+            share = _FEW_SHARE if num_steps <= _FEW else _MANY_SHARE
+            schedule = Schedule((1.0,) * num_steps, {**SHARES, "first": share}, rho=robbins_monro(0.0, 1.0))
+            return self._model(source.width, number, **parts, iterates=num_steps > 0), schedule
+
+        if self.num_steps is not None:
+            return laid(check_integer("num_steps", self.num_steps, low=0, high=10**7))
+        model, schedule = laid(_FEW)
+        if self.num_examples is None:
+            return model, schedule
+        plan = self._calibrated(clone(self).set_params(provenance=None)._task(model, source, schedule, {}, {}).plan)
+        signal = above_noise.forecast(model, plan, schedule.rho, self.num_examples).signal
+        return laid(0 if signal < _NOTHING else _FEW if signal < _MUCH else _MANY)
+
+    def _number_of_topics(self, source: Any, schedule: Schedule) -> int:
+        """K as it was given, or as many topics as public facts let one expect far above the noise."""
+        if self.n_components != "auto":
+            return self.n_components
+        if self.num_examples is None or self.epsilon == math.inf:
+            raise ParameterError(
+                "n_components must be a number unless epsilon is finite and num_examples is given: 'auto' chooses by "
+                "the noise and a public number of documents."
+            )
+        one = self._model(source.width, 1)
+        plan = self._calibrated(clone(self).set_params(provenance=None)._task(one, source, schedule, {}, {}).plan)
+        signal = above_noise.forecast(one, plan, schedule.rho, self.num_examples).signal
+        return int(min(max(signal // _CLEAR, 1), source.width))
+
+    def _model(self, width: int, n_components: int, **parts: Any) -> lda.LDA:
         """The model that the parameters name; its own defaults stand for None."""
-        n_components = check_integer("n_components", self.n_components, low=1)
         given: dict[str, Any] = {"clip": self.clip, "topic_word_prior": self.topic_word_prior}
         return lda.LDA(
             n_components,
@@ -215,13 +408,14 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             length_rule=self.length_rule,  # type: ignore[arg-type]
             count_power=self.count_power,
             background=self.background,
-            word_power=self.word_power,
+            word_power=parts.pop("word_power", self.word_power),
             mass=self.mass,
             read=self.read,  # type: ignore[arg-type]
             tol=self.tol,
             max_iter=self.max_iter,
             fixed_work=self.fixed_work,
             **{name: value for name, value in given.items() if value is not None},
+            **parts,
         )
 
     def _rows(self, X: Any) -> Iterator[Any]:
@@ -236,16 +430,17 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             )
         return (chunk.rows for chunk in source.chunks())
 
-    def _bound(self, X: Any, public: bool) -> tuple[float, float]:
+    def _bound(self, X: Any, public: bool, topics: Any = "mean") -> tuple[float, float]:
         self._check_public(public)
         bound = tokens = 0.0
         for rows in self._rows(X):
-            bound += float(self._fitted_model.bound(self._q, rows).sum())
+            bound += float(self._fitted_model.bound(self._q, rows, topics=topics).sum())
             tokens += float(rows.counts.sum())
         return bound, tokens
 
     def _set_topics(self, model: lda.LDA, q: lda.Topics) -> None:
         self._fitted_model, self._q = model, q
+        self._above_noise = None
         self.components_ = q.lambda_vk.T
 
     def __sklearn_tags__(self) -> Any:
@@ -260,14 +455,27 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         facts = {"vocabulary": self.vocabulary_, "width": self.n_features_in_, "steps": self.n_iter_}
-        return {"lambda_vk": self._q.lambda_vk}, facts
+        facts |= {"means": self._fitted_model.means, "iterates": self._fitted_model.iterates}
+        facts |= {"words_std": self._q.words_std, "num_units": self._q.num_units}
+        facts["above_noise"] = None if self._above_noise is None else self._above_noise.tolist()
+        arrays = {name: getattr(self._q, name) for name in ("lambda_vk", *_ARRAYS)}
+        return {name: array for name, array in arrays.items() if array is not None}, facts
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         self.n_features_in_, self.n_iter_ = int(facts["width"]), int(facts["steps"])
         words = facts["vocabulary"]
         self.vocabulary_ = None if words is None else tuple(words)
-        model = self._model(self.n_features_in_)
         lambda_vk = arrays["lambda_vk"]
-        if lambda_vk.shape != (model.n_terms, model.n_components) or not (lambda_vk > 0).all():
+        parts = {name: bool(facts.get(name, usual)) for name, usual in (("means", False), ("iterates", True))}
+        model = self._model(self.n_features_in_, lambda_vk.shape[1], **parts)
+        k, v = model.n_components, model.n_terms
+        shapes = dict(zip(("lambda_vk", *_ARRAYS), ((v, k), (k,), (v,), (v,), (v,), (v, k), (v,)), strict=True))
+        fits = all(arrays[name].shape == shape for name, shape in shapes.items() if name in arrays)
+        if not fits or not (lambda_vk > 0).all():
             raise ValueError("topics of another shape, or not of Dirichlet parameters")
-        self._set_topics(model, domains.checked(model.topics(lambda_vk, None, np.ones(model.n_terms))))
+        # Files of earlier versions hold the topics alone.
+        known: dict[str, Any] = {name: arrays[name] for name in _ARRAYS if name in arrays}
+        known |= {name: float(facts.get(name, 0.0)) for name in ("words_std", "num_units")}
+        self._set_topics(model, domains.checked(replace(model.topics(lambda_vk), **known)))
+        above = facts.get("above_noise")
+        self._above_noise = None if above is None else np.array(above, dtype=bool).reshape(k)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.data import Design
-from dpvb.estimators.base import PrivateEstimator, Task, column_names, named
+from dpvb.estimators.base import BY_RELEASE, ONE_UNIT, PrivateEstimator, Task, column_names, named, unbounded
 from dpvb.estimators.tryout import said, try_out
 from dpvb.guards import domains
 from dpvb.guards.arrays import Bools, Floats, Ints
@@ -34,7 +34,8 @@ class Private(PrivateEstimator):
 
     Args:
         model: a `dpvb.Model`, a frozen dataclass.
-        row_norm: bound on the norm of a row, in the units of X; longer rows are scaled back to it.
+        row_norm: a public bound on the norm of a row, in the units of X, which only a source of another kind can do
+            without; longer rows are scaled back to it.
         clip: "block" clips every block to its own bound; "joint" all blocks of a release by one factor, so that
             statistics of which the ratio matters shrink alike. The two differ where a unit is beyond a bound, as a
             person's sum of rows may be.
@@ -47,14 +48,15 @@ class Private(PrivateEstimator):
 
     model: Any = None
     _: KW_ONLY
-    row_norm: float = 1.0
+    row_norm: float | None = None
     clip: Literal["block", "joint"] = "block"
 
     def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do; y is ignored.
 
         Raises:
-            ParameterError: for a model that fails on a row of zeros, which is nobody's, among all other public faults.
+            ParameterError: for a model that fails on a row of zeros, which is nobody's, and for rows without a bound,
+                among all other public faults.
         """
         model = self._checked_model()
         source, nobody = self._source(X, group)
@@ -120,6 +122,15 @@ class Private(PrivateEstimator):
             if group is not None:
                 raise ParameterError("group must be None with a source: it says itself what its units are.")
             return X, Nobody()
+        if self.row_norm is None:
+            raise unbounded(
+                "row_norm",
+                "none",
+                ONE_UNIT,
+                "row_norm=n_features**0.5, once you have brought each column to [-1, 1] by the range of it that you "
+                "know without looking at the data",
+                BY_RELEASE,
+            )
         source = Rows(Design(X, row_norm=self.row_norm, group=group))
         zeros = Design(np.zeros((1, source.width)), row_norm=self.row_norm, group=None if group is None else [0])
         return source, Rows(zeros)

@@ -7,7 +7,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,50 +16,43 @@ from scipy.special import ndtri
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from dpvb.data.shards import paths_of
+from dpvb.data.tables.columns import INDICATOR
 from dpvb.data.tables.design import Design, SparseDesignRows
 from dpvb.data.tables.matrices import as_matrix
+from dpvb.data.tables.ranged import Numeric
 from dpvb.data.tables.response import Response
-from dpvb.data.tables.schema import INDICATOR, Numeric, Schema
+from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import AnyDesign, Table
-from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
+from dpvb.estimators.base import (
+    BY_RELEASE,
+    ONE_UNIT,
+    PrivateEstimator,
+    Task,
+    column_names,
+    fitted_only,
+    generator,
+    unbounded,
+)
+from dpvb.estimators.coefficients import Coefficients
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.kernels import linear
+from dpvb.models.regression import tuned
 from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
 from dpvb.models.regression.likelihood import Likelihood
 from dpvb.models.regression.polya_gamma import PolyaGamma
 from dpvb.models.regression.predictive import binomial_interval, count_interval, predictive, probability_interval
-from dpvb.models.regression.tuned import DISPERSION_STD
+from dpvb.models.regression.slants import NO_PRODUCTS
 from dpvb.models.regression.weights import Weights
-from dpvb.results import metrics
+from dpvb.results import exports, metrics
+from dpvb.results.coefficients import Coefficient, CoefficientTable, Head, Summary
 
-_READING = ("mean_d", "covariance", "naive_covariance", "prior_d", "unseen_d", "centre_d")
-_NOTES = {
-    "prior": "prior: the data decided less than half of the variance; the interval is mostly the prior's.",
-    "unseen": "unseen: the declared range is too wide for this budget to see the column's spread; narrow it, or spend "
-    "more.",
-}
-
+_READING = ("mean_d", "covariance", "naive_covariance", "prior", "unseen_d", "centre_d", "slant_3k")
 SOLVERS = ("first_order", "sufficient_statistics", "paper")
 COVARIANCES = ("full", "diagonal")
-
-
-class Coefficient(NamedTuple):
-    """One row of a coefficient table: posterior mean and std, and the ends of a credible interval.
-
-    `note` is "prior" where the data decided less than half of the variance, "unseen" where the declared range is too
-    wide for the budget to see the column's spread, and else empty.
-    """
-
-    name: str
-    mean: float
-    std: float
-    low: float
-    high: float
-    note: str = ""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -145,33 +138,105 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         mean, margin = (self.intercept_, reach * intercept_std) if intercept else (self.coef_, reach * std)
         return mean - margin, mean + margin
 
-    def coefficients(self, level: float = 0.95, *, noise_aware: bool = True) -> list[Coefficient]:
-        """The coefficient table: the intercept, where there is one, then each feature by its name."""
-        ends = self.credible_interval(level, noise_aware=noise_aware)
-        std, intercept_std = self._stds(noise_aware)
-        columns = [list(self.feature_names_), *(np.ravel(part).tolist() for part in (self.coef_, std, *ends))]
-        note, *notes = self._notes()
-        rows = [Coefficient(*row) for row in zip(*columns, notes, strict=True)]
-        if self._intercept_d.any() or self._shift:
-            ends = self.credible_interval(level, noise_aware=noise_aware, intercept=True)
-            parts = (np.ravel(part).item() for part in (self.intercept_, intercept_std, *ends))
-            rows.insert(0, Coefficient("intercept", *parts)._replace(note=note))
-        return rows
+    def coefficients(
+        self,
+        level: float = 0.95,
+        *,
+        noise_aware: bool = True,
+        coding: str = "reference",
+        exp: bool = False,
+        per: str = "unit",
+    ) -> CoefficientTable:
+        """The coefficient table: the intercept, where there is one, then a row for each number and each level.
 
-    def summary(self, level: float = 0.95, *, noise_aware: bool = True) -> str:
-        """The coefficient table as text: posterior mean, std and credible interval, in the units of X."""
-        rows = self.coefficients(level, noise_aware=noise_aware)
-        width = max(len(row.name) for row in rows)
-        head = f"{'':<{width}}  {'mean':>10}  {'std':>10}  {100 * level:g} % interval"
-        lines = [
-            f"{r.name:<{width}}  {r.mean:>10.4g}  {r.std:>10.4g}  {r.low:>10.4g} {r.high:>10.4g}  {r.note}".rstrip()
-            for r in rows
-        ]
-        lines += [f"Uncertainty {'with' if noise_aware else 'WITHOUT'} the privacy noise counted in."]
-        lines += [_NOTES[note] for note in _NOTES if any(r.note == note for r in rows)]
-        statement = self.privacy_
-        counted = [] if statement.counts is None else [f"{statement.counts.say(statement.unit)} (95 % intervals)."]
-        return "\n".join([head, *lines, *counted])
+        Args:
+            level, noise_aware: as in `credible_interval`.
+            coding: what the levels of a categorical column are compared with: "reference" with one level
+                (`Categorical.reference`, or the first), "sum" with the mean of its categories, "places" with nothing;
+                then rows are those of `coef_`.
+            exp: True gives odds or rate ratios.
+            per: "unit" of a number, or its whole declared "range".
+
+        Raises:
+            ParameterError: for an argument outside its range, or a range where none was declared.
+        """
+        self._check_fitted()
+        return self._coefficients.table(self._head(per, noise_aware), level, coding, exp)
+
+    def curve(
+        self,
+        column: str,
+        at: Sequence[Any],
+        *,
+        reference: Any = None,
+        given: Mapping[str, Any] | None = None,
+        level: float = 0.95,
+        noise_aware: bool = True,
+        exp: bool = False,
+    ) -> CoefficientTable:
+        """What a column adds to the log odds or log rate along its values, with intervals from the joint posterior.
+
+        Args:
+            column: name of a column of the schema.
+            at: public values of it, a row of the table each; those outside its range count as its ends.
+            reference: the value of which the row would be 0; None: the reference knot of a spline, the reference
+                category, the first of two values, or the low end of a range.
+            given: a value of each column with which this one has an interaction, by name.
+            level, noise_aware, exp: as in `coefficients`.
+
+        Raises:
+            ParameterError: no such column, a value that is none of it, or columns that `given` lacks.
+        """
+        self._check_fitted()
+        head = self._head("unit", noise_aware)
+        return self._coefficients.curve(head, column, at, reference, given or {}, level, exp)
+
+    def _head(self, per: str, noise_aware: bool) -> Head:
+        """What a table says above its rows."""
+        likelihood = self._likelihood
+        model = f"{likelihood.kind.replace('_', ' ').capitalize()} regression on {self._coefficients.columns}"
+        return Head(model, likelihood.scale, per, self._prior, noise_aware, self.privacy_)
+
+    @overload
+    def contrast(self, weights: Mapping[str, float], *, level: float = 0.95, **options: Any) -> Coefficient: ...
+    @overload
+    def contrast(
+        self, weights: Sequence[Mapping[str, float]], *, level: float = 0.95, **options: Any
+    ) -> CoefficientTable: ...
+    def contrast(
+        self, weights: Mapping[str, float] | Sequence[Mapping[str, float]], *, level: float = 0.95, **options: Any
+    ) -> Coefficient | CoefficientTable:
+        """A linear combination of coefficients, or a table of several: `CoefficientTable.contrast` of `coefficients`.
+
+        Args:
+            weights: as there: {"age": 10, "work=own": 1, "work=state": -1}.
+            level, options: as in `coefficients`.
+        """
+        return self.coefficients(level, **options).contrast(weights)
+
+    def summary(self, level: float = 0.95, **options: Any) -> Summary:
+        """The coefficient table as text; arguments are those of `coefficients`."""
+        return Summary.of(self.coefficients(level, **options))
+
+    def to_arviz(self, draws: int = 1000, *, chains: int = 4, rng: Any = None, **options: Any) -> Any:
+        """Draws from the posterior as ArviZ reads them: a tree whose posterior's `coef` has the rows of `coefficients`.
+
+        Draws are independent of each other: chains are a form. They tell no more about the data than the posterior.
+
+        Args:
+            draws, chains: draws of each chain, and how many chains.
+            rng: a seed, a NumPy generator or None.
+            options: coding, exp and per, as in `coefficients`.
+
+        Raises:
+            ParameterError: for an argument outside its range.
+            DpvbError: if arviz_base is not installed.
+        """
+        table = self.coefficients(**options)
+        shape = [check_integer(name, n, low=1, high=10**7) for name, n in (("chains", chains), ("draws", draws))]
+        coef_nd, intercept_n = self.sample_posterior(math.prod(shape), rng)
+        drawn_nr = table.of_places(np.column_stack([intercept_n, coef_nd]))
+        return exports.for_arviz(table.names, drawn_nr.reshape(*shape, -1), self.privacy_)
 
     def sample_posterior(self, n: int = 1, rng: Any = None) -> tuple[Floats, Floats]:
         """Draw n weight vectors from the posterior: coefficients (n, n_features) and intercepts (n,).
@@ -185,15 +250,8 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         self._check_fitted()
         n = check_integer("n", n, low=0, high=10**9)
         normal_nd = generator("rng", rng).standard_normal((n, len(self._table.mean_d)))
-        covariance = self._table.covariance
-        if covariance.ndim == 1:
-            draws_nd = normal_nd * np.sqrt(covariance)
-        else:
-            value_e, vector_de = np.linalg.eigh(covariance)
-            draws_nd = (normal_nd * np.sqrt(np.maximum(value_e, 0.0))) @ vector_de.T
-        coef_nd = (self._table.mean_d + draws_nd)[:, self._first :] * self._scale_d
-        intercept = float(self._table.mean_d @ self._intercept_d) + self._shift
-        return coef_nd, intercept + draws_nd @ self._intercept_reach_d
+        draws_nr = self._coefficients.normal.draws(normal_nd)
+        return draws_nr[:, 1:], draws_nr[:, 0]
 
     def task(self, X: Any, y: Any = None, *, trials: Any = None, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do."""
@@ -250,7 +308,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         if schema is not None:
             target = schema.target
             others = [schema.group] if target is None else [target.name, target.trials, schema.group]
-            names = [*(column.name for column in schema.columns), *(name for name in others if name is not None)]
+            names = [*(column.name for column in schema.own_columns), *(name for name in others if name is not None)]
             return {"X": Table({name: np.empty(0) for name in names}, schema)}
         return {"X": sparse.csr_array(np.empty((0, width or 0))), "y": np.empty(0)}
 
@@ -287,13 +345,14 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         if given == ["low", "high"] and self.numeric is not None:
             raise ParameterError("numeric must be None with low and high, with which every column is a number.")
         if given != ["low", "high"]:
-            raise ParameterError(
-                f"X needs a public bound on its numbers, low and high or row_norm, got {' and '.join(given) or 'none'}."
-                " Four ways out: (1) low= and high=, the range of each column that you know without looking at the "
-                "data, such as low=[18, 0], high=[90, 500_000] for ages and incomes; (2) a dpvb.Table with a "
-                "dpvb.Schema, which says the same of named columns, and has categories; (3) row_norm= alone, the "
-                "length that a row may have, where all columns have one unit; (4) dpvb.private_range(column, ...), "
-                "which finds a range for a part of the budget."
+            raise unbounded(
+                "low and high or row_norm",
+                " and ".join(given) or "none",
+                "low= and high=, the range of each column that you know without looking at the data, such as "
+                "low=[18, 0], high=[90, 500_000] for ages and incomes",
+                "a dpvb.Table with a dpvb.Schema, which says the same of named columns, and has categories",
+                ONE_UNIT,
+                BY_RELEASE,
             )
         width, names = as_matrix(X).width, column_names(X)
         low_d, high_d = (_ends(name, getattr(self, name), width) for name in ranges)
@@ -351,8 +410,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         constant, width = design.intercept, design.width - (design.intercept > 0)
         reach_d = np.full(width, math.sqrt((1 - constant) * (1 + constant)))
         if schema is not None:
-            kinds = np.repeat([c.kind for c in schema.columns], [c.width for c in schema.columns])
-            numeric_d, low_d, unit_d = kinds == "numeric", np.zeros(width), _largest(schema) / design.row_norm
+            numeric_d, low_d, unit_d = schema.numeric, np.zeros(width), _largest(schema) / design.row_norm
             high_d = unit_d
         else:
             numeric_d = _places(self.numeric, width)
@@ -364,7 +422,8 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         first = np.zeros(int(constant > 0))
         low_d, high_d = (np.append(first, np.where(numeric_d, end_d, 0.0)) for end_d in (low_d, high_d))
         known = schema is not None or self.column_bound is not None
-        return Declared(low_d, high_d, np.append(first + 1.0, unit_d), known)
+        products_p3 = NO_PRODUCTS if schema is None or constant == 0 else 1 + schema.products
+        return Declared(low_d, high_d, np.append(first + 1.0, unit_d), known, products_p3)
 
     def _set_columns(self, names: tuple[str, ...] | None, width: int, schema: Schema | None) -> None:
         """Number, names and units of the features."""
@@ -375,42 +434,32 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """Keep both readings of the posterior in the model's units, and show the table's in those of X."""
         self._weights, self._table, self._constant, self._row_norm = weights, table, constant, row_norm
         self._first = int(constant > 0)
-        # ψ = constant·w₀ + Σ w_j·unit_j·(x_j - origin_j)/row_norm, in the units of X.
-        none = np.ones(self.n_features_in_), np.zeros(self.n_features_in_)
-        unit_d, origin_d = none if self.schema_ is None else _units(self.schema_)
-        self._scale_d = unit_d / row_norm
-        self._intercept_d = np.concatenate([[constant] * self._first, -origin_d * self._scale_d])
-        # About the centre the weights of a diagonal covariance are independent.
-        self._intercept_reach_d = self._intercept_d - table.centre_d
-        intercept = float(table.mean_d @ self._intercept_d) + self._shift
-        self.coef_, self.intercept_ = self._shown(table.mean_d[self._first :], intercept)
+        self._coefficients = Coefficients(table, constant, row_norm, self.feature_names_, self.schema_, self._shift)
+        self.coef_, self.intercept_ = self._shown(self._coefficients.normal.mean_r)
         self.coef_std_, self.intercept_std_ = self._stds()
 
     def _stds(self, noise_aware: bool = True) -> tuple[Any, Any]:
         """Posterior standard deviations of the coefficients and of the intercept."""
-        covariance = self._table.covariance if noise_aware else self._table.naive_covariance
-        variance_d, intercept = self._variances(covariance)
-        return self._shown(np.sqrt(np.maximum(variance_d, 0.0)), math.sqrt(max(intercept, 0.0)))
+        return self._shown(np.sqrt(self._coefficients.read(noise_aware).variance_r))
 
-    def _variances(self, covariance: Floats) -> tuple[Floats, float]:
-        """Variances of the weights of the features and of the intercept, by a covariance or its diagonal."""
-        reach_d, diagonal = self._intercept_reach_d, covariance.ndim == 1
-        variance_d = covariance if diagonal else np.diag(covariance)
-        intercept = reach_d**2 @ covariance if diagonal else reach_d @ covariance @ reach_d
-        return variance_d[self._first :], float(intercept)
-
-    def _notes(self) -> list[str]:
-        """Beside the intercept and each feature: "prior", "unseen", or nothing."""
-        found, prior = (self._variances(part) for part in (self._table.covariance, self._table.prior_d))
-        intercept, note_d = (
-            np.where(v > 0.5 * p, "prior", "") for v, p in ((found[1], prior[1]), (found[0], prior[0]))
+    @property
+    def _prior(self) -> str:
+        """The prior of the table, in words."""
+        if self.alpha is not None or self.solver != "first_order":
+            alpha = "learnt" if self.alpha is None else f"{self.alpha:g}"
+            return f"N(0, I/alpha) for the weights of rows of norm 1, alpha {alpha}"
+        number, indicator = tuned.TABLE_TAU, tuned.UNIT_EFFECT * tuned.TABLE_TAU
+        if self.schema_ is None and self.column_bound is None:
+            indicator *= tuned.UNKNOWN_UNIT
+        mean = "nearly flat" if self.covariance == "diagonal" else f"N(base rate, {tuned.INTERCEPT_STD:g}²)"
+        return (
+            f"N(0, {number:g}²) for a standard deviation of a number, N(0, {indicator:g}²) for any other column, "
+            f"{mean} for the mean"
         )
-        unseen_d = self._table.unseen_d[self._first :] > 0
-        return [str(intercept), *(str(note) for note in np.where(unseen_d, "unseen", note_d))]
 
-    def _shown(self, weight_d: Floats, intercept: float) -> tuple[Any, Any]:
-        """Coefficients in the units of X, of weights or standard deviations in the model's, and the intercept."""
-        return weight_d * self._scale_d, intercept
+    def _shown(self, value_r: Floats) -> tuple[Any, Any]:
+        """Coefficients, or their standard deviations, and the intercept."""
+        return value_r[1:], float(value_r[0])
 
     def _psi(self, X: Any, *, table: bool = False) -> tuple[Floats, Floats]:
         """Posterior means and variances of ψ, (rows,), of rows that the caller may see; rows are clipped as in fit.
@@ -435,6 +484,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         if covariance.ndim == 1:
             # Written out about the centre, so that sparse rows stay sparse.
             centre_d = read.centre_d
+            x_nd = x_nd - x_nd @ read.slants.T
             variance_n = (x_nd * x_nd) @ covariance - 2.0 * (x_nd @ (centre_d * covariance))
             return mean_n, np.maximum(variance_n + float(centre_d**2 @ covariance), 0.0)
         return mean_n, np.maximum(((x_nd @ covariance) * x_nd).sum(axis=1), 0.0)
@@ -449,23 +499,22 @@ class BinomialLikelihoodRegression(PrivateEstimator):
 
     def _chunks(self, design: AnyDesign) -> Iterator[Any]:
         """Chunks of rows of the fitted width."""
-        self._check_width(design.width - self._first)
+        self._check_width(design.width - self._first, self.n_features_in_)
         return (chunk.rows for chunk in design.chunks())
 
-    def _check_width(self, width: int) -> None:
-        if width != self.n_features_in_:
+    def _check_width(self, width: int, expected: int) -> None:
+        if width != expected:
             raise DataFormatError(
-                f"X has {width} features, but {type(self).__name__} is expecting {self.n_features_in_} features as "
-                "input."
+                f"X has {width} features, but {type(self).__name__} is expecting {expected} features as input."
             )
 
     def _tabled(self, X: Any, schema: Schema) -> Table:
         """Rows as a table; numbers without names are in the order of a schema that has numbers alone."""
         if isinstance(X, Table):
             return X
-        if _is_named(X) or any(column.kind != "numeric" for column in schema.columns):
+        if _is_named(X) or any(column.kind not in ("numeric", "spline") for column in schema.own_columns):
             return Table(X, schema)
-        self._check_width(as_matrix(X).width)
+        self._check_width(as_matrix(X).width, len(schema.own_columns))
         return _in_order(X, schema)
 
     def _measured(self, X: Any, y: Any, trials: Any, public: bool) -> tuple[Floats, Floats, Floats, Floats]:
@@ -533,14 +582,24 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         constant = check_number("constant", facts["constant"], low=0, high=1, closed="left")
         row_norm = check_number("row_norm", facts["row_norm"], low=0, closed="neither")
         if "table_mean_d" in arrays:
-            weights, table = (Weights(*(arrays[start + name] for name in _READING)) for start in ("", "table_"))
+            # Files of before have the diagonal of the prior's covariance.
+            named = {name: name.replace("prior", "prior" if "prior" in arrays else "prior_d") for name in _READING}
+            kept = [name for name in _READING if name in arrays or name == "prior"]  # Some came later.
+            weights, table = (
+                Weights(**{name: arrays[start + named[name]] for name in kept}) for start in ("", "table_")
+            )
         else:  # Of a file of format 1.
             weights = table = Weights.alone(*(arrays[name] for name in _READING[:3]))
         d = width + (constant > 0)
         for read in (weights, table):
-            vectors = {part.shape for part in (read.mean_d, read.prior_d, read.unseen_d, read.centre_d)}
+            vectors = {part.shape for part in (read.mean_d, read.unseen_d, read.centre_d)}
             shape = read.covariance.shape
-            if vectors != {(d,)} or shape != read.naive_covariance.shape or shape not in ((d,), (d, d)):
+            shapes = {shape, read.naive_covariance.shape, read.prior.shape}
+            place_2k = read.slant_3k[:2]
+            slanted = (
+                read.slant_3k.shape[:-1] == (3,) and ((place_2k >= 0) & (place_2k < d) & (place_2k % 1 == 0)).all()
+            )
+            if not slanted or vectors != {(d,)} or shape != read.naive_covariance.shape or not shapes <= {(d,), (d, d)}:
                 raise ValueError("a posterior of another shape")
         self._shift = check_number("shift", facts.get("shift", 0.0))
         names, schema = facts["features"], facts["schema"]
@@ -650,9 +709,9 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
             "calibration_error": metrics.calibration_error(y_n, p_n),
         }
 
-    def _shown(self, weight_d: Floats, intercept: float) -> tuple[Any, Any]:
+    def _shown(self, value_r: Floats) -> tuple[Any, Any]:
         """As scikit-learn has it for two classes: (1, n_features) and (1,)."""
-        coef, intercept = super()._shown(weight_d, intercept)
+        coef, intercept = super()._shown(value_r)
         return coef[None, :], np.array([intercept])
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -853,14 +912,24 @@ class NegativeBinomialRegression(CountRegression):
     def _fitted_likelihood(self) -> Likelihood:
         return Likelihood.of(self._response, self.dispersion_)
 
-    def coefficients(self, level: float = 0.95, *, noise_aware: bool = True) -> list[Coefficient]:
-        """The coefficient table; the logarithm of a learned dispersion is its last row."""
-        rows = super().coefficients(level, noise_aware=noise_aware)
+    def dispersion_interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Ends (low, high) of the credible interval of the dispersion; of a given one both are its value.
+
+        Args:
+            level: probability inside, in (0, 1).
+        """
+        self._check_fitted()
+        reach = float(-ndtri(_tail(level)))
         if self._log_dispersion is None:
-            return rows
-        (mean, std), reach = self._log_dispersion, float(-ndtri(_tail(level)))
-        note = "prior" if std**2 > 0.5 * DISPERSION_STD**2 else ""
-        return [*rows, Coefficient("log(dispersion)", mean, std, mean - reach * std, mean + reach * std, note)]
+            return self._fitted_likelihood.r, self._fitted_likelihood.r
+        mean, std = self._log_dispersion
+        low, high = (math.exp(min(max(end, -690.0), 690.0)) for end in (mean - reach * std, mean + reach * std))
+        return low, high
+
+    def _head(self, per: str, noise_aware: bool) -> Head:
+        head, (low, high) = super()._head(per, noise_aware), self.dispersion_interval()
+        learned = f" [{low:.4g}, {high:.4g}], learned" if self._log_dispersion is not None else ", given"
+        return replace(head, model=f"{head.model}; dispersion {self.dispersion_:.4g}{learned}")
 
     def take(self, task: Task, q: Any) -> None:
         """Keep the posterior and the dispersion."""
@@ -894,16 +963,7 @@ class NegativeBinomialRegression(CountRegression):
 
 def _largest(schema: Schema) -> Floats:
     """Largest value of each feature of a table: of an indicator, what stands for 1."""
-    values = [1.0 if column.kind == "numeric" else INDICATOR for column in schema.columns]
-    return np.repeat(values, [column.width for column in schema.columns])
-
-
-def _units(schema: Schema) -> tuple[Floats, Floats]:
-    """What one unit of each feature of a table is in its own units, and where its 0 lies in these."""
-    ends = [column.ends if isinstance(column, Numeric) else (0.0, 1 / INDICATOR) for column in schema.columns]
-    low_c, high_c = np.array(ends).T
-    widths = [column.width for column in schema.columns]
-    return np.repeat(1 / (high_c - low_c), widths), np.repeat(low_c, widths)
+    return np.where(schema.numeric, 1.0, INDICATOR)
 
 
 def _check_response(y: Any) -> None:
@@ -921,7 +981,7 @@ def _is_named(X: Any) -> bool:
 def _in_order(X: Any, schema: Schema) -> Table:
     """A matrix as a table, its columns in the order of a schema."""
     x_nd = as_matrix(X).dense(slice(None))
-    return Table({column.name: x_nd[:, place] for place, column in enumerate(schema.columns)}, schema)
+    return Table({column.name: x_nd[:, place] for place, column in enumerate(schema.own_columns)}, schema)
 
 
 def _ends(name: str, given: Any, width: int) -> Floats:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from dpvb.data import BagOfWords, Categorical, Numeric, Schema, Table, check_vocabulary
+from dpvb.data import BagOfWords, Categorical, Schema, Table, check_vocabulary
+from dpvb.data.tables.ranged import Ranged
 from dpvb.data.tables.response import Response
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_integer
@@ -87,11 +88,10 @@ def _numbers(estimator: Any, share_nd: Floats) -> Floats:
 def _cells(schema: Schema, num_rows: int, rng: np.random.Generator) -> dict[str, Any]:
     """Columns of a table with a schema, each row of a person of its own."""
     cells: dict[str, Any] = {}
-    for spec in schema.columns:
-        if isinstance(spec, Numeric):
-            assert spec.low is not None  # A column without bounds is refused where it is made.
-            assert spec.high is not None
-            cells[spec.name] = spec.low + rng.random(num_rows) * (spec.high - spec.low)
+    for spec in schema.own_columns:
+        if isinstance(spec, Ranged):
+            low, high = spec.range
+            cells[spec.name] = spec.cells(low + rng.random(num_rows) * (high - low))
         else:
             cells[spec.name] = _drawn(spec.categories if isinstance(spec, Categorical) else spec.values, num_rows, rng)
     if schema.target is not None:

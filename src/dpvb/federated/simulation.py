@@ -23,6 +23,7 @@ from dpvb.federated.transport import InProcess
 from dpvb.federated.trust import Trust
 from dpvb.guards.errors import ParameterError, check_choice, check_integer
 from dpvb.models.declared import declared
+from dpvb.runs.shown import notebook_line
 
 UNITS = ("example", "client")
 
@@ -61,7 +62,7 @@ def simulate(
         unit: what is protected: "example", one example (or person, with group=) at one client; "client", all that a
             client has.
         accounts: (ledger, data set) of each client, which it charges before it looks; None: nobody keeps count.
-        progress: called with (step, plan) after each round.
+        progress: called with (step, plan) after each round; None: a notebook shows a line of the rounds.
 
     Returns:
         The estimator; `privacy_` says what holds for every client, `client_statements_` what each client has promised.
@@ -127,7 +128,7 @@ def simulate(
 
         task = tasks[0]._replace(source=None)  # The server has no rows.
         server = Server(task, federation, transport, schedule=schedule)
-        q = server.run(rng, (lambda t, plan: None) if progress is None else progress)
+        q = server.run(rng, notebook_line() if progress is None else progress)
         estimator.promise(server.statement(task.public))
         estimator.take(task, q)
         estimator.client_statements_ = tuple(client.statement for client in clients.values())

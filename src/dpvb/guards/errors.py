@@ -18,6 +18,10 @@ class FewUnitsWarning(DpvbWarning):
     """A fit counted hardly a unit, as its released and noisy count says; its charge stands."""
 
 
+class FewTopicsWarning(DpvbWarning):
+    """Fewer than half of the topics stand above the noise, as public facts or released numbers say."""
+
+
 class ParameterError(DpvbError, ValueError):
     """A public argument is outside its allowed range; nothing was spent."""
 

@@ -27,10 +27,11 @@ from typing import Any
 
 from dpvb.accounting import Method, doubts
 from dpvb.accounting import filter as spending
-from dpvb.accounting.costs import Composition, Cost
+from dpvb.accounting.costs import Cost
 from dpvb.accounting.events import Event, NeighboringRelation
 from dpvb.core.plan import Plan
 from dpvb.guards.errors import LedgerError, ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.lacking import says_what_lacks
 from dpvb.guards.strangers import parsed_json
 from dpvb.ledger import pricing, turns
 from dpvb.ledger.address import checked_place, is_address, without_password
@@ -57,6 +58,7 @@ from dpvb.ledger.verify import check_end, verify_export, walk, write_export
 
 __all__ = ["Dataset", "Entry", "Ledger", "Quote", "Receipt", "Remaining", "is_address", "verify_export"]
 
+_NOTE: Mapping[str, Any] = {"state": LOOK, "step": None, "digest": None}
 _STATES = ("started", "released", "resumed", "finished", "abandoned")
 
 
@@ -66,16 +68,20 @@ class Ledger:
     Several processes and threads may use one ledger at a time. A pickle or a copy is another way into the same ledger,
     and a forked process finds its own. What a run says later, and what it gets back, is for whoever holds the token of
     its charge: the object that made the charge, and nobody else unless it is told.
-
-    Args:
-        path_or_url: a file, made if it is missing, or "postgresql://...".
-        read_only: only look. It is also the way to export a ledger that fails a check.
-
-    Raises:
-        LedgerError: if it cannot be opened, or fails a check: it was changed, set back, lost, or has another format.
     """
 
+    @says_what_lacks
     def __init__(self, path_or_url: str | os.PathLike[str], *, read_only: bool = False) -> None:
+        """Open a ledger, or begin one.
+
+        Args:
+            path_or_url: a file, made if it is missing, or "postgresql://...".
+            read_only: only look. It is also the way to export a ledger that fails a check.
+
+        Raises:
+            LedgerError: if it cannot be opened, or fails a check: it was changed, set back, lost, or has another
+                format.
+        """
         self._url = checked_place(path_or_url)
         self._read_only = bool(read_only)
         self._uuid = ""
@@ -130,6 +136,7 @@ class Ledger:
         with self._session.lock:
             self._session.close()
 
+    @says_what_lacks
     def register(
         self,
         name: str,
@@ -145,8 +152,9 @@ class Ledger:
         Args:
             name: a public name, in one form alone and unlike every other name: see `names`.
             unit: whose presence is protected, in words: "document", "row", "person".
-            neighboring_relation: what neighbouring data sets differ in.
-            epsilon, delta: the cap: 0 <= epsilon <= 1e6, 0 < delta < 1.
+            neighboring_relation: what neighbouring data sets differ in: "add_or_remove_one" or "replace_one".
+            epsilon: the cap, in [0, 1e6], on what all plans together may spend.
+            delta: the chance that their promise leaves open, in (0, 1): well below one over the number of units.
             part_of: a data set that this one is a part of, a group of units that no other part shares. Parts spend
                 side by side, each with what is charged to the whole, against the one cap. They are registered before
                 the whole is charged, with its facts.
@@ -156,7 +164,7 @@ class Ledger:
             LedgerError: if the name stands for other facts or looks like another, or the part does not fit its whole.
         """
         facts = Dataset(name, unit, neighboring_relation, epsilon, delta, part_of)
-        doubts.warn(epsilon, delta, unit=facts.unit)
+        doubts.warn(epsilon, delta, unit=facts.unit, stacklevel=4)
         with self._transaction(write=True) as (rows, state):
             if state.datasets.get(facts.name) == facts:
                 return
@@ -200,13 +208,13 @@ class Ledger:
             sole=bool(state.sole(name)),
         )
 
-    def quote(self, plan: Plan | Cost | Sequence[Event], *, dataset: str | None = None, gaussian: bool = True) -> Quote:
+    def quote(self, plan: Plan | Cost | Sequence[Event], *, dataset: str | None = None, normal: bool = True) -> Quote:
         """What a plan would cost a data set, and the largest plan of this shape that fits; nothing is spent.
 
         Args:
             plan: a plan, a cost, or events.
             dataset: whose; not needed if there is only one.
-            gaussian: as in `charge`; a fit by one owner says True.
+            normal: as in `charge`; a fit by one owner says True.
 
         Raises:
             LedgerError: if the data set is unknown, or has other neighbours than the plan.
@@ -215,11 +223,11 @@ class Ledger:
             facts = pricing.chosen(state, dataset)
             charged = pricing.charged(rows, state, facts.name)
         cost = pricing.as_cost(plan, facts)
-        price = state.price(facts.name, spending.cost_units(cost), gaussian=gaussian and spending.is_gaussian(cost))
+        price = state.price(facts.name, state.units(facts.name, cost, normal=normal))
         within = price.spent <= facts.cap
         sole = not within and pricing.is_sole(price, cost, facts)
         alone = cost.epsilon(facts.delta)
-        scale, largest = pricing.largest(state, facts, cost, gaussian=gaussian)
+        scale, largest = pricing.largest(state, facts, cost, normal=normal)
         total = alone if sole else as_epsilon(price.spent)
         fixed = pricing.if_fixed(state, facts, charged, cost)
         return Quote(
@@ -235,7 +243,7 @@ class Ledger:
         )
 
     def noise_scale(
-        self, plan: Plan | Cost | Sequence[Event], *, epsilon: float, dataset: str | None = None, gaussian: bool = True
+        self, plan: Plan | Cost | Sequence[Event], *, epsilon: float, dataset: str | None = None, normal: bool = True
     ) -> float:
         """The least factor for a plan's noise with which it adds at most epsilon to what counts against the cap.
 
@@ -245,7 +253,7 @@ class Ledger:
             plan: a plan, a cost, or events, with noise.
             epsilon: positive and finite.
             dataset: whose; not needed if there is only one.
-            gaussian: as in `quote`.
+            normal: as in `quote`.
 
         Raises:
             LedgerError: if the data set is unknown, or has other neighbours than the plan.
@@ -255,7 +263,7 @@ class Ledger:
         with self._transaction() as (_, state):
             facts = pricing.chosen(state, dataset)
         cost, target = pricing.as_cost(plan, facts), spending.cap_units(epsilon)
-        scale = pricing.noise_scale(state, facts, cost, target, gaussian=gaussian)
+        scale = pricing.noise_scale(state, facts, cost, target, normal=normal)
         if scale == math.inf:
             raise ParameterError(f"epsilon must be within reach of some noise; {epsilon:g} is not, with this plan.")
         return scale
@@ -274,7 +282,7 @@ class Ledger:
         payload: Mapping[str, Any] | None = None,
         releases: Sequence[Event] | None = None,
         token: str | None = None,
-        gaussian: bool = False,
+        normal: bool = True,
     ) -> Receipt:
         """Charge a data set, before anything of it is looked at.
 
@@ -292,8 +300,8 @@ class Ledger:
             payload: other public facts to keep, as JSON can hold them.
             releases: the same as `cost` in the order in which they are made. Of different releases whose order is not
                 on record nothing comes back once one has begun.
-            gaussian: whether the noise of each release is normal, or rounded from what is. Then full batches count by
-                the rule for Gaussians (see `accounting.filter`).
+            normal: whether the noise of each release is normal, or rounded from what is, as events say. False: only its
+                Renyi curve is that of the events (see `accounting.covering`).
             token: a secret of the run's owner, of whom only its hash is put on record. None: one is drawn with the
                 run's first charge, and this object alone remembers it. Whoever gives the same one again may go on.
 
@@ -311,8 +319,8 @@ class Ledger:
         attempt = check_integer("attempt", attempt, low=0)
         if token is not None and not (isinstance(token, str) and token):
             raise ParameterError("token must be a text that is not empty.")
-        cost_units = spending.cost_units(cost)
-        if min(cost_units) >= spending.SATURATED or not any(cost_units):
+        at_orders = spending.cost_units(cost)
+        if min(at_orders) >= spending.SATURATED or not any(at_orders):
             raise ParameterError("cost must be positive and finite: a plan without noise has no place under a cap.")
         body: dict[str, Any] = {
             "kind": check_name("kind", kind),
@@ -321,6 +329,8 @@ class Ledger:
             "cost": cost.to_dict(),
             "payload": dict(payload or {}),
         }
+        if normal:
+            body["normal"] = True
         if releases is not None:
             body["order"] = order_of(cost, releases)
         key = canonical(["charge", check_name("run", run), attempt, kind, part])
@@ -342,7 +352,8 @@ class Ledger:
                 self._session.tokens[run] = token or self._session.tokens.get(run) or secrets.token_hex(16)
             if run in self._session.tokens:
                 body["owner"] = _hash(self._session.tokens[run])
-            price = state.price(dataset, cost_units, gaussian=gaussian and spending.is_gaussian(cost))
+            cost_units = state.units(dataset, cost, normal=normal)
+            price = state.price(dataset, cost_units)
             sole = price.spent > facts.cap and pricing.is_sole(price, cost, facts)
             if sole or price.spent <= facts.cap:
                 if sole:
@@ -360,7 +371,7 @@ class Ledger:
                     price=price,
                     body=body,
                 )
-        raise pricing.over(state, facts, cost, price, gaussian=gaussian)
+        raise pricing.over(state, facts, cost, price, normal=normal)
 
     def append(
         self,
@@ -427,10 +438,20 @@ class Ledger:
             LedgerError: if the data set is unknown.
         """
         run = secrets.token_hex(16)
-        key, body = canonical(["event", run, 0, LOOK, None]), {"state": LOOK, "step": None, "digest": None}
+        key = canonical(["event", run, 0, LOOK, None])
         with self._transaction(write=True) as (rows, state):
             name = state.dataset(dataset).name
-            return self._append(rows, state, kind="event", key=key, dataset=name, run=run, body=body)
+            return self._append(rows, state, kind="event", key=key, dataset=name, run=run, body=_NOTE)
+
+    def looks(self, dataset: str) -> list[Entry]:
+        """The notes that `note_look` put on record of a data set, in order.
+
+        Raises:
+            LedgerError: if there is none of that name.
+        """
+        with self._transaction() as (rows, state):
+            name = state.dataset(dataset).name
+            return [check_hash(entry) for entry in rows.events(canonical(_NOTE)) if entry.dataset == name]
 
     def history(self, run: str) -> list[Entry]:
         """The charges, refunds and events of a run, in order."""
@@ -448,10 +469,9 @@ class Ledger:
             LedgerError: if there is none of that name.
         """
         with self._transaction() as (_, state):
-            facts = state.dataset(name)
-            alone = bool(events) and spending.is_gaussian(Composition(events, facts.neighboring_relation))
-            price = state.price(name)
-            return "pld" if price.first or (price.gaussian and alone) else "renyi"
+            price = state.price(state.dataset(name).name)
+            covered = bool(events) and max(price.totals[len(spending.ORDERS) :], default=spending.SATURATED)
+            return "pld" if price.first or covered < spending.SATURATED else "renyi"
 
     def entries(self) -> list[Entry]:
         """All rows, in order."""
@@ -474,7 +494,6 @@ class Ledger:
                 been left of its first charge, each step that was begun or charged again being used.
         """
         key, form = turns.refund_key(check_name("run", run)), pricing.form(unstarted)
-        back = spending.refund_units(unstarted)
         with self._transaction(write=True) as (rows, state):
             if found := turns.keyed(rows, key):
                 if found.form != form:
@@ -482,6 +501,7 @@ class Ledger:
                 return self._receipt(found)
             entries = turns.of_run(rows, run)
             past = Past.of(entries)
+            back = past.back(unstarted)
             past.check_bounds(run, [-part for part in back])
             self._check_owner(rows, run, refund=True)
             newest = entries[-1]
@@ -506,7 +526,7 @@ class Ledger:
                 attempt=attempt,
                 form=form,
                 cost=cost,
-                price=state.price(name, cost, gaussian=spending.is_gaussian(unstarted)),
+                price=state.price(name, cost),
                 body={"cost": unstarted.to_dict()},
             )
 
@@ -649,8 +669,7 @@ class Ledger:
         units: int = 0,
     ) -> Receipt:
         if price is not None:
-            rule = {} if price.gaussian is None else {"gaussian": price.gaussian}
-            body, units = {**body, "favoured": price.favoured, **rule}, price.spent
+            body, units = {**body, "favoured": price.favoured}, price.spent
         try:
             text = canonical(body)
             parsed_json(text)  # Every reader must be able to.

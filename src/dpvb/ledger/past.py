@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, zip_longest
 
+from dpvb.accounting import covering
 from dpvb.accounting import filter as spending
 from dpvb.accounting.costs import Composition, Cost, num_steps
 from dpvb.accounting.events import Event
@@ -15,7 +16,6 @@ from dpvb.guards.errors import LedgerError, ParameterError
 from dpvb.ledger.chain import Entry
 
 Units = tuple[int, ...]
-_ZERO: Units = (0,) * len(spending.ORDERS)
 _ALL = 2**53
 
 
@@ -31,7 +31,7 @@ class Past:
     """
 
     first: Entry | None = None
-    planned: Units = _ZERO
+    planned: Units = ()
     begun: int = 0
     finished: bool = False
     refunded: bool = False
@@ -65,7 +65,18 @@ class Past:
             self.begun = max(self.begun, 1 + max(named))
         kind = fact(entry, "kind") if _is_readable(entry) else "plan"
         if entry.kind == "charge" and kind == "plan" and entry.dataset == self.first.dataset:
-            self.planned = spending.add(self.planned, entry.cost_units)
+            self.planned = spending.add(self.planned, entry.cost_units) if self.planned else entry.cost_units
+
+    def back(self, unstarted: Cost) -> Units:
+        """What comes back for releases that never began: of a Gaussian that covers a plan, nothing or all of it."""
+        found = spending.refund_units(unstarted)
+        if self.first is None or len(self.first.cost_units) <= len(found):
+            return found
+        charged = from_dict(self.first.facts["cost"])
+        if unstarted == charged:  # Then nothing began.
+            return *found, *self.first.cost_units[len(found) :]
+        alone = fact(self.first, "normal") is True and covering.is_gaussian(charged)
+        return *found, found[-1] if alone else 0, 0
 
     def check_bounds(self, run: str, cost: Sequence[int]) -> None:
         """Raise LedgerError unless a refund, in units and negative, is within what the run's plan was charged."""
@@ -77,7 +88,7 @@ class Past:
             raise LedgerError(f"run {run!r} has had a refund already.")
         if self.first.kind == "sole":
             raise LedgerError(f"run {run!r} was charged by its own epsilon, as a first plan: nothing of it comes back.")
-        if any(-back > most for back, most in zip(cost, self.planned, strict=True)):
+        if any(-back > most for back, most in zip_longest(cost, self.planned, fillvalue=0)):
             raise _too_many(run)
 
     def check_steps(self, run: str, unstarted: Cost, cost: Sequence[int]) -> None:
@@ -89,7 +100,7 @@ class Past:
         left = self._left(num_steps([charged])) if fact(self.first, "kind") == "plan" else Counter[Event]()
         if any(number > left[event] for event, number in num_steps([unstarted]).items()):
             raise _too_many(run)
-        if any(-back > most for back, most in zip(cost, spending.cost_units(unstarted), strict=True)):
+        if any(-back > most for back, most in zip_longest(cost, self.back(unstarted), fillvalue=0)):
             raise LedgerError(f"run {run!r} takes back more than its releases cost.")
 
     def _left(self, plan: Counter[Event]) -> Counter[Event]:

@@ -80,27 +80,25 @@ def num_more(rows: Transaction, state: State, name: str) -> int | None:
         return None
     if state.sole(name):
         return 0
-    units, gaussian = check_hash(plan).cost_units, fact(plan, "gaussian") is True
+    units = check_hash(plan).cost_units
 
     def spent_by(number: int) -> int:
-        cost = tuple(min(number * part, spending.SATURATED) for part in units)
-        return state.price(name, cost, gaussian=gaussian).spent
+        return state.price(name, tuple(min(number * part, spending.SATURATED) for part in units)).spent
 
     return bisect_right(range(1, MOST_MORE + 1), state.datasets[name].cap, key=spent_by)
 
 
-def noise_scale(state: State, facts: Dataset, cost: Cost, target: int, *, gaussian: bool) -> float:
+def noise_scale(state: State, facts: Dataset, cost: Cost, target: int, *, normal: bool) -> float:
     """The least factor for a cost's noise with which what counts rises by no more than the target; inf if none is."""
     before = state.price(facts.name)
     if target <= 0 or state.sole(facts.name):
         return math.inf
     epsilon = target * spending.UNIT
     if not before.first:
-        normal = gaussian and spending.is_gaussian(cost)
 
         def rise(scale: float) -> int:
-            units = spending.cost_units(cost.scaled(scale))
-            return state.price(facts.name, units, gaussian=normal).spent - before.spent
+            units = state.units(facts.name, cost.scaled(scale), normal=normal)
+            return state.price(facts.name, units).spent - before.spent
 
         return spending.least_scale(rise, target)
     if not isinstance(cost, Composition):
@@ -116,16 +114,16 @@ def noise_scale(state: State, facts: Dataset, cost: Cost, target: int, *, gaussi
         return math.inf
 
 
-def largest(state: State, facts: Dataset, cost: Cost, *, gaussian: bool) -> tuple[float, float]:
+def largest(state: State, facts: Dataset, cost: Cost, *, normal: bool) -> tuple[float, float]:
     """The least noise scale that fits into what is left, and that plan's own epsilon; inf and 0 if none does."""
     room = left(state, facts.name)
-    scale = noise_scale(state, facts, cost, room, gaussian=gaussian)
+    scale = noise_scale(state, facts, cost, room, normal=normal)
     return scale, cost.scaled(scale).epsilon(facts.delta, as_epsilon(room)) if scale < math.inf else 0.0
 
 
-def over(state: State, facts: Dataset, cost: Cost, price: Price, *, gaussian: bool) -> BudgetError:
+def over(state: State, facts: Dataset, cost: Cost, price: Price, *, normal: bool) -> BudgetError:
     """The refusal, with what is left and what would fit."""
-    scale, most = largest(state, facts, cost, gaussian=gaussian)
+    scale, most = largest(state, facts, cost, normal=normal)
     return BudgetError(
         f"{facts.name!r} has epsilon = {as_epsilon(left(state, facts.name)):.4g} of {facts.epsilon:g} left at delta = "
         f"{facts.delta:g}; with this plan (epsilon = {cost.epsilon(facts.delta):.4g} by itself) the total would be "

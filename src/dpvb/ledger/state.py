@@ -7,6 +7,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 
 from dpvb.accounting import filter as spending
+from dpvb.accounting.costs import Cost
 from dpvb.accounting.forms import from_dict
 from dpvb.guards.errors import LedgerError, ParameterError
 from dpvb.ledger.chain import COSTS, Entry, canonical, genesis
@@ -14,7 +15,6 @@ from dpvb.ledger.facts import Dataset
 from dpvb.ledger.head import Head
 from dpvb.ledger.past import Past, Units, fact
 
-_ZERO: Units = (0,) * len(spending.ORDERS)
 #: What reading facts, or calculating with them, raises that no ledger has written.
 ODD = (ParameterError, ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError)
 _ODD = (LedgerError, *ODD)
@@ -28,14 +28,12 @@ class Price:
         totals: of the data set after it.
         spent: the filter's epsilon after it, the worst of the parts that it concerns.
         favoured: index of the order that carries most of delta.
-        gaussian: whether Gaussians alone were charged, where the rule for Gaussians counts; None where it does not.
         first: whether neither the data set nor its whole or any of its parts has been charged before.
     """
 
     totals: Units
     spent: int
     favoured: int
-    gaussian: bool | None
     first: bool
 
 
@@ -50,7 +48,8 @@ class State:
         rows: the numbers of their rows.
         charges: the newest charge of each data set that has one.
         favoured: for each whole data set that was charged, the order that carries most of delta.
-        gaussian: whether Gaussians alone were charged, for each whole data set that counts by the rule for Gaussians.
+        widths: for each of these, how many numbers its costs have: one for each order, and two more where the rule for
+            Gaussians counts as well.
         shared: whether others may append. What they claim is then calculated anew, and an odd row stops nobody.
     """
 
@@ -61,7 +60,7 @@ class State:
     rows: dict[str, int] = field(default_factory=dict)
     charges: dict[str, Entry] = field(default_factory=dict)
     favoured: dict[str, int] = field(default_factory=dict)
-    gaussian: dict[str, bool] = field(default_factory=dict)
+    widths: dict[str, int] = field(default_factory=dict)
     shared: bool = False
 
     def __post_init__(self) -> None:
@@ -92,10 +91,7 @@ class State:
             whole = state.datasets[name].part_of or name
             if whole not in state.favoured:
                 state.favoured[whole] = state._first_favoured(name, first)
-                charges = [state.charges[one] for one in state.family(name) if one in state.charges]
-                marked = fact(max(charges, key=lambda entry: entry.seq), "gaussian")
-                if marked is not None and not state.shared:
-                    state.gaussian[whole] = marked is True
+                state.widths[whole] = len(state.charges[name].total_units)
         return state
 
     def _first_favoured(self, name: str, first: Callable[[str], Entry | None] | None) -> int:
@@ -115,7 +111,7 @@ class State:
             rows=dict(self.rows),
             charges=dict(self.charges),
             favoured=dict(self.favoured),
-            gaussian=dict(self.gaussian),
+            widths=dict(self.widths),
         )
 
     def head(self) -> Head:
@@ -153,36 +149,38 @@ class State:
 
     def totals(self, name: str) -> Units:
         """What a data set itself has been charged with."""
-        return self.charges[name].total_units if name in self.charges else _ZERO
+        return self.charges[name].total_units if name in self.charges else (0,) * self.width(name)
 
-    def price(self, name: str, cost: Units = _ZERO, *, gaussian: bool = False) -> Price:
-        """What charging a data set with a cost would come to.
+    def width(self, name: str) -> int:
+        """How many numbers a data set's costs have; where others may append, nobody knows whose noise was normal."""
+        whole = self.datasets[name].part_of or name
+        return self.widths.get(whole, len(spending.ORDERS) + 2 * (not self.shared))
 
-        Args:
-            name: of the data set.
-            cost: at each order.
-            gaussian: whether it is the cost of Gaussians; no cost is. Where others may append nobody knows that of all
-                rows.
-        """
+    def units(self, name: str, cost: Cost, *, normal: bool) -> Units:
+        """A cost as a data set counts it; `normal` says whether all its noise is normal."""
+        facts = self.datasets[name]
+        if self.width(name) == len(spending.ORDERS):
+            return spending.cost_units(cost)
+        return spending.covered_units(cost, epsilon=facts.cap, delta=facts.delta, normal=normal)
+
+    def price(self, name: str, cost: Units = ()) -> Price:
+        """What charging a data set with a cost would come to; by default with none."""
+        cost = cost or (0,) * self.width(name)
         facts = self.datasets[name]
         whole = facts.part_of or name
         favoured = self.favoured.get(whole)
         first = favoured is None
         if favoured is None:
-            favoured = spending.favoured_order(cost, epsilon=facts.cap, delta=facts.delta)
-            rule = True if gaussian and not self.shared else None
-        else:
-            rule = self.gaussian[whole] and (gaussian or not any(cost)) if whole in self.gaussian else None
-        offsets = spending.offset_units(facts.delta, favoured, beside_gaussians=rule is not None)
+            orders = cost[: len(spending.ORDERS)]
+            favoured = spending.favoured_order(orders, epsilon=facts.cap, delta=facts.delta)
         spent = 0
         for line in self.lines(name):
             total = cost
             for one in line:
                 total = spending.add(total, self.totals(one))
             if any(total):
-                found = spending.gaussian_units(total, facts.delta) if rule else spending.SATURATED
-                spent = max(spent, min(found, spending.spent_units(total, offsets)))
-        return Price(spending.add(self.totals(name), cost), spent, favoured, rule, first)
+                spent = max(spent, spending.counted_units(total, favoured, facts.delta))
+        return Price(spending.add(self.totals(name), cost), spent, favoured, first)
 
     def sole(self, name: str) -> list[Entry]:
         """The charges that hold by their own epsilon only, and that nothing can follow."""
@@ -256,22 +254,23 @@ class State:
             cost = entry.cost_units
         except _ODD as error:
             raise _refused(entry, "its contents are not what a ledger writes") from error
-        if len(cost) != len(spending.ORDERS) or not all(type(part) is int for part in cost):
+        widths = {self.width(entry.dataset)}
+        if self.family(entry.dataset)[0] not in self.favoured:
+            widths.add(len(spending.ORDERS))  # As earlier versions began.
+        if len(cost) not in widths or not all(type(part) is int for part in cost):
             raise _refused(entry, "its cost is not one whole number for each order")
         if (max(cost) > 0) if entry.kind == "refund" else (min(cost) < 0):
             raise _refused(entry, "its cost has the wrong sign")
-        marked = None if self.shared else fact(entry, "gaussian")
-        price = self.price(entry.dataset, cost, gaussian=marked is True)
+        price = self.price(entry.dataset, cost)
         if entry.totals != canonical(price.totals) or min(price.totals) < 0:
             raise _refused(entry, "its totals are not those before it plus its cost")
         odd = self._odd_refund(entry, past) if entry.kind == "refund" else self._odd_charge(entry, price)
-        if not odd and (entry.units, fact(entry, "favoured"), marked) != (price.spent, price.favoured, price.gaussian):
+        if not odd and (entry.units, fact(entry, "favoured")) != (price.spent, price.favoured):
             odd = "what it says is spent does not follow from its totals"
         self.charges[entry.dataset] = entry
         whole = self.family(entry.dataset)[0]
         self.favoured.setdefault(whole, price.favoured)
-        if price.gaussian is not None:
-            self.gaussian[whole] = price.gaussian
+        self.widths.setdefault(whole, len(cost))
         return odd
 
     def _odd_charge(self, entry: Entry, price: Price) -> str:

@@ -65,6 +65,10 @@ class Transaction(ABC):
         """The first charge of a data set."""
         return self._one("dataset = ? AND totals <> '' ORDER BY seq LIMIT 1", dataset)
 
+    def events(self, body: str) -> list[Entry]:
+        """The events that say this and nothing else, in order."""
+        return self._where("kind = 'event' AND body = ? ORDER BY seq", body)
+
     def _one(self, condition: str, value: int | str) -> Entry | None:
         return next(iter(self._where(condition, value)), None)
 

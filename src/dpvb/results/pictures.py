@@ -1,4 +1,4 @@
-"""Pictures of topics, weights and privacy curves; they need matplotlib (the extra `plot`)."""
+"""Pictures of topics, weights, coefficients and privacy curves; they need matplotlib (the extra `plot`)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from dpvb.guards.strangers import printable
 from dpvb.results import metrics
 
 if TYPE_CHECKING:
+    from dpvb.results.coefficients import CoefficientTable
     from dpvb.results.statement import PrivacyStatement
 
 _PRIVATE, _REFERENCE = "#2f6f9f", "#d9822b"
 _COLUMNS = 7
+# A logarithmic axis shows ratios up to this one.
+_LARGEST_LOG = 200.0
 
 
 def topics_picture(
@@ -107,6 +110,79 @@ def weights_picture(
         fontsize=9,
     )
     _write(figure, path)
+
+
+def forest_picture(path: str | os.PathLike[str], table: CoefficientTable) -> None:
+    """Draw a table of coefficients as intervals, see `draw_forest`.
+
+    Args:
+        path: where to write; the suffix tells the format (.png, .pdf, .svg).
+        table: the coefficients.
+
+    Raises:
+        DpvbError: if matplotlib is not installed.
+    """
+    figure = _figure_class()(figsize=_forest_size(len(table)), layout="constrained")
+    draw_forest(figure.subplots(), table)
+    _write(figure, path)
+
+
+def new_axes(rows: int) -> Any:
+    """Axes of a new figure of pyplot, which a notebook shows, for a forest of so many rows.
+
+    Raises:
+        DpvbError: if matplotlib is not installed.
+    """
+    _figure_class()
+    from matplotlib import pyplot
+
+    return pyplot.subplots(figsize=_forest_size(rows), layout="constrained")[1]
+
+
+def _forest_size(rows: int) -> tuple[float, float]:
+    """In inches; a higher picture has more dots than matplotlib draws."""
+    return 7.0, min(0.28 * rows + 1.4, 500.0)
+
+
+def draw_forest(axes: Any, table: CoefficientTable) -> None:
+    """Draw a row's mean and interval on a line for each coefficient, the first one on top.
+
+    The intercept, which has another unit, is left out. Rows with a note are faint, and may run out of the picture: the
+    others choose its width. A line marks no effect: 0, or 1 among ratios, whose axis is logarithmic.
+
+    Args:
+        axes: matplotlib's.
+        table: the coefficients.
+    """
+    rows = [row for row in table if row.name != "intercept"]
+    place = np.arange(len(rows))
+    middle, low, high = (np.array([getattr(row, end) for row in rows]) for end in ("mean", "low", "high"))
+    clear = np.array([not row.note for row in rows], dtype=np.bool_)
+    none = 1.0 if table.exp else 0.0
+    if table.exp:
+        from matplotlib.ticker import LogFormatter
+
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(LogFormatter())
+        axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.4)))
+        low = np.maximum(low, math.exp(-_LARGEST_LOG))
+    axes.axvline(none, color="gray", linewidth=0.8, linestyle="--")
+    shown = clear if clear.any() else ~clear
+    ends = np.concatenate([[none], low[shown], high[shown]])
+    ends = np.log(ends) if table.exp else ends
+    margin = 0.05 * (ends.max() - ends.min()) or 1.0
+    edges = np.array([ends.min() - margin, ends.max() + margin])
+    axes.set_xlim(*(np.exp(np.clip(edges, -_LARGEST_LOG, _LARGEST_LOG)) if table.exp else edges))
+    for faint, chosen in ((True, ~clear), (False, clear)):
+        look = {"color": _PRIVATE, "alpha": 0.35 if faint else 1.0}
+        axes.hlines(place[chosen], low[chosen], high[chosen], linewidth=1.5, **look)
+        axes.plot(middle[chosen], place[chosen], "o", markersize=4, **look)
+    labels = [printable(row.name) + (f" ({row.note})" if row.note else "") for row in rows]
+    axes.set_yticks(place, labels, fontsize=8, parse_math=False, usetex=False)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.tick_params(axis="x", which="both", labelsize=8)
+    axes.set_xlabel(f"{table.scale}, {100 * table.level:g} % intervals", fontsize=9)
+    axes.spines[["top", "right", "left"]].set_visible(False)
 
 
 def _write(figure: Any, path: str | os.PathLike[str]) -> None:

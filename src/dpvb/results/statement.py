@@ -14,6 +14,7 @@ from dpvb.accounting.answers import CURVE_DELTAS, as_json
 from dpvb.accounting.events import RELATIONS
 from dpvb.core.counting import Counts
 from dpvb.core.plan import Plan
+from dpvb.guards import pages
 from dpvb.guards.errors import ModelFileError, ParameterError, PrivacyError, check_choice, check_integer, check_number
 from dpvb.results.facts import BlockFacts, ChargeFacts, ReleaseFacts, SelectionFacts
 
@@ -26,6 +27,9 @@ _TOOLS = {
     "no noise": "none, as a release without noise has no finite epsilon",
 }
 
+_TITLE = "PRIVACY STATEMENT"
+# What a notebook shows of it at once.
+_IN_SIGHT = ("Promise", "Protected", "Holds against", "Counted")
 _TEST_NOISE = (
     "NOT PRIVATE: the noise of this run came from a test source and can be computed again. What follows says what "
     "secret noise would have promised; this run promises nothing. Do not publish its result as private."
@@ -73,6 +77,7 @@ class PrivacyStatement:
         against: in a federated run, against whom the promise holds; empty: against everybody.
         counts: how many units counted, as the run released it with noise; None where it did not.
         rehearsal: whether the rows were made up, so that nothing is promised to anybody.
+        remarks: what the released numbers say of the result, in words.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -97,6 +102,7 @@ class PrivacyStatement:
     against: str = ""
     counts: Counts | None = None
     rehearsal: bool = False
+    remarks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_choice("neighboring_relation", self.neighboring_relation, RELATIONS)
@@ -116,7 +122,7 @@ class PrivacyStatement:
             check_integer("seq", self.charge.seq, low=1)
         for text in [
             *(self.unit, self.run_id, self.plan_digest, self.second_opinion, self.against),
-            *(*self.public, *names, *charge),
+            *(*self.public, *names, *charge, *self.remarks),
         ]:
             if not isinstance(text, str) or not text.isprintable():
                 raise ParameterError(f"a privacy statement is made of printable text, got {text!r}.")
@@ -230,6 +236,16 @@ class PrivacyStatement:
         return not self.rehearsal and self.secret_noise and self.epsilon < math.inf
 
     @property
+    def brief(self) -> str:
+        """The promise in a line."""
+        faults = [
+            *(["NOT PRIVATE, the noise came from a test source"] if not self.secret_noise else []),
+            *(["REHEARSAL on made-up rows"] if self.rehearsal else []),
+            *(["NO PRIVACY, epsilon is infinite"] if self.epsilon == math.inf else []),
+        ]
+        return "; ".join(faults) or f"epsilon = {_up(self.epsilon)} at delta = {self.delta:g}, for each {self.unit}"
+
+    @property
     def _points(self) -> list[tuple[float, float]]:
         """All (delta, epsilon) that hold."""
         return [(self.delta, self.epsilon), *self.curve]
@@ -288,6 +304,7 @@ class PrivacyStatement:
             "epsilon": as_json(self.epsilon),
             "curve": [[delta, as_json(epsilon)] for delta, epsilon in self.curve],
             "public": list(self.public),
+            "remarks": list(self.remarks),
             "selection": None if self.selection is None else self.selection.to_dict(),
         }
         facts["releases"] = [
@@ -311,12 +328,13 @@ class PrivacyStatement:
                 "against": "",
                 "counts": None,
                 "rehearsal": False,
+                "remarks": (),
                 **facts,
             }
             given = {name: given[name] for name in cls.__dataclass_fields__}
             given["epsilon"] = float(facts["epsilon"])
             given["curve"] = tuple((float(delta), float(epsilon)) for delta, epsilon in facts["curve"])
-            given["public"] = tuple(facts["public"])
+            given["public"], given["remarks"] = tuple(facts["public"]), tuple(given["remarks"])
             given["releases"] = tuple(map(ReleaseFacts.from_dict, facts["releases"]))
             given["charge"] = None if given["charge"] is None else ChargeFacts(**given["charge"])
             given["counts"] = None if given["counts"] is None else Counts(**given["counts"])
@@ -329,16 +347,8 @@ class PrivacyStatement:
         return statement
 
     def __str__(self) -> str:
-        lines = ["PRIVACY STATEMENT", ""]
-        warnings = [_REHEARSAL] if self.rehearsal else []
-        warnings += [] if self.secret_noise else [_TEST_NOISE]
-        warnings += [_NO_NOISE] if self.epsilon == math.inf else []
-        if self.num_examples is not None and self.delta * self.num_examples >= 1:
-            warnings.append(
-                f"WEAK: delta = {self.delta:g} is not below 1 in {self.num_examples}, the number of {self.unit}s: "
-                f"publishing one {self.unit} at random would meet such a promise."
-            )
-        for warning in warnings:
+        lines = [_TITLE, ""]
+        for warning in self._warnings():
             lines += [*textwrap.wrap(f"!!! {warning}", _WIDTH, subsequent_indent="!!! "), ""]
         for label, paragraphs in self._sections():
             for n, paragraph in enumerate(paragraphs):
@@ -347,6 +357,28 @@ class PrivacyStatement:
                     paragraph, _WIDTH, initial_indent=head, subsequent_indent=" " * _LABEL, break_on_hyphens=False
                 )
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The statement for a notebook: warnings and the promise in sight, the rest folded."""
+        rows = dict(self._sections())
+        first = [(label, rows.pop(label)) for label in _IN_SIGHT if label in rows]
+        warnings = "".join(map(pages.boxed, self._warnings()))
+        rest = pages.folded("The rest of the statement", pages.table([*rows.items()]))
+        return f"<div>{pages.title(_TITLE)}{warnings}{pages.table(first)}{rest}</div>"
+
+    def _warnings(self) -> Iterator[str]:
+        """Why the promise is none, or weak."""
+        if self.rehearsal:
+            yield _REHEARSAL
+        if not self.secret_noise:
+            yield _TEST_NOISE
+        if self.epsilon == math.inf:
+            yield _NO_NOISE
+        if self.num_examples is not None and self.delta * self.num_examples >= 1:
+            yield (
+                f"WEAK: delta = {self.delta:g} is not below 1 in {self.num_examples}, the number of {self.unit}s: "
+                f"publishing one {self.unit} at random would meet such a promise."
+            )
 
     def _sections(self) -> Iterator[tuple[str, list[str]]]:
         """Labels and paragraphs of the statement."""
@@ -376,6 +408,8 @@ class PrivacyStatement:
         )
         if self.counts is not None:
             yield "Counted", [f"{self.counts.say(unit)} (95 % intervals; released with noise, as all else)."]
+        if self.remarks:
+            yield "Result", list(self.remarks)
         if self.num_examples is not None:
             yield "Size", [f"{self.num_examples} {unit}s, a public number."]
         elif self.neighboring_relation == "add_or_remove_one":

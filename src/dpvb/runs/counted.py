@@ -64,7 +64,7 @@ def counted(
         account: dict[str, Any] = {"ledger": found, "dataset": dataset, "checkpoint": checkpoint}
         facts = {**(facts or {}), "accountant": accountant("pld", **account, events=plan.events())}
         # The wall adds normal noise, rounded after it was drawn.
-        run = Run(found, dataset, plan, checkpoint=folder, resume=resume, facts=facts, gaussian=True)
+        run = Run(found, dataset, plan, checkpoint=folder, resume=resume, facts=facts, normal=True)
         try:
             if 0 < run.num_recorded < len(plan):
                 say(f"run {run.name} goes on at release {run.num_recorded + 1} of {len(plan)}.")

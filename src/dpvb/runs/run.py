@@ -48,7 +48,7 @@ class Run:
         resume: "continue" goes on with a run that was interrupted, or begins one; "read" makes no release, and reads
             those of a run that has ended.
         facts: public facts that the fit must share with the run that it continues.
-        gaussian: as in `Ledger.charge`.
+        normal: as in `Ledger.charge`.
 
     Attributes:
         name: random public name of the run, the same in all its attempts.
@@ -72,11 +72,11 @@ class Run:
         checkpoint: Checkpoint | None = None,
         resume: str = "continue",
         facts: Mapping[str, Any] | None = None,
-        gaussian: bool = False,
+        normal: bool = False,
     ) -> None:
         check_choice("resume", resume, _MODES)
         self._ledger, self._dataset, self._plan, self._checkpoint = ledger, dataset, plan, checkpoint
-        self._gaussian = gaussian
+        self._normal = normal
         self._origin = Origin()
         self._attempt = 0
         # What is known of the run. Releases have the keys (step, request); those of the plan have the request "".
@@ -309,7 +309,7 @@ class Run:
             run=self.name,
             plan_digest=self._plan.digest.hex(),
             unit=self._plan.unit,
-            gaussian=self._gaussian,
+            normal=self._normal,
             **more,
         )
 

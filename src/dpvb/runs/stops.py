@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from dpvb.core.plan import Plan
+from dpvb.runs.shown import notebook_line
 
 Progress = Callable[[int, Plan], object]
 
@@ -15,15 +16,15 @@ def told_how_far(progress: Progress | None) -> Iterator[Progress]:
     """What a fit calls after each release, with (step, plan); a KeyboardInterrupt out of the block gets a public note.
 
     Args:
-        progress: is called in turn; None: nothing is.
+        progress: is called in turn; None: a notebook shows a line, and nothing else is told.
     """
     made, total = 0, 0
+    progress = notebook_line() if progress is None else progress
 
     def tell(step: int, plan: Plan) -> None:
         nonlocal made, total
         made, total = step, len(plan)
-        if progress is not None:
-            progress(step, plan)
+        progress(step, plan)
 
     try:
         yield tell

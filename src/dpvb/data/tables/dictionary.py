@@ -1,7 +1,7 @@
 """A schema to fill in, of what is known of a table's columns: the names in its header, or a data dictionary.
 
 A range that is not declared stays null, and a schema with a null range is not read. Nothing is read off rows: of a
-table its first line alone, and of a dictionary no field that was computed from them.
+table its first line alone, and of a dictionary the fields that declare, by an open list of their names.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _ROLES: Final = ("feature", "target", "group", "none")
 _KINDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("numeric", "number", "integer", "int", "float", "double", "decimal", "real"), "numeric"),
     **dict.fromkeys(("year", "continuous", "count"), "numeric"),
+    **dict.fromkeys(("date", "datetime", "timestamp"), "date"),
     **dict.fromkeys(("binary", "boolean", "bool", "logical"), "binary"),
     **dict.fromkeys(("categorical", "category", "factor", "nominal", "ordinal", "enum", "string", "text"), "levels"),
 }
@@ -38,10 +39,22 @@ _HEADS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("levels", "categories", "values", "enum", "classes"), "levels"),
     **{one: one for one in ("transform", "missing", "role")},
 }
-_STATISTIC: Final = re.compile(
-    r"mean|average|avg|median|mode|std|stdev|stddev|sd|variance|skew(ness)?|kurt(osis)?|iqr|mad|n|count|sum|"
-    r"nunique|nmissing|missingcount|missingrate|top|freq(uency|uencies)?|hist(ogram)?|n?distinct|cardinality|"
-    r"stats?|statistics|summary|quantiles?|percentiles?|[pq]\d+|\d+%|.*(observed|empirical|inferred|estimated).*"
+# What else dictionaries declare of a column and of its values; and of a table, a resource or a package in JSON.
+_DECLARED: Final = frozenset(
+    (
+        *("title", "label", "description", "desc", "definition", "question", "unit", "units", "format", "constraints"),
+        *("exclusiveminimum", "exclusivemaximum", "minlength", "maxlength", "pattern", "required", "unique"),
+        *("categoriesordered", "missingvalues", "truevalues", "falsevalues", "barenumber", "decimalchar", "groupchar"),
+        *("rdftype", "note", "notes", "comment", "comments", "remark", "remarks"),
+    )
+)
+_DECLARED_OF_TABLE: Final = frozenset(
+    (
+        *("schema", "resources", "fields", "fieldsmatch", "primarykey", "foreignkeys", "uniquekeys", "missingvalues"),
+        *("name", "id", "title", "description", "homepage", "version", "created", "licenses", "license", "sources"),
+        *("contributors", "keywords", "image", "profile", "path", "scheme", "type", "format", "mediatype", "encoding"),
+        "dialect",
+    )
 )
 _NUMBER_OR_DATE: Final = re.compile(r"[\d\s.,:/%+-]*\d[\d\s.,:/%+-]*|\d{1,2}[\s.-]*[^\W\d]{3,9}[\s.,-]*\d{2,4}")
 
@@ -64,7 +77,7 @@ def columns_of_header(path: Path, dialect: Dialect = USUAL, *, sure: bool = Fals
 
     Raises:
         DataFormatError: a file that cannot be read, or whose first line shows another separator or encoding.
-        PrivacyError: a line that may be somebody's row; the line is not quoted.
+        PrivacyError: a line that looks like somebody's row; the line is not quoted.
     """
     check_readable(path)
     names = [str(name).strip() for name in header_of(path, dialect)]
@@ -82,8 +95,8 @@ def columns_of_header(path: Path, dialect: Dialect = USUAL, *, sure: bool = Fals
     return [_numeric(name) for name in names if name]
 
 
-def columns_of_dictionary(path: Path, dialect: Dialect = USUAL) -> list[Column]:
-    """The columns that a data dictionary declares.
+def columns_of_dictionary(path: Path, dialect: Dialect = USUAL) -> tuple[list[Column], list[tuple[str, str]]]:
+    """The columns that a data dictionary declares, and its fields that say anything else.
 
     ==========================  ==================================================================================
     a file                      says of a column
@@ -94,24 +107,28 @@ def columns_of_dictionary(path: Path, dialect: Dialect = USUAL) -> list[Column]:
                                 | between, transform, missing, and role: feature, target, group or none
     ==========================  ==================================================================================
 
-    A text without levels, a date, or another type is no feature.
+    A text without levels, a date without a range, or another type is no feature.
 
     Args:
         path: the file; public.
         dialect: how a CSV file is written.
 
+    Returns:
+        The columns; and of what may have been computed from the data, as no known field declares it, each field and the
+        column that it speaks of. Nothing is made of such fields.
+
     Raises:
         DataFormatError: a file that cannot be read, or says something else.
-        PrivacyError: a field that was computed from the data.
     """
     try:
         content = path.read_bytes()
     except OSError as error:
         raise DataFormatError(f"The dictionary {str(path)!r} cannot be read: {reason_of(error)}.") from error
-    of_file = _of_json(content) if path.suffix.lower() == ".json" else _of_csv(content, dialect)
+    unknown: list[tuple[str, str]] = []
+    is_json = path.suffix.lower() == ".json"
     try:
-        return [*of_file]
-    except (DataFormatError, ParameterError, PrivacyError) as error:
+        return [*(_of_json(content, unknown) if is_json else _of_csv(content, dialect, unknown))], unknown
+    except (DataFormatError, ParameterError) as error:
         raise type(error)(f"The dictionary {str(path)!r}: {error}") from error
 
 
@@ -173,7 +190,7 @@ def _doubt(name: str) -> str:
     return ""
 
 
-def _of_csv(content: bytes, dialect: Dialect) -> Iterator[Column]:
+def _of_csv(content: bytes, dialect: Dialect, unknown: list[tuple[str, str]]) -> Iterator[Column]:
     try:
         text = content.decode("utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding)
         lines = [line for line in csv.reader(io.StringIO(text, newline=""), delimiter=dialect.separator) if any(line)]
@@ -187,9 +204,7 @@ def _of_csv(content: bytes, dialect: Dialect) -> Iterator[Column]:
         cells = [*(cell.strip() for cell in line), *[""] * len(heads)][: len(heads)]
         declared = {field: cell for field, cell in zip(fields, cells, strict=True) if field is not None and cell}
         name = declared.get("name", "")
-        for head, field, cell in zip(lines[0], fields, cells, strict=True):
-            if cell and field is None:
-                _check_declared(name, head)
+        unknown += [(head, name) for head, cell in zip(lines[0], cells, strict=True) if cell and not _is_declared(head)]
         if not name:
             raise DataFormatError("a line of it has no name.")
         levels = [one.strip() for one in declared["levels"].split("|")] if "levels" in declared else None
@@ -199,28 +214,25 @@ def _of_csv(content: bytes, dialect: Dialect) -> Iterator[Column]:
         yield made._replace(role=role)
 
 
-def _of_json(content: bytes) -> Iterator[Column]:
+def _of_json(content: bytes, unknown: list[tuple[str, str]]) -> Iterator[Column]:
     try:
         facts = parsed_json(content)
     except ValueError as error:
         raise DataFormatError(f"is no JSON: {error}.") from error
     while isinstance(facts, dict) and "fields" not in facts:
-        for key in facts:
-            _check_declared("the table", key)
+        unknown += _unknown_of_table(facts)
         inner = facts.get("schema", facts.get("resources"))
         facts = inner[0] if isinstance(inner, list) and len(inner) == 1 else inner
     fields = facts.get("fields") if isinstance(facts, dict) else None
     if not isinstance(fields, list) or not all(isinstance(one, dict) and one.get("name") for one in fields):
         raise DataFormatError('must hold one table schema, {"fields": [{"name": ..., "type": ...}, ...]}.')
-    for key in facts:
-        _check_declared("the table", key)
+    unknown += _unknown_of_table(facts)
     for field in fields:
         name, limits = str(field["name"]), field.get("constraints") or {}
         if not isinstance(limits, dict):
             raise DataFormatError(f"the constraints of column {name!r} must be an object.")
-        for key, value in [*field.items(), *limits.items()]:
-            if value is not None:
-                _check_declared(name, key)
+        given = [key for key, value in [*field.items(), *limits.items()] if value is not None]
+        unknown += [(key, name) for key in given if not _is_declared(key)]
         levels = limits.get("enum", field.get("categories"))
         if isinstance(levels, list):
             levels = [one.get("value") if isinstance(one, dict) else one for one in levels]
@@ -240,6 +252,9 @@ def _column(name: str, of_type: str, numbers: Mapping[str, Any], levels: Any, tr
         values = [False, True] if levels is None else [*levels]
         field = "values" if kind == "binary" else "categories"
         return Column(name, {"kind": "binary" if kind == "binary" else "categorical", "name": name, field: values})
+    if kind == "date" and (numbers["low"] or numbers["high"]):
+        ends = {field: numbers[field] or None for field in ("low", "high", "missing") if field in numbers}
+        return Column(name, {"kind": "date", "name": name, **ends})
     if kind != "numeric":
         return Column(name, None)
     ends = {field: _number(name, field, value) for field, value in numbers.items()}
@@ -261,18 +276,12 @@ def _number(name: str, field: str, value: Any) -> int | float | None:
     return int(found) if found.is_integer() else found
 
 
-def _check_declared(name: str, field: str) -> None:
-    """Refuse a field that was computed.
+def _is_declared(head: str) -> bool:
+    return _plain(head) in _HEADS.keys() | _DECLARED
 
-    Raises:
-        PrivacyError: naming the column and the field.
-    """
-    if _STATISTIC.fullmatch(_plain(field)):
-        raise PrivacyError(
-            f"{field!r} of {name!r} was computed from the data. What is computed from people's rows tells about them, "
-            "and so do ranges and levels that were read off them. Take computed fields out, and declare low, high and "
-            "levels that were known before."
-        )
+
+def _unknown_of_table(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(key, "the table") for key in facts if _plain(key) not in _DECLARED_OF_TABLE]
 
 
 def _plain(head: str) -> str:

@@ -1,17 +1,7 @@
-"""What is public about the columns of a table, and the rule that makes numbers of them.
+"""What is public about the columns of a table, and how it is written down.
 
-Nothing here is fitted to data. A row's features are, in the order of the schema:
-
-==============  ======================================================================================
-column          features
-==============  ======================================================================================
-Numeric         one: clipped to [low, high], transformed, then scaled to [0, 1]
-Binary          one: 0 or 0.7
-Categorical     0.7 for the category that it is, 0 for the others; one more place for a value that is
-                none of them, and one for a missing value
-==============  ======================================================================================
-
-A whole row is divided by the public constant R of `Schema.row_norm`, so that rows have a norm of about 1.
+Nothing here is fitted to data. A row's features are those of its columns (`columns`), in the order of the schema. A
+whole row is divided by the public constant R of `Schema.row_norm`, so that rows have a norm of about 1.
 """
 
 from __future__ import annotations
@@ -21,228 +11,26 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.data.spelling import MISSING_VALUES, UNREADABLE, Categories, Cells, Floats, as_numbers, label, text
+from dpvb.data.spelling import MISSING_VALUES, Cells
+from dpvb.data.tables.columns import Binary, Categorical, Column, Interaction, Product, check_categories
+from dpvb.data.tables.ranged import Date, Encoded, Numeric, Spline, check_name
 from dpvb.data.tables.response import Kind, Response
-from dpvb.guards.errors import DataFormatError, DpvbError, ParameterError, check_choice, check_number, reason_of
+from dpvb.guards import pages
+from dpvb.guards.errors import DataFormatError, DpvbError, ParameterError, check_number, reason_of
 from dpvb.guards.strangers import parsed_json
-
-#: Size of an indicator: two rows that differ in a category are as far apart as the ends of a numeric column.
-INDICATOR = 0.7
 
 _FORMAT = "dpvb-schema"
 _VERSION = 1
-_TRANSFORMS = ("log1p", "asinh")
-_MAX_CATEGORIES = 10**6
-
-
-#: Cells of a column as a model reads them: their places among its features, their values, and which were cut or filled.
-Encoded: TypeAlias = tuple[NDArray[np.int64], Floats, NDArray[np.bool_]]
-
-
-@dataclass(frozen=True)
-class Numeric:
-    """A number with a public range.
-
-    Attributes:
-        name: the column's.
-        low, high: public range; values outside are clipped to it.
-        transform: None, "log1p" or "asinh", applied after clipping and before scaling to [0, 1].
-        missing: the value that stands for a missing one (no number, or no text of a number); None: such a row is
-            faulty and adds nothing. An infinity is always faulty.
-
-    Raises:
-        ParameterError: a missing bound, or a field outside its range.
-    """
-
-    name: str
-    low: float | None = None
-    high: float | None = None
-    transform: Literal["log1p", "asinh"] | None = None
-    missing: float | None = None
-    kind: ClassVar[str] = "numeric"
-
-    def __post_init__(self) -> None:
-        _check_name(self.name)
-        if self.low is None or self.high is None:
-            bound = " and ".join(name for name in ("low", "high") if getattr(self, name) is None)
-            raise ParameterError(
-                f"column {self.name!r} needs {bound}, a public bound: one read off private data would show the largest "
-                "or smallest value that somebody has. Three ways out: "
-                f"(1) give a range that you know without looking at the data: Numeric({self.name!r}, low=0, high=120); "
-                "(2) let a small private release choose one: dpvb.private_range(values, low=..., high=..., "
-                "epsilon=0.05, delta=1e-6) on a range that is surely wide enough, its budget added to the fit's; "
-                "(3) rescale to units that have a range by themselves, as a share of a total or a rank in a public "
-                f"table: Numeric({self.name!r}, low=0, high=1)."
-            )
-        if self.transform is not None:
-            check_choice(f"transform of column {self.name!r}", self.transform, _TRANSFORMS, hint="None: no transform.")
-        least = -1.0 if self.transform == "log1p" else -1e300
-        low = check_number(f"low of column {self.name!r}", self.low, low=least, high=1e300, closed="right")
-        high = check_number(f"high of column {self.name!r}", self.high, low=low, high=1e300, closed="right")
-        object.__setattr__(self, "low", low)
-        object.__setattr__(self, "high", high)
-        if not self.ends[1] > self.ends[0]:
-            raise ParameterError(f"the range of column {self.name!r} is too narrow, got low={low!r} and high={high!r}.")
-        if self.missing is not None:
-            missing = check_number(f"missing of column {self.name!r}", self.missing, low=-1e300, high=1e300)
-            object.__setattr__(self, "missing", missing)
-
-    @property
-    def width(self) -> int:
-        """One feature."""
-        return 1
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The feature's name is the column's."""
-        return (self.name,)
-
-    @property
-    def square(self) -> tuple[float, float]:
-        """Mean and variance of what a value adds to a row's squared norm, guessed as a uniform one's."""
-        return 1 / 3, 4 / 45
-
-    @property
-    def ends(self) -> tuple[Any, Any]:
-        """The range, transformed."""
-        return self._transformed(np.float64(self.low)), self._transformed(np.float64(self.high))
-
-    def encode(self, cells: Cells, missing_values: frozenset[str]) -> Encoded:
-        """Place (always 0) and value of each cell, NaN in a faulty one; cells cut to the range, or filled in."""
-        value_n = as_numbers(cells)
-        with np.errstate(all="ignore"):
-            cut_n = np.clip(value_n, self.low, self.high) != value_n
-            if self.missing is not None:
-                value_n = np.where(np.isnan(value_n), self.missing, value_n)
-            low, high = self.ends
-            scaled_n = (self._transformed(np.clip(value_n, self.low, self.high)) - low) / (high - low)
-        scaled_n = np.where(np.isfinite(value_n), np.clip(scaled_n, 0, 1), np.nan)
-        return np.zeros(len(value_n), dtype=np.int64), scaled_n, cut_n
-
-    def _transformed(self, value: Any) -> Any:
-        if self.transform is None:
-            return value
-        return np.log1p(value) if self.transform == "log1p" else np.arcsinh(value)
-
-
-@dataclass(frozen=True)
-class Binary:
-    """A column of two values.
-
-    Attributes:
-        name: the column's.
-        values: the two values, of which the second is the feature's 0.7; public.
-        missing: which of the two stands for a missing or another value; None: such a row is faulty and adds nothing.
-
-    Raises:
-        ParameterError: for a field outside its range.
-    """
-
-    name: str
-    values: tuple[Any, Any] = (0, 1)
-    missing: Any = None
-    kind: ClassVar[str] = "binary"
-
-    def __post_init__(self) -> None:
-        _check_name(self.name)
-        object.__setattr__(self, "values", _check_categories(self.name, "values", self.values))
-        if len(self.values) != 2:
-            raise ParameterError(f"values of column {self.name!r} must be two values, got {self.values!r}.")
-        if self.missing is not None and label(self.missing) not in map(label, self.values):
-            raise ParameterError(
-                f"missing of column {self.name!r} must be one of {self.values!r} or None, got {self.missing!r}."
-            )
-
-    @property
-    def width(self) -> int:
-        """One feature."""
-        return 1
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The feature's name is the column's."""
-        return (self.name,)
-
-    @property
-    def square(self) -> tuple[float, float]:
-        """Mean and variance of what a value adds to a row's squared norm, guessed as a fair coin's."""
-        return INDICATOR**2 / 2, INDICATOR**4 / 4
-
-    def encode(self, cells: Cells, missing_values: frozenset[str]) -> Encoded:
-        """Place (always 0) and value of each cell; the value is NaN in a faulty one."""
-        otherwise = -1 if self.missing is None else [*map(label, self.values)].index(label(self.missing))
-        code_n = Categories(self.values, missing_values).places(cells, unseen=otherwise, missing=otherwise)
-        value_n = np.where(code_n < 0, np.nan, INDICATOR * code_n)
-        return np.zeros(len(code_n), dtype=np.int64), value_n, np.zeros(len(code_n), dtype=np.bool_)
-
-
-@dataclass(frozen=True)
-class Categorical:
-    """A column of public categories.
-
-    Categories and values are compared in one spelling, whatever form the table has: texts without blanks at the ends
-    and without regard to capital letters, numbers by their value ("1.50" is 1.5), 0/1 and False/True being the same. So
-    two categories must differ in more than that.
-
-    Attributes:
-        name: the column's.
-        categories: the public categories in the order of their features.
-        unseen: whether a value that is none of them has a place of its own; False: such a row is faulty.
-        missing: the same for a missing value.
-
-    Raises:
-        ParameterError: no categories, or one twice.
-    """
-
-    name: str
-    categories: tuple[Any, ...]
-    unseen: bool = True
-    missing: bool = True
-    kind: ClassVar[str] = "categorical"
-
-    def __post_init__(self) -> None:
-        _check_name(self.name)
-        object.__setattr__(self, "categories", _check_categories(self.name, "categories", self.categories))
-        for name in ("unseen", "missing"):
-            if not isinstance(getattr(self, name), bool):
-                raise ParameterError(
-                    f"{name} of column {self.name!r} must be True or False, got {getattr(self, name)!r}."
-                )
-
-    @property
-    def width(self) -> int:
-        """One feature for each category, and for each further place."""
-        return len(self.categories) + self.unseen + self.missing
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """column=category, then column=<unseen> and column=<missing>."""
-        places = ["<unseen>"] * self.unseen + ["<missing>"] * self.missing
-        return tuple(f"{self.name}={place}" for place in (*map(text, self.categories), *places))
-
-    @property
-    def square(self) -> tuple[float, float]:
-        """Mean and variance of what a value adds to a row's squared norm."""
-        return INDICATOR**2, 0.0
-
-    def encode(self, cells: Cells, missing_values: frozenset[str]) -> Encoded:
-        """Place and value of each cell; the value is NaN in a faulty one."""
-        count = len(self.categories)
-        unseen = count if self.unseen else -1
-        missing = count + self.unseen if self.missing else -1
-        code_n = Categories(self.categories, missing_values).places(cells, unseen=unseen, missing=missing)
-        value_n = np.where(code_n < 0, np.nan, INDICATOR)
-        return np.maximum(code_n, 0), value_n, np.zeros(len(code_n), dtype=np.bool_)
-
-
-Column: TypeAlias = "Numeric | Binary | Categorical"
-_KINDS: dict[str, type[Numeric | Binary | Categorical]] = {c.kind: c for c in (Numeric, Binary, Categorical)}
+_KINDS: dict[str, type[Column | Interaction]] = {
+    kind.kind: kind for kind in (Numeric, Date, Spline, Binary, Categorical, Interaction)
+}
 
 
 @dataclass(frozen=True)
@@ -266,8 +54,8 @@ class Target:
     trials: str | None = None
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
-        classes = _check_categories(self.name, "classes", self.response.classes)
+        check_name(self.name)
+        classes = check_categories(self.name, "classes", self.response.classes)
         for name, value in {**self.response.caps, "classes": classes}.items():
             object.__setattr__(self, name, value)
         if (self.trials is None) == (self.kind == "binomial"):
@@ -275,7 +63,7 @@ class Target:
                 f"trials must name a column for a binomial target and for no other; the kind is {self.kind!r}."
             )
         if self.trials is not None:
-            _check_name(self.trials)
+            check_name(self.trials)
 
     @property
     def response(self) -> Response:
@@ -288,17 +76,17 @@ class Schema:
     """The public columns of a table.
 
     Attributes:
-        columns: in the order of their features; other columns of the data are not read.
+        columns: in the order of their features, interactions among them; other columns of the data are not read.
         target: the column of responses, if the data hold them.
         group: the column that says whose a row is; its persons are then the privacy units.
         scale: R; None: the rule of `row_norm`.
         missing_values: texts that stand for a missing value; in the group column they name nobody.
 
     Raises:
-        ParameterError: no columns, a name twice, or a field outside its range.
+        ParameterError: no columns, a name twice, an interaction of what is no column, or a field outside its range.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[Column | Interaction, ...] = ()
     target: Target | None = None
     group: str | None = None
     scale: float | None = None
@@ -311,15 +99,17 @@ class Schema:
                 raise ParameterError(f"{name} must be a list, got {given!r}.")
             object.__setattr__(self, name, tuple(given))
         if not self.columns or not all(isinstance(column, tuple(_KINDS.values())) for column in self.columns):
-            raise ParameterError("columns must be a list of Numeric, Binary and Categorical columns, at least one.")
+            *kinds, last = (kind.__name__ for kind in _KINDS.values())
+            raise ParameterError(f"columns must be a list of {', '.join(kinds)} and {last} columns, at least one.")
         if self.target is not None and not isinstance(self.target, Target):
             raise ParameterError(f"target must be a Target or None, got {self.target!r}.")
         if self.group is not None:
-            _check_name(self.group)
+            check_name(self.group)
         names = self.read_columns
         for name in names:
             if names.count(name) > 1:
                 raise ParameterError(f"each column has one role, got {name!r} more than once among columns and roles.")
+        self._check_interactions()
         if not all(isinstance(text, str) for text in self.missing_values):
             raise ParameterError(f"missing_values must be texts, got {self.missing_values!r}.")
         if self.scale is not None:
@@ -327,15 +117,77 @@ class Schema:
             scale = check_number("scale", self.scale, low=1, high=1e100, closed="right", hint=hint)
             object.__setattr__(self, "scale", scale)
 
+    def _check_interactions(self) -> None:
+        """Each interaction once, and of two columns.
+
+        Raises:
+            ParameterError: naming the interaction.
+        """
+        known, pairs = [column.name for column in self.own_columns], set()
+        for term in self.columns:
+            if not isinstance(term, Interaction):
+                continue
+            for name in (term.first, term.second):
+                if name not in known:
+                    raise ParameterError(
+                        f"the interaction {term.name!r} needs both of its columns by themselves, too, or its meaning "
+                        f"would change with their ranges; {name!r} is none of the columns {', '.join(known)}. Add it."
+                    )
+            if term.name in known:
+                raise ParameterError(f"the interaction {term.name!r} has the name of a column: rename the column.")
+            if frozenset((term.first, term.second)) in pairs:
+                raise ParameterError(f"the interaction {term.name!r} must be there once: leave the other one out.")
+            pairs.add(frozenset((term.first, term.second)))
+        _ = self.terms  # An interaction of too many features is refused here.
+
+    @property
+    def own_columns(self) -> tuple[Column, ...]:
+        """The columns that are read from the data: all but interactions."""
+        return tuple(column for column in self.columns if not isinstance(column, Interaction))
+
+    @cached_property
+    def terms(self) -> tuple[Column | Product, ...]:
+        """The columns with the interactions worked out, in the order of the features."""
+        by_name = {column.name: column for column in self.own_columns}
+        return tuple(
+            Product(by_name[one.first], by_name[one.second]) if isinstance(one, Interaction) else one
+            for one in self.columns
+        )
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """The place of the first feature of each term, by the term's name."""
+        starts = np.cumsum([0, *(term.width for term in self.terms)]).tolist()
+        return {term.name: start for term, start in zip(self.terms, starts, strict=False)}
+
+    @property
+    def products(self) -> NDArray[np.intp]:
+        """Each feature that is a product with a number in it, and the two features that are its factors, (p, 3)."""
+        found = [np.empty((0, 3), dtype=np.intp)]
+        for term in self.terms:
+            if isinstance(term, Product) and term.numeric:
+                found.append(np.stack([self.places[term.name] + np.arange(term.width), *self.factors(term)], axis=1))
+        return np.concatenate(found)
+
+    def factors(self, term: Product) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The places of both factors of each feature of an interaction."""
+        first_w, second_w = np.divmod(np.arange(term.width), term.second.width)
+        return self.places[term.first.name] + first_w, self.places[term.second.name] + second_w
+
+    @property
+    def numeric(self) -> NDArray[np.bool_]:
+        """Which features are numbers in [0, 1]; the others are indicators."""
+        return np.repeat([term.numeric for term in self.terms], [term.width for term in self.terms])
+
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the features, without the intercept."""
-        return tuple(name for column in self.columns for name in column.names)
+        return tuple(name for term in self.terms for name in term.names)
 
     @property
     def width(self) -> int:
         """Number of features, without the intercept."""
-        return sum(column.width for column in self.columns)
+        return sum(term.width for term in self.terms)
 
     @property
     def row_norm(self) -> float:
@@ -346,8 +198,19 @@ class Schema:
         """
         if self.scale is not None:
             return self.scale
-        means, variances = zip(*(column.square for column in self.columns), strict=True)
-        return math.sqrt(1.0 + math.fsum(means) + 2.0 * math.sqrt(math.fsum(variances)))
+        guess = {column.name: column.square for column in self.own_columns}
+        means, rest, slope = [mean for mean, _ in guess.values()], [], dict.fromkeys(guess, 1.0)
+        for term in self.terms:
+            if isinstance(term, Product):
+                # Σ (product)² is s·t/z for sums of squares s and t: it moves with both, and with their product.
+                one, other, size = term.first.name, term.second.name, term.shrink**2
+                (mean, variance), (other_mean, other_variance) = guess[one], guess[other]
+                means.append(mean * other_mean / size)
+                slope[one] += other_mean / size
+                slope[other] += mean / size
+                rest.append(variance * other_variance / size**2)
+        variances = [variance * slope[name] ** 2 for name, (_, variance) in guess.items()]
+        return math.sqrt(1.0 + math.fsum(means) + 2.0 * math.sqrt(math.fsum([*variances, *rest])))
 
     @property
     def intercept(self) -> float:
@@ -357,10 +220,26 @@ class Schema:
     @property
     def read_columns(self) -> list[str]:
         """Names of all columns that are read, the target's and the group's last."""
-        names = [column.name for column in self.columns]
+        names = [column.name for column in self.own_columns]
         if self.target is not None:
             names += [self.target.name, *([] if self.target.trials is None else [self.target.trials])]
         return names if self.group is None else [*names, self.group]
+
+    def encoded(self, cells: Mapping[str, Cells]) -> dict[str, Encoded]:
+        """What each term makes of cells by column name, by the term's name; each row is made from its own cells."""
+        made: dict[str, Encoded] = {}
+        for column in self.own_columns:
+            made[column.name] = column.encode(cells[column.name], frozenset(self.missing_values))
+        for term in self.terms:
+            if isinstance(term, Product):
+                made[term.name] = term.encode(made[term.first.name], made[term.second.name])
+        return made
+
+    def _repr_html_(self) -> str:
+        """The schema for a notebook: a row for each column, and what is declared beside them."""
+        rows = [(column.name, column.kind, _said(column, "name")) for column in self.columns]
+        roles = _said(self, "columns")
+        return f"<div>{pages.table(rows, head=('column', 'kind', 'declared'))}<p>{pages.escaped(roles)}</p></div>"
 
     def to_json(self) -> str:
         """The schema as JSON text; `from_json` is its exact inverse."""
@@ -433,12 +312,14 @@ class Schema:
         return cls.from_json(content)
 
 
-def _column(facts: object, number: int) -> Column:
+def _column(facts: object, number: int) -> Column | Interaction:
     if not isinstance(facts, dict) or facts.get("kind") not in [*_KINDS]:
         raise DataFormatError(
             f'Column {number} of the schema must be an object with "kind": one of {", ".join(_KINDS)}.'
         )
-    made: Column = _made(_KINDS[facts["kind"]], {k: v for k, v in facts.items() if k != "kind"}, f"column {number}")
+    made: Column | Interaction = _made(
+        _KINDS[facts["kind"]], {k: v for k, v in facts.items() if k != "kind"}, f"column {number}"
+    )
     return made
 
 
@@ -456,29 +337,11 @@ def _made(kind: type[Any], facts: object, place: str) -> Any:
         raise DataFormatError(f"The schema's {place} is faulty: {error}.") from error
 
 
-def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not name:
-        raise ParameterError(f"the name of a column must be a nonempty text, got {name!r}.")
+def _said(part: Any, *without: str) -> str:
+    """What a schema's part declares beyond its defaults, in Python's words; a long list in short."""
+    given = [(one, getattr(part, one.name)) for one in fields(part) if one.name not in without]
+    return ", ".join(f"{one.name}={_value(value)}" for one, value in given if value != one.default)
 
 
-def _check_categories(name: str, field: str, given: object) -> tuple[Any, ...]:
-    """Public categories as plain Python values of different labels."""
-    if isinstance(given, (str, bytes)) or not isinstance(given, (Sequence, np.ndarray)):
-        raise ParameterError(f"{field} of column {name!r} must be a list of public values, got {given!r}.")
-    values = tuple(value.item() if isinstance(value, np.generic) else value for value in given)
-    if not 1 <= len(values) <= _MAX_CATEGORIES:
-        raise ParameterError(f"{field} of column {name!r} must hold 1 to {_MAX_CATEGORIES} values, got {len(values)}.")
-    first: dict[str | None, object] = {}
-    for value in values:
-        known = isinstance(value, (str, bool, int)) or (isinstance(value, float) and math.isfinite(value))
-        name_of_value = label(value)
-        if not known or name_of_value == UNREADABLE:
-            raise ParameterError(f"{field} of column {name!r} must hold texts or finite numbers, got {value!r}.")
-        if name_of_value in first:
-            raise ParameterError(
-                f"{field} of column {name!r} must not repeat a value, got {first[name_of_value]!r} and {value!r}: "
-                "capital letters, blanks at the ends and the form of a number make no difference. Rename one of them, "
-                "or take one for both."
-            )
-        first[name_of_value] = value
-    return values
+def _value(value: object) -> str:
+    return f"{type(value).__name__}({_said(value)})" if isinstance(value, Target) else pages.shortened(value)

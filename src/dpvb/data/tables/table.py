@@ -21,15 +21,18 @@ from dpvb.data.readable import check_readable, check_there
 from dpvb.data.shards import Shard, Sharded, paths_of
 from dpvb.data.slabs import MAX_ROWS, Slab
 from dpvb.data.spelling import Cells, Floats, as_array, as_numbers, cells_of, each, identity, spelled
+from dpvb.data.tables.columns import Binary, Categorical
 from dpvb.data.tables.design import Design, DesignRows, SparseDesignRows
 from dpvb.data.tables.matrices import SparseMatrix, column, is_arrow_table, is_frame
+from dpvb.data.tables.ranged import Date
 from dpvb.data.tables.response import LOGISTIC, Response
-from dpvb.data.tables.schema import Binary, Categorical, Schema
+from dpvb.data.tables.schema import Schema
 from dpvb.data.units import Chunk
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice
+from dpvb.guards.lacking import says_what_lacks
 
 _FORMATS = ("csv", "parquet")
-_WAY_OUT = "Every column of the schema must be there under its name."
+_WAY_OUT = "every column of the schema must be there under its name."
 
 
 class _Records(NamedTuple):
@@ -64,6 +67,7 @@ class Table:
     `fit(Table(data, schema), y)` from y.
     """
 
+    @says_what_lacks
     def __init__(
         self,
         data: object,
@@ -77,13 +81,15 @@ class Table:
     ) -> None:
         """Take data.
 
+        Names of columns are public, everything else private; types too, as a cell may have decided them. Columns that
+        the schema does not name are not read. Several files are read one after another, anew at each pass; or side by
+        side, each by one process of a cluster (see dpvb.cluster), which holds it. Of a person who has rows in several
+        files those of the first one count.
+
         Args:
             data: a pandas DataFrame; an Arrow table (or what exports one); a mapping of names to 1-D columns; a
                 structured NumPy array; the path of a .csv (also .csv.gz) or .parquet file, a list of such paths, or a
-                folder of .parquet files. Names of columns are public, everything else private; types too, as a cell
-                may have decided them. Columns that the schema does not name are not read. Several files are read one
-                after another, anew at each pass; or side by side, each by one process of a cluster (see dpvb.cluster),
-                which holds it. Of a person who has rows in several files those of the first one count.
+                folder of .parquet files.
             schema: public; needed.
             file_format: "csv" or "parquet"; None: told by the name of the file.
             stream: True reads a file anew at each pass, in bounded memory; None and False hold its rows as numbers.
@@ -122,7 +128,7 @@ class Table:
             self._count = self._held.matrix.num_rows
 
     def __repr__(self) -> str:
-        return f"Table(width={self._schema.width}, columns={len(self._schema.columns)})"
+        return f"Table(width={self._schema.width}, columns={len(self._schema.own_columns)})"
 
     @property
     def schema(self) -> Schema:
@@ -222,13 +228,11 @@ class Table:
     def _target_response(self, response: Response | None) -> Response:
         """The response of the target's encoded values, whose labels are 0 and 1."""
         target = self._schema.target
-        _, needed = _needed(self._schema)
-        if target is None or not set(needed) <= set(self._reader.names):
+        if target is None:
             raise DataFormatError(
                 "The response is missing: name its column with target=Target(...) in the schema, or give y."
-                if target is None
-                else f"The data lack {' and '.join(map(repr, needed))}, the target of the schema; or give y."
             )
+        _check_target(self._schema, self._reader)
         if response is not None and response.caps != target.response.caps:
             raise ParameterError(
                 f"the schema's target has {target.response.caps}, but the model's parameters say {response.caps}."
@@ -303,6 +307,27 @@ class ShardedDesign(Sharded[DesignRows | SparseDesignRows]):
 AnyDesign: TypeAlias = "Design | StreamedDesign | ShardedDesign"
 
 
+def check_columns(path: Path, schema: Schema, dialect: Dialect) -> None:
+    """Check that a file, or each of a folder, has the columns of a schema, its target's included; no row is read.
+
+    Args:
+        path: as `Table` takes one; public, and so are names of columns.
+        schema, dialect: public.
+
+    Raises:
+        DataFormatError: none of these files, or a column of the schema that is missing.
+    """
+    for one in paths_of(path) or [path]:
+        _check_target(schema, _file_reader(one, schema, None, dialect))
+
+
+def _check_target(schema: Schema, reader: _Reader) -> None:
+    """Raise DataFormatError where the data lack the target of their schema."""
+    _, needed = _needed(schema)
+    if not set(needed) <= set(reader.names):
+        raise DataFormatError(f"The data lack {' and '.join(map(repr, needed))}, the target of the schema; or give y.")
+
+
 def _design(
     path: Path, schema: Schema, own: Mapping[str, Any], options: Mapping[str, Any], others: Elsewhere | None
 ) -> AnyDesign:
@@ -315,19 +340,17 @@ def _design(
 
 def _encode(piece: _Records, schema: Schema) -> _Encoded:
     """A piece's cells as numbers; a malformed row is NaN."""
-    num_rows = len(piece.malformed)
-    missing_values = frozenset(schema.missing_values)
-    place_nc = np.empty((num_rows, len(schema.columns)), dtype=np.int32)
-    value_nc = np.empty((num_rows, len(schema.columns)))
-    cut_nc = np.empty((num_rows, len(schema.columns)), dtype=np.bool_)
+    num_rows, entries = len(piece.malformed), sum(term.entries for term in schema.terms)
+    place_ne, value_ne = np.empty((num_rows, entries), dtype=np.int32), np.empty((num_rows, entries))
+    made = schema.encoded(piece.cells)
     start = 0
-    for c, spec in enumerate(schema.columns):
-        place_n, value_nc[:, c], cut_nc[:, c] = spec.encode(piece.cells[spec.name], missing_values)
-        place_nc[:, c] = start + place_n
-        start += spec.width
-    value_nc[piece.malformed] = np.nan
-    indptr = np.arange(num_rows + 1, dtype=np.int64) * len(schema.columns)
-    matrix = SparseMatrix(Slab(indptr, place_nc.ravel(), value_nc.ravel()), schema.width)
+    for term in schema.terms:
+        which = slice(start, start := start + term.entries)
+        place_ne[:, which] = schema.places[term.name] + made[term.name].place_nm
+        value_ne[:, which] = made[term.name].value_nm
+    value_ne[piece.malformed] = np.nan
+    indptr = np.arange(num_rows + 1, dtype=np.int64) * entries
+    matrix = SparseMatrix(Slab(indptr, place_ne.ravel(), value_ne.ravel()), schema.width)
     target = schema.target
     y_n = trials_n = None
     if target is not None and target.name in piece.cells:
@@ -335,7 +358,9 @@ def _encode(piece: _Records, schema: Schema) -> _Encoded:
         if target.trials is not None and target.trials in piece.cells:
             trials_n = as_numbers(piece.cells[target.trials])
     group = None if schema.group is None else _persons(piece, schema)
-    return _Encoded(matrix, y_n, trials_n, group, np.logical_or.reduce(cut_nc, axis=1))
+    return _Encoded(
+        matrix, y_n, trials_n, group, np.logical_or.reduce([made[term.name].cut_n for term in schema.terms])
+    )
 
 
 def _persons(piece: _Records, schema: Schema) -> list[object]:
@@ -414,6 +439,11 @@ def _file_reader(
 ) -> _Reader:
     """One file; a Parquet file is read to its end first, where asked for."""
     check_there(path)
+    if path.is_dir():
+        raise DataFormatError(
+            f"{str(path)!r} is a folder without .parquet files. A table is a .csv, .csv.gz or .parquet file, or a "
+            "folder of .parquet files."
+        )
     if file_format is None:
         file_format = Path(path.name.lower().removesuffix(".gz")).suffix.removeprefix(".")
         hint = "Say it with file_format=."
@@ -474,7 +504,8 @@ def _meant(schema: Schema, dialect: Dialect) -> dict[str, Callable[[object], obj
                     f"column {name!r} has the value {value!r}, but with decimal=',' a cell that is written so is the "
                     f"number {dialect.label(value)}: declare that."
                 )
-    how: dict[str | None, Callable[[object], object]] = {schema.group: lambda field: field}
+    as_written = [schema.group, *(column.name for column in schema.columns if isinstance(column, Date))]
+    how: dict[str | None, Callable[[object], object]] = dict.fromkeys(as_written, lambda field: field)
     return {name: how.get(name, dialect.label if name in labels else dialect.number) for name in schema.read_columns}
 
 
@@ -516,6 +547,6 @@ def _present(schema: Schema, names: list[Any], place: str) -> tuple[str, ...]:
         times = sum(1 for one in names if isinstance(one, str) and one == name)
         if times > 1 or (times == 0 and name in needed):
             raise DataFormatError(
-                f"The {place} must have one column {name!r}, but has {times}; its columns are {names}. {_WAY_OUT}"
+                f"The {place} must have one column {name!r}, but has {times}; its columns are {names}; {_WAY_OUT}"
             )
     return tuple(name for name in (*needed, *optional) if name in names)

@@ -98,7 +98,9 @@ class Dispersion:
         seen = (_one() if fresh else self.seen).joined(point, new, noise)
         known = np.array([[max(number * information(self.r, *psi), 1e-9)]])
         prior = ridge.Prior(np.zeros((1, 1)), np.array([[tuned.DISPERSION_STD**2]]), (1.0,))
-        mean, variance = ridge.posterior(ridge.NoisyScore(seen.score_d, seen.point_d, known, 1.0, seen.noise), prior)
+        mean, variance = ridge.posterior(
+            ridge.NoisyScore(seen.score_d, seen.point_d, known, np.ones(1), seen.noise), prior
+        )
         # Far from the mode a line is a poor guide.
         way = min(max(float(mean[0]) - math.log(self.r), -tuned.DISPERSION_STEP), tuned.DISPERSION_STEP)
         return Dispersion(math.log(self.r) + way, float(variance[0, 0]), seen)

@@ -46,7 +46,7 @@ from dpvb.models.regression.dispersion import Dispersion
 from dpvb.models.regression.iterate import Iterate
 from dpvb.models.regression.likelihood import Likelihood
 from dpvb.models.regression.path import Path
-from dpvb.models.regression.scaling import Scaling
+from dpvb.models.regression.scaling import Scaling, mapped
 from dpvb.models.regression.weights import Weights
 
 
@@ -104,7 +104,7 @@ class FirstOrder:
             "xi": scalar,
             "variance": scalar,
             "curvature_at_mean": Block((d, d), b / 4, "gram", "last"),
-            "excess": Block((1,), b / 4, "nonnegative", "last", weight=tuned.EXCESS_WEIGHT),
+            "long": Block((d,), tuned.LONGEST * b / 4, "nonnegative", "last", weight=tuned.LONG_WEIGHT),
             **(learned if self.likelihood.learns_dispersion else {}),
         }
 
@@ -128,18 +128,18 @@ class FirstOrder:
         likelihood, scaling, columns = self.likelihood.at(q.dispersion.r), q.scaling, self._columns
         b_n = likelihood.size(batch.y_n, batch.trials_n)
         if blocks.keys() <= {"means", "spread"}:
-            return columns.contributions(batch.x_nd[:, columns.numeric_j], batch.y_n, scaling.mean_d, blocks)
+            return columns.contributions(batch.x_nd[:, columns.read_r], batch.y_n, scaling.mean_d, blocks)
         if "curvature" in blocks:
-            x_nd = scaling.rows(batch.x_nd) / scaling.room
+            x_nd = mapped(batch.x_nd, scaling.forth(columns)) / scaling.room
             weight_n = 1.0 / np.maximum(upper_norms(x_nd), 1.0) ** 2
             if self.intercept == 0:
                 rest = math.sqrt(1 - tuned.ADDED_CONSTANT**2)
                 x_nd = np.hstack([np.full((len(x_nd), 1), tuned.ADDED_CONSTANT), rest * x_nd])
             return {"count": Rows((weight_n * batch.y_n)[:, None]), "curvature": Gram(x_nd, weight_n * b_n)}
         last = "curvature_at_mean" in blocks
-        matrix = np.vstack([scaling.centre_d, scaling.factor_d, q.moments.basis_de / q.moments.scale_e])
+        matrix = np.vstack([scaling.forth(columns), q.moments.basis_de / q.moments.scale_e])
         x_ne, length_n = (rows := batch.derived(_turned, matrix)).x_nd, rows.length_n
-        psi_n = row_sums(x_ne, q.moments.scale_e * (q.mean.point_d if last else q.point_e))
+        psi_n = row_sums(x_ne, q.moments.scale_e * (q.middle_e(self.likelihood) if last else q.point_e))
         weight_n = 1.0 / np.maximum(length_n, 1.0)
         variance_n = likelihood.curvature(psi_n, b_n)
         learned = {}
@@ -148,9 +148,9 @@ class FirstOrder:
             learned = {"dispersion_at_mean" if last else "dispersion": Rows(u_n[:, None])}
         if last:
             variance_n *= 0.25
-            excess_n = variance_n * np.clip(length_n - 1.0, 0.0, 1.0)
+            long_n = variance_n * weight_n**2 * np.clip(length_n - 1.0, 0.0, tuned.LONGEST)
             curvature = Gram(x_ne, variance_n * weight_n**2)
-            return {"curvature_at_mean": curvature, "excess": Rows(excess_n[:, None]), **learned}
+            return {"curvature_at_mean": curvature, "long": Rows(long_n[:, None] * x_ne**2), **learned}
         residual_n = likelihood.residual(psi_n, batch.y_n, batch.trials_n)
         trace_n = (weight_n * length_n) ** 2
         return {
@@ -163,10 +163,12 @@ class FirstOrder:
     def m_step(self, s: Estimate, q: Iterate) -> Iterate:
         """The map to x̂; coordinates; one majorised step after each score; the curvature after the last."""
         if "curvature_at_mean" in s.names:
-            steepest, sd = 4.0 * self.likelihood.at(q.dispersion.r).steepest, s.noise_std("curvature")
-            q = self._path.dispersed(s, q, "dispersion_at_mean", q.mean.point_d, fresh=True)
-            released = (steepest * s.read("curvature_at_mean"), steepest * float(s.read("excess")[0]))
-            return q.finished(*released, steepest * s.noise_std("curvature_at_mean"), sd, self.intercept)
+            steepest = 4.0 * self.likelihood.at(q.dispersion.r).steepest
+            q = self._path.dispersed(s, q, "dispersion_at_mean", q.middle_e(self.likelihood), fresh=True)
+            names = ("curvature_at_mean", "long")
+            (curvature_ee, long_e), stds = zip(*((s.read(name), s.noise_std(name)) for name in names), strict=True)
+            stds = (steepest * stds[0], steepest * stds[1], s.noise_std("curvature"))
+            return q.finished(steepest * curvature_ee, steepest * long_e, stds, self.likelihood, self.intercept)
         if "curvature" in s.names:
             return self._path.stepped(s, q) if "score" in s.names else self._path.started(s, q, self._score_noise)
         return replace(q, scaling=q.scaling.read(self._columns, s, self.intercept))
@@ -178,17 +180,17 @@ class FirstOrder:
 
     def weights(self, q: Iterate) -> Weights:
         """Posterior of the weights for predictions, in the coordinates of x."""
-        return q.predictions(self.intercept, self.alpha, self.likelihood.is_count)
+        return q.predictions(self._columns, self.intercept, self.alpha, self.likelihood.is_count)
 
     def table(self, q: Iterate) -> Weights:
         """Posterior of the weights for intervals, in the coordinates of x."""
-        return q.table(self.intercept, self.alpha, self.likelihood.is_count)
+        return q.table(self._columns, self.intercept, self.alpha, self.likelihood.is_count)
 
     def learned(self, q: Iterate) -> Dispersion:
         """Posterior of the logarithm of a dispersion that is learned."""
-        return q.learned(self.intercept, self.alpha)
+        return q.learned(self._columns, self.intercept, self.alpha)
 
 
 def _turned(x_nd: Floats, matrix_de: Floats) -> MeasuredRows:
     """Rows x̂ in the coordinates of the score, measured; the map to x̂ is the matrix's first rows."""
-    return turned((x_nd - matrix_de[0]) * matrix_de[1], matrix_de[2:])
+    return turned(mapped(x_nd, matrix_de[: x_nd.shape[1] + 2]), matrix_de[x_nd.shape[1] + 2 :])

@@ -126,8 +126,8 @@ class FirstOrderDiagonal:
     def e_step(self, q: Iterate, batch: SparseRegressionBatch, blocks: Mapping[str, Block]) -> Contributions:
         """What every row contributes to the blocks asked for; a row's sums run over its entries in their order."""
         if blocks.keys() <= {"means", "spread"}:
-            x_nj = dense(self._columns, batch)
-            return self._columns.contributions(x_nj, batch.y_n, q.scaling.mean_d, blocks)
+            x_nr = dense(self._columns, batch)
+            return self._columns.contributions(x_nr, batch.y_n, q.scaling.mean_d, blocks)
         batch = numbers_first(q.scaling, self._columns, batch, self.intercept)
         row = np.repeat(np.arange(n := len(batch.y_n)), np.diff(batch.indptr))
         b_n = self.likelihood.size(batch.y_n, batch.trials_n)
@@ -164,7 +164,7 @@ class FirstOrderDiagonal:
         least = max(tuned.NUMBER_STD * s.noise_std("count"), tuned.LEAST_NUMBER * self.likelihood.max_y)
         number, base = max(yes + no, least) / self.likelihood.most, 0.0
         sd, scaling, room = s.noise_std("second"), q.scaling, q.scaling.room
-        mean_d = ((scaling.mean_d - scaling.centre_d) * scaling.factor_d)[self._columns.numeric_j]
+        mean_d = (scaling.mean_d * scaling.factor_d * (self.intercept == 0))[self._columns.numeric_j]
         moments = columns.read(room**2 * s.read("second"), sd, self._bound_d, number, self.intercept, mean_d)
         second_d, scale_d, start_d = moments.second_d, np.full(self.n_features, room), np.zeros(self.n_features)
         if self.intercept > 0:
@@ -202,8 +202,8 @@ class FirstOrderDiagonal:
 
     def weights(self, q: Iterate) -> Weights:
         """Posterior of the weights for predictions, in the coordinates of x."""
-        return q.predictions(self.intercept, self._order)
+        return q.predictions(self._columns, self.intercept, self._order)
 
     def table(self, q: Iterate) -> Weights:
         """Posterior of the weights for intervals, in the coordinates of x."""
-        return q.table(self.intercept, self.alpha, self._order)
+        return q.table(self._columns, self.intercept, self.alpha, self._order)

@@ -65,6 +65,9 @@ class Steepness:
         noise = float(np.sqrt(np.minimum(self.noise_e + noise_e, UNSEEN) @ moved_e**2))
         factor_e = self.factor_e
         if measured > tuned.BEARABLE * allowed + tuned.CURVATURE_STD * noise:
+            beyond_e = np.maximum(moved_e * bent_e - upper_e * moved_e**2, 0.0)
+            steep_e = beyond_e > tuned.STEEP_SHARE * beyond_e.sum()
+            measured, allowed = float(steep_e @ (moved_e * bent_e)), float(steep_e @ (upper_e * moved_e**2))
             growth = tuned.CURVATURE_MARGIN * measured / max(allowed, 1e-3 * measured)
-            factor_e = np.where(moved_e * bent_e > upper_e * moved_e**2, growth, 1.0) * factor_e
+            factor_e = np.where(steep_e, growth, 1.0) * factor_e
         return Steepness(factor_e, point_e, score_e, noise_e)

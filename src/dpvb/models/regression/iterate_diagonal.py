@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Positive, Positives
 from dpvb.models.regression import columns, tuned
+from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.descent import Average, Descent, DiagonalAndConstant
 from dpvb.models.regression.scaling import Scaling
 from dpvb.models.regression.weights import Weights
@@ -59,7 +60,8 @@ class Iterate:
         precision_d, information_d, variance_d = self._information(intercept)
         square_d = (self._mean(intercept) - self.start_d) ** 2 + 1 / (precision_d + information_d**2 / variance_d)
         seen_d = (square_d / self.width_d**2)[self.columns.seen_d]
-        return (tuned.ALPHA_SHAPE + 0.5 * len(seen_d)) / (tuned.ALPHA_SHAPE + 0.5 * float(seen_d.sum()))
+        rate = tuned.ALPHA_SHAPE * tuned.DIAGONAL_TAU**2 + 0.5 * float(seen_d.sum())
+        return (tuned.ALPHA_SHAPE + 0.5 * len(seen_d)) / rate
 
     def majoriser(self, intercept: float) -> DiagonalAndConstant:
         """Majoriser of the curvature; its ridge is the prior's precision, and larger if there is noise in the score."""
@@ -74,7 +76,7 @@ class Iterate:
         gradient_d = self.mean.score_d - majoriser.ridge_d * (self.mean.point_d - self.start_d)
         return self.mean.point_d + majoriser.solve(gradient_d, self.descent.safety)
 
-    def predictions(self, intercept: float, order: NDArray[np.intp]) -> Weights:
+    def predictions(self, declared: Declared, intercept: float, order: NDArray[np.intp]) -> Weights:
         """Posterior of the weights of x; `order` has the columns of x in the order of x̂."""
         precision_d, information_d, variance_d = self._information(intercept)
         data_d = variance_d - self.mean.noise * self.scale_d**2
@@ -83,11 +85,13 @@ class Iterate:
         mean_d = scaling.factor_d * self._mean(intercept)[place_d]
         if intercept > 0:
             mean_d[0] -= float(mean_d @ scaling.centre_d) / intercept
+        slants = declared.slants(scaling.mean_d)
+        np.subtract.at(mean_d, slants.factor_k, slants.share_k * mean_d[slants.product_k])
         parts = [scaling.factor_d**2 * v_d[place_d] for v_d in (aware_d, naive_d, 1 / precision_d)]
         found = Weights.alone(mean_d, *parts[:2])
-        return replace(found, prior_d=parts[2], centre_d=scaling.centre_d)
+        return replace(found, prior=parts[2], centre_d=scaling.centre_d, slant_3k=np.array(slants, dtype=np.float64))
 
-    def table(self, intercept: float, alpha: float | None, order: NDArray[np.intp]) -> Weights:
+    def table(self, declared: Declared, intercept: float, alpha: float | None, order: NDArray[np.intp]) -> Weights:
         """The same at a fixed width of the prior, with spreads at their low end."""
         scaling, found = self.scaling, self.columns
         # A centre that is off adds to the second moment, and nothing to what the data say of the weight.
@@ -97,4 +101,4 @@ class Iterate:
         read = replace(self, columns=replace(found, second_d=second_d))
         if alpha is None:
             read = replace(read, width_d=scaling.wide_d[order], alpha=tuned.TABLE_TAU**-2)
-        return replace(read.predictions(intercept, order), unseen_d=scaling.unseen_d)
+        return replace(read.predictions(declared, intercept, order), unseen_d=scaling.unseen_d)

@@ -37,14 +37,14 @@ def order(declared: Declared, constant: float) -> NDArray[np.intp]:
 
 
 def dense(declared: Declared, batch: SparseRegressionBatch) -> Floats:
-    """The numeric columns of rows x, (n, j)."""
+    """The columns of rows x that are read for the numeric ones, (n, r)."""
     place_d = np.full(len(declared.unit_d), -1)
-    place_d[declared.numeric_j] = np.arange(len(declared.numeric_j))
+    place_d[declared.read_r] = np.arange(len(declared.read_r))
     row = np.repeat(np.arange(len(batch.y_n)), np.diff(batch.indptr))
     place = place_d[batch.indices]
-    x_nj = np.zeros((len(batch.y_n), len(declared.numeric_j)))
-    x_nj[row[place >= 0], place[place >= 0]] = batch.values[place >= 0]
-    return x_nj
+    x_nr = np.zeros((len(batch.y_n), len(declared.read_r)))
+    x_nr[row[place >= 0], place[place >= 0]] = batch.values[place >= 0]
+    return x_nr
 
 
 def numbers_first(
@@ -65,7 +65,9 @@ def numbers_first(
     indices[indptr[row[first]]], values[indptr[row[first]]] = place[first], batch.values[first]
     at_nj = start[:, None] + np.arange(wide)
     indices[at_nj] = np.arange(wide) + int(constant > 0)
-    values[at_nj] = (dense(declared, batch) - scaling.centre_d[numeric_j]) * scaling.factor_d[numeric_j]
+    slanted_nr = declared.slants(scaling.mean_d).off(dense(declared, batch), declared.read_r)
+    own_nj = slanted_nr[:, np.isin(declared.read_r, numeric_j)]
+    values[at_nj] = (own_nj - scaling.centre_d[numeric_j]) * scaling.factor_d[numeric_j]
     # The other entries of a row follow each other in their order.
     before = np.append(0, np.cumsum(num_others))[:-1]
     at = (start + wide - before)[row[others]] + np.arange(int(others.sum()))

@@ -57,20 +57,21 @@ class Path:
 
     def stepped(self, s: Estimate, q: Iterate) -> Iterate:
         """Majorise-minimise with momentum; what the averages do not see through their noise moves less."""
-        moments, scale_e, sd = q.moments, q.moments.scale_e, s.noise_std("score")
+        moments, scale_e, sd, late = q.moments, q.moments.scale_e, s.noise_std("score"), q.step / self.num_steps
         is_count, score_e, step = self.likelihood.is_count, scale_e * s.read("score"), q.step + 1
         total = moments.measured if is_count else moments.total
         reading = q.most / total * np.append(s.read("variance"), s.read("xi"))
         ratios = q.ratios.seen(reading, (q.most * s.noise_std("xi") / total) ** 2)
         least = tuned.LEAST_VARIANCE_RATIO, tuned.LEAST_XI_RATIO
         ratio, ratio_xi = q.usual * np.clip(ratios.value, least, q.most)
-        fresh = sd == 0 or q.step < tuned.AVERAGE_START * self.num_steps
+        may_swing = not is_count and late < tuned.AVERAGE_ANEW
+        fresh = sd == 0 or late < tuned.AVERAGE_START or (may_swing and q.far(ratio))
         mean = (descent.Average(q.start_e, score_e) if fresh else q.mean).joined(q.point_e, score_e, sd**2)
         information_e, noise_e = ratio * moments.eigenvalue_e, mean.noise * scale_e**2
         upper_e, gain_e = ratio * moments.eigenvalue_upper_e, information_e / (information_e + noise_e)
         newton_e = mean.point_d - q.start_e + mean.score_d / upper_e
         near = tuned.COUNT_PATH_STD if is_count and sd > 0 else tuned.INTERCEPT_STD
-        prior = q.prior(q.scaling.width_d, ridge.TAUS, self.intercept, self.alpha, near)
+        prior = q.prior(self.columns, q.scaling.width_d, ridge.TAUS, self.intercept, self.alpha, near)
         tau = ridge.best_scale(newton_e, (information_e + noise_e) / upper_e**2, prior)
         precision_ee, _ = ridge.inverse(prior.covariance(tau))
         gradient_e = gain_e * score_e - precision_ee @ (q.point_e - q.start_e)
@@ -85,7 +86,8 @@ class Path:
         if is_count and sd > 0:
             # A mean is no straight line in ψ: the next score is taken where all scores so far lead, which wanders less.
             found_e = guard.safety * steepness.factor_e * information_e
-            score = ridge.NoisyScore(mean.score_d, mean.point_d - q.start_e, np.diag(found_e), 1.0, noise_e)
+            way_e, one_e = mean.point_d - q.start_e, np.ones(len(found_e))
+            score = ridge.NoisyScore(mean.score_d, way_e, np.diag(found_e), one_e, noise_e)
             point_e = last_e = q.start_e + ridge.posterior(score, replace(prior, taus=(tau,)))[0]
         guess_ee = np.diag(moments.weighted(float(ratios.value[0]), q.usual, q.most, total))
         q = self.dispersed(s, q, "dispersion", q.point_e, fresh=fresh)

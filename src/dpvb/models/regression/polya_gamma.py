@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -180,7 +180,7 @@ class PolyaGamma:
 
     def table(self, q: WeightPosterior) -> Weights:
         """The same posterior, for intervals."""
-        return self.weights(q)
+        return replace(self.weights(q), prior=np.full(self.n_features, 1.0 / q.alpha))
 
     def _sharpness(self, mean_d: Floats, curvature_dd: Floats) -> float:
         """Mean of ψ/sinh ψ."""

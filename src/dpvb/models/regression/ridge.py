@@ -26,19 +26,25 @@ class NoisyScore:
         score_e: G.
         offset_e: the point z at which the score was taken.
         variance_ee: variance of the score between samples.
-        excess: minus the derivative of the score, divided by that variance.
+        steep_e: factors of that variance in minus the derivative of the score.
         noise: variance of the privacy noise in each coordinate of the score, a number or (e,).
     """
 
     score_e: Floats
     offset_e: Floats
     variance_ee: Floats
-    excess: float
+    steep_e: Floats
     noise: float | Floats
+
+    @property
+    def slope_ee(self) -> Floats:
+        """Minus the derivative of the score."""
+        root_e = np.sqrt(self.steep_e)
+        return np.asarray(root_e[:, None] * self.variance_ee * root_e)
 
     def information(self) -> tuple[Floats, Floats]:
         """Precision P of z that the score gives, (e, e), and P times the Newton point from it, (e,)."""
-        slope_ee = self.excess * self.variance_ee
+        slope_ee = self.slope_ee
         gain_ee = np.linalg.solve(self.variance_ee + np.diag(self.noise + np.zeros(len(slope_ee))), slope_ee).T
         precision_ee = gain_ee @ slope_ee
         newton_e = self.score_e + slope_ee @ self.offset_e
@@ -121,16 +127,17 @@ def posterior(score: NoisyScore, prior: Prior) -> tuple[Floats, Floats]:
     return mean_e, np.asarray(covariance_ee)
 
 
-def honest(score: NoisyScore, prior: Prior, error_ee: Floats) -> tuple[Floats, Floats]:
-    """The posterior where the curvature was read with errors of these mean squares, (e, e).
+def honest(score: NoisyScore, prior: Prior, error_ee: Floats, doubt_e: Floats) -> tuple[Floats, Floats]:
+    """The posterior where the curvature was read with errors of these mean squares, (e, e), and the slope with (e,).
 
-    The error times the way from the score's point to z is noise of the score; its size is found by repetition.
+    Error times way from the score's point, to z or to the mean of z, is noise of the score; repetition finds its size.
     """
     added_e = np.zeros(len(error_ee))
     for _ in range(tuned.TABLE_ROUNDS if error_ee.any() else 0):
         mean_e, covariance_ee = posterior(replace(score, noise=score.noise + added_e), prior)
-        way_e = (mean_e - score.offset_e) ** 2 + np.diag(covariance_ee)
-        added_e += tuned.TABLE_DAMPING * (error_ee @ way_e - added_e)
+        step_e = (mean_e - score.offset_e) ** 2
+        found_e = error_ee @ (step_e + np.diag(covariance_ee)) + doubt_e * step_e
+        added_e += tuned.TABLE_DAMPING * (found_e - added_e)
     return posterior(replace(score, noise=score.noise + added_e), prior)
 
 

@@ -6,8 +6,9 @@ A numeric column has a public range; u = (x - low) / (high - low) is in [0, 1]. 
     spread    Σ √|u - û|        σ̂ = (Σ√|u - û| / (Σ1 · E√|z|))²,    z standard normal
 
 The square root makes small spreads legible: a spread of 1/300 of the range gives 0.05 a row. From then on a model has
-the rows x̂ = κ (u - û) / σ̂, other columns as they are, and its posterior goes back to x by a public linear map. All of
-this is public or released; what is made of it costs no privacy.
+the rows x̂ = κ (u - û) / σ̂, other columns as they are, and its posterior goes back to x by a public linear map. A column
+that is a product is taken about the means of its factors first (`declared`). All of this is public or released; what is
+made of it costs no privacy.
 """
 
 from __future__ import annotations
@@ -20,19 +21,20 @@ import numpy as np
 from dpvb.core.estimate import Estimate
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegatives, Positive, Positives
-from dpvb.models.regression import tuned
+from dpvb.models.regression import products, tuned
 from dpvb.models.regression.declared import Declared
-
-# E√|z| of a standard normal z.
-_ROOT_NORMAL = 2**0.25 * math.gamma(0.75) / math.sqrt(math.pi)
+from dpvb.models.regression.products import ROOT_NORMAL
+from dpvb.models.regression.slants import Slants
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """The map from rows x to x̂ = (x - centre) · factor; public; vectors (d,), in the units of x unless it is said.
+    """The map from rows x to x̂ = (x - S x - centre) · factor; public.
+
+    S has the slants of products, which are made of mean_d. Vectors are (d,), in the units of x unless it is said.
 
     Attributes:
-        mean_d: û in the units of x; 0 where a column is not numeric.
+        mean_d: û in the units of x; 0 where a column is neither numeric nor the factor of one that is.
         error: standard deviation of û, as a part of the range.
         number: number of rows.
         centre_d, factor_d: the map.
@@ -71,12 +73,11 @@ class Scaling:
             return self._scaled(declared, s.read("spread"), s.noise_std("spread"), constant)
         return self._centred(declared, s.read("means"), s.noise_std("means"))
 
-    def _centred(self, declared: Declared, total_j: Floats, sd: float) -> Scaling:
-        """With û from noisy Σ (1, u), (1 + j,), of noise std sd."""
-        numeric_j = declared.numeric_j
-        number, mean_d = max(float(total_j[0]), tuned.LEAST_ROWS_STD * sd, 1.0), self.mean_d.copy()
-        low_j, high_j = declared.low_d[numeric_j], declared.high_d[numeric_j]
-        mean_d[numeric_j] = low_j + (high_j - low_j) * np.clip(total_j[1:] / number, 0.0, 1.0)
+    def _centred(self, declared: Declared, total_r: Floats, sd: float) -> Scaling:
+        """With û from noisy Σ (1, u), (1 + r,), of noise std sd."""
+        read_r = declared.read_r
+        number, mean_d = max(float(total_r[0]), tuned.LEAST_ROWS_STD * sd, 1.0), self.mean_d.copy()
+        mean_d[read_r] = declared.low_d[read_r] + declared.reach_d[read_r] * np.clip(total_r[1:] / number, 0.0, 1.0)
         return replace(self, mean_d=mean_d, error=sd / number, number=number)
 
     def _scaled(self, declared: Declared, total_j: Floats, sd: float, constant: float) -> Scaling:
@@ -85,14 +86,19 @@ class Scaling:
         range_j = (declared.high_d - declared.low_d)[numeric_j]
         root_j = np.maximum(total_j / self.number, 0.0)
         least = max(tuned.LEAST_SPREAD, tuned.SPREAD_ERRORS * self.error)
-        spread_j = np.clip((root_j / _ROOT_NORMAL) ** 2, least, tuned.LARGEST_SPREAD)
+        spread_j = np.clip((root_j / ROOT_NORMAL) ** 2, least, tuned.LARGEST_SPREAD)
         # The number of rows has the same noise as Σu.
         sd_j = np.hypot(sd / self.number, self.error * root_j)
-        lowest_j = (np.maximum(root_j - tuned.LOW_STD * sd_j, 0.0) / _ROOT_NORMAL) ** 4
+        lowest_j = (np.maximum(root_j - tuned.LOW_STD * sd_j, 0.0) / ROOT_NORMAL) ** 4
         # A centre that is off by δ alone makes a root mean of √δ.
-        lowest_j = lowest_j - (tuned.CENTRE_STD * self.error) ** 2 / _ROOT_NORMAL**4
+        lowest_j = lowest_j - (tuned.CENTRE_STD * self.error) ** 2 / ROOT_NORMAL**4
         least_j = np.minimum(tuned.UNSEEN_SPREAD, spread_j)
         low_j = np.clip(np.sqrt(np.maximum(lowest_j, 0.0)), least_j, spread_j)
+        centre_d, error_d = declared.offsets(self.mean_d), np.full(len(self.mean_d), self.error)
+        if len(declared.products_p3):
+            read = products.Means(declared, self.mean_d, self.error)
+            spread_j, low_j = products.spreads(read, root_j, sd_j, spread_j, low_j)
+            centre_d, error_d = products.centres(read, spread_j)
         typical_j = range_j * spread_j
         if constant == 0:
             typical_j = np.hypot(typical_j, self.mean_d[numeric_j])
@@ -100,8 +106,8 @@ class Scaling:
         factor_d[numeric_j] = declared.size(constant) / typical_j
         width_d[numeric_j] = 1.0 / (range_j * spread_j) / factor_d[numeric_j]
         wide_d[numeric_j] = width_d[numeric_j] * spread_j / low_j
-        centre_d = self.mean_d if constant > 0 else self.centre_d
-        doubt_d = self.error * (declared.high_d - declared.low_d) * factor_d
+        centre_d = centre_d if constant > 0 else self.centre_d
+        doubt_d = error_d * (declared.high_d - declared.low_d) * factor_d
         room = tuned.NOISELESS_ROOM if sd == 0 else 1.0
         scaled = replace(self, centre_d=centre_d, doubt_d=doubt_d, factor_d=factor_d)
         unseen_d = np.where(declared.high_d > declared.low_d, wide_d > 2 * width_d, 0.0)
@@ -148,16 +154,22 @@ class Scaling:
         wide_d[numeric_j] = self.width_d[numeric_j] * np.sqrt(np.maximum(full / certain_j, 1.0))
         return replace(self, part_d=part_d, wide_d=wide_d, unseen_d=unseen_d)
 
-    def rows(self, x_nd: Floats) -> Floats:
-        """x̂ of rows x, (n, d), each entry by itself."""
-        return np.asarray((x_nd - self.centre_d) * self.factor_d)
+    def forth(self, declared: Declared) -> Floats:
+        """The map as a matrix, (d + 2, d): S, the centre, and the factor."""
+        return np.vstack([declared.slants(self.mean_d).dense(len(self.mean_d)), self.centre_d, self.factor_d])
 
-    def back(self, constant: float) -> Floats:
+    def back(self, declared: Declared, constant: float) -> Floats:
         """The matrix B, (d, d), with m = B m̂: weights of x from those of x̂, the intercept's constant first."""
-        back_dd = np.diag(self.factor_d)
+        back_dd = np.diag(self.factor_d) - declared.slants(self.mean_d).dense(len(self.factor_d)).T * self.factor_d
         if constant > 0:
             back_dd[0] -= self.factor_d * self.centre_d / constant
         return back_dd
+
+
+def mapped(x_nd: Floats, forth: Floats) -> Floats:
+    """x̂ of rows x, (n, d), each entry by itself; `forth` is the map as `Scaling.forth` has it."""
+    slanted_nd = Slants.of(forth[:-2]).off(x_nd, np.arange(x_nd.shape[1]))
+    return np.asarray((slanted_nd - forth[-2]) * forth[-1])
 
 
 def _number(noisy_dd: Floats, sd: float, constant: float) -> float:

@@ -14,9 +14,14 @@ CURVATURE_BUDGET = 0.15  # Σ b x xᵀ, once
 LAST_BUDGET = 0.05  # the curvature at the mean, once
 # Noise budget of the scalar blocks, as a fraction (in 1/std) of that of the vector or matrix released with them.
 SCALAR_WEIGHT = 0.1  # the two scalars beside a score; in first_order_diagonal as well
-EXCESS_WEIGHT = 0.3  # the excess beside the curvature at the mean
+LONG_WEIGHT = 0.5  # what long rows add to the slope, beside the curvature at the mean
+HIDDEN_SLOPE = 3.0  # slope that scores showed, over what was read, above which the reading is not believed
+LEAST_LONG = 0.25  # least sum of all that long rows add, in std of its noise
+LONGEST = 2.0  # what of the norm of a row beyond 1 counts there at most
 ADDED_CONSTANT = 0.4  # value of the column that is added for the reading if rows have no intercept, in (0, 1)
 AVERAGE_START = 0.2  # fraction of the steps before the averaging of scores begins
+FAR_STD = 8.0  # it begins anew at a point that is so many standard deviations from the mean one, in any direction,
+AVERAGE_ANEW = 0.75  # up to this fraction of the steps
 LARGEST_MOMENTUM = 0.85  # upper limit of the momentum t / (t + 3)
 LEAST_VARIANCE_RATIO = 0.03  # least value of c: the average of 4p(1-p) over rows by length², which is at most 1
 LEAST_XI_RATIO = 0.1  # least value of c^ξ: the average of 4⟨ξ⟩/b over rows by length², which is at most 1
@@ -34,13 +39,14 @@ FLOOR_OF_STD = 0.1  # and this many std more
 LEAST_TRACE = 0.2  # least trace, as a fraction of the trace of the eigenvalues after their floor
 GUESS_STD, GUESS_LOW, GUESS_HIGH = 0.35, -6.0, 0.3  # log of curvature over its guess: std where the guess was seen,
 LEAST_HIDDEN, MOST_HIDDEN = 0.02, 0.9  # range where it may have been hidden, and limits of the probability of that
+TILT_FLOOR = 0.2  # floor of the eigenvalues of a guessed curvature: this fraction of the least guess without tilt
 TABLE_FLOOR = 0.05  # floor of the eigenvalues of the table's curvature: this fraction of the least on its diagonal
 TABLE_CORRELATION = 0.1  # std of a discarded entry before the noise is looked at, over the mean of the diagonal
 RATIO_DRIFT = 0.05  # standard deviation of the change of a tracked ratio in one step
 BASE_RATE_STD = 0.5  # the base rate is at least this many std of its noise from 0 and 1
 LEAST_BASE_RATE = 0.001  # and at least so far, as a probability
 
-# --- scaling: `coverage` (tables whose ranges are 1 to 50 times too wide) ---------------------------------------------
+# --- scaling: `coverage` (tables whose ranges are 1 to 50 times too wide), `coverage_terms` (products) ---------------
 MEANS_BUDGET = 0.02  # part of Σμ² for the means of numeric columns, once
 SPREAD_BUDGET = 0.02  # part of Σμ² for their spreads, once
 NUMERIC_SIZE = 0.4  # κ over the intercept's constant: std of a numeric column in the rows of the model
@@ -50,7 +56,9 @@ SPREAD_ERRORS = 0.25  # least spread, in std of the noise of a mean
 LOW_STD = 1.64  # std of noise by which the low end of a spread lies below it
 CERTAIN_STD = 3.0  # std by which the variance of a column must stand out of the noise to be certain as it was read
 LEAST_CERTAIN = 1e-4  # least part of the variance of a column that counts as certain
+LEAST_ROOT = 0.1  # low end of the mean root distance of an indicator factor, at least this part of the root itself
 CENTRE_STD = 2.5  # std by which a centre may be off, in the low end of a spread
+PRODUCT_DOUBT = 0.2  # std of the root of a product's spread, over what independent factors would have
 UNSEEN_SPREAD = 0.002  # least spread that the table takes for possible, as a part of the range
 LEAST_ROWS_STD = 2.0  # least number of rows, in std of its noise
 NOISELESS_ROOM = 64.0  # without noise, rows up to this norm count in full
@@ -75,7 +83,9 @@ LAST_DISPERSION = 1.0  # and beside the curvature at the mean,
 DISPERSION_BUDGET = 0.04  # where this part of Σμ² is added for it
 COUNT_PATH_STD = 0.5  # the same of the mean log mean along the path: the released sum of the counts tells it about
 TABLE_ROUNDS, TABLE_DAMPING = 8, 0.5  # rounds that find the error of the curvature at the mean, and their damping
-BEARABLE = 1.37  # curvature over majoriser that steps with momentum bear: (2 + 2β) / (1 + 2β) at the largest momentum β
+BEARABLE = 1.1  # curvature over majoriser above which the majoriser grows; points that go to and fro without end show
+# (2 + 2β) / (1 + 2β), 1.37 at the largest momentum β
+STEEP_SHARE = 0.1  # least share in what exceeds it of a direction in which it grows
 GRADIENT_GROWTH = 4.0  # growth of the mean squared gradient, over its least value, after which the majoriser is doubled
 
 # --- first_order_diagonal, columns: `logistic` (icd, 2,788 columns), `coverage_diagonal` (95 % intervals) -------------
@@ -90,7 +100,8 @@ FIRST_RATIO = 0.75  # first value of the tracked ratios of information to its la
 LEAST_RATIO = 0.03  # least value of these ratios
 DIAGONAL_AVERAGE_START = 0.1  # fraction of the steps before the averaging of scores begins
 INTERCEPT_PRECISION = 1e-3  # prior precision of the intercept: nearly flat
-ALPHA_SHAPE = 5.0  # shape a of the hyper-prior Gam(a, a) of α
+ALPHA_SHAPE = 5.0  # shape a of the hyper-prior Gam(a, aτ²) of α
+DIAGONAL_TAU = 0.15  # its τ: std of the log odds that a standard deviation of a column adds, before the data are seen
 NUMBER_STD = 2.0  # least N = Σ b, in std of a count
 LEAST_NUMBER = 1e-3  # least N, over the largest b of a row
 SEEN_STD = 3.0  # columns whose noisy moment is above so many std count as seen

@@ -1,10 +1,11 @@
-"""The Gaussian posterior of the weights of a regression, as all its models give it."""
+"""The posterior of a regression's weights, as it is read from releases."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+from scipy import sparse
 
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import UNSEEN, Covariance, Nonnegatives
@@ -18,18 +19,26 @@ class Weights:
         mean_d: posterior means.
         covariance: posterior covariance, (d, d), or its diagonal, (d,), with the privacy noise counted in.
         naive_covariance: the covariance that leaves the privacy noise out; for comparison.
-        prior_d: prior variances; domains.UNSEEN where they are not said.
+        prior: prior covariance, (d, d), or its diagonal, (d,); domains.UNSEEN where it is not said.
         unseen_d: 1 for a column whose spread was not seen for noise, else 0.
-        centre_d: point about which a diagonal covariance holds: weights of x - centre and of the constant are
-            independent; 0 for x itself.
+        centre_d: released centres of numeric columns, and 0 for others. A diagonal covariance holds about them: weights
+            of x - centre and of the constant are independent, once the slants are off x.
+        slant_3k: rows, columns and values of S where a diagonal covariance is one of weights of x - S x, (3, k).
     """
 
     mean_d: Floats
     covariance: Covariance
     naive_covariance: Covariance
-    prior_d: Nonnegatives
+    prior: Covariance
     unseen_d: Nonnegatives
     centre_d: Floats
+    slant_3k: Floats = field(default_factory=lambda: np.zeros((3, 0)))
+
+    @property
+    def slants(self) -> sparse.csr_array:
+        """S, (d, d)."""
+        (row, column, value), width = self.slant_3k, len(self.mean_d)
+        return sparse.csr_array((value, (row.astype(np.intp), column.astype(np.intp))), shape=(width, width))
 
     @classmethod
     def alone(cls, mean_d: Floats, covariance: Floats, naive_covariance: Floats) -> Weights:

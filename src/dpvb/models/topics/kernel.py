@@ -157,7 +157,7 @@ def accumulate(
 
     from dpvb.models.topics import kernel_numba
 
-    parts = num_threads(threads)
+    parts = min(num_threads(threads), max(len(indptr) - 1, 1))  # To start a thread takes longer than to add a document.
     edges = _word_ranges(indices, b_vk.shape[0], parts)
 
     def task(part: int) -> None:

@@ -1,0 +1,126 @@
+"""Topics of few documents: around a public model, month by month, and how many stand above the noise.
+
+Needs DPVB_DATA, the folder that holds wikipedia/, newsgroups20/ and reuters21578/. The last 3,000 rows are held out.
+"""
+
+import math
+import os
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from scipy import sparse
+
+import dpvb
+from dpvb.errors import DpvbWarning
+
+DELTA, HELD_OUT = 1e-5, 3_000
+#: (corpus, documents, ε) → largest perplexity around a model of Wikipedia with K = 50.
+AROUND = {
+    ("newsgroups20", 1_000, 1.0): 2_600,
+    ("newsgroups20", 2_000, 1.0): 2_450,
+    ("newsgroups20", 2_000, 0.5): 2_580,
+    ("newsgroups20", 10_000, 1.0): 2_180,
+    ("reuters21578", 2_000, 1.0): 1_380,
+    ("reuters21578", 10_000, 1.0): 1_120,
+}
+MONTHS, A_MONTH = 5, 3_000
+ALIKE, SEEDS = 4_000, 20
+#: (corpus, documents, K, least and most topics above the noise at ε = 1).
+ABOVE = (("newsgroups20", 2_000, 10, 0, 1), ("reuters21578", 15_000, 20, 6, 20))
+
+
+def corpus(name: str) -> sparse.csr_array:
+    return sparse.csr_array(sparse.load_npz(Path(os.environ["DPVB_DATA"]) / name / "bow.npz"))
+
+
+def fitted(rows, n_components, epsilon, **params) -> dpvb.LDA:
+    given = {"public_vocabulary": True, "delta": DELTA, "random_state": 0, **params}
+    return dpvb.LDA(n_components, epsilon=epsilon, **given).fit(rows)
+
+
+def row(*cells) -> None:
+    shown = [f"{cell:,.0f}" if isinstance(cell, float) and cell > 100 else f"{cell}" for cell in cells]
+    print("| " + " | ".join(shown) + " |", flush=True)
+
+
+def kept(value: float, target: float) -> str:
+    return f"≤ {target:,} {'reached' if value <= target else '**missed**'}"
+
+
+def around(known: dpvb.LDA) -> None:
+    print("| corpus | documents | ε | public model | K by the noise, no prior | around the model | J | asked | CPU s |")
+    print("|---|---|---|---|---|---|---|---|---|", flush=True)
+    for (name, number, epsilon), target in AROUND.items():
+        counts = corpus(name)
+        train, test = counts[:number], counts[-HELD_OUT:]
+        alone = fitted(train, "auto", epsilon, num_examples=number).perplexity(test, public=True)
+        cpu = time.process_time()
+        model = fitted(train, "auto", epsilon, prior=known, public_prior=True, num_examples=number)
+        cpu, value = time.process_time() - cpu, model.perplexity(test, public=True)
+        as_it_is = known.perplexity(test, public=True)
+        row(name, f"{number:,}", epsilon, as_it_is, alone, value, model.n_iter_, kept(value, target), round(cpu))
+
+
+def months(known: dpvb.LDA) -> None:
+    print(f"\n{MONTHS} months of {A_MONTH:,} documents each, ε = 1 for each month's people, sums read together:\n")
+    print("| corpus | " + " | ".join(f"month {m + 1}" for m in range(MONTHS)) + " | falls every month |")
+    print("|---" * (MONTHS + 2) + "|", flush=True)
+    for name in ("newsgroups20", "reuters21578"):
+        counts, earlier, values = corpus(name), None, []
+        for month in range(MONTHS):
+            rows = counts[month * A_MONTH : (month + 1) * A_MONTH]
+            earlier = fitted(rows, "auto", 1.0, prior=known, public_prior=True, num_examples=A_MONTH, earlier=earlier)
+            values.append(earlier.perplexity(counts[-HELD_OUT:], public=True))
+        row(name, *values, "yes" if (np.diff(values) < 0).all() else "**no**")
+
+
+def above() -> None:
+    print("\n| corpus | documents | K | forecast | topics above the noise | asked |")
+    print("|---|---|---|---|---|---|", flush=True)
+    for name, number, k, low, high in ABOVE:
+        model = fitted(corpus(name)[:number], k, 1.0)
+        found = model.topics_above_noise_
+        asked = f"{low} to {high} {'reached' if low <= found <= high else '**missed**'}"
+        row(name, f"{number:,}", k, model.forecast(number, 7_702), found, asked)
+
+
+def alike() -> None:
+    """Documents that are drawn from one distribution of words have no topics."""
+    p_v = np.asarray(corpus("newsgroups20").sum(axis=0), dtype=float).ravel()
+    found = []
+    for seed in range(SEEDS):
+        rng = np.random.default_rng(seed)
+        length_n = rng.integers(20, 150, ALIKE)
+        word_j = rng.choice(p_v.size, length_n.sum(), p=p_v / p_v.sum())
+        entries = np.ones(word_j.size), (np.repeat(np.arange(ALIKE), length_n), word_j)
+        counts = sparse.coo_array(entries, shape=(ALIKE, p_v.size)).tocsr()
+        found.append(fitted(counts, 10, 2.0, random_state=seed).topics_above_noise_)
+    few = sum(number <= 1 for number in found)
+    verdict = "reached" if few >= 0.95 * SEEDS else "**missed**"
+    print(
+        f"\n{ALIKE:,} documents of words drawn alike, K = 10, ε = 2, {SEEDS} seeds: at most one topic above the noise "
+        f"(the background) in {few} of {SEEDS}; asked {math.ceil(0.95 * SEEDS)}: {verdict}."
+    )
+
+
+def main() -> None:
+    if "DPVB_DATA" not in os.environ:
+        sys.exit("set DPVB_DATA to the folder that holds wikipedia/, newsgroups20/ and reuters21578/")
+    warnings.simplefilter("ignore", DpvbWarning)
+    known = fitted(corpus("wikipedia")[:-5_000], 50, math.inf)
+    print("## Topics of few documents\n")
+    print(
+        f"δ = {DELTA:g}, add/remove one document, 7,702 terms, one draw of noise. Per-word perplexity bound of the "
+        f"last {HELD_OUT:,} rows by the mean of β. The public model has 50 topics of Wikipedia, fitted without noise.\n"
+    )
+    around(known)
+    months(known)
+    above()
+    alike()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""What a call lacks, in words: the parameters that have no default and were not given, and what each of them is."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from functools import wraps
+from itertools import groupby
+from typing import Any, ParamSpec, TypeVar
+
+from dpvb.guards.errors import ParameterError
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def says_what_lacks(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """A public function that names what a call lacks, by its docstring, where Python would name the types."""
+
+    @wraps(function)
+    def checked(*args: _P.args, **given: _P.kwargs) -> _R:
+        check_given(function, inspect.signature(function), args, given)
+        return function(*args, **given)
+
+    return checked
+
+
+def check_given(
+    called: Callable[..., Any], signature: inspect.Signature, args: tuple[Any, ...], given: Mapping[str, Any]
+) -> None:
+    """Refuse a call that lacks a parameter.
+
+    Args:
+        called: a class or a function; its docstring says what each parameter is.
+        signature: of a call to it.
+        args, given: of the call.
+
+    Raises:
+        ParameterError: naming what is lacking, and what each of these is.
+    """
+    parameters = [*signature.parameters.values()]
+    open_ended = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    placed = {one.name for one in parameters[: len(args)] if one.kind is not one.KEYWORD_ONLY}
+    lacking = [
+        one.name
+        for one in parameters
+        if one.default is one.empty and one.kind not in open_ended and one.name not in {*placed, *given}
+    ]
+    if lacking:
+        texts = described(called)
+        said = groupby(lacking, key=lambda name: texts.get(name, "a parameter").rstrip("."))
+        needed = "; and ".join(f"{' and '.join(f'{name}=' for name in names)}, {text}" for text, names in said)
+        name = called.__qualname__.removesuffix(".__init__")
+        raise ParameterError(f"{name} needs {needed}.")
+
+
+def described(called: Callable[..., Any]) -> dict[str, str]:
+    """What the docstring of a function, or those of a class and its bases, says of each parameter under `Args:`."""
+    found = {}
+    for one in reversed(called.__mro__) if isinstance(called, type) else [called]:
+        section = re.search(r"^Args:\n((?: {4}.*\n?)*)", inspect.cleandoc(one.__doc__ or ""), re.M)
+        for names, text in re.findall(r"^ {4}(\w[\w, ]*): (.*(?:\n {8}.*)*)", section[1] if section else "", re.M):
+            found.update(dict.fromkeys(names.split(", "), " ".join(text.split())))
+    return found

@@ -1,0 +1,98 @@
+"""Topics around those of a public or an earlier model: which of them are used, by which words, and how much is read.
+
+=====================  =======================================================================
+docs/method.md, M7     code
+=====================  =======================================================================
+P_vk, u_k              `Prior`: topics whose columns sum to 1, and their usual shares
+t_v, σ, τ              words_v, std: the first release, word totals; total: their sum
+c_k                    `usage`: how many words of each topic there are
+b_v                    `words`: word totals, read around P c
+T_vk                   `around`: the topics that the later releases start from
+ĉ_k                    `sizes`: what was released of each topic
+=====================  =======================================================================
+
+All of it is post-processing of released numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpvb.guards.arrays import Floats
+from dpvb.models import empirical_bayes
+
+# Tuned by hand; benchmark `topics` shows what they do.
+_ROUNDS, _SWEEPS = 15, 30  # reweightings, and sweeps of coordinate descent in each
+_MISFIT = 0.7  # how far a word total is from the prior's, as a share of it
+_USUAL, _EVEN = 2.0, 0.2  # how far a usage is from the usual one: multiple of it, and of the total over K
+_LEAST_WORD, _LEAST_SIZE, _LEAST_SPREAD = 1e-3, 0.02, 0.3  # of the prior's word; of the mean size, the last too
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Public or earlier topics.
+
+    Attributes:
+        topics_vk: P, positive, columns sum to 1; one column: word frequencies.
+        usage_k: u, positive, sums to 1.
+    """
+
+    topics_vk: Floats
+    usage_k: Floats
+
+
+def usage(prior: Prior, words_v: Floats, std: float) -> Floats:
+    """C (K,), nonnegative: minimises the weighted squares of t - P c, held to the usual shares."""
+    p_vk, number = prior.topics_vk, len(prior.usage_k)
+    total = _total(words_v, std)
+    usual_k = total * prior.usage_k
+    held_k = 1.0 / (_USUAL * usual_k + _EVEN * total / number) ** 2
+    c_k = usual_k.copy()
+    for _ in range(_ROUNDS):
+        w_v = 1.0 / (std**2 + (_MISFIT * (p_vk @ c_k)) ** 2)
+        a_kk = (p_vk * w_v[:, None]).T @ p_vk + np.diag(held_k)
+        right_k = p_vk.T @ (w_v * words_v) + held_k * usual_k
+        for _ in range(_SWEEPS):
+            for k in range(number):
+                c_k[k] = max(c_k[k] + (right_k[k] - a_kk[k] @ c_k) / a_kk[k, k], 0.0)
+        if not c_k.sum() > 0:
+            return usual_k
+    return c_k
+
+
+def words(mean_v: Floats, words_v: Floats, std: float) -> Floats:
+    """B (V,), positive, sums to 1: word totals, read around positive prior means."""
+    b_v = words_v
+    if std > 0:
+        b_v = empirical_bayes.around(words_v[:, None], np.full(len(words_v), std), mean_v[:, None])[:, 0]
+    b_v = np.maximum(b_v, _LEAST_WORD * mean_v)
+    return np.asarray(b_v / b_v.sum())
+
+
+def around(prior: Prior, c_k: Floats, b_v: Floats) -> Floats:
+    """T (V, K): the prior's topics, with words as frequent as they are here; columns sum to 1."""
+    t_vk = prior.topics_vk * (b_v / (prior.topics_vk @ c_k))[:, None]
+    return np.asarray(t_vk / t_vk.sum(axis=0))
+
+
+def frequencies(prior: Prior, words_v: Floats, std: float) -> Floats:
+    """B (V,) around the prior's word frequencies."""
+    return words(_total(words_v, std) * (prior.topics_vk @ prior.usage_k), words_v, std)
+
+
+def sizes(t_vk: Floats, x_vk: Floats, sd_v: Floats) -> Floats:
+    """ĉ (K,), positive: projections of the released sums on their topics, shrunk to their mean."""
+    weighted_vk = t_vk / sd_v[:, None] ** 2 if (sd_v > 0).all() else t_vk
+    energy_k = (weighted_vk * t_vk).sum(axis=0)
+    raw_k = (weighted_vk * x_vk).sum(axis=0) / energy_k
+    noise_k = 1.0 / energy_k if (sd_v > 0).all() else np.zeros_like(energy_k)
+    mean = max(float(raw_k.mean()), float(np.sqrt(noise_k.mean() / len(raw_k))), 1e-250)
+    spread = max(float(raw_k.var() - noise_k.mean()), (_LEAST_SPREAD * mean) ** 2)
+    return np.asarray(np.maximum(mean + spread / (spread + noise_k) * (raw_k - mean), _LEAST_SIZE * mean))
+
+
+def _total(words_v: Floats, std: float) -> float:
+    """Sum of the word totals, positive."""
+    return max(float(words_v.sum()), std * float(np.sqrt(len(words_v))), 1e-250)

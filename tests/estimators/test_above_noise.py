@@ -1,0 +1,156 @@
+"""Topics above the noise: forecasts from public facts, and what a fit to no topics at all tells of a fit."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpvb
+from dpvb.core.noise import InsecureNoise
+from dpvb.data import BagOfWords
+from dpvb.errors import FewTopicsWarning, ParameterError
+from dpvb.estimators import above_noise
+from dpvb.models.topics import lda, reading
+
+TERMS = 300
+#: The noise of these fits is fixed, so that no test has a false alarm.
+SEEDS = range(3)
+
+
+def model(n_components: Any = 5, **options: Any) -> dpvb.LDA:
+    plan = {"epsilon": 2.5, "delta": 1e-5, "random_state": 0, "public_vocabulary": True, "num_steps": 10}
+    return dpvb.LDA(n_components, **{**plan, **options})
+
+
+def documents(topics: int, seed: int = 0, n: int = 1500) -> np.ndarray:
+    """Documents of one topic each, of words of its own and some that all share; one topic: words drawn alike."""
+    rng = np.random.default_rng(seed)
+    background = rng.dirichlet(np.ones(TERMS))
+    own = np.zeros((topics, TERMS))
+    for k in range(topics):
+        own[k, k * 20 : k * 20 + 20] = 1 / 20
+    mixed = 0.5 * background + 0.5 * own if topics > 1 else np.tile(background, (1, 1))
+    return np.array([rng.multinomial(60, mixed[k]) for k in rng.integers(topics, size=n)])
+
+
+@pytest.fixture(params=SEEDS)
+def fixed_noise(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    noise = InsecureNoise(request.param)
+    monkeypatch.setattr("dpvb.core.wall.SecureNoise", lambda: noise)
+    return int(request.param)
+
+
+def test_the_noise_of_a_plan_is_that_of_the_fit() -> None:
+    fitted = model(3, epsilon=1.0, learning_offset=2.0, learning_decay=0.8).fit(documents(2, n=40))
+    task = fitted.task(documents(2, n=40))
+    std = above_noise.final_std(fitted._calibrated(task.plan), task.rho)
+    np.testing.assert_allclose(fitted._q.sum_std_v * fitted._q.word_weight_v, std, rtol=1e-9)
+
+
+def test_a_forecast_is_in_proportion_to_documents_and_against_topics() -> None:
+    one = model(10, epsilon=1.0, num_steps=20).forecast(2_000, 7_702)
+    assert 6 < one.signal < 9
+    assert one.needed == pytest.approx(2_000 * one.detectable / one.signal)
+    assert str(one) == "expect none of 10 topics above the noise; from about 9,500 documents on, most"
+    assert model(5, epsilon=1.0, num_steps=20).forecast(8_000, 7_702).signal == pytest.approx(8 * one.signal)
+    assert str(model(5, epsilon=1.0).forecast(20_000, 7_702)) == "expect most of 5 topics above the noise"
+    assert math.isinf(model(5, epsilon=math.inf).forecast(10, 7_702).signal)
+
+
+def test_detectable_energy_is_ten_deviations_of_noise() -> None:
+    """V squares of noise add up to V ± √(2V)."""
+    assert reading.detectable(lda.LDA(2, 7_702)) ** 2 == pytest.approx(10 * math.sqrt(2 * 7_702))
+
+
+def test_deviations_are_energy_over_size() -> None:
+    topics = lda.LDA(2, 4)
+    background, sd = np.array([0.1, 0.2, 0.3, 0.4]), 0.01
+    off = np.array([1.0, 0.0, 0.0, -0.25])
+    q = topics.topics(np.ones((4, 2)), background, np.ones(4))
+    q = lda.replace(q, sum_vk=np.stack([5 * background, 3 * background + off], axis=1), sum_std_v=np.full(4, sd))
+    length = np.linalg.norm(background)
+    assert off @ background == pytest.approx(0.0)
+    expected = [-3 / (5 * length / sd), ((off / sd) @ (off / sd) - 3) / (3 * length / sd)]
+    np.testing.assert_allclose(above_noise.deviations(topics, q), expected, rtol=1e-9)
+
+
+def test_topics_that_are_there_stand_above_the_noise(fixed_noise: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FewTopicsWarning)
+        fitted = model(5, random_state=fixed_noise).fit(documents(5, fixed_noise))
+    assert fitted.topics_above_noise_ >= 4
+
+
+def test_words_drawn_alike_make_no_topics(fixed_noise: int) -> None:
+    """One may be the background itself, whose frequencies are known with noise."""
+    with pytest.warns(FewTopicsWarning, match="[01] of 5 topics stand above the noise"):
+        fitted = model(5, random_state=fixed_noise).fit(documents(1, fixed_noise))
+    assert fitted.topics_above_noise_ <= 1
+
+
+def test_what_stands_out_is_said_kept_and_saved(tmp_path: Any, fixed_noise: int) -> None:
+    fitted = model(5, random_state=fixed_noise).fit(documents(5, fixed_noise))
+    said = f"{fitted.topics_above_noise_} of 5 topics stand above the noise"
+    assert said in " ".join(str(fitted.privacy_).split())
+    assert fitted.above_noise_ is fitted.above_noise_
+    fitted.save(tmp_path / "model.dpvb")
+    again = dpvb.load(tmp_path / "model.dpvb")
+    np.testing.assert_array_equal(again.above_noise_, fitted.above_noise_)
+    assert again.privacy_.remarks == fitted.privacy_.remarks
+    for name in ("sum_vk", "sum_std_v", "words_v", "background_v", "word_weight_v", "alpha_k"):
+        np.testing.assert_array_equal(getattr(again._q, name), getattr(fitted._q, name))
+    assert (again._q.words_std, again._q.num_units) == (fitted._q.words_std, fitted._q.num_units)
+
+
+def test_without_noise_all_topics_stand_above_it_and_far_below_none() -> None:
+    assert model(2, epsilon=math.inf).fit(documents(1, n=30)).above_noise_.all()
+    assert not model(2, epsilon=0.1).fit(documents(5, n=30)).above_noise_.any()
+
+
+def test_a_fit_of_persons_is_compared_with_persons(fixed_noise: int) -> None:
+    matrix = documents(5, fixed_noise)
+    fitted = model(5, random_state=fixed_noise).fit(matrix, group=np.arange(len(matrix)))
+    assert fitted.privacy_.unit == "person"
+    assert fitted.topics_above_noise_ >= 4
+
+
+def test_a_warning_comes_before_anything_is_spent_where_the_number_is_public() -> None:
+    """The fit is stopped at its first release."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    def begin(**options: Any) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            model(epsilon=1.0, **options).fit(BagOfWords(documents(1, n=20)), progress=stop)
+
+    with pytest.warns(FewTopicsWarning, match="expect none of 5 topics .* from about [0-9,]+ documents on"):
+        begin(num_examples=20)
+    with warnings.catch_warnings():  # A private number says nothing.
+        warnings.simplefilter("error", FewTopicsWarning)
+        begin()
+
+
+def test_auto_takes_as_many_topics_as_are_clear() -> None:
+    matrix = documents(5, n=20)
+    given: dict[str, Any] = {"num_examples": 3_000}
+    chosen = model("auto", **given)
+    expected = model(1, **given).forecast(3_000, TERMS).signal // 100
+    assert expected > 1
+    fitted = chosen.fit(matrix)
+    assert len(fitted.components_) == expected
+    assert fitted.transform(matrix).shape == (20, expected)
+    with pytest.warns(FewTopicsWarning, match="one topic is all"):
+        assert len(model("auto", num_examples=20).fit(matrix).components_) == 1
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"num_examples": 3_000, "epsilon": math.inf}, {"n_components": "many"}, {"n_components": 0}]
+)
+def test_auto_is_refused_without_public_facts(options: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match="n_components must be"):
+        model(**{"n_components": "auto", **options}).fit(documents(2, n=20))

@@ -1,0 +1,258 @@
+"""Topics around a public or an earlier model: the mathematics of the start, and what is asked and said of a prior."""
+
+from __future__ import annotations
+
+import json
+import math
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpvb
+from dpvb import federated
+from dpvb.core.noise import InsecureNoise
+from dpvb.errors import DataFormatError, ModelFileError, ParameterError
+from dpvb.models.topics import prior
+from dpvb.models.topics.prior import Prior
+
+TERMS, TOPICS = 120, 6
+WORDS = tuple(f"w{chr(97 + v // 26)}{chr(97 + v % 26)}" for v in range(TERMS))
+
+
+def known_topics(seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).dirichlet(np.full(TERMS, 0.05), TOPICS).T
+
+
+def documents(n: int, seed: int = 1, share: float = 0.3) -> np.ndarray:
+    """Documents of the known topics, the first of which are used more; words are a little other than the prior's."""
+    rng = np.random.default_rng(seed)
+    theta = rng.dirichlet(share * np.arange(TOPICS, 0, -1), n)
+    beta = known_topics().T * rng.gamma(4.0, 0.25, TERMS)
+    return np.array([rng.multinomial(50, p / p.sum()) for p in theta @ beta])
+
+
+def model(**options: Any) -> dpvb.LDA:
+    usual = {"n_components": "auto", "epsilon": 1.0, "delta": 1e-5, "random_state": 0, "vocabulary": WORDS}
+    return dpvb.LDA(**{**usual, **options})
+
+
+@pytest.fixture(scope="module")
+def public_model() -> dpvb.LDA:
+    """Fitted without noise to public documents of the same topics."""
+    return model(n_components=TOPICS, epsilon=math.inf).fit(documents(3_000, seed=2, share=0.1))
+
+
+@pytest.fixture
+def fixed_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = InsecureNoise(7)
+    monkeypatch.setattr("dpvb.core.wall.SecureNoise", lambda: noise)
+
+
+# --- the start ----------------------------------------------------------------------------------------------
+
+
+def made_up(seed: int = 3) -> tuple[Prior, np.ndarray, np.ndarray]:
+    """A prior, how many words of each topic there are, and their totals."""
+    rng = np.random.default_rng(seed)
+    known = Prior(np.maximum(known_topics(), 1e-6) / np.maximum(known_topics(), 1e-6).sum(axis=0), np.full(6, 1 / 6))
+    c_k = np.array([4e4, 2e4, 1e4, 5e3, 0.0, 0.0])
+    return known, c_k, known.topics_vk @ c_k + 20.0 * rng.standard_normal(TERMS)
+
+
+def test_the_usage_is_the_least_of_what_it_minimises() -> None:
+    """At the weights that it implies, the gradient vanishes where a topic is used, and points outwards elsewhere."""
+    known, truth, t_v = made_up()
+    c_k = prior.usage(known, t_v, 20.0)
+    w_v = 1 / (20.0**2 + (0.7 * known.topics_vk @ c_k) ** 2)
+    usual_k = t_v.sum() * known.usage_k
+    gradient_k = known.topics_vk.T @ (w_v * (known.topics_vk @ c_k - t_v))
+    gradient_k += (c_k - usual_k) / (2 * usual_k + 0.2 * t_v.sum() / 6) ** 2
+    scale_k = (known.topics_vk**2).T @ w_v * t_v.sum()
+    used = c_k > 0
+    assert (np.abs(gradient_k / scale_k)[used] < 1e-6).all()
+    assert (gradient_k[~used] > -1e-6 * scale_k[~used]).all()
+    assert np.abs(c_k - truth).sum() < 0.2 * truth.sum()
+
+
+def test_exact_totals_leave_the_prior_as_it_is() -> None:
+    known, _, _ = made_up()
+    t_v = known.topics_vk @ (1e5 * known.usage_k)
+    c_k = prior.usage(known, t_v, 0.0)
+    np.testing.assert_allclose(c_k, 1e5 * known.usage_k, rtol=1e-9)
+    b_v = prior.words(known.topics_vk @ c_k, t_v, 0.0)
+    np.testing.assert_allclose(prior.around(known, c_k, b_v), known.topics_vk, rtol=1e-6)
+
+
+def test_words_follow_the_totals_where_they_were_seen_and_the_prior_elsewhere() -> None:
+    known, c_k, _ = made_up()
+    mean_v = known.topics_vk @ c_k
+    seen = mean_v > 500.0
+    unseen = mean_v < 0.5
+    truth_v = np.where(seen, 3.0, 1.0) * mean_v
+    b_v = prior.words(mean_v, truth_v + np.random.default_rng(4).standard_normal(TERMS) * 5.0, 5.0)
+    assert b_v.sum() == pytest.approx(1.0)
+    ratio_v = b_v / mean_v
+    assert np.median(ratio_v[seen]) == pytest.approx(3 * np.median(ratio_v[unseen]), rel=0.3)
+
+
+def test_sizes_are_projections_shrunk_to_their_mean() -> None:
+    t_vk, size_k = known_topics() + 1e-9, np.array([900.0, 500.0, 300.0, 100.0, 50.0, 0.0])
+    exact = prior.sizes(t_vk, t_vk * size_k, np.zeros(TERMS))
+    np.testing.assert_allclose(exact, np.maximum(size_k, 0.02 * size_k.mean()), rtol=1e-9)
+    spreads = [float(np.ptp(prior.sizes(t_vk, t_vk * size_k, np.full(TERMS, sd)))) for sd in (1.0, 30.0, 100.0, 300.0)]
+    assert spreads == sorted(spreads, reverse=True)
+    assert spreads[-1] < 0.5 * np.ptp(size_k)
+    assert (prior.sizes(t_vk, -t_vk * size_k, np.full(TERMS, 1.0)) > 0).all()
+
+
+# --- fits ---------------------------------------------------------------------------------------------------
+
+
+def test_few_documents_are_described_better_around_a_prior(public_model: dpvb.LDA, fixed_noise: None) -> None:
+    train, test = documents(300), documents(400, seed=5)
+    around = model(prior=public_model, public_prior=True, num_steps=0).fit(train)
+    alone = model(n_components=TOPICS).fit(train)
+    words = {word: float(p) for word, p in zip(WORDS, public_model.components_.sum(axis=0), strict=True)}
+    frequencies = model(n_components=1, prior=words).fit(train)
+    plain = model(n_components=1).fit(train)
+    value = {name: one.perplexity(test, public=True) for name, one in locals().items() if hasattr(one, "privacy_")}
+    assert value["around"] < 0.98 * min(value["alone"], value["frequencies"])
+    assert value["frequencies"] < value["plain"]
+    assert value["around"] < value["public_model"]
+
+
+@pytest.mark.parametrize("num_steps", [0, 3, 8])
+def test_the_plan_spends_all_on_word_totals_or_shares_it(public_model: dpvb.LDA, num_steps: int) -> None:
+    fitted = model(prior=public_model, public_prior=True, num_steps=num_steps).fit(documents(40))
+    assert fitted.n_iter_ == num_steps
+    total = sum(release.event.num_steps for release in fitted.privacy_.releases)
+    assert total == 1 + num_steps
+    cost = [release.event.num_steps / release.event.noise_multiplier**2 for release in fitted.privacy_.releases]
+    first = [block.name for release in fitted.privacy_.releases for block in release.blocks].index("words")
+    assert first == 0
+    assert cost[0] / sum(cost) == pytest.approx({0: 1.0, 3: 0.6, 8: 0.3}[num_steps], rel=1e-6)
+    assert 0.99 < fitted.privacy_.epsilon <= 1.0
+
+
+def test_all_steps_count_alike(public_model: dpvb.LDA) -> None:
+    task = model(prior=public_model, public_prior=True, num_steps=4).task(documents(5))
+    assert [task.rho(t) for t in (2, 3, 4, 5)] == [1 / 2, 1 / 3, 1 / 4, 1 / 5]
+    assert task.rho(1) == 1.0
+
+
+def test_the_forecast_chooses_how_many_steps(public_model: dpvb.LDA) -> None:
+    steps = [
+        model(prior=public_model, public_prior=True, num_examples=n).task(documents(5)).notes["steps"]
+        for n in (100, 1_000, 10_000, 100_000)
+    ]
+    assert steps == sorted(steps)
+    assert steps[0] == 0
+    assert steps[-1] == 8
+    assert model(prior=public_model, public_prior=True).task(documents(5)).notes["steps"] == 3
+
+
+def test_a_prior_lends_its_words(public_model: dpvb.LDA) -> None:
+    """Texts need no list beside it, and counts have its columns."""
+    lent = model(prior=public_model, public_prior=True, num_steps=0, vocabulary=None)
+    assert lent.fit(["waa wab wac unheard"] * 30).vocabulary_ == WORDS
+    assert lent.fit(documents(30)).vocabulary_ == WORDS
+
+
+def test_a_fit_around_a_prior_is_saved_whole(public_model: dpvb.LDA, tmp_path: Path) -> None:
+    test = documents(50, seed=8)
+    public_model.save(tmp_path / "known-to-nobody.dpvb")
+    for num_steps in (0, 3):
+        fitted = model(prior=str(tmp_path / "known-to-nobody.dpvb"), public_prior=True, num_steps=num_steps)
+        fitted.fit(documents(200)).save(tmp_path / "model.dpvb", overwrite=True)
+        again = dpvb.load(tmp_path / "model.dpvb")
+        assert again.perplexity(test, public=True) == fitted.perplexity(test, public=True)
+        np.testing.assert_array_equal(again.transform(test), fitted.transform(test))
+        with zipfile.ZipFile(tmp_path / "model.dpvb") as content:
+            assert not any(b"known-to-nobody" in content.read(name) for name in content.namelist())
+        with pytest.raises(ParameterError, match="above_noise_ must be asked of a fit without prior"):
+            _ = again.above_noise_
+
+
+def test_persons_and_federations_take_a_prior(public_model: dpvb.LDA) -> None:
+    given: dict[str, Any] = {"prior": public_model, "public_prior": True}
+    persons = model(num_steps=0, **given).fit(documents(60), group=np.arange(60) // 2)
+    assert persons.privacy_.unit == "person"
+    shards = [documents(40, seed=seed) for seed in (1, 2, 3)]
+    many = federated.simulate(model(**given), shards, trust="none", num_rounds=3, epsilon=1.0, delta=1e-5)
+    assert many.components_.shape == (TOPICS, TERMS)
+    assert many.n_iter_ == 2
+
+
+# --- what is asked and said ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"n_components": 10}, "n_components must be 6, the prior's, or 'auto'"),
+        ({"background": False, "word_power": 0.0}, "background must be True"),
+        ({"vocabulary": [*WORDS[:-2], "other", "words"]}, "prior must have the vocabulary of the fit; 4 words differ"),
+        ({"vocabulary": WORDS[::-1]}, "the words stand in another order"),
+        ({"public_prior": False}, "prior must be a private model, or its documents said to be public by public_prior="),
+        ({"prior": 3}, "prior must be a fitted dpvb.LDA"),
+        ({"prior": {}}, "prior must map words to frequencies"),
+        ({"prior": {"waa": 0.0}}, "prior must map words to frequencies"),
+        ({"prior": {"waa": -1.0}}, "prior must map words to frequencies"),
+        ({"prior": {"waa": math.inf}}, "prior must map words to frequencies"),
+        ({"num_steps": -1}, "num_steps"),
+    ],
+)
+def test_a_prior_that_does_not_fit_is_refused(public_model: dpvb.LDA, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ParameterError, match=said) as refused:
+        model(**{"prior": public_model, "public_prior": True, **options}).fit(documents(20))
+    assert not any(word in str(refused.value).split() for word in WORDS)
+
+
+def test_a_rehearsal_and_what_is_no_fit_are_no_priors() -> None:
+    with pytest.raises(ParameterError, match="not a rehearsal"):
+        model(prior=model(n_components=2).rehearse(num_rows=30)).fit(documents(20))
+    with pytest.raises(ParameterError, match="fitted"):
+        model(prior=model(n_components=2)).fit(documents(20))
+
+
+def test_files_of_a_prior(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("waa 30\nwab\t12.5\n\n")
+    fitted = model(n_components=2, prior=tmp_path / "words.txt").fit(documents(20))
+    assert "word frequencies of a public list of 2 words" in " ".join(str(fitted.privacy_).split())
+    (tmp_path / "bad.txt").write_text("waa thirty\n")
+    with pytest.raises(DataFormatError, match="each line must be a word and its frequency"):
+        model(n_components=2, prior=tmp_path / "bad.txt").fit(documents(20))
+    with pytest.raises(DataFormatError, match="nowhere"):
+        model(n_components=2, prior=tmp_path / "nowhere.txt").fit(documents(20))
+    (tmp_path / "bad.dpvb").write_text("no model")
+    with pytest.raises(ModelFileError):
+        model(prior=tmp_path / "bad.dpvb").fit(documents(20))
+
+
+def test_the_statement_says_where_a_prior_came_from_and_what_it_cost_whom(public_model: dpvb.LDA) -> None:
+    first = model(n_components=TOPICS, epsilon=0.5, delta=1e-6).fit(documents(40))
+    second = model(prior=first, num_steps=0, provenance={"prior": "the first half of the year"}).fit(documents(40))
+    said = " ".join(str(second.privacy_).split())
+    assert "6 topics of an earlier release, which promised each document behind it epsilon = 0.49" in said
+    spent = first.privacy_.epsilon + 1.0
+    assert f"no more than epsilon = {spent:.6g}, delta = 1.1e-05; source: the first half of the year" in said
+    public = model(prior=public_model, public_prior=True, num_steps=0).fit(documents(40))
+    assert "6 topics of a model whose documents are said to be public" in " ".join(str(public.privacy_).split())
+
+
+def test_a_prior_of_the_same_data_set_is_refused_before_the_charge(tmp_path: Path) -> None:
+    with dpvb.Ledger(tmp_path / "budget.db") as ledger:
+        for name in ("notes", "letters"):
+            ledger.register(name, epsilon=4.0, delta=1e-3, unit="document", neighboring_relation="add_or_remove_one")
+        first = model(n_components=TOPICS, ledger=ledger, dataset="notes").fit(documents(40))
+        left = ledger.remaining("notes")
+        with pytest.raises(ParameterError, match="other people than dataset='notes'"):
+            model(prior=first, ledger=ledger, dataset="notes").fit(documents(40))
+        assert ledger.remaining("notes") == left
+        second = model(prior=first, num_steps=0, ledger=ledger, dataset="letters").fit(documents(40))
+    said = " ".join(str(second.privacy_).split())
+    assert "an earlier release of data set 'notes', which promised" in said
+    assert json.dumps(second.privacy_.to_dict())

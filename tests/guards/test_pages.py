@@ -1,0 +1,39 @@
+"""HTML shows every text as it is, whoever wrote it, and says nothing else to a browser."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from read_html import Page
+
+from dpvb.guards import pages
+from dpvb.guards.strangers import printable
+
+HOSTILE = ["<script>alert(1)</script>", "\" onload='x'", "&lt;", "-->", "</td></table>", "a\u202eb", "\x1b[2J", "é", ""]
+texts = st.one_of(st.sampled_from(HOSTILE), st.text())
+
+
+@given(st.lists(st.tuples(texts, st.lists(texts, min_size=1, max_size=3)), max_size=4), texts)
+def test_a_table_is_well_formed_and_its_cells_are_the_texts(rows, head) -> None:
+    page = Page(pages.table(rows, head=[head, head], numbers=[1], faint=[0]))
+    wanted = [[printable(head)] * 2]
+    wanted += [[printable(name), "\n".join(map(printable, below))] for name, below in rows]
+    assert page.cells == wanted
+
+
+@given(texts)
+def test_lines_frames_and_folds_hold_the_text_alone(text: str) -> None:
+    for html in (pages.title(text), pages.boxed(text), pages.folded(text, "")):
+        assert "".join(Page(html).texts) == printable(text)
+
+
+@pytest.mark.parametrize("value", [np.arange(10**6), list(range(10**6)), "x" * 10**6, {n: n for n in range(10**4)}])
+def test_a_long_value_is_short_and_in_one_line(value: object) -> None:
+    assert len(pages.shortened(value)) < 200
+    assert "\n" not in pages.shortened(value)
+
+
+def test_a_short_value_is_written_out() -> None:
+    assert pages.shortened({"a": [1, 2.5, None, (True,)]}) == "{'a': [1, 2.5, None, (True,)]}"

@@ -1,0 +1,44 @@
+"""How topics are read: by what the noise will be at the end of a plan, from its first step on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpvb.core import loop
+from dpvb.core.noise import InsecureNoise
+from dpvb.core.plan import phased
+from dpvb.core.sampling import FullBatch
+from dpvb.core.schedule import robbins_monro
+from dpvb.core.wall import Wall
+from dpvb.data import BagOfWords
+from dpvb.models import empirical_bayes
+from dpvb.models.topics import reading
+from dpvb.models.topics.lda import LDA
+
+
+@pytest.mark.parametrize("strong", [False, True])
+def test_one_prior_reads_all_steps_of_a_plan(strong: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights are free from the first step on where the last will see topics clearly, and in no step elsewhere."""
+    found: list[bool] = []
+    usual = empirical_bayes.estimated_prior
+
+    def watched(*args: Any, free: bool = False) -> Any:
+        found.append(free)
+        return usual(*args, free=free)
+
+    monkeypatch.setattr(empirical_bayes, "estimated_prior", watched)
+    monkeypatch.setitem(empirical_bayes.READS, "estimated_prior", watched)
+    model = LDA(3, 40, num_steps=16)
+    matrix = np.random.default_rng(0).poisson(1.0, (500, 40))
+    # The averages of the last steps have about a third of one step's noise.
+    noise = 500 * 0.2 / 3 / reading.detectable(model) * (1.5 if strong else 6.0)
+    plan = phased(model.blocks, FullBatch(), [noise] * 16)
+    wall: Wall[Any] = Wall(BagOfWords(matrix), plan, noise=InsecureNoise(2))
+    q, _ = loop.fit(model, wall, plan, rho=robbins_monro(1.0, 0.6), rng=np.random.default_rng(1))
+    assert found == [strong] * 16
+    assert q.sum_std_v is not None
+    clear = reading.signal(model, 500, float(q.sum_std_v[0] * q.word_weight_v[0])) >= reading.detectable(model)
+    assert clear is strong
