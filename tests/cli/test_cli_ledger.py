@@ -63,8 +63,8 @@ def test_a_quote_spends_nothing_and_agrees_with_the_accountant(path: Path) -> No
     facts = json.loads(run("quote", path, "--epsilon", 0.5, *options, "--json").stdout)
     assert facts["fits"] is True
     assert 0.3 < facts["epsilon"] < 0.5
-    # As a fit would, that is not the data set's first.
-    noise = accounting.noise_multiplier(epsilon=0.5, delta=1e-6, method="renyi", **shape)
+    # As a fit would.
+    noise = accounting.noise_multiplier(epsilon=0.5, delta=1e-6, **shape)
     assert facts["noise_multiplier"] == pytest.approx(noise)
     same = json.loads(
         run("quote", path, "people", "--noise-multiplier", facts["noise_multiplier"], *options, "--json").stdout

@@ -141,7 +141,7 @@ def test_another_separator_than_the_files_is_found_out_too(tmp_path: Path) -> No
     (tmp_path / "t.csv").write_text("a,b,y\n1,2,0\n")
     with pytest.raises(DataFormatError, match="one field with ',' in it: separator=','"):
         Table(tmp_path / "t.csv", Schema((Numeric("b", 0, 1),), Target("y")), separator=";")
-    with pytest.raises(DataFormatError, match="names the column 'c' once; Every column"):
+    with pytest.raises(DataFormatError, match="names the column 'c' once; every column"):
         Table(tmp_path / "t.csv", Schema((Numeric("c", 0, 1),), Target("y")))
 
 

@@ -1091,15 +1091,19 @@ def by_hand(totals: list[int], delta: float, favoured: int) -> int:
     """The filter's epsilon, in whole numbers, with 40 digits of mpmath; 0.15 of delta are those of the orders."""
     if not any(totals):
         return 0
-    *orders, normal, left_out = totals
+    orders, covered = totals[: len(spending.ORDERS)], totals[len(spending.ORDERS) :]
+    part = mpmath.mpf("0.15") if covered else 1
     with mpmath.workdps(40):
         shares = [mpmath.mpf(1) / (i - favoured) ** 2 if i != favoured else 0 for i in range(len(orders))]
         found = []
         for total, order, share in zip(orders, spending.ORDERS, shares, strict=True):
             weight = (share / sum(shares) / 4 if share else mpmath.mpf(3) / 4) - mpmath.mpf(10) ** -20
-            a, own = mpmath.mpf(order), weight * mpmath.mpf(delta) * 15 / 100
+            a, own = mpmath.mpf(order), weight * mpmath.mpf(delta) * part
             offset = mpmath.log((a - 1) / a) - (mpmath.log(own) + mpmath.log(a)) / (a - 1)
             found.append(total + int(mpmath.ceil(offset * 10**9)))
+        if not covered:
+            return max(0, min(found))
+        normal, left_out = covered
         m = mpmath.sqrt(mpmath.mpf(normal) * 2 / 65536 / 10**9)
         share = mpmath.mpf(delta) * 3 / 4
 

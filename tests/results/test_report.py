@@ -331,15 +331,16 @@ def test_damaged_statements_give_one_error():
     sound = {
         *itertools.product(["unit", "run_id", "plan_digest", "second_opinion", "against", "block name"], ["'x'"]),
         *itertools.product(["charge ledger", "charge hash", "charge dataset"], ["'x'"]),
-        *itertools.product(["curve", "public", "blocks", "block shape"], ["[]", "{}"]),
+        *itertools.product(["curve", "public", "remarks", "blocks", "block shape"], ["[]", "{}"]),
         *itertools.product(["private"], map(repr, WRONG)),
         *itertools.product(["num_examples", "batch_size", "charge", "selection", "counts"], ["None"]),
-        *[("public", "'x'"), ("public", "{'a': 1}"), ("block shape", "[1]"), ("secret_noise", "True")],
+        *itertools.product(["public", "remarks"], ["'x'", "{'a': 1}"]),
+        *[("block shape", "[1]"), ("secret_noise", "True")],
         *[("epsilon", "True"), ("rehearsal", "True")],
     }
     assert {key for key, changed in damaged.items() if accepted(changed)} == sound
     # What older files do not have.
-    later = {"second_opinion", "charge", "selection", "against", "counts", "rehearsal"}
+    later = {"second_opinion", "charge", "selection", "against", "counts", "rehearsal", "remarks"}
     for name in later:
         assert accepted({key: fact for key, fact in facts.items() if key != name})
     for name in facts.keys() - later - {"private"}:

@@ -7,6 +7,7 @@ from typing import Any
 
 from dpvb.estimators.regression import BinomialLikelihoodRegression
 from dpvb.guards.errors import ParameterError
+from dpvb.guards.lacking import says_what_lacks
 from dpvb.results.coefficients import CoefficientTable
 from dpvb.results.difference import difference
 
@@ -15,6 +16,7 @@ _RANGE = {"low", "high", "missing"}
 _FREE = {"numeric": _RANGE, "date": _RANGE, "binary": {"missing"}, "categorical": {"categories", "unseen", "missing"}}
 
 
+@says_what_lacks
 def compare(first: Any, second: Any, *, disjoint: bool = False, **options: Any) -> CoefficientTable:
     """The first regression's coefficients minus the second's, with intervals; as ratios, the ratios of both.
 

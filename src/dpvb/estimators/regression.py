@@ -195,7 +195,9 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """What a table says above its rows."""
         likelihood = self._likelihood
         model = f"{likelihood.kind.replace('_', ' ').capitalize()} regression on {self._coefficients.columns}"
-        return Head(model, likelihood.scale, per, self._prior, noise_aware, self.privacy_)
+        return Head(
+            model, "log rate" if likelihood.is_count else "log odds", per, self._prior, noise_aware, self.privacy_
+        )
 
     @overload
     def contrast(self, weights: Mapping[str, float], *, level: float = 0.95, **options: Any) -> Coefficient: ...

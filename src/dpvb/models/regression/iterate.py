@@ -144,10 +144,8 @@ class Iterate:
 
     def predictions(self, declared: Declared, intercept: float, alpha: float | None, is_count: bool) -> Weights:
         """Posterior of the weights for predictions, in the coordinates of x: τ is estimated and averaged over."""
-        prior, back_dd = (
-            self.prior(declared, self.scaling.width_d, ridge.TAUS, intercept, alpha),
-            self.scaling.back(declared, intercept),
-        )
+        prior = self.prior(declared, self.scaling.width_d, ridge.TAUS, intercept, alpha)
+        back_dd = self.scaling.back(declared, intercept)
         return self._posterior(self.curvature_ee, 0 * self.error_ee, 0 * self.doubt_e, prior, back_dd, is_count)
 
     def table(self, declared: Declared, intercept: float, alpha: float | None, is_count: bool) -> Weights:

@@ -132,11 +132,6 @@ class Likelihood:
         """Bound on |residual_n| for every ψ and every dispersion: as the header shows."""
         return self.max_y
 
-    @property
-    def scale(self) -> str:
-        """What a coefficient adds to, in words."""
-        return "log rate" if self.is_count else "log odds"
-
     def b(self, y_n: Floats, trials_n: Floats) -> Floats:
         """b_n of every row."""
         if self.kind == "negative_binomial":

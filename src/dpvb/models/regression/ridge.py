@@ -103,8 +103,13 @@ def best_scale(point_e: Floats, variance_e: Floats, prior: Prior) -> float:
 
 
 def inverse(matrix_ee: Floats) -> tuple[Floats, float]:
-    """Inverse and log determinant of a positive definite matrix."""
-    root = cho_factor(matrix_ee, lower=True)
+    """Inverse and log determinant of a positive definite matrix, also of one that rounding has made indefinite."""
+    try:
+        root = cho_factor(matrix_ee, lower=True)
+    except np.linalg.LinAlgError:
+        value_e, vector_ee = np.linalg.eigh(matrix_ee)
+        value_e = np.maximum(value_e, tuned.ROUNDING * value_e[-1])
+        return (vector_ee / value_e) @ vector_ee.T, float(np.sum(np.log(value_e)))
     return cho_solve(root, np.eye(len(matrix_ee))), 2.0 * float(np.sum(np.log(np.diag(root[0]))))
 
 

@@ -72,6 +72,7 @@ ROOM_QUANTILE = 0.1  # of the directions, by information
 TAU_LOW, TAU_HIGH, NUM_TAUS = 0.02, 3.0, 11  # grid of τ, geometric: std of the log odds that a column adds
 TAU_MEDIAN = 0.35  # median of the prior of τ
 TAU_SPREAD = 1.0  # standard deviation of log τ
+ROUNDING = 1e-13  # eigenvalues below this part of the largest are rounding
 TABLE_TAU = 1.0  # τ of the table of coefficients, where an estimated one would make intervals too narrow
 INTERCEPT_STD = 3.0  # prior std of the mean log odds, or log mean
 DISPERSION_STD = 1.5  # prior std of the log of an unknown dispersion, about 1
