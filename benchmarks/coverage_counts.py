@@ -49,7 +49,7 @@ def one(given: tuple[float, float, int]) -> tuple[list[float], float, float, flo
     estimator = dpvb.PoissonRegression if math.isinf(r) else dpvb.NegativeBinomialRegression
     like = Schema(COLUMNS, target=Target("y", kind, max_count=MAX_COUNT))
     model = estimator(epsilon=epsilon, delta=DELTA, max_count=MAX_COUNT).fit(Table(table(seed, r), like))
-    rows = {row.name: row for row in model.coefficients()}
+    rows = {row.name: row for row in model.coefficients(coding="places")}
     found = [(rows[name].mean - SLOPES[name]) / rows[name].std for name in ("age", "income", "smokes")]
     south, north = (rows[f"region={place}"].mean for place in ("south", "north"))
     draws, _ = model.sample_posterior(4000, rng=0)
@@ -57,8 +57,11 @@ def one(given: tuple[float, float, int]) -> tuple[list[float], float, float, flo
         draws[:, model.feature_names_.index("region=north")]
     )
     found.append((south - north - SLOPES["region"]) / contrast.std())
-    last = rows.get("log(dispersion)")
-    z, std = (math.nan, math.nan) if last is None else ((last.mean - math.log(r)) / last.std, last.std)
+    z = std = math.nan
+    if not math.isinf(r):
+        low, high = map(math.log, model.dispersion_interval())
+        std = (high - low) / (2 * 1.959964)
+        z = ((low + high) / 2 - math.log(r)) / std
     return found, z, std, rows["smokes"].std
 
 

@@ -193,6 +193,5 @@ class Iterate:
         share_e, way_e = self.moments.eigenvalue_e / scale_e**2 / self.moments.number, mean_e - score.offset_e
         spread_ee = share_e[:, None] * covariance_ee
         added = float(share_e @ way_e**2 + np.trace(spread_ee))
-        pull_e = share_e * way_e
-        error = float(2.0 * np.sum(spread_ee * spread_ee.T) + 4.0 * pull_e @ covariance_ee @ pull_e)
+        error = float(2.0 * np.sum(spread_ee * spread_ee.T) + 4.0 * (share_e * way_e) @ spread_ee.T @ way_e)
         return self.dispersion.without(added, error)

@@ -63,13 +63,8 @@ class Likelihood:
 
     @property
     def max_b(self) -> float:
-        """Bound on b_n."""
-        return {
-            "logistic": 1.0,
-            "binomial": self.max_trials,
-            "negative_binomial": self.max_count + self.r,
-            "poisson": math.inf,
-        }[self.kind]
+        """Bound on b_n; infinite for the Poisson distribution, which has none."""
+        return self.max_count + self.r if self.is_count else self.max_size
 
     @property
     def learns_dispersion(self) -> bool:
