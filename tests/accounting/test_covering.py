@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -79,6 +80,18 @@ def test_no_epsilon_has_a_larger_delta_than_the_covering_release(
         for epsilon in (0.0, 0.07, 0.5, 1.3, 4.0):
             exact = answers.delta_of(events, epsilon=epsilon, neighboring_relation=relation)
             assert exact <= (left_out + (1 - left_out) * gaussian.delta(m, epsilon)) * (1 + 1e-4) + 1e-15
+
+
+@pytest.mark.parametrize("scale", [1.0, 10.0, 100.0, 1e4])
+@pytest.mark.parametrize("event", [Event("poisson", 0.05, 1.0, 20), Event("poisson", 0.3, 2.0, 100)], ids=repr)
+def test_small_plans_are_covered_far_out_too(event: Event, scale: float) -> None:
+    """What a small plan may leave out is less than any share of delta; where the grid ends, its delta is no more."""
+    plan = replace(event, noise_multiplier=scale * event.noise_multiplier)
+    m, left_out = covered([plan])
+    for epsilon in np.geomspace(1e-6, 50.0, 60).tolist():
+        exact = answers.delta_of([plan], epsilon=epsilon, neighboring_relation="add_or_remove_one")
+        assert exact <= (left_out + (1 - left_out) * gaussian.delta(m, epsilon)) * (1 + 1e-4)
+    assert left_out <= 2 * MOST * max((m / REACH) ** 2, 1e-6)
 
 
 def test_full_batches_cover_themselves() -> None:

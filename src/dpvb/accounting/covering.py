@@ -37,6 +37,8 @@ Vector = npt.NDArray[np.float64]
 # Epsilons of the grid, from 0 on; each costs a relative 1e-6 of m at most.
 _POINTS = 4000
 _ORDERS = 1.0 + np.geomspace(1e-3, 1e5, 200)
+# The least delta of the grid, over the most that may be left out.
+_LEAST = 1e-6
 # The largest distance that is looked for, and the relative width at which the search ends.
 _FARTHEST = 1e3
 # Above this epsilon e^epsilon is no number.
@@ -65,10 +67,13 @@ def covering(cost: Cost, delta: float, reach: float, most: float, *, normal: boo
 def _covering(cost: Any, delta: float, reach: float, most: float, normal: bool) -> tuple[float, float]:
     if normal and is_gaussian(cost):
         return _own_distance(cost), 0.0
-    epsilon_g, delta_g = _profile(cost, 1e-3 * most, normal)
+    epsilon_g, delta_g = _profile(cost, _LEAST * most, normal)
+    if delta_g[-1] >= 1:
+        return math.inf, 0.0
     near = min(int(np.searchsorted(-delta_g, -delta)), _POINTS - 1)
     m = _distance(epsilon_g[near:][:1], np.array([delta]))
-    left_out = most * min(1.0, (m / reach) ** 2)
+    # Above the last epsilon of the grid nothing is compared: there the plan's delta is left out whole.
+    left_out = max(most * min(1.0, (m / reach) ** 2), float(delta_g[-1]))
     m = _distance(epsilon_g[1:], (delta_g[:-1] - left_out) / (1 - left_out))
     return (m, left_out) if m < math.inf else (math.inf, 0.0)
 
