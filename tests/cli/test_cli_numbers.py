@@ -258,7 +258,8 @@ def test_nothing_private_is_printed(tmp_path: Path) -> None:
         ]
         results = [run(*fit, *BUDGET), run("show", out)]
         printed.append("".join(r.stdout + r.stderr for r in results).replace(dpvb.load(out).privacy_.run_id, "RUN"))
-        printed[-1] = without_counts(printed[-1])
+        # Where a line ends depends on how long a noisy count is.
+        printed[-1] = without_counts(" ".join(without_counts(printed[-1]).split()))
         assert str(n) not in printed[-1].replace(dpvb.load(out).privacy_.plan_digest, "PLAN")
         assert str(CANARY)[:6] not in printed[-1]
     assert printed[0] == printed[1]

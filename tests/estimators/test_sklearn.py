@@ -13,7 +13,7 @@ from sklearn.preprocessing import MaxAbsScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dpvb
-from dpvb.errors import DpvbError, FewUnitsWarning, PrivacyError
+from dpvb.errors import DpvbError, FewTopicsWarning, FewUnitsWarning, PrivacyError
 from dpvb.estimators.base import PrivacyWarning, PrivateEstimator
 
 SCORE = "score of private rows is refused: a score is a leak, and a search would leak through its choice"
@@ -218,7 +218,8 @@ def test_fit_transform_says_once_that_its_rows_are_private(monkeypatch):
         dpvb.LDA(2, **EXAMPLE).fit_transform(corpus())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.simplefilter("ignore", FewUnitsWarning)
+        for noisy in (FewUnitsWarning, FewTopicsWarning):
+            warnings.simplefilter("ignore", noisy)
         dpvb.LDA(2, **EXAMPLE).fit_transform(corpus())
 
 
