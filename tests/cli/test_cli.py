@@ -321,8 +321,9 @@ def test_the_bar_tells_steps_and_budget(tmp_path: Path, words_file: Path) -> Non
 
 
 def without_counts(text: str) -> str:
-    """What was printed, without the noisy numbers of documents and what is said of few of them."""
+    """What was printed, without noisy numbers of documents and topics, and what is said of few of them."""
     text = re.sub(r"warning: [^\n]* that counted: [^\n]*\n", "", text)
+    text = re.sub(r"[^\n]*(above the noise|any of the others)[^\n]*\n", "", text)
     return re.sub(r"(counted|shortened):\s+[\d,]+ ±\s+[\d,]+", r"\1", text)
 
 
