@@ -94,6 +94,43 @@ def test_small_plans_are_covered_far_out_too(event: Event, scale: float) -> None
     assert left_out <= 2 * MOST * max((m / REACH) ** 2, 1e-6)
 
 
+@pytest.mark.parametrize(
+    ("event", "delta"),
+    [
+        (Event("poisson", 7.735081560251277e-05, 7.025628246176884, 115), 2.7256104152610572e-11),
+        (Event("poisson", 1e-4, 7.0, 100), 1e-10),
+        (Event("poisson", 1e-5, 3.0, 100), 1e-6),
+        (Event("fixed_size", 5.4e-6, 21.3, 258), 1e-9),
+        (Event("poisson", 0.3, 0.02, 3, 0.02), 1e-6),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
+def test_no_tilt_hides_what_lies_far_below_it(event: Event, delta: float, relation: str) -> None:
+    """Tilted back, masses below a steep tilt are beyond all numbers: there the other tilts must answer."""
+    plan = Composition([event], relation)  # type: ignore[arg-type]
+    top = plan.epsilon(1e-6 * delta)
+    epsilons = np.linspace(0.0, top, 40)
+    for pairs in dominating_pairs([event], relation):
+        found = pld.profile(pairs, epsilons, 1e-7 * delta)
+        exact = [pld.delta(pairs, float(epsilon), 1.0) for epsilon in epsilons]
+        assert (found >= 0.998 * np.array(exact)).all()
+        assert (np.diff(found) <= 0).all()
+    m, left_out = covering(plan, delta, distance(1.0, 0.75 * delta), 0.1 * delta)
+    for epsilon in epsilons.tolist():
+        exact = answers.delta_of([event], epsilon=epsilon, neighboring_relation=relation)
+        assert exact <= (left_out + (1 - left_out) * gaussian.delta(m, epsilon)) * 1.001
+
+
+def test_a_rate_whose_digits_end_counts_as_one() -> None:
+    almost = Event("poisson", 1 - 1e-15, 0.3)
+    (pairs,) = {tuple(pairs) for pairs in dominating_pairs([almost], "replace_one")}
+    assert answers.delta_of([almost], epsilon=64.24, neighboring_relation="replace_one") == pytest.approx(
+        gaussian.delta(2 / 0.3, 64.24)
+    )
+    assert pairs[0].q == 1
+
+
 def test_full_batches_cover_themselves() -> None:
     assert covered([Event("full_batch", 1.0, 4.0, 16)]) == pytest.approx((1.0, 0.0))
     assert covered([Event("full_batch", 1.0, 4.0, 16)], "replace_one") == pytest.approx((2.0, 0.0))

@@ -21,6 +21,8 @@ MAX_STEPS = 10**9
 _ALIKE = 0.15
 # Sampling rates below this one are accounted at this one, which only raises epsilon.
 _MIN_SAMPLING_PROB = 1e-15
+# Sampling rates from this one on are accounted as 1: the digits of 1 - q end.
+_MAX_SAMPLING_PROB = 1 - 1e-12
 
 
 def named_sampler(
@@ -139,8 +141,8 @@ def dominating_pairs(plan: Sequence[Event], relation: str) -> list[list[Pair]]:
 def _pair(event: Event, relation: str, *, opposite: bool) -> Pair:
     noise = min(event.noise_multiplier, MAX_NOISE_MULTIPLIER)
     swap = relation == "replace_one" or event.sampler == "fixed_size"
-    q = max(event.sampling_prob, _MIN_SAMPLING_PROB)
-    if opposite:
+    q = max(event.sampling_prob, _MIN_SAMPLING_PROB) if event.sampling_prob < _MAX_SAMPLING_PROB else 1.0
+    if opposite and q < 1:
         return Pair("opposite", q, 1 / noise, event.num_steps)
     mu = (event.swap_ratio if swap else 1.0) / noise
     return Pair("swapped" if relation == "replace_one" and q < 1 else "sampled", q, mu, event.num_steps)

@@ -41,6 +41,8 @@ _ACCURACY, _ROUGHLY = 1e-4, 1e-3
 _TILTS = (1.0, 0.5, 0.0)
 # log of the tilted mass that may fall outside the FFT window
 _OUTSIDE = 27.0
+# log of the largest factor by which a mass is tilted back
+_LARGEST_LOG = 600.0
 _PANEL = 1 / 16
 _CHUNK = 1 << 15
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
@@ -134,7 +136,7 @@ def profile(pairs: Sequence[Pair], epsilon_g: Vector, smallest: float) -> Vector
         sides = zip(*(_discretise(pair, h, reach) for pair in pairs), strict=True)
         try:
             larger: Vector = np.maximum.reduce([_profile(steps, h, epsilon_g) for steps in sides])
-            return larger
+            return np.asarray(np.maximum.accumulate(larger[::-1])[::-1])  # A profile falls.
         except _GridTooFineError as error:
             h *= error.factor * 1.05
 
@@ -211,8 +213,10 @@ class _Tail:
         return max(0.0, loss + max(-h, math.log1p(max(-1 + 1e-16, fraction * math.expm1(-h)))))
 
     def delta(self, epsilon: float) -> float:
-        """Return delta at epsilon."""
+        """Return delta at epsilon, or 1 where the window begins above it."""
         position = epsilon / self.spacing - self.start
+        if position <= 0 and not self.whole:
+            return 1.0
         first = max(0, math.ceil(position))
         over = (first - position + np.arange(max(0, len(self.v) - first))) * self.spacing
         scaled = float(self.v[first:] @ -np.expm1(-np.maximum(over, 0.0))) + self.outside
@@ -229,7 +233,7 @@ class _Tail:
         first = np.clip(np.ceil(from_start / self.spacing).astype(np.int64), 0, len(self.v))
         scaled = (
             np.maximum(mass[first] - np.exp(np.minimum(from_start, 700.0)) * falling[first], 0.0)
-            + 1e-10 * mass[first]
+            + 2e-10 * mass[first]
             + self.outside
         )
         log_delta = np.log(np.maximum(scaled, 1e-300)) + self.log_scale
@@ -461,17 +465,19 @@ def _compose(steps: Sequence[_Step], h: float, theta: float) -> _Tail:
     p = np.roll(composed, -((bottom - shift) % size))
     reference = round(mean)
     offset = (bottom - reference + np.arange(size)) * h
+    # Masses that no number can hold once they are tilted back: the window begins above them.
+    lost = int(np.count_nonzero(theta * offset < -_LARGEST_LOG))
     least = sum(step.num_steps * step.start for step in steps)
     most = sum(step.num_steps * (step.start + len(step.log_mass) - 1) for step in steps)
     return _Tail(
-        start=bottom,
+        start=bottom + lost,
         spacing=h,
         log_scale=log_moment - theta * reference * h,
-        v=p * np.exp(np.minimum(-theta * offset, 600.0)),
+        v=p[lost:] * np.exp(-theta * offset[lost:]),
         outside=0.0 if top >= most else math.exp(-theta * (top - reference) * h - _OUTSIDE),
         infinity=sum(step.num_steps * step.infinity for step in steps),
         slack=_SLACK + 1e-14 * num_steps,
-        whole=bottom <= least,
+        whole=bottom <= least and lost == 0,
         theta=theta,
         log_noise=log_moment + math.log(noise) if noise > 0 else -math.inf,
     )

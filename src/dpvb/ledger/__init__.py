@@ -342,6 +342,9 @@ class Ledger:
             if newest and (found := turns.keyed(rows, key)):
                 if (found.facts["plan"], found.form, found.dataset) != (plan_digest, form, dataset):
                     raise LedgerError(f"run {run!r} was charged for another plan. Begin a new run for a new plan.")
+                covered = len(found.cost_units) > len(spending.ORDERS)
+                if covered and (found.facts.get("normal") is True) != normal:
+                    raise LedgerError(f"run {run!r} was charged for noise of another kind. Begin a new run for it.")
                 if token is not None:
                     self._check_owner(rows, run, token)
                 return self._receipt(found)
