@@ -22,8 +22,8 @@ from dpvb.guards.errors import ParameterError
 
 Vector = npt.NDArray[np.float64]
 
-# Orders that a curve is converted at where it is not known in closed form.
-_FINE = 1.0 + np.geomspace(1e-3, 1e5, 200)
+#: Orders that a curve is converted at where it is not known in closed form.
+FINE_ORDERS = 1.0 + np.geomspace(1e-3, 1e5, 200)
 
 
 @runtime_checkable
@@ -135,10 +135,20 @@ def total(costs: Iterable[Cost] | Mapping[Cost, int]) -> Total:
 
 def from_renyi(curve: Callable[[Vector], Vector], delta: float) -> float:
     """Return epsilon at delta of a Renyi curve, improved conversion (Canonne, Kamath, Steinke 2020, Prop. 12)."""
-    lam = _FINE - 1
+    lam = FINE_ORDERS - 1
     with np.errstate(invalid="ignore"):
-        bound = curve(_FINE) - (math.log(delta) + np.log(_FINE)) / lam + np.log(lam / _FINE)
+        bound = curve(FINE_ORDERS) - (math.log(delta) + np.log(FINE_ORDERS)) / lam + np.log(lam / FINE_ORDERS)
     return max(0.0, float(np.min(np.where(np.isnan(bound), np.inf, bound)))) * (1 + 1e-12)
+
+
+def delta_from_renyi(curve: Callable[[Vector], Vector], epsilon_g: Vector) -> Vector:
+    """Return delta at many epsilons of a Renyi curve, (G,), by the same conversion."""
+    lam = FINE_ORDERS - 1
+    with np.errstate(invalid="ignore"):
+        log_delta = lam * (curve(FINE_ORDERS) - epsilon_g[:, None]) + lam * np.log(lam / FINE_ORDERS)
+    log_delta -= np.log(FINE_ORDERS)
+    least_g: Vector = np.where(np.isnan(log_delta), 0.0, log_delta).min(axis=1)
+    return np.asarray(np.exp(np.minimum(least_g, 0.0)))
 
 
 def num_steps(costs: Iterable[Cost]) -> Counter[Event]:

@@ -19,7 +19,6 @@ lower one, and the Gaussian's at least that at the upper one; so these two are c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -29,14 +28,13 @@ from scipy.special import log_ndtr
 
 from dpvb.accounting import gaussian
 from dpvb.accounting.answers import MAX_GRID_SHIFT
-from dpvb.accounting.costs import Composition, Cost, from_renyi
+from dpvb.accounting.costs import FINE_ORDERS, Composition, Cost, delta_from_renyi, from_renyi
 from dpvb.accounting.events import dominating_pairs
 
 Vector = npt.NDArray[np.float64]
 
 # Epsilons of the grid, from 0 on; each costs a relative 1e-6 of m at most.
 _POINTS = 4000
-_ORDERS = 1.0 + np.geomspace(1e-3, 1e5, 200)
 # The least delta of the grid, over the most that may be left out.
 _LEAST = 1e-6
 # The largest distance that is looked for, and the relative width at which the search ends.
@@ -84,7 +82,7 @@ def _profile(cost: Cost, smallest: float, normal: bool) -> tuple[Vector, Vector]
     if not 0 < top < _MOST_EPSILON:
         return np.zeros(_POINTS), np.full(_POINTS, 1.0 if top else smallest)
     epsilon_g = np.linspace(0.0, top, _POINTS)
-    delta_g = _by_orders(cost.renyi, epsilon_g)
+    delta_g = _by_orders(cost, epsilon_g)
     if normal and isinstance(cost, Composition):
         from dpvb.accounting import pld
 
@@ -94,18 +92,13 @@ def _profile(cost: Cost, smallest: float, normal: bool) -> tuple[Vector, Vector]
     return epsilon_g, delta_g
 
 
-def _by_orders(curve: Callable[[Vector], Vector], epsilon_g: Vector) -> Vector:
-    """Delta at each epsilon by the best order of a Renyi curve (Canonne, Kamath, Steinke 2020, Prop. 12).
+def _by_orders(cost: Cost, epsilon_g: Vector) -> Vector:
+    """Delta at each epsilon by the best order of a Renyi curve.
 
     By Pinsker's inequality it is at most √(R/2), R of the least order; and a profile is convex in e^epsilon.
     """
-    lam = _ORDERS - 1
-    log_c = lam * np.log(lam / _ORDERS) - np.log(_ORDERS)
-    divergence = curve(_ORDERS)
-    with np.errstate(invalid="ignore"):
-        log_delta = lam * (divergence - epsilon_g[:, None]) + log_c
-    least_g: Vector = np.where(np.isnan(log_delta), 0.0, log_delta).min(axis=1)
-    delta_g = np.minimum(np.exp(np.minimum(least_g, 0.0)), min(1.0, math.sqrt(divergence[0] / 2)))
+    least = float(cost.renyi(FINE_ORDERS[:1])[0])
+    delta_g = np.minimum(delta_from_renyi(cost.renyi, epsilon_g), min(1.0, math.sqrt(least / 2)))
     return _below_chords(np.exp(epsilon_g), delta_g) * (1 + 1e-9)
 
 

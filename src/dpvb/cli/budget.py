@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -70,18 +70,17 @@ def plan(
         raise ParameterError("documents= needs vocabulary_size=, and the other way round.")
     if documents is not None and noise_multiplier is None:
         epsilon = 1.0 if epsilon is None else epsilon
+    shape: dict[str, Any] = {
+        "delta": delta,
+        "noise_multiplier": noise_multiplier,
+        "num_steps": num_steps,
+        "sampling_prob": sampling_prob,
+        "batch_size": batch_size,
+        "num_examples": num_examples,
+        "neighboring_relation": neighboring_relation,
+    }
     with working("accounting"):
-        facts = planning.plan_facts(
-            epsilon=epsilon,
-            delta=delta,
-            noise_multiplier=noise_multiplier,
-            num_steps=num_steps,
-            sampling_prob=sampling_prob,
-            batch_size=batch_size,
-            num_examples=num_examples,
-            neighboring_relation=neighboring_relation,
-            swap_ratio=swap_ratio,
-        )
+        facts = planning.plan_facts(epsilon=epsilon, swap_ratio=swap_ratio, **shape)
     doubts.warn(
         math.inf if epsilon is None else epsilon,
         delta,
@@ -93,17 +92,7 @@ def plan(
     if documents is not None and vocabulary_size is not None:
         from dpvb.estimators.lda import LDA
 
-        model = LDA(
-            topics,
-            epsilon=math.inf if epsilon is None else epsilon,
-            delta=delta,
-            noise_multiplier=noise_multiplier,
-            num_steps=num_steps,
-            sampling_prob=sampling_prob,
-            batch_size=batch_size,
-            num_examples=num_examples,
-            neighboring_relation=neighboring_relation,
-        )
+        model = LDA(topics, epsilon=math.inf if epsilon is None else epsilon, **shape)
         with working("accounting"):
             expected = model.forecast(documents, vocabulary_size)
         facts["topics"] = {"signal": expected.signal, "detectable": expected.detectable, "needed": expected.needed}
