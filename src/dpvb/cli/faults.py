@@ -187,6 +187,8 @@ def _faults(schema: Schema, name: str, cells: Mapping[str, Cells]) -> dict[str, 
     assert target is not None  # All other columns are its own.
     if target.kind == "logistic":
         return _faults_of_labels(Categories(target.classes), own, False)
+    if target.kind == "numeric":
+        return _faults_of_numbers(as_numbers(own), *target.response.range)
     if name == target.trials:
         return _faults_of_numbers(as_numbers(own), 1, target.max_trials, whole=True)
     most = target.max_count if target.trials is None else as_numbers(cells[target.trials])

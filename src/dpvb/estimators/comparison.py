@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from dpvb.estimators.regression import BinomialLikelihoodRegression
+from dpvb.estimators.regression import Regression
 from dpvb.guards.errors import ParameterError
 from dpvb.guards.lacking import says_what_lacks
 from dpvb.results.coefficients import CoefficientTable
@@ -30,7 +30,7 @@ def compare(first: Any, second: Any, *, disjoint: bool = False, **options: Any) 
         ParameterError: if rows, scales, reference levels, units or classes differ, naming what does.
     """
     for name, model in (("first", first), ("second", second)):
-        if not isinstance(model, BinomialLikelihoodRegression):
+        if not isinstance(model, Regression):
             raise ParameterError(f"{name} must be a fitted regression of this package, got {type(model).__name__}.")
     if type(disjoint) is not bool:
         raise ParameterError(f"disjoint must be True or False, got {disjoint!r}.")

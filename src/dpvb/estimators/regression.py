@@ -54,8 +54,8 @@ COVARIANCES = ("full", "diagonal")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class BinomialLikelihoodRegression(PrivateEstimator):
-    """What the regressions share: ψ = intercept + x·coef, a Gaussian posterior, and predictions from it.
+class Regression(PrivateEstimator):
+    """What all regressions share: ψ = intercept + x·coef, a Gaussian posterior, and its table.
 
     `fit` takes private rows X, (rows, n_features): NumPy, SciPy sparse, or a `dpvb.Table`; and y, the response of each
     row, (rows,), which is not needed where a table brings it. A plain X needs a public bound, low and high or row_norm.
@@ -70,9 +70,6 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         intercept_value: that constant over row_norm, in (0, 1); the features' norm is at most
             √(1 - intercept_value²)·row_norm. Small values leave room for the features, large ones measure the
             intercept better.
-        solver: "first_order" (curvature once, then scores), "sufficient_statistics" (Pólya-Gamma augmentation,
-            second moments released at each step) or "paper" (the same as published; for comparison).
-        covariance: "full", or "diagonal" for features in the thousands ("first_order" only).
         column_bound: beside row_norm, a bound on the absolute values of a column, a number or (n_features,), in the
             units of X. Not given: row_norm.
         numeric: beside row_norm, the columns that are numbers rather than indicators, as their places, or True for all;
@@ -94,8 +91,6 @@ class BinomialLikelihoodRegression(PrivateEstimator):
     row_norm: float | None = None
     fit_intercept: bool = True
     intercept_value: float = 0.4
-    solver: str = "first_order"
-    covariance: str = "full"
     column_bound: float | Sequence[float] | NDArray[Any] | None = None
     numeric: bool | Sequence[int] | NDArray[Any] | None = None
     alpha: float | None = None
@@ -106,18 +101,26 @@ class BinomialLikelihoodRegression(PrivateEstimator):
 
     @property
     @abstractmethod
-    def _likelihood(self) -> Likelihood:
-        """The likelihood that the parameters name."""
-
-    @property
-    def _fitted_likelihood(self) -> Likelihood:
-        """The likelihood, of the fit's result."""
-        return self._likelihood
+    def _response(self) -> Response:
+        """What a response may be."""
 
     @property
     @abstractmethod
-    def _response(self) -> Response:
-        """What a response may be."""
+    def _prior(self) -> str:
+        """The prior of the table, in words."""
+
+    @abstractmethod
+    def _model(self, design: AnyDesign, schema: Schema | None) -> Any:
+        """The model that the parameters name; its own defaults stand for None."""
+
+    @abstractmethod
+    def _said_of_response(self, schema: Schema | None) -> dict[str, str]:
+        """What the promise takes for public of the response, and of the parameters."""
+
+    @property
+    def _sparse_rows(self) -> bool:
+        """Whether the model reads sparse rows."""
+        return False
 
     def credible_interval(
         self, level: float = 0.95, *, noise_aware: bool = True, intercept: bool = False
@@ -189,13 +192,9 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         head = self._head("unit", noise_aware)
         return self._coefficients.curve(head, column, at, reference, given or {}, level, exp)
 
+    @abstractmethod
     def _head(self, per: str, noise_aware: bool) -> Head:
         """What a table says above its rows."""
-        likelihood = self._likelihood
-        model = f"{likelihood.kind.replace('_', ' ').capitalize()} regression on {self._coefficients.columns}"
-        return Head(
-            model, "log rate" if likelihood.is_count else "log odds", per, self._prior, noise_aware, self.privacy_
-        )
 
     @overload
     def contrast(self, weights: Mapping[str, float], *, level: float = 0.95, **options: Any) -> Coefficient: ...
@@ -255,9 +254,6 @@ class BinomialLikelihoodRegression(PrivateEstimator):
 
     def task(self, X: Any, y: Any = None, *, trials: Any = None, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do."""
-        check_choice("solver", self.solver, SOLVERS)
-        check_choice("covariance", self.covariance, COVARIANCES)
-        likelihood = self._likelihood
         if not isinstance(X, Table):
             _check_response(y)
         stated = "schema" if isinstance(X, Table) else "ranges"
@@ -265,21 +261,13 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         schema = X.schema if isinstance(X, Table) else None
         design = self._private(X, y, trials, group, self.row_norm)
         model = self._model(design, schema)
-        kinds = {
-            "logistic": {"classes": "the two classes"},
-            "binomial": {"max_trials": f"at most {likelihood.max_trials:g} trials"},
-        }
-        counts = {"max_count": f"counts up to {likelihood.max_count:g}"}
-        if likelihood.kind == "negative_binomial" and likelihood.dispersion is not None:
-            counts = {"dispersion": f"dispersion {likelihood.dispersion:g}", **counts}
         public = {
             "columns" if schema is None else stated: f"{design.width} columns"
             + (", the intercept's included" if design.intercept else "")
             + ("" if schema is None else ", their ranges and categories"),
             "row_norm": f"rows divided by {design.row_norm:g} and clipped to norm 1, the intercept's constant being "
             f"{design.intercept:g}",
-            **kinds.get(likelihood.kind, counts),
-            "parameters": f"solver {self.solver!r}, covariance {self.covariance!r}, the plan and all other parameters",
+            **self._said_of_response(schema),
         }
         notes = {
             "names": X.feature_names if isinstance(X, Table) else column_names(X),
@@ -297,11 +285,16 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         self.n_iter_ = notes["steps"]
         self._set_columns(notes["names"], notes["width"], notes["schema"])
         self._shift = self._shift_of(task.model)
-        self._set_posterior(task.model.weights(q), task.model.table(q), notes["constant"], notes["row_norm"])
+        weights, table = (self._in_units(read) for read in (task.model.weights(q), task.model.table(q)))
+        self._set_posterior(weights, table, notes["constant"], notes["row_norm"])
 
     def _shift_of(self, model: Any) -> float:
         """What ψ has beside the weights of a model."""
         return 0.0
+
+    def _in_units(self, read: Weights) -> Weights:
+        """A reading of the posterior in the units of the response."""
+        return read
 
     def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
         """No row, of a table with a schema or of so many features."""
@@ -312,8 +305,8 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             return {"X": Table({name: np.empty(0) for name in names}, schema)}
         return {"X": sparse.csr_array(np.empty((0, width or 0))), "y": np.empty(0)}
 
-    def quality(self, rows: Any) -> Floats:
-        """Log-likelihood of each row at the posterior mean."""
+    def _psi_of(self, rows: Any) -> Floats:
+        """ψ of each clean row at the posterior mean, from that row alone, bit for bit."""
         mean_d = self._weights.mean_d
         if isinstance(rows, SparseDesignRows):
             row_j = np.repeat(np.arange(len(rows.y_n)), np.diff(rows.indptr))
@@ -321,11 +314,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             psi_n: Floats = np.bincount(row_j, weights=weights, minlength=len(rows.y_n)).astype(np.float64)
         else:
             psi_n = linear.dot(rows.x_nd, mean_d)
-        return self._fitted_likelihood.log_probability(psi_n + self._shift, rows.y_n, rows.trials_n)
-
-    def quality_range(self, model: Any) -> tuple[float, float]:
-        """From four times the score of a uniform guess to 0."""
-        return -4.0 * math.log1p(model.likelihood.max_y), 0.0
+        return psi_n + self._shift
 
     def _bounded(self, X: Any) -> Any:
         """Rows with a public bound: a table, or a matrix where row_norm says one.
@@ -364,12 +353,18 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         self, X: Any, y: Any, trials: Any, group: Iterable[object] | None, row_norm: float | None
     ) -> AnyDesign:
         """Private rows in the form that the solver reads."""
+        return self._rows_of(X, y, trials, group, row_norm, self._response)
+
+    def _rows_of(
+        self, X: Any, y: Any, trials: Any, group: Iterable[object] | None, row_norm: float | None, response: Response
+    ) -> AnyDesign:
+        """The same, whose responses are these."""
         constant = self._intercept
-        rows: dict[str, Any] = {"sparse_rows": self.covariance == "diagonal", "group": group}
+        rows: dict[str, Any] = {"sparse_rows": self._sparse_rows, "group": group}
         if isinstance(X, Table):
-            return X.design(y, trials, response=self._response, fit_intercept=constant > 0, **rows)
+            return X.design(y, trials, response=response, fit_intercept=constant > 0, **rows)
         _check_response(y)
-        return Design(X, y, trials, response=self._response, row_norm=row_norm, intercept=constant, **rows)  # type: ignore[arg-type]
+        return Design(X, y, trials, response=response, row_norm=row_norm, intercept=constant, **rows)  # type: ignore[arg-type]
 
     @property
     def _intercept(self) -> float:
@@ -378,32 +373,6 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         if not isinstance(self.fit_intercept, (bool, np.bool_)):
             raise ParameterError(f"fit_intercept must be True or False, got {self.fit_intercept!r}.")
         return constant if self.fit_intercept else 0.0
-
-    def _model(self, design: AnyDesign, schema: Schema | None) -> Any:
-        """The model that the parameters name; its own defaults stand for None."""
-        width = design.width
-        given: dict[str, Any] = {"likelihood": self._likelihood, "intercept": design.intercept, "alpha": self.alpha}
-        if self.num_steps is not None:
-            given["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
-        if self._likelihood.learns_dispersion and (self.solver, self.covariance) != ("first_order", "full"):
-            raise ParameterError(
-                "dispersion must be a number, unless solver='first_order' and covariance='full' learn it, got None. "
-                "dpvb.select chooses among several."
-            )
-        if self.solver == "first_order" and self.covariance == "full":
-            return FirstOrder(width, **given, declared=self._declared(design, schema))
-        if self.solver == "first_order":
-            bound = _largest(schema) if schema is not None else self.column_bound
-            if bound is not None:
-                given["column_bound"] = _column_bound(bound, design)
-            return FirstOrderDiagonal(width, **given, declared=self._declared(design, schema))
-        if self.covariance == "diagonal":
-            raise ParameterError("covariance='diagonal' needs solver='first_order'; the other solvers are full.")
-        if self._likelihood.kind == "poisson":
-            raise ParameterError(f"solver must be 'first_order' for Poisson counts, got {self.solver!r}.")
-        variant: Literal["paper", "corrected"] = "paper" if self.solver == "paper" else "corrected"
-        is_private = check_number("epsilon", self.epsilon, low=0, closed="right") < np.inf
-        return PolyaGamma(width, variant=variant, average=is_private, **given)
 
     def _declared(self, design: AnyDesign, schema: Schema | None) -> Declared:
         """What is public about the columns of the rows that the design delivers, the intercept's first."""
@@ -442,19 +411,14 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """Posterior standard deviations of the coefficients and of the intercept."""
         return self._shown(np.sqrt(self._coefficients.read(noise_aware).variance_r))
 
-    @property
-    def _prior(self) -> str:
-        """The prior of the table, in words."""
-        if self.alpha is not None or self.solver != "first_order":
-            alpha = "learnt" if self.alpha is None else f"{self.alpha:g}"
-            return f"N(0, I/alpha) for the weights of rows of norm 1, alpha {alpha}"
+    def _spread_prior(self, unit: str, mean: str) -> str:
+        """The prior by the columns' own spreads, in words, in units of the response."""
         number, indicator = tuned.TABLE_TAU, tuned.UNIT_EFFECT * tuned.TABLE_TAU
         if self.schema_ is None and self.column_bound is None:
             indicator *= tuned.UNKNOWN_UNIT
-        mean = "nearly flat" if self.covariance == "diagonal" else f"N(base rate, {tuned.INTERCEPT_STD:g}²)"
         return (
             f"N(0, {number:g}²) for a standard deviation of a number, N(0, {indicator:g}²) for any other column, "
-            f"{mean} for the mean"
+            f"{mean} for the mean{unit}"
         )
 
     def _shown(self, value_r: Floats) -> tuple[Any, Any]:
@@ -608,6 +572,105 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         if len(self.feature_names_) != width or (self.schema_ is not None and self.schema_.width != width):
             raise ValueError("features of another number")
         self._set_posterior(domains.checked(weights), domains.checked(table), constant, row_norm)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class BinomialLikelihoodRegression(Regression):
+    """What the regressions of labels and counts share: a likelihood of ψ.
+
+    The parameters that are not named here are those of `Regression`, and so are the attributes.
+
+    Args:
+        solver: "first_order" (curvature once, then scores), "sufficient_statistics" (Pólya-Gamma augmentation,
+            second moments released at each step) or "paper" (the same as published; for comparison).
+        covariance: "full", or "diagonal" for features in the thousands ("first_order" only).
+    """
+
+    solver: str = "first_order"
+    covariance: str = "full"
+
+    @property
+    @abstractmethod
+    def _likelihood(self) -> Likelihood:
+        """The likelihood that the parameters name."""
+
+    @property
+    def _fitted_likelihood(self) -> Likelihood:
+        """The likelihood, of the fit's result."""
+        return self._likelihood
+
+    @property
+    def _sparse_rows(self) -> bool:
+        return self.covariance == "diagonal"
+
+    def task(self, X: Any, y: Any = None, *, trials: Any = None, group: Iterable[object] | None = None) -> Task:
+        """What a fit to private rows would do."""
+        check_choice("solver", self.solver, SOLVERS)
+        check_choice("covariance", self.covariance, COVARIANCES)
+        return super().task(X, y, trials=trials, group=group)
+
+    def _said_of_response(self, schema: Schema | None) -> dict[str, str]:
+        likelihood = self._likelihood
+        kinds = {
+            "logistic": {"classes": "the two classes"},
+            "binomial": {"max_trials": f"at most {likelihood.max_trials:g} trials"},
+        }
+        counts = {"max_count": f"counts up to {likelihood.max_count:g}"}
+        if likelihood.kind == "negative_binomial" and likelihood.dispersion is not None:
+            counts = {"dispersion": f"dispersion {likelihood.dispersion:g}", **counts}
+        return {
+            **kinds.get(likelihood.kind, counts),
+            "parameters": f"solver {self.solver!r}, covariance {self.covariance!r}, the plan and all other parameters",
+        }
+
+    def _head(self, per: str, noise_aware: bool) -> Head:
+        likelihood = self._likelihood
+        model = f"{likelihood.kind.replace('_', ' ').capitalize()} regression on {self._coefficients.columns}"
+        return Head(
+            model, "log rate" if likelihood.is_count else "log odds", per, self._prior, noise_aware, self.privacy_
+        )
+
+    def quality(self, rows: Any) -> Floats:
+        """Log-likelihood of each row at the posterior mean."""
+        return self._fitted_likelihood.log_probability(self._psi_of(rows), rows.y_n, rows.trials_n)
+
+    def quality_range(self, model: Any) -> tuple[float, float]:
+        """From four times the score of a uniform guess to 0."""
+        return -4.0 * math.log1p(model.likelihood.max_y), 0.0
+
+    def _model(self, design: AnyDesign, schema: Schema | None) -> Any:
+        width = design.width
+        given: dict[str, Any] = {"likelihood": self._likelihood, "intercept": design.intercept, "alpha": self.alpha}
+        if self.num_steps is not None:
+            given["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
+        if self._likelihood.learns_dispersion and (self.solver, self.covariance) != ("first_order", "full"):
+            raise ParameterError(
+                "dispersion must be a number, unless solver='first_order' and covariance='full' learn it, got None. "
+                "dpvb.select chooses among several."
+            )
+        if self.solver == "first_order" and self.covariance == "full":
+            return FirstOrder(width, **given, declared=self._declared(design, schema))
+        if self.solver == "first_order":
+            bound = _largest(schema) if schema is not None else self.column_bound
+            if bound is not None:
+                given["column_bound"] = _column_bound(bound, design)
+            return FirstOrderDiagonal(width, **given, declared=self._declared(design, schema))
+        if self.covariance == "diagonal":
+            raise ParameterError("covariance='diagonal' needs solver='first_order'; the other solvers are full.")
+        if self._likelihood.kind == "poisson":
+            raise ParameterError(f"solver must be 'first_order' for Poisson counts, got {self.solver!r}.")
+        variant: Literal["paper", "corrected"] = "paper" if self.solver == "paper" else "corrected"
+        is_private = check_number("epsilon", self.epsilon, low=0, closed="right") < np.inf
+        return PolyaGamma(width, variant=variant, average=is_private, **given)
+
+    @property
+    def _prior(self) -> str:
+        if self.alpha is not None or self.solver != "first_order":
+            alpha = "learnt" if self.alpha is None else f"{self.alpha:g}"
+            return f"N(0, I/alpha) for the weights of rows of norm 1, alpha {alpha}"
+        return self._spread_prior(
+            "", "nearly flat" if self.covariance == "diagonal" else f"N(base rate, {tuned.INTERCEPT_STD:g}²)"
+        )
 
 
 def _largest(schema: Schema) -> Floats:

@@ -108,6 +108,8 @@ def _responses(response: Response, num_rows: int, rng: np.random.Generator) -> d
     """Responses of rows, and numbers of trials where they have some."""
     if response.kind == "logistic":
         return {"y": _drawn(response.classes, num_rows, rng)}
+    if response.kind == "numeric":
+        return {"y": response.middle + response.half * (2.0 * rng.random(num_rows) - 1.0)}
     if response.is_count:
         return {"y": rng.integers(response.max_count + 1, size=num_rows)}
     trials = rng.integers(1, response.max_trials + 1, size=num_rows)

@@ -132,7 +132,7 @@ class Head:
 
     Attributes:
         model: the model, in words.
-        scale: "log odds" or "log rate": what a coefficient is.
+        scale: "log odds", "log rate" or "response": what a coefficient is.
         per: "unit" of a number, or its whole declared "range"; or any other words.
         prior: the prior, in words.
         noise_aware: whether the privacy noise is counted in.
@@ -207,6 +207,8 @@ class CoefficientTable(Sequence[Coefficient]):
 
     def __post_init__(self) -> None:
         check_number("level", self.level, low=0, high=1, closed="neither")
+        if self.exp and self.head.scale not in _RATIOS:
+            raise ParameterError("exp must be False for a linear regression: its coefficients are in the units of y.")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -215,7 +217,7 @@ class CoefficientTable(Sequence[Coefficient]):
 
     @property
     def scale(self) -> str:
-        """What a row is: "log odds", "log rate", "odds ratio" or "rate ratio", or the difference or ratio of such."""
+        """What a row is: a `Head.scale`, or "odds ratio" or "rate ratio", or the difference or ratio of such."""
         what = _RATIOS[self.head.scale] if self.exp else self.head.scale
         return what if self.head.minus is None else f"ratio of {what}s" if self.exp else f"difference of {what}"
 

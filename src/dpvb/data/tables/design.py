@@ -11,6 +11,7 @@ a negative or fractional count                          faulty
 trials outside 1..max_trials or fractional, y > trials  faulty
 a pixel that is neither 0 nor 1                         faulty
 a count above max_count                                 the same row with the count max_count
+a number outside the range of the response              the same row with the nearer end of the range
 features beyond the norm                                the same row, scaled back to the norm
 ======================================================  ===================================================
 
@@ -50,7 +51,7 @@ class DesignRows:
 
     Attributes:
         x_nd: features, (n, d), of norm at most 1; column 0 is the intercept's constant where there is one.
-        y_n: responses, (n,).
+        y_n: responses, (n,); of a number in a range its place there, in [-1, 1].
         trials_n: numbers of trials, (n,); 1 unless the response is binomial.
         cut_n: rows that were cut to a bound or a range, or filled in for a missing number, (n,); None: not known.
     """
@@ -235,6 +236,9 @@ def _clean_responses(
     cells = column("y", y, num_rows)
     y_n = response.encode(cells)
     over_n = np.zeros(num_rows, dtype=np.bool_)
+    if response.kind == "numeric":
+        y_n = response.places(y_n)
+        return np.clip(y_n, -1.0, 1.0), np.where(np.isnan(y_n), np.nan, 1.0), np.abs(y_n) > 1.0
     with np.errstate(all="ignore"):
         sound = (y_n >= 0) & (y_n == np.floor(y_n)) & np.isfinite(y_n)
         if response.kind == "binomial":

@@ -39,7 +39,7 @@ class Target:
 
     Attributes:
         name: the column's.
-        kind, classes, max_trials, max_count: as in `Response`; labels are compared as categories are.
+        kind, classes, max_trials, max_count, low, high: as in `Response`; labels are compared as categories are.
         trials: the column of numbers of trials (binomial).
 
     Raises:
@@ -52,6 +52,8 @@ class Target:
     max_trials: int = 1
     max_count: int = 1
     trials: str | None = None
+    low: float | None = None
+    high: float | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -68,7 +70,7 @@ class Target:
     @property
     def response(self) -> Response:
         """What y may be."""
-        return Response(self.kind, self.classes, self.max_trials, self.max_count)
+        return Response(self.kind, self.classes, self.max_trials, self.max_count, self.low, self.high)
 
 
 @dataclass(frozen=True)

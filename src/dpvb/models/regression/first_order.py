@@ -34,9 +34,8 @@ import numpy as np
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions, upper_norms
 from dpvb.core.estimate import Estimate
-from dpvb.core.forms import Gram, MeasuredRows, Rows, ScaledRows, turned
+from dpvb.core.forms import Gram, Rows, ScaledRows
 from dpvb.core.schedule import Schedule
-from dpvb.guards.arrays import Floats
 from dpvb.kernels.linear import row_sums
 from dpvb.models.regression import dispersion, tuned
 from dpvb.models.regression.batch import RegressionBatch
@@ -46,7 +45,7 @@ from dpvb.models.regression.dispersion import Dispersion
 from dpvb.models.regression.iterate import Iterate
 from dpvb.models.regression.likelihood import Likelihood
 from dpvb.models.regression.path import Path
-from dpvb.models.regression.scaling import Scaling, mapped
+from dpvb.models.regression.scaling import Scaling, mapped, measured
 from dpvb.models.regression.weights import Weights
 
 
@@ -138,7 +137,7 @@ class FirstOrder:
             return {"count": Rows((weight_n * batch.y_n)[:, None]), "curvature": Gram(x_nd, weight_n * b_n)}
         last = "curvature_at_mean" in blocks
         matrix = np.vstack([scaling.forth(columns), q.moments.basis_de / q.moments.scale_e])
-        x_ne, length_n = (rows := batch.derived(_turned, matrix)).x_nd, rows.length_n
+        x_ne, length_n = (rows := batch.derived(measured, matrix)).x_nd, rows.length_n
         psi_n = row_sums(x_ne, q.moments.scale_e * (q.middle_e(self.likelihood) if last else q.point_e))
         weight_n = 1.0 / np.maximum(length_n, 1.0)
         variance_n = likelihood.curvature(psi_n, b_n)
@@ -189,8 +188,3 @@ class FirstOrder:
     def learned(self, q: Iterate) -> Dispersion:
         """Posterior of the logarithm of a dispersion that is learned."""
         return q.learned(self._columns, self.intercept, self.alpha)
-
-
-def _turned(x_nd: Floats, matrix_de: Floats) -> MeasuredRows:
-    """Rows x̂ in the coordinates of the score, measured; the map to x̂ is the matrix's first rows."""
-    return turned(mapped(x_nd, matrix_de[: x_nd.shape[1] + 2]), matrix_de[x_nd.shape[1] + 2 :])

@@ -133,14 +133,8 @@ class Iterate:
             alpha: precision of the prior N(m_0, I/alpha) of the weights of x instead, if it is not None.
             intercept_std: standard deviation of the mean of ψ over rows.
         """
-        basis_de, drift = self.moments.basis_de, np.outer(self.drift_e, self.drift_e)
-        if alpha is not None:
-            forth_dd = np.linalg.inv(self.scaling.back(declared, intercept)).T @ basis_de
-            return ridge.Prior(np.zeros_like(drift), forth_dd.T @ forth_dd / alpha + drift, (1.0,))
-        constant_d, mean_d = basis_de @ self.moments.constant_e, basis_de @ self.moments.mean_e
-        free_d = np.where(np.arange(len(width_d)) < (intercept > 0), 0.0, width_d)
-        prior = ridge.Prior.of(free_d, mean_d, constant_d, intercept_std, taus).turned(basis_de)
-        return replace(prior, fixed_ee=prior.fixed_ee + drift)
+        columns = (declared, width_d, taus, intercept, alpha, intercept_std)
+        return ridge.of_columns(self.scaling, self.moments, self.drift_e, *columns)
 
     def predictions(self, declared: Declared, intercept: float, alpha: float | None, is_count: bool) -> Weights:
         """Posterior of the weights for predictions, in the coordinates of x: τ is estimated and averaged over."""

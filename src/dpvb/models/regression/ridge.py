@@ -13,6 +13,9 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression import tuned
+from dpvb.models.regression.curvature import RowMoments
+from dpvb.models.regression.declared import Declared
+from dpvb.models.regression.scaling import Scaling
 
 #: The grid of τ.
 TAUS = tuple(np.geomspace(tuned.TAU_LOW, tuned.TAU_HIGH, tuned.NUM_TAUS).tolist())
@@ -27,7 +30,7 @@ class NoisyScore:
         offset_e: the point z at which the score was taken.
         variance_ee: variance of the score between samples.
         steep_e: factors of that variance in minus the derivative of the score.
-        noise: variance of the privacy noise in each coordinate of the score, a number or (e,).
+        noise: variance of the privacy noise in each coordinate of the score, a number or (e,); or its covariance.
     """
 
     score_e: Floats
@@ -45,7 +48,8 @@ class NoisyScore:
     def information(self) -> tuple[Floats, Floats]:
         """Precision P of z that the score gives, (e, e), and P times the Newton point from it, (e,)."""
         slope_ee = self.slope_ee
-        gain_ee = np.linalg.solve(self.variance_ee + np.diag(self.noise + np.zeros(len(slope_ee))), slope_ee).T
+        noise_ee = self.noise if np.ndim(self.noise) == 2 else np.diag(self.noise + np.zeros(len(slope_ee)))
+        gain_ee = np.linalg.solve(self.variance_ee + noise_ee, slope_ee).T
         precision_ee = gain_ee @ slope_ee
         newton_e = self.score_e + slope_ee @ self.offset_e
         return 0.5 * (precision_ee + precision_ee.T), gain_ee @ newton_e
@@ -87,6 +91,39 @@ class Prior:
         total_ee = tau**2 * self.slopes_ee + self.fixed_ee
         total_ee.flat[:: len(total_ee) + 1] *= 1.0 + 1e-12
         return total_ee
+
+
+def of_columns(
+    scaling: Scaling,
+    moments: RowMoments,
+    drift_e: Floats,
+    declared: Declared,
+    width_d: Floats,
+    taus: tuple[float, ...],
+    intercept: float,
+    alpha: float | None,
+    intercept_std: float,
+) -> Prior:
+    """The prior of m - m_0 in the eigenbasis, by the columns' own spreads.
+
+    Args:
+        scaling, moments: the map to rows x̂, and the second moments of these.
+        drift_e: direction in which m_0 is uncertain.
+        declared: what is public about the columns.
+        width_d: standard deviation of each weight of x̂ at τ = 1.
+        taus: values of τ.
+        intercept: value of column 0 in every row; 0: there is no such column.
+        alpha: precision of the prior N(m_0, I/alpha) of the weights of x instead, if it is not None.
+        intercept_std: standard deviation of the mean of ψ over rows.
+    """
+    basis_de, drift = moments.basis_de, np.outer(drift_e, drift_e)
+    if alpha is not None:
+        forth_dd = np.linalg.inv(scaling.back(declared, intercept)).T @ basis_de
+        return Prior(np.zeros_like(drift), forth_dd.T @ forth_dd / alpha + drift, (1.0,))
+    constant_d, mean_d = basis_de @ moments.constant_e, basis_de @ moments.mean_e
+    free_d = np.where(np.arange(len(width_d)) < (intercept > 0), 0.0, width_d)
+    prior = Prior.of(free_d, mean_d, constant_d, intercept_std, taus).turned(basis_de)
+    return replace(prior, fixed_ee=prior.fixed_ee + drift)
 
 
 def best_scale(point_e: Floats, variance_e: Floats, prior: Prior) -> float:

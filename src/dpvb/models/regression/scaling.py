@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpvb.core.estimate import Estimate
+from dpvb.core.forms import MeasuredRows, turned
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegatives, Positive, Positives
 from dpvb.models.regression import products, tuned
@@ -170,6 +171,11 @@ def mapped(x_nd: Floats, forth: Floats) -> Floats:
     """x̂ of rows x, (n, d), each entry by itself; `forth` is the map as `Scaling.forth` has it."""
     slanted_nd = Slants.of(forth[:-2]).off(x_nd, np.arange(x_nd.shape[1]))
     return np.asarray((slanted_nd - forth[-2]) * forth[-1])
+
+
+def measured(x_nd: Floats, matrix_de: Floats) -> MeasuredRows:
+    """Rows x̂ in the coordinates of a score, measured; the map to x̂ is the matrix's first rows."""
+    return turned(mapped(x_nd, matrix_de[: x_nd.shape[1] + 2]), matrix_de[x_nd.shape[1] + 2 :])
 
 
 def _number(noisy_dd: Floats, sd: float, constant: float) -> float:

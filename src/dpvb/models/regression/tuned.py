@@ -124,3 +124,22 @@ MOST_EIGENVALUES = 1024  # columns; above, no eigenvalues are computed, for time
 LIFT_BEYOND_EDGE = 1.2  # above, every direction is lifted by this many noise edges; at 1, the most negative noise
 # eigenvalue would nearly cancel the lift
 RIDGE_GROWTH = 1.1  # growth of the ridge while the precision is not positive definite
+
+# --- linear, residuals: `linear` (R², six designs; coverage) ----------------------------------------------------------
+LINEAR_CURVATURE, LINEAR_LAST = 0.25, 0.10  # parts of Σμ² for Σ x̂ x̂ᵀ, once, and for the last release
+FIRST_SCORE = 0.05  # part of the steps' budget for the first score, of y itself; the others' grow with t
+RESIDUAL_WEIGHT = 0.3  # noise budget of the histogram beside a score, as SCALAR_WEIGHT;
+EXCESS_WEIGHT, SQUARE_WEIGHT = 0.3, 0.3  # of both numbers beside the curvature at the end
+RESIDUAL_BINS = 17  # from 2, the length of the range, down by √2
+SEEN_BIN, FAR_BIN = 2.0, 3.5  # std of noise below which a bin counts as empty, and beyond the first empty one
+LEAST_SEEN = 0.4  # least part of the rows that bins must show, for the clip to move
+LEAST_CLIP, NUM_CLIPS = 1.5, 16  # least clip, over a typical residual, and number of clips that are tried
+CLIP_FALL = 2.0  # largest factor by which the clip falls in a step
+CLIP_PRICE = 0.6  # part of the budget that pays for the scores
+LEAST_SHRINK, MORE_SHRINK, SHRINK_NOISE = 0.6, 0.7, 12.0  # κ = .6 + .7·mean min(1, 12 s²/(μ²λ)) divides the scales
+OVERSHOOT = 0.5  # std of what the histogram says of residuals beyond the clip of the square, over that itself
+
+# --- one_release: `linear` --------------------------------------------------------------------------------------------
+RESPONSE_SIZE = 1.0  # a, by which y in [-1, 1] stands beside a row
+DELTA_ROUNDS = 3  # passes that find the variance of the released moments' errors
+LEAST_VARIANCE_STD = 0.5  # least σ², in std of the noise of Σ y² over the number of rows

@@ -1,0 +1,225 @@
+"""Private linear regression for scikit-learn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from sklearn.base import RegressorMixin
+
+from dpvb.data.tables.response import Response
+from dpvb.data.tables.schema import Schema
+from dpvb.data.tables.table import AnyDesign, Table
+from dpvb.estimators.base import Task, fitted_only
+from dpvb.estimators.regression import Regression
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
+from dpvb.models.regression import tuned
+from dpvb.models.regression.linear import Linear
+from dpvb.models.regression.one_release import OneRelease
+from dpvb.models.regression.predictive import tail
+from dpvb.models.regression.weights import Weights
+from dpvb.results.coefficients import Head
+
+SOLVERS = ("first_order", "sufficient_statistics")
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
+    """Linear regression under (ε, δ)-differential privacy, with a posterior that knows the privacy noise.
+
+    Residuals are clipped where the privacy noise that this saves outweighs what it bends; their scale is learned
+    privately, so that outliers and heavy tails do little harm.
+
+    Args:
+        y_range: public range (low, high) of y, in its units: values outside are clipped to it. Not given: that of the
+            schema's target, of the kind "numeric".
+        solver: "first_order" (second moments once, then clipped scores) or "sufficient_statistics" (all second moments
+            of x and y, once; for comparison).
+
+    Attributes:
+        sigma_: the standard deviation of y about its mean given x.
+
+    The other parameters and the attributes are those of `Regression`.
+    """
+
+    y_range: Sequence[float] | None = None
+    solver: str = "first_order"
+
+    command: ClassVar[str | None] = "linear"
+
+    @property
+    def _response(self) -> Response:
+        if self.y_range is None:
+            raise ParameterError(
+                "y_range must be the range (low, high) of y that you know without looking at the data, such as "
+                "y_range=(1, 99) for hours a week, got None; or a schema names it with target=Target(name, "
+                'kind="numeric", low=1, high=99).'
+            )
+        try:
+            low, high = (check_number("y_range", end) for end in self.y_range)
+        except (TypeError, ValueError):
+            low = high = math.nan
+        if not low < high:
+            raise ParameterError(f"y_range must be two numbers (low, high), low below high, got {self.y_range!r}.")
+        return Response("numeric", low=low, high=high)
+
+    def _response_of(self, schema: Schema | None) -> Response:
+        """What y may be, by y_range or by the schema's target."""
+        if self.y_range is None and schema is not None and schema.target is not None:
+            if schema.target.kind != "numeric":
+                raise ParameterError(
+                    f"the schema's target must be of the kind 'numeric' for a linear regression, got "
+                    f'{schema.target.kind!r}: Target({schema.target.name!r}, kind="numeric", low=..., high=...).'
+                )
+            return schema.target.response
+        return self._response
+
+    def _said_of_response(self, schema: Schema | None) -> dict[str, str]:
+        response = self._response_of(schema)
+        return {
+            "y_range": f"y clipped to [{response.range[0]:g}, {response.range[1]:g}]",
+            "parameters": f"solver {self.solver!r}, the plan and all other parameters",
+        }
+
+    def _private(
+        self, X: Any, y: Any, trials: Any, group: Iterable[object] | None, row_norm: float | None
+    ) -> AnyDesign:
+        """Private rows; those of a schema's own target have its range."""
+        own = isinstance(X, Table) and y is None and self.y_range is None
+        response = self._response_of(X.schema) if own else self._given_response
+        return self._rows_of(X, y, trials, group, row_norm, response)
+
+    @property
+    def _given_response(self) -> Response:
+        """What y may be where no schema says it: by y_range, or as the model was fitted."""
+        return self._fitted_response if hasattr(self, "_fitted_response") else self._response
+
+    def _model(self, design: AnyDesign, schema: Schema | None) -> Any:
+        check_choice("solver", self.solver, SOLVERS)
+        given: dict[str, Any] = {"intercept": design.intercept, "alpha": self.alpha}
+        if self.solver == "sufficient_statistics":
+            return OneRelease(design.width, **given, declared=self._declared(design, schema))
+        if self.num_steps is not None:
+            given["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
+        return Linear(design.width, **given, declared=self._declared(design, schema))
+
+    def take(self, task: Task, q: Any) -> None:
+        """Keep the posterior, and σ."""
+        self._set_response(self._response_of(task.notes["schema"]), *task.model.scale(q))
+        super().take(task, q)
+
+    def _set_response(self, response: Response, variance: float, std: float) -> None:
+        """Keep what y may be, and σ² with the standard deviation of its error, over half the range's square."""
+        self._fitted_response, self._sigma = response, (variance, std)
+        self.sigma_ = response.half * math.sqrt(variance)
+
+    def _shift_of(self, model: Any) -> float:
+        """The middle of the range of y."""
+        return self._fitted_response.middle
+
+    def _in_units(self, read: Weights) -> Weights:
+        half = self._fitted_response.half
+        square = half**2
+        return replace(
+            read,
+            mean_d=half * read.mean_d,
+            covariance=square * read.covariance,
+            naive_covariance=square * read.naive_covariance,
+            prior=square * read.prior,
+        )
+
+    def sigma_interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Ends (low, high) of the credible interval of `sigma_`, the privacy noise counted in.
+
+        Args:
+            level: probability inside, in (0, 1).
+        """
+        self._check_fitted()
+        variance, std = self._sigma
+        reach = min(float(-ndtri(tail(level))) * std / variance, 600.0)
+        return self.sigma_ * math.exp(-0.5 * reach), self.sigma_ * math.exp(0.5 * reach)
+
+    def predict(self, X: Any) -> Floats:
+        """Posterior mean of y for each row, (rows,); as private as X."""
+        return self._psi(X)[0]
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Ends (low, high) of the posterior predictive interval of each row's y, (rows,); as private as X.
+
+        Its variance is σ² + xᵀ Cov x: the weights' uncertainty, that of the privacy noise included, is in it.
+
+        Args:
+            X: rows, as in `predict`.
+            level: probability inside, in (0, 1).
+        """
+        reach = float(-ndtri(tail(level)))
+        mean_n, variance_n = self._psi(X, table=True)
+        std_n = np.sqrt(variance_n + self.sigma_**2)
+        return mean_n - reach * std_n, mean_n + reach * std_n
+
+    @fitted_only
+    def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
+        """R², the share of the variance of y that the features explain, on public rows; at most 1.
+
+        Raises:
+            PrivacyError: unless public=True says that the rows are not private.
+        """
+        return self.evaluate(X, y, public=public)["r2"]
+
+    def evaluate(self, X: Any, y: Any = None, *, public: bool = False) -> dict[str, float]:
+        """R², root mean squared error and log density per row, in nats, on public rows; y is clipped to its range.
+
+        Raises:
+            PrivacyError: unless public=True says that the rows are not private.
+            DataFormatError: for rows that hold NaN or infinity.
+        """
+        mean_n, variance_n, place_n, _ = self._measured(X, y, None, public)
+        if not len(place_n):
+            return {"r2": 0.0, "rmse": 0.0, "log_density": 0.0}
+        response = self._fitted_response
+        y_n, variance_n = response.middle + response.half * place_n, variance_n + self.sigma_**2
+        error_n, spread = y_n - mean_n, float(np.mean((y_n - y_n.mean()) ** 2))
+        square = float(np.mean(error_n**2))
+        return {
+            "r2": 1.0 - square / spread if spread > 0 else 0.0,
+            "rmse": math.sqrt(square),
+            "log_density": float(-0.5 * np.mean(np.log(2 * np.pi * variance_n) + error_n**2 / variance_n)),
+        }
+
+    def quality(self, rows: Any) -> Floats:
+        """Minus the squared error of each row at the posterior mean, over that of half the range of y."""
+        response = self._fitted_response
+        place_n = (self._psi_of(rows) - response.middle) / response.half
+        return np.asarray(-((place_n - rows.y_n) ** 2))
+
+    def quality_range(self, model: Any) -> tuple[float, float]:
+        """From the error of half the range to 0."""
+        return -1.0, 0.0
+
+    def _head(self, per: str, noise_aware: bool) -> Head:
+        low, high = self.sigma_interval()
+        model = f"Linear regression on {self._coefficients.columns}; sigma {self.sigma_:.4g} [{low:.4g}, {high:.4g}]"
+        return Head(model, "response", per, self._prior, noise_aware, self.privacy_)
+
+    @property
+    def _prior(self) -> str:
+        if self.alpha is not None:
+            return f"N(0, I/alpha) for the weights of rows of norm 1 and y in [-1, 1], alpha {self.alpha:g}"
+        return self._spread_prior(", in standard deviations of y", f"N(mean of y, {tuned.INTERCEPT_STD:g}²)")
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        arrays, facts = super()._state()
+        return arrays, {**facts, "y_range": [*self._fitted_response.range], "sigma": [*self._sigma]}
+
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
+        (low, high), (variance, std) = facts["y_range"], facts["sigma"]
+        variance = check_number("sigma", variance, low=0, high=1e6, closed="right")
+        response = Response("numeric", low=low, high=high)
+        self._set_response(response, variance, check_number("sigma's std", std, low=0, high=1e6))
+        super()._restore(arrays, facts)

@@ -1,0 +1,220 @@
+"""The path of a linear regression: where it starts, a posterior after each score, and its two readings; see `linear`.
+
+Everything here is post-processing of released numbers and costs no privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from dpvb.core.estimate import Estimate
+from dpvb.guards.arrays import Floats
+from dpvb.guards.domains import Nonnegative, Nonnegatives, Positive, Symmetric
+from dpvb.models.regression import descent, ridge, tuned
+from dpvb.models.regression.at_mean import read_at_mean
+from dpvb.models.regression.curvature import RowMoments, read, read_moments
+from dpvb.models.regression.declared import Declared
+from dpvb.models.regression.residuals import EDGES, Residuals, Sizes
+from dpvb.models.regression.scaling import Scaling
+from dpvb.models.regression.weights import Weights
+
+
+@dataclass(frozen=True)
+class LinearIterate:
+    """State of a fit; all public. Vectors (e,) are in the eigenbasis of `moments`.
+
+    Attributes:
+        scaling: the map from rows x to the rows x̂ of all that follows.
+        start_e: m_0, the prior mean; point_e: u, where the next score is taken.
+        mean: averages of points and scores.
+        residuals: histograms of |r|.
+        clip: τ; reach: τ_p, the clip of the square at the end.
+        spread: E min(r², τ²).
+        curvature_ee: Σ w² x̃ x̃ᵀ, read for predictions; table_ee, error_ee, doubt_e: the same, read for intervals, and
+            mean square errors of its entries and of the slope.
+        steep: minus the derivative of the averaged score, over that.
+        variance, variance_std: σ², and the standard deviation of its error.
+    """
+
+    scaling: Scaling
+    moments: RowMoments
+    start_e: Floats
+    point_e: Floats
+    mean: descent.Average
+    curvature_ee: Symmetric
+    table_ee: Symmetric
+    error_ee: Nonnegatives
+    doubt_e: Nonnegatives
+    residuals: Residuals = field(default_factory=Residuals.start)
+    clip: Positive = 1.0
+    reach: Positive = 2.0
+    spread: Positive = 1.0
+    steep: Positive = 1.0
+    variance: Positive = 1.0
+    variance_std: Nonnegative = 1.0
+    step: int = 0
+
+    @classmethod
+    def start(cls, scaling: Scaling, moments: RowMoments) -> LinearIterate:
+        """The prior, before any score."""
+        zero_e, little = np.zeros(len(moments.scale_e)), 1e-9 * np.eye(len(moments.scale_e))
+        return cls(
+            scaling, moments, zero_e, zero_e, descent.Average(zero_e, zero_e), little, little, 0 * little, zero_e
+        )
+
+
+@dataclass(frozen=True)
+class LinearPath:
+    """What a path needs of its model; public, as in `Linear`."""
+
+    intercept: float
+    alpha: float | None
+    columns: Declared
+
+    def started(self, s: Estimate, q: LinearIterate) -> LinearIterate:
+        """Coordinates from the release of the curvature."""
+        column, inner = (self.intercept, False) if self.intercept > 0 else (tuned.ADDED_CONSTANT, True)
+        sd, room, scaling = s.noise_std("curvature"), q.scaling.room, q.scaling
+        noisy_dd = room**2 * s.read("curvature")
+        if self.intercept > 0:
+            scaling, noisy_dd = scaling.recentred(self.columns, noisy_dd, sd, self.intercept)
+        moments = read_moments(noisy_dd, sd, column, inner=inner)
+        if sd > 0:
+            noise_e = (tuned.SCALE_SHRINK * moments.scale_e) ** 2 * tuned.LINEAR_CURVATURE * sd**2
+            share = float(np.mean(np.minimum(1.0, tuned.SHRINK_NOISE * noise_e / moments.eigenvalue_e)))
+            room = tuned.SCALE_SHRINK / (tuned.LEAST_SHRINK + tuned.MORE_SHRINK * share)
+        moments = moments.roomier(room)
+        if self.intercept > 0 and sd > 0:
+            scaling = scaling.certain(self.columns, noisy_dd, moments.matrix_dd, sd, self.intercept)
+        return LinearIterate.start(scaling, moments)
+
+    def stepped(self, s: Estimate, q: LinearIterate) -> LinearIterate:
+        """The posterior mean by all scores so far; the clip by all histograms so far."""
+        moments, scale_e, sd = q.moments, q.moments.scale_e, s.noise_std("score")
+        score_e, start_e = q.clip * scale_e * s.read("score"), q.start_e
+        # The first residuals are those of y about the middle of its range: they say little of later ones.
+        residuals = (Residuals.start() if q.step == 1 else q.residuals).joined(
+            s.read("residual"), s.noise_std("residual") ** 2
+        )
+        number = self.number(q.scaling, moments, residuals, s.noise_std("curvature"))
+        if q.step == 0:
+            start_e = float(np.clip(moments.constant_e @ score_e / number, -1.0, 1.0)) * moments.constant_e
+        mean = q.mean.joined(q.point_e, score_e, (q.clip * sd) ** 2)
+        sizes, noise_e = residuals.read(number), mean.noise * scale_e**2
+        spread = q.spread if sizes is None else sizes.clipped(q.clip)
+        found = replace(q, start_e=start_e, mean=mean, residuals=residuals, spread=spread, step=q.step + 1)
+        information_e, one_e = spread * moments.eigenvalue_e, np.ones(len(scale_e))
+        score = ridge.NoisyScore(mean.score_d, mean.point_d - start_e, np.diag(information_e), one_e / spread, noise_e)
+        prior = self.prior(found, q.scaling.width_d, ridge.TAUS, self.size(found, spread))
+        point_e = start_e + ridge.posterior(score, prior)[0]
+        if sd == 0:
+            return replace(found, point_e=point_e, clip=tuned.NOISELESS_ROOM, reach=tuned.NOISELESS_ROOM)
+        if sizes is None:
+            return replace(found, point_e=point_e)
+        budget = 1.0 / (tuned.LINEAR_CURVATURE * s.noise_std("curvature") ** 2)
+        lost_e = moments.eigenvalue_e * scale_e**2 / (moments.eigenvalue_e + noise_e / spread) ** 2
+        clip = sizes.best_clip(float(lost_e.sum()) / (tuned.CLIP_PRICE * budget * number))
+        reach = self._reach(sizes, number, budget)
+        return replace(found, point_e=point_e, clip=max(clip, q.clip / tuned.CLIP_FALL), reach=reach)
+
+    def finished(self, s: Estimate, q: LinearIterate) -> LinearIterate:
+        """With the curvature, its excess and σ², from the last release."""
+        moments, noisy_ee, sd = q.moments, s.read("curvature_at_mean"), s.noise_std("curvature_at_mean")
+        share_e = moments.eigenvalue_e / moments.scale_e**2
+        trace = max(float(np.trace(noisy_ee)), tuned.LEAST_TRACE * float(share_e.sum()))
+        guess_ee = np.diag(share_e * min(trace / float(share_e.sum()), 1.0))
+        curvature_ee = read(noisy_ee, guess_ee, sd, min(tuned.LAST_FLOOR * np.diag(guess_ee).min(), sd))
+        first_sd = s.noise_std("curvature")
+        hidden_e = np.clip(first_sd / moments.eigenvalue_e, tuned.LEAST_HIDDEN, tuned.MOST_HIDDEN)
+        table_ee, error_ee, doubt_e = read_at_mean(noisy_ee, guess_ee, hidden_e, sd)
+        if self.intercept > 0:
+            turn_ee = moments.shrinking(q.scaling.part_d, self.intercept)
+            table_ee = turn_ee @ table_ee @ turn_ee.T
+        excess = max(float(s.read("excess")[0]), 0.0) / trace
+        number = self.number(q.scaling, moments, q.residuals, first_sd)
+        sizes = q.residuals.read(number)
+        variance, error = self._variance(s, q, number, sizes)
+        inside = 1.0 if sizes is None else max(sizes.within(q.clip), tuned.LEAST_SEEN)
+        spread = variance if sizes is None else variance * sizes.clipped(q.clip) / sizes.clipped(EDGES[-1])
+        steep = inside * (1.0 + excess)
+        found = replace(q, curvature_ee=curvature_ee, table_ee=table_ee, steep=steep, spread=spread)
+        return replace(
+            found, error_ee=steep**2 * error_ee, doubt_e=steep**2 * doubt_e, variance=variance, variance_std=error
+        )
+
+    def _variance(self, s: Estimate, q: LinearIterate, number: float, sizes: Sizes | None) -> tuple[float, float]:
+        """σ², and the standard deviation of its error."""
+        sd = q.reach**2 * s.noise_std("square") / number
+        square = q.reach**2 * float(s.read("square")[0]) / number
+        rest = 0.0 if sizes is None else max(sizes.clipped(EDGES[-1]) - sizes.clipped(q.reach), 0.0)
+        least = max(sd, EDGES[0] ** 2 / number) if sd > 0 else 1e-12
+        variance = min(max(square + rest, least), 1.0)  # y lies in [-1, 1]
+        fourth = 3.0 * variance**2 if sizes is None else sizes.clipped(EDGES[-1], 4)
+        _, noise = self._number(q.scaling, q.moments, q.residuals, s.noise_std("curvature"))
+        sampling = max(fourth - variance**2, 2.0 * variance**2) / number
+        return variance, math.sqrt(sampling + sd**2 + variance**2 * noise / number**2 + (tuned.OVERSHOOT * rest) ** 2)
+
+    def _reach(self, sizes: Sizes, number: float, budget: float) -> float:
+        """The clip of the square at the end, before its noise is known: noise against what lies beyond."""
+        weight = tuned.SQUARE_WEIGHT**2 / (1.0 + tuned.EXCESS_WEIGHT**2 + tuned.SQUARE_WEIGHT**2)
+        sd, whole = 1.0 / math.sqrt(weight * tuned.LINEAR_LAST * budget), sizes.clipped(EDGES[-1])
+        taus = EDGES[sizes.typical() <= EDGES]
+        errors = [(tau**2 * sd / number) ** 2 + (tuned.OVERSHOOT * (whole - sizes.clipped(tau))) ** 2 for tau in taus]
+        return float(taus[int(np.argmin(errors))])
+
+    def number(self, scaling: Scaling, moments: RowMoments, residuals: Residuals, sd: float) -> float:
+        """Number of rows, by all that was released of it."""
+        return self._number(scaling, moments, residuals, sd)[0]
+
+    def _number(self, scaling: Scaling, moments: RowMoments, residuals: Residuals, sd: float) -> tuple[float, float]:
+        """That number, and its noise variance: the histograms', and the means' or the constant's."""
+        if len(self.columns.numeric_j):
+            other, noise = scaling.number, (scaling.error * scaling.number) ** 2
+        else:
+            other, noise = moments.number, (sd / (self.intercept or tuned.ADDED_CONSTANT) ** 2) ** 2
+        own, own_noise = residuals.number()
+        part = noise / (noise + own_noise) if noise > 0 else 0.0
+        return max(other + part * (own - other), 1.0), part * own_noise
+
+    def size(self, q: LinearIterate, variance: float) -> float:
+        """Standard deviation of y: of its residuals, and of what the columns explain of it."""
+        _, explained = q.moments.log_odds(q.point_e)
+        return math.sqrt(min(variance + explained, 1.0))
+
+    def prior(self, q: LinearIterate, width_d: Floats, taus: tuple[float, ...], size: float) -> ridge.Prior:
+        """The prior of m - m_0 in the eigenbasis, for a y of so large a standard deviation."""
+        mean_std = tuned.INTERCEPT_STD * size
+        columns = (self.columns, size * width_d, taus, self.intercept, self.alpha, mean_std)
+        return ridge.of_columns(q.scaling, q.moments, 0 * q.start_e, *columns)
+
+    def predictions(self, q: LinearIterate) -> Weights:
+        """Posterior of the weights for predictions, in the coordinates of x: τ is estimated and averaged over."""
+        prior = self.prior(q, q.scaling.width_d, ridge.TAUS, self.size(q, q.variance))
+        return self._posterior(q, q.curvature_ee, 0 * q.error_ee, 0 * q.doubt_e, prior)
+
+    def table(self, q: LinearIterate) -> Weights:
+        """Posterior of the weights for intervals: τ is fixed, spreads are at their low end, the curvature may err."""
+        prior = self.prior(q, q.scaling.wide_d, (tuned.TABLE_TAU,), self.size(q, q.variance))
+        found = self._posterior(q, q.table_ee, q.error_ee, q.doubt_e, prior)
+        back_de = q.scaling.back(self.columns, self.intercept) @ q.moments.basis_de
+        prior_dd = back_de @ prior.covariance(prior.taus[0]) @ back_de.T
+        return replace(found, prior=prior_dd, unseen_d=q.scaling.unseen_d, centre_d=q.scaling.centre_d)
+
+    def _posterior(
+        self, q: LinearIterate, curvature_ee: Floats, error_ee: Floats, doubt_e: Floats, prior: ridge.Prior
+    ) -> Weights:
+        """A Newton step from the averages, in the coordinates of x."""
+        scale_e, steep_e = q.moments.scale_e, np.full(len(q.start_e), q.steep / q.spread)
+        offset_e = scale_e * (q.mean.point_d - q.start_e)
+        score = ridge.NoisyScore(q.mean.score_d / scale_e, offset_e, q.spread * curvature_ee, steep_e, q.mean.noise)
+        prior = prior.turned(np.diag(scale_e))
+        mean_e, aware_ee = ridge.honest(score, prior, error_ee, doubt_e)
+        _, naive_ee = ridge.posterior(replace(score, noise=0.0), prior)
+        back_de = q.scaling.back(self.columns, self.intercept) @ q.moments.basis_de
+        x_de = back_de / scale_e
+        return Weights.alone(
+            back_de @ (q.start_e + mean_e / scale_e), x_de @ aware_ee @ x_de.T, x_de @ naive_ee @ x_de.T
+        )
