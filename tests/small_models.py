@@ -145,6 +145,19 @@ CASES = [
         regression.of_form("BinomialRegression", "sufficient_statistics", fit_intercept=False),
         {"first": 0.9999, "step": 0.9},
     ),
+    *by_phase(
+        "linear", regression.of_form("LinearRegression", "first_order"), {"first": 0.9999, "step": 0.9, "last": 0.7}
+    ),
+    *by_phase(
+        "linear_spreads",
+        regression.of_form("LinearRegression", "first_order", **SOME_NUMBERS),
+        {"first": 0.4, "second": 0.4, "third": 0.9, "step": 0.4, "last": 0.2},
+    ),
+    *by_phase(
+        "one_release",
+        regression.of_form("LinearRegression", "sufficient_statistics", fit_intercept=False),
+        {"last": 0.9999},
+    ),
     *by_phase("network", sbn.of_form("first_order"), {"first": 0.5, "step": 0.5}),
     *(
         by_phase("gradients", dpvi.of_guide("mean_field"), {"step": 0.9999, "last": 0.9999})

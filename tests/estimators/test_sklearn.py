@@ -54,12 +54,15 @@ EXCLUDED_OF = {
     },
 }
 EXCLUDED_OF["PoissonRegression"] = EXCLUDED_OF["NegativeBinomialRegression"]
+EXCLUDED_OF["LinearRegression"] = {"check_regressor_data_not_an_array": NOISE, "check_regressors_int": NOISE}
 REGRESSIONS = [
     dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, num_steps=2, row_norm=1.0),
     dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, num_steps=20, low=-10.0, high=10.0),
     dpvb.LogisticRegression(epsilon=np.inf, delta=1e-5, row_norm=10.0, num_steps=50),
     dpvb.NegativeBinomialRegression(epsilon=1.0, delta=1e-5, num_steps=2, max_count=5, row_norm=1.0),
     dpvb.PoissonRegression(epsilon=1.0, delta=1e-5, num_steps=2, max_count=5, row_norm=1.0),
+    dpvb.LinearRegression(epsilon=1.0, delta=1e-5, num_steps=2, y_range=(-300.0, 300.0), row_norm=1.0),
+    dpvb.LinearRegression(epsilon=np.inf, delta=1e-5, y_range=(-300.0, 300.0), low=-10.0, high=10.0),
 ]
 PLAIN = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 2, "random_state": 0}
 EXAMPLE = {**PLAIN, "public_vocabulary": True}
@@ -71,6 +74,7 @@ NEEDED = {
     "BinomialRegression": {"max_trials": 4, "low": 0.0, "high": 1.0},
     "NegativeBinomialRegression": {"dispersion": 1.0, "max_count": 5, "low": 0.0, "high": 1.0},
     "PoissonRegression": {"max_count": 5, "low": 0.0, "high": 1.0},
+    "LinearRegression": {"y_range": (0.0, 1.0), "low": 0.0, "high": 1.0},
     "DPVI": {"log_density": lambda theta, x: -((x - theta) ** 2).sum(), "parameters": 3},
 }
 KINDS = [

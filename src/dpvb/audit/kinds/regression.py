@@ -40,12 +40,18 @@ _KINDS: Mapping[str, tuple[Mapping[str, Any], Response, tuple[list[float], list[
         ([0], [99]),
     ),
     "PoissonRegression": ({"max_count": 6}, Response("poisson", max_count=6), ([0], [99])),
+    "LinearRegression": ({"y_range": (-2.0, 4.0)}, Response("numeric", low=-2.0, high=4.0), ([-1e9], [1e9])),
+}
+#: Of kinds that lack some: their forms.
+_OWN_FORMS = {
+    "PoissonRegression": ("first_order", "first_order, diagonal"),
+    "LinearRegression": ("first_order", "sufficient_statistics"),
 }
 
 
 def forms(name: str) -> Mapping[str, Callable[[], Case]]:
     """A case for each solver."""
-    own = [form for form in _FORMS if name != "PoissonRegression" or _FORMS[form][0] == "first_order"]
+    own = [*_OWN_FORMS.get(name, _FORMS)]
     own += [_LEARNED] * (name == "NegativeBinomialRegression")
     return {form: partial(_case, name, form) for form in own if name in _KINDS}
 
@@ -70,6 +76,8 @@ def _responses(name: str, rng: np.random.Generator, n: int) -> Floats:
     if name == "BinomialRegression":
         trials = rng.integers(1, 5, n)
         return np.column_stack([rng.binomial(trials, 0.4), trials]).astype(np.float64)
+    if name == "LinearRegression":
+        return rng.normal(1.0, 2.0, (n, 1))
     return rng.integers(0, 2 if name == "LogisticRegression" else 9, (n, 1)).astype(np.float64)
 
 
@@ -88,7 +96,8 @@ def of_form(name: str, form: str, rows: Floats = HOSTILE_ROWS, *, fit_intercept:
         fit_intercept, options: parameters of the regression.
     """
     solver, covariance = _FORMS.get(form, _FORMS["first_order"])
-    given = {"solver": solver, "covariance": covariance, "fit_intercept": fit_intercept, "row_norm": 1.0}
+    given = {"solver": solver, "fit_intercept": fit_intercept, "row_norm": 1.0}
+    given |= {} if name == "LinearRegression" else {"covariance": covariance}
     given |= {**_KINDS[name][0], **({"dispersion": None} if form == _LEARNED else {}), **options}
     estimator = getattr(estimators, name)(epsilon=1.0, delta=1e-6, **given)
     source = designs(name, 0.4 if fit_intercept else 0.0, covariance == "diagonal")

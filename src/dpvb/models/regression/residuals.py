@@ -33,7 +33,7 @@ def one_hot(residual_n: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Residuals:
-    """Histograms of |r| of all steps, averaged by inverse noise variance; public.
+    """Histograms of |r| of all steps, averaged; public. Older ones count less: residuals shrink along the path.
 
     Attributes:
         total_k: the mean histogram, as it was released.
@@ -50,8 +50,8 @@ class Residuals:
 
     def joined(self, total_k: Floats, noise: float) -> Residuals:
         """With one more histogram; one without noise replaces all others."""
-        part = 1.0 if noise == 0 else 1.0 / (1.0 + noise / self.noise)
-        return Residuals(self.total_k + part * (total_k - self.total_k), part * noise)
+        part = 1.0 if noise == 0 else 1.0 / (1.0 + noise / (tuned.FORGOTTEN * self.noise))
+        return Residuals(self.total_k + part * (total_k - self.total_k), part**2 * noise + (1 - part) ** 2 * self.noise)
 
     def number(self) -> tuple[float, float]:
         """Number of rows, and its noise variance."""

@@ -131,6 +131,7 @@ FIRST_SCORE = 0.05  # part of the steps' budget for the first score, of y itself
 RESIDUAL_WEIGHT = 0.3  # noise budget of the histogram beside a score, as SCALAR_WEIGHT;
 EXCESS_WEIGHT, SQUARE_WEIGHT = 0.3, 0.3  # of both numbers beside the curvature at the end
 RESIDUAL_BINS = 17  # from 2, the length of the range, down by √2
+FORGOTTEN = 2.0  # factor by which the noise variance of the histograms so far counts in the next step's mean of them
 SEEN_BIN, FAR_BIN = 2.0, 3.5  # std of noise below which a bin counts as empty, and beyond the first empty one
 LEAST_SEEN = 0.4  # least part of the rows that bins must show, for the clip to move
 LEAST_CLIP, NUM_CLIPS = 1.5, 16  # least clip, over a typical residual, and number of clips that are tried
