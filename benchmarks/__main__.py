@@ -40,6 +40,7 @@ NAMES = [
     "sbn_speed",
     "federated_exactness",
     "logistic",
+    "linear",
     "federated",
     "dpvi",
     "coverage",

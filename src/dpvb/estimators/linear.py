@@ -62,7 +62,7 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
                 'kind="numeric", low=1, high=99).'
             )
         try:
-            low, high = (check_number("y_range", end) for end in self.y_range)
+            low, high = (check_number("y_range", end, low=-1e100, high=1e100) for end in self.y_range)
         except (TypeError, ValueError):
             low = high = math.nan
         if not low < high:
@@ -131,7 +131,7 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
             mean_d=half * read.mean_d,
             covariance=square * read.covariance,
             naive_covariance=square * read.naive_covariance,
-            prior=square * read.prior,
+            prior=square * read.prior if read.prior.ndim == 2 else read.prior,  # A diagonal one says nothing.
         )
 
     def sigma_interval(self, level: float = 0.95) -> tuple[float, float]:

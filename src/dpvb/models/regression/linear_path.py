@@ -81,7 +81,7 @@ class LinearPath:
         noisy_dd = room**2 * s.read("curvature")
         if self.intercept > 0:
             scaling, noisy_dd = scaling.recentred(self.columns, noisy_dd, sd, self.intercept)
-        moments = read_moments(noisy_dd, sd, column, inner=inner)
+        moments = read_moments(noisy_dd, sd, column, inner=inner, collinear=True)
         if sd > 0:
             noise_e = (tuned.SCALE_SHRINK * moments.scale_e) ** 2 * tuned.LINEAR_CURVATURE * sd**2
             share = float(np.mean(np.minimum(1.0, tuned.SHRINK_NOISE * noise_e / moments.eigenvalue_e)))
@@ -110,10 +110,12 @@ class LinearPath:
         score = ridge.NoisyScore(mean.score_d, mean.point_d - start_e, np.diag(information_e), one_e / spread, noise_e)
         prior = self.prior(found, q.scaling.width_d, ridge.TAUS, self.size(found, spread))
         point_e = start_e + ridge.posterior(score, prior)[0]
-        if sd == 0:
-            return replace(found, point_e=point_e, clip=tuned.NOISELESS_ROOM, reach=tuned.NOISELESS_ROOM)
         if sizes is None:
             return replace(found, point_e=point_e)
+        if sd == 0:
+            # Nothing is clipped: residuals may still grow a little where the next ones are taken.
+            clip = tuned.CLIP_FALL * sizes.largest()
+            return replace(found, point_e=point_e, clip=clip, reach=clip)
         budget = 1.0 / (tuned.LINEAR_CURVATURE * s.noise_std("curvature") ** 2)
         lost_e = moments.eigenvalue_e * scale_e**2 / (moments.eigenvalue_e + noise_e / spread) ** 2
         clip = sizes.best_clip(float(lost_e.sum()) / (tuned.CLIP_PRICE * budget * number))

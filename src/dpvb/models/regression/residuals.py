@@ -93,6 +93,10 @@ class Sizes:
         """The quantile that is one standard deviation of a normal r."""
         return float(np.interp(0.6827, np.cumsum(self.share_i), _SIZE))
 
+    def largest(self) -> float:
+        """The end of the last bin that holds any."""
+        return float(EDGES[np.flatnonzero(self.share_i)[-1] // _POINTS])
+
     def best_clip(self, cost: float) -> float:
         """τ of least E(|r| - τ)₊² + τ²·cost: what clipping may bend against the noise that it saves."""
         taus = np.geomspace(min(tuned.LEAST_CLIP * self.typical(), 1.0), EDGES[-1], tuned.NUM_CLIPS)

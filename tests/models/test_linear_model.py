@@ -24,7 +24,7 @@ from dpvb.data import Design
 from dpvb.data.tables.design import DesignRows
 from dpvb.data.tables.response import Response
 from dpvb.guards.arrays import Floats
-from dpvb.models.regression import residuals, tuned
+from dpvb.models.regression import curvature, residuals, tuned
 from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.linear import Linear
 from dpvb.models.regression.linear_path import LinearIterate
@@ -233,7 +233,9 @@ def test_no_rows_end_at_the_prior_without_warnings(make: Any, intercept: float, 
         warnings.simplefilter("error")
         q = fitted(model, np.zeros((0, d - (intercept > 0))), np.zeros(0), epsilon=epsilon)
         read, (variance, error) = model.table(q), model.scale(q)
-    assert np.isfinite(read.mean_d).all() and 0 < variance <= 1 and math.isfinite(error)
+    assert np.isfinite(read.mean_d).all()
+    assert 0 < variance <= 1
+    assert math.isfinite(error)
     std_d = np.sqrt(np.diag(read.covariance))
     assert (std_d <= np.sqrt(np.diag(read.prior)) * (1 + 1e-6)).all()
     free = slice(int(intercept > 0), None)
@@ -273,6 +275,24 @@ def test_outliers_move_an_estimate_less_than_least_squares() -> None:
     mean_d, _ = shown(model, q)
     assert q.clip < 0.3
     assert np.linalg.norm(mean_d - weights_d) < 0.7 * np.linalg.norm(least - weights_d)
+
+
+def test_collinear_columns_are_seen_to_be_and_their_small_eigenvalues_are_not_over_read() -> None:
+    """Twelve columns of correlation 0.97: the reading that keeps the diagonal is taken, and is nearer."""
+    rng, n, sd = np.random.default_rng(10), 5_000, 8.0
+    x_nd = 0.2 * (math.sqrt(0.97) * rng.standard_normal((n, 1)) + math.sqrt(0.03) * rng.standard_normal((n, 12)))
+    x_nd = np.hstack([np.full((n, 1), COLUMN), x_nd])
+    noise_dd = np.triu(rng.standard_normal((13, 13)), 1) * sd / math.sqrt(2)
+    noisy_dd = x_nd.T @ x_nd + noise_dd + noise_dd.T + sd * np.diag(rng.standard_normal(13))
+    known_e = np.linalg.eigvalsh(x_nd.T @ x_nd)[:11]
+    plain, kept = (
+        curvature.read_moments(noisy_dd, sd, COLUMN, inner=False, collinear=is_kept) for is_kept in (False, True)
+    )
+    misses = [float(np.median(np.abs(np.sort(m.eigenvalue_e)[:11] - known_e))) for m in (plain, kept)]
+    assert misses[1] < 0.8 * misses[0]
+    apart_dd = np.diag(np.diag(noisy_dd)) + noise_dd + noise_dd.T
+    same = [curvature.read_moments(apart_dd, sd, COLUMN, inner=False, collinear=is_kept) for is_kept in (False, True)]
+    assert np.array_equal(same[0].eigenvalue_e, same[1].eigenvalue_e)
 
 
 def test_the_budget_is_split_as_declared() -> None:

@@ -1,0 +1,235 @@
+"""Linear regression as a user meets it: the range of y, predictions, σ, files, bad data, and what is refused."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpvb
+from dpvb import federated
+from dpvb.data import Binary, Numeric, Schema, Table, Target
+from dpvb.errors import DataFormatError, FewUnitsWarning, ParameterError, PrivacyError
+
+PLAIN: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "y_range": (0, 80), "low": [0, -5], "high": [100, 5]}
+EXACT = {**PLAIN, "epsilon": math.inf}
+SOLVERS = ("first_order", "sufficient_statistics")
+
+
+def people(n: int = 4_000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """y = 20 + 0.3 x0 + 2 x1 + N(0, 3²)."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.normal(50, 10, n), rng.standard_normal(n)])
+    return X, 20 + X @ [0.3, 2.0] + 3 * rng.standard_normal(n)
+
+
+@pytest.fixture(scope="module")
+def private() -> Any:
+    return dpvb.LinearRegression(**PLAIN).fit(*people())
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_without_noise_it_is_least_squares_in_the_units_of_x_and_y(solver: str) -> None:
+    X, y = people()
+    model = dpvb.LinearRegression(**EXACT, solver=solver).fit(X, y)
+    known, *_ = np.linalg.lstsq(np.column_stack([np.ones(len(X)), X]), y, rcond=None)
+    np.testing.assert_allclose(model.intercept_, known[0], rtol=1e-3)
+    np.testing.assert_allclose(model.coef_, known[1:], rtol=1e-3)
+    residual_n = y - known[0] - X @ known[1:]
+    assert model.sigma_ == pytest.approx(residual_n.std(), rel=1e-3)
+    assert model.score(X, y, public=True) == pytest.approx(1 - residual_n.var() / y.var(), abs=1e-4)
+
+
+def test_a_wider_range_of_y_or_another_unit_changes_nothing_without_noise() -> None:
+    X, y = people()
+    one = dpvb.LinearRegression(**EXACT).fit(X, y)
+    for factor, low, high in ((1.0, -500.0, 700.0), (1e3, 0.0, 8e4), (-1.0, -80.0, 0.0)):
+        other = dpvb.LinearRegression(**{**EXACT, "y_range": (low, high)}).fit(X, factor * y)
+        np.testing.assert_allclose(other.coef_ / factor, one.coef_, rtol=1e-5)
+        np.testing.assert_allclose(other.intercept_ / factor, one.intercept_, rtol=1e-5)
+        np.testing.assert_allclose(other.coef_std_ / abs(factor), one.coef_std_, rtol=1e-3)
+        assert other.sigma_ / abs(factor) == pytest.approx(one.sigma_, rel=1e-5)
+
+
+def test_y_moved_with_its_range_moves_the_intercept_alone() -> None:
+    """The same noise-free sums, to the bit but for rounding."""
+    X, y = people(500)
+    one = dpvb.LinearRegression(**EXACT).fit(X, y)
+    other = dpvb.LinearRegression(**{**EXACT, "y_range": (1_000, 1_080)}).fit(X, y + 1_000)
+    np.testing.assert_allclose(other.coef_, one.coef_, rtol=1e-9)
+    assert other.intercept_ == pytest.approx(one.intercept_ + 1_000, rel=1e-9)
+
+
+def test_what_is_shown_of_a_private_fit_agrees(private: Any) -> None:
+    X, y = people(2_000, seed=1)
+    mean_n, (low_n, high_n) = private.predict(X), private.predict_interval(X)
+    np.testing.assert_allclose(mean_n, private._psi(X)[0])
+    assert ((low_n < mean_n) & (mean_n < high_n)).all()
+    # 95 % of 2,000: seven standard deviations of sampling, and what the fit's own error adds.
+    assert 0.90 < np.mean((low_n <= y) & (y <= high_n)) < 0.99
+    low, high = private.sigma_interval()
+    assert low < private.sigma_ < high
+    assert private.sigma_interval(0.5)[0] > low
+    text = private.summary()
+    assert "Linear regression on x0, x1; sigma " in text
+    assert "Response per unit of a column." in text
+    measured = private.evaluate(X, y, public=True)
+    assert measured["rmse"] == pytest.approx(np.sqrt(np.mean((y - mean_n) ** 2)))
+    assert measured["r2"] == private.score(X, y, public=True) > 0.4
+    assert -3.0 < measured["log_density"] < -2.0
+    assert "y clipped to [0, 80]" in str(private.privacy_)
+
+
+def test_a_schema_has_a_numeric_target(tmp_path: Path) -> None:
+    X, y = people()
+    data = {"age": X[:, 0], "score": X[:, 1], "old": (X[:, 0] > 60) + 0, "hours": y}
+    columns = (Numeric("age", 0, 100), Numeric("score", -5, 5), Binary("old"))
+    schema = Schema(columns, target=Target("hours", kind="numeric", low=0, high=80))
+    assert Schema.from_json(schema.to_json()) == schema
+    budget = {"epsilon": 4.0, "delta": 1e-6}
+    model = dpvb.LinearRegression(**budget).fit(Table(data, schema))
+    assert model.feature_names_ == ("age", "score", "old")
+    model.save(tmp_path / "m")
+    again = dpvb.load(tmp_path / "m")
+    features = Table({name: data[name][:5] for name in ("age", "score", "old")}, Schema(columns))
+    assert np.array_equal(again.predict(features), model.predict(features))
+    assert (again.sigma_, again.sigma_interval()) == (model.sigma_, model.sigma_interval())
+    assert again.score(Table(data, schema), public=True) == model.score(Table(data, schema), public=True)
+    with pytest.raises(ParameterError, match="must be of the kind 'numeric'"):
+        dpvb.LinearRegression(**budget).fit(Table(data, Schema(columns, target=Target("hours"))))
+    with pytest.raises(ParameterError, match="the schema's target has"):
+        dpvb.LinearRegression(**budget, y_range=(0, 50)).fit(Table(data, schema))
+    with pytest.raises(ParameterError, match="y_range must be the range"):
+        dpvb.LinearRegression(**budget).fit(Table(data, Schema(columns)), y)
+
+
+@pytest.mark.parametrize("given", [None, 3, (1,), (5, 1), (0, math.nan), ("a", "b"), (0, math.inf)])
+def test_a_range_of_y_is_needed_and_is_two_numbers(given: Any) -> None:
+    with pytest.raises(ParameterError, match="y_range must be"):
+        dpvb.LinearRegression(**{**PLAIN, "y_range": given}).fit(*people(10))
+
+
+@pytest.mark.parametrize(("low", "high"), [(None, 1), (1, 1), (2, 1), (math.nan, 1)])
+def test_a_numeric_target_needs_its_range(low: Any, high: Any) -> None:
+    with pytest.raises(ParameterError, match=r"low|high"):
+        Target("y", kind="numeric", low=low, high=high)
+    with pytest.raises(ParameterError, match="low and high must be None"):
+        Target("y", low=0, high=1)
+
+
+def test_what_it_does_not_know_is_refused(private: Any) -> None:
+    X, y = people(10)
+    with pytest.raises(ParameterError, match="exp must be False"):
+        private.coefficients(exp=True)
+    with pytest.raises(PrivacyError):
+        private.score(X, y)
+    with pytest.raises(ParameterError, match="solver"):
+        dpvb.LinearRegression(**PLAIN, solver="paper").fit(X, y)
+    with pytest.raises(DataFormatError, match="requires y"):
+        dpvb.LinearRegression(**PLAIN).fit(X)
+
+
+def spoiled(name: str) -> tuple[np.ndarray, np.ndarray]:
+    X, y = people(300)
+    X, y = X.copy(), y.copy()
+    if name == "a constant column":
+        X[:, 1] = 1.0
+    elif name == "duplicate columns":
+        X[:, 1] = X[:, 0] / 20 - 2.5
+    elif name == "y outside its range":
+        y += 1e6
+    elif name == "outliers of a million":
+        y[::10], X[::7] = 1e6, -1e6
+    elif name == "no number":
+        y[:], X[3] = math.nan, math.inf
+    elif name == "one row":
+        X, y = X[:1], y[:1]
+    elif name == "no rows":
+        X, y = X[:0], y[:0]
+    elif name == "constant y":
+        y[:] = 40.0
+    return X, y
+
+
+BAD = ["a constant column", "duplicate columns", "y outside its range", "outliers of a million", "no number"]
+BAD += ["one row", "no rows", "constant y"]
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, math.inf])
+@pytest.mark.parametrize("name", BAD)
+def test_bad_data_give_finite_honest_tables_in_silence(name: str, epsilon: float, solver: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", FewUnitsWarning)
+        model = dpvb.LinearRegression(**{**PLAIN, "epsilon": epsilon}, solver=solver).fit(*spoiled(name))
+        rows, ends = model.coefficients(), model.sigma_interval()
+        text = model.summary()
+    assert all(math.isfinite(row.mean) and 0 < row.std < math.inf for row in rows), text
+    assert 0 < ends[0] <= model.sigma_ <= ends[1] < math.inf
+    assert np.isfinite(model.predict_interval(people(5)[0])).all()
+
+
+@pytest.mark.parametrize("epsilon", [1.0, math.inf])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_more_columns_than_rows(epsilon: float, solver: str) -> None:
+    rng = np.random.default_rng(2)
+    X, y = rng.uniform(-1, 1, (12, 30)), rng.uniform(-1, 1, 12)
+    given = {"epsilon": epsilon, "delta": 1e-6, "y_range": (-1, 1), "low": -1, "high": 1, "solver": solver}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", FewUnitsWarning)
+        model = dpvb.LinearRegression(**given).fit(X, y)
+    assert np.isfinite(model.coef_).all()
+    assert (model.coef_std_ > 0).all()
+
+
+def test_values_outside_the_range_are_its_ends_and_a_faulty_y_is_no_row() -> None:
+    X, y = people(500)
+    one = dpvb.LinearRegression(**{**EXACT, "y_range": (30, 40)}).fit(X, y)
+    other = dpvb.LinearRegression(**{**EXACT, "y_range": (30, 40)}).fit(X, np.clip(y, 30, 40))
+    assert np.array_equal(one.coef_, other.coef_)
+    faulty = np.append(y, [math.nan, math.inf, -math.inf])
+    more = dpvb.LinearRegression(**EXACT).fit(np.vstack([X, X[:3]]), faulty)
+    assert np.array_equal(more.coef_, dpvb.LinearRegression(**EXACT).fit(X, y).coef_)
+    texts = np.array([*map(str, y)], dtype=object)
+    assert np.array_equal(dpvb.LinearRegression(**EXACT).fit(X, texts).coef_, more.coef_)
+
+
+def test_persons_clusters_and_owners(tmp_path: Path) -> None:
+    X, y = people(600)
+    grouped = dpvb.LinearRegression(**PLAIN).fit(X, y, group=np.arange(600) // 3)
+    assert grouped.privacy_.unit == "person"
+    one = dpvb.LinearRegression(**EXACT).fit(X, y)
+    assert np.array_equal(dpvb.LinearRegression(**EXACT).fit(X, y, cluster="local:2").coef_, one.coef_)
+    joined = federated.simulate(dpvb.LinearRegression(**EXACT), [(X[:200], y[:200]), (X[200:], y[200:])], num_rounds=12)
+    np.testing.assert_allclose(joined.coef_, one.coef_, rtol=1e-4)
+    np.testing.assert_allclose(joined.sigma_, one.sigma_, rtol=1e-4)
+
+
+def test_draws_and_comparisons_are_in_the_units_of_y(private: Any) -> None:
+    coef_nd, intercept_n = private.sample_posterior(20_000, rng=3)
+    error = 6 / math.sqrt(20_000)  # Six standard errors: false alarms below 1e-6.
+    assert (np.abs(coef_nd.mean(axis=0) - private.coef_) < error * private.coef_std_).all()
+    assert abs(intercept_n.mean() - private.intercept_) < error * private.intercept_std_
+    same = dpvb.compare(private, private, disjoint=True)
+    assert all(row.mean == 0 for row in same)
+
+
+def test_it_can_be_chosen_among_settings() -> None:
+    X, y = people(2_000)
+    kept = {name: PLAIN[name] for name in ("y_range", "low", "high")}
+    made = {"epsilon": 1.0, "delta": 1e-6}
+    estimator = dpvb.LinearRegression(**made, **kept)
+    chosen = dpvb.select(estimator, [{"alpha": 1e-3}, {"alpha": 1e5}], X, y, epsilon=9.0, delta=1e-5)
+    assert isinstance(chosen, dpvb.LinearRegression)
+
+
+def test_a_rehearsal_has_the_units_of_the_fit() -> None:
+    model = dpvb.LinearRegression(**PLAIN).rehearse(width=2, num_rows=500)
+    assert model.privacy_.rehearsal
+    assert 0 < model.sigma_ < 100
