@@ -481,6 +481,61 @@ BUGS = [
         "test_conformance.py::test_bits_of_a_record_do_not_depend_on_its_batch[first_order_step]",
     ),
     Bug(
+        "norms beyond the clip",
+        "residuals of a linear regression left unclipped",
+        (("models/regression/linear.py", "np.clip(residual_n / q.clip, -1.0, 1.0)", "residual_n / q.clip"),),
+        "test_linear_model.py::test_no_row_exceeds_a_bound_at_any_query_and_some_rows_reach_each",
+    ),
+    Bug(
+        "norms beyond the clip",
+        "the excess of long rows left unclipped",
+        (
+            (
+                "models/regression/linear.py",
+                "np.clip(rows.length_n - 1.0, 0.0, 1.0)",
+                "np.maximum(rows.length_n - 1.0, 0.0)",
+            ),
+        ),
+        "test_linear_model.py::test_no_row_exceeds_a_bound_at_any_query_and_some_rows_reach_each",
+    ),
+    Bug(
+        "norms beyond the clip",
+        "squares of residuals left unclipped",
+        (
+            (
+                "models/regression/linear.py",
+                "np.minimum(np.abs(residual_n) / q.reach, 1.0) ** 2",
+                "(np.abs(residual_n) / q.reach) ** 2",
+            ),
+        ),
+        "test_linear_model.py::test_no_row_exceeds_a_bound_at_any_query_and_some_rows_reach_each",
+    ),
+    Bug(
+        "noise or sensitivity off by a factor",
+        "the histogram of residuals left out of a step's joint norm",
+        (
+            (
+                "core/plan.py",
+                "length = math.sqrt(math.fsum(block.weight**2 for block in self.blocks.values()))",
+                "length = math.sqrt(math.fsum(b.weight**2 for n, b in self.blocks.items() if n != 'residual'))",
+            ),
+            ("core/plan.py", "> 1.0 + 1e-12:", "> 1e9:"),
+        ),
+        "test_linear_model.py::test_all_blocks_of_a_release_share_one_unit_of_noise",
+    ),
+    Bug(
+        "public facts read off private data",
+        "the range of y read off the data",
+        (
+            (
+                "data/tables/design.py",
+                "y_n = response.places(y_n)",
+                "y_n = response.places(y_n) / np.nanmax(np.abs(response.places(y_n)), initial=1e-9)",
+            ),
+        ),
+        "test_linear.py::test_the_range_of_y_is_the_declared_one",
+    ),
+    Bug(
         "NaN and infinity",
         "a faulty response kept in its row",
         (("data/tables/design.py", "faulty = np.isnan(scale_n) | np.isnan(y_n)", "faulty = np.isnan(scale_n)"),),

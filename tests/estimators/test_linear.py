@@ -12,7 +12,7 @@ import pytest
 
 import dpvb
 from dpvb import federated
-from dpvb.data import Binary, Numeric, Schema, Table, Target
+from dpvb.data import Binary, Design, Numeric, Response, Schema, Table, Target
 from dpvb.errors import DataFormatError, FewUnitsWarning, ParameterError, PrivacyError
 
 PLAIN: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "y_range": (0, 80), "low": [0, -5], "high": [100, 5]}
@@ -198,6 +198,18 @@ def test_values_outside_the_range_are_its_ends_and_a_faulty_y_is_no_row() -> Non
     assert np.array_equal(more.coef_, dpvb.LinearRegression(**EXACT).fit(X, y).coef_)
     texts = np.array([*map(str, y)], dtype=object)
     assert np.array_equal(dpvb.LinearRegression(**EXACT).fit(X, texts).coef_, more.coef_)
+
+
+def test_the_range_of_y_is_the_declared_one() -> None:
+    """A row with a far y changes nothing of the others, and is itself at the end of the range."""
+    X, y = people(20)
+    response = Response("numeric", low=0.0, high=80.0)
+    (before,), (after,) = (
+        Design(X, one, response=response, row_norm=200.0).chunks() for one in (y, np.append(y[:-1], 1e9))
+    )
+    assert np.array_equal(before.rows.y_n[:-1], after.rows.y_n[:-1])
+    np.testing.assert_allclose(before.rows.y_n, y / 40 - 1)
+    assert after.rows.y_n[-1] == 1.0
 
 
 def test_persons_clusters_and_owners(tmp_path: Path) -> None:

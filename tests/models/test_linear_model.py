@@ -295,6 +295,14 @@ def test_collinear_columns_are_seen_to_be_and_their_small_eigenvalues_are_not_ov
     assert np.array_equal(same[0].eigenvalue_e, same[1].eigenvalue_e)
 
 
+def test_all_blocks_of_a_release_share_one_unit_of_noise() -> None:
+    """Bounds over noise add up in squares to 1/σ², the histogram, the excess and the counts of units included."""
+    model = Linear(4, intercept=COLUMN)
+    for release in phased(model.blocks, FullBatch(), model.schedule.noise, shares=model.schedule.budget).releases:
+        parts = [block.bound / release.noise_std(name) for name, block in release.blocks.items()]
+        assert math.fsum(part**2 for part in parts) == pytest.approx(release.mechanism.noise_multiplier**-2)
+
+
 def test_the_budget_is_split_as_declared() -> None:
     model = Linear(4, intercept=COLUMN, num_steps=5)
     plan = phased(model.blocks, FullBatch(), model.schedule.noise, shares=model.schedule.budget)
