@@ -146,12 +146,12 @@ CASES = [
         {"first": 0.9999, "step": 0.9},
     ),
     *by_phase(
-        "linear", regression.of_form("LinearRegression", "first_order"), {"first": 0.9999, "step": 0.65, "last": 0.6}
+        "linear", regression.of_form("LinearRegression", "first_order"), {"first": 0.9999, "step": 0.55, "last": 0.45}
     ),
     *by_phase(
         "linear_spreads",
         regression.of_form("LinearRegression", "first_order", **SOME_NUMBERS),
-        {"first": 0.4, "second": 0.4, "third": 0.9, "step": 0.4, "last": 0.2},
+        {"first": 0.4, "second": 0.3, "third": 0.9, "step": 0.4, "last": 0.2},
     ),
     *by_phase(
         "one_release",

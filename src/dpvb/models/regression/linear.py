@@ -127,7 +127,7 @@ class Linear:
         if "score" in blocks:
             clipped_n = np.clip(residual_n / q.clip, -1.0, 1.0)
             return {"score": ScaledRows(rows, weight_n * clipped_n), "residual": Rows(one_hot(residual_n))}
-        excess_n = np.clip(rows.length_n - 1.0, 0.0, 1.0)
+        excess_n = np.where(np.isnan(residual_n), np.nan, np.clip(rows.length_n - 1.0, 0.0, 1.0))
         square_n = np.minimum(np.abs(residual_n) / q.reach, 1.0) ** 2
         return {
             "curvature_at_mean": Gram(rows.x_nd, weight_n**2),
