@@ -263,7 +263,7 @@ def main() -> None:
     given = parser.parse_args()
     print("## Linear regression\n")
     print(
-        f"R² on held-out rows, mean of 5 splits, fits of ours a split: {given.repeats}; δ = {DELTA:g}, add or remove one.\n"
+        f"R² on held-out rows, mean of 5 splits, {given.repeats} of ours a split; δ = {DELTA:g}, add or remove one.\n"
     )
     with ProcessPoolExecutor(given.processes) as pool:
         cells = {}

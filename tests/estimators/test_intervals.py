@@ -79,7 +79,7 @@ def test_without_noise_a_declared_range_changes_nothing_in_original_units(kind: 
             np.testing.assert_allclose(found, known, rtol=1e-6)
         features = {name: data[name] for name in ("age", "income", "smokes")}
         np.testing.assert_allclose(
-            other.predict(Table(features, _plain(like))), one.predict(Table(features, _plain(first)))
+            other.predict(Table(features, _plain(like))), one.predict(Table(features, _plain(first))), atol=1e-8
         )
 
 

@@ -24,13 +24,14 @@ from dpvb.data import Design
 from dpvb.data.tables.design import DesignRows
 from dpvb.data.tables.response import Response
 from dpvb.guards.arrays import Floats
-from dpvb.models.regression import curvature, residuals, tuned
+from dpvb.models.regression import collinear, curvature, residuals, tuned
 from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.linear import Linear
-from dpvb.models.regression.linear_path import LinearIterate
+from dpvb.models.regression.linear_iterate import LinearIterate
 from dpvb.models.regression.one_release import OneRelease
 from dpvb.models.regression.weights import Weights
 
+READINGS = (curvature.denoised, collinear.read)
 COLUMN, RANGE = 0.4, Response("numeric", low=-1.0, high=1.0)
 
 
@@ -285,13 +286,11 @@ def test_collinear_columns_are_seen_to_be_and_their_small_eigenvalues_are_not_ov
     noise_dd = np.triu(rng.standard_normal((13, 13)), 1) * sd / math.sqrt(2)
     noisy_dd = x_nd.T @ x_nd + noise_dd + noise_dd.T + sd * np.diag(rng.standard_normal(13))
     known_e = np.linalg.eigvalsh(x_nd.T @ x_nd)[:11]
-    plain, kept = (
-        curvature.read_moments(noisy_dd, sd, COLUMN, inner=False, collinear=is_kept) for is_kept in (False, True)
-    )
+    plain, kept = (curvature.read_moments(noisy_dd, sd, COLUMN, inner=False, reading=reading) for reading in READINGS)
     misses = [float(np.median(np.abs(np.sort(m.eigenvalue_e)[:11] - known_e))) for m in (plain, kept)]
     assert misses[1] < 0.8 * misses[0]
     apart_dd = np.diag(np.diag(noisy_dd)) + noise_dd + noise_dd.T
-    same = [curvature.read_moments(apart_dd, sd, COLUMN, inner=False, collinear=is_kept) for is_kept in (False, True)]
+    same = [curvature.read_moments(apart_dd, sd, COLUMN, inner=False, reading=reading) for reading in READINGS]
     assert np.array_equal(same[0].eigenvalue_e, same[1].eigenvalue_e)
 
 

@@ -9,7 +9,9 @@ kept. Everything here is post-processing and costs no privacy.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -17,6 +19,8 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import UNSEEN, Nonnegative, Positive, Positives
 from dpvb.models.regression import tuned
 
+#: Reads a noisy matrix beside a guess of it, at a noise std of a diagonal entry.
+Reading: TypeAlias = Callable[[Floats, Floats, float], Floats]
 #: Floor that keeps eigenvalues positive where there are no rows at all.
 TINY = 1e-9
 
@@ -115,7 +119,9 @@ class Tracked:
         return Tracked(self.value + gain * (reading - self.value), gain * noise)
 
 
-def read_moments(noisy_dd: Floats, sd: float, constant: float, *, inner: bool, collinear: bool = False) -> RowMoments:
+def read_moments(
+    noisy_dd: Floats, sd: float, constant: float, *, inner: bool, reading: Reading | None = None
+) -> RowMoments:
     """Read the second moments of rows whose column 0 is a constant.
 
     Args:
@@ -124,11 +130,10 @@ def read_moments(noisy_dd: Floats, sd: float, constant: float, *, inner: bool, c
         constant: value of column 0, in (0, 1).
         inner: whether column 0 was added for this reading alone; the other columns had then been multiplied by
             √(1 - constant²), and the moments are those of the other columns before that.
-        collinear: whether columns that the release shows to be collinear are read by `_keeping_diagonal`.
+        reading: of the matrix beside a guess; None: `denoised`.
     """
     guess_dd, sum_d, number = _independent(noisy_dd, sd, constant)
-    reading = _keeping_diagonal if collinear and _shows_collinear(noisy_dd - guess_dd, sd) else _denoised
-    read_dd = reading(noisy_dd, guess_dd, sd)
+    read_dd = (reading or denoised)(noisy_dd, guess_dd, sd)
     # Noise can make an eigenvalue look smaller by up to the noise edge.
     hidden = tuned.HIDDEN_EDGE * edge(len(read_dd), sd)
     if inner:
@@ -157,7 +162,7 @@ def read_moments(noisy_dd: Floats, sd: float, constant: float, *, inner: bool, c
 
 def read(noisy_dd: Floats, guess_dd: Floats, sd: float, floor: float) -> Floats:
     """Read a positive semidefinite matrix, given a guess of it; its eigenvalues are at least `floor`."""
-    value_e, vector_de = np.linalg.eigh(_denoised(noisy_dd, guess_dd, sd))
+    value_e, vector_de = np.linalg.eigh(denoised(noisy_dd, guess_dd, sd))
     return np.asarray((vector_de * np.maximum(value_e, floor + TINY)) @ vector_de.T)
 
 
@@ -166,34 +171,11 @@ def edge(d: int, sd: float) -> float:
     return math.sqrt(2 * d) * sd
 
 
-def _denoised(noisy_dd: Floats, guess_dd: Floats, sd: float) -> Floats:
+def denoised(noisy_dd: Floats, guess_dd: Floats, sd: float) -> Floats:
     """The guess plus the residual, its eigenvalues shrunk: λ → sign(λ)·√(λ² - edge²) (Gavish & Donoho 2017)."""
     value_e, vector_de = np.linalg.eigh(noisy_dd - guess_dd)
     shrunk_e = np.sign(value_e) * np.sqrt(np.maximum(value_e**2 - edge(len(value_e), sd) ** 2, 0.0))
     return np.asarray(guess_dd + (vector_de * shrunk_e) @ vector_de.T)
-
-
-def _shows_collinear(residual_dd: Floats, sd: float) -> bool:
-    """Whether in some direction there is less than independent columns have, beyond the edge of the noise."""
-    return sd > 0 and float(np.linalg.eigvalsh(residual_dd)[0]) < -edge(len(residual_dd), sd)
-
-
-def _keeping_diagonal(noisy_dd: Floats, guess_dd: Floats, sd: float) -> Floats:
-    """Few common factors and what each column has alone, which add up to the diagonal that was released.
-
-    For columns that are collinear: shrinking leaves their small eigenvalues too large. This is minimum residual factor
-    analysis (Harman & Jones 1966) with factors that are shrunk by the edge of the noise.
-    """
-    # The variances of the guess, about the means that it has.
-    own_d = np.maximum(np.diag(noisy_dd) - (guess_dd[0] ** 2) / guess_dd[0, 0], 0.0) + sd + TINY
-    means_dd = np.outer(guess_dd[0], guess_dd[0]) / guess_dd[0, 0]
-    centred_dd, unique_d = noisy_dd - means_dd, own_d
-    for _ in range(tuned.FACTOR_ROUNDS):
-        value_e, vector_de = np.linalg.eigh(centred_dd - np.diag(unique_d))
-        shrunk_e = np.sqrt(np.maximum(np.maximum(value_e, 0.0) ** 2 - edge(len(value_e), sd) ** 2, 0.0))
-        common_dd = (vector_de * shrunk_e) @ vector_de.T
-        unique_d = np.clip(np.diag(centred_dd) - np.diag(common_dd), tuned.LEAST_UNIQUE * own_d, own_d)
-    return np.asarray(means_dd + common_dd + np.diag(unique_d))
 
 
 def _independent(noisy_dd: Floats, sd: float, constant: float) -> tuple[Floats, Floats, float]:

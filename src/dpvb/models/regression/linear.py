@@ -39,7 +39,8 @@ from dpvb.models.regression import tuned
 from dpvb.models.regression.batch import RegressionBatch
 from dpvb.models.regression.curvature import RowMoments
 from dpvb.models.regression.declared import Declared, check_fields
-from dpvb.models.regression.linear_path import LinearIterate, LinearPath
+from dpvb.models.regression.linear_iterate import LinearIterate
+from dpvb.models.regression.linear_path import LinearPath
 from dpvb.models.regression.residuals import EDGES, one_hot
 from dpvb.models.regression.scaling import Scaling, mapped, measured
 from dpvb.models.regression.weights import Weights

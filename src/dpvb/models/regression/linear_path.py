@@ -6,64 +6,20 @@ Everything here is post-processing of released numbers and costs no privacy.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dpvb.core.estimate import Estimate
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import Nonnegative, Nonnegatives, Positive, Symmetric
-from dpvb.models.regression import descent, ridge, tuned
+from dpvb.models.regression import collinear, ridge, tuned
 from dpvb.models.regression.at_mean import read_at_mean
 from dpvb.models.regression.curvature import RowMoments, read, read_moments
 from dpvb.models.regression.declared import Declared
+from dpvb.models.regression.linear_iterate import LinearIterate
 from dpvb.models.regression.residuals import EDGES, Residuals, Sizes
 from dpvb.models.regression.scaling import Scaling
 from dpvb.models.regression.weights import Weights
-
-
-@dataclass(frozen=True)
-class LinearIterate:
-    """State of a fit; all public. Vectors (e,) are in the eigenbasis of `moments`.
-
-    Attributes:
-        scaling: the map from rows x to the rows x̂ of all that follows.
-        start_e: m_0, the prior mean; point_e: u, where the next score is taken.
-        mean: averages of points and scores.
-        residuals: histograms of |r|.
-        clip: τ; reach: τ_p, the clip of the square at the end.
-        spread: E min(r², τ²).
-        curvature_ee: Σ w² x̃ x̃ᵀ, read for predictions; table_ee, error_ee, doubt_e: the same, read for intervals, and
-            mean square errors of its entries and of the slope.
-        steep: minus the derivative of the averaged score, over that.
-        variance, variance_std: σ², and the standard deviation of its error.
-    """
-
-    scaling: Scaling
-    moments: RowMoments
-    start_e: Floats
-    point_e: Floats
-    mean: descent.Average
-    curvature_ee: Symmetric
-    table_ee: Symmetric
-    error_ee: Nonnegatives
-    doubt_e: Nonnegatives
-    residuals: Residuals = field(default_factory=Residuals.start)
-    clip: Positive = 1.0
-    reach: Positive = 2.0
-    spread: Positive = 1.0
-    steep: Positive = 1.0
-    variance: Positive = 1.0
-    variance_std: Nonnegative = 1.0
-    step: int = 0
-
-    @classmethod
-    def start(cls, scaling: Scaling, moments: RowMoments) -> LinearIterate:
-        """The prior, before any score."""
-        zero_e, little = np.zeros(len(moments.scale_e)), 1e-9 * np.eye(len(moments.scale_e))
-        return cls(
-            scaling, moments, zero_e, zero_e, descent.Average(zero_e, zero_e), little, little, 0 * little, zero_e
-        )
 
 
 @dataclass(frozen=True)
@@ -81,7 +37,7 @@ class LinearPath:
         noisy_dd = room**2 * s.read("curvature")
         if self.intercept > 0:
             scaling, noisy_dd = scaling.recentred(self.columns, noisy_dd, sd, self.intercept)
-        moments = read_moments(noisy_dd, sd, column, inner=inner, collinear=True)
+        moments = read_moments(noisy_dd, sd, column, inner=inner, reading=collinear.read)
         if sd > 0:
             noise_e = (tuned.SCALE_SHRINK * moments.scale_e) ** 2 * tuned.LINEAR_CURVATURE * sd**2
             share = float(np.mean(np.minimum(1.0, tuned.SHRINK_NOISE * noise_e / moments.eigenvalue_e)))
