@@ -38,7 +38,8 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
 
     Args:
         y_range: public range (low, high) of y, in its units: values outside are clipped to it. Not given: that of the
-            schema's target, of the kind "numeric".
+            schema's target, of the kind "numeric". Without an intercept, where all features are 0, y is the middle of
+            its range: then a range (-a, a) gives a line through the origin.
         solver: "first_order" (second moments once, then clipped scores) or "sufficient_statistics" (all second moments
             of x and y, once; for comparison).
 
