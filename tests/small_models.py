@@ -146,7 +146,7 @@ CASES = [
         {"first": 0.9999, "step": 0.9},
     ),
     *by_phase(
-        "linear", regression.of_form("LinearRegression", "first_order"), {"first": 0.9999, "step": 0.55, "last": 0.45}
+        "linear", regression.of_form("LinearRegression", "first_order"), {"first": 0.9999, "step": 0.55, "last": 0.3}
     ),
     *by_phase(
         "linear_spreads",
