@@ -41,7 +41,7 @@ TARGETS = {
     "phoneme": (0.166, 0.167, 0.169, 0.170),
 }
 #: DP-GD: numbers of steps and bounds on a row's gradient, of which the best is chosen in hindsight.
-STEPS, CLIPS = (10, 30), (0.1, 0.3, 1.0)
+STEPS, CLIPS = (30, 300), (0.1, 0.3, 1.0)
 #: Rows, columns, errors, ranges too wide by, tables.
 CELLS = (
     (5_000, 5, "normal", (1.0,), 100),

@@ -18,7 +18,7 @@ import dpvb
 from dpvb.cli import fit
 from dpvb.estimators import PrivateEstimator
 
-NAMES = ["lda", "logistic", "binomial", "poisson", "negbin", "sbn"]
+NAMES = ["lda", "logistic", "binomial", "poisson", "negbin", "linear", "sbn"]
 
 
 def parameters(name: str) -> dict[str, Any]:
@@ -137,6 +137,7 @@ KEPT = {
     "binomial": f"{_ROWS} max_trials trials",
     "poisson": f"{_ROWS} max_count",
     "negbin": f"{_ROWS} dispersion max_count",
+    "linear": f"{_ROWS} y_range".replace(" covariance", ""),
     "sbn": f"{_EVERY} hidden threshold form group seed",
 }
 

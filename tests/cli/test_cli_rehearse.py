@@ -36,12 +36,14 @@ TARGETS = {
     "binomial": Target("hits", kind="binomial", max_trials=5, trials="shots"),
     "negbin": Target("visits", kind="negative_binomial", max_count=20),
     "poisson": Target("visits", kind="poisson", max_count=20),
+    "linear": Target("weight", kind="numeric", low=30, high=200),
 }
 NEEDED = {
     "logistic": [],
     "binomial": ["--max-trials", "5"],
     "negbin": ["--max-count", "20"],
     "poisson": ["--max-count", "20"],
+    "linear": [],
 }
 
 
