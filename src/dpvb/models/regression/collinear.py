@@ -15,10 +15,11 @@ from dpvb.models.regression.curvature import TINY, denoised, edge
 def read(noisy_dd: Floats, guess_dd: Floats, sd: float) -> Floats:
     """Read noisy second moments beside the guess of independent columns: by what the release itself shows of them.
 
-    If some direction has less than the guess by more than the edge of the noise, columns are collinear, and shrinking
+    If many directions have less than the guess by more than the edge of the noise, columns are collinear, and shrinking
     would leave their small eigenvalues too large: then the diagonal that was released is kept.
     """
-    if sd > 0 and float(np.linalg.eigvalsh(noisy_dd - guess_dd)[0]) < -edge(len(noisy_dd), sd):
+    low_e = np.linalg.eigvalsh(noisy_dd - guess_dd) < -edge(len(noisy_dd), sd)
+    if sd > 0 and float(np.mean(low_e)) >= tuned.COLLINEAR_SHARE:
         return _common_factors(noisy_dd, guess_dd, sd)
     return denoised(noisy_dd, guess_dd, sd)
 

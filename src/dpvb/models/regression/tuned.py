@@ -37,6 +37,7 @@ CONSTANT_FOUND = 0.9  # fraction of the constant 1 that columns must explain to 
 FLOOR_OF_MEDIAN = 0.05  # floor of the eigenvalues: this fraction of the median column, at most one std,
 FLOOR_OF_STD = 0.1  # and this many std more
 LEAST_TRACE = 0.2  # least trace, as a fraction of the trace of the eigenvalues after their floor
+COLLINEAR_SHARE = 0.2  # least share of directions far below their guess that makes columns collinear
 FACTOR_ROUNDS, LEAST_UNIQUE = 60, 0.02  # rounds that find common factors; least part of a column that is its own
 GUESS_STD, GUESS_LOW, GUESS_HIGH = 0.35, -6.0, 0.3  # log of curvature over its guess: std where the guess was seen,
 LEAST_HIDDEN, MOST_HIDDEN = 0.02, 0.9  # range where it may have been hidden, and limits of the probability of that
