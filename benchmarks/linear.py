@@ -271,8 +271,8 @@ def main() -> None:
                 count = number if given.tables is None else min(number, given.tables)
                 cell = (rows, d, errors, factors, count, epsilon)
                 cells[cell] = pool.submit(covered, *cell)
-        reached = real(pool, given.designs, given.repeats)
-        held = report(cells)
+        reached = real(pool, given.designs, given.repeats) if given.designs else True
+        held = report(cells) if cells else True
     say(reached, held)
 
 
