@@ -44,6 +44,7 @@ from dpvb.models.regression.curvature import RowMoments
 from dpvb.models.regression.declared import Declared, check_fields
 from dpvb.models.regression.dispersion import Dispersion
 from dpvb.models.regression.iterate import Iterate
+from dpvb.models.regression.known import Known
 from dpvb.models.regression.likelihood import Likelihood
 from dpvb.models.regression.path import Path
 from dpvb.models.regression.scaling import Scaling, mapped
@@ -61,6 +62,7 @@ class FirstOrder:
         num_steps: T, number of scores.
         alpha: precision of the prior N(m_0, I/alpha) of the weights of x; None: the prior of `scaling`.
         declared: what is public about the columns; None: no column is numeric.
+        known: what is known of the weights of x beside these rows; None: nothing.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -72,6 +74,7 @@ class FirstOrder:
     num_steps: int = 16
     alpha: float | None = None
     declared: Declared | None = None
+    known: Known | None = None
 
     def __post_init__(self) -> None:
         check_fields(self.n_features, self.num_steps, self.intercept, self.alpha, self.declared)
@@ -82,7 +85,7 @@ class FirstOrder:
 
     @property
     def _path(self) -> Path:
-        return Path(self.likelihood, self.intercept, self.num_steps, self.alpha, self._columns)
+        return Path(self.likelihood, self.intercept, self.num_steps, self.alpha, self._columns, self.known)
 
     @property
     def blocks(self) -> Mapping[str, Block]:

@@ -17,6 +17,7 @@ from dpvb.models.regression.base_rate import log_odds, log_rate
 from dpvb.models.regression.curvature import read_moments
 from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.iterate import Iterate
+from dpvb.models.regression.known import Known
 from dpvb.models.regression.likelihood import Likelihood
 
 
@@ -29,6 +30,7 @@ class Path:
     num_steps: int
     alpha: float | None
     columns: Declared
+    known: Known | None
 
     def started(self, s: Estimate, q: Iterate, score_noise: Callable[[float], float]) -> Iterate:
         """Coordinates, majoriser and prior mean from the release of the curvature.
@@ -53,7 +55,13 @@ class Path:
         if self.intercept > 0 and sd > 0:
             scaling = scaling.certain(self.columns, noisy_dd, moments.matrix_dd, sd, self.intercept)
         start = Iterate.start(scaling, moments, base * moments.constant_e, spread * moments.constant_e)
-        return replace(start, usual=usual, most=likelihood.steepest / usual)
+        start = replace(start, usual=usual, most=likelihood.steepest / usual, known=self.known)
+        if (known := start.beside(self.columns, self.intercept)) is None:
+            return start
+        prior = start.prior(self.columns, scaling.width_d, (tuned.TAU_MEDIAN,), self.intercept, self.alpha)
+        precision_ee = ridge.inverse(prior.covariance(prior.taus[0]))[0] + known.precision
+        point_e = start.start_e + np.linalg.solve(precision_ee, known.pull_d)
+        return replace(start, point_e=point_e, last_e=point_e)
 
     def stepped(self, s: Estimate, q: Iterate) -> Iterate:
         """Majorise-minimise with momentum; what the averages do not see through their noise moves less."""
@@ -74,7 +82,10 @@ class Path:
         prior = q.prior(self.columns, q.scaling.width_d, ridge.TAUS, self.intercept, self.alpha, near)
         tau = ridge.best_scale(newton_e, (information_e + noise_e) / upper_e**2, prior)
         precision_ee, _ = ridge.inverse(prior.covariance(tau))
-        gradient_e = gain_e * score_e - precision_ee @ (q.point_e - q.start_e)
+        gradient_e = gain_e * score_e
+        if (known := q.beside(self.columns, self.intercept)) is not None:
+            precision_ee, gradient_e = precision_ee + known.precision, gradient_e + known.pull_d
+        gradient_e -= precision_ee @ (q.point_e - q.start_e)
         guard = q.guard.after(max(float(np.mean((gradient_e / gain_e / scale_e) ** 2)), sd**2))
         bound_e, fresh_e = guard.safety * ratio_xi * moments.eigenvalue_upper_e, (sd * scale_e) ** 2
         steepness = q.steepness.seen(q.point_e, score_e, fresh_e, bound_e * q.steepness.factor_e)
@@ -87,7 +98,7 @@ class Path:
             # A mean is no straight line in ψ: the next score is taken where all scores so far lead, which wanders less.
             found_e = guard.safety * steepness.factor_e * information_e
             way_e, one_e = mean.point_d - q.start_e, np.ones(len(found_e))
-            score = ridge.NoisyScore(mean.score_d, way_e, np.diag(found_e), one_e, noise_e)
+            score = ridge.NoisyScore(mean.score_d, way_e, np.diag(found_e), one_e, noise_e, known)
             point_e = last_e = q.start_e + ridge.posterior(score, replace(prior, taus=(tau,)))[0]
         guess_ee = np.diag(moments.weighted(float(ratios.value[0]), q.usual, q.most, total))
         q = self.dispersed(s, q, "dispersion", q.point_e, fresh=fresh)
