@@ -16,6 +16,7 @@ from test_cli import refuse, run
 
 import dpvb
 from dpvb.cli import fit
+from dpvb.cli.resumption import kept, remember
 from dpvb.estimators import PrivateEstimator
 
 NAMES = ["lda", "logistic", "binomial", "poisson", "negbin", "sbn"]
@@ -218,3 +219,20 @@ def test_a_model_of_public_documents_is_the_prior_of_a_private_one(tmp_path: Pat
     assert "--public-prior" in run(*given, code=2).stderr
     run(*given, "--public-prior", "--num-steps", 0)
     assert "2 topics of a model whose documents are said to be public" in " ".join(run("show", out).stdout.split())
+
+
+def test_a_list_that_ships_with_the_package_is_vocabulary_and_prior(tmp_path: Path) -> None:
+    """And a fit that is resumed in another folder finds it."""
+    (tmp_path / "notes.txt").write_text("the river and the rock\nnew people\n" * 30)
+    out, listed = tmp_path / "notes.dpvb", ["--vocabulary", "english:40", "--prior", "english"]
+    budget = ["--topics", 2, "--epsilon", 1, "--delta", 1e-5, "--num-steps", 1, "--out", out]
+    run("fit", "lda", tmp_path / "notes.txt", *listed, *budget)
+    said = " ".join(run("show", out).stdout.split())
+    assert "the vocabulary, 40 terms; source: the most frequent words of the public list 'english' of dpvb" in said
+    assert "word frequencies of the public list 'english' of dpvb (wordfreq 3.1.1, CC BY-SA 4.0)" in said
+    refused = run("fit", "lda", tmp_path / "notes.txt", "--vocabulary", "german", *budget[:-2], "--out", "x", code=2)
+    assert "--token-pattern 'unicode' makes them" in " ".join(refused.stderr.split())
+    remember(tmp_path / "kept", "fit_lda", {"ledger": None, "prior": Path("english"), "vocabulary": Path("words.txt")})
+    given = kept(tmp_path / "kept")[1]
+    assert given["prior"] == "english"
+    assert given["vocabulary"] == str(Path("words.txt").absolute())

@@ -68,7 +68,8 @@ TokenPattern = Annotated[
 Vocabulary = Annotated[
     Path | None,
     typer.Option(
-        help="A public list of words, one a line. Text needs it; of counts it names the columns.",
+        help="A public list of words: english, french, german or spanish (english:2000 is its 2,000 most frequent "
+        "words), or a file with one word a line. Text needs it; of counts it names the columns.",
         show_default=False,
         rich_help_panel=DATA,
     ),
