@@ -2224,6 +2224,12 @@ BUGS = [
     ),
     Bug(
         "persons that are several units, or several persons that are one",
+        "persons of earlier months who count again where files are read",
+        (("data/persons.py", '_ids("seen", earlier)', '_ids("seen", ())'),),
+        "test_persons.py::test_persons_who_were_seen_count_as_if_a_file_before_had_them",
+    ),
+    Bug(
+        "persons that are several units, or several persons that are one",
         "a person in two files refused",
         (
             (

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from scipy import sparse
-from test_cli import refuse, run
+from test_cli import refuse, run, without_counts
 
 import dpvb
 from dpvb.cli import fit
@@ -236,3 +236,30 @@ def test_a_list_that_ships_with_the_package_is_vocabulary_and_prior(tmp_path: Pa
     given = kept(tmp_path / "kept")[1]
     assert given["prior"] == "english"
     assert given["vocabulary"] == str(Path("words.txt").absolute())
+
+
+def test_persons_of_earlier_months_are_left_out_and_nothing_says_so(tmp_path: Path) -> None:
+    """The file of persons decides no message, whatever is in it."""
+    rows = "".join(f"p{n},the river and the rock\n" for n in range(40))
+    (tmp_path / "march.csv").write_text(f"who,text\n{rows}")
+    (tmp_path / "public.csv").write_text("text\nriver rock\nnew people\n")
+    words, budget = ["--vocabulary", "english:2000"], ["--delta", 1e-5, "--num-steps", 1, "--epsilon"]
+    run("fit", "lda", tmp_path / "public.csv", "--topics", 2, *words, *budget, "inf", "--out", tmp_path / "public.dpvb")
+    given = ["fit", "lda", tmp_path / "march.csv", "--topics", "auto", "--prior", tmp_path / "public.dpvb", *words]
+    given += ["--public-prior", *budget, 1e6, "--group-column", "who"]
+    said = set()
+    for name, content, counted in (
+        ("all", "\n".join(f"p{n}" for n in range(40)), 0),
+        ("some", "p1\r\np3\n\n", 38),
+        ("none", "", 40),
+        ("odd", "\0\n\xff,\n" * 9, 40),
+    ):
+        ids, out = tmp_path / "persons.txt", tmp_path / "march.dpvb"
+        ids.write_text(content)
+        told = run(*given, "--seen", ids, "--out", out, "--overwrite").stderr
+        said.add(without_counts(told))
+        assert dpvb.load(out).privacy_.counts.counted == pytest.approx(counted, abs=1), name
+    assert len(said) == 1
+    refused = run(*given[:-2], "--seen", ids, "--out", tmp_path / "x.dpvb", code=2).stderr
+    assert "--group-column must say whose each document is" in refused
+    assert "cannot be read" in run(*given, "--seen", tmp_path / "gone", "--out", tmp_path / "x.dpvb", code=2).stderr

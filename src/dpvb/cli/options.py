@@ -53,6 +53,15 @@ GroupColumn = Annotated[
         rich_help_panel=DATA,
     ),
 ]
+Seen = Annotated[
+    Path | None,
+    typer.Option(
+        help="A private file of the persons in earlier fits, one a line: their documents add nothing. Needs "
+        "--group-column.",
+        show_default=False,
+        rich_help_panel=DATA,
+    ),
+]
 Width = Annotated[
     int | None,
     typer.Option(help="Number of words, for lda-c without a vocabulary.", show_default=False, rich_help_panel=DATA),

@@ -147,7 +147,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         """
         if seen is not None:
             if group is None:
-                raise ParameterError("group must say whose each document is, where seen= names persons.")
+                raise ParameterError(
+                    "group must say whose each document is, where seen= names persons; of files, open_documents does."
+                )
             group = newcomers(group, seen)
         names = column_names(X)
         known = self._known(self.prior, public=self.public_prior)
