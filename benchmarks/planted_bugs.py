@@ -298,6 +298,12 @@ BUGS = [
     ),
     Bug(
         "releases about the same people that nobody adds up",
+        "a prior without noise that is public because it has none",
+        (("estimators/topic_prior.py", "public or statement.published", "public or statement.epsilon == math.inf"),),
+        "test_topic_prior.py::test_documents_that_were_said_to_be_public_make_a_public_prior",
+    ),
+    Bug(
+        "releases about the same people that nobody adds up",
         "an earlier release whose cost the statement does not add",
         (("estimators/topic_prior.py", "past.epsilon + fit.epsilon:.6g", "fit.epsilon:.6g"),),
         "test_topic_prior.py::test_the_statement_says_where_a_prior_came_from_and_what_it_cost_whom",

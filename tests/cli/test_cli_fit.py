@@ -263,3 +263,25 @@ def test_persons_of_earlier_months_are_left_out_and_nothing_says_so(tmp_path: Pa
     refused = run(*given[:-2], "--seen", ids, "--out", tmp_path / "x.dpvb", code=2).stderr
     assert "--group-column must say whose each document is" in refused
     assert "cannot be read" in run(*given, "--seen", tmp_path / "gone", "--out", tmp_path / "x.dpvb", code=2).stderr
+
+
+def test_public_documents_need_no_budget_and_their_model_is_a_public_prior(tmp_path: Path) -> None:
+    (tmp_path / "public.txt").write_text("the river and the rock\nnew people\n" * 30)
+    words, out = ["--vocabulary", "english:60"], ["--out", tmp_path / "x.dpvb"]
+    known, notes = tmp_path / "public.dpvb", tmp_path / "public.txt"
+    told = run("fit", "lda", notes, "--public", "--topics", 2, *words, "--out", known).stderr
+    assert "public data, no privacy claimed" in told
+    assert "keeps count" not in told
+    said = " ".join(run("show", known).stdout.split())
+    assert "PUBLIC DATA: whoever made this says that the data are public. No privacy is claimed for them." in said
+    assert "NO PRIVACY" not in said
+    given = ["fit", "lda", notes, "--topics", "auto", "--prior", known, *words, "--num-steps", 0]
+    run(*given, "--epsilon", 1, "--delta", 1e-5, *out)
+    said = " ".join(run("show", tmp_path / "x.dpvb").stdout.split())
+    assert "2 topics of a model whose documents are said to be public" in said
+    for wrong, refused in (
+        (["--epsilon", 1], "--epsilon must be inf with --public: public documents need no noise"),
+        (["--ledger", tmp_path / "b.db", "--dataset", "x"], "--ledger must be left out with --public"),
+    ):
+        assert refused in run("fit", "lda", notes, "--public", *words, *wrong, *out, "--overwrite", code=2).stderr
+    assert "Missing option '--epsilon'" in run("fit", "lda", notes, *words, *out, code=2).stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +34,26 @@ Documents = Annotated[
         help="A file of documents: .npz, .mtx, docword*.txt, .dat (lda-c), .jsonl, .csv, .parquet, .txt (also .gz), "
         "or a folder of .txt files.",
         show_default=False,
+    ),
+]
+
+
+def without_budget(context: typer.Context, public: bool) -> bool:
+    """Whether documents are public: a fit of them then needs no epsilon and no delta."""
+    if public:
+        context.default_map = {**(context.default_map or {}), "epsilon": math.inf, "delta": 1e-5}
+    return public
+
+
+PublicDocuments = Annotated[
+    bool,
+    typer.Option(
+        "--public",
+        help="State that these documents are public: the fit has no noise, needs no --epsilon and no --delta, and may "
+        "be the --prior of private ones.",
+        callback=without_budget,
+        is_eager=True,
+        rich_help_panel=DATA,
     ),
 ]
 TextColumn = Annotated[str, typer.Option(help="Column or key of the text.", rich_help_panel=DATA)]

@@ -27,6 +27,7 @@ def documents(
     separator: options.Separator = ",",
     encoding: options.Encoding = "utf-8",
     seen: options.Seen = None,
+    public: options.PublicDocuments = False,
 ) -> dict[str, Any]:
     """Documents of text or of word counts.
 
@@ -35,6 +36,8 @@ def documents(
     checked is checked before the budget is spent.
 
         dpvb fit {name} notes.csv --vocabulary words.txt {needed}--epsilon 1 --delta 1e-5 --out notes.dpvb
+
+        dpvb fit {name} public_notes.csv --public --vocabulary words.txt {needed}--out public.dpvb
 
         dpvb fit {name} march.csv --group-column who --seen persons.txt --prior public.dpvb --earlier february.dpvb
         --vocabulary english {needed}--epsilon 1 --delta 1e-5 --out march.dpvb
@@ -57,7 +60,7 @@ def documents(
         encoding=encoding,
         seen=None if seen is None else read_ids(seen),
     )
-    return {"X": source}
+    return {"X": source, **({"public": True} if public else {})}
 
 
 def rows(

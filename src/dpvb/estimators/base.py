@@ -407,6 +407,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
                 charge=None if run is None else run.charge,
                 counts=estimate.counts,
                 rehearsal=rehearses,
+                published=task.notes.get("published", False),
             )
         self.promise(statement)
         return q

@@ -137,6 +137,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         *,
         group: Iterable[object] | None = None,
         seen: Iterable[object] | None = None,
+        public: bool = False,
     ) -> Task:
         """What a fit to private documents would do; y is ignored.
 
@@ -144,7 +145,15 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             X: as in `fit`.
             group: private person of each document.
             seen: private persons of earlier fits; their documents add nothing here, and nothing says so.
+            public: states that the documents are not private: the fit has no noise, its statement claims no privacy,
+                and it may be the prior of private fits.
+
+        Raises:
+            ParameterError: for parameters that do not go together; public documents have no budget and no ledger.
         """
+        if public and (self.epsilon != math.inf or self.ledger is not None):
+            wrong = "epsilon must be inf" if self.epsilon != math.inf else "ledger must be left out"
+            raise ParameterError(f"{wrong} with public=: public documents need no noise, and spend nothing.")
         if seen is not None:
             if group is None:
                 raise ParameterError(
@@ -187,7 +196,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         start = f"; {told}" if told else ""
         if (before := self._known(self.earlier)) is not None:
             start += f"; sums of {before.told(self)}"
-        public = {
+        facts = {
             "vocabulary": f"the vocabulary, {source.width} terms{listed}",
             "n_components": f"number of topics {model.n_components}",
             "prior": f"priors alpha {model.alpha:g}{sizes} and eta {model.topic_word_prior:g}{start}",
@@ -195,8 +204,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             f"{model.count_power:g}",
             "parameters": "the plan, the random start and all other parameters",
         }
-        notes = {"width": source.width, "vocabulary": source.vocabulary, "names": names}
-        return self._task(model, source, schedule, public, notes)
+        notes = {"width": source.width, "vocabulary": source.vocabulary, "names": names, "published": public}
+        return self._task(model, source, schedule, facts, notes)
 
     def take(self, task: Task, q: lda.Topics) -> None:
         """Keep the topics."""

@@ -76,10 +76,11 @@ class Known:
         statement = prior.privacy_
         if statement.rehearsal:
             raise ParameterError(f"{name} must be a fit, and not a rehearsal: its rows were made up.")
+        public = public or statement.published
         if not (statement.private or public):
             raise ParameterError(
-                f"{name} must be a private model, or its documents said to be public by public_prior=: without secret "
-                "noise it may reveal everything about them."
+                f"{name} must be a private model, or its documents said to be public by public_prior=, or by "
+                "public= where they were fitted: without secret noise it may reveal everything about them."
             )
         if not public and _kin(statement.charge, ledger, dataset) == "same":
             raise ParameterError(
@@ -144,7 +145,7 @@ class Known:
         if self.model is None:
             return f"word frequencies of {self.listed or f'a public list of {len(self.frequency)} words'}"
         number = len(self.model.components_)
-        if public:
+        if public or self.model.privacy_.published:
             return f"{number} topics of a model whose documents are said to be public"
         past = self.model.privacy_
         charged = f" of data set {past.charge.dataset!r}" if past.charge is not None else ""
