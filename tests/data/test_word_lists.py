@@ -43,6 +43,13 @@ def test_an_unknown_language_is_refused_with_those_there_are() -> None:
         stop_words("latin")
 
 
+def test_the_lists_are_small_and_say_where_they_come_from() -> None:
+    folder = files("dpvb.data.documents") / "words"
+    assert sum(len(file.read_bytes()) for file in folder.iterdir()) <= 300_000
+    notice = (folder / "NOTICE.md").read_text(encoding="utf-8")
+    assert all(said in notice for said in ("wordfreq 3.1.1", "CC BY-SA 4.0", "SUBTLEX", "Apache-2.0"))
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_a_list_is_what_its_script_made(language: str) -> None:
     content = (files("dpvb.data.documents") / "words" / f"{language}.txt.gz").read_bytes()
