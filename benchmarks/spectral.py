@@ -1,7 +1,7 @@
 """Topics by the spectral method of DeCarolis et al. (2020), its authors' code, beside this package's, on newsgroups.
 
 Needs DPVB_DATA, the folder that holds newsgroups20/; SPECTRAL_LDA, a copy of
-umd-huang-lab/private-topic-model-tensor-methods, which is on no package registry; and SPECTRAL_PYTHON, the Python of an
+umd-huang-lab/private-topic-model-tensor-methods, which is not on PyPI; and SPECTRAL_PYTHON, the Python of an
 environment with benchmarks/peers/spectral.txt.
 """
 
@@ -34,8 +34,8 @@ held-out documents, so that the paper's numbers and these cannot stand in one ta
 Of more than 200 words the experiments of the code add no noise in configuration 2: the third moment is whitened without
 it, and the unwhitener is that of the fit without noise. Configuration 1 needs a tensor of all words cubed. The bounds
 behind the noise of configurations 3 and 4 divide by eigenvalues that the code takes to be 0.1 at least. Here the tenth
-is 0.0005, so that even this noise is less than the ε beside it asks for. The code carries no licence, is on no package
-registry, and its experiments need a Django server with PostgreSQL; its fit and its bounds alone are called here."""
+is 0.0005, so that even this noise is less than the ε beside it asks for. The code carries no licence and is not on PyPI,
+and its experiments need a Django server with PostgreSQL; its fit and its bounds alone are called here."""
 
 
 def main() -> None:
