@@ -34,7 +34,7 @@ held-out documents, so that the paper's numbers and these cannot stand in one ta
 Of more than 200 words the experiments of the code add no noise in configuration 2: the third moment is whitened without
 it, and the unwhitener is that of the fit without noise. Configuration 1 needs a tensor of all words cubed. The bounds
 behind the noise of configurations 3 and 4 divide by eigenvalues that the code takes to be 0.1 at least. Here the tenth
-is 0.0005, so that even this noise is less than the ε beside it asks for. The code carries no licence and is not on PyPI,
+is 0.0005, so that even this noise is less than the ε beside it asks for. The code has no licence and is not on PyPI,
 and its experiments need a Django server with PostgreSQL; its fit and its bounds alone are called here."""
 
 
