@@ -48,6 +48,7 @@ NAMES = [
     "coverage_terms",
     "coverage_real",
     "analyses",
+    "posterior_as_prior",
     "topics",
     "coverage_counts",
     "wikipedia",

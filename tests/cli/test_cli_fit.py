@@ -218,7 +218,7 @@ def test_a_model_of_public_documents_is_the_prior_of_a_private_one(tmp_path: Pat
     given += [*budget, 1, "--out", out]
     assert "--public-prior" in run(*given, code=2).stderr
     run(*given, "--public-prior", "--num-steps", 0)
-    assert "2 topics of a model whose documents are said to be public" in " ".join(run("show", out).stdout.split())
+    assert "2 topics of a model whose data are said to be public" in " ".join(run("show", out).stdout.split())
 
 
 def test_a_list_that_ships_with_the_package_is_vocabulary_and_prior(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_public_documents_need_no_budget_and_their_model_is_a_public_prior(tmp_p
     given = ["fit", "lda", notes, "--topics", "auto", "--prior", known, *words, "--num-steps", 0]
     run(*given, "--epsilon", 1, "--delta", 1e-5, *out)
     said = " ".join(run("show", tmp_path / "x.dpvb").stdout.split())
-    assert "2 topics of a model whose documents are said to be public" in said
+    assert "2 topics of a model whose data are said to be public" in said
     for wrong, refused in (
         (["--epsilon", 1], "--epsilon must be inf with --public: public documents need no noise"),
         (["--ledger", tmp_path / "b.db", "--dataset", "x"], "--ledger must be left out with --public"),

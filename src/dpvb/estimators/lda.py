@@ -23,7 +23,8 @@ from dpvb.data.persons import newcomers
 from dpvb.estimators import above_noise
 from dpvb.estimators.above_noise import Forecast
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
-from dpvb.estimators.topic_prior import Fitted, Known
+from dpvb.estimators.earlier import Fitted, kept
+from dpvb.estimators.topic_prior import Known
 from dpvb.guards import domains
 from dpvb.guards.arrays import Bools, Floats
 from dpvb.guards.errors import DataFormatError, FewTopicsWarning, ParameterError, check_choice, check_integer
@@ -124,10 +125,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "topics"}
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("prior", "earlier") and isinstance(value, LDA):
-            value = Fitted(value)
-        if name in ("prior", "earlier") and type(value) is str and not (name == "prior" and word_lists.is_name(value)):
-            value = Path(value)  # A saved model holds texts; where a file lay is no part of it.
+        if name in ("prior", "earlier") and not (name == "prior" and word_lists.is_name(value)):
+            value = kept(value)
         super().__setattr__(name, value)
 
     def task(
@@ -366,7 +365,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def _known(self, what: Any, *, public: bool = False) -> Known | None:
         """What a parameter says of topics."""
         name = "prior" if what is self.prior else "earlier"
-        return None if what is None else Known.of(what, name, public=public, ledger=self.ledger, dataset=self.dataset)
+        return None if what is None else Known.of(what, name, self, public=public)
 
     def _around(self, source: Any, around: Prior) -> tuple[lda.LDA, Schedule]:
         """Model and schedule around known topics: the fewer documents, the fewer releases beside the word totals."""

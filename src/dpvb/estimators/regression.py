@@ -7,6 +7,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
@@ -31,7 +32,9 @@ from dpvb.estimators.base import (
     generator,
     unbounded,
 )
+from dpvb.estimators.coefficient_prior import known_of
 from dpvb.estimators.coefficients import Coefficients
+from dpvb.estimators.earlier import Fitted, kept
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
@@ -40,6 +43,7 @@ from dpvb.models.regression import tuned
 from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
+from dpvb.models.regression.known import Known
 from dpvb.models.regression.likelihood import Likelihood
 from dpvb.models.regression.polya_gamma import PolyaGamma
 from dpvb.models.regression.predictive import tail
@@ -80,6 +84,10 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             and columns with low and high are numbers.
         alpha: precision of the prior N(0, I/alpha) of the weights of rows of norm 1. Not given: a column's own spread
             is its unit, and an indicator's value.
+        prior: what is known beside it ("first_order" and "full" only): a fit of the same kind to other people, or the
+            path of its file, whose rows count like more rows; or coefficients of a public study by the names of
+            `coefficients`, with mean and standard deviation, {"age": (0.03, 0.01)}, or the path of a .json file.
+        public_prior: says that the rows behind a prior were public, or those of people who are not in these data.
 
     Attributes:
         coef_, intercept_: posterior means in the units of X, (n_features,) and a number; of a table, per unit of a
@@ -99,6 +107,8 @@ class BinomialLikelihoodRegression(PrivateEstimator):
     column_bound: float | Sequence[float] | NDArray[Any] | None = None
     numeric: bool | Sequence[int] | NDArray[Any] | None = None
     alpha: float | None = None
+    prior: PrivateEstimator | Fitted | Mapping[str, tuple[float, float]] | Path | str | None = None
+    public_prior: bool = False
 
     declares: ClassVar[tuple[str, ...]] = ("schema", "width")
     reads: ClassVar[str | None] = "rows"
@@ -118,6 +128,9 @@ class BinomialLikelihoodRegression(PrivateEstimator):
     @abstractmethod
     def _response(self) -> Response:
         """What a response may be."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, kept(value) if name == "prior" else value)
 
     def credible_interval(
         self, level: float = 0.95, *, noise_aware: bool = True, intercept: bool = False
@@ -264,7 +277,13 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         X = self._bounded(X)
         schema = X.schema if isinstance(X, Table) else None
         design = self._private(X, y, trials, group, self.row_norm)
-        model = self._model(design, schema)
+        names = X.feature_names if isinstance(X, Table) else column_names(X)
+        known = None
+        if self.prior is not None:
+            all_names = names or tuple(f"x{j}" for j in range(design.width - (design.intercept > 0)))
+            frame = (design.intercept, design.row_norm, all_names, schema)
+            known = known_of(self, self.prior, frame, public=self.public_prior)
+        model = self._model(design, schema, known[0] if known else ())
         kinds = {
             "logistic": {"classes": "the two classes"},
             "binomial": {"max_trials": f"at most {likelihood.max_trials:g} trials"},
@@ -279,10 +298,12 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             "row_norm": f"rows divided by {design.row_norm:g} and clipped to norm 1, the intercept's constant being "
             f"{design.intercept:g}",
             **kinds.get(likelihood.kind, counts),
+            **({"prior": f"the prior: {known[1]}"} if known else {}),
             "parameters": f"solver {self.solver!r}, covariance {self.covariance!r}, the plan and all other parameters",
         }
         notes = {
-            "names": X.feature_names if isinstance(X, Table) else column_names(X),
+            "names": names,
+            "told": known[1] if known else "",
             "width": design.width - (design.intercept > 0),
             "schema": schema,
             "constant": design.intercept,
@@ -296,7 +317,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         notes = task.notes
         self.n_iter_ = notes["steps"]
         self._set_columns(notes["names"], notes["width"], notes["schema"])
-        self._shift = self._shift_of(task.model)
+        self._shift, self._told = self._shift_of(task.model), task.notes["told"]
         self._set_posterior(task.model.weights(q), task.model.table(q), notes["constant"], notes["row_norm"])
 
     def _shift_of(self, model: Any) -> float:
@@ -379,7 +400,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             raise ParameterError(f"fit_intercept must be True or False, got {self.fit_intercept!r}.")
         return constant if self.fit_intercept else 0.0
 
-    def _model(self, design: AnyDesign, schema: Schema | None) -> Any:
+    def _model(self, design: AnyDesign, schema: Schema | None, known: tuple[Known, ...] = ()) -> Any:
         """The model that the parameters name; its own defaults stand for None."""
         width = design.width
         given: dict[str, Any] = {"likelihood": self._likelihood, "intercept": design.intercept, "alpha": self.alpha}
@@ -391,7 +412,9 @@ class BinomialLikelihoodRegression(PrivateEstimator):
                 "dpvb.select chooses among several."
             )
         if self.solver == "first_order" and self.covariance == "full":
-            return FirstOrder(width, **given, declared=self._declared(design, schema))
+            return FirstOrder(width, **given, declared=self._declared(design, schema), known=known)
+        if known:
+            raise ParameterError("prior must be None, unless solver='first_order' and covariance='full'.")
         if self.solver == "first_order":
             bound = _largest(schema) if schema is not None else self.column_bound
             if bound is not None:
@@ -452,9 +475,10 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         if self.schema_ is None and self.column_bound is None:
             indicator *= tuned.UNKNOWN_UNIT
         mean = "nearly flat" if self.covariance == "diagonal" else f"N(base rate, {tuned.INTERCEPT_STD:g}²)"
+        beside = f"; beside it, {self._told}" if self._told else ""
         return (
             f"N(0, {number:g}²) for a standard deviation of a number, N(0, {indicator:g}²) for any other column, "
-            f"{mean} for the mean"
+            f"{mean} for the mean{beside}"
         )
 
     def _shown(self, value_r: Floats) -> tuple[Any, Any]:
@@ -566,6 +590,9 @@ class BinomialLikelihoodRegression(PrivateEstimator):
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         readings = {"": self._weights, "table_": self._table}
         arrays = {start + name: getattr(read, name) for start, read in readings.items() for name in _READING}
+        said = {start: read.data for start, read in readings.items() if read.data is not None}
+        arrays |= {f"{start}data_precision": data.precision for start, data in said.items()}
+        arrays |= {f"{start}data_pull_d": data.pull_d for start, data in said.items()}
         facts = {
             "features": list(self.feature_names_) if self._named else None,
             "width": self.n_features_in_,
@@ -574,6 +601,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             "row_norm": self._row_norm,
             "steps": self.n_iter_,
             "shift": self._shift,
+            "told": self._told,
         }
         return arrays, facts
 
@@ -584,10 +612,14 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         if "table_mean_d" in arrays:
             # Files of before have the diagonal of the prior's covariance.
             named = {name: name.replace("prior", "prior" if "prior" in arrays else "prior_d") for name in _READING}
-            kept = [name for name in _READING if name in arrays or name == "prior"]  # Some came later.
-            weights, table = (
-                Weights(**{name: arrays[start + named[name]] for name in kept}) for start in ("", "table_")
-            )
+            present = [name for name in _READING if name in arrays or name == "prior"]  # Some came later.
+            found: Any = [{name: arrays[start + named[name]] for name in present} for start in ("", "table_")]
+            weights, table = (Weights(**read) for read in found)
+            if "data_pull_d" in arrays:
+                weights, table = (
+                    replace(read, data=Known(arrays[start + "data_precision"], arrays[start + "data_pull_d"]))
+                    for start, read in (("", weights), ("table_", table))
+                )
         else:  # Of a file of format 1.
             weights = table = Weights.alone(*(arrays[name] for name in _READING[:3]))
         d = width + (constant > 0)
@@ -599,9 +631,12 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             slanted = (
                 read.slant_3k.shape[:-1] == (3,) and ((place_2k >= 0) & (place_2k < d) & (place_2k % 1 == 0)).all()
             )
+            data = read.data
+            if data is not None and (data.precision.shape != (d, d) or data.pull_d.shape != (d,)):
+                raise ValueError("what the data say, of another shape")
             if not slanted or vectors != {(d,)} or shape != read.naive_covariance.shape or not shapes <= {(d,), (d, d)}:
                 raise ValueError("a posterior of another shape")
-        self._shift = check_number("shift", facts.get("shift", 0.0))
+        self._shift, self._told = check_number("shift", facts.get("shift", 0.0)), str(facts.get("told", ""))
         names, schema = facts["features"], facts["schema"]
         names = None if names is None else tuple(map(str, names))
         self._set_columns(names, width, None if schema is None else Schema.from_json(schema))

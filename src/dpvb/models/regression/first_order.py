@@ -62,7 +62,7 @@ class FirstOrder:
         num_steps: T, number of scores.
         alpha: precision of the prior N(m_0, I/alpha) of the weights of x; None: the prior of `scaling`.
         declared: what is public about the columns; None: no column is numeric.
-        known: what is known of the weights of x beside these rows; None: nothing.
+        known: what is known of the weights of x beside these rows, read for predictions and for intervals; or nothing.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -74,7 +74,7 @@ class FirstOrder:
     num_steps: int = 16
     alpha: float | None = None
     declared: Declared | None = None
-    known: Known | None = None
+    known: tuple[Known, ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self.n_features, self.num_steps, self.intercept, self.alpha, self.declared)

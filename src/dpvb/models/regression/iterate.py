@@ -36,7 +36,7 @@ class Iterate:
         table_ee, error_ee: the same curvature, read for intervals, and the mean square errors of its entries.
         doubt_e: mean square errors of the slope in each direction.
         dispersion: of counts whose dispersion is learned.
-        known: what is known of the weights of x beside these rows; None: nothing.
+        known: what is known of the weights of x beside these rows, read for predictions and for intervals.
         usual: curvature of a row of size 1, which `ratios` are factors of; most: the largest of these factors.
     """
 
@@ -57,7 +57,7 @@ class Iterate:
     ratios: Tracked = field(default_factory=lambda: Tracked(np.ones(2)))
     step: int = 0
     dispersion: Dispersion = field(default_factory=Dispersion)
-    known: Known | None = None
+    known: tuple[Known, ...] = ()
     usual: Positive = 0.25
     most: Positive = 1.0
 
@@ -148,7 +148,7 @@ class Iterate:
     def beside(self, declared: Declared, intercept: float) -> Known | None:
         """What is known beside the rows of m - m_0 in the eigenbasis."""
         back_de = self._back(declared, intercept)
-        return self.known.turned(back_de, back_de @ self.start_e) if self.known else None
+        return self.known[0].turned(back_de, back_de @ self.start_e) if self.known else None
 
     def _back(self, declared: Declared, intercept: float) -> Floats:
         """The map from weights in the eigenbasis to those of x."""
@@ -157,20 +157,22 @@ class Iterate:
     def predictions(self, declared: Declared, intercept: float, alpha: float | None, is_count: bool) -> Weights:
         """Posterior of the weights for predictions, in the coordinates of x: τ is estimated and averaged over."""
         prior = self.prior(declared, self.scaling.width_d, ridge.TAUS, intercept, alpha)
-        back_de = self._back(declared, intercept)
-        return self._posterior(self.curvature_ee, 0 * self.error_ee, 0 * self.doubt_e, prior, back_de, is_count)
+        back_de, none_ee = self._back(declared, intercept), 0 * self.error_ee
+        score = self._score(self.curvature_ee, self.known[:1], back_de)
+        return self._posterior(score, none_ee, 0 * self.doubt_e, prior, back_de, is_count)
 
     def table(self, declared: Declared, intercept: float, alpha: float | None, is_count: bool) -> Weights:
         """Posterior of the weights for intervals: τ is fixed, spreads are at their low end, the curvature may err."""
         scaling, back_de = self.scaling, self._back(declared, intercept)
         prior = self.prior(declared, scaling.wide_d, (tuned.TABLE_TAU,), intercept, alpha)
-        found = self._posterior(self.table_ee, self.error_ee, self.doubt_e, prior, back_de, is_count)
+        score = self._score(self.table_ee, self.known[1:], back_de)
+        found = self._posterior(score, self.error_ee, self.doubt_e, prior, back_de, is_count)
         prior_dd = back_de @ prior.covariance(prior.taus[0]) @ back_de.T
         return replace(found, prior=prior_dd, unseen_d=scaling.unseen_d, centre_d=scaling.centre_d)
 
     def _posterior(
         self,
-        curvature_ee: Floats,
+        score: ridge.NoisyScore,
         error_ee: Floats,
         doubt_e: Floats,
         prior: ridge.Prior,
@@ -180,7 +182,7 @@ class Iterate:
         """A Newton step from the averages, moved for saturation, in the coordinates of x."""
         moments, scale_e = self.moments, self.moments.scale_e
         prior = prior.turned(np.diag(scale_e))
-        score = ridge.honest(self._score(curvature_ee, back_de), prior, error_ee, doubt_e)
+        score = ridge.honest(score, prior, error_ee, doubt_e)
         mean_e, aware_ee = ridge.posterior(score, prior)
         _, naive_ee = ridge.posterior(replace(score, noise=0.0), prior)
         change = float(scale_e * moments.constant_e @ score.slope_ee @ (mean_e - score.offset_e)) / moments.number
@@ -192,20 +194,19 @@ class Iterate:
         data = score.information().turned(np.asarray(np.linalg.inv(x_de)), -scale_e * self.start_e)
         return replace(found, data=data)
 
-    def _score(self, curvature_ee: Floats, back_de: Floats) -> ridge.NoisyScore:
-        """The averaged score, in the coordinates x̃."""
+    def _score(self, curvature_ee: Floats, known: tuple[Known, ...], back_de: Floats) -> ridge.NoisyScore:
+        """The averaged score, in the coordinates x̃, beside what is known."""
         scale_e = self.moments.scale_e
         offset_e = scale_e * (self.mean.point_d - self.start_e)
-        known = self.known and self.known.turned(back_de / scale_e, back_de @ self.start_e)
-        score_e, noise = self.mean.score_d / scale_e, self.mean.noise
-        return ridge.NoisyScore(score_e, offset_e, curvature_ee, self.steep_e, noise, known)
+        score = ridge.NoisyScore(self.mean.score_d / scale_e, offset_e, curvature_ee, self.steep_e, self.mean.noise)
+        return replace(score, known=[one.turned(back_de / scale_e, back_de @ self.start_e) for one in known])
 
     def learned(self, declared: Declared, intercept: float, alpha: float | None) -> Dispersion:
         """The dispersion, without what the way from the averages to the weights adds to that of its score."""
         scale_e = self.moments.scale_e
         prior = self.prior(declared, self.scaling.wide_d, (tuned.TABLE_TAU,), intercept, alpha)
         prior = prior.turned(np.diag(scale_e))
-        score = self._score(self.table_ee, self._back(declared, intercept))
+        score = self._score(self.table_ee, self.known[1:], self._back(declared, intercept))
         score = ridge.honest(score, prior, self.error_ee, self.doubt_e)
         mean_e, covariance_ee = ridge.posterior(score, prior)
         share_e, way_e = self.moments.eigenvalue_e / scale_e**2 / self.moments.number, mean_e - score.offset_e

@@ -30,7 +30,7 @@ class Path:
     num_steps: int
     alpha: float | None
     columns: Declared
-    known: Known | None
+    known: tuple[Known, ...]
 
     def started(self, s: Estimate, q: Iterate, score_noise: Callable[[float], float]) -> Iterate:
         """Coordinates, majoriser and prior mean from the release of the curvature.
@@ -98,7 +98,7 @@ class Path:
             # A mean is no straight line in ψ: the next score is taken where all scores so far lead, which wanders less.
             found_e = guard.safety * steepness.factor_e * information_e
             way_e, one_e = mean.point_d - q.start_e, np.ones(len(found_e))
-            score = ridge.NoisyScore(mean.score_d, way_e, np.diag(found_e), one_e, noise_e, known)
+            score = ridge.NoisyScore(mean.score_d, way_e, np.diag(found_e), one_e, noise_e, [known] if known else [])
             point_e = last_e = q.start_e + ridge.posterior(score, replace(prior, taus=(tau,)))[0]
         guess_ee = np.diag(moments.weighted(float(ratios.value[0]), q.usual, q.most, total))
         q = self.dispersed(s, q, "dispersion", q.point_e, fresh=fresh)

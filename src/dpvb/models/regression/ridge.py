@@ -6,7 +6,9 @@ of the rows. Everything here is post-processing and costs no privacy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
@@ -37,7 +39,7 @@ class NoisyScore:
     variance_ee: Floats
     steep_e: Floats
     noise: float | Floats
-    known: Known | None = None
+    known: Sequence[Known] = ()
 
     @property
     def slope_ee(self) -> Floats:
@@ -52,7 +54,7 @@ class NoisyScore:
         precision_ee = gain_ee @ slope_ee
         newton_e = self.score_e + slope_ee @ self.offset_e
         found = Known(0.5 * (precision_ee + precision_ee.T), gain_ee @ newton_e)
-        return found if self.known is None else found.joined(self.known)
+        return reduce(Known.joined, self.known, found)
 
 
 @dataclass(frozen=True)
