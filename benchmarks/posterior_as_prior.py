@@ -1,8 +1,9 @@
-"""A posterior that becomes a prior: three disjoint thirds of the rows, one after the other, each with the whole budget.
+"""A posterior that becomes a prior: three disjoint thirds of the rows in sequence, each with the whole budget.
 
-Held-out log-likelihood a row, means over splits. "Closed" is the share of the way from one third alone to the pooled fit of
-all rows at the same ε that the third fit of the sequence has gone. Where noise decides, three releases of a third each hold a
-third of what one release of all rows holds, so that no method closes everything. `--splits R` takes R splits.
+Held-out log-likelihood a row, means over splits. "Closed" is the share of the way from one third alone to the pooled
+fit of all rows at the same ε that the last fit of the sequence has gone. Where noise decides, three releases of a third
+each hold a third of what one release of all rows holds, so that no method closes everything. `--splits R` takes R
+splits.
 """
 
 import argparse
