@@ -17,6 +17,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clon
 from dpvb.core.plan import Plan
 from dpvb.core.schedule import SHARES, Schedule, robbins_monro
 from dpvb.data import BagOfWords, Source, as_source, check_vocabulary
+from dpvb.data.documents import word_lists
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN
 from dpvb.data.persons import newcomers
 from dpvb.estimators import above_noise
@@ -54,7 +55,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         clip: bound on one document's statistic as a share in (0, 1] of document_length^count_power; smaller means less
             noise and a weaker voice.
         vocabulary: the terms in column order, fixed without looking at the documents; needed for texts. The columns of
-            a DataFrame of counts name them.
+            a DataFrame of counts name them. "english", "french", "german" and "spanish" are lists that ship with dpvb,
+            "english:2000" the 2,000 most frequent words of one; any but English needs token_pattern="unicode".
         public_vocabulary: says of counts whose terms have no names that their columns were fixed without looking at the
             documents.
         token_pattern: what a word is in the lower-cased text: "english", "unicode" (letters of any script),
@@ -70,7 +72,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         doc_topic_prior, topic_word_prior: concentration of the prior: α of a document's topics, and η of a topic's
             words; planned if not given.
         prior: topics to start from, of the same words: a fitted `dpvb.LDA`, or the path of its file; or words with
-            frequencies, as a mapping or a file with a word and a number in each line. n_components is then theirs or
+            frequencies, as a mapping, a file with a word and a number in each line, or a list that ships with dpvb,
+            "english". n_components is then theirs or
             "auto", word_power has no effect, and num_steps may be 0: the word totals are all that is released.
         earlier: the fit of an earlier month, with the same prior: its sums, which hold those of the months before, are
             read together with those of this fit. `seen=` of `fit` leaves out the rows of persons who were in them.
@@ -93,7 +96,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     n_components: int | Literal["auto"] = 10
     _: KW_ONLY
     clip: float | None = None
-    vocabulary: Sequence[str] | None = None
+    vocabulary: Sequence[str] | str | None = None
     public_vocabulary: bool = False
     token_pattern: str = TOKEN_PATTERN
     document_length: float = 500.0
@@ -123,7 +126,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("prior", "earlier") and isinstance(value, LDA):
             value = Fitted(value)
-        if name in ("prior", "earlier") and type(value) is str:
+        if name in ("prior", "earlier") and type(value) is str and not (name == "prior" and word_lists.is_name(value)):
             value = Path(value)  # A saved model holds texts; where a file lay is no part of it.
         super().__setattr__(name, value)
 
@@ -134,6 +137,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         *,
         group: Iterable[object] | None = None,
         seen: Iterable[object] | None = None,
+        public: bool = False,
     ) -> Task:
         """What a fit to private documents would do; y is ignored.
 
@@ -141,10 +145,20 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             X: as in `fit`.
             group: private person of each document.
             seen: private persons of earlier fits; their documents add nothing here, and nothing says so.
+            public: states that the documents are not private: the fit has no noise, its statement claims no privacy,
+                and it may be the prior of private fits.
+
+        Raises:
+            ParameterError: for parameters that do not go together; public documents have no budget and no ledger.
         """
+        if public and (self.epsilon != math.inf or self.ledger is not None):
+            wrong = "epsilon must be inf" if self.epsilon != math.inf else "ledger must be left out"
+            raise ParameterError(f"{wrong} with public=: public documents need no noise, and spend nothing.")
         if seen is not None:
             if group is None:
-                raise ParameterError("group must say whose each document is, where seen= names persons.")
+                raise ParameterError(
+                    "group must say whose each document is, where seen= names persons; of files, open_documents does."
+                )
             group = newcomers(group, seen)
         names = column_names(X)
         known = self._known(self.prior, public=self.public_prior)
@@ -176,22 +190,22 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             schedule = Schedule((1.0,) * num_steps, rho=rho, projection=self.projection)  # type: ignore[arg-type]
             number = self._number_of_topics(source, schedule)
             model = self._model(source.width, number, around=around, num_steps=num_steps)
-        unnamed = " without names" if source.vocabulary is None else ""
+        listed = " without names" if source.vocabulary is None else word_lists.told(source.vocabulary)
         sizes = " at first, then as the released sizes of topics" if model.doc_topic_prior is None else ""
         told = known and known.told(self, public=self.public_prior)
         start = f"; {told}" if told else ""
         if (before := self._known(self.earlier)) is not None:
             start += f"; sums of {before.told(self)}"
-        public = {
-            "vocabulary": f"the vocabulary, {source.width} terms{unnamed}",
+        facts = {
+            "vocabulary": f"the vocabulary, {source.width} terms{listed}",
             "n_components": f"number of topics {model.n_components}",
             "prior": f"priors alpha {model.alpha:g}{sizes} and eta {model.topic_word_prior:g}{start}",
             "document_length": f"document length {model.document_length:g} ({model.length_rule}), count power "
             f"{model.count_power:g}",
             "parameters": "the plan, the random start and all other parameters",
         }
-        notes = {"width": source.width, "vocabulary": source.vocabulary, "names": names}
-        return self._task(model, source, schedule, public, notes)
+        notes = {"width": source.width, "vocabulary": source.vocabulary, "names": names, "published": public}
+        return self._task(model, source, schedule, facts, notes)
 
     def take(self, task: Task, q: lda.Topics) -> None:
         """Keep the topics."""
