@@ -308,8 +308,10 @@ class PrivacyStatement:
             "selection": None if self.selection is None else self.selection.to_dict(),
         }
         facts["releases"] = [
-            release | {"blocks": [block | {"shape": list(block["shape"])} for block in release["blocks"]]}
-            for release in facts["releases"]
+            release
+            | {"event": own.event.to_dict()}
+            | {"blocks": [block | {"shape": list(block["shape"])} for block in release["blocks"]]}
+            for own, release in zip(self.releases, facts["releases"], strict=True)
         ]
         return facts
 
