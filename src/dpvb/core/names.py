@@ -29,7 +29,7 @@ from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch
 from dpvb.core.source import Chunk
 from dpvb.guards.arrays import Floats, Ints
-from dpvb.guards.errors import CheckpointError, check_integer, check_number
+from dpvb.guards.errors import CheckpointError, PrivacyError, check_integer, check_number
 
 #: The block that is released.
 WORDS = "words"
@@ -93,6 +93,14 @@ def release_of(noise_multiplier: float, *, added_delta: float, most_names: int =
     """A release of names; the block's length is that of what one unit gives, as no more is known."""
     mechanism = Threshold(FullBatch(), noise_multiplier, most_names, added_delta)
     return Release({WORDS: Block((most_names,), 1.0, "nonnegative", "first")}, mechanism)
+
+
+def check(release: Release, alone: bool) -> None:
+    """Raise PrivacyError unless a release has a threshold, and the wall is `alone`, no party among several."""
+    if not alone:
+        raise PrivacyError("this wall is one of several parties, which must agree on names beforehand.")
+    if not isinstance(release.mechanism, Threshold):
+        raise PrivacyError("names leave by a release with a threshold alone. Use release.")
 
 
 @final

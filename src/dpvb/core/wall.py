@@ -3,10 +3,10 @@
 To check the promise, read this file. `Wall.release` charges the plan, draws a batch, asks the model for its
 contributions, clips them, sums them in integers, adds integer noise, has the result put on record, and seals
 it. `Wall.share` does the same for one of several parties: its integers carry the party's part of the noise, and
-what conceals them until they are added; `gathered` adds and seals them. `Wall.names` releases names that nobody has
-listed, where enough units share them. Nothing else leaves: no error, no warning,
-no size, no norm. `Released` is made only here. A model's M-step takes an `Estimate`, which is made of `Released`
-alone, so it cannot be handed anything that was not noised. (From the draw to the sum: `clipped_sums`.)
+what conceals them until they are added; `gathered` adds and seals them. `Wall.names` releases names that enough
+units share. Nothing else leaves: no error, no warning, no size, no norm. `Released` is made only here. A model's
+M-step takes an `Estimate`, which is made of `Released` alone, so it cannot be handed anything that was not noised.
+(From the draw to the sum: `clipped_sums`.)
 """
 
 from __future__ import annotations
@@ -128,19 +128,13 @@ class Wall(Generic[Batch]):
         return made, self.__noise.private
 
     def names(self, release: Release) -> names.Found:
-        """Return the names of the units that are above the threshold of a release, with their noisy totals.
-
-        Args:
-            release: the plan's next release, with a `names.Threshold`; the source has names.
+        """Return the names of all units that are above a threshold, with their noisy totals; see `names.found`.
 
         Raises:
-            PrivacyError: as in `release`, or for a release of another kind.
+            PrivacyError: as in `release`, or for a release without a threshold, or in a party.
             LedgerError, CheckpointError, WallError: as in `release`.
         """
-        if self.__party is not None:
-            raise PrivacyError("this wall is one of several parties, which must agree on names beforehand.")
-        if not isinstance(release.mechanism, names.Threshold):
-            raise PrivacyError("names leave by a release with a threshold alone. Use release.")
+        names.check(release, self.__party is None)
         source: Any = self.__source
         step = self._charge(release)
         grid, made = self.__grids[step][names.WORDS], self.__journal.recorded(step)

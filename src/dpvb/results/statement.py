@@ -484,8 +484,8 @@ def _release(release: ReleaseFacts, unit: str) -> str:
     noise = f"Gaussian noise, noise multiplier {event.noise_multiplier:.6g}" if event.noise_multiplier else "NO NOISE"
     if event.added_delta:
         noise += (
-            f"; of names that nobody had listed those leave whose noisy total is above a threshold, and one that a {unit} "
-            f"alone has with a probability of at most {event.added_delta:g}, which delta holds"
+            "; of names that nobody had listed those left whose noisy total is above a threshold, and one that a "
+            f"{unit} alone has with a probability of at most {event.added_delta:g}, which is a part of delta"
         )
     number = "1 release" if event.num_steps == 1 else f"{event.num_steps} releases, each"
     return f"{number} the sum over {batch}{joint}; {noise}. {'; '.join(map(_block, release.blocks))}."

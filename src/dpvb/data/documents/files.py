@@ -201,7 +201,8 @@ def _open_shards(paths: Sequence[Path], options: dict[str, Any], dialect: Dialec
     if options["vocabulary"] is not None:
         options["vocabulary"] = check_vocabulary(options["vocabulary"], width=options["width"])
     if (column := options["group_column"]) is None:
-        width = one_width(open_documents(path, **{**options, "stream": True}).width for path in paths)
+        opened = (open_documents(path, **{**options, "stream": True}) for path in paths)
+        width = one_width(one.width for one in opened if not isinstance(one, Texts))
         shards = [Shard(path, partial(open_documents, path, **options)) for path in paths]
         return ShardedDocuments(shards, width, options["vocabulary"], unit="document")
     names = {path: check_choice("file_format", options["file_format"] or _format_of(path), FORMATS) for path in paths}
