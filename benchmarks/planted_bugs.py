@@ -74,7 +74,7 @@ BUGS = [
     Bug(
         "low bits of floating-point noise",
         "a threshold for names that forgets that the noise is rounded",
-        (("core/names.py", "return math.ceil(float(", "return math.floor(float("),),
+        (("core/names.py", "return math.ceil(self.threshold", "return math.floor(self.threshold"),),
         "test_names.py::test_no_pattern_of_a_units_own_names_passes_more_often_than_it_may",
     ),
     Bug(

@@ -80,13 +80,18 @@ class Threshold(Mechanism):
         """A Gaussian release that adds to delta."""
         return replace(super().event(ratio), added_delta=self.added_delta)
 
-    def least(self, grid: Grid) -> int:
-        """The largest total, in steps of the grid, that does not leave."""
+    @property
+    def threshold(self) -> float:
+        """The total above which a name leaves."""
         from scipy.special import ndtri
 
         t = np.arange(1.0, self.most_names + 1)
         deviations = -ndtri(-np.expm1(np.log1p(-self.added_delta) / t))
-        return math.ceil(float(np.max(1.0 / np.sqrt(t) + self.noise_multiplier * deviations)) / grid.step)
+        return float(np.max(1.0 / np.sqrt(t) + self.noise_multiplier * deviations))
+
+    def least(self, grid: Grid) -> int:
+        """The largest total, in steps of the grid, that does not leave."""
+        return math.ceil(self.threshold / grid.step)
 
 
 def release_of(noise_multiplier: float, *, added_delta: float, most_names: int = 100) -> Release:
