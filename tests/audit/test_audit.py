@@ -824,7 +824,7 @@ def test_the_release_of_words_keeps_what_it_promises() -> None:
 
 def test_a_threshold_that_is_too_low_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     right = names.Threshold.least
-    monkeypatch.setattr(names.Threshold, "least", lambda self, grid: right(self, grid) - int(0.6 / grid.step))
+    monkeypatch.setattr(names.Threshold, "least", lambda self, grid: right(self, grid) - int(2 / grid.step))
     assert set(findings(words.check_words())) == {
         "words of one unit alone",
         "words of one unit alone, by the law of the noise",

@@ -174,8 +174,8 @@ def _vocabulary(share: float, topics: int, shape: dict[str, Any]) -> tuple[dict[
     few, many = (math.ceil(mechanism.threshold * math.sqrt(t)) for t in (10, 100))
     return facts, (
         f"words by {share:g} of the budget: noise multiplier {mechanism.noise_multiplier:.4g}, and "
-        f"{mechanism.added_delta:g} of delta. A word is found that about {many:,} documents of a hundred different words "
-        f"use, or {few:,} of ten."
+        f"{mechanism.added_delta:g} of delta. A word is found that about {many:,} documents of a hundred different "
+        f"words use, or {few:,} of ten."
     )
 
 
