@@ -406,5 +406,5 @@ def test_a_plan_says_how_many_documents_must_use_a_word() -> None:
     assert said["noise_multiplier"] == finds.noise_multiplier
     shown = " ".join(run("plan", "--epsilon", "1", "--vocabulary-share", "0.2").output.split())
     assert f"about {math.ceil(10 * said['threshold']):,} documents of a hundred different words" in shown
-    assert "needs epsilon" in run("plan", "--noise-multiplier", "3", "--vocabulary-share", "0.2", code=2).stderr
-    assert "vocabulary_share" in run("plan", "--epsilon", "1", "--vocabulary-share", "2", code=2).stderr
+    assert "needs --epsilon" in run("plan", "--noise-multiplier", "3", "--vocabulary-share", "0.2", code=2).stderr
+    assert "--vocabulary-share must" in run("plan", "--epsilon", "1", "--vocabulary-share", "2", code=2).stderr

@@ -39,7 +39,8 @@ MISSING_VOCABULARY = (
     "(2) counts made elsewhere with fixed words: "
     "CountVectorizer(vocabulary=words).transform(texts), given as the matrix; "
     "(3) the dictionary of another, public corpus: "
-    "vocabulary=CountVectorizer(min_df=10).fit(public_texts).vocabulary_."
+    "vocabulary=CountVectorizer(min_df=10).fit(public_texts).vocabulary_. "
+    "Or dpvb.LDA(vocabulary='private') has a part of the budget find the words that many documents use."
 )
 
 
