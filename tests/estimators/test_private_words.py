@@ -106,6 +106,8 @@ def test_the_budget_is_shared_as_asked(fitted: dpvb.LDA) -> None:
     assert "whose noisy total is above a threshold" in told
     assert "with a probability of at most 5e-07, which is a part of delta" in told
     assert f"words ({fitted.n_features_in_})" in told
+    assert f"the {fitted.n_features_in_} words that left, each with a noisy total above" in told
+    assert "a document gave 100 at most" in told
     assert "what a word is: token pattern '[a-z]+', stop words none" in told
     wide = model(vocabulary_share=0.6, vocabulary_delta=5e-6).fit(texts())
     assert wide.privacy_.releases[0].event.added_delta == 5e-6

@@ -122,6 +122,12 @@ def found(task: Task, plan: Plan, run: Run | None, num_examples: int | None) -> 
             FewWordsWarning,
             stacklevel=6,
         )
+    mechanism = plan.releases[0].mechanism
+    assert isinstance(mechanism, Threshold)
+    said = (
+        f"the {number} words that left, each with a noisy total above {mechanism.threshold:.4g}; a {plan.unit} gave "
+        f"{mechanism.most_names} at most"
+    )
     model = replace(task.model, n_terms=number)
     shapes = {name: block.shape for name, block in model.blocks.items()}
     known: dict[int, Any] = {}
@@ -132,7 +138,8 @@ def found(task: Task, plan: Plan, run: Run | None, num_examples: int | None) -> 
     plan = replace(plan, releases=[known[id(release)] for release in plan])
     notes = {**task.notes, "width": number, "vocabulary": words.names}
     source = task.source.over(words.names)
-    return task._replace(model=model, source=source, notes=notes), plan, Begun(journal, {WORDS: words.total})
+    task = task._replace(model=model, source=source, public=[said, *task.public], notes=notes)
+    return task, plan, Begun(journal, {WORDS: words.total})
 
 
 def check_known(task: Task, where: str) -> Task:
