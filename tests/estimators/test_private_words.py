@@ -124,13 +124,17 @@ def test_the_totals_that_found_words_are_the_first_release(fitted: dpvb.LDA) -> 
     assert q.words_v.min() > 1 + 4.5 * q.words_std  # All of them are above the threshold.
 
 
-def test_stop_words_are_not_looked_for() -> None:
+def test_stop_words_are_not_looked_for(tmp_path: Path) -> None:
     made = [f"the and {text}" for text in texts()]
     found = model(stop_words="english").fit(made).vocabulary_
     assert not {"the", "and"} & set(found)
-    found = model(stop_words=["the", COMMON[0]]).fit(made).vocabulary_
-    assert "and" in found
-    assert not {"the", COMMON[0]} & set(found)
+    (tmp_path / "stop.txt").write_text(f"the\n{COMMON[0]}\n")
+    for own in (["the", COMMON[0]], str(tmp_path / "stop.txt"), tmp_path / "stop.txt"):
+        found = model(stop_words=own).fit(made).vocabulary_
+        assert "and" in found
+        assert not {"the", COMMON[0]} & set(found)
+    with pytest.raises(NoWordsError):
+        model(stop_words=["the"]).fit(["the the", "the"])
 
 
 def test_a_person_is_one_unit() -> None:
@@ -271,6 +275,8 @@ def test_nothing_is_said_of_words_that_nobody_shares(capfd: pytest.CaptureFixtur
     [
         ({"neighboring_relation": "replace_one"}, "neighboring_relation must be 'add_or_remove_one'"),
         ({"vocabulary_share": 1.0}, "vocabulary_share"),
+        ({"delta": "small"}, "delta must"),
+        ({"delta": 0.0}, "delta must"),
         ({"vocabulary_share": 0.0}, "vocabulary_share"),
         ({"vocabulary_delta": DELTA}, "vocabulary_delta"),
         ({"vocabulary_delta": 0.0}, "vocabulary_delta"),
@@ -286,6 +292,13 @@ def test_nothing_is_said_of_words_that_nobody_shares(capfd: pytest.CaptureFixtur
 def test_public_faults_cost_nothing(options: dict[str, Any], word: str, book: Path) -> None:
     with pytest.raises(ParameterError, match=word):
         model(**options, ledger=book, dataset="notes").fit(texts())
+    with Ledger(book) as ledger:
+        assert ledger.remaining("notes").num_charges == 0
+
+
+def test_a_cluster_that_cannot_work_costs_nothing(book: Path) -> None:
+    with pytest.raises(ParameterError, match="cluster must be"):
+        model(ledger=book, dataset="notes").fit(texts(), cluster="local:none")
     with Ledger(book) as ledger:
         assert ledger.remaining("notes").num_charges == 0
 

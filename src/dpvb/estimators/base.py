@@ -30,6 +30,7 @@ from dpvb.core.plan import Plan, calibrated, check_budget, phased
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
 from dpvb.core.schedule import Schedule, StepSize
 from dpvb.core.wall import Wall
+from dpvb.data import BagOfWords
 from dpvb.data.arrow import import_arrow
 from dpvb.data.tables.matrices import has_columns, is_arrow_table
 from dpvb.estimators import rehearsal
@@ -389,7 +390,11 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
                 "data are. Start scheduler and workers with dashboard_address='127.0.0.1:0'."
             )
         with ExitStack() as stack:
-            if not self._opens:  # A cluster that cannot work ends a fit before its charge.
+            # A cluster that cannot work ends a fit before its charge, also where there is nothing to spread yet.
+            if self._opens:
+                with spread(BagOfWords(np.empty((0, 1))), task.model, cluster):
+                    pass
+            else:
                 held = stack.enter_context(spread(task.source, task.model, cluster))
             run = stack.enter_context(journal)
             going_on: Journal | None = run

@@ -21,7 +21,6 @@ from dpvb.core.schedule import SHARES, Schedule, robbins_monro
 from dpvb.data import BagOfWords, Source, as_source, check_vocabulary
 from dpvb.data.documents.texts import Texts
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN
-from dpvb.data.documents.word_lists import stop_words
 from dpvb.data.persons import newcomers
 from dpvb.estimators import above_noise, private_words
 from dpvb.estimators.above_noise import Forecast
@@ -77,7 +76,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             texts alone.
         vocabulary_share: part of the budget, in (0, 1), that finds words where vocabulary="private".
         vocabulary_delta: part of delta for a word that one unit alone uses to be found; a twentieth if not given.
-        stop_words: public words that are not looked for where vocabulary="private": a list, or a language's name.
+        stop_words: public words that are not looked for where vocabulary="private": a list, the name of a file with one
+            word a line, or "english", "french", "german" or "spanish".
         public_vocabulary: says of counts whose terms have no names that their columns were fixed without looking at the
             documents.
         token_pattern: what a word is in the lower-cased text: "english", "unicode" (letters of any script),
@@ -235,10 +235,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
                 )
         share = check_number("vocabulary_share", self.vocabulary_share, low=0, high=1, closed="neither")
         source = private_words.texts(X, token_pattern=self.token_pattern, group=group)
-        given, said = self.stop_words, "none"
-        if given is not None:
-            stop = stop_words(given) if isinstance(given, str) else frozenset(check_vocabulary(given))
-            source, said = source.without(stop), given if isinstance(given, str) else f"{len(stop)} of the caller's"
+        stop, said = private_words.stop_words(self.stop_words)
+        source = source.without(stop)
         schedule = self._schedule({**SHARES, "first": share})
         number = self._number_of_topics(SimpleNamespace(width=private_words.STAND_IN, unit=source.unit), schedule)
         model = self._model(private_words.STAND_IN, number, num_steps=len(schedule.noise))

@@ -5,19 +5,19 @@ What is found is public. From then on the fit is that of a vocabulary that was f
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-import numpy as np
-
 from dpvb.core.journal import Begun, Journal, Unrecorded
 from dpvb.core.names import WORDS, Threshold, release_of
 from dpvb.core.plan import Plan
 from dpvb.core.wall import Wall
+from dpvb.data.documents import word_lists
 from dpvb.data.documents.texts import Texts
-from dpvb.data.documents.vocabulary import PRIVATE
+from dpvb.data.documents.vocabulary import PRIVATE, check_vocabulary
 from dpvb.data.tables.matrices import is_column
 from dpvb.estimators.base import Task
 from dpvb.guards.errors import (
@@ -42,7 +42,24 @@ _WAYS = "Take a public list (vocabulary='words.txt'), a larger vocabulary_share 
 
 def is_private(vocabulary: object) -> bool:
     """Whether a parameter asks for a vocabulary that is found; a path of this name comes from a command line."""
-    return not isinstance(vocabulary, (list, tuple, np.ndarray)) and str(vocabulary) == PRIVATE
+    return isinstance(vocabulary, (str, os.PathLike)) and os.fspath(vocabulary) == PRIVATE
+
+
+def stop_words(given: Any) -> tuple[frozenset[str], str]:
+    """Public words that are not looked for, and which they are, in words.
+
+    Args:
+        given: a language, a file, words, or None.
+
+    Raises:
+        ParameterError, DataFormatError: for anything else.
+    """
+    if given is None:
+        return frozenset(), "none"
+    if isinstance(given, str) and not os.path.isfile(given):
+        return word_lists.stop_words(given), given
+    words = frozenset(check_vocabulary(given))
+    return words, f"{len(words)} of the caller's"
 
 
 def texts(X: object, *, token_pattern: str, group: Iterable[object] | None) -> Texts:
@@ -81,6 +98,7 @@ def laid(task: Task, *, delta: float, part: float | None) -> Task:
             f"{task.plan.neighboring_relation!r}: the proof for words is about one unit more or less. Or take a public "
             "list."
         )
+    delta = check_number("delta", delta, low=0, high=1, closed="neither")
     hint = "It is a part of delta; the noise has the rest."
     given = delta * PART_OF_DELTA if part is None else part
     added = check_number("vocabulary_delta", given, low=0, high=delta, closed="neither", hint=hint)
