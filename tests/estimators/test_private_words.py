@@ -184,10 +184,12 @@ def test_a_rehearsal_reads_nothing_and_finds_made_up_words() -> None:
 def test_a_ledger_counts_what_is_added_to_delta(book: Path) -> None:
     options = {"epsilon": 1.2, "vocabulary_share": 0.7, "ledger": book, "dataset": "notes"}
     for _ in range(2):
-        model(**options).fit(texts())
+        fitted = model(**options).fit(texts())
     with Ledger(book) as ledger:
         ledger.verify()
-        added = [entry.total_units[-1] for entry in ledger.entries() if entry.kind == "charge"]
+        [_, last] = charges = [entry for entry in ledger.entries() if entry.kind == "charge"]
+        assert fitted.privacy_.plan_digest == last.facts["plan"]
+        added = [entry.total_units[-1] for entry in charges]
         assert added == [25_000_000, 50_000_000]  # In billionths of the cap's delta.
         left = ledger.remaining("notes")
         assert left.num_charges == 2

@@ -9,7 +9,7 @@ import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import update_wrapper
 from pathlib import Path
 from types import MethodType
@@ -397,6 +397,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
             else:
                 held = stack.enter_context(spread(task.source, task.model, cluster))
             run = stack.enter_context(journal)
+            charged = plan
             going_on: Journal | None = run
             if self._opens:
                 task, plan, going_on = self._opened(task, plan, run)
@@ -418,7 +419,8 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
                 counts=estimate.counts,
                 rehearsal=rehearses,
             )
-        self.promise(statement)
+        # The plan that was fixed, and charged: that which it came to is in the releases.
+        self.promise(replace(statement, plan_digest=charged.digest.hex()))
         return task, q
 
     @property
