@@ -53,6 +53,7 @@ NAMES = [
     "wikipedia",
     "federated_topics",
     "mnist",
+    "spectral",
 ]
 #: Those that do not print Markdown: title and command.
 PLAIN = {

@@ -388,6 +388,12 @@ BUGS = [
     ),
     Bug(
         "releases about the same people that nobody adds up",
+        "a prior without noise that is public because it has none",
+        (("estimators/topic_prior.py", "public or statement.published", "public or statement.epsilon == math.inf"),),
+        "test_topic_prior.py::test_documents_that_were_said_to_be_public_make_a_public_prior",
+    ),
+    Bug(
+        "releases about the same people that nobody adds up",
         "an earlier release whose cost the statement does not add",
         (("estimators/topic_prior.py", "past.epsilon + fit.epsilon:.6g", "fit.epsilon:.6g"),),
         "test_topic_prior.py::test_the_statement_says_where_a_prior_came_from_and_what_it_cost_whom",
@@ -2311,6 +2317,12 @@ BUGS = [
         "persons of the last file but one forgotten",
         (("data/persons.py", "        seen |= own\n", "        seen = own\n"),),
         "test_persons.py::test_a_person_in_several_files_of_documents_is_one_unit",
+    ),
+    Bug(
+        "persons that are several units, or several persons that are one",
+        "persons of earlier months who count again where files are read",
+        (("data/persons.py", '_ids("seen", earlier)', '_ids("seen", ())'),),
+        "test_persons.py::test_persons_who_were_seen_count_as_if_a_file_before_had_them",
     ),
     Bug(
         "persons that are several units, or several persons that are one",

@@ -24,6 +24,7 @@ from dpvb.core.plan import Plan
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.errors import DpvbWarning
+from dpvb.sample import load_sample
 
 DELTA, HELD_OUT = 1e-5, 3_000
 #: (corpus, documents, ε) → largest perplexity around a model of Wikipedia with K = 50.
@@ -82,6 +83,20 @@ def around(known: dpvb.LDA) -> None:
         cpu, value = time.process_time() - cpu, model.perplexity(test, public=True)
         as_it_is = known.perplexity(test, public=True)
         row(name, f"{number:,}", epsilon, as_it_is, alone, value, model.n_iter_, kept(value, target), round(cpu))
+
+
+def frequencies() -> None:
+    """What a list of words with their frequencies tells, of another kind of texts."""
+    print(
+        "\nTwo topics at ε = 1, without a prior, and with the frequencies of a word list that ships with the package:\n"
+    )
+    print('| corpus | documents | no prior | prior="english" |\n|---|---|---|---|', flush=True)
+    words = load_sample().vocabulary
+    for name in ("newsgroups20", "reuters21578"):
+        counts = corpus(name)
+        for number in (1_000, 10_000):
+            fits = [fitted(counts[:number], 2, 1.0, vocabulary=words, prior=prior) for prior in (None, "english")]
+            row(name, f"{number:,}", *(model.perplexity(counts[-HELD_OUT:], public=True) for model in fits))
 
 
 def months(known: dpvb.LDA) -> None:
@@ -178,6 +193,7 @@ def main() -> None:
         f"last {HELD_OUT:,} rows by the mean of β. The public model has 50 topics of Wikipedia, fitted without noise.\n"
     )
     around(known)
+    frequencies()
     months(known)
     above()
     alike()

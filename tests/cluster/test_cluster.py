@@ -43,7 +43,7 @@ from dpvb.data.tables.design import binary_rows
 from dpvb.data.tables.ranged import Numeric
 from dpvb.errors import DataFormatError, ParameterError, WallError
 from dpvb.estimators.base import Task
-from dpvb.estimators.regression import BinomialRegression
+from dpvb.estimators.binomial import BinomialRegression
 
 RNG = np.random.default_rng(0)
 WIDTH, NUMBER = 12, 203

@@ -364,6 +364,14 @@ def test_of_a_person_in_two_files_the_first_counts(tmp_path: Path) -> None:
     found = model(epsilon=8.0).fit(source).vocabulary_
     assert "early" in found
     assert "late" not in found
+    for paths in ([tmp_path / "a.csv"], [tmp_path / "a.csv", tmp_path / "b.csv"]):
+        other = open_documents(paths, vocabulary="private", group_column="who", seen=range(200, 400))
+        assert other.count() == 200
+
+
+def test_public_documents_have_a_list() -> None:
+    with pytest.raises(ParameterError, match="vocabulary must be a list with public=: public documents hide no words"):
+        model(epsilon=math.inf).fit(texts(20), public=True)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ from dpvb.runs.run import Run
 
 # Each child is forked from one process that has imported everything and has no threads.
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["dpvb.estimators.regression", "dpvb.ledger.sqlite"])
+SERVER.set_forkserver_preload(["dpvb.estimators.logistic", "dpvb.ledger.sqlite"])
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: The word for each answer to: how many of them? Most are more than half.
 SHARES: Final = ("none", "few", "most", "all")
 # Options of `dpvb fit` that do not matter to one pass.
-_OF_A_FIT = frozenset({"data", "target", "trials", "group", "width", "stream"})
+_OF_A_FIT = frozenset({"data", "target", "trials", "group", "width", "stream", "seen", "public"})
 _CELLS = ("unreadable", "undeclared", "outside the range")
 _TEXTS = ("no text", "undecodable", "without a token")
 _WARNING = """\

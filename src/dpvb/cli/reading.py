@@ -26,6 +26,8 @@ def documents(
     stream: options.Stream = False,
     separator: options.Separator = ",",
     encoding: options.Encoding = "utf-8",
+    seen: options.Seen = None,
+    public: options.PublicDocuments = False,
 ) -> dict[str, Any]:
     """Documents of text or of word counts.
 
@@ -38,9 +40,15 @@ def documents(
 
         dpvb fit {name} notes.csv --vocabulary private {needed}--epsilon 1 --delta 1e-5 --out notes.dpvb
 
+        dpvb fit {name} public_notes.csv --public --vocabulary words.txt {needed}--out public.dpvb
+
+        dpvb fit {name} march.csv --group-column who --seen persons.txt --prior public.dpvb --earlier february.dpvb
+        --vocabulary english {needed}--epsilon 1 --delta 1e-5 --out march.dpvb
+
         dpvb fit {name} counts.npz --public-vocabulary {needed}--epsilon 2 --delta 1e-6 --out counts.dpvb
     """
     from dpvb.data import open_documents
+    from dpvb.data.persons import read_ids
 
     source = open_documents(
         data,
@@ -53,8 +61,9 @@ def documents(
         stream=stream,
         separator=separator,
         encoding=encoding,
+        seen=None if seen is None else read_ids(seen),
     )
-    return {"X": source}
+    return {"X": source, **({"public": True} if public else {})}
 
 
 def rows(

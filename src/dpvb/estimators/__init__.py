@@ -2,12 +2,12 @@
 
 from dpvb.estimators.base import PrivateEstimator as PrivateEstimator
 from dpvb.estimators.base import load as load
+from dpvb.estimators.binomial import BinomialRegression as BinomialRegression
 from dpvb.estimators.comparison import compare as compare
+from dpvb.estimators.counts import NegativeBinomialRegression as NegativeBinomialRegression
+from dpvb.estimators.counts import PoissonRegression as PoissonRegression
 from dpvb.estimators.dpvi import DPVI as DPVI
 from dpvb.estimators.lda import LDA as LDA
+from dpvb.estimators.logistic import LogisticRegression as LogisticRegression
 from dpvb.estimators.private import Private as Private
-from dpvb.estimators.regression import BinomialRegression as BinomialRegression
-from dpvb.estimators.regression import LogisticRegression as LogisticRegression
-from dpvb.estimators.regression import NegativeBinomialRegression as NegativeBinomialRegression
-from dpvb.estimators.regression import PoissonRegression as PoissonRegression
 from dpvb.estimators.sbn import SigmoidBeliefNetwork as SigmoidBeliefNetwork

@@ -337,7 +337,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         return Task(model, source, plan, schedule.rho, schedule.projection, self._stated(public), notes)
 
     def _stated(self, public: Mapping[str, str]) -> list[str]:
-        """What the promise takes for public, each with its stated source.
+        """What the promise takes for public, each with its source: a known one, or the stated one.
 
         Raises:
             ParameterError: if provenance speaks of something else, or in no printable text.
@@ -353,7 +353,12 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
                 f"provenance must say in short texts where {', '.join(public)} come from, as {{name: text}} or "
                 f"'name=text; name=text', got {odd[0] or given!r}."
             )
-        return [f"{what}; source: {told.get(name, 'stated by the caller')}" for name, what in public.items()]
+        return [
+            what
+            if "; source: " in what and name not in told
+            else f"{what}; source: {told.get(name, 'stated by the caller')}"
+            for name, what in public.items()
+        ]
 
     def _calibrated(self, relative: Plan) -> Plan:
         """The releases of a fit, fixed before any data are read: calibrated to (epsilon, delta), or as given."""
@@ -418,6 +423,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
                 charge=None if run is None else run.charge,
                 counts=estimate.counts,
                 rehearsal=rehearses,
+                published=task.notes.get("published", False),
             )
         # The plan that was fixed, and charged: that which it came to is in the releases.
         self.promise(replace(statement, plan_digest=charged.digest.hex()))

@@ -19,6 +19,7 @@ from dpvb.core.journal import Journal
 from dpvb.core.plan import Plan
 from dpvb.core.schedule import SHARES, Schedule, robbins_monro
 from dpvb.data import BagOfWords, Source, as_source, check_vocabulary
+from dpvb.data.documents import word_lists
 from dpvb.data.documents.texts import Texts
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN
 from dpvb.data.persons import newcomers
@@ -72,8 +73,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         clip: bound on one document's statistic as a share in (0, 1] of document_length^count_power; smaller means less
             noise and a weaker voice.
         vocabulary: the terms in column order, fixed without looking at the documents; needed for texts. The columns of
-            a DataFrame of counts name them. "private": a part of the budget finds the words that enough units use, in
-            texts alone.
+            a DataFrame of counts name them. "english", "french", "german" and "spanish" are lists that ship with dpvb,
+            "english:2000" the 2,000 most frequent words of one; any but English needs token_pattern="unicode".
+            "private": a part of the budget finds the words that enough units use, in texts alone.
         vocabulary_share: part of the budget, in (0, 1), that finds words where vocabulary="private".
         vocabulary_delta: part of delta for a word that one unit alone uses to be found; a twentieth if not given.
         stop_words: public words that are not looked for where vocabulary="private": a list, the name of a file with one
@@ -93,7 +95,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         doc_topic_prior, topic_word_prior: concentration of the prior: α of a document's topics, and η of a topic's
             words; planned if not given.
         prior: topics to start from, of the same words: a fitted `dpvb.LDA`, or the path of its file; or words with
-            frequencies, as a mapping or a file with a word and a number in each line. n_components is then theirs or
+            frequencies, as a mapping, a file with a word and a number in each line, or a list that ships with dpvb,
+            "english". n_components is then theirs or
             "auto", word_power has no effect, and num_steps may be 0: the word totals are all that is released.
         earlier: the fit of an earlier month, with the same prior: its sums, which hold those of the months before, are
             read together with those of this fit. `seen=` of `fit` leaves out the rows of persons who were in them.
@@ -149,7 +152,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("prior", "earlier") and isinstance(value, LDA):
             value = Fitted(value)
-        if name in ("prior", "earlier") and type(value) is str:
+        if name in ("prior", "earlier") and type(value) is str and not (name == "prior" and word_lists.is_name(value)):
             value = Path(value)  # A saved model holds texts; where a file lay is no part of it.
         super().__setattr__(name, value)
 
@@ -160,6 +163,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         *,
         group: Iterable[object] | None = None,
         seen: Iterable[object] | None = None,
+        public: bool = False,
     ) -> Task:
         """What a fit to private documents would do; y is ignored.
 
@@ -167,11 +171,23 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             X: as in `fit`.
             group: private person of each document.
             seen: private persons of earlier fits; their documents add nothing here, and nothing says so.
+            public: states that the documents are not private: the fit has no noise, its statement claims no privacy,
+                and it may be the prior of private fits.
+
+        Raises:
+            ParameterError: for parameters that do not go together; public documents have no budget and no ledger.
         """
+        if public and (self.epsilon != math.inf or self.ledger is not None):
+            wrong = "epsilon must be inf" if self.epsilon != math.inf else "ledger must be left out"
+            raise ParameterError(f"{wrong} with public=: public documents need no noise, and spend nothing.")
         if seen is not None:
             if group is None:
-                raise ParameterError("group must say whose each document is, where seen= names persons.")
+                raise ParameterError(
+                    "group must say whose each document is, where seen= names persons; of files, open_documents does."
+                )
             group = newcomers(group, seen)
+        if self._opens and public:
+            raise ParameterError("vocabulary must be a list with public=: public documents hide no words.")
         if self._opens:
             return self._open_task(X, group)
         for name in ("vocabulary_delta", "stop_words"):
@@ -209,17 +225,14 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             schedule = self._schedule(SHARES)
             number = self._number_of_topics(source, schedule)
             model = self._model(source.width, number, around=around, num_steps=len(schedule.noise))
-        unnamed = " without names" if source.vocabulary is None else ""
+        listed = " without names" if source.vocabulary is None else word_lists.told(source.vocabulary)
         told = known and known.told(self, public=self.public_prior)
         start = f"; {told}" if told else ""
         if (before := self._known(self.earlier)) is not None:
             start += f"; sums of {before.told(self)}"
-        public = {
-            "vocabulary": f"the vocabulary, {source.width} terms{unnamed}",
-            **self._public(model, start),
-        }
-        notes = {"width": source.width, "vocabulary": source.vocabulary, "names": names}
-        return self._task(model, source, schedule, public, notes)
+        facts = {"vocabulary": f"the vocabulary, {source.width} terms{listed}", **self._public(model, start)}
+        notes = {"width": source.width, "vocabulary": source.vocabulary, "names": names, "published": public}
+        return self._task(model, source, schedule, facts, notes)
 
     @property
     def _opens(self) -> bool:

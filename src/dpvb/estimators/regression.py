@@ -1,4 +1,4 @@
-"""Private regressions for scikit-learn: one skin in four sizes."""
+"""What private regressions share: rows, a Gaussian posterior of the coefficients, and their table."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import os
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self, overload
+from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtri
-from sklearn.base import ClassifierMixin, RegressorMixin
 
 from dpvb.data.shards import paths_of
 from dpvb.data.tables.columns import INDICATOR
@@ -29,7 +28,6 @@ from dpvb.estimators.base import (
     PrivateEstimator,
     Task,
     column_names,
-    fitted_only,
     generator,
     unbounded,
 )
@@ -44,10 +42,10 @@ from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
 from dpvb.models.regression.likelihood import Likelihood
 from dpvb.models.regression.polya_gamma import PolyaGamma
-from dpvb.models.regression.predictive import binomial_interval, count_interval, predictive, probability_interval
+from dpvb.models.regression.predictive import tail
 from dpvb.models.regression.slants import NO_PRODUCTS
 from dpvb.models.regression.weights import Weights
-from dpvb.results import exports, metrics
+from dpvb.results import exports
 from dpvb.results.coefficients import Coefficient, CoefficientTable, Head, Summary
 
 _READING = ("mean_d", "covariance", "naive_covariance", "prior", "unseen_d", "centre_d", "slant_3k")
@@ -133,7 +131,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             intercept: True gives the interval of `intercept_` instead.
         """
         self._check_fitted()
-        reach = float(-ndtri(_tail(level)))
+        reach = float(-ndtri(tail(level)))
         std, intercept_std = self._stds(noise_aware)
         mean, margin = (self.intercept_, reach * intercept_std) if intercept else (self.coef_, reach * std)
         return mean - margin, mean + margin
@@ -612,357 +610,6 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         self._set_posterior(domains.checked(weights), domains.checked(table), constant, row_norm)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type: ignore[misc]
-    """Logistic regression under (ε, δ)-differential privacy, with a posterior that knows the privacy noise.
-
-    The parameters that are not named here are those of `BinomialLikelihoodRegression`.
-
-    Args:
-        classes: the two labels; the second is the one that `decision_function` speaks for. A row with any other label
-            counts as no row.
-
-    Attributes:
-        coef_, intercept_: posterior means in the units of X, (1, n_features) and (1,).
-        coef_std_, intercept_std_: posterior standard deviations, the privacy noise counted in.
-        classes_: the two labels.
-        privacy_: the privacy statement of the fit.
-        n_iter_, n_features_in_, feature_names_: steps, and number and names of the features.
-    """
-
-    classes: tuple[Any, Any] = (0, 1)
-
-    command: ClassVar[str | None] = "logistic"
-
-    @property
-    def _likelihood(self) -> Likelihood:
-        return Likelihood.of(self._response)
-
-    @property
-    def _response(self) -> Response:
-        return Response("logistic", classes=self.classes)
-
-    def take(self, task: Task, q: Any) -> None:
-        """Keep the posterior and the two labels."""
-        super().take(task, q)
-        target = task.notes["target"]
-        self.classes_ = np.asarray(self.classes if target is None else target.classes)
-
-    def decision_function(self, X: Any) -> Floats:
-        """Posterior mean of the log odds of the second class, (rows,); as private as X."""
-        return self._psi(X)[0]
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Posterior predictive probabilities of the two classes, (rows, 2); as private as X.
-
-        The weights' uncertainty, that of the privacy noise included, is averaged over. Rows are clipped as in fit.
-
-        Raises:
-            DataFormatError: for rows of another width, or that hold NaN or infinity.
-        """
-        return _two(*self._psi(X))
-
-    def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Ends (low, high) of the credible interval of the probability of the second class, (rows,); as private as X.
-
-        Args:
-            X: rows, as in `predict_proba`.
-            level: probability inside, in (0, 1).
-        """
-        return probability_interval(*self._psi(X, table=True), _tail(level))
-
-    def predict_log_proba(self, X: Any) -> Floats:
-        """Logarithms of `predict_proba`, -inf for what is below the smallest number."""
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The likelier class of each row, (rows,)."""
-        positive_n = self.decision_function(X) > 0
-        return np.asarray(self.classes_[positive_n.astype(np.int64)])
-
-    @fitted_only
-    def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
-        """Accuracy on public rows.
-
-        Raises:
-            PrivacyError: unless public=True says that the rows are not private.
-        """
-        return self.evaluate(X, y, public=public)["accuracy"]
-
-    def evaluate(self, X: Any, y: Any = None, *, public: bool = False) -> dict[str, float]:
-        """AUC, log-likelihood per row, accuracy and calibration error (10 bins) on public rows.
-
-        Args:
-            X, y: as in `fit`; rows are clipped as there.
-            public: states that the rows are not private.
-
-        Raises:
-            PrivacyError: unless public=True.
-            DataFormatError: for rows that hold NaN or infinity, or another label.
-        """
-        mean_n, variance_n, y_n, _ = self._measured(X, y, None, public)
-        p_n = predictive(mean_n, variance_n)
-        observed_n = predictive(np.where(y_n > 0, mean_n, -mean_n), variance_n)
-        return {
-            "auc": metrics.auc(y_n, p_n),
-            "log_likelihood": metrics.log_likelihood(np.ones(len(y_n)), observed_n),
-            "accuracy": float(np.mean((mean_n > 0) == (y_n > 0))) if len(y_n) else 1.0,
-            "calibration_error": metrics.calibration_error(y_n, p_n),
-        }
-
-    def _shown(self, value_r: Floats) -> tuple[Any, Any]:
-        """As scikit-learn has it for two classes: (1, n_features) and (1,)."""
-        coef, intercept = super()._shown(value_r)
-        return coef[None, :], np.array([intercept])
-
-    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        arrays, facts = super()._state()
-        return arrays, {**facts, "classes": [*self.classes], "classes_": self.classes_.tolist()}
-
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        super()._restore(arrays, facts)
-        self.classes, self.classes_ = tuple(facts["classes"]), np.asarray(facts["classes_"])
-        if self.classes_.shape != (2,):
-            raise ValueError("other than two classes")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        tags.classifier_tags.poor_score = bool(np.isfinite(self.epsilon))  # of few rows the noise leaves little
-        return tags
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ignore[misc]
-    """Successes out of trials: logistic regression of counted rows, under (ε, δ)-differential privacy.
-
-    A row's influence is bounded as one: the noise grows with max_trials.
-
-    Args:
-        max_trials: public bound on a row's trials, at least 1; a row with more counts as no row.
-
-    The other parameters and the attributes are those of `BinomialLikelihoodRegression`.
-    """
-
-    max_trials: int
-
-    command: ClassVar[str | None] = "binomial"
-
-    @property
-    def _likelihood(self) -> Likelihood:
-        return Likelihood.of(self._response)
-
-    @property
-    def _response(self) -> Response:
-        return Response("binomial", max_trials=self.max_trials)
-
-    def fit(self, X: Any, y: Any = None, trials: Any = None, **options: Any) -> Self:
-        """Fit privately: y successes out of trials in each row; see `PrivateEstimator.fit`."""
-        return super().fit(X, y, trials=trials, **options)
-
-    def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
-        """No row, of a table with a schema or of so many features."""
-        rows = super().no_rows(schema=schema, vocabulary=vocabulary, width=width)
-        return rows if schema is not None else {**rows, "trials": np.empty(0)}
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Posterior predictive probabilities of failure and success in a trial, (rows, 2); as private as X."""
-        return _two(*self._psi(X))
-
-    def predict(self, X: Any, trials: Any = 1) -> Floats:
-        """Expected number of successes of each row in so many trials, (rows,); of one trial: the probability."""
-        return np.asarray(self.predict_proba(X)[:, 1] * np.asarray(trials, dtype=np.float64))
-
-    def predict_interval(self, X: Any, trials: Any = 1, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Ends (low, high) of the posterior predictive interval of successes in so many trials, (rows,).
-
-        The uncertainty of the weights, that of the privacy noise included, is averaged over, by quadrature. The ends
-        are as private as X.
-
-        Args:
-            X: rows, as in `predict`.
-            trials: number of trials of each row, or of all.
-            level: least probability inside, in (0, 1).
-        """
-        return binomial_interval(*self._psi(X, table=True), trials, _tail(level))
-
-    @fitted_only
-    def score(self, X: Any, y: Any = None, trials: Any = None, *, public: bool = False) -> float:
-        """Share of the binomial deviance of public rows that the features explain; at most 1.
-
-        Raises:
-            PrivacyError: unless public=True says that the rows are not private.
-        """
-        return self.evaluate(X, y, trials, public=public)["explained_deviance"]
-
-    def evaluate(self, X: Any, y: Any = None, trials: Any = None, *, public: bool = False) -> dict[str, float]:
-        """Deviance per row, and its share that the features explain, on public rows.
-
-        Raises:
-            PrivacyError: unless public=True says that the rows are not private.
-        """
-        mean_n, variance_n, y_n, trials_n = self._measured(X, y, trials, public)
-        base_n = np.full(len(y_n), y_n.sum() / max(trials_n.sum(), 1.0))
-        deviance = metrics.binomial_deviance(y_n, predictive(mean_n, variance_n), trials_n)
-        return _explained(deviance, metrics.binomial_deviance(y_n, base_n, trials_n))
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class CountRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ignore[misc]
-    """What regressions of counts share: the expected count is exp(intercept + x·coef), as in R and statsmodels.
-
-    Args:
-        max_count: public bound on a count, at least 1; larger ones are clipped to it, expected ones as well, and the
-            noise grows with it.
-    """
-
-    max_count: int
-
-    def predict(self, X: Any) -> Floats:
-        """Expected count of each row at the posterior mean of the weights, (rows,), at most max_count."""
-        mean_n, _ = self._psi(X)
-        return self._fitted_likelihood.expected(mean_n)
-
-    def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Ends (low, high) of the posterior predictive interval of each row's count, (rows,); as private as X.
-
-        The uncertainty of the weights, that of the privacy noise included, is averaged over, by quadrature.
-
-        Args:
-            X: rows, as in `predict`.
-            level: least probability inside, in (0, 1).
-        """
-        psi = self._psi(X, table=True)
-        return count_interval(self._fitted_likelihood, *psi, _tail(level))
-
-    @fitted_only
-    def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
-        """Share of the deviance of public rows that the features explain; at most 1.
-
-        Raises:
-            PrivacyError: unless public=True says that the rows are not private.
-        """
-        return self.evaluate(X, y, public=public)["explained_deviance"]
-
-    def evaluate(self, X: Any, y: Any = None, *, public: bool = False) -> dict[str, float]:
-        """Deviance per row, and its share that the features explain, on public rows.
-
-        Raises:
-            PrivacyError: unless public=True says that the rows are not private.
-        """
-        mean_n, _, y_n, _ = self._measured(X, y, None, public)
-        base_n, likelihood = np.full(len(y_n), y_n.sum() / max(len(y_n), 1)), self._fitted_likelihood
-        deviance = metrics.negative_binomial_deviance(y_n, likelihood.expected(mean_n), likelihood.r)
-        return _explained(deviance, metrics.negative_binomial_deviance(y_n, base_n, likelihood.r))
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class PoissonRegression(CountRegression):
-    """Counts whose variance is their mean, under (ε, δ)-differential privacy.
-
-    The expected count is exp(intercept + x·coef). Counts that spread more than that need a NegativeBinomialRegression:
-    here their intervals would be too narrow.
-
-    Args:
-        solver: "first_order"; the other solvers have no Poisson form.
-
-    The other parameters and the attributes are those of `BinomialLikelihoodRegression`.
-    """
-
-    command: ClassVar[str | None] = "poisson"
-
-    @property
-    def _likelihood(self) -> Likelihood:
-        return Likelihood.of(self._response)
-
-    @property
-    def _response(self) -> Response:
-        return Response("poisson", max_count=self.max_count)
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class NegativeBinomialRegression(CountRegression):
-    """Counts of variance mean + mean²/dispersion, under (ε, δ)-differential privacy.
-
-    The expected count is exp(intercept + x·coef), as in R and statsmodels.
-
-    Args:
-        dispersion: public number r in [1e-6, 1e9]: R's theta, 1/alpha of statsmodels; large values come near a Poisson
-            regression. Not given: it is learned in the same plan, for a small part of the budget; that needs
-            solver="first_order" and covariance="full".
-
-    Attributes:
-        dispersion_: the dispersion, given or learned; of a learned one exp of the posterior mean of its logarithm.
-
-    The other parameters and the attributes are those of `BinomialLikelihoodRegression`.
-    """
-
-    dispersion: float | None = None
-
-    command: ClassVar[str | None] = "negbin"
-
-    @property
-    def _likelihood(self) -> Likelihood:
-        return Likelihood.of(self._response, self.dispersion)
-
-    @property
-    def _response(self) -> Response:
-        return Response("negative_binomial", max_count=self.max_count)
-
-    @property
-    def _fitted_likelihood(self) -> Likelihood:
-        return Likelihood.of(self._response, self.dispersion_)
-
-    def dispersion_interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Ends (low, high) of the credible interval of the dispersion; of a given one both are its value.
-
-        Args:
-            level: probability inside, in (0, 1).
-        """
-        self._check_fitted()
-        reach = float(-ndtri(_tail(level)))
-        if self._log_dispersion is None:
-            return self._fitted_likelihood.r, self._fitted_likelihood.r
-        mean, std = self._log_dispersion
-        low, high = (math.exp(min(max(end, -690.0), 690.0)) for end in (mean - reach * std, mean + reach * std))
-        return low, high
-
-    def _head(self, per: str, noise_aware: bool) -> Head:
-        head, (low, high) = super()._head(per, noise_aware), self.dispersion_interval()
-        learned = f" [{low:.4g}, {high:.4g}], learned" if self._log_dispersion is not None else ", given"
-        return replace(head, model=f"{head.model}; dispersion {self.dispersion_:.4g}{learned}")
-
-    def take(self, task: Task, q: Any) -> None:
-        """Keep the posterior and the dispersion."""
-        self._set_dispersion(None)
-        if task.model.likelihood.learns_dispersion:
-            learned = task.model.learned(q)
-            self._set_dispersion((learned.log_r, math.sqrt(learned.variance)))
-        super().take(task, q)
-
-    def _set_dispersion(self, learned: tuple[float, float] | None) -> None:
-        """Keep mean and standard deviation of the logarithm of a learned dispersion; None: it was given."""
-        self._log_dispersion = learned
-        self.dispersion_ = self.dispersion if learned is None else math.exp(min(max(learned[0], -13.0), 20.0))
-
-    def _shift_of(self, model: Any) -> float:
-        """The Pólya-Gamma forms have the log odds log(mean/dispersion)."""
-        return math.log(model.likelihood.r) if isinstance(model, PolyaGamma) else 0.0
-
-    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        arrays, facts = super()._state()
-        return arrays, {**facts, "log_dispersion": self._log_dispersion}
-
-    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        learned = facts.get("log_dispersion")
-        if learned is not None:
-            learned = (check_number("log_dispersion", learned[0]), check_number("its std", learned[1], low=0))
-        self._set_dispersion(learned)
-        # Files of formats 1 and 2 have log(mean/dispersion).
-        super()._restore(arrays, facts if "shift" in facts else {**facts, "shift": math.log(self._fitted_likelihood.r)})
-
-
 def _largest(schema: Schema) -> Floats:
     """Largest value of each feature of a table: of an indicator, what stands for 1."""
     return np.where(schema.numeric, 1.0, INDICATOR)
@@ -1037,17 +684,3 @@ def _matrix(rows: Any, width: int) -> Any:
     if isinstance(rows, SparseDesignRows):
         return sparse.csr_array((rows.values, rows.indices, rows.indptr), shape=(len(rows.y_n), width))
     return rows.x_nd
-
-
-def _tail(level: float) -> float:
-    """Probability outside each end of an interval."""
-    return (1 - check_number("level", level, low=0, high=1, closed="neither")) / 2
-
-
-def _explained(deviance: float, base: float) -> dict[str, float]:
-    return {"deviance": deviance, "explained_deviance": 1.0 - deviance / base if base > 0 else 0.0}
-
-
-def _two(mean_n: Floats, variance_n: Floats) -> Floats:
-    """Probabilities of both outcomes, each precise where it is small."""
-    return np.column_stack([predictive(-mean_n, variance_n), predictive(mean_n, variance_n)])

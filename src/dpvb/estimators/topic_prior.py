@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dpvb.data.documents import word_lists
 from dpvb.estimators.base import PrivateEstimator, load
 from dpvb.guards.errors import DataFormatError, ParameterError, reason_of
 from dpvb.models.topics import lda
@@ -38,10 +39,12 @@ class Known:
     Attributes:
         model: whose topics they are; None for words with frequencies.
         frequency: of words; empty for a model.
+        listed: which list's they are, if it ships with dpvb.
     """
 
     model: Any
     frequency: Mapping[str, float]
+    listed: str = ""
 
     @classmethod
     def of(cls, prior: Any, name: str, *, public: bool, ledger: AnyLedger | None, dataset: str | None) -> Known:
@@ -56,6 +59,9 @@ class Known:
             ParameterError: for anything else, or a model that promises nothing to those behind it; or of this data set.
             DataFormatError, ModelFileError: for a file that cannot be read.
         """
+        if word_lists.is_name(prior):
+            listed = f"the public list {str(prior)!r} of dpvb ({word_lists.SOURCE})"
+            return cls(None, word_lists.frequencies(prior), listed)
         if isinstance(prior, (str, os.PathLike)):
             path = Path(prior)
             prior = load(path) if path.suffix == ".dpvb" or zipfile.is_zipfile(path) else _frequencies(path)
@@ -70,10 +76,11 @@ class Known:
         statement = prior.privacy_
         if statement.rehearsal:
             raise ParameterError(f"{name} must be a fit, and not a rehearsal: its rows were made up.")
+        public = public or statement.published
         if not (statement.private or public):
             raise ParameterError(
-                f"{name} must be a private model, or its documents said to be public by public_prior=: without secret "
-                "noise it may reveal everything about them."
+                f"{name} must be a private model, or its documents said to be public by public_prior=, or by "
+                "public= where they were fitted: without secret noise it may reveal everything about them."
             )
         if not public and _kin(statement.charge, ledger, dataset) == "same":
             raise ParameterError(
@@ -136,9 +143,9 @@ class Known:
     def told(self, fit: PrivateEstimator, *, public: bool = False) -> str:
         """Where it comes from, and what it cost whom, in words, for the statement of a fit."""
         if self.model is None:
-            return f"word frequencies of a public list of {len(self.frequency)} words"
+            return f"word frequencies of {self.listed or f'a public list of {len(self.frequency)} words'}"
         number = len(self.model.components_)
-        if public:
+        if public or self.model.privacy_.published:
             return f"{number} topics of a model whose documents are said to be public"
         past = self.model.privacy_
         charged = f" of data set {past.charge.dataset!r}" if past.charge is not None else ""

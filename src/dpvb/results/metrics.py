@@ -217,6 +217,11 @@ def binomial_deviance(public_y_n: Any, probability_n: Any, trials_n: Any = 1.0) 
     return float(2 * (parts[0] + parts[1]).mean()) if len(y_n) else 0.0
 
 
+def explained(deviance: float, base: float) -> dict[str, float]:
+    """A deviance, and the share of that of a base which is not left."""
+    return {"deviance": deviance, "explained_deviance": 1.0 - deviance / base if base > 0 else 0.0}
+
+
 def negative_binomial_deviance(public_y_n: Any, mean_n: Any, dispersion: float) -> float:
     """Mean negative binomial deviance of public counts, whose variance is mean + mean²/dispersion.
 

@@ -1,4 +1,8 @@
-"""Cases of this package's kinds of estimators: a file here for a file of `estimators`, of the same name."""
+"""Cases of this package's kinds of estimators.
+
+A kind's cases stand in the file here that is named as the file of `estimators` where the kind, or the nearest class
+that the kind is built on, is defined.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,12 @@ from dpvb.guards.errors import check_choice
 
 def forms(name: str) -> Mapping[str, Callable[[], Case]]:
     """Ways to the cases of a kind, by its solver or form; none for a kind that has no file here."""
-    kind = PrivateEstimator.kinds[name]
-    home = kind.__module__.replace("dpvb.estimators.", "dpvb.audit.kinds.")
-    if home == kind.__module__ or find_spec(home) is None:
-        return {}
-    found: Mapping[str, Callable[[], Case]] = import_module(home).forms(name)
-    return found
+    for kind in PrivateEstimator.kinds[name].__mro__:
+        home = kind.__module__.replace("dpvb.estimators.", "dpvb.audit.kinds.")
+        if home != kind.__module__ and find_spec(home) is not None:
+            found: Mapping[str, Callable[[], Case]] = import_module(home).forms(name)
+            return found
+    return {}
 
 
 #: Kinds that can be audited here; gradients where JAX is installed.

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dpvb import estimators
 from dpvb.audit.cases import HOSTILE_ROWS, WIDE, Case, D, of_estimator, table_records
 from dpvb.core import loop
 from dpvb.core.noise import InsecureNoise
@@ -19,7 +20,6 @@ from dpvb.core.schedule import robbins_monro
 from dpvb.core.wall import Wall
 from dpvb.data.tables.design import Design
 from dpvb.data.tables.response import Response
-from dpvb.estimators import regression
 from dpvb.guards.arrays import Floats
 
 _FORMS = {
@@ -90,7 +90,7 @@ def of_form(name: str, form: str, rows: Floats = HOSTILE_ROWS, *, fit_intercept:
     solver, covariance = _FORMS.get(form, _FORMS["first_order"])
     given = {"solver": solver, "covariance": covariance, "fit_intercept": fit_intercept, "row_norm": 1.0}
     given |= {**_KINDS[name][0], **({"dispersion": None} if form == _LEARNED else {}), **options}
-    estimator = getattr(regression, name)(epsilon=1.0, delta=1e-6, **given)
+    estimator = getattr(estimators, name)(epsilon=1.0, delta=1e-6, **given)
     source = designs(name, 0.4 if fit_intercept else 0.0, covariance == "diagonal")
 
     def records(rng: np.random.Generator, n: int) -> Floats:

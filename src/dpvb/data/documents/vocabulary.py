@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
+from dpvb.data.documents import word_lists
 from dpvb.data.slabs import MAX_ENTRIES, MAX_ROWS, MAX_WIDTH, Slab
 from dpvb.guards.errors import DataFormatError, ParameterError, reason_of
 
@@ -35,7 +36,8 @@ PRIVATE = "private"
 MISSING_VOCABULARY = (
     "Text needs vocabulary=, a list of words chosen without looking at these documents: a word list read off "
     "private documents would show by a column that somebody used a word. Three ways out: "
-    "(1) a public word list, one word per line: vocabulary='words.txt'; "
+    "(1) a public word list: vocabulary='english', 'french', 'german' or 'spanish', which ship with dpvb, or a file of "
+    "your own with one word per line: vocabulary='words.txt'; "
     "(2) counts made elsewhere with fixed words: "
     "CountVectorizer(vocabulary=words).transform(texts), given as the matrix; "
     "(3) the dictionary of another, public corpus: "
@@ -48,18 +50,21 @@ def check_vocabulary(vocabulary: Vocabulary | None, *, width: int | None = None)
     """Return a public vocabulary as a tuple in column order.
 
     Args:
-        vocabulary: words in column order, a mapping word -> column, or the path of a file with one word per
-            line (UTF-8, may be gzipped). Public.
+        vocabulary: words in column order, a mapping word -> column, the name of a list of `word_lists`, or the path of
+            a file with one word per line (UTF-8, may be gzipped). Public.
         width: number of columns that it must describe; public. None: any.
 
     Raises:
         DataFormatError: no vocabulary, a file that cannot be read, no words, an empty or repeated word,
             something that is not a string, or a wrong number of words.
+        ParameterError: a list with another number of words than was asked for.
     """
     if vocabulary is None:
         raise DataFormatError(MISSING_VOCABULARY)
-    if isinstance(vocabulary, (str, os.PathLike)):
-        words: list[Any] = _read_words(vocabulary)
+    if word_lists.is_name(vocabulary):
+        words: list[Any] = [*word_lists.words(vocabulary)]
+    elif isinstance(vocabulary, (str, os.PathLike)):
+        words = _read_words(vocabulary)
     elif isinstance(vocabulary, Mapping):
         words = _words_in_column_order(vocabulary)
     elif isinstance(vocabulary, Iterable):
@@ -263,7 +268,7 @@ def _read_words(path: str | os.PathLike[str]) -> list[str]:
         reason = reason_of(error) if isinstance(error, OSError) else ""
         raise DataFormatError(
             f"The vocabulary file {os.fspath(path)!r} cannot be read as UTF-8 text, one word per line: "
-            f"{reason or type(error).__name__}."
+            f"{reason or type(error).__name__}. Lists that ship with dpvb are {', '.join(word_lists.LANGUAGES)}."
         ) from error
     return [word.strip() for word in text.rstrip().split("\n")] if text.strip() else []
 

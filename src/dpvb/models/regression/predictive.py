@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import betainc, expit, ndtr, ndtri, pdtr
 
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import ParameterError
+from dpvb.guards.errors import ParameterError, check_number
 from dpvb.models.regression.likelihood import Likelihood
 
 # σ(ψ) ≈ Σ_i p_i Φ(s_i ψ), with an absolute error of at most 2.2e-9 (Monahan & Stefanski 1992).
@@ -40,6 +40,20 @@ def predictive(mean_n: Floats, variance_n: Floats) -> Floats:
     spread_ni = np.sqrt(1.0 + variance_n[:, None] * _MIXTURE_S**2)
     middle_n = np.clip(ndtr(mean_n[:, None] * _MIXTURE_S / spread_ni) @ _MIXTURE_P, 0.0, 1.0)
     return np.where(mean_n + 1.5 * variance_n < -15, np.exp(np.minimum(mean_n + variance_n / 2, 0.0)), middle_n)
+
+
+def both_outcomes(mean_n: Floats, variance_n: Floats) -> Floats:
+    """Probabilities of failure and success, (n, 2), each precise where it is small."""
+    return np.column_stack([predictive(-mean_n, variance_n), predictive(mean_n, variance_n)])
+
+
+def tail(level: float) -> float:
+    """Probability outside each end of an interval with so much inside.
+
+    Raises:
+        ParameterError: unless level is in (0, 1).
+    """
+    return (1 - check_number("level", level, low=0, high=1, closed="neither")) / 2
 
 
 def probability_interval(mean_n: Floats, variance_n: Floats, tail: float) -> tuple[Floats, Floats]:

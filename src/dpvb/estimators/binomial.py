@@ -1,0 +1,99 @@
+"""Private regression of successes out of trials for scikit-learn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from dpvb.data.tables.response import Response
+from dpvb.data.tables.schema import Schema
+from dpvb.estimators.base import fitted_only
+from dpvb.estimators.regression import BinomialLikelihoodRegression
+from dpvb.guards.arrays import Floats
+from dpvb.models.regression.likelihood import Likelihood
+from dpvb.models.regression.predictive import (
+    binomial_interval,
+    both_outcomes,
+    predictive,
+    tail,
+)
+from dpvb.results import metrics
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ignore[misc]
+    """Successes out of trials: logistic regression of counted rows, under (ε, δ)-differential privacy.
+
+    A row's influence is bounded as one: the noise grows with max_trials.
+
+    Args:
+        max_trials: public bound on a row's trials, at least 1; a row with more counts as no row.
+
+    The other parameters and the attributes are those of `BinomialLikelihoodRegression`.
+    """
+
+    max_trials: int
+
+    command: ClassVar[str | None] = "binomial"
+
+    @property
+    def _likelihood(self) -> Likelihood:
+        return Likelihood.of(self._response)
+
+    @property
+    def _response(self) -> Response:
+        return Response("binomial", max_trials=self.max_trials)
+
+    def fit(self, X: Any, y: Any = None, trials: Any = None, **options: Any) -> Self:
+        """Fit privately: y successes out of trials in each row; see `PrivateEstimator.fit`."""
+        return super().fit(X, y, trials=trials, **options)
+
+    def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
+        """No row, of a table with a schema or of so many features."""
+        rows = super().no_rows(schema=schema, vocabulary=vocabulary, width=width)
+        return rows if schema is not None else {**rows, "trials": np.empty(0)}
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Posterior predictive probabilities of failure and success in a trial, (rows, 2); as private as X."""
+        return both_outcomes(*self._psi(X))
+
+    def predict(self, X: Any, trials: Any = 1) -> Floats:
+        """Expected number of successes of each row in so many trials, (rows,); of one trial: the probability."""
+        return np.asarray(self.predict_proba(X)[:, 1] * np.asarray(trials, dtype=np.float64))
+
+    def predict_interval(self, X: Any, trials: Any = 1, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Ends (low, high) of the posterior predictive interval of successes in so many trials, (rows,).
+
+        The uncertainty of the weights, that of the privacy noise included, is averaged over, by quadrature. The ends
+        are as private as X.
+
+        Args:
+            X: rows, as in `predict`.
+            trials: number of trials of each row, or of all.
+            level: least probability inside, in (0, 1).
+        """
+        return binomial_interval(*self._psi(X, table=True), trials, tail(level))
+
+    @fitted_only
+    def score(self, X: Any, y: Any = None, trials: Any = None, *, public: bool = False) -> float:
+        """Share of the binomial deviance of public rows that the features explain; at most 1.
+
+        Raises:
+            PrivacyError: unless public=True says that the rows are not private.
+        """
+        return self.evaluate(X, y, trials, public=public)["explained_deviance"]
+
+    def evaluate(self, X: Any, y: Any = None, trials: Any = None, *, public: bool = False) -> dict[str, float]:
+        """Deviance per row, and its share that the features explain, on public rows.
+
+        Raises:
+            PrivacyError: unless public=True says that the rows are not private.
+        """
+        mean_n, variance_n, y_n, trials_n = self._measured(X, y, trials, public)
+        base_n = np.full(len(y_n), y_n.sum() / max(trials_n.sum(), 1.0))
+        deviance = metrics.binomial_deviance(y_n, predictive(mean_n, variance_n), trials_n)
+        return metrics.explained(deviance, metrics.binomial_deviance(y_n, base_n, trials_n))

@@ -1,0 +1,182 @@
+"""Private regressions of counts for scikit-learn: Poisson and negative binomial."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from sklearn.base import RegressorMixin
+
+from dpvb.data.tables.response import Response
+from dpvb.estimators.base import Task, fitted_only
+from dpvb.estimators.regression import BinomialLikelihoodRegression
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import check_number
+from dpvb.models.regression.likelihood import Likelihood
+from dpvb.models.regression.polya_gamma import PolyaGamma
+from dpvb.models.regression.predictive import (
+    count_interval,
+    tail,
+)
+from dpvb.results import metrics
+from dpvb.results.coefficients import Head
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CountRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ignore[misc]
+    """What regressions of counts share: the expected count is exp(intercept + x·coef), as in R and statsmodels.
+
+    Args:
+        max_count: public bound on a count, at least 1; larger ones are clipped to it, expected ones as well, and the
+            noise grows with it.
+    """
+
+    max_count: int
+
+    def predict(self, X: Any) -> Floats:
+        """Expected count of each row at the posterior mean of the weights, (rows,), at most max_count."""
+        mean_n, _ = self._psi(X)
+        return self._fitted_likelihood.expected(mean_n)
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Ends (low, high) of the posterior predictive interval of each row's count, (rows,); as private as X.
+
+        The uncertainty of the weights, that of the privacy noise included, is averaged over, by quadrature.
+
+        Args:
+            X: rows, as in `predict`.
+            level: least probability inside, in (0, 1).
+        """
+        psi = self._psi(X, table=True)
+        return count_interval(self._fitted_likelihood, *psi, tail(level))
+
+    @fitted_only
+    def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
+        """Share of the deviance of public rows that the features explain; at most 1.
+
+        Raises:
+            PrivacyError: unless public=True says that the rows are not private.
+        """
+        return self.evaluate(X, y, public=public)["explained_deviance"]
+
+    def evaluate(self, X: Any, y: Any = None, *, public: bool = False) -> dict[str, float]:
+        """Deviance per row, and its share that the features explain, on public rows.
+
+        Raises:
+            PrivacyError: unless public=True says that the rows are not private.
+        """
+        mean_n, _, y_n, _ = self._measured(X, y, None, public)
+        base_n, likelihood = np.full(len(y_n), y_n.sum() / max(len(y_n), 1)), self._fitted_likelihood
+        deviance = metrics.negative_binomial_deviance(y_n, likelihood.expected(mean_n), likelihood.r)
+        return metrics.explained(deviance, metrics.negative_binomial_deviance(y_n, base_n, likelihood.r))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PoissonRegression(CountRegression):
+    """Counts whose variance is their mean, under (ε, δ)-differential privacy.
+
+    The expected count is exp(intercept + x·coef). Counts that spread more than that need a NegativeBinomialRegression:
+    here their intervals would be too narrow.
+
+    Args:
+        solver: "first_order"; the other solvers have no Poisson form.
+
+    The other parameters and the attributes are those of `BinomialLikelihoodRegression`.
+    """
+
+    command: ClassVar[str | None] = "poisson"
+
+    @property
+    def _likelihood(self) -> Likelihood:
+        return Likelihood.of(self._response)
+
+    @property
+    def _response(self) -> Response:
+        return Response("poisson", max_count=self.max_count)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class NegativeBinomialRegression(CountRegression):
+    """Counts of variance mean + mean²/dispersion, under (ε, δ)-differential privacy.
+
+    The expected count is exp(intercept + x·coef), as in R and statsmodels.
+
+    Args:
+        dispersion: public number r in [1e-6, 1e9]: R's theta, 1/alpha of statsmodels; large values come near a Poisson
+            regression. Not given: it is learned in the same plan, for a small part of the budget; that needs
+            solver="first_order" and covariance="full".
+
+    Attributes:
+        dispersion_: the dispersion, given or learned; of a learned one exp of the posterior mean of its logarithm.
+
+    The other parameters and the attributes are those of `BinomialLikelihoodRegression`.
+    """
+
+    dispersion: float | None = None
+
+    command: ClassVar[str | None] = "negbin"
+
+    @property
+    def _likelihood(self) -> Likelihood:
+        return Likelihood.of(self._response, self.dispersion)
+
+    @property
+    def _response(self) -> Response:
+        return Response("negative_binomial", max_count=self.max_count)
+
+    @property
+    def _fitted_likelihood(self) -> Likelihood:
+        return Likelihood.of(self._response, self.dispersion_)
+
+    def dispersion_interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Ends (low, high) of the credible interval of the dispersion; of a given one both are its value.
+
+        Args:
+            level: probability inside, in (0, 1).
+        """
+        self._check_fitted()
+        reach = float(-ndtri(tail(level)))
+        if self._log_dispersion is None:
+            return self._fitted_likelihood.r, self._fitted_likelihood.r
+        mean, std = self._log_dispersion
+        low, high = (math.exp(min(max(end, -690.0), 690.0)) for end in (mean - reach * std, mean + reach * std))
+        return low, high
+
+    def _head(self, per: str, noise_aware: bool) -> Head:
+        head, (low, high) = super()._head(per, noise_aware), self.dispersion_interval()
+        learned = f" [{low:.4g}, {high:.4g}], learned" if self._log_dispersion is not None else ", given"
+        return replace(head, model=f"{head.model}; dispersion {self.dispersion_:.4g}{learned}")
+
+    def take(self, task: Task, q: Any) -> None:
+        """Keep the posterior and the dispersion."""
+        self._set_dispersion(None)
+        if task.model.likelihood.learns_dispersion:
+            learned = task.model.learned(q)
+            self._set_dispersion((learned.log_r, math.sqrt(learned.variance)))
+        super().take(task, q)
+
+    def _set_dispersion(self, learned: tuple[float, float] | None) -> None:
+        """Keep mean and standard deviation of the logarithm of a learned dispersion; None: it was given."""
+        self._log_dispersion = learned
+        self.dispersion_ = self.dispersion if learned is None else math.exp(min(max(learned[0], -13.0), 20.0))
+
+    def _shift_of(self, model: Any) -> float:
+        """The Pólya-Gamma forms have the log odds log(mean/dispersion)."""
+        return math.log(model.likelihood.r) if isinstance(model, PolyaGamma) else 0.0
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        arrays, facts = super()._state()
+        return arrays, {**facts, "log_dispersion": self._log_dispersion}
+
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
+        learned = facts.get("log_dispersion")
+        if learned is not None:
+            learned = (check_number("log_dispersion", learned[0]), check_number("its std", learned[1], low=0))
+        self._set_dispersion(learned)
+        # Files of formats 1 and 2 have log(mean/dispersion).
+        super()._restore(arrays, facts if "shift" in facts else {**facts, "shift": math.log(self._fitted_likelihood.r)})

@@ -1,0 +1,145 @@
+"""Private logistic regression for scikit-learn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+
+from dpvb.data.tables.response import Response
+from dpvb.estimators.base import Task, fitted_only
+from dpvb.estimators.regression import BinomialLikelihoodRegression
+from dpvb.guards.arrays import Floats
+from dpvb.models.regression.likelihood import Likelihood
+from dpvb.models.regression.predictive import (
+    both_outcomes,
+    predictive,
+    probability_interval,
+    tail,
+)
+from dpvb.results import metrics
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type: ignore[misc]
+    """Logistic regression under (ε, δ)-differential privacy, with a posterior that knows the privacy noise.
+
+    The parameters that are not named here are those of `BinomialLikelihoodRegression`.
+
+    Args:
+        classes: the two labels; the second is the one that `decision_function` speaks for. A row with any other label
+            counts as no row.
+
+    Attributes:
+        coef_, intercept_: posterior means in the units of X, (1, n_features) and (1,).
+        coef_std_, intercept_std_: posterior standard deviations, the privacy noise counted in.
+        classes_: the two labels.
+        privacy_: the privacy statement of the fit.
+        n_iter_, n_features_in_, feature_names_: steps, and number and names of the features.
+    """
+
+    classes: tuple[Any, Any] = (0, 1)
+
+    command: ClassVar[str | None] = "logistic"
+
+    @property
+    def _likelihood(self) -> Likelihood:
+        return Likelihood.of(self._response)
+
+    @property
+    def _response(self) -> Response:
+        return Response("logistic", classes=self.classes)
+
+    def take(self, task: Task, q: Any) -> None:
+        """Keep the posterior and the two labels."""
+        super().take(task, q)
+        target = task.notes["target"]
+        self.classes_ = np.asarray(self.classes if target is None else target.classes)
+
+    def decision_function(self, X: Any) -> Floats:
+        """Posterior mean of the log odds of the second class, (rows,); as private as X."""
+        return self._psi(X)[0]
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Posterior predictive probabilities of the two classes, (rows, 2); as private as X.
+
+        The weights' uncertainty, that of the privacy noise included, is averaged over. Rows are clipped as in fit.
+
+        Raises:
+            DataFormatError: for rows of another width, or that hold NaN or infinity.
+        """
+        return both_outcomes(*self._psi(X))
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Ends (low, high) of the credible interval of the probability of the second class, (rows,); as private as X.
+
+        Args:
+            X: rows, as in `predict_proba`.
+            level: probability inside, in (0, 1).
+        """
+        return probability_interval(*self._psi(X, table=True), tail(level))
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Logarithms of `predict_proba`, -inf for what is below the smallest number."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The likelier class of each row, (rows,)."""
+        positive_n = self.decision_function(X) > 0
+        return np.asarray(self.classes_[positive_n.astype(np.int64)])
+
+    @fitted_only
+    def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
+        """Accuracy on public rows.
+
+        Raises:
+            PrivacyError: unless public=True says that the rows are not private.
+        """
+        return self.evaluate(X, y, public=public)["accuracy"]
+
+    def evaluate(self, X: Any, y: Any = None, *, public: bool = False) -> dict[str, float]:
+        """AUC, log-likelihood per row, accuracy and calibration error (10 bins) on public rows.
+
+        Args:
+            X, y: as in `fit`; rows are clipped as there.
+            public: states that the rows are not private.
+
+        Raises:
+            PrivacyError: unless public=True.
+            DataFormatError: for rows that hold NaN or infinity, or another label.
+        """
+        mean_n, variance_n, y_n, _ = self._measured(X, y, None, public)
+        p_n = predictive(mean_n, variance_n)
+        observed_n = predictive(np.where(y_n > 0, mean_n, -mean_n), variance_n)
+        return {
+            "auc": metrics.auc(y_n, p_n),
+            "log_likelihood": metrics.log_likelihood(np.ones(len(y_n)), observed_n),
+            "accuracy": float(np.mean((mean_n > 0) == (y_n > 0))) if len(y_n) else 1.0,
+            "calibration_error": metrics.calibration_error(y_n, p_n),
+        }
+
+    def _shown(self, value_r: Floats) -> tuple[Any, Any]:
+        """As scikit-learn has it for two classes: (1, n_features) and (1,)."""
+        coef, intercept = super()._shown(value_r)
+        return coef[None, :], np.array([intercept])
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        arrays, facts = super()._state()
+        return arrays, {**facts, "classes": [*self.classes], "classes_": self.classes_.tolist()}
+
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
+        super()._restore(arrays, facts)
+        self.classes, self.classes_ = tuple(facts["classes"]), np.asarray(facts["classes_"])
+        if self.classes_.shape != (2,):
+            raise ValueError("other than two classes")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.poor_score = bool(np.isfinite(self.epsilon))  # of few rows the noise leaves little
+        return tags
