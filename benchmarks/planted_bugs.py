@@ -72,6 +72,96 @@ class Bug:
 
 BUGS = [
     Bug(
+        "low bits of floating-point noise",
+        "a threshold for names that forgets that the noise is rounded",
+        (("core/names.py", "return math.ceil(self.threshold", "return math.floor(self.threshold"),),
+        "test_names.py::test_no_pattern_of_a_units_own_names_passes_more_often_than_it_may",
+    ),
+    Bug(
+        "noise or sensitivity off by a factor",
+        "a threshold for the one name of a unit that gives one, and not for its hundred",
+        (("core/names.py", "t = np.arange(1.0, self.most_names + 1)", "t = np.ones(1)"),),
+        "test_names.py::test_no_pattern_of_a_units_own_names_passes_more_often_than_it_may",
+    ),
+    Bug(
+        "norms beyond the clip",
+        "all names of a unit count, however many there are",
+        (("core/names.py", "given = order[np.arange(len(unit)) - first_n[unit] < most]", "given = order"),),
+        "test_names.py::test_the_names_of_a_unit_have_norm_one_at_most_and_a_hundred_at_most_count",
+    ),
+    Bug(
+        "records that touch each other",
+        "the names that units give are drawn for all of them at once",
+        (
+            (
+                "core/names.py",
+                "order = np.lexsort((words(len(unit), used), unit))",
+                "order = np.lexsort((words(num_names)[name], unit))",
+            ),
+        ),
+        "test_names.py::test_units_draw_their_names_apart",
+    ),
+    Bug(
+        "many rows of one person",
+        "a person's name counts once for each row that has it",
+        (
+            (
+                "core/names.py",
+                "np.divmod(np.unique(unit * num_names + rows.indices), num_names)",
+                "np.divmod(np.sort(unit * num_names + rows.indices), num_names)",
+            ),
+        ),
+        "test_names.py::test_a_person_gives_a_name_once",
+    ),
+    Bug(
+        "public facts read off private data",
+        "names leave in the order of the data",
+        (
+            (
+                "core/names.py",
+                "sorted(np.flatnonzero(total).tolist(), key=names.__getitem__)",
+                "np.flatnonzero(total).tolist()",
+            ),
+        ),
+        "test_names.py::test_names_leave_in_the_order_of_the_alphabet_whatever_the_order_of_the_data",
+    ),
+    Bug(
+        "noise or sensitivity off by a factor",
+        "what names add to delta is in no plan's epsilon",
+        (("accounting/answers.py", "answer(noise, delta=delta - added, **how)", "answer(noise, delta=delta, **how)"),),
+        "test_added_delta.py::test_noise_has_what_the_releases_leave_of_delta",
+    ),
+    Bug(
+        "releases about the same people that nobody adds up",
+        "what plans add to delta is not charged",
+        (("accounting/covering.py", "return m, left_out + added", "return m, left_out"),),
+        "test_added_delta.py::test_a_tenth_of_a_caps_delta_is_kept_for_all_that_plans_add",
+    ),
+    Bug(
+        "releases about the same people that nobody adds up",
+        "a plan that adds to delta counts by Rényi orders, which do not see it",
+        (
+            (
+                "accounting/costs.py",
+                "event.noise_multiplier == 0 or event.added_delta for event",
+                "event.noise_multiplier == 0 for event",
+            ),
+        ),
+        "test_added_delta.py::test_no_order_has_a_cost_for_it",
+    ),
+    Bug(
+        "crashes, retries and races",
+        "a run whose words are lost goes on with others",
+        (
+            (
+                "estimators/private_words.py",
+                "if run is not None and run.num_recorded and run.recorded(0) is None:",
+                "if False:",
+            ),
+        ),
+        "test_private_words.py::test_a_fit_whose_words_are_lost_does_not_go_on_with_others",
+    ),
+    Bug(
         "another sampler than the accounted one",
         "a drawn batch reads the whole chunk that is kept",
         (

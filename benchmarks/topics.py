@@ -8,12 +8,21 @@ import os
 import sys
 import time
 import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 import dpvb
+from dpvb import accounting
+from dpvb.accounting import Event
+from dpvb.core.names import release_of
+from dpvb.core.plan import Plan
+from dpvb.core.wall import Wall
+from dpvb.data import BagOfWords
 from dpvb.errors import DpvbWarning
 from dpvb.sample import load_sample
 
@@ -29,6 +38,17 @@ AROUND = {
 }
 MONTHS, A_MONTH = 5, 3_000
 ALIKE, SEEDS = 4_000, 20
+#: Corpora whose words are looked for, and how: share of μ², part of δ, parts of the share by round.
+SOUGHT = (("newsgroups20", 2_000), ("newsgroups20", 10_000), ("newsgroups20", 15_000), ("wikipedia", 40_000))
+ONE, ROUNDS = (1.0,), (0.05, 0.15, 0.8)
+WAYS = (
+    (0.1, 1 / 20, ONE),
+    (0.2, 1 / 5, ONE),
+    (0.2, 1 / 20, ONE),
+    (0.2, 1 / 100, ONE),
+    (0.2, 1 / 20, ROUNDS),
+    (0.5, 1 / 20, ONE),
+)
 #: (corpus, documents, K, least and most topics above the noise at ε = 1).
 ABOVE = (("newsgroups20", 2_000, 10, 0, 1), ("reuters21578", 15_000, 20, 6, 20))
 
@@ -121,6 +141,47 @@ def alike() -> None:
     )
 
 
+@dataclass(frozen=True)
+class Named:
+    """Counts whose columns' names play to be private."""
+
+    counts: sparse.csr_array
+    names: list[str]
+
+    def chunks(self) -> Iterator[Any]:
+        return BagOfWords(self.counts).chunks()
+
+
+def words_found(counts: sparse.csr_array, share: float, part: float, rounds: Sequence[float]) -> str:
+    """Number of words that are found at ε = 1, and their share of all tokens."""
+    rest, total = np.arange(counts.shape[1]), counts.sum()
+    added = part * DELTA / len(rounds)
+
+    def events(scale: float) -> list[Event]:
+        return [Event("full_batch", 1.0, scale), *[Event("full_batch", 1.0, 1e6, 1, 2.0, added)] * len(rounds)]
+
+    whole = accounting.calibrate(events, epsilon=1.0, delta=DELTA, neighboring_relation="add_or_remove_one")
+    for one in rounds:
+        release = release_of(whole / math.sqrt(share * one), added_delta=added)
+        source = Named(sparse.csr_array(counts[:, rest]), [str(column) for column in rest])
+        found = Wall(source, Plan([release])).names(release).names
+        rest = np.setdiff1d(rest, [int(name) for name in found])
+    tokens = 1 - counts[:, rest].sum() / total
+    return f"{counts.shape[1] - len(rest):,} ({100 * tokens:.0f} %)"
+
+
+def sought() -> None:
+    """Words of texts that nobody has listed, found by a part of the budget."""
+    said = [f"share {s:g}, δ/{1 / part:.0f}, {len(r)} round{'s' * (len(r) > 1)}" for s, part, r in WAYS]
+    print('\nWords found by `vocabulary="private"` at ε = 1, and their share of all tokens:\n')
+    print(f"| corpus | documents | {' | '.join(said)} | CPU s |")
+    print("|---|---|" + "---|" * (len(WAYS) + 1), flush=True)
+    for name, number in SOUGHT:
+        counts, cpu = corpus(name)[:number], time.process_time()
+        found = [words_found(counts, *way) for way in WAYS]
+        row(name, f"{number:,}", *found, round(time.process_time() - cpu))
+
+
 def main() -> None:
     if "DPVB_DATA" not in os.environ:
         sys.exit("set DPVB_DATA to the folder that holds wikipedia/, newsgroups20/ and reuters21578/")
@@ -136,6 +197,7 @@ def main() -> None:
     months(known)
     above()
     alike()
+    sought()
 
 
 if __name__ == "__main__":

@@ -285,6 +285,7 @@ def test_public_mistakes_are_said(people: tuple[Path, Path], tmp_path: Path) -> 
         ([data], "give --schema for a table, or --vocabulary"),
         ([data, "--schema", schema, "--vocabulary", schema], "one of the two"),
         ([data, "--schema", schema, "--text-column", "age"], "--text-column belongs to the other kind of data"),
+        ([data, "--vocabulary", "private"], "--vocabulary must be a list of words here, any will do"),
         ([tmp_path / "nosuch.csv", "--schema", schema], "nosuch.csv"),
         ([tmp_path / "c.npz", "--vocabulary", schema], "c.npz"),
     ):

@@ -111,6 +111,7 @@ def test_every_kind_is_an_estimator_and_every_schedule_the_servers() -> None:
         ({"width": None}, "LogisticRegression needs schema or width, .*got neither"),
         ({"schema": '"s.json"'}, "needs schema or width, .*got schema and width"),
         ({"width": None, "vocabulary": '"w.txt"'}, "needs schema or width, .*got vocabulary"),
+        ({"kind": '"LDA"', "width": None, "vocabulary": '"private"'}, "must be the path of a public list"),
         ({"width": "0"}, r"width must be a number in \[1"),
         ({"model": 'solver = "x"\nsolve = 1'}, r"\[model\] solve is no key of this file; did you mean solver?"),
         ({"model": "epsilon = 1"}, r"\[model\] epsilon is no key of this table; it stands outside"),

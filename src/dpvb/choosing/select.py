@@ -42,6 +42,7 @@ from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator, Task, generator
+from dpvb.estimators.private_words import check_known
 from dpvb.guards.errors import LedgerError, ParameterError, WallError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import says_what_lacks
 from dpvb.guards.silence import silence
@@ -130,7 +131,7 @@ def _tried(kind: type, params: Mapping[str, Any], data: Mapping[str, Any]) -> tu
         ParameterError, DataFormatError: as the fit would.
     """
     trial = kind(**params)
-    task: Task = trial.task(**data)
+    task: Task = check_known(trial.task(**data), "in a selection")
     generator("random_state", params["random_state"])
     Estimate.empty(task.model.blocks, task.projection)
     Wall(task.source, task.plan, num_examples=params["num_examples"])

@@ -70,6 +70,7 @@ def look(
 
         dpvb look notes/ --vocabulary words.txt --ledger budget.db --dataset notes
     """
+    from dpvb.data.documents.vocabulary import PRIVATE
     from dpvb.runs.counted import check_account, opened
 
     if not is_terminal(sys.stdin, sys.stdout, sys.stderr):
@@ -79,6 +80,8 @@ def look(
         )
     if (given["schema"] is None) == (given["vocabulary"] is None):
         raise ParameterError("give --schema for a table, or --vocabulary for texts: one of the two.")
+    if str(given["vocabulary"]) == PRIVATE:
+        raise ParameterError("vocabulary= must be a list of words here, any will do: known words are not counted.")
     form = reading.documents if given["schema"] is None else reading.rows
     if foreign := [name for name in given if name not in _known(form) and given[name] != _OPTIONS[name].default]:
         raise ParameterError(f"{foreign[0]}= belongs to the other kind of data; leave it out.")

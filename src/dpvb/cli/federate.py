@@ -231,13 +231,16 @@ def _is_offer(data: bytes) -> bool:
 
 def _agreed(agreement: Agreement, data: Mapping[str, Any]) -> tuple[Task, Federation]:
     """The task of the fit, and what all parties must find the same, by one's own data and files."""
+    from dpvb.estimators.private_words import check_known
     from dpvb.federated.agreement import Federation
     from dpvb.federated.simulation import columns_of, of_unit, steps_of
 
     model = agreement.estimator()
     try:
         model.set_params(num_steps=steps_of(model, data, agreement.num_rounds))
-        task = of_unit(model.task(**data), "client" if agreement.unit == "client" else "example")
+        task = of_unit(
+            check_known(model.task(**data), "in a federation"), "client" if agreement.unit == "client" else "example"
+        )
     except ParameterError as error:
         raise ParameterError(f"the agreement does not hold together: {error}") from error
     return task, Federation(

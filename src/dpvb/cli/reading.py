@@ -33,9 +33,12 @@ def documents(
 
     The budget (epsilon, delta) is what the fit may reveal about any one document. Everything on the command line, the
     vocabulary and the width of the data are public; choose them without looking at the documents. Whatever can be
-    checked is checked before the budget is spent.
+    checked is checked before the budget is spent. --vocabulary private has a part of the budget find the words that
+    enough texts use.
 
         dpvb fit {name} notes.csv --vocabulary words.txt {needed}--epsilon 1 --delta 1e-5 --out notes.dpvb
+
+        dpvb fit {name} notes.csv --vocabulary private {needed}--epsilon 1 --delta 1e-5 --out notes.dpvb
 
         dpvb fit {name} public_notes.csv --public --vocabulary words.txt {needed}--out public.dpvb
 

@@ -47,10 +47,11 @@ def remember(folder: Path, command: str, given: Mapping[str, Any]) -> None:
 
 
 def _lasting(path: Path) -> str:
-    """A path from everywhere; the name of a word list is one already."""
+    """A path from everywhere; the name of a word list, or of the words that are found, is one already."""
     from dpvb.data.documents import word_lists
+    from dpvb.data.documents.vocabulary import PRIVATE
 
-    return str(path if word_lists.is_name(path) else path.absolute())
+    return str(path if word_lists.is_name(path) or str(path) == PRIVATE else path.absolute())
 
 
 def kept(folder: Path) -> tuple[str, dict[str, Any]]:

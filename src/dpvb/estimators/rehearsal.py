@@ -17,6 +17,8 @@ from dpvb.guards.errors import ParameterError, check_integer
 
 #: Rows of a rehearsal where no public number of units is given, and words of a made-up document.
 NUM_ROWS, WORDS = 10_000, 200
+# Words of made-up texts, where nobody has listed any.
+_MADE_UP = 500
 
 
 def made_up(
@@ -47,6 +49,8 @@ def made_up(
         response = schema.target.response if schema.target is not None else estimator._response
         table = Table(_cells(schema, num_rows, rng), schema)
         return {"X": table} if schema.target is not None else {"X": table, **_responses(response, num_rows, rng)}
+    if estimator._opens:
+        return {"X": _texts(num_rows, rng), **({"group": np.arange(num_rows)} if grouped else {})}
     words = None if vocabulary is None else check_vocabulary(vocabulary, width=width)
     if width is None and words is None:
         raise ParameterError(
@@ -70,6 +74,13 @@ def made_up(
         return {"X": x_nd, **group}
     shape = (num_rows, responses) if check_integer("responses", responses, low=0) else (num_rows,)
     return {"X": x_nd, "y": rng.standard_normal(shape), **group}
+
+
+def _texts(num_rows: int, rng: np.random.Generator) -> list[str]:
+    """Texts of words without a meaning, 26³ of them at most."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = np.array([a + b + c for a in letters for b in letters for c in letters])[rng.permutation(26**3)[:_MADE_UP]]
+    return [" ".join(words[row]) for row in rng.integers(len(words), size=(num_rows, WORDS))]
 
 
 def _numbers(estimator: Any, share_nd: Floats) -> Floats:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpvb.data.documents import word_lists
+from dpvb.data.documents.vocabulary import PRIVATE
 from dpvb.estimators import PrivateEstimator
 from dpvb.federated.agreement import SCHEDULES
 from dpvb.federated.flower import Address, parse_address
@@ -120,6 +121,10 @@ class Agreement:
             raise ParameterError(
                 f"{path}: {kind} needs {' or '.join(declared)}, the public columns of everybody's data; "
                 f"got {' and '.join(given) or 'neither'}."
+            )
+        if made.vocabulary is not None and Path(made.vocabulary).name == PRIVATE:
+            raise ParameterError(
+                f"{path}: vocabulary must be the path of a public list: all parties count the same words."
             )
         keys = [made.server_key, *clients.values()]
         if name in clients or len(set(keys)) < len(keys):

@@ -318,8 +318,10 @@ class PrivacyStatement:
             "selection": None if self.selection is None else self.selection.to_dict(),
         }
         facts["releases"] = [
-            release | {"blocks": [block | {"shape": list(block["shape"])} for block in release["blocks"]]}
-            for release in facts["releases"]
+            release
+            | {"event": own.event.to_dict()}
+            | {"blocks": [block | {"shape": list(block["shape"])} for block in release["blocks"]]}
+            for own, release in zip(self.releases, facts["releases"], strict=True)
         ]
         return facts
 
@@ -495,6 +497,11 @@ def _release(release: ReleaseFacts, unit: str) -> str:
     }[event.sampler]
     joint = ", clipped jointly" if release.clip == "joint" else ""
     noise = f"Gaussian noise, noise multiplier {event.noise_multiplier:.6g}" if event.noise_multiplier else "NO NOISE"
+    if event.added_delta:
+        noise += (
+            "; of names that nobody had listed those left whose noisy total is above a threshold, and one that a "
+            f"{unit} alone has with a probability of at most {event.added_delta:g}, which is a part of delta"
+        )
     number = "1 release" if event.num_steps == 1 else f"{event.num_steps} releases, each"
     return f"{number} the sum over {batch}{joint}; {noise}. {'; '.join(map(_block, release.blocks))}."
 

@@ -14,7 +14,8 @@ from dpvb.data.documents.bag_of_words import BagOfWords, Stream, in_memory
 from dpvb.data.documents.count_rows import CountRows, DocumentSource, clean_slabs, concatenate
 from dpvb.data.documents.matrix_files import OpenedFile, open_docword, open_lda_c, open_matrix_market, open_npz
 from dpvb.data.documents.text_files import folder_files, folder_records, json_records, line_records, parquet_records
-from dpvb.data.documents.vocabulary import TOKEN_PATTERN, Tokenizer, Vocabulary, check_vocabulary
+from dpvb.data.documents.texts import Texts
+from dpvb.data.documents.vocabulary import PRIVATE, TOKEN_PATTERN, Tokenizer, Vocabulary, check_vocabulary
 from dpvb.data.persons import Elsewhere, elsewhere
 from dpvb.data.readable import check_readable, check_there
 from dpvb.data.shards import Shard, Sharded, one_width, paths_of
@@ -71,7 +72,7 @@ def open_documents(
     separator: str = ",",
     encoding: str = "utf-8",
     seen: Iterable[object] | None = None,
-) -> DocumentSource:
+) -> DocumentSource | Texts:
     """Open files or a folder of documents; a file's name and header are public, its body private.
 
     =============================  ==========  ==================================================
@@ -99,6 +100,7 @@ def open_documents(
     Args:
         path: the file, folder or files; public.
         vocabulary: public words, as `check_vocabulary` takes them. Text needs it; of counts it names the columns.
+            "private": `dpvb.LDA` is to find the words of texts, which are held in memory.
         width: public number of terms, for an lda-c file without a vocabulary.
         file_format: one of the formats above. None: told by the name.
         text_column: the column or key of the text.
@@ -135,10 +137,14 @@ def open_documents(
     if seen is not None and group_column is None:
         raise ParameterError("group_column must say whose each document is, where seen= names persons.")
     several = None if file_format == "folder" else paths_of(path)
+    if several is not None and str(vocabulary) == PRIVATE:
+        return _open_private(several, {**options, "stream": stream}, dialect, () if seen is None else seen)
     if several is not None:
         return _open_shards(several, {**options, "stream": stream}, dialect, () if seen is None else seen)
     if not isinstance(path, (str, os.PathLike)):
         raise DataFormatError(f"path must be a file, a folder or a list of files, got {type(path).__name__}.")
+    if str(vocabulary) == PRIVATE:
+        return _open_private([Path(path)], {**options, "stream": stream}, dialect, () if seen is None else seen)
     location = Path(path)
     name = check_choice("file_format", file_format or _format_of(location), FORMATS)
     if group_column is not None and name not in _GROUPED:
@@ -206,7 +212,8 @@ def _open_shards(
     if options["vocabulary"] is not None:
         options["vocabulary"] = check_vocabulary(options["vocabulary"], width=options["width"])
     if (column := options["group_column"]) is None:
-        width = one_width(open_documents(path, **{**options, "stream": True}).width for path in paths)
+        opened = (open_documents(path, **{**options, "stream": True}) for path in paths)
+        width = one_width(one.width for one in opened if not isinstance(one, Texts))
         shards = [Shard(path, partial(open_documents, path, **options)) for path in paths]
         return ShardedDocuments(shards, width, options["vocabulary"], unit="document")
     names = {path: check_choice("file_format", options["file_format"] or _format_of(path), FORMATS) for path in paths}
@@ -226,6 +233,44 @@ def _open_shards(
         for path, others in zip(paths, elsewhere(paths, persons, seen), strict=True)
     ]
     return ShardedDocuments(shards, len(words), words, unit="person")
+
+
+def _open_private(paths: Sequence[Path], options: dict[str, Any], dialect: Dialect, seen: Iterable[object]) -> Texts:
+    """Texts of some files, whose words nobody has listed, but for those of persons who were seen."""
+    if options["stream"] or options["width"] is not None:
+        word = "stream" if options["stream"] else "width"
+        raise ParameterError(f"{word} must be left out where vocabulary='private': its texts are held in memory.")
+    names = {path: check_choice("file_format", options["file_format"] or _format_of(path), FORMATS) for path in paths}
+    column, persons = options["text_column"], options["group_column"]
+    columns = (column,) if persons is None else (column, persons)
+    for path, name in names.items():
+        if name in _MATRIX_FORMATS:
+            raise ParameterError(
+                f"vocabulary must be a public list, or left out, for counts (format {name!r}), got 'private': their "
+                "columns are fixed already."
+            )
+        if persons is not None and name not in _GROUPED:
+            raise ParameterError(f"group_column needs jsonl, csv or parquet files, got format {name!r}.")
+        if dialect.encoding != "utf-8" and name not in _ENCODED:
+            raise ParameterError(f"encoding needs a csv or txt file or a folder of them, got format {name!r}.")
+        _check_text(path, name, columns, dialect)
+
+    def ids(path: Path) -> Iterator[object]:
+        return (record[0] for record in _records(path, names[path], (persons,), dialect))
+
+    earlier = elsewhere(paths, ids, seen) if persons is not None else [None] * len(paths)
+    group: list[object] = []
+
+    def texts() -> Iterator[object]:
+        for path, others in zip(paths, earlier, strict=True):
+            own: list[object] = []
+            for text, *person in _records(path, names[path], columns, dialect):
+                own += person
+                yield text
+            group.extend(own if others is None else others.left(own))
+
+    # The persons are known once the texts are read.
+    return Texts(texts(), token_pattern=options["token_pattern"], group=None if persons is None else group)
 
 
 def _format_of(path: Path) -> str:

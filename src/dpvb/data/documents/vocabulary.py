@@ -28,6 +28,10 @@ _CJK = (
 )
 # Unreachable words that an error names, and that it makes a pattern of; the longest pattern that it shows.
 _MOST_NAMED, _MOST_SPELLED, _MOST_SHOWN = 5, 20, 200
+# Of a word that nobody has listed.
+_LONGEST = 100
+#: The vocabulary that a release is to find.
+PRIVATE = "private"
 
 MISSING_VOCABULARY = (
     "Text needs vocabulary=, a list of words chosen without looking at these documents: a word list read off "
@@ -37,7 +41,8 @@ MISSING_VOCABULARY = (
     "(2) counts made elsewhere with fixed words: "
     "CountVectorizer(vocabulary=words).transform(texts), given as the matrix; "
     "(3) the dictionary of another, public corpus: "
-    "vocabulary=CountVectorizer(min_df=10).fit(public_texts).vocabulary_."
+    "vocabulary=CountVectorizer(min_df=10).fit(public_texts).vocabulary_. "
+    "Or dpvb.LDA(vocabulary='private') has a part of the budget find the words that many documents use."
 )
 
 
@@ -132,7 +137,7 @@ class Tokenizer:
         if unreachable := _unreachable(vocabulary, pattern):
             raise DataFormatError(_refusal(vocabulary, unreachable, token_pattern, pattern))
         self._find_all = pattern.findall
-        self._id_of = {word: column for column, word in enumerate(vocabulary)}
+        self._id_of: dict[str, int] = {word: column for column, word in enumerate(vocabulary)}
 
     def tokens(self, text: str) -> list[str]:
         """The tokens of a text, known and unknown."""
@@ -152,6 +157,43 @@ class Tokenizer:
                 ids, ends = array("i"), array("q", [0])
         if len(ends) > 1:
             yield _slab(ids, ends)
+
+
+class OpenTokenizer(Tokenizer):
+    """Turns documents into the ids of their words, whichever they are.
+
+    A word is 1 to 100 printable characters that the pattern makes of the word alone, too; others have no id.
+
+    Attributes:
+        words: every word by its id; private.
+    """
+
+    def __init__(self, token_pattern: str = TOKEN_PATTERN) -> None:
+        super().__init__((), token_pattern)
+        self._pattern, self.words = _compiled(token_pattern), list[str]()
+        self._id_of = _Growing(self._added)
+
+    def _added(self, token: str) -> int:
+        """The id of a word that was not met before; -1: it has none."""
+        if not 0 < len(token) <= _LONGEST or not token.isprintable() or _unreachable([token], self._pattern):
+            return -1
+        self.words.append(token)
+        return len(self.words) - 1
+
+
+class _Growing(dict[str, int]):
+    """Ids of words, each made when it is asked for."""
+
+    def __init__(self, added: Callable[[str], int]) -> None:
+        super().__init__()
+        self._added = added
+
+    def __contains__(self, token: object) -> bool:
+        return True
+
+    def __missing__(self, token: str) -> int:
+        self[token] = number = self._added(token)
+        return number
 
 
 def _compiled(token_pattern: str) -> re.Pattern[str]:
