@@ -38,13 +38,14 @@ from dpvb.core.forms import Gram, MeasuredRows, Rows, ScaledRows, turned
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.kernels.linear import row_sums
-from dpvb.models.regression import dispersion, tuned
+from dpvb.models.regression import base_rate, dispersion, tuned
 from dpvb.models.regression.batch import RegressionBatch
 from dpvb.models.regression.curvature import RowMoments
 from dpvb.models.regression.declared import Declared, check_fields
 from dpvb.models.regression.dispersion import Dispersion
 from dpvb.models.regression.iterate import Iterate
 from dpvb.models.regression.likelihood import Likelihood
+from dpvb.models.regression.multiplicity import bounded, times
 from dpvb.models.regression.path import Path
 from dpvb.models.regression.scaling import Scaling, mapped
 from dpvb.models.regression.weights import Weights
@@ -96,9 +97,9 @@ class FirstOrder:
         }
         early = self._columns.blocks
         then: Literal["first", "third"] = "third" if early else "first"
-        return {
+        blocks = {
             **early,
-            "count": Block((1,), self.likelihood.max_y, "nonnegative", then, weight=math.sqrt(tuned.COUNT_BUDGET)),
+            "count": base_rate.block(self.likelihood, 1, then, math.sqrt(tuned.COUNT_BUDGET)),
             "curvature": Block((wide, wide), b, "gram", then, weight=math.sqrt(tuned.CURVATURE_BUDGET)),
             "score": Block((d,), self.likelihood.max_residual, average=False),
             "xi": scalar,
@@ -107,6 +108,7 @@ class FirstOrder:
             "long": Block((d,), tuned.LONGEST * b / 4, "nonnegative", "last", weight=tuned.LONG_WEIGHT),
             **(learned if self.likelihood.learns_dispersion else {}),
         }
+        return bounded(blocks, self.likelihood)
 
     @property
     def schedule(self) -> Schedule:
@@ -123,6 +125,7 @@ class FirstOrder:
         moments = RowMoments(np.eye(self.n_features), one, one, one, constant, 1.0, 1.0)
         return Iterate.start(Scaling.start(self._columns), moments, zero, zero)
 
+    @times
     def e_step(self, q: Iterate, batch: RegressionBatch, blocks: Mapping[str, Block]) -> Contributions:
         """What every row contributes to the blocks asked for."""
         likelihood, scaling, columns = self.likelihood.at(q.dispersion.r), q.scaling, self._columns
@@ -135,11 +138,13 @@ class FirstOrder:
             if self.intercept == 0:
                 rest = math.sqrt(1 - tuned.ADDED_CONSTANT**2)
                 x_nd = np.hstack([np.full((len(x_nd), 1), tuned.ADDED_CONSTANT), rest * x_nd])
-            return {"count": Rows((weight_n * batch.y_n)[:, None]), "curvature": Gram(x_nd, weight_n * b_n)}
+            y_nc = base_rate.added(likelihood, [batch.y_n], b_n, batch.offset_n)
+            return {"count": Rows(weight_n[:, None] * y_nc), "curvature": Gram(x_nd, weight_n * b_n)}
         last = "curvature_at_mean" in blocks
         matrix = np.vstack([scaling.forth(columns), q.moments.basis_de / q.moments.scale_e])
         x_ne, length_n = (rows := batch.derived(_turned, matrix)).x_nd, rows.length_n
         psi_n = row_sums(x_ne, q.moments.scale_e * (q.middle_e(self.likelihood) if last else q.point_e))
+        psi_n = psi_n if batch.offset_n is None else psi_n + batch.offset_n
         weight_n = 1.0 / np.maximum(length_n, 1.0)
         variance_n = likelihood.curvature(psi_n, b_n)
         learned = {}

@@ -36,6 +36,7 @@ class Iterate:
         doubt_e: mean square errors of the slope in each direction.
         dispersion: of counts whose dispersion is learned.
         usual: curvature of a row of size 1, which `ratios` are factors of; most: the largest of these factors.
+        offset: what an average row adds to ψ of its own.
     """
 
     scaling: Scaling
@@ -57,6 +58,7 @@ class Iterate:
     dispersion: Dispersion = field(default_factory=Dispersion)
     usual: Positive = 0.25
     most: Positive = 1.0
+    offset: float = 0.0
 
     @classmethod
     def start(cls, scaling: Scaling, moments: RowMoments, start_e: Floats, drift_e: Floats) -> Iterate:
@@ -98,7 +100,7 @@ class Iterate:
         sd, long_sd, first_sd = stds
         guess_ee = self.curvature_ee
         if not likelihood.is_count:
-            guess_ee = tilted(self.moments, np.diag(guess_ee), self.middle_e(likelihood))
+            guess_ee = tilted(self.moments, np.diag(guess_ee), self.middle_e(likelihood), self.offset)
         curvature_ee = read(noisy_ee, guess_ee, sd, min(tuned.LAST_FLOOR * np.diag(guess_ee).min(), sd))
         hidden_e = np.clip(first_sd / self.moments.eigenvalue_e, tuned.LEAST_HIDDEN, tuned.MOST_HIDDEN)
         table_ee, error_ee, doubt_e = read_at_mean(noisy_ee, guess_ee, hidden_e, sd)
@@ -174,7 +176,7 @@ class Iterate:
         change = float(scale_e * moments.constant_e @ score.slope_ee @ (mean_e - score.offset_e)) / moments.number
         m_e, back_de = self.start_e + mean_e / scale_e, back_dd @ moments.basis_de
         if not is_count:
-            m_e += saturation.shift(moments, self.mean.point_d, m_e, change) * moments.constant_e
+            m_e += saturation.shift(moments, self.mean.point_d, m_e, change, self.offset) * moments.constant_e
         x_de = back_de / scale_e
         return Weights.alone(back_de @ m_e, x_de @ aware_ee @ x_de.T, x_de @ naive_ee @ x_de.T)
 

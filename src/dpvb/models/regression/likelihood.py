@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -41,6 +42,7 @@ class Likelihood:
         max_trials: bound on a row's trials (binomial).
         dispersion: r of the negative binomial, whose variance is mean + mean²/r; None: it is learned.
         max_count: bound on a row's count; larger ones are clipped to it.
+        max_exposure, max_offset, max_weight: bounds of what stands beside the response, as in `Response`.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -50,6 +52,9 @@ class Likelihood:
     max_trials: float = 1.0
     dispersion: float | None = 1.0
     max_count: float = 1.0
+    max_exposure: float | None = None
+    max_offset: float | None = None
+    max_weight: float | None = None
 
     def __post_init__(self) -> None:
         Response(**{name: getattr(self, name) for name in LOGISTIC.caps})  # checks the fields that both have
@@ -59,7 +64,28 @@ class Likelihood:
     @classmethod
     def of(cls, response: Response, dispersion: float | None = 1.0) -> Likelihood:
         """The likelihood of what a response may be."""
-        return cls(response.kind, float(response.max_trials), dispersion, float(response.max_count))
+        bounds: dict[str, Any] = response.beside
+        return cls(response.kind, float(response.max_trials), dispersion, float(response.max_count), **bounds)
+
+    @property
+    def is_shifted(self) -> bool:
+        """Whether rows add something of their own to ψ."""
+        return self.max_exposure is not None or self.max_offset is not None
+
+    @property
+    def reach(self) -> float:
+        """The most that a row adds to ψ."""
+        return (self.max_offset or 0.0) + (0.0 if self.max_exposure is None else math.log(self.max_exposure))
+
+    def share(self, offset_n: Floats) -> Floats:
+        """What rows add to ψ as a part of the most, in [0, 1]: of counts the factor of the mean."""
+        if self.is_count:
+            return np.asarray(np.exp(np.minimum(offset_n - self.reach, 0.0)))
+        return np.clip(0.5 + 0.5 * offset_n / self.reach, 0.0, 1.0)
+
+    def shift(self, share: float) -> float:
+        """What a row of an average share adds to ψ, the share in (0, 1]."""
+        return self.reach + math.log(share) if self.is_count else self.reach * (2.0 * share - 1.0)
 
     @property
     def max_b(self) -> float:

@@ -5,6 +5,7 @@ Everything here is post-processing of released numbers and costs no privacy.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -13,7 +14,7 @@ import numpy as np
 from dpvb.core.estimate import Estimate
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression import descent, ridge, tuned
-from dpvb.models.regression.base_rate import log_odds, log_rate
+from dpvb.models.regression.base_rate import log_odds, log_rate, shift
 from dpvb.models.regression.curvature import read_moments
 from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.iterate import Iterate
@@ -44,7 +45,8 @@ class Path:
             scaling, noisy_dd = scaling.recentred(self.columns, noisy_dd, sd, self.intercept)
         moments = read_moments(noisy_dd, sd, column, inner=inner)
         link = log_rate if self.likelihood.is_count else log_odds
-        base, spread = link(float(s.read("count")[0]), s.noise_std("count"), moments.number)
+        total_c, sd_c = s.read("count"), s.noise_std("count")
+        base, spread = link(float(total_c[0]), sd_c, moments.number)
         likelihood = self.likelihood.at(q.dispersion.r)
         usual = likelihood.usual(base)
         if len(self.columns.numeric_j):
@@ -52,8 +54,13 @@ class Path:
             moments = moments.roomier(moments.affordable(noise) if sd > 0 else room)
         if self.intercept > 0 and sd > 0:
             scaling = scaling.certain(self.columns, noisy_dd, moments.matrix_dd, sd, self.intercept)
-        start = Iterate.start(scaling, moments, base * moments.constant_e, spread * moments.constant_e)
-        return replace(start, usual=usual, most=likelihood.steepest / usual)
+        offset = error = 0.0
+        if likelihood.is_shifted:
+            shares, sd_c = total_c[1] / likelihood.most, sd_c / likelihood.most
+            offset, error = shift(likelihood, float(shares), sd_c, moments.number)
+        drift = math.hypot(spread, error)
+        start = Iterate.start(scaling, moments, (base - offset) * moments.constant_e, drift * moments.constant_e)
+        return replace(start, usual=usual, most=likelihood.steepest / usual, offset=offset)
 
     def stepped(self, s: Estimate, q: Iterate) -> Iterate:
         """Majorise-minimise with momentum; what the averages do not see through their noise moves less."""
@@ -100,6 +107,7 @@ class Path:
             return q
         moments, noise = q.moments, s.noise_std(block) ** 2
         psi = moments.log_odds(point_e)
+        psi = psi[0] + q.offset, psi[1]
         found = q.dispersion.after(float(s.read(block)[0]), noise, moments.number, psi, fresh=fresh)
         # Of the shares of the steepest curvature that the next query returns, `most` is what makes factors of `usual`.
         return replace(q, dispersion=found, most=self.likelihood.at(found.r).steepest / q.usual)
