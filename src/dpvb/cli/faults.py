@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: The word for each answer to: how many of them? Most are more than half.
 SHARES: Final = ("none", "few", "most", "all")
 # Options of `dpvb fit` that do not matter to one pass.
-_OF_A_FIT = frozenset({"data", "target", "trials", "group", "width", "stream"})
+_OF_A_FIT = frozenset({"data", "target", "trials", "exposure", "offset", "weights", "group", "width", "stream"})
 _CELLS = ("unreadable", "undeclared", "outside the range")
 _TEXTS = ("no text", "undecodable", "without a token")
 _WARNING = """\
@@ -173,6 +173,7 @@ def _of_table(table: Table) -> tuple[int, dict[str, list[str]]]:
 def _faults(schema: Schema, name: str, cells: Mapping[str, Cells]) -> dict[str, Bools]:
     """Which cells of a column have a fault, by its kind."""
     from dpvb.data.spelling import Categories, as_numbers, each, identity
+    from dpvb.data.tables.response import LOWEST
 
     own, target = cells[name], schema.target
     missing_n = Categories((), schema.missing_values).places(own, unseen=0, missing=1) == 1
@@ -185,6 +186,10 @@ def _faults(schema: Schema, name: str, cells: Mapping[str, Cells]) -> dict[str, 
         values = spec.categories if spec.kind == "categorical" else spec.values
         return _faults_of_labels(Categories(values, schema.missing_values), own, spec.missing not in (None, False))
     assert target is not None  # All other columns are its own.
+    beside = {getattr(target, role): (role, bound) for role, bound in target.response.columns.items()}
+    if name in beside:
+        role, bound = beside[name]
+        return _faults_of_numbers(as_numbers(own), max(LOWEST[role], -bound), bound)
     if target.kind == "logistic":
         return _faults_of_labels(Categories(target.classes), own, False)
     if name == target.trials:

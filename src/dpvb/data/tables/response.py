@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
@@ -17,7 +18,9 @@ Kind: TypeAlias = Literal["logistic", "binomial", "negative_binomial", "poisson"
 
 #: What may stand beside a response, and the name of its bound.
 BOUNDS = {"exposure": "max_exposure", "offset": "max_offset", "weights": "max_weight"}
-# The largest of these bounds.
+#: What is less than this makes a row no row.
+LOWEST = {"exposure": 5e-324, "offset": -math.inf, "weights": 0.0}
+# The largest of the bounds.
 _LARGEST = {"max_exposure": 1e9, "max_offset": 50.0, "max_weight": 1e9}
 
 
@@ -128,8 +131,7 @@ class Response:
         for name, bound in self.columns.items():
             value_n = given.get(name, np.full(num_rows, 0.0 if name == "offset" else min(1.0, bound)))
             with np.errstate(all="ignore"):
-                low = {"exposure": np.nextafter(0, 1), "weights": 0.0}.get(name, -np.inf)
-                value_n = np.where(np.isfinite(value_n) & (value_n >= low), value_n, np.nan)
+                value_n = np.where(np.isfinite(value_n) & (value_n >= LOWEST[name]), value_n, np.nan)
                 over_n |= np.abs(value_n) > bound
             found[name] = np.clip(value_n, -bound, bound)
         if "exposure" in found:
