@@ -50,6 +50,7 @@ NAMES = [
     "analyses",
     "topics",
     "coverage_counts",
+    "coverage_beside",
     "wikipedia",
     "federated_topics",
     "mnist",

@@ -95,11 +95,12 @@ def _responses(name: str, form: str, rng: np.random.Generator, n: int) -> Floats
 
 
 def _with_ends(name: str, form: str, rows: Floats) -> Floats:
-    """Every row with the smallest and the largest response, and with either end of what stands beside, and beyond."""
-    ends = {"max_exposure": (1e-9, 99.0), "max_offset": (-99.0, 99.0), "max_weight": (99.0, 99.0)}
-    beside = [[ends[bound][at] for bound in _bounds(name, form)] for at in (0, 1)]
-    both = [np.array([*end, *own]) for end, own in zip(_KINDS[name][2], beside, strict=True)]
-    return np.vstack([np.hstack([np.tile(end, (len(rows), 1)), rows]) for end in both])
+    """Every row with the smallest and the largest response, and with what makes it likely and unlikely beside it."""
+    (least, most), bounds = _KINDS[name][2], _bounds(name, form)
+    far = {"max_exposure": (1e-9, 99.0), "max_offset": (-99.0, 99.0), "max_weight": (99.0, 99.0)}
+    rare, likely = ([far[bound][at] for bound in bounds] for at in (0, 1))
+    ends = [[*least, *likely], *([[*most, *rare]] if bounds else []), [*most, *likely]]
+    return np.vstack([np.hstack([np.tile(np.array(end, dtype=np.float64), (len(rows), 1)), rows]) for end in ends])
 
 
 def of_form(name: str, form: str, rows: Floats = HOSTILE_ROWS, *, fit_intercept: bool = True, **options: Any) -> Case:
@@ -136,7 +137,7 @@ def of_form(name: str, form: str, rows: Floats = HOSTILE_ROWS, *, fit_intercept:
 
 
 def _case(name: str, form: str) -> Case:
-    axes = _with_ends(name, form, np.eye(WIDE))[WIDE:]
+    axes = _with_ends(name, form, np.eye(WIDE))[-WIDE:]
     wide = replace(of_form(name, form, np.eye(WIDE), fit_intercept=False), name=f"{name}, wide", hostile=axes)
     wide = replace(wide, records=lambda rng, n: axes[rng.integers(0, WIDE, n)], begin=None)
     corners = 1e3 * np.array(list(itertools.product([-1.0, 1.0], repeat=D)))
