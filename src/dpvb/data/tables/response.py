@@ -133,8 +133,7 @@ class Response:
             with np.errstate(all="ignore"):
                 value_n = np.where(np.isfinite(value_n) & (value_n >= LOWEST[name]), value_n, np.nan)
                 over_n |= np.abs(value_n) > bound
-            # A row of weight 0 is none: units are counted, too.
-            found[name] = np.where((name == "weights") & (value_n == 0), np.nan, np.clip(value_n, -bound, bound))
+            found[name] = np.clip(value_n, -bound, bound)
         if "exposure" in found:
             found["offset"] = np.log(found["exposure"]) + found.get("offset", 0.0)
         return Beside(found.get("offset"), found.get("weights"), over_n)

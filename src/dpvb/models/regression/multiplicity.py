@@ -31,7 +31,11 @@ def times(e_step: Callable[..., Contributions]) -> Callable[..., Contributions]:
     @wraps(e_step)
     def weighted(model: Any, q: Any, batch: Any, blocks: Mapping[str, Block]) -> Contributions:
         found = e_step(model, q, batch, blocks)
-        return found if batch.weight_n is None else {name: _times(one, batch.weight_n) for name, one in found.items()}
+        if batch.weight_n is None:
+            return found
+        # A row of weight 0 is none, in the number of units that counted, too.
+        weight_n = np.where(batch.weight_n > 0, batch.weight_n, np.nan)
+        return {name: _times(one, weight_n) for name, one in found.items()}
 
     return weighted
 

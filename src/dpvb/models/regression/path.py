@@ -15,7 +15,7 @@ from dpvb.core.estimate import Estimate
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression import descent, ridge, tuned
 from dpvb.models.regression.base_rate import log_odds, log_rate, shift
-from dpvb.models.regression.curvature import read_moments
+from dpvb.models.regression.curvature import Tracked, read_moments
 from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.iterate import Iterate
 from dpvb.models.regression.likelihood import Likelihood
@@ -60,6 +60,9 @@ class Path:
             offset, error = shift(likelihood, float(shares), sd_c, moments.number)
         drift = math.hypot(spread, error)
         start = Iterate.start(scaling, moments, (base - offset) * moments.constant_e, drift * moments.constant_e)
+        if likelihood.is_shifted and likelihood.is_count:
+            # Where rows differ from the start, one noisy reading of how steep it is there led paths astray.
+            start = replace(start, ratios=Tracked(np.ones(2), tuned.START_RATIO_STD**2))
         return replace(start, usual=usual, most=likelihood.steepest / usual, offset=offset)
 
     def stepped(self, s: Estimate, q: Iterate) -> Iterate:
