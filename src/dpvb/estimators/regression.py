@@ -37,6 +37,7 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.kernels import linear
 from dpvb.models.regression import tuned
+from dpvb.models.regression.base_rate import is_shifted
 from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
@@ -436,7 +437,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             raise ParameterError("covariance='diagonal' needs solver='first_order'; the other solvers are full.")
         if self._likelihood.kind == "poisson":
             raise ParameterError(f"solver must be 'first_order' for Poisson counts, got {self.solver!r}.")
-        if self._likelihood.is_shifted:
+        if is_shifted(self._likelihood):
             raise ParameterError(
                 f"solver must be 'first_order' for rows with an offset or an exposure, got {self.solver!r}, whose "
                 "statistics do not hold them."

@@ -138,7 +138,7 @@ class FirstOrder:
             if self.intercept == 0:
                 rest = math.sqrt(1 - tuned.ADDED_CONSTANT**2)
                 x_nd = np.hstack([np.full((len(x_nd), 1), tuned.ADDED_CONSTANT), rest * x_nd])
-            y_nc = base_rate.added(likelihood, [batch.y_n], b_n, batch.offset_n)
+            y_nc = base_rate.added(likelihood, batch, 1)
             return {"count": Rows(weight_n[:, None] * y_nc), "curvature": Gram(x_nd, weight_n * b_n)}
         last = "curvature_at_mean" in blocks
         matrix = np.vstack([scaling.forth(columns), q.moments.basis_de / q.moments.scale_e])

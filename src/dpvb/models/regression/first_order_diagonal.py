@@ -98,19 +98,18 @@ class FirstOrderDiagonal:
     @property
     def blocks(self) -> Mapping[str, Block]:
         """Centres and spreads of numeric columns; counts and second moments; a score with two scalars at each step."""
-        b, shape = self.likelihood.max_size, (self.n_features,)
+        b, shape, early = self.likelihood.max_size, (self.n_features,), self._columns.blocks
         features = math.sqrt((1 - self.intercept) * (1 + self.intercept))
         count, second = math.sqrt(tuned.DIAGONAL_COUNT_BUDGET), math.sqrt(tuned.DIAGONAL_SECOND_BUDGET)
-        early = self._columns.blocks
         then: Literal["first", "third"] = "third" if early else "first"
-        blocks = {
+        found = {
             **early,
             "count": base_rate.block(self.likelihood, 2, then, count),
             "second": Block(shape, b * features, "nonnegative", then, weight=second),
             "score": Block(shape, self.likelihood.max_residual, average=False),
             "variance": Block((2,), b * math.sqrt(2), "nonnegative", average=False, weight=tuned.SCALAR_WEIGHT),
         }
-        return bounded(blocks, self.likelihood)
+        return bounded(found, self.likelihood)
 
     @property
     def schedule(self) -> Schedule:
@@ -139,10 +138,8 @@ class FirstOrderDiagonal:
             free = batch.values / q.scaling.room * ((batch.indices > 0) | (self.intercept == 0))
             weight_n = 1.0 / np.maximum(np.bincount(row, free * free, n), 1.0)
             square = free * free / self._bound_d[batch.indices] * (weight_n * b_n)[row]
-            others_n = self.likelihood.most * b_n - batch.y_n
-            y_nc = base_rate.added(self.likelihood, [batch.y_n, others_n], b_n, batch.offset_n)
             return {
-                "count": Rows(weight_n[:, None] * y_nc),
+                "count": Rows(weight_n[:, None] * base_rate.added(self.likelihood, batch, 2)),
                 "second": replace(entries, values=square),
             }
         scaled = batch.values / q.scale_d[batch.indices]
@@ -175,16 +172,14 @@ class FirstOrderDiagonal:
             least = tuned.LEAST_BASE_RATE
             rate = float(np.clip((yes + 1) / (number + 2), least, 1 - least))
             base = math.log(max((yes + 1) / (number + 1), least)) if self.likelihood.is_count else float(logit(rate))
-            sd_c = s.noise_std("count") / self.likelihood.most
-            offsets = [base_rate.shift(self.likelihood, n / self.likelihood.most, sd_c, number)[0] for n in shares]
-            start_d[0] = (base - math.fsum(offsets)) / self.intercept
+            offset, _ = base_rate.shift(self.likelihood, shares, s.noise_std("count"), number)
+            start_d[0] = (base - offset) / self.intercept
         usual = self.likelihood.usual(base)
         if sd > 0:
             scale_d = second_d ** (tuned.DIAGONAL_SCALE_POWER / 2)
             length2 = float(np.sum(second_d / scale_d**2) / np.sum(second_d))
             scale_d *= math.sqrt(length2) / tuned.DIAGONAL_SCALE_SHRINK
-        descent = Descent.start(start_d, tuned.FIRST_SAFETY)
-        width_d = scaling.width_d[self._order]
+        descent, width_d = Descent.start(start_d, tuned.FIRST_SAFETY), scaling.width_d[self._order]
         if self.alpha is not None:
             width_d = 1.0 / scaling.factor_d[self._order]
         nothing = Average(start_d, 0 * start_d)

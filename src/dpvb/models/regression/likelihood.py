@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, gammaln
 
 from dpvb.data.tables.response import LOGISTIC, Kind, Response
 from dpvb.guards.arrays import Floats
@@ -66,26 +66,6 @@ class Likelihood:
         """The likelihood of what a response may be."""
         bounds: dict[str, Any] = response.beside
         return cls(response.kind, float(response.max_trials), dispersion, float(response.max_count), **bounds)
-
-    @property
-    def is_shifted(self) -> bool:
-        """Whether rows add something of their own to ψ."""
-        return self.max_exposure is not None or self.max_offset is not None
-
-    @property
-    def reach(self) -> float:
-        """The most that a row adds to ψ."""
-        return (self.max_offset or 0.0) + (0.0 if self.max_exposure is None else math.log(self.max_exposure))
-
-    def share(self, offset_n: Floats) -> Floats:
-        """What rows add to ψ as a part of the most, in [0, 1]: of counts the factor of the mean."""
-        if self.is_count:
-            return np.asarray(np.exp(np.minimum(offset_n - self.reach, 0.0)))
-        return np.clip(0.5 + 0.5 * offset_n / self.reach, 0.0, 1.0)
-
-    def shift(self, share: float) -> float:
-        """What a row of an average share adds to ψ, the share in (0, 1]."""
-        return self.reach + math.log(share) if self.is_count else self.reach * (2.0 * share - 1.0)
 
     @property
     def max_b(self) -> float:
@@ -202,8 +182,6 @@ class Likelihood:
 
     def log_probability(self, psi_n: Floats, y_n: Floats, trials_n: Floats) -> Floats:
         """Logarithm of p(y | ψ) of each row."""
-        from scipy.special import gammaln
-
         if self.is_count:
             mean_n, r = np.maximum(self.expected(psi_n), 1e-300), self.r
             if self.kind == "poisson":

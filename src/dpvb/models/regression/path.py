@@ -14,7 +14,7 @@ import numpy as np
 from dpvb.core.estimate import Estimate
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression import descent, ridge, tuned
-from dpvb.models.regression.base_rate import log_odds, log_rate, shift
+from dpvb.models.regression.base_rate import is_shifted, log_odds, log_rate, shift
 from dpvb.models.regression.curvature import Tracked, read_moments
 from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.iterate import Iterate
@@ -54,13 +54,10 @@ class Path:
             moments = moments.roomier(moments.affordable(noise) if sd > 0 else room)
         if self.intercept > 0 and sd > 0:
             scaling = scaling.certain(self.columns, noisy_dd, moments.matrix_dd, sd, self.intercept)
-        offset = error = 0.0
-        if likelihood.is_shifted:
-            shares, sd_c = total_c[1] / likelihood.most, sd_c / likelihood.most
-            offset, error = shift(likelihood, float(shares), sd_c, moments.number)
+        offset, error = shift(likelihood, total_c[1:].tolist(), sd_c, moments.number)
         drift = math.hypot(spread, error)
         start = Iterate.start(scaling, moments, (base - offset) * moments.constant_e, drift * moments.constant_e)
-        if likelihood.is_shifted and likelihood.is_count:
+        if is_shifted(likelihood) and likelihood.is_count:
             # Where rows differ from the start, one noisy reading of how steep it is there led paths astray.
             start = replace(start, ratios=Tracked(np.ones(2), tuned.START_RATIO_STD**2))
         return replace(start, usual=usual, most=likelihood.steepest / usual, offset=offset)

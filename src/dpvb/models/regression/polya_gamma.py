@@ -33,7 +33,7 @@ from dpvb.core.forms import Gram, Rows
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Positive
-from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.errors import check_choice, check_integer, check_number
 from dpvb.models.expfam import gamma_expectedstats, polya_gamma_expectedstats, polya_gamma_logz
 from dpvb.models.regression import tuned
 from dpvb.models.regression.batch import RegressionBatch
@@ -97,20 +97,16 @@ class PolyaGamma:
         check_number("intercept", self.intercept, low=0, high=1, closed="left")
         check_choice("variant", self.variant, ("corrected", "paper"))
         check_choice("kind", self.likelihood.kind, ("logistic", "binomial", "negative_binomial"))
-        if self.likelihood.is_shifted:
-            raise ParameterError("offset and exposure need solver='first_order': here S_1 would depend on the weights.")
         for name in ("a0", "b0", *(["alpha"] if self.alpha is not None else [])):
             check_number(name, getattr(self, name), low=1e-9, high=1e9)
 
     @property
     def blocks(self) -> Mapping[str, Block]:
         """κ x and ⟨ξ⟩ x xᵀ; Analyze Gauss sends the upper triangle of the matrix as a vector."""
-        d, quarter = self.n_features, self.likelihood.max_b / 4
-        if self.variant == "paper":
-            paper = {"kappa_x": Block((d,), self.likelihood.max_kappa), "xi_xx": Block((d * (d + 1) // 2,), quarter)}
-            return bounded(paper, self.likelihood)
-        first = Block((d,), self.likelihood.max_kappa, phase="first")
-        return bounded({"kappa_x": first, "xi_xx": Block((d, d), quarter, "gram")}, self.likelihood)
+        d, quarter, is_paper = self.n_features, self.likelihood.max_b / 4, self.variant == "paper"
+        first = Block((d,), self.likelihood.max_kappa, phase="step" if is_paper else "first")
+        second = Block((d * (d + 1) // 2,), quarter) if is_paper else Block((d, d), quarter, "gram")
+        return bounded({"kappa_x": first, "xi_xx": second}, self.likelihood)
 
     @property
     def schedule(self) -> Schedule:
