@@ -51,6 +51,7 @@ NAMES = [
     "posterior_as_prior",
     "topics",
     "coverage_counts",
+    "coverage_beside",
     "wikipedia",
     "federated_topics",
     "mnist",

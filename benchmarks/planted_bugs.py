@@ -546,6 +546,48 @@ BUGS = [
         "test_conformance.py::test_a_record_adds_the_same_whatever_else_is_there[1-first_order_first]",
     ),
     Bug(
+        "norms beyond the clip",
+        "weights of rows without their bound",
+        (
+            (
+                "data/tables/response.py",
+                "found[name] = np.clip(value_n, -bound, bound)",
+                'found[name] = np.clip(value_n, -bound, np.inf if name == "weights" else bound)',
+            ),
+        ),
+        "test_offset_and_weights.py::test_what_is_beyond_its_bound_counts_as_the_bound[weights-2.0]",
+    ),
+    Bug(
+        "norms beyond the clip",
+        "exposures of rows without their bound",
+        (
+            (
+                "data/tables/response.py",
+                "found[name] = np.clip(value_n, -bound, bound)",
+                'found[name] = np.clip(value_n, -bound, np.inf if name == "exposure" else bound)',
+            ),
+        ),
+        "test_offset_and_weights.py::test_what_is_beyond_its_bound_counts_as_the_bound[exposure-2.0]",
+    ),
+    Bug(
+        "norms beyond the clip",
+        "weights of rows applied twice",
+        (
+            (
+                "models/regression/multiplicity.py",
+                "scale_n=form.scale_n * weight_n)",
+                "scale_n=form.scale_n * weight_n**2)",
+            ),
+        ),
+        "test_offset_and_weights.py::test_no_row_exceeds_the_bounds_whatever_stands_beside_it",
+    ),
+    Bug(
+        "noise or sensitivity off by a factor",
+        "noise for rows that count once where they weigh more",
+        (("models/regression/multiplicity.py", "bound=most * block.bound", "bound=block.bound"),),
+        "test_offset_and_weights.py::test_the_bound_of_the_weights_makes_the_noise",
+    ),
+    Bug(
         "sums that overflow, round or reorder",
         "products of rows rounded as BLAS likes",
         (

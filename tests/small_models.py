@@ -128,6 +128,11 @@ CASES = [
         {"step": 0.9},
     ),
     *by_phase(
+        "beside",
+        regression.of_form("PoissonRegression", "first_order, offset and weights"),
+        {"first": 0.9, "step": 0.9, "last": 0.8},
+    ),
+    *by_phase(
         "dispersion",
         regression.of_form("NegativeBinomialRegression", "first_order, learned dispersion"),
         {"step": 0.38, "last": 0.1},

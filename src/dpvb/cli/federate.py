@@ -278,10 +278,12 @@ def _rows(settings: ClientConfig) -> dict[str, Any]:
         brought = estimator.no_rows(schema=None, vocabulary=None, width=agreement.width)
         if (own.target is None) == ("y" in brought):
             raise ParameterError("[data] target must name a .npy file with the response of each row, for a regression.")
-        if (own.trials is None) == ("trials" in brought):
-            raise ParameterError(
-                "[data] trials must name a .npy file with the trials of each row, for binomial responses."
-            )
+        for name in ("trials", "exposure", "offset", "weights"):
+            if (getattr(own, name) is None) == (name in brought):
+                raise ParameterError(
+                    f"[data] {name} must name a .npy file with a number for each row where the agreement's estimator "
+                    "has a bound of it, and nowhere else."
+                )
         if (own.group is not None) != person:
             raise ParameterError('[data] group belongs to unit = "person": a .npy file with the person of each row.')
     elif agreement.schema is not None:

@@ -150,6 +150,30 @@ Trials = Annotated[
     Path | None,
     typer.Option(help="The numbers of trials of a matrix's rows, .npy.", show_default=False, rich_help_panel=DATA),
 ]
+Exposure = Annotated[
+    Path | None,
+    typer.Option(
+        help="How long or how much each of a matrix's rows was counted, .npy; with --max-exposure.",
+        show_default=False,
+        rich_help_panel=DATA,
+    ),
+]
+Offset = Annotated[
+    Path | None,
+    typer.Option(
+        help="What is added to the log odds or log mean of each of a matrix's rows, .npy; with --max-offset.",
+        show_default=False,
+        rich_help_panel=DATA,
+    ),
+]
+Weights = Annotated[
+    Path | None,
+    typer.Option(
+        help="How many rows each of a matrix's rows counts as, .npy; with --max-weight.",
+        show_default=False,
+        rich_help_panel=DATA,
+    ),
+]
 Group = Annotated[
     Path | None,
     typer.Option(

@@ -71,6 +71,9 @@ def rows(
     schema: options.SchemaFile = None,
     target: options.Target = None,
     trials: options.Trials = None,
+    exposure: options.Exposure = None,
+    offset: options.Offset = None,
+    weights: options.Weights = None,
     group: options.Group = None,
     separator: options.Separator = ",",
     decimal: options.Decimal = ".",
@@ -89,8 +92,11 @@ def rows(
     from dpvb.data.readable import check_there
 
     if schema is not None:
-        if target or trials or group:
-            raise ParameterError("--target, --trials and --group belong to a matrix; a schema names these columns.")
+        if target or trials or exposure or offset or weights or group:
+            raise ParameterError(
+                "--target, --trials, --exposure, --offset, --weights and --group belong to a matrix; a schema names "
+                "these columns."
+            )
         public = Schema.load(schema)
         return {"X": Table(data, public, separator=separator, decimal=decimal, encoding=encoding)}
     if data.suffix.lower() not in (".npz", ".npy"):
@@ -101,7 +107,7 @@ def rows(
         )
     if target is None:
         raise ParameterError("a matrix needs --target, a .npy file with the response of each row.")
-    return _matrices(X=data, y=target, trials=trials, group=group)
+    return _matrices(X=data, y=target, trials=trials, exposure=exposure, offset=offset, weights=weights, group=group)
 
 
 def images(data: options.Images, group: options.Group = None) -> dict[str, Any]:

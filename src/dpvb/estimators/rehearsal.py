@@ -108,21 +108,25 @@ def _cells(schema: Schema, num_rows: int, rng: np.random.Generator) -> dict[str,
     if schema.target is not None:
         found = _responses(schema.target.response, num_rows, rng)
         cells[schema.target.name] = found["y"]
-        if schema.target.trials is not None:
-            cells[schema.target.trials] = found["trials"]
+        cells |= {getattr(schema.target, role): given for role, given in found.items() if role != "y"}
     if schema.group is not None:
         cells[schema.group] = np.arange(num_rows)
     return cells
 
 
 def _responses(response: Response, num_rows: int, rng: np.random.Generator) -> dict[str, Any]:
-    """Responses of rows, and numbers of trials where they have some."""
+    """Responses of rows, and what stands beside them."""
+    found: dict[str, Any]
     if response.kind == "logistic":
-        return {"y": _drawn(response.classes, num_rows, rng)}
-    if response.is_count:
-        return {"y": rng.integers(response.max_count + 1, size=num_rows)}
-    trials = rng.integers(1, response.max_trials + 1, size=num_rows)
-    return {"y": rng.integers(trials + 1), "trials": trials}
+        found = {"y": _drawn(response.classes, num_rows, rng)}
+    elif response.is_count:
+        found = {"y": rng.integers(response.max_count + 1, size=num_rows)}
+    else:
+        trials = rng.integers(1, response.max_trials + 1, size=num_rows)
+        found = {"y": rng.integers(trials + 1), "trials": trials}
+    for name, most in response.columns.items():
+        found[name] = most * (1.0 - rng.random(num_rows) * (2.0 if name == "offset" else 1.0))
+    return found
 
 
 def _drawn(values: Sequence[Any], num_rows: int, rng: np.random.Generator) -> Any:

@@ -197,7 +197,7 @@ class DataFiles:
 
     Attributes:
         file: table, matrix or documents.
-        target, trials, group: files beside a matrix.
+        target, trials, exposure, offset, weights, group: files beside a matrix.
         text_column, group_column, file_format, token_pattern: of documents.
         separator, decimal, encoding: of a CSV file.
     """
@@ -205,6 +205,9 @@ class DataFiles:
     file: Path
     target: Path | None
     trials: Path | None
+    exposure: Path | None
+    offset: Path | None
+    weights: Path | None
     group: Path | None
     text_column: str
     group_column: str | None
@@ -267,6 +270,9 @@ class ClientConfig:
                 file=data.path("file"),
                 target=data.path("target", None),
                 trials=data.path("trials", None),
+                exposure=data.path("exposure", None),
+                offset=data.path("offset", None),
+                weights=data.path("weights", None),
                 group=data.path("group", None),
                 text_column=data.take("text_column", str, "text"),
                 group_column=data.take("group_column", str, None),

@@ -50,6 +50,7 @@ class _Encoded(NamedTuple):
     trials_n: Floats | None
     group: list[object] | None
     cut_n: NDArray[np.bool_]
+    beside: Mapping[str, Floats]
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,7 @@ class Table:
         fit_intercept: bool = True,
         sparse_rows: bool = False,
         group: Iterable[object] | None = None,
+        beside: Mapping[str, Any] | None = None,
     ) -> AnyDesign:
         """The rows of a regression: features over R, the intercept 1/R before them, and responses.
 
@@ -162,18 +164,19 @@ class Table:
             fit_intercept: whether column 0 is the constant 1/R.
             sparse_rows: whether chunks hold `SparseDesignRows` or `DesignRows`.
             group: the person of each row; private. None: the schema's group column, if it has one.
+            beside: exposure, offset and weights, (rows,), where y is given; private.
 
         Raises:
-            DataFormatError: no y and no target, or y, trials or group of another length.
+            DataFormatError: no y and no target, or y, trials, group or what stands beside of another length.
             ParameterError: a response that contradicts the schema's target, a group for data that are streamed, or y,
                 trials or group for several files, which must have them.
         """
-        rows = {"fit_intercept": fit_intercept, "sparse_rows": sparse_rows}
+        rows, beside = {"fit_intercept": fit_intercept, "sparse_rows": sparse_rows}, dict(beside or {})
         if self._files is not None:
-            if not (y is None and trials is None and group is None):
+            if not (y is None and trials is None and group is None and not beside):
                 raise ParameterError(
-                    "of several files the response is the schema's target and the person its group: leave y, trials "
-                    "and group out."
+                    "of several files the response is the schema's target and the person its group: leave y, trials, "
+                    "group and what stands beside y out."
                 )
             return self._sharded(response=self._target_response(response), **rows)
         if group is not None and self._held is None:
@@ -182,12 +185,14 @@ class Table:
             response = LOGISTIC if response is None else response
             y = column("y", y, self._num_rows())
             trials = None if trials is None else column("trials", trials, self._num_rows())
-        elif trials is not None:
-            raise ParameterError("trials are given with y; without y they come from the schema's target.")
+            beside = {name: column(name, given, self._num_rows()) for name, given in beside.items()}
+        elif trials is not None or beside:
+            first = "trials" if trials is not None else next(iter(beside))
+            raise ParameterError(f"{first} must be given with y; without y the schema's target names all columns.")
         else:
             response = self._target_response(response)
         make = partial(self._maker(**rows), response=response)
-        return self._source(partial(self._designs, make, y, trials, group), make)
+        return self._source(partial(self._designs, make, y, trials, group, beside), make)
 
     def _sharded(self, **options: Any) -> ShardedDesign:
         """Several files as a design, each by these options of `design`."""
@@ -251,13 +256,16 @@ class Table:
         y: NDArray[Any] | None,
         trials: NDArray[Any] | None,
         group: Iterable[object] | None,
+        beside: Mapping[str, NDArray[Any]],
     ) -> Iterator[Design]:
         """A design of each piece, with these responses and persons, or the piece's own in the place of None."""
         start = 0
         for piece in self._pieces():
             rows = slice(start, start + piece.matrix.num_rows)
             own = (piece.y_n, piece.trials_n) if y is None else (y[rows], None if trials is None else trials[rows])
-            yield make(piece.matrix, *own, group=piece.group if group is None else group, cut=piece.cut_n)
+            columns = piece.beside if y is None else {name: given[rows] for name, given in beside.items()}
+            person = piece.group if group is None else group
+            yield make(piece.matrix, *own, group=person, cut=piece.cut_n, beside=columns)
             start = rows.stop
 
     def _num_rows(self) -> int:
@@ -353,14 +361,16 @@ def _encode(piece: _Records, schema: Schema) -> _Encoded:
     matrix = SparseMatrix(Slab(indptr, place_ne.ravel(), value_ne.ravel()), schema.width)
     target = schema.target
     y_n = trials_n = None
+    beside: dict[str, Floats] = {}
     if target is not None and target.name in piece.cells:
         y_n = target.response.encode(piece.cells[target.name])
         if target.trials is not None and target.trials in piece.cells:
             trials_n = as_numbers(piece.cells[target.trials])
+        roles = {role: getattr(target, role) for role in target.response.columns}
+        beside = {role: as_numbers(piece.cells[name]) for role, name in roles.items() if name in piece.cells}
     group = None if schema.group is None else _persons(piece, schema)
-    return _Encoded(
-        matrix, y_n, trials_n, group, np.logical_or.reduce([made[term.name].cut_n for term in schema.terms])
-    )
+    cut_n = np.logical_or.reduce([made[term.name].cut_n for term in schema.terms])
+    return _Encoded(matrix, y_n, trials_n, group, cut_n, beside)
 
 
 def _persons(piece: _Records, schema: Schema) -> list[object]:
@@ -382,6 +392,11 @@ def _joined(pieces: list[_Encoded], schema: Schema) -> _Encoded:
         None if target is None or target.trials is None else _concatenated([piece.trials_n for piece in pieces]),
         None if schema.group is None else [one for piece in pieces for one in piece.group or []],
         np.concatenate([np.empty(0, dtype=np.bool_), *(piece.cut_n for piece in pieces)]),
+        {
+            role: _concatenated([piece.beside.get(role) for piece in pieces])
+            for role in ({} if target is None else target.response.columns)
+            if all(role in piece.beside for piece in pieces)
+        },
     )
 
 
@@ -532,7 +547,7 @@ def _slices(cells: Callable[[str, slice], Cells], names: tuple[str, ...], num_ro
 def _needed(schema: Schema) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names that the data must have, and those of the target, which may come as y."""
     target = schema.target
-    optional = () if target is None else tuple(n for n in (target.name, target.trials) if n is not None)
+    optional = () if target is None else tuple(target.columns)
     return tuple(name for name in schema.read_columns if name not in optional), optional
 
 

@@ -1,8 +1,4 @@
-"""The state of a first-order regression, and its two readings: a posterior for predictions, and one for intervals.
-
-Predictions gain from a width τ of the prior that is estimated. An interval does not: where noise hides scales, the
-estimate falls towards 0, and takes the interval with it. Everything here is public.
-"""
+"""The state of a first-order regression; everything here is public."""
 
 from __future__ import annotations
 
@@ -12,16 +8,14 @@ import numpy as np
 
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegatives, Positive, Positives, Symmetric
-from dpvb.models.regression import descent, ridge, saturation, tuned
+from dpvb.models.regression import descent, tuned
 from dpvb.models.regression.at_mean import read_at_mean, read_long, tilted
 from dpvb.models.regression.curvature import RowMoments, Tracked, read
-from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.dispersion import Dispersion
 from dpvb.models.regression.guard import Steepness, StepGuard
 from dpvb.models.regression.known import Known
 from dpvb.models.regression.likelihood import Likelihood
 from dpvb.models.regression.scaling import Scaling
-from dpvb.models.regression.weights import Weights
 
 
 @dataclass(frozen=True)
@@ -38,6 +32,7 @@ class Iterate:
         dispersion: of counts whose dispersion is learned.
         known: what is known of the weights of x beside these rows, read for predictions and for intervals.
         usual: curvature of a row of size 1, which `ratios` are factors of; most: the largest of these factors.
+        offset: what an average row adds to ψ of its own.
     """
 
     scaling: Scaling
@@ -60,6 +55,7 @@ class Iterate:
     known: tuple[Known, ...] = ()
     usual: Positive = 0.25
     most: Positive = 1.0
+    offset: float = 0.0
 
     @classmethod
     def start(cls, scaling: Scaling, moments: RowMoments, start_e: Floats, drift_e: Floats) -> Iterate:
@@ -101,7 +97,7 @@ class Iterate:
         sd, long_sd, first_sd = stds
         guess_ee = self.curvature_ee
         if not likelihood.is_count:
-            guess_ee = tilted(self.moments, np.diag(guess_ee), self.middle_e(likelihood))
+            guess_ee = tilted(self.moments, np.diag(guess_ee), self.middle_e(likelihood), self.offset)
         curvature_ee = read(noisy_ee, guess_ee, sd, min(tuned.LAST_FLOOR * np.diag(guess_ee).min(), sd))
         hidden_e = np.clip(first_sd / self.moments.eigenvalue_e, tuned.LEAST_HIDDEN, tuned.MOST_HIDDEN)
         table_ee, error_ee, doubt_e = read_at_mean(noisy_ee, guess_ee, hidden_e, sd)
@@ -116,101 +112,3 @@ class Iterate:
         hidden_e = np.where(steeper_e & (upper_e > tuned.HIDDEN_SLOPE * slope_e), upper_e - slope_e, 0.0)
         found = replace(self, curvature_ee=curvature_ee, table_ee=table_ee, steep_e=steep_e)
         return replace(found, error_ee=error_ee, doubt_e=doubt_e + long_doubt_e + hidden_e**2 / 12.0)
-
-    def prior(
-        self,
-        declared: Declared,
-        width_d: Floats,
-        taus: tuple[float, ...],
-        intercept: float,
-        alpha: float | None,
-        intercept_std: float = tuned.INTERCEPT_STD,
-    ) -> ridge.Prior:
-        """The prior of m - m_0 in the eigenbasis.
-
-        Args:
-            declared: what is public about the columns.
-            width_d: standard deviation of each weight of x̂ at τ = 1.
-            taus: values of τ.
-            intercept: value of column 0 in every row; 0: there is no such column.
-            alpha: precision of the prior N(m_0, I/alpha) of the weights of x instead, if it is not None.
-            intercept_std: standard deviation of the mean of ψ over rows.
-        """
-        basis_de, drift = self.moments.basis_de, np.outer(self.drift_e, self.drift_e)
-        if alpha is not None:
-            forth_dd = np.linalg.inv(self.scaling.back(declared, intercept)).T @ basis_de
-            return ridge.Prior(np.zeros_like(drift), forth_dd.T @ forth_dd / alpha + drift, (1.0,))
-        constant_d, mean_d = basis_de @ self.moments.constant_e, basis_de @ self.moments.mean_e
-        free_d = np.where(np.arange(len(width_d)) < (intercept > 0), 0.0, width_d)
-        prior = ridge.Prior.of(free_d, mean_d, constant_d, intercept_std, taus).turned(basis_de)
-        return replace(prior, fixed_ee=prior.fixed_ee + drift)
-
-    def beside(self, declared: Declared, intercept: float) -> Known | None:
-        """What is known beside the rows of m - m_0 in the eigenbasis."""
-        back_de = self._back(declared, intercept)
-        return self.known[0].turned(back_de, back_de @ self.start_e) if self.known else None
-
-    def _back(self, declared: Declared, intercept: float) -> Floats:
-        """The map from weights in the eigenbasis to those of x."""
-        return self.scaling.back(declared, intercept) @ self.moments.basis_de
-
-    def predictions(self, declared: Declared, intercept: float, alpha: float | None, is_count: bool) -> Weights:
-        """Posterior of the weights for predictions, in the coordinates of x: τ is estimated and averaged over."""
-        prior = self.prior(declared, self.scaling.width_d, ridge.TAUS, intercept, alpha)
-        back_de, none_ee = self._back(declared, intercept), 0 * self.error_ee
-        score = self._score(self.curvature_ee, self.known[:1], back_de)
-        return self._posterior(score, none_ee, 0 * self.doubt_e, prior, back_de, is_count)
-
-    def table(self, declared: Declared, intercept: float, alpha: float | None, is_count: bool) -> Weights:
-        """Posterior of the weights for intervals: τ is fixed, spreads are at their low end, the curvature may err."""
-        scaling, back_de = self.scaling, self._back(declared, intercept)
-        prior = self.prior(declared, scaling.wide_d, (tuned.TABLE_TAU,), intercept, alpha)
-        score = self._score(self.table_ee, self.known[1:], back_de)
-        found = self._posterior(score, self.error_ee, self.doubt_e, prior, back_de, is_count)
-        prior_dd = back_de @ prior.covariance(prior.taus[0]) @ back_de.T
-        return replace(found, prior=prior_dd, unseen_d=scaling.unseen_d, centre_d=scaling.centre_d)
-
-    def _posterior(
-        self,
-        score: ridge.NoisyScore,
-        error_ee: Floats,
-        doubt_e: Floats,
-        prior: ridge.Prior,
-        back_de: Floats,
-        is_count: bool,
-    ) -> Weights:
-        """A Newton step from the averages, moved for saturation, in the coordinates of x."""
-        moments, scale_e = self.moments, self.moments.scale_e
-        prior = prior.turned(np.diag(scale_e))
-        score = ridge.honest(score, prior, error_ee, doubt_e)
-        mean_e, aware_ee = ridge.posterior(score, prior)
-        _, naive_ee = ridge.posterior(replace(score, noise=0.0), prior)
-        change = float(scale_e * moments.constant_e @ score.slope_ee @ (mean_e - score.offset_e)) / moments.number
-        m_e = self.start_e + mean_e / scale_e
-        if not is_count:
-            m_e += saturation.shift(moments, self.mean.point_d, m_e, change) * moments.constant_e
-        x_de = back_de / scale_e
-        found = Weights.alone(back_de @ m_e, x_de @ aware_ee @ x_de.T, x_de @ naive_ee @ x_de.T)
-        data = score.information().turned(np.asarray(np.linalg.inv(x_de)), -scale_e * self.start_e)
-        return replace(found, data=data)
-
-    def _score(self, curvature_ee: Floats, known: tuple[Known, ...], back_de: Floats) -> ridge.NoisyScore:
-        """The averaged score, in the coordinates x̃, beside what is known."""
-        scale_e = self.moments.scale_e
-        offset_e = scale_e * (self.mean.point_d - self.start_e)
-        score = ridge.NoisyScore(self.mean.score_d / scale_e, offset_e, curvature_ee, self.steep_e, self.mean.noise)
-        return replace(score, known=[one.turned(back_de / scale_e, back_de @ self.start_e) for one in known])
-
-    def learned(self, declared: Declared, intercept: float, alpha: float | None) -> Dispersion:
-        """The dispersion, without what the way from the averages to the weights adds to that of its score."""
-        scale_e = self.moments.scale_e
-        prior = self.prior(declared, self.scaling.wide_d, (tuned.TABLE_TAU,), intercept, alpha)
-        prior = prior.turned(np.diag(scale_e))
-        score = self._score(self.table_ee, self.known[1:], self._back(declared, intercept))
-        score = ridge.honest(score, prior, self.error_ee, self.doubt_e)
-        mean_e, covariance_ee = ridge.posterior(score, prior)
-        share_e, way_e = self.moments.eigenvalue_e / scale_e**2 / self.moments.number, mean_e - score.offset_e
-        spread_ee = share_e[:, None] * covariance_ee
-        added = float(share_e @ way_e**2 + np.trace(spread_ee))
-        error = float(2.0 * np.sum(spread_ee * spread_ee.T) + 4.0 * (share_e * way_e) @ spread_ee.T @ way_e)
-        return self.dispersion.without(added, error)

@@ -42,6 +42,7 @@ LEAST_HIDDEN, MOST_HIDDEN = 0.02, 0.9  # range where it may have been hidden, an
 TILT_FLOOR = 0.2  # floor of the eigenvalues of a guessed curvature: this fraction of the least guess without tilt
 TABLE_FLOOR = 0.05  # floor of the eigenvalues of the table's curvature: this fraction of the least on its diagonal
 TABLE_CORRELATION = 0.1  # std of a discarded entry before the noise is looked at, over the mean of the diagonal
+START_RATIO_STD = 0.3  # std of a tracked ratio at the start of counts that have an offset: `coverage_beside`
 RATIO_DRIFT = 0.05  # standard deviation of the change of a tracked ratio in one step
 BASE_RATE_STD = 0.5  # the base rate is at least this many std of its noise from 0 and 1
 LEAST_BASE_RATE = 0.001  # and at least so far, as a probability
