@@ -108,7 +108,10 @@ class Path:
             found_e = guard.safety * steepness.factor_e * information_e
             way_e, one_e = mean.point_d - q.start_e, np.ones(len(found_e))
             score = ridge.NoisyScore(mean.score_d, way_e, np.diag(found_e), one_e, noise_e, [known] if known else [])
-            point_e = last_e = q.start_e + ridge.posterior(score, replace(prior, taus=(tau,)))[0]
+            step_e = q.start_e + ridge.posterior(score, replace(prior, taus=(tau,)))[0] - q.point_e
+            # One noisy reading of the curvature must not send the path to where every mean is at its bound.
+            length = math.sqrt(float(moments.eigenvalue_e @ step_e**2) / moments.number)
+            point_e = last_e = q.point_e + step_e * min(1.0, tuned.COUNT_REACH / max(length, 1e-300))
         guess_ee = np.diag(moments.weighted(float(ratios.value[0]), q.usual, q.most, total))
         q = self.dispersed(s, q, "dispersion", q.point_e, fresh=fresh)
         path = replace(q, mean=mean, guard=guard, ratios=ratios, step=step, steepness=steepness)

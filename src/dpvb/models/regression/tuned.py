@@ -83,6 +83,7 @@ DISPERSION_STEP = 1.0  # the farthest that it moves in a step
 DISPERSION_WEIGHT = 0.1  # noise budget of its score beside a step's score, as SCALAR_WEIGHT
 LAST_DISPERSION = 1.0  # and beside the curvature at the mean,
 DISPERSION_BUDGET = 0.04  # where this part of Σμ² is added for it
+COUNT_REACH = 0.5  # longest step of a path of counts: root mean square over rows of the change of the log mean
 COUNT_PATH_STD = 0.5  # the same of the mean log mean along the path: the released sum of the counts tells it about
 TABLE_ROUNDS, TABLE_DAMPING = 8, 0.5  # rounds that find the error of the curvature at the mean, and their damping
 BEARABLE = 1.1  # curvature over majoriser above which the majoriser grows; points that go to and fro without end show
