@@ -272,8 +272,8 @@ def evaluate(
         from dpvb.data import Table
 
         is_matrix = fitted.schema_ is None or data.suffix.lower() in (".npz", ".npy")
-        how = {"separator": separator, "decimal": decimal, "encoding": encoding}
-        given = reading.measurements(data) if is_matrix else {"X": Table(data, fitted.schema_, **how)}
+        written: dict[str, Any] = {"separator": separator, "decimal": decimal, "encoding": encoding}
+        given = reading.measurements(data) if is_matrix else {"X": Table(data, fitted.schema_, **written)}
     else:
         given = _rows(fitted, data, target, trials, separator=separator, decimal=decimal, encoding=encoding)
     facts = fitted.evaluate(**given, public=True)

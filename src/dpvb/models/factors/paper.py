@@ -26,7 +26,7 @@ from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, Kron, Rows
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import Positive, Positives
+from dpvb.guards.domains import Positive, Positives, Symmetric
 from dpvb.guards.errors import check_integer
 from dpvb.kernels.linear import product
 from dpvb.models.factors import tuned
@@ -41,12 +41,21 @@ _LEAST = 1e-3
 
 @dataclass(frozen=True)
 class Loadings:
-    """q: mean, W and Ψ in units of y, and the number of rows."""
+    """q: mean, W and Ψ in units of y, what makes factors of rows by these, A and M, and the number of rows."""
 
     mean_d: Floats
     loading_dk: Floats
     unique_d: Positives
+    reader_kd: Floats
+    spread_kk: Symmetric
     count: Positive
+
+    @classmethod
+    def of(cls, mean_d: Floats, loading_dk: Floats, unique_d: Floats, count: float) -> Loadings:
+        """With A and M."""
+        whitened_dk = loading_dk / unique_d[:, None]
+        m_kk = np.linalg.inv(np.eye(loading_dk.shape[1]) + loading_dk.T @ whitened_dk)
+        return cls(mean_d, loading_dk, unique_d, m_kk @ whitened_dk.T, 0.5 * (m_kk + m_kk.T), count)
 
 
 @dataclass(frozen=True)
@@ -92,14 +101,14 @@ class PaperFactors:
         """Small random loadings."""
         shape = (self.rows.n_features, self.n_components)
         start_dk = _START * np.sqrt(self.prior_d)[:, None] * rng.standard_normal(shape)
-        return Loadings(np.zeros(shape[0]), start_dk, self.prior_d, 1.0)
+        return Loadings.of(np.zeros(shape[0]), start_dk, self.prior_d, 1.0)
 
     def e_step(self, q: Loadings, batch: RowsBatch, blocks: Mapping[str, Block]) -> Contributions:
         """What every row adds to the blocks asked for."""
         if "moments" in blocks:
             return self.rows.e_step(self.rows.init(np.random.default_rng(0)), batch, blocks)
         x_nd = self.rows.placed(batch.x_nd) - q.mean_d
-        h_nk = product(x_nd, _reader(q)[0].T)
+        h_nk = product(x_nd, q.reader_kd.T)
         return {"cross": Kron(x_nd, h_nk), "factors": Gram(h_nk, np.ones(len(h_nk))), "squares": Rows(x_nd * x_nd)}
 
     def m_step(self, s: Estimate, q: Loadings) -> Loadings:
@@ -107,17 +116,11 @@ class PaperFactors:
         if "cross" not in s.names:
             read = replace(self.rows, gamma=0.0).m_step(s, self.rows.init(np.random.default_rng(0)))
             return replace(q, mean_d=read.mean_d, count=read.count)
-        second_kk = q.count * _reader(q)[1] + s.project("factors")
-        loading_dk = s.read("cross") @ np.linalg.inv(second_kk)
+        second_kk = q.count * q.spread_kk + s.project("factors")
         whole_d = np.maximum(s.read("squares") / q.count, _LEAST * self.prior_d)
-        left_d = np.clip(whole_d - (loading_dk * s.read("cross")).sum(axis=1) / q.count, _LEAST * self.prior_d, whole_d)
-        return replace(
-            q, loading_dk=loading_dk, unique_d=np.full_like(left_d, left_d.mean()) if self.isotropic else left_d
-        )
-
-
-def _reader(q: Loadings) -> tuple[Floats, Floats]:
-    """A, (K, d), and M, (K, K)."""
-    whitened_dk = q.loading_dk / q.unique_d[:, None]
-    m_kk = np.linalg.inv(np.eye(q.loading_dk.shape[1]) + q.loading_dk.T @ whitened_dk)
-    return m_kk @ whitened_dk.T, np.asarray(m_kk)
+        loading_dk = s.read("cross") @ np.linalg.inv(second_kk)
+        # Noise may make factors explain more than there is.
+        loading_dk *= np.sqrt(np.minimum(whole_d / np.maximum(np.square(loading_dk).sum(axis=1), 1e-300), 1.0))[:, None]
+        left_d = np.clip(whole_d - np.square(loading_dk).sum(axis=1), _LEAST * self.prior_d, whole_d)
+        unique_d = np.full_like(left_d, left_d.mean()) if self.isotropic else left_d
+        return Loadings.of(q.mean_d, loading_dk, unique_d, q.count)
