@@ -19,6 +19,8 @@ from dpvb.models.factors import tuned
 
 # Largest factor by which correcting an eigenvalue near the noise makes its error larger.
 _STEEPEST = 5.0
+# Least squared difference of eigenvalues, relative to both, and least strength of a factor: what is less is none.
+_LEAST = 1e-12
 
 
 class Errors(NamedTuple):
@@ -48,10 +50,10 @@ def errors(loading_dk: Floats, unique_d: Floats, sd: float, count: float, lost: 
     variance_ek[own, own] += value_e[:k] ** 2 / count + (tuned.LOST_WEIGHT * lost * value_e[:k]) ** 2
     gap_ek = value_e[:k] - value_e[:, None]
     gap_ek[own, own] = np.inf
-    turn_ek = variance_ek / np.maximum(gap_ek**2, 1e-300)
+    turn_ek = variance_ek / np.maximum(gap_ek**2, _LEAST * np.outer(value_e, value_e[:k]))
     turn_jk = np.minimum(np.square(basis_dd) @ turn_ek, 1.0)
     noise_k = d * (sd * length_e[:k]) ** 2
-    strength_k = np.maximum(size_k**2, 1e-300)
+    strength_k = np.maximum(size_k**2, _LEAST)
     slope_k = 1.0 / np.maximum(1.0 - noise_k / (2 * strength_k**2), 1.0 / _STEEPEST)
     along_k = slope_k**2 * variance_ek[own, own]
     square_jk = strength_k * turn_jk + np.square(basis_dd[:, :k]) * np.minimum(along_k / (4 * strength_k), along_k**0.5)
