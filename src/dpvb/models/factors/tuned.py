@@ -23,8 +23,9 @@ COMPONENTS_GAMMA = 0.0  # for principal components, which are not relative to a 
 
 # --- the radius -------------------------------------------------------------------------------------------------------
 LOST_WEIGHT = 0.3  # what is left of the shortened rows' variance once the average of it is given back
+LOST_DOUBT = 0.7  # its std where the rows are unlike each other in how they are shortened; coverage on simulated tables
 LARGE_VALUES = 20  # eigenvalues that are as large as the largest, at most, where the spectrum is not known yet
-CERTAIN = 4.0  # std of noise above which a bin of lengths is not empty
+CERTAIN = 4.0  # std of noise above which a bin of lengths far from the others is not empty
 
 # --- the reading ------------------------------------------------------------------------------------------------------
 DOUBT = 1.4  # std of a unique variance about what the factors leave, over that of the noise

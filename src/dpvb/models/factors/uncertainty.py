@@ -47,7 +47,7 @@ def errors(loading_dk: Floats, unique_d: Floats, sd: float, count: float, lost: 
     length_e, own = np.diagonal(gram_dd), np.arange(k)
     variance_ek = np.outer(value_e, value_e[:k]) / count
     variance_ek += 0.5 * sd**2 * (np.outer(length_e, length_e[:k]) + gram_dd[:, :k] ** 2)
-    variance_ek[own, own] += value_e[:k] ** 2 / count + (tuned.LOST_WEIGHT * lost * value_e[:k]) ** 2
+    variance_ek[own, own] += value_e[:k] ** 2 / count + (tuned.LOST_DOUBT * lost * value_e[:k]) ** 2
     gap_ek = value_e[:k] - value_e[:, None]
     gap_ek[own, own] = np.inf
     turn_ek = variance_ek / np.maximum(gap_ek**2, _LEAST * np.outer(value_e, value_e[:k]))
@@ -70,4 +70,4 @@ def moment_errors(covariance_dd: Floats, sd: float, count: float, lost: float) -
     variance_d = np.diagonal(covariance_dd)
     product_dd = np.outer(variance_d, variance_d)
     noise_dd = 0.5 * sd**2 * (1.0 + np.eye(len(variance_d)))
-    return np.sqrt((product_dd + covariance_dd**2) / count + noise_dd + (tuned.LOST_WEIGHT * lost) ** 2 * product_dd)
+    return np.sqrt((product_dd + covariance_dd**2) / count + noise_dd + (tuned.LOST_DOUBT * lost) ** 2 * product_dd)
