@@ -63,7 +63,7 @@ def _seen(found_b: Floats, sd: float) -> Floats:
     """The bins around the fullest one up to the first on each side that is lost in noise, and others beyond doubt."""
     seen_b = found_b > tuned.CERTAIN * sd
     mode, empty = int(found_b.argmax()), np.flatnonzero(found_b <= sd)
-    if found_b[mode] > 0.5 * tuned.CERTAIN * sd:
+    if seen_b[mode]:
         seen_b[max(empty[empty < mode], default=-1) + 1 : min(empty[empty > mode], default=len(found_b))] = True
     return np.where(seen_b, found_b, 0.0)
 
