@@ -106,7 +106,7 @@ class PaperFactors:
     def e_step(self, q: Loadings, batch: RowsBatch, blocks: Mapping[str, Block]) -> Contributions:
         """What every row adds to the blocks asked for."""
         if "moments" in blocks:
-            return self.rows.e_step(self.rows.init(np.random.default_rng(0)), batch, blocks)
+            return self.rows.e_step(self.rows.start, batch, blocks)
         x_nd = self.rows.placed(batch.x_nd) - q.mean_d
         h_nk = product(x_nd, q.reader_kd.T)
         return {"cross": Kron(x_nd, h_nk), "factors": Gram(h_nk, np.ones(len(h_nk))), "squares": Rows(x_nd * x_nd)}
@@ -114,7 +114,7 @@ class PaperFactors:
     def m_step(self, s: Estimate, q: Loadings) -> Loadings:
         """The mean; then the next W and Ψ."""
         if "cross" not in s.names:
-            read = replace(self.rows, gamma=0.0).m_step(s, self.rows.init(np.random.default_rng(0)))
+            read = replace(self.rows, gamma=0.0).m_step(s, self.rows.start)
             return replace(q, mean_d=read.mean_d, count=read.count)
         second_kk = q.count * q.spread_kk + s.project("factors")
         whole_d = np.maximum(s.read("squares") / q.count, _LEAST * self.prior_d)

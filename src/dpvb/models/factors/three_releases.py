@@ -7,7 +7,7 @@ data: means and squares are released, then the lengths of rows about the means, 
 moments about the means, within a radius by the lengths. All else is post-processing (`reading`, `posterior`).
 
 ===============  =================================================================================
-symbol           code
+paper            code
 ===============  =================================================================================
 y                a row about the public origin, over the public reach: ‖y‖ ≤ 1
 m, s             q.mean_d, q.scale_d, in units of y; s_j ∝ v_j^(γ/2), v the variances of columns
@@ -111,6 +111,11 @@ class ThreeReleases:
 
     def init(self, rng: np.random.Generator) -> Moments:
         """Nothing is known; no randomness."""
+        return self.start
+
+    @property
+    def start(self) -> Moments:
+        """What is known before the first release."""
         d = self.n_features
         return Moments(np.zeros(d), np.ones(d), 1.0, 0.0, np.zeros((d, d)), 1.0, 1.0)
 
