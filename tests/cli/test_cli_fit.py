@@ -18,7 +18,7 @@ import dpvb
 from dpvb.cli import fit
 from dpvb.estimators import PrivateEstimator
 
-NAMES = ["lda", "logistic", "binomial", "poisson", "negbin", "sbn"]
+NAMES = ["lda", "logistic", "binomial", "factors", "pca", "poisson", "negbin", "sbn"]
 
 
 def parameters(name: str) -> dict[str, Any]:

@@ -232,3 +232,10 @@ def test_a_scree_plot_has_a_dot_and_an_interval_for_each_component() -> None:
     assert len(axes.lines[0].get_xdata()) == 3
     with pytest.raises(ParameterError, match="axes of matplotlib"):
         fitted.scree(7)
+
+
+@KINDS
+def test_parties_find_what_the_pooled_rows_say(kind: type) -> None:
+    given = {"low": -4.0, "high": 4.0, "epsilon": math.inf, "delta": 1e-5}
+    joined = dpvb.federated.simulate(kind(2, **given), np.split(table(), [100, 350]))
+    np.testing.assert_allclose(joined.get_covariance(), kind(2, **given).fit(table()).get_covariance(), atol=1e-12)
