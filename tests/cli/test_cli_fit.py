@@ -138,6 +138,8 @@ KEPT = {
     "poisson": f"{_ROWS} max_count",
     "negbin": f"{_ROWS} dispersion max_count",
     "sbn": f"{_EVERY} hidden threshold form group seed",
+    "factors": f"{_EVERY} schema group row_norm low high components estimate solver seed",
+    "pca": f"{_EVERY} schema group row_norm low high components estimate solver seed",
 }
 
 
