@@ -81,13 +81,13 @@ BUGS = [
                 "z_nd *= 1.0 / q.radius",
             ),
         ),
-        "tests/models/test_factors.py::test_every_block_reaches_its_bound_and_never_passes_it",
+        "test_factors.py::test_every_block_reaches_its_bound_and_never_passes_it",
     ),
     Bug(
         "norms beyond the clip",
         "the constant beside a row leaves no room for it",
         (("models/factors/three_releases.py", "Rows(_beside(_C, _REST * y_nd))", "Rows(_beside(_C, y_nd))"),),
-        "tests/models/test_factors.py::test_every_block_reaches_its_bound_and_never_passes_it",
+        "test_factors.py::test_every_block_reaches_its_bound_and_never_passes_it",
     ),
     Bug(
         "norms beyond the clip",
@@ -99,7 +99,7 @@ BUGS = [
                 "np.ascontiguousarray((y_nd - q.mean_d) / q.scale_d)\n            length_n = upper_norms(y_nd)",
             ),
         ),
-        "tests/models/test_factors.py::test_every_block_reaches_its_bound_and_never_passes_it",
+        "test_factors.py::test_every_block_reaches_its_bound_and_never_passes_it",
     ),
     Bug(
         "another sampler than the accounted one",
