@@ -106,9 +106,7 @@ def table(name: str, x_nd: np.ndarray, k: int, row_norm: float, seeds: range, *,
         cell([kind(k, **exact).fit(one).score(test, public=True) for one, test in pairs], 2)
         for kind in (dpvb.FactorAnalysis, dpvb.PCA)
     ]
-    print(
-        f"\n### {name}: {len(train):,} rows, d = {train.shape[1]}, K = {k}, {len(seeds)} split{'s' * (len(seeds) > 1)}\n"
-    )
+    print(f"\n### {name}: {len(train):,} rows, d = {train.shape[1]}, K = {k}, splits: {len(seeds)}\n")
     print(f"Without privacy, K = {k}: factor analysis {without[0]}, probabilistic PCA {without[1]}.\n")
     print("| | " + " | ".join(f"ε = {epsilon:g}" for epsilon in EPSILONS) + " |\n|---|" + "---|" * len(EPSILONS))
     given = {"row_norm": row_norm, "delta": DELTA}
