@@ -60,11 +60,17 @@ def chosen(found_b: Floats, sd: float, mean_d: Floats, scale_d: Floats, noise: f
 
 
 def _seen(found_b: Floats, sd: float) -> Floats:
-    """The bins around the fullest one up to the first on each side that is lost in noise, and others beyond doubt."""
+    """The bins around the fullest one up to the first on each side that is lost in noise, and others beyond doubt.
+
+    Several bins together say whether there are rows at all.
+    """
+    together_b = np.convolve(found_b, np.ones(tuned.TOGETHER), "same")
+    if together_b.max() <= tuned.CERTAIN * sd * math.sqrt(tuned.TOGETHER):
+        return np.zeros(len(found_b))
+    near_b = np.abs(np.arange(len(found_b)) - int(together_b.argmax())) <= tuned.TOGETHER // 2
+    mode, empty = int(np.where(near_b, found_b, -np.inf).argmax()), np.flatnonzero(found_b <= sd)
     seen_b = found_b > tuned.CERTAIN * sd
-    mode, empty = int(found_b.argmax()), np.flatnonzero(found_b <= sd)
-    if seen_b[mode]:
-        seen_b[max(empty[empty < mode], default=-1) + 1 : min(empty[empty > mode], default=len(found_b))] = True
+    seen_b[max(empty[empty < mode], default=-1) + 1 : min(empty[empty > mode], default=len(found_b))] = True
     return np.where(seen_b, found_b, 0.0)
 
 

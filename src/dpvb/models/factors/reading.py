@@ -68,7 +68,7 @@ def split(second_dd: Floats, sd: float, count: float, prior_d: Floats) -> Split:
     unique_d = 0.5 * variances(diagonal_d, sd)
     for _ in range(tuned.ROUNDS):
         eigenvalue_e, vector_de = np.linalg.eigh(second_dd - np.diag(unique_d))
-        seen = eigenvalue_e > math.sqrt(2 * len(diagonal_d)) * sd
+        seen = eigenvalue_e > edge(sd, len(diagonal_d))
         root_de = vector_de[:, seen] * shrunk(eigenvalue_e[seen], sd, len(diagonal_d)) ** 0.5
         before_d, left_d = unique_d, diagonal_d - np.square(root_de).sum(axis=1)
         unique_d = variances(left_d, tuned.DOUBT * sd)
@@ -76,6 +76,11 @@ def split(second_dd: Floats, sd: float, count: float, prior_d: Floats) -> Split:
         if np.abs(unique_d - before_d).max() <= 1e-6 * unique_d.max():
             break
     return Split(root_de @ root_de.T, unique_d, int(seen.sum()))
+
+
+def edge(sd: float, d: int) -> float:
+    """The eigenvalue that noise alone passes in one of a thousand matrices (Tracy & Widom 1996)."""
+    return float(math.sqrt(2 * d) * sd * (1.0 + 1.6 * d ** (-2 / 3)))
 
 
 def shrunk(eigenvalue_e: Floats, sd: float, d: int) -> Floats:
@@ -86,4 +91,4 @@ def shrunk(eigenvalue_e: Floats, sd: float, d: int) -> Floats:
 def unbiased(eigenvalue_e: Floats, sd: float, d: int) -> Floats:
     """θ, the eigenvalue of Σ that is seen at e, 0 within the noise."""
     inside = shrunk(eigenvalue_e, sd, d)
-    return np.where(inside > 0, 0.5 * (eigenvalue_e + inside), 0.0)
+    return np.where(eigenvalue_e > edge(sd, d), 0.5 * (eigenvalue_e + inside), 0.0)

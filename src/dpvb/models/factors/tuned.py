@@ -25,7 +25,8 @@ COMPONENTS_GAMMA = 0.0  # for principal components, which are not relative to a 
 LOST_WEIGHT = 0.3  # what is left of the shortened rows' variance once the average of it is given back
 LOST_DOUBT = 0.7  # its std where the rows are unlike each other in how they are shortened; coverage on simulated tables
 LARGE_VALUES = 20  # eigenvalues that are as large as the largest, at most, where the spectrum is not known yet
-CERTAIN = 4.0  # std of noise above which a bin of lengths far from the others is not empty
+CERTAIN = 6.0  # std of noise above which bins of lengths are not empty: chance makes one in less than 1e-7 of all fits
+TOGETHER = 8  # neighbouring bins that say together whether there are rows
 
 # --- the reading ------------------------------------------------------------------------------------------------------
 DOUBT = 1.4  # std of a unique variance about what the factors leave, over that of the noise
