@@ -33,6 +33,7 @@ NAMES = [
     "cluster",
     "exactness",
     "fixed_work",
+    "factors",
     "memory",
     "polya_gamma_speed",
     "regression_exactness",

@@ -162,6 +162,36 @@ BUGS = [
         "test_private_words.py::test_a_fit_whose_words_are_lost_does_not_go_on_with_others",
     ),
     Bug(
+        "norms beyond the clip",
+        "rows of a factor model are not shortened to the radius",
+        (
+            (
+                "models/factors/three_releases.py",
+                "z_nd *= (1.0 / np.maximum(length_n, q.radius))[:, None]",
+                "z_nd *= 1.0 / q.radius",
+            ),
+        ),
+        "test_factors.py::test_every_block_reaches_its_bound_and_never_passes_it",
+    ),
+    Bug(
+        "norms beyond the clip",
+        "the constant beside a row leaves no room for it",
+        (("models/factors/three_releases.py", "Rows(_beside(_C, _REST * y_nd))", "Rows(_beside(_C, y_nd))"),),
+        "test_factors.py::test_every_block_reaches_its_bound_and_never_passes_it",
+    ),
+    Bug(
+        "norms beyond the clip",
+        "second moments are in other scales than the radius",
+        (
+            (
+                "models/factors/three_releases.py",
+                "np.ascontiguousarray((y_nd - q.mean_d) / q.scale_d)\n            length_n = upper_norms(z_nd)",
+                "np.ascontiguousarray((y_nd - q.mean_d) / q.scale_d)\n            length_n = upper_norms(y_nd)",
+            ),
+        ),
+        "test_factors.py::test_every_block_reaches_its_bound_and_never_passes_it",
+    ),
+    Bug(
         "another sampler than the accounted one",
         "a drawn batch reads the whole chunk that is kept",
         (

@@ -19,7 +19,7 @@ from dpvb.cli import fit
 from dpvb.cli.resumption import kept, remember
 from dpvb.estimators import PrivateEstimator
 
-NAMES = ["lda", "logistic", "binomial", "poisson", "negbin", "sbn"]
+NAMES = ["lda", "logistic", "binomial", "factors", "pca", "poisson", "negbin", "sbn"]
 
 
 def parameters(name: str) -> dict[str, Any]:
@@ -139,6 +139,8 @@ KEPT = {
     "poisson": f"{_ROWS} max_count",
     "negbin": f"{_ROWS} dispersion max_count",
     "sbn": f"{_EVERY} hidden threshold form group seed",
+    "factors": f"{_EVERY} schema group row_norm low high components estimate solver seed",
+    "pca": f"{_EVERY} schema group row_norm low high components estimate solver seed",
 }
 
 

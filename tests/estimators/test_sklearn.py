@@ -71,6 +71,8 @@ NEEDED = {
     "BinomialRegression": {"max_trials": 4, "low": 0.0, "high": 1.0},
     "NegativeBinomialRegression": {"dispersion": 1.0, "max_count": 5, "low": 0.0, "high": 1.0},
     "PoissonRegression": {"max_count": 5, "low": 0.0, "high": 1.0},
+    "FactorAnalysis": {"low": 0.0, "high": 1.0},
+    "PCA": {"low": 0.0, "high": 1.0},
     "DPVI": {"log_density": lambda theta, x: -((x - theta) ** 2).sum(), "parameters": 3},
 }
 KINDS = [

@@ -250,8 +250,8 @@ def evaluate(
     Topics: perplexity (lower is better) by its bound and by completion, one half of each document's words given the
     other; coherence (NPMI, from -1 to 1) says how often a topic's top words meet in these documents. Regressions: AUC,
     log-likelihood, accuracy and calibration of probabilities; deviance of counts. Belief networks: share of entries
-    that are reconstructed, and the bound on the log-likelihood. The data are treated as public: a measurement of
-    private ones would be a leak, also through the choice made by it.
+    that are reconstructed, and the bound on the log-likelihood. Factor models: log-likelihood. The data are
+    treated as public: a measurement of private ones would be a leak, also through the choice made by it.
 
         dpvb evaluate notes.dpvb public_notes.csv --public
 
@@ -270,6 +270,12 @@ def evaluate(
         given = _documents(fitted, data, vocabulary, text_column=text_column, **how) | {"words": words}
     elif fitted.reads == "images":
         given = reading.images(data)
+    elif fitted.reads == "measurements":
+        from dpvb.data import Table
+
+        is_matrix = fitted.schema_ is None or data.suffix.lower() in (".npz", ".npy")
+        written: dict[str, Any] = {"separator": separator, "decimal": decimal, "encoding": encoding}
+        given = reading.measurements(data) if is_matrix else {"X": Table(data, fitted.schema_, **written)}
     else:
         beside: Any = {"target": target, "trials": trials, "exposure": exposure, "offset": offset}
         given = _rows(fitted, data, beside, separator=separator, decimal=decimal, encoding=encoding)

@@ -155,6 +155,8 @@ class Table:
         sparse_rows: bool = False,
         group: Iterable[object] | None = None,
         beside: Mapping[str, Any] | None = None,
+        labelled: bool = True,
+        row_norm: float | None = None,
     ) -> AnyDesign:
         """The rows of a regression: features over R, the intercept 1/R before them, and responses.
 
@@ -165,20 +167,24 @@ class Table:
             sparse_rows: whether chunks hold `SparseDesignRows` or `DesignRows`.
             group: the person of each row; private. None: the schema's group column, if it has one.
             beside: exposure, offset and weights, (rows,), where y is given; private.
+            labelled: False reads no response, and no target: zeros stand in its place.
+            row_norm: public constant that features are divided by in the place of R.
 
         Raises:
             DataFormatError: no y and no target, or y, trials, group or what stands beside of another length.
             ParameterError: a response that contradicts the schema's target, a group for data that are streamed, or y,
                 trials or group for several files, which must have them.
         """
-        rows, beside = {"fit_intercept": fit_intercept, "sparse_rows": sparse_rows}, dict(beside or {})
+        rows: dict[str, Any] = {"fit_intercept": fit_intercept, "sparse_rows": sparse_rows, "row_norm": row_norm}
+        beside = dict(beside or {})
         if self._files is not None:
             if not (y is None and trials is None and group is None and not beside):
                 raise ParameterError(
                     "of several files the response is the schema's target and the person its group: leave y, trials, "
                     "group and what stands beside y out."
                 )
-            return self._sharded(response=self._target_response(response), **rows)
+            response = self._target_response(response) if labelled else None
+            return self._sharded(response=response, labelled=labelled, **rows)
         if group is not None and self._held is None:
             raise ParameterError("group needs data that are held, to bring persons together: open with stream=False.")
         if y is not None:
@@ -190,9 +196,9 @@ class Table:
             first = "trials" if trials is not None else next(iter(beside))
             raise ParameterError(f"{first} must be given with y; without y the schema's target names all columns.")
         else:
-            response = self._target_response(response)
+            response = self._target_response(response) if labelled else LOGISTIC
         make = partial(self._maker(**rows), response=response)
-        return self._source(partial(self._designs, make, y, trials, group, beside), make)
+        return self._source(partial(self._designs, make, y, trials, group, beside, labelled), make)
 
     def _sharded(self, **options: Any) -> ShardedDesign:
         """Several files as a design, each by these options of `design`."""
@@ -202,7 +208,7 @@ class Table:
             Shard(path, partial(_design, path, self._schema, self._options, options, known))
             for path, known in zip(files, others, strict=True)
         ]
-        like = self._maker(options["fit_intercept"], options["sparse_rows"])(self._nothing())
+        like = self._maker(options["fit_intercept"], options["sparse_rows"], options["row_norm"])(self._nothing())
         return ShardedDesign(shards, like, unit="person" if grouped else "row")
 
     def _persons(self, path: Path) -> Iterator[object]:
@@ -210,9 +216,11 @@ class Table:
         pieces = _file_reader(path, self._schema, self._options["file_format"], self._dialect).pieces()
         return (one for piece in pieces for one in _persons(piece, self._schema))
 
-    def features(self, *, fit_intercept: bool = True, sparse_rows: bool = False) -> Design | StreamedDesign:
+    def features(
+        self, *, fit_intercept: bool = True, sparse_rows: bool = False, row_norm: float | None = None
+    ) -> Design | StreamedDesign:
         """The same rows without responses (zeros in their place) and in the order of the data, for prediction."""
-        make = self._maker(fit_intercept, sparse_rows)
+        make = self._maker(fit_intercept, sparse_rows, row_norm)
         return self._source(lambda: (make(piece.matrix) for piece in self._pieces()), make)
 
     def _source(self, designs: Callable[[], Iterator[Design]], make: Callable[..., Design]) -> Design | StreamedDesign:
@@ -221,10 +229,10 @@ class Table:
             return next(designs())
         return StreamedDesign(designs, self._num_rows, make(self._nothing()))
 
-    def _maker(self, fit_intercept: bool, sparse_rows: bool) -> Callable[..., Design]:
-        """Design with the schema's public constants."""
-        intercept = self._schema.intercept if fit_intercept else 0.0
-        return partial(Design, row_norm=self._schema.row_norm, intercept=intercept, sparse_rows=sparse_rows)
+    def _maker(self, fit_intercept: bool, sparse_rows: bool, row_norm: float | None = None) -> Callable[..., Design]:
+        """Design with the schema's public constants, or another norm."""
+        intercept, norm = self._schema.intercept if fit_intercept else 0.0, row_norm or self._schema.row_norm
+        return partial(Design, row_norm=norm, intercept=intercept, sparse_rows=sparse_rows)
 
     def _nothing(self) -> SparseMatrix:
         """No rows, of the schema's width."""
@@ -257,13 +265,19 @@ class Table:
         trials: NDArray[Any] | None,
         group: Iterable[object] | None,
         beside: Mapping[str, NDArray[Any]],
+        labelled: bool,
     ) -> Iterator[Design]:
         """A design of each piece, with these responses and persons, or the piece's own in the place of None."""
         start = 0
         for piece in self._pieces():
             rows = slice(start, start + piece.matrix.num_rows)
             own = (piece.y_n, piece.trials_n) if y is None else (y[rows], None if trials is None else trials[rows])
-            columns = piece.beside if y is None else {name: given[rows] for name, given in beside.items()}
+            own = own if labelled else (None, None)
+            columns = (
+                (piece.beside if labelled else {})
+                if y is None
+                else {name: given[rows] for name, given in beside.items()}
+            )
             person = piece.group if group is None else group
             yield make(piece.matrix, *own, group=person, cut=piece.cut_n, beside=columns)
             start = rows.stop
