@@ -20,6 +20,7 @@ from dpvb.estimators.regression import Regression
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 from dpvb.models.regression import tuned
+from dpvb.models.regression.known import Known
 from dpvb.models.regression.linear import Linear
 from dpvb.models.regression.one_release import OneRelease
 from dpvb.models.regression.predictive import tail
@@ -85,11 +86,20 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
         response = self._response_of(schema)
         return {
             "y_range": f"y clipped to [{response.range[0]:g}, {response.range[1]:g}]",
-            "parameters": f"solver {self.solver!r}, the plan and all other parameters",
         }
 
+    @property
+    def _said_of_parameters(self) -> str:
+        return f"solver {self.solver!r}, the plan and all other parameters"
+
     def _private(
-        self, X: Any, y: Any, trials: Any, group: Iterable[object] | None, row_norm: float | None
+        self,
+        X: Any,
+        y: Any,
+        trials: Any,
+        group: Iterable[object] | None,
+        row_norm: float | None,
+        beside: Mapping[str, Any] | None = None,
     ) -> AnyDesign:
         """Private rows; those of a schema's own target have its range."""
         own = isinstance(X, Table) and y is None and self.y_range is None
@@ -101,7 +111,7 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
         """What y may be where no schema says it: by y_range, or as the model was fitted."""
         return self._fitted_response if hasattr(self, "_fitted_response") else self._response
 
-    def _model(self, design: AnyDesign, schema: Schema | None) -> Any:
+    def _model(self, design: AnyDesign, schema: Schema | None, known: tuple[Known, ...]) -> Any:
         check_choice("solver", self.solver, SOLVERS)
         given: dict[str, Any] = {"intercept": design.intercept, "alpha": self.alpha}
         if self.solver == "sufficient_statistics":
@@ -180,7 +190,7 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
             PrivacyError: unless public=True says that the rows are not private.
             DataFormatError: for rows that hold NaN or infinity.
         """
-        mean_n, variance_n, place_n, _ = self._measured(X, y, None, public)
+        mean_n, variance_n, place_n, *_ = self._measured(X, y, None, public)
         if not len(place_n):
             return {"r2": 0.0, "rmse": 0.0, "log_density": 0.0}
         response = self._fitted_response

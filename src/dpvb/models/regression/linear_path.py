@@ -169,7 +169,8 @@ class LinearPath:
         offset_e = scale_e * (q.mean.point_d - q.start_e)
         score = ridge.NoisyScore(q.mean.score_d / scale_e, offset_e, q.spread * curvature_ee, steep_e, q.mean.noise)
         prior = prior.turned(np.diag(scale_e))
-        mean_e, aware_ee = ridge.honest(score, prior, error_ee, doubt_e)
+        score = ridge.honest(score, prior, error_ee, doubt_e)
+        mean_e, aware_ee = ridge.posterior(score, prior)
         _, naive_ee = ridge.posterior(replace(score, noise=0.0), prior)
         back_de = q.scaling.back(self.columns, self.intercept) @ q.moments.basis_de
         x_de = back_de / scale_e
