@@ -212,6 +212,15 @@ def test_the_range_of_y_is_the_declared_one() -> None:
     assert after.rows.y_n[-1] == 1.0
 
 
+@pytest.mark.parametrize("bound", ["max_offset", "max_weight"])
+def test_a_number_has_neither_offset_nor_weight(bound: str) -> None:
+    """A target that named them would otherwise be read as if they were not there."""
+    with pytest.raises(ParameterError, match="max_offset and max_weight must be None for a response of the kind 'num"):
+        Response("numeric", low=0.0, high=1.0, **{bound: 2.0})
+    with pytest.raises(TypeError, match="weights"):
+        dpvb.LinearRegression(**EXACT).fit(*people(20), weights=np.ones(20))
+
+
 def test_persons_clusters_and_owners(tmp_path: Path) -> None:
     X, y = people(600)
     grouped = dpvb.LinearRegression(**PLAIN).fit(X, y, group=np.arange(600) // 3)
