@@ -1,0 +1,75 @@
+"""What a mixture has learned: its components, and the running sums that they are read from; all of it is public."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpvb.guards.arrays import Floats
+from dpvb.guards.domains import Nonnegative, Nonnegatives, Positives
+
+
+@dataclass(frozen=True)
+class Components:
+    """The components.
+
+    Attributes:
+        number_k: rows of each, (K,); 0: the component is left out.
+        mean_kd, root_kdd: means and Cholesky factors of the covariances of numbers in [-1, 1].
+        rate_kp: rates of counts.
+        expected_kv: expected counts of categories, the prior's among them.
+        wander_k: variance that noise leaves in each mean, in variances of the component.
+    """
+
+    number_k: Nonnegatives
+    mean_kd: Floats
+    root_kdd: Floats
+    rate_kp: Positives
+    expected_kv: Positives
+    wander_k: Nonnegatives
+
+    @classmethod
+    def public(cls, numbers: int, most_p: Floats, sizes: Sequence[int]) -> Components:
+        """One component in the middle of the ranges, with a deviation of a quarter of them; categories alike."""
+        uniform_v = np.repeat([1.0 / size for size in sizes], [*sizes])
+        root_kdd, rate_kp = 0.5 * np.eye(numbers)[None], np.sqrt(most_p)[None]
+        return cls(np.ones(1), np.zeros((1, numbers)), root_kdd, rate_kp, uniform_v[None], np.zeros(1))
+
+    @property
+    def used(self) -> tuple[int, ...]:
+        """Places of those that are not left out."""
+        return tuple(np.flatnonzero(self.number_k).tolist())
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Noisy counts, averaged over releases; linear, so that their noise is known.
+
+    Attributes:
+        count_k, cell_kv: of components, and of categories in each.
+        count_std, cell_std: their noise.
+        share: sum of the squared weights of the releases in them.
+        releases: how many there are.
+    """
+
+    count_k: Floats
+    cell_kv: Floats
+    count_std: Nonnegative = 0.0
+    cell_std: Nonnegative = 0.0
+    share: Nonnegative = 0.0
+    releases: Nonnegative = 0.0
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Components, the one that came first, the sums behind both, and the public directions of the start."""
+
+    now: Components
+    home: Components
+    sums: Sums
+    home_sums: Sums
+    direction_kd: Floats
+    tilt_kv: Floats
+    tilt_kp: Floats
