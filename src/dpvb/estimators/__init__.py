@@ -9,5 +9,7 @@ from dpvb.estimators.counts import PoissonRegression as PoissonRegression
 from dpvb.estimators.dpvi import DPVI as DPVI
 from dpvb.estimators.lda import LDA as LDA
 from dpvb.estimators.logistic import LogisticRegression as LogisticRegression
+from dpvb.estimators.mixture import GaussianMixture as GaussianMixture
+from dpvb.estimators.mixture import Mixture as Mixture
 from dpvb.estimators.private import Private as Private
 from dpvb.estimators.sbn import SigmoidBeliefNetwork as SigmoidBeliefNetwork

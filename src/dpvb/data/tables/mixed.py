@@ -39,12 +39,14 @@ class Layout:
         counts: columns with a Poisson distribution, from 0 to the end of their range.
         choices: columns with a probability for each category.
         gaps: names of the numbers that may be missing; each has two more categories, there and missing.
+        order: names of all columns, in that of the schema.
     """
 
     numbers: tuple[Number, ...]
     counts: tuple[Numeric, ...]
     choices: tuple[Choice, ...]
     gaps: tuple[str, ...]
+    order: tuple[str, ...]
 
     @classmethod
     def of(cls, schema: Schema, counts: Sequence[str] = (), gaps: Sequence[str] = ()) -> Layout:
@@ -78,15 +80,17 @@ class Layout:
             for name in names:
                 if name not in numeric:
                     raise ParameterError(f"{role} must name numeric columns of the schema, got {name!r}.")
-        counted = [numeric[name] for name in counts if isinstance(numeric[name], Numeric)]
+        counted: list[Numeric] = []
         for column in (numeric[name] for name in counts):
-            if not isinstance(column, Numeric) or column.low != 0 or column.transform or column.missing or gaps.count(column.name):
+            if isinstance(column, Date) or column.low != 0 or column.transform or column.name in gaps:
                 raise ParameterError(
-                    f"a count must be a numeric column from low=0 without transform or missing, got {column.name!r}."
+                    f"a count must be a numeric column from low=0 without transform or gaps, got {column.name!r}."
                 )
-        numbers = tuple(column for name, column in numeric.items() if name not in counts)
+            counted.append(column)
+        numbers: tuple[Number, ...] = tuple(column for name, column in numeric.items() if name not in counts)
         choices = tuple(column for column in columns if isinstance(column, (Binary, Categorical)))
-        return cls(numbers, tuple(counted), choices, tuple(c.name for c in numbers if c.name in gaps))
+        own_gaps = tuple(column.name for column in numbers if column.name in gaps)
+        return cls(numbers, tuple(counted), choices, own_gaps, tuple(column.name for column in columns))
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -143,6 +147,43 @@ class Layout:
         kept = [place for place, column in enumerate(self.numbers) if column.name not in self.gaps]
         faulty_n |= np.isnan(x_nd[:, kept]).any(axis=1) | np.isnan(count_np).any(axis=1)
         return MixedRows(x_nd, count_np, code_nj, np.where(faulty_n, np.nan, 1.0), cut_n)
+
+    @property
+    def none(self) -> MixedRows:
+        """No rows."""
+        columns = (*self.numbers, *self.counts, *self.choices)
+        return self.rows({column.name: [] for column in columns}, np.zeros(0, dtype=np.bool_), frozenset())
+
+    def cells(self, rows: MixedRows) -> dict[str, NDArray[Any]]:
+        """Columns by name of rows that nobody has, in the types of the schema; None and NaN are missing."""
+        made: dict[str, NDArray[Any]] = {}
+        for place, column in enumerate(self.numbers):
+            middle_d, half_d = self.scale
+            number_n = _untransformed(column, middle_d[place] + half_d[place] * np.nan_to_num(rows.x_nd[:, place]))
+            cell_n = column.cells(np.clip(number_n, *column.range))
+            if column.name in self.gaps:
+                lacks_n = rows.code_nj[:, len(self.choices) + self.gaps.index(column.name)] == 1
+                cell_n[lacks_n] = np.datetime64("NaT") if isinstance(column, Date) else np.nan
+            made[column.name] = cell_n
+        for place, column in enumerate(self.counts):
+            made[column.name] = rows.count_np[:, place].astype(np.int64)
+        for place, choice in enumerate(self.choices):
+            values = np.array(self.labels(choice), dtype=object)
+            made[choice.name] = values[rows.code_nj[:, place]]
+        return {name: made[name] for name in self.order}
+
+    @staticmethod
+    def labels(choice: Choice) -> list[Any]:
+        """The value at each place of a choice; a text that is no category for one that is none, None for missing."""
+        if isinstance(choice, Binary):
+            return [*choice.values]
+        return [*choice.categories, *["<unseen>"] * choice.unseen, *[None] * choice.missing]
+
+
+def _untransformed(column: Number, value_n: Floats) -> Floats:
+    if isinstance(column, Date) or column.transform is None:
+        return value_n
+    return np.asarray(np.expm1(value_n) if column.transform == "log1p" else np.sinh(value_n))
 
 
 def _plain(column: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from dpvb.models.mixtures import tuned
 def starts(sizes: Sequence[int]) -> list[slice]:
     """The places of each column among all categories."""
     ends = np.cumsum([0, *sizes]).tolist()
-    return [slice(start, stop) for start, stop in zip(ends, ends[1:], strict=False)]
+    return [slice(start, stop) for start, stop in pairwise(ends)]
 
 
 def one_hot(code_nj: NDArray[np.int64], sizes: Sequence[int]) -> Floats:
@@ -34,6 +35,18 @@ def log_density(code_nj: NDArray[np.int64], log_kv: Floats, sizes: Sequence[int]
     return log_nk
 
 
+def shares(cell_kv: Floats, number_k: Floats, base_v: Floats, std: float, sizes: Sequence[int]) -> Floats:
+    """How much of each noisy count's way from the marginals is no noise, in [0, 1], (k, V); see `read`."""
+    share_kv = np.ones_like(cell_kv)
+    for own in starts(sizes) if std > 0 else []:
+        base_kv = number_k[:, None] * base_v[own]
+        signal = float(np.sum((cell_kv[:, own] - base_kv) ** 2 - std**2))
+        scale = max(signal, 0.0) / max(float(np.sum(base_kv * number_k[:, None])), 1e-300)
+        variance_kv = scale * base_kv * number_k[:, None]
+        share_kv[:, own] = variance_kv / (variance_kv + std**2)
+    return share_kv
+
+
 def read(cell_kv: Floats, number_k: Floats, base_v: Floats, std: float, sizes: Sequence[int]) -> Floats:
     """Expected counts of the posterior, (k, V): noisy ones, drawn to the released marginals as far as noise demands.
 
@@ -44,15 +57,9 @@ def read(cell_kv: Floats, number_k: Floats, base_v: Floats, std: float, sizes: S
         std: noise standard deviation of a count.
         sizes: categories of each column.
     """
-    expected_kv = np.empty_like(cell_kv)
-    for own in starts(sizes):
-        base_kv = number_k[:, None] * base_v[own]
-        away_kv = cell_kv[:, own] - base_kv
-        signal = np.sum(away_kv**2 - std**2) / max(float(np.sum(base_kv * number_k[:, None])), 1e-300)
-        variance_kv = max(float(signal), 0.0) * base_kv * number_k[:, None]
-        share_kv = variance_kv / np.maximum(variance_kv + std**2, 1e-300) if std > 0 else 1.0
-        expected_kv[:, own] = np.maximum(base_kv + share_kv * away_kv, 0.0) + tuned.MARGINAL_ROWS * base_v[own]
-    return expected_kv
+    base_kv = number_k[:, None] * base_v
+    away_kv = shares(cell_kv, number_k, base_v, std, sizes) * (cell_kv - base_kv)
+    return np.maximum(base_kv + away_kv, 0.0) + tuned.MARGINAL_ROWS * base_v
 
 
 def totals(expected_kv: Floats, sizes: Sequence[int]) -> Floats:

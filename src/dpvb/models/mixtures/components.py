@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpvb.guards.arrays import Floats
+from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegative, Nonnegatives, Positives
 
 
@@ -36,6 +36,10 @@ class Components:
         uniform_v = np.repeat([1.0 / size for size in sizes], [*sizes])
         root_kdd, rate_kp = 0.5 * np.eye(numbers)[None], np.sqrt(most_p)[None]
         return cls(np.ones(1), np.zeros((1, numbers)), root_kdd, rate_kp, uniform_v[None], np.zeros(1))
+
+    def taken(self, places: Ints) -> Components:
+        """The components at these places."""
+        return Components(*(array[places] for array in vars(self).values()))
 
     @property
     def used(self) -> tuple[int, ...]:

@@ -2,7 +2,8 @@
 
     z_k = L_k⁻¹(x - m_k), L_k L_kᵀ = V_k;   h_k = ((z_i² - 1)/√2, z_i z_j for pairs i < j)
 
-z and h are orthonormal under N(0, I). Their noisy sums move m_k and V_k; without noise and clipping a step is one of EM.
+z and h are orthonormal under N(0, I). Their noisy sums move m_k and V_k; without noise and clipping a
+step is one of EM.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Shape:
         return h_ne
 
     def matrix(self, h_ke: Floats) -> Floats:
-        """Symmetric matrices with entries z_i z_j (off the diagonal) and z_i² - 1 (on it) in the place of h, (k, d, d)."""
+        """Symmetric matrices of z_i z_j, and of z_i² - 1 on the diagonal, from the entries of h, (k, d, d)."""
         row, column = self.pairs
         made = np.zeros((len(h_ke), self.width, self.width))
         made[:, row, column] = made[:, column, row] = h_ke
@@ -72,9 +73,9 @@ class Shape:
 
 
 def standardised(x_nd: Floats, mean_kd: Floats, root_kdd: Floats) -> Floats:
-    """z of every row and component, (n, K, d), each row's bits its own; of a number that is missing, 0."""
+    """What z is, of every row and component, (n, K, d), each row's bits its own; of a number that is missing, 0."""
     k, d = mean_kd.shape
-    inverse_kdd = np.linalg.solve(root_kdd, np.broadcast_to(np.eye(d), root_kdd.shape))
+    inverse_kdd: Floats = np.linalg.inv(root_kdd).astype(np.float64)
     lacks_nd = np.isnan(x_nd)
     z_nf = product(np.where(lacks_nd, 0.0, x_nd), inverse_kdd.reshape(k * d, d).T)
     z_nf -= np.einsum("kij,kj->ki", inverse_kdd, mean_kd).ravel()
@@ -127,4 +128,4 @@ def root(covariance_kdd: Floats) -> Floats:
     if value_kd.size and value_kd.min() < tuned.LEAST_VARIANCE:
         value_kd = np.maximum(value_kd, tuned.LEAST_VARIANCE)
         covariance_kdd = (vector_kdd * value_kd[:, None, :]) @ np.swapaxes(vector_kdd, 1, 2)
-    return np.linalg.cholesky(covariance_kdd)
+    return np.asarray(np.linalg.cholesky(covariance_kdd), dtype=np.float64)

@@ -151,7 +151,8 @@ class Mixture:
         if expected:
             log_kv = digamma(expected_kv) - digamma(categorical.totals(expected_kv, self.columns.sizes))
             log_k = digamma(number_k) - digamma(number_k.sum()) + gaussian.expected_correction(number_k, d)
-        return log_nk + categorical.log_density(rows.code_nj, log_kv, self.columns.sizes) + log_k
+        log_nk += categorical.log_density(rows.code_nj, log_kv, self.columns.sizes) + log_k
+        return log_nk
 
     def score(self, q: Posterior, rows: MixedRows) -> Floats:
         """Log-density of each row, (n,), in nats, of numbers in [-1, 1]; NaN for a faulty one."""

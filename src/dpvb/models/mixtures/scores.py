@@ -50,7 +50,9 @@ class Clip:
     def scales(self) -> tuple[float, float]:
         """a1 and a2."""
         share = tuned.FIRST if self.shape.size else 1.0
-        return (share / max(self.first, 1)) ** 0.5 / self.clip, ((1 - share) / max(self.shape.size, 1)) ** 0.5 / self.clip
+        return (share / max(self.first, 1)) ** 0.5 / self.clip, (
+            (1 - share) / max(self.shape.size, 1)
+        ) ** 0.5 / self.clip
 
     def clipped(self, z_nf: Floats, weight_n: Floats, lacks_nd: Floats) -> Floats:
         """Weighted clipped scores of the rows in one component, (n, size).
@@ -73,11 +75,16 @@ class Clip:
     @property
     def constants(self) -> tuple[float, float, float]:
         """Of rows of N(0, I): the mean of the diagonal entries of h after clipping, and what is left of z and h."""
-        return _constants(self)
+        return _constants(self)[:3]
+
+    @property
+    def inefficiency(self) -> float:
+        """Variance of a mean of clipped rows, over that of a mean of rows."""
+        return _constants(self)[3]
 
 
 @cache
-def _constants(clip: Clip) -> tuple[float, float, float]:
+def _constants(clip: Clip) -> tuple[float, float, float, float]:
     """By draws of a fixed seed; exact where nothing is clipped."""
     d, (a1, a2) = clip.shape.width, clip.scales
     z_nf = np.random.default_rng(0).standard_normal((max(_DRAWS // max(clip.first, 1), 2**14), clip.first))
@@ -86,7 +93,8 @@ def _constants(clip: Clip) -> tuple[float, float, float]:
     lost_n = 1.0 - 1.0 / np.maximum(np.sqrt(a1**2 * square_n + a2**2 * second_n), 1.0)
     offset = -float(np.mean(lost_n * (np.square(z_nf[:, :d]) - 1).sum(axis=1))) / (max(d, 1) * 2**0.5)
     first = 1.0 - float(np.mean(lost_n * square_n)) / max(clip.first, 1)
-    return offset, first, 1.0 - float(np.mean(lost_n * second_n)) / max(clip.shape.size, 1)
+    squared = 1.0 - float(np.mean((1.0 - (1.0 - lost_n) ** 2) * square_n)) / max(clip.first, 1)
+    return offset, first, 1.0 - float(np.mean(lost_n * second_n)) / max(clip.shape.size, 1), squared / first**2
 
 
 @dataclass(frozen=True)

@@ -29,11 +29,10 @@ class Released:
 def released(s: Estimate, end: str, columns: Columns) -> Released:
     """What was released last, of blocks whose names end so."""
     count_k = s.read(f"count{end}")
-    found, stds = [count_k], [s.noise_std(f"count{end}")]
-    for name, width in (("categories", sum(columns.sizes)), ("scores", columns.clip.size)):
-        found.append(s.read(f"{name}{end}") if width else np.zeros((len(count_k), 0)))
-        stds.append(s.noise_std(f"{name}{end}") if width else 0.0)
-    return Released(*found, *stds)
+    none, widths = np.zeros((len(count_k), 0)), {"categories": sum(columns.sizes), "scores": columns.clip.size}
+    cell_kv, score_ku = (s.read(f"{name}{end}") if width else none for name, width in widths.items())
+    cell_std, score_std = (s.noise_std(f"{name}{end}") if width else 0.0 for name, width in widths.items())
+    return Released(count_k, cell_kv, score_ku, s.noise_std(f"count{end}"), cell_std, score_std)
 
 
 def averaged(sums: Sums, new: Released, rho: float) -> Sums:
@@ -164,7 +163,9 @@ def moved(
     taken_kdd = shift_kf[:, :d, None] * shift_kf[:, None, :d] * clip.shape.together
     taken_kdd -= (rho1_k * noise1_k)[:, None, None] ** 2 * np.eye(d)
     limits = tuned.FACTORS if std > 0 else (0.0, math.inf)
-    mean_kd, covariance_kdd = gaussian.moved(now.mean_kd, now.root_kdd, shift_kf[:, :d], stretch_kdd - taken_kdd, limits)
+    mean_kd, covariance_kdd = gaussian.moved(
+        now.mean_kd, now.root_kdd, shift_kf[:, :d], stretch_kdd - taken_kdd, limits
+    )
     to_mean_k = prior * rho * tuned.PRIOR_ROWS / (prior * tuned.PRIOR_ROWS + row_k)
     to_spread_k = (prior * rho * tuned.FREEDOM / (prior * tuned.FREEDOM + row_k))[:, None, None]
     mean_kd += to_mean_k[:, None] * (towards.mean_kd - mean_kd)
