@@ -44,6 +44,8 @@ def made_up(
     rng = np.random.default_rng(0)
     if schema is not None:
         # A schema has its own persons.
+        if schema.target is None and estimator.reads == "table":
+            return {"X": Table(_cells(schema, num_rows, rng), schema)}
         response = schema.target.response if schema.target is not None else estimator._response
         table = Table(_cells(schema, num_rows, rng), schema)
         return {"X": table} if schema.target is not None else {"X": table, **_responses(response, num_rows, rng)}
