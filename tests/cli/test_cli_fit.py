@@ -18,7 +18,7 @@ import dpvb
 from dpvb.cli import fit
 from dpvb.estimators import PrivateEstimator
 
-NAMES = ["lda", "logistic", "binomial", "poisson", "negbin", "sbn"]
+NAMES = ["lda", "logistic", "binomial", "mixture", "poisson", "negbin", "sbn"]
 
 
 def parameters(name: str) -> dict[str, Any]:

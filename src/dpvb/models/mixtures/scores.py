@@ -50,9 +50,8 @@ class Clip:
     def scales(self) -> tuple[float, float]:
         """a1 and a2."""
         share = tuned.FIRST if self.shape.size else 1.0
-        return (share / max(self.first, 1)) ** 0.5 / self.clip, (
-            (1 - share) / max(self.shape.size, 1)
-        ) ** 0.5 / self.clip
+        second = ((1 - tuned.FIRST) / max(self.shape.size, 1)) ** 0.5
+        return (share / max(self.first, 1)) ** 0.5 / self.clip, second / self.clip
 
     def clipped(self, z_nf: Floats, weight_n: Floats, lacks_nd: Floats) -> Floats:
         """Weighted clipped scores of the rows in one component, (n, size).
