@@ -137,6 +137,7 @@ KEPT = {
     "binomial": f"{_ROWS} max_trials trials",
     "poisson": f"{_ROWS} max_count",
     "negbin": f"{_ROWS} dispersion max_count",
+    "mixture": f"{_EVERY} groups schema counts missing seed",
     "sbn": f"{_EVERY} hidden threshold form group seed",
 }
 

@@ -139,11 +139,10 @@ def synthesize(
 
 def _write(model: Any, rows: int, targets: list[Path], said: Path, many: int, seed: int | None) -> None:
     """Rows of nobody, and what was promised to those who stand behind them."""
-    import numpy as np
-
     from dpvb.estimators import Mixture
+    from dpvb.estimators.base import generator
 
-    rng = np.random.default_rng(seed)
+    rng = generator("seed", seed)
     for path in targets:
         found = Mixture.sample(model, rows, rng, parameters="draw" if many else "mean")
         with files.replacing(path) as part, part.open("w", encoding="utf-8", newline="") as file:

@@ -216,7 +216,9 @@ class Mixture(PrivateEstimator):
         check_choice("parameters", parameters, ("mean", "draw"))
         columns = self._fitted_model.columns
         now = self._now if parameters == "mean" else drawn(self._now, self._spread, columns, draw)
-        return drawn_rows(now, columns, number, draw)
+        x_nd, count_np, code_nj, k_n = drawn_rows(now, columns, number, draw)
+        whole_n = np.ones(number)
+        return MixedRows(x_nd, count_np, code_nj, whole_n, whole_n < 0), k_n
 
     def _table(self, X: Any) -> tuple[Table, tuple[str, ...] | None]:
         """Private rows as a table, and the names of their columns.

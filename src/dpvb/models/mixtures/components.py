@@ -4,11 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegative, Nonnegatives, Positives
+
+
+class MixedRows(Protocol):
+    """Rows as the model reads them.
+
+    Attributes:
+        x_nd: numbers in [-1, 1], NaN where they are missing, (n, d).
+        count_np: counts, (n, P).
+        code_nj: places of categories, (n, D).
+        sound_n: 1, or NaN for a faulty row, (n,).
+    """
+
+    @property
+    def x_nd(self) -> Floats:
+        """Numbers."""
+
+    @property
+    def count_np(self) -> Floats:
+        """Counts."""
+
+    @property
+    def code_nj(self) -> Ints:
+        """Places of categories."""
+
+    @property
+    def sound_n(self) -> Floats:
+        """1, or NaN for a faulty row."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""Mixtures of products of Gaussian, Poisson and categorical columns, by scores in each component's own coordinates.
+"""Mixtures of products of Gaussian, Poisson and categorical columns (Park, Foulds, Chaudhuri & Welling 2017).
 
     k ~ π,   numbers ~ N(m_k, V_k),   counts_p ~ Poisson(λ_kp),   categories_j ~ p_kj        unit: a row
 
 ==================  =============================================================================
-symbol              code
+paper               code
 ==================  =============================================================================
 r_k                 r_nk: responsibilities, r_k ∝ π_k N(x; m_k, V_k) Π_p Poisson(c_p; λ_kp) Π_j p_kj(x_j)
 m_k, L_k            mean_kd, root_kdd: V_k = L_k L_kᵀ, numbers in [-1, 1]
@@ -34,12 +34,11 @@ from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Kron, Rows
 from dpvb.core.schedule import Schedule
-from dpvb.data.tables.mixed import MixedRows
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_choice, check_integer, check_number
 from dpvb.models.mixtures import categorical, gaussian, poisson, tuned, updates
 from dpvb.models.mixtures.columns import Columns
-from dpvb.models.mixtures.components import Components, Posterior, Sums
+from dpvb.models.mixtures.components import Components, MixedRows, Posterior, Sums
 from dpvb.models.mixtures.scores import Scores
 
 _HOME = ("first", "second", "third")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpvb.data.tables.mixed import MixedRows
+from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.mixtures import categorical
 from dpvb.models.mixtures.columns import Columns
 from dpvb.models.mixtures.components import Components
@@ -12,8 +12,8 @@ from dpvb.models.mixtures.components import Components
 
 def drawn_rows(
     now: Components, columns: Columns, number: int, rng: np.random.Generator
-) -> tuple[MixedRows, np.ndarray]:
-    """So many rows, numbers and counts within their public ranges, and the component of each."""
+) -> tuple[Floats, Floats, Ints, Ints]:
+    """So many rows: numbers and counts within their public ranges, places of categories, and the component of each."""
     k_n = rng.choice(len(now.number_k), size=number, p=now.number_k / now.number_k.sum())
     normal_nd = rng.standard_normal((number, columns.numbers))
     x_nd = now.mean_kd[k_n] + np.einsum("nij,nj->ni", now.root_kdd[k_n], normal_nd)
@@ -24,5 +24,4 @@ def drawn_rows(
         ends_kv = np.cumsum(probability_kv[:, own], axis=1)
         code_n = (rng.random(number)[:, None] >= ends_kv[k_n]).sum(axis=1)
         code_nj[:, place] = np.minimum(code_n, own.stop - own.start - 1)
-    whole_n = np.ones(number)
-    return MixedRows(np.clip(x_nd, -1, 1), count_np, code_nj, whole_n, whole_n < 0), k_n
+    return np.clip(x_nd, -1, 1), count_np, code_nj, k_n
