@@ -7,7 +7,7 @@ number of components. Rows of the component itself are clipped, too; `Clip` has 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from dpvb.models.mixtures.gaussian import Shape
 
 # Draws from which the constants are found, over their entries.
 _DRAWS = 2**20
+# Most entries of scores that are kept, 64 MiB.
+_KEPT = 2**23
 
 
 @dataclass(frozen=True)
@@ -132,5 +134,18 @@ class Scores:
         for place, k in enumerate(self.used):
             Rows(self._of(place)).accumulate(weights, grid, out[k])
 
+    @cached_property
+    def _kept(self) -> dict[int, Floats]:
+        return {}
+
     def _of(self, place: int) -> Floats:
+        """Scores of one component, kept for the second look at them where there are few."""
+        if place in self._kept:
+            return self._kept[place]
+        found = self._formed(place)
+        if len(self.used) * found.size <= _KEPT:
+            self._kept[place] = found
+        return found
+
+    def _formed(self, place: int) -> Floats:
         return self.clip.clipped(self.z_nkf[:, place], self.r_nk[:, place], self.lacks_nd)
