@@ -72,8 +72,8 @@ class Mixture(PrivateEstimator):
 
     n_components: int = 20
     _: KW_ONLY
-    counts: str | Sequence[str] = ()
-    missing: str | Sequence[str] = ()
+    counts: str | Sequence[str] = ""
+    missing: str | Sequence[str] = ""
     prune: bool = True
     covariance_type: str = "full"
     estimate: str = "posterior"
