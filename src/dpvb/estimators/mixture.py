@@ -313,8 +313,9 @@ class Mixture(PrivateEstimator):
             for name, array in vars(part).items():
                 if array.shape != tuple(lengths[axis] for axis in name.rsplit("_", 1)[-1]):
                     raise ValueError("groups of another shape")
-        if not (arrays["number_k"] > 0).all() or not lengths["k"]:
-            raise ValueError("groups without rows")
+        diagonal_kd = np.diagonal(arrays["root_kdd"], axis1=1, axis2=2)
+        if not lengths["k"] or not (arrays["number_k"] > 0).all() or not (diagonal_kd > 0).all():
+            raise ValueError("groups without rows or variances")
         self._set_groups(*(domains.checked(part) for part in made))  # type: ignore[arg-type]
 
     def __sklearn_tags__(self) -> Any:

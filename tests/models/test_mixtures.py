@@ -16,13 +16,16 @@ from sklearn import mixture as peers
 
 import dpvb
 from dpvb.core.forms import nonnegative
+from dpvb.core.plan import phased
+from dpvb.core.sampling import FullBatch
 from dpvb.data import Binary, Categorical, Date, Numeric, Schema, Spline, Table, Target
 from dpvb.data.tables.mixed import Layout, MixedRows
-from dpvb.errors import DataFormatError, FewUnitsWarning, ParameterError, PrivacyError
+from dpvb.errors import DataFormatError, FewUnitsWarning, ModelFileError, ParameterError, PrivacyError
 from dpvb.models.mixtures import categorical, updates
 from dpvb.models.mixtures.columns import Columns
 from dpvb.models.mixtures.components import Components, Posterior
 from dpvb.models.mixtures.mixture import Mixture
+from dpvb.results import model_file
 
 MIXED = Columns(numbers=3, gaps=(2,), max_counts=(9.0,), sizes=(3, 2, 2))
 #: Largest norms: of r, of r ⊗ onehot over √D, and of the scores.
@@ -101,6 +104,16 @@ def test_no_row_passes_a_bound_and_some_reach_it(k: int, seed: int) -> None:
     finite_n = whole_n[np.isfinite(whole_n)]
     assert len(finite_n) > 300
     assert 0.99 < finite_n.max() <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("columns", [MIXED, Columns(numbers=2), Columns(sizes=(2, 5)), Columns(max_counts=(7.0,))])
+def test_blocks_share_one_unit_of_sensitivity(columns: Columns) -> None:
+    """Of every release: squares of the weights, the counts of units included, add up to 1."""
+    model = Mixture(3, columns)
+    plan = phased(model.blocks, FullBatch(), [1.0, 1.0], shares=model.schedule.budget, clip="joint")
+    assert len(plan) == 5
+    for release in plan:
+        assert math.fsum(weight**2 for weight in release.weights.values()) == pytest.approx(1.0, abs=1e-12)
 
 
 def test_scores_that_are_summed_have_the_norm_that_is_declared() -> None:
@@ -425,6 +438,17 @@ def test_a_file_keeps_everything_that_a_mixture_says(tmp_path: Any) -> None:
     np.testing.assert_array_equal(loaded.covariances_, plain.covariances_)
     assert loaded.covariances_.shape == (2, 2)
     np.testing.assert_array_equal(loaded.predict(two_groups()), plain.predict(two_groups()))
+
+
+def test_a_file_with_a_covariance_that_is_none_is_refused(tmp_path: Any) -> None:
+    path = tmp_path / "g.dpvb"
+    dpvb.GaussianMixture(2, **RANGES, epsilon=1.0, delta=1e-6).fit(two_groups()).save(path)
+    stored = model_file.load(path)
+    for name, changed in (("root_kdd", 0.0), ("number_k", -1.0), ("weight_k", -1.0)):
+        arrays = {**stored.arrays, name: stored.arrays[name] * changed}
+        model_file.save(path, kind=stored.kind, arrays=arrays, facts=stored.facts)
+        with pytest.raises(ModelFileError, match="do not fit together"):
+            dpvb.load(path)
 
 
 def test_a_cluster_gives_the_same_bits() -> None:
