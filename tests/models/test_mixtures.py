@@ -13,6 +13,8 @@ from scipy.integrate import quad
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm, poisson
 from sklearn import mixture as peers
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from test_sklearn import EXCLUDED, FAULTS
 
 import dpvb
 from dpvb.core.forms import nonnegative
@@ -596,3 +598,12 @@ def test_settings_can_be_chosen() -> None:
         delta=1e-6,
     )
     assert best.n_components in (1, 2)
+
+
+@parametrize_with_checks(
+    [dpvb.GaussianMixture(2, low=-10.0, high=10.0, epsilon=1.0, delta=1e-5, num_steps=2, random_state=0)],
+    expected_failed_checks=lambda estimator: EXCLUDED | {"check_dtype_object": FAULTS},
+)
+@pytest.mark.filterwarnings("ignore::dpvb.errors.DpvbWarning")
+def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
+    check(estimator)

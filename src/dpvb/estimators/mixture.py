@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.special import logsumexp, ndtri
 
 from dpvb.data.tables.matrices import as_matrix
@@ -328,8 +329,7 @@ class Mixture(PrivateEstimator):
 class GaussianMixture(Mixture):
     """A Gaussian mixture of a plain matrix with public ranges, under (ε, δ)-differential privacy.
 
-    `fit` takes private rows X, (rows, n_features): NumPy, SciPy sparse, or a DataFrame of numbers. What it learns has
-    the names and shapes of scikit-learn's. The other parameters are those of `Mixture`.
+    `fit` takes private rows X, (rows, n_features): NumPy, or a DataFrame of numbers. What it learns has the names and shapes of scikit-learn's. The other parameters are those of `Mixture`.
 
     Args:
         low, high: public range of each column, numbers or (n_features,), in its units: values outside are clipped.
@@ -363,7 +363,7 @@ class GaussianMixture(Mixture):
                 "dpvb.Mixture with a dpvb.Table, whose schema says the same of named columns",
                 BY_RELEASE,
             )
-        matrix, names = as_matrix(X), column_names(X)
+        matrix, names = _dense(X), column_names(X)
         ends = [_ends(name, given, matrix.width) for name, given in (("low", self.low), ("high", self.high))]
         order = names or tuple(f"x{place}" for place in range(matrix.width))
         schema = Schema(tuple(Numeric(name, *pair) for name, *pair in zip(order, *ends, strict=True)))
@@ -378,7 +378,7 @@ class GaussianMixture(Mixture):
             raise DataFormatError(
                 f"The feature names should match those that were passed during fit: {list(known)[:8]}."
             )
-        matrix = as_matrix(X)
+        matrix = _dense(X)
         if matrix.width != self.n_features_in_:
             raise DataFormatError(
                 f"X has {matrix.width} features, but {type(self).__name__} is expecting {self.n_features_in_} features "
@@ -415,6 +415,17 @@ def _ends(name: str, given: Any, width: int) -> list[float]:
     except (TypeError, ValueError):
         pass
     raise ParameterError(f"{name} must be a number or {width} of them, one for each column of X, got {given!r}.")
+
+
+def _dense(X: Any) -> Any:
+    """A matrix of numbers.
+
+    Raises:
+        DataFormatError: for a sparse one, or none.
+    """
+    if sparse.issparse(X):
+        raise DataFormatError("sparse input is not supported: Gaussians have no zeros to leave out. Give X.toarray().")
+    return as_matrix(X)
 
 
 def _in_order(matrix: Any, schema: Schema) -> Table:
