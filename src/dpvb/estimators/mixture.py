@@ -329,7 +329,8 @@ class Mixture(PrivateEstimator):
 class GaussianMixture(Mixture):
     """A Gaussian mixture of a plain matrix with public ranges, under (ε, δ)-differential privacy.
 
-    `fit` takes private rows X, (rows, n_features): NumPy, or a DataFrame of numbers. What it learns has the names and shapes of scikit-learn's. The other parameters are those of `Mixture`.
+    `fit` takes private rows X, (rows, n_features): NumPy, or a DataFrame of numbers. What it learns has the names and
+    shapes of scikit-learn's. The other parameters are those of `Mixture`.
 
     Args:
         low, high: public range of each column, numbers or (n_features,), in its units: values outside are clipped.
