@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from test_cli import refuse, run
 
 import dpvb
-from dpvb.data import Categorical, Numeric, Schema, Table
+from dpvb.data import Categorical, Numeric, Schema, Table, Target
 
 SCHEMA = Schema((Numeric("age", 0, 100), Numeric("visits", 0, 20), Categorical("job", ("a", "b"), unseen=False)))
 BUDGET = ["--epsilon", "1", "--delta", "1e-6"]
@@ -97,3 +98,16 @@ def test_what_is_missing_or_there_already_is_refused_before_anything_is_spent(pe
     refused("--schema", people / "m.dpvb", "--schema", schema, "--rows", "5", "--out", people / "t.csv")
     run("synthesize", people / "m.dpvb", "--rows", "5", "--out", people / "t.csv")
     assert [*table(people / "t.csv")[0]] == ["x0", "x1"]
+
+
+def test_a_mixture_of_a_table_that_is_not_there(people: Path) -> None:
+    """A rehearsal takes made-up rows of the schema, with and without a target."""
+    schema = people / "people.json"
+    for target in (None, Target("ill", classes=("no", "yes"))):
+        replace(SCHEMA, target=target).save(schema)
+        given = ["--schema", schema, "--out", people / "m.dpvb", *BUDGET, "--num-examples", "300", "--rehearse"]
+        result = run("fit", "mixture", people / "nosuch.csv", *given, "--num-steps", "3", "--quiet")
+        assert "300 made-up rows took" in result.stderr
+        assert "nothing was spent" in result.stderr
+    assert not (people / "m.dpvb").exists()
+    refuse(people, "--schema", "fit", "mixture", people / "people.csv", *given[2:])
