@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Final, Protocol
 
 import numpy as np
 
 from dpvb.guards.arrays import Floats, Ints
-from dpvb.guards.domains import Nonnegative, Nonnegatives, Positives
+from dpvb.guards.domains import Domain, Nonnegative, Nonnegatives, Positives
+
+_SOME: Final = Domain("0 or more, and not all 0", lambda values: bool((values >= 0).all() and (values > 0).any()))
 
 
 class MixedRows(Protocol):
@@ -51,7 +53,7 @@ class Components:
         wander_k: variance that noise leaves in each mean, in variances of the component.
     """
 
-    number_k: Nonnegatives
+    number_k: Annotated[Floats, _SOME]
     mean_kd: Floats
     root_kdd: Floats
     rate_kp: Positives

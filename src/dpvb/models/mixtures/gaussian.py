@@ -75,7 +75,7 @@ class Shape:
 def standardised(x_nd: Floats, mean_kd: Floats, root_kdd: Floats) -> Floats:
     """What z is, of every row and component, (n, K, d), each row's bits its own; of a number that is missing, 0."""
     k, d = mean_kd.shape
-    inverse_kdd: Floats = np.linalg.inv(root_kdd).astype(np.float64)
+    inverse_kdd = _inverse(root_kdd)
     lacks_nd = np.isnan(x_nd)
     z_nf = product(np.where(lacks_nd, 0.0, x_nd), inverse_kdd.reshape(k * d, d).T)
     z_nf -= np.einsum("kij,kj->ki", inverse_kdd, mean_kd).ravel()
@@ -83,6 +83,16 @@ def standardised(x_nd: Floats, mean_kd: Floats, root_kdd: Floats) -> Floats:
     if lacks_nd.any():
         z_nkd *= ~lacks_nd[:, None, :]
     return z_nkd
+
+
+def _inverse(root_kdd: Floats) -> Floats:
+    """Inverses of lower triangular matrices, row by row; where there is none, numbers that are not finite."""
+    inverse_kdd = np.zeros_like(root_kdd)
+    for i in range(root_kdd.shape[1]):
+        below_kj = np.einsum("kj,kje->ke", root_kdd[:, i, :i], inverse_kdd[:, :i, :i])
+        inverse_kdd[:, i, :i] = -below_kj / root_kdd[:, i, i, None]
+        inverse_kdd[:, i, i] = 1 / root_kdd[:, i, i]
+    return inverse_kdd
 
 
 def log_density(x_nd: Floats, z_nkd: Floats, root_kdd: Floats, gaps: tuple[int, ...]) -> Floats:
