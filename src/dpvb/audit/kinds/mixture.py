@@ -28,10 +28,8 @@ _CATEGORIES = (0, 1, 2)
 
 
 def forms(name: str) -> Mapping[str, Callable[[], Case]]:
-    """A case for each covariance of a plain matrix; of a table one with columns of all kinds, one of categories."""
-    if name == "GaussianMixture":
-        return {form: partial(of_numbers, form) for form in ("full", "diag")}
-    return {"mixed": partial(of_table, 1), "categories": partial(of_table, 0)}
+    """Of a plain matrix with all covariances; of a table with columns of all kinds."""
+    return {"": partial(of_numbers, "full") if name == "GaussianMixture" else of_table}
 
 
 def of_numbers(covariance: str, width: int = D) -> Case:
@@ -49,36 +47,34 @@ def of_numbers(covariance: str, width: int = D) -> Case:
     axes, signs = np.eye(width), np.array([*product(_ENDS, repeat=min(width, D))])
     corners = np.hstack([signs, np.zeros((len(signs), width - signs.shape[1]))])
     hostile = np.vstack([np.zeros(width), axes * 1e3, -axes, corners, np.full(width, 1e308)])
-    case = of_estimator(f"GaussianMixture, {covariance}", estimator, source, records, hostile)
+    case = of_estimator("GaussianMixture", estimator, source, records, hostile)
     case = replace(case, clip="joint", begin=partial(_begin, case))
     if width != D:
         return case
-    wide = replace(of_numbers("diag", WIDE), name=f"GaussianMixture, {covariance}, wide", hostile=2 * np.eye(WIDE))
-    return replace(case, wide=wide, of_width=partial(of_numbers, covariance))
+    wide = replace(of_numbers("diag", WIDE), name="GaussianMixture, wide", hostile=2 * np.eye(WIDE))
+    return replace(case, wide=wide, of_width=partial(of_numbers, "diag"))
 
 
-def of_table(numbers: int) -> Case:
-    """The case of a mixture of numbers and counts, of each so many, and of two columns of categories."""
-    columns = [Numeric("x", *_ENDS), Numeric("count", 0, 9)] * numbers
+def of_table() -> Case:
+    """The case of a mixture of a number, a count, and two columns of categories."""
+    columns = Numeric("x", *_ENDS), Numeric("count", 0, 9)
     schema = Schema((*columns, Categorical("choice", _CATEGORIES, unseen=False, missing=False), Binary("flag")))
-    estimator = Mixture(_GROUPS, counts=("count",) * numbers, prune=False, epsilon=1.0, delta=1e-6)
+    estimator = Mixture(_GROUPS, counts="count", prune=False, epsilon=1.0, delta=1e-6)
 
     def source(matrix: Floats, group: Any = None) -> AnyMixed:
         return _table(matrix, schema).mixed(estimator._layout(schema), group=group)
 
     def records(rng: np.random.Generator, n: int) -> Floats:
-        own = [rng.standard_normal((n, 1)), rng.poisson(2.0, (n, 1))]
-        return np.hstack([*own * numbers, rng.integers(3, size=(n, 1)), rng.integers(2, size=(n, 1))])
+        numbers = rng.standard_normal((n, 1)), rng.poisson(2.0, (n, 1))
+        return np.hstack([*numbers, rng.integers(3, size=(n, 1)), rng.integers(2, size=(n, 1))])
 
-    choices = np.array([[choice, flag] for choice in _CATEGORIES for flag in (0, 1)], dtype=np.float64)
-    ends = [[-1.0, 0.0], [1.0, 9.0], [1e300, 1e300]] if numbers else [[]]
-    hostile = np.array([[*end, *choice] for choice in choices for end in ends])
-    form = "mixed" if numbers else "categories"
+    ends = (-1.0, 0.0), (1.0, 9.0), (1e300, 1e300)
+    hostile = np.array([[*end, choice, flag] for choice in _CATEGORIES for flag in (0, 1) for end in ends])
 
     def fitted(matrix: Floats) -> Mapping[str, Any]:
         return {"X": _table(matrix, schema)}
 
-    case = of_estimator(f"Mixture, {form}", estimator, source, records, hostile, fitted, responses=2 * numbers + 2)
+    case = of_estimator("Mixture", estimator, source, records, hostile, fitted, responses=4)
     return replace(case, clip="joint", begin=partial(_begin, case))
 
 
