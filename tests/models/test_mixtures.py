@@ -410,19 +410,27 @@ def test_several_tables_differ_by_more_than_one_does() -> None:
 
 @pytest.mark.slow
 def test_intervals_of_separate_groups_cover() -> None:
-    """95 % intervals of means and shares over 60 noisy fits: between .90 and .99; 360 intervals, seeds 0 to 59."""
-    inside = []
+    """95 % intervals of means and shares over 60 noisy fits, nearly all of which find both groups.
+
+    Of at least 330 intervals .895 to .995 hold the truth, 4.5 standard errors around .95; seeds 0 to 59.
+    """
+    inside: list[bool] = []
     for seed in range(60):
         rng = np.random.default_rng(seed)
         one = rng.random(2000) < 0.4
         x_nd = np.where(one[:, None], rng.normal([-2, 0], 0.5, (2000, 2)), rng.normal([2, 1], 0.5, (2000, 2)))
         model = dpvb.GaussianMixture(2, **RANGES, epsilon=1.0, delta=1e-6, random_state=seed).fit(x_nd)
-        for k in range(2):
-            found = model.groups().of(k)
-            left = model.means_[k, 0] < 0
-            for name, truth in zip(("x0", "x1", "share"), (-2, 0, 0.4) if left else (2, 1, 0.6), strict=True):
-                inside.append(found[name].low <= truth <= found[name].high)
-    assert 0.90 <= np.mean(inside) <= 0.99
+        order = np.argsort(model.means_[:, 0])
+        if np.abs(model.means_[order, 0] - [-2, 2]).max() > 0.5:
+            continue
+        for k, truth in zip(order, ((-2, 0, 0.4), (2, 1, 0.6)), strict=True):
+            found = model.groups().of(int(k))
+            inside += [
+                found[name].low <= value <= found[name].high
+                for name, value in zip(("x0", "x1", "share"), truth, strict=True)
+            ]
+    assert len(inside) >= 330
+    assert 0.895 <= np.mean(inside) <= 0.995
 
 
 def test_a_file_keeps_everything_that_a_mixture_says(tmp_path: Any) -> None:

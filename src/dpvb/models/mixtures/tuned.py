@@ -18,8 +18,8 @@ MEAN_NOISE, COVARIANCE_NOISE = 1.0, 0.7
 PRIOR_ROWS, FREEDOM, LEAST_VARIANCE = 1.0, 2.0, 1e-4
 #: Rows of a component, noises of its scores, and categories that count as one score, by the rule of `updates.kept`.
 ROWS, NOISES, CELLS = 60.0, 5.0, 8.0
-#: The first quarter of the steps is whole where the noise of a component's covariance is below this.
-CALM = 1.2
+#: Where the noise of a component's covariance is below the first number, such a part of the steps is whole.
+CALM = ((1.2, 0.25), (0.3, 0.5))
 #: Spread of the start: of log probabilities, and of log rates.
 TILT, RATE_TILT = 0.7, 0.5
 #: Share of the released marginals in a table of probabilities, in rows.

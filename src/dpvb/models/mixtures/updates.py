@@ -78,6 +78,8 @@ def split(q: Posterior, number: int, columns: Columns) -> Components:
     """The start of so many components: public random directions around the one that came first."""
     home, used = q.home, np.arange(len(q.direction_kd)) < number
     direction_kd, several = q.direction_kd - q.direction_kd[used].mean(axis=0), float(number > 1)
+    # As far apart as rows are, however few directions there are.
+    direction_kd *= math.sqrt(number * columns.numbers / max(float(np.square(direction_kd[used]).sum()), 1e-300))
     number_k = np.where(used, home.number_k[0] / number, 0.0)
     tilted_kv = home.expected_kv * np.exp(several * tuned.TILT * q.tilt_kv)
     return Components(
@@ -96,10 +98,10 @@ def _spread(number: int) -> float:
 
 
 def step_size(q: Posterior, new: Released, columns: Columns, steps: int) -> float:
-    """Weight of a release: 1 at first, and for a quarter of the steps where noise is small; then it falls."""
+    """Weight of a release: 1 at first, and for some of the steps where noise is small; then it falls."""
     t, k = q.sums.releases + 1, len(q.now.used)
     noise = k * new.score_std * math.sqrt(columns.shape.size) / columns.clip.scales[1] / q.home.number_k[0]
-    early = columns.shape.size > 0 and noise < tuned.CALM and t <= steps / 4
+    early = columns.shape.size > 0 and any(noise < calm and t <= part * steps for calm, part in tuned.CALM)
     return 1.0 if t == 1 or early else float((t + 1) ** -tuned.DECAY[columns.kind])
 
 
