@@ -48,6 +48,7 @@ NAMES = [
     "coverage_terms",
     "coverage_real",
     "analyses",
+    "mixtures",
     "topics",
     "coverage_counts",
     "wikipedia",
