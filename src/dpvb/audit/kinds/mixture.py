@@ -18,7 +18,7 @@ from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import Binary, Categorical, Numeric, Schema, Table
-from dpvb.data.tables.mixed import AnyMixed
+from dpvb.data.tables.mixed import Layout, Mixed
 from dpvb.estimators.mixture import GaussianMixture, Mixture
 from dpvb.guards.arrays import Floats
 
@@ -38,16 +38,13 @@ def of_numbers(covariance: str, width: int = D) -> Case:
     estimator = GaussianMixture(_GROUPS, covariance_type=covariance, prune=False, **given)
     schema = Schema(tuple(Numeric(f"x{place}", *_ENDS) for place in range(width)))
 
-    def source(matrix: Floats, group: Any = None) -> AnyMixed:
-        return _table(matrix, schema).mixed(estimator._layout(schema), group=group)
-
     def records(rng: np.random.Generator, n: int) -> Floats:
         return np.where(rng.random((n, 1)) < 0.5, -1.0, 1.0) + 0.3 * rng.standard_normal((n, width))
 
     axes, signs = np.eye(width), np.array([*product(_ENDS, repeat=min(width, D))])
     corners = np.hstack([signs, np.zeros((len(signs), width - signs.shape[1]))])
     hostile = np.vstack([np.zeros(width), axes * 1e3, -axes, corners, np.full(width, 1e308)])
-    case = of_estimator("GaussianMixture", estimator, source, records, hostile)
+    case = of_estimator("GaussianMixture", estimator, partial(_rows, Layout.of(schema)), records, hostile)
     case = replace(case, clip="joint", begin=partial(_begin, case))
     if width != D:
         return case
@@ -61,9 +58,6 @@ def of_table() -> Case:
     schema = Schema((*columns, Categorical("choice", _CATEGORIES, unseen=False, missing=False), Binary("flag")))
     estimator = Mixture(_GROUPS, counts="count", prune=False, epsilon=1.0, delta=1e-6)
 
-    def source(matrix: Floats, group: Any = None) -> AnyMixed:
-        return _table(matrix, schema).mixed(estimator._layout(schema), group=group)
-
     def records(rng: np.random.Generator, n: int) -> Floats:
         numbers = rng.standard_normal((n, 1)), rng.poisson(2.0, (n, 1))
         return np.hstack([*numbers, rng.integers(3, size=(n, 1)), rng.integers(2, size=(n, 1))])
@@ -74,8 +68,16 @@ def of_table() -> Case:
     def fitted(matrix: Floats) -> Mapping[str, Any]:
         return {"X": _table(matrix, schema)}
 
-    case = of_estimator("Mixture", estimator, source, records, hostile, fitted, responses=4)
+    case = of_estimator(
+        "Mixture", estimator, partial(_rows, Layout.of(schema, ("count",))), records, hostile, fitted, responses=4
+    )
     return replace(case, clip="joint", begin=partial(_begin, case))
+
+
+def _rows(layout: Layout, matrix: Floats, group: Any = None) -> Mixed:
+    """A matrix as rows of a mixture, its columns in the order of a layout."""
+    cells = {name: matrix[:, place] for place, name in enumerate(layout.order)}
+    return Mixed(layout.rows(cells, np.zeros(len(matrix), dtype=np.bool_), frozenset()), group)
 
 
 def _table(matrix: Floats, schema: Schema) -> Table:
