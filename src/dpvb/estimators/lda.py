@@ -102,6 +102,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         earlier: the fit of an earlier month, with the same prior: its sums, which hold those of the months before, are
             read together with those of this fit. `seen=` of `fit` leaves out the rows of persons who were in them.
         public_prior: says that the documents behind a prior were public, or those of people who are not in these data.
+        estimate: "posterior", or "mode", private expectation maximisation: documents meet the mode of each topic's
+            Dirichlet where topic_word_prior is 1 or more, and else its mean.
         read: how topics are read from noise: "estimated_prior", "rank_one" or "project".
         projection: "read" projects what is read; "step" projects the running estimate itself, as the papers do.
         learning_offset, learning_decay: offset τ0 and decay κ of the step sizes ρ_t = (τ0 + t)^-κ.
@@ -137,6 +139,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     prior: PrivateEstimator | Fitted | Mapping[str, float] | Path | str | None = None
     public_prior: bool = False
     earlier: PrivateEstimator | Fitted | Path | str | None = None
+    estimate: str = "posterior"
     read: str = "estimated_prior"
     projection: str = "read"
     learning_offset: float = 1.0
@@ -490,6 +493,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def _model(self, width: int, n_components: int, **parts: Any) -> lda.LDA:
         """The model that the parameters name; its own defaults stand for None."""
         given: dict[str, Any] = {"clip": self.clip, "topic_word_prior": self.topic_word_prior}
+        given["mode"] = check_choice("estimate", self.estimate, ("posterior", "mode")) == "mode"
         return lda.LDA(
             n_components,
             width,
