@@ -12,7 +12,6 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import NONNEGATIVE, SIMPLEX, Nonnegative, Positives
 from dpvb.models.expfam import dirichlet_expectedstats
 
-
 # So that a topic whose mode is nowhere is the same everywhere.
 _TINY: Final = 1e-300
 
