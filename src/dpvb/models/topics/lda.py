@@ -39,7 +39,7 @@ from dpvb.models.topics import kernel as kernel
 from dpvb.models.topics import reading
 from dpvb.models.topics.documents import LENGTH_RULES, Documents, to_length
 from dpvb.models.topics.factored import Factored
-from dpvb.models.topics.posterior import Earlier
+from dpvb.models.topics.posterior import Earlier, met
 from dpvb.models.topics.posterior import Topics as Topics
 from dpvb.models.topics.prior import Prior
 
