@@ -33,6 +33,7 @@ NAMES = [
     "cluster",
     "exactness",
     "fixed_work",
+    "factors",
     "memory",
     "polya_gamma_speed",
     "regression_exactness",
@@ -49,11 +50,14 @@ NAMES = [
     "coverage_real",
     "analyses",
     "mixtures",
+    "posterior_as_prior",
     "topics",
     "coverage_counts",
+    "coverage_beside",
     "wikipedia",
     "federated_topics",
     "mnist",
+    "spectral",
 ]
 #: Those that do not print Markdown: title and command.
 PLAIN = {

@@ -8,13 +8,23 @@ import os
 import sys
 import time
 import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 import dpvb
+from dpvb import accounting
+from dpvb.accounting import Event
+from dpvb.core.names import release_of
+from dpvb.core.plan import Plan
+from dpvb.core.wall import Wall
+from dpvb.data import BagOfWords
 from dpvb.errors import DpvbWarning
+from dpvb.sample import load_sample
 
 DELTA, HELD_OUT = 1e-5, 3_000
 #: (corpus, documents, ε) → largest perplexity around a model of Wikipedia with K = 50.
@@ -28,6 +38,17 @@ AROUND = {
 }
 MONTHS, A_MONTH = 5, 3_000
 ALIKE, SEEDS = 4_000, 20
+#: Corpora whose words are looked for, and how: share of μ², part of δ, parts of the share by round.
+SOUGHT = (("newsgroups20", 2_000), ("newsgroups20", 10_000), ("newsgroups20", 15_000), ("wikipedia", 40_000))
+ONE, ROUNDS = (1.0,), (0.05, 0.15, 0.8)
+WAYS = (
+    (0.1, 1 / 20, ONE),
+    (0.2, 1 / 5, ONE),
+    (0.2, 1 / 20, ONE),
+    (0.2, 1 / 100, ONE),
+    (0.2, 1 / 20, ROUNDS),
+    (0.5, 1 / 20, ONE),
+)
 #: (corpus, documents, K, least and most topics above the noise at ε = 1).
 ABOVE = (("newsgroups20", 2_000, 10, 0, 1), ("reuters21578", 15_000, 20, 6, 20))
 
@@ -62,6 +83,20 @@ def around(known: dpvb.LDA) -> None:
         cpu, value = time.process_time() - cpu, model.perplexity(test, public=True)
         as_it_is = known.perplexity(test, public=True)
         row(name, f"{number:,}", epsilon, as_it_is, alone, value, model.n_iter_, kept(value, target), round(cpu))
+
+
+def frequencies() -> None:
+    """What a list of words with their frequencies tells, of another kind of texts."""
+    print(
+        "\nTwo topics at ε = 1, without a prior, and with the frequencies of a word list that ships with the package:\n"
+    )
+    print('| corpus | documents | no prior | prior="english" |\n|---|---|---|---|', flush=True)
+    words = load_sample().vocabulary
+    for name in ("newsgroups20", "reuters21578"):
+        counts = corpus(name)
+        for number in (1_000, 10_000):
+            fits = [fitted(counts[:number], 2, 1.0, vocabulary=words, prior=prior) for prior in (None, "english")]
+            row(name, f"{number:,}", *(model.perplexity(counts[-HELD_OUT:], public=True) for model in fits))
 
 
 def months(known: dpvb.LDA) -> None:
@@ -106,6 +141,47 @@ def alike() -> None:
     )
 
 
+@dataclass(frozen=True)
+class Named:
+    """Counts whose columns' names play to be private."""
+
+    counts: sparse.csr_array
+    names: list[str]
+
+    def chunks(self) -> Iterator[Any]:
+        return BagOfWords(self.counts).chunks()
+
+
+def words_found(counts: sparse.csr_array, share: float, part: float, rounds: Sequence[float]) -> str:
+    """Number of words that are found at ε = 1, and their share of all tokens."""
+    rest, total = np.arange(counts.shape[1]), counts.sum()
+    added = part * DELTA / len(rounds)
+
+    def events(scale: float) -> list[Event]:
+        return [Event("full_batch", 1.0, scale), *[Event("full_batch", 1.0, 1e6, 1, 2.0, added)] * len(rounds)]
+
+    whole = accounting.calibrate(events, epsilon=1.0, delta=DELTA, neighboring_relation="add_or_remove_one")
+    for one in rounds:
+        release = release_of(whole / math.sqrt(share * one), added_delta=added)
+        source = Named(sparse.csr_array(counts[:, rest]), [str(column) for column in rest])
+        found = Wall(source, Plan([release])).names(release).names
+        rest = np.setdiff1d(rest, [int(name) for name in found])
+    tokens = 1 - counts[:, rest].sum() / total
+    return f"{counts.shape[1] - len(rest):,} ({100 * tokens:.0f} %)"
+
+
+def sought() -> None:
+    """Words of texts that nobody has listed, found by a part of the budget."""
+    said = [f"share {s:g}, δ/{1 / part:.0f}, {len(r)} round{'s' * (len(r) > 1)}" for s, part, r in WAYS]
+    print('\nWords found by `vocabulary="private"` at ε = 1, and their share of all tokens:\n')
+    print(f"| corpus | documents | {' | '.join(said)} | CPU s |")
+    print("|---|---|" + "---|" * (len(WAYS) + 1), flush=True)
+    for name, number in SOUGHT:
+        counts, cpu = corpus(name)[:number], time.process_time()
+        found = [words_found(counts, *way) for way in WAYS]
+        row(name, f"{number:,}", *found, round(time.process_time() - cpu))
+
+
 def main() -> None:
     if "DPVB_DATA" not in os.environ:
         sys.exit("set DPVB_DATA to the folder that holds wikipedia/, newsgroups20/ and reuters21578/")
@@ -117,9 +193,11 @@ def main() -> None:
         f"last {HELD_OUT:,} rows by the mean of β. The public model has 50 topics of Wikipedia, fitted without noise.\n"
     )
     around(known)
+    frequencies()
     months(known)
     above()
     alike()
+    sought()
 
 
 if __name__ == "__main__":

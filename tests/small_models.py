@@ -16,7 +16,7 @@ from dpvb.audit import cases
 from dpvb.audit.cases import HOSTILE_ROWS, D, table_records
 from dpvb.audit.integers import difference, in_steps, relative_norm, squared
 from dpvb.audit.kinds import NAMES as AUDITED
-from dpvb.audit.kinds import dpvi, mixture, regression, sbn
+from dpvb.audit.kinds import dpvi, factors, mixture, regression, sbn
 from dpvb.audit.kinds.lda import HOSTILE_DOCUMENTS, TERMS, bags, documents
 from dpvb.audit.matrix import Matrix as Table
 from dpvb.core.blocks import Block
@@ -128,6 +128,11 @@ CASES = [
         {"step": 0.9},
     ),
     *by_phase(
+        "beside",
+        regression.of_form("PoissonRegression", "first_order, offset and weights"),
+        {"first": 0.9, "step": 0.9, "last": 0.8},
+    ),
+    *by_phase(
         "dispersion",
         regression.of_form("NegativeBinomialRegression", "first_order, learned dispersion"),
         {"step": 0.38, "last": 0.1},
@@ -155,6 +160,10 @@ CASES = [
     ),
     *by_phase("network_blocks", sbn.of_form("six_blocks"), {"step": 0.45}),
     *by_phase("network_paper", sbn.of_form("paper"), {"step": 0.3}),
+    *by_phase(
+        "factors", factors.of_solver("FactorAnalysis", "three_releases"), {"first": 0.6, "second": 0.9, "last": 0.9}
+    ),
+    *by_phase("factors_paper", factors.of_solver("FactorAnalysis", "paper"), {"step": 0.3}),
 ]
 NAMES = [case.name for case in CASES]
 #: For laws of the wall, which hold whatever the model is: the toys every day, the others in the slow suite.

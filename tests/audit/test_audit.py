@@ -31,8 +31,9 @@ from typer.testing import CliRunner
 
 import dpvb
 from dpvb import accounting, audit, cli
-from dpvb.audit import Case, Check, Matrix, Report, budget, draws, neighbours, one_run, queries, readers
+from dpvb.audit import Case, Check, Matrix, Report, budget, draws, neighbours, one_run, queries, readers, words
 from dpvb.audit.kinds import NAMES, shipped
+from dpvb.core import names
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.forms import Rows
@@ -810,3 +811,30 @@ def test_a_reader_that_breaks_the_law_is_found(fault: str) -> None:
     records = [b"1", b"2", b"x", b"3\r4\r5"]
     checks = audit.check_reader("lines", write_lines, lambda path: Lines(path, fault), records, b"900")
     assert bool(findings(checks)) == bool(fault)
+
+
+# --- words that a fit finds ---------------------------------------------------------------------------------
+
+
+def test_the_release_of_words_keeps_what_it_promises() -> None:
+    checks = [*words.check_words()]
+    assert len(checks) == 3
+    assert not findings(checks)
+
+
+def test_a_threshold_that_is_too_low_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = names.Threshold.least
+    monkeypatch.setattr(names.Threshold, "least", lambda self, grid: right(self, grid) - int(2 / grid.step))
+    assert set(findings(words.check_words())) == {
+        "words of one unit alone",
+        "words of one unit alone, by the law of the noise",
+    }
+
+
+def test_units_that_give_all_their_words_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def all_of_them(source: Any, num_names: int, most: int, grid: Any, drawn: Any) -> Any:
+        return right(source, num_names, 10**5, grid, drawn)
+
+    right = names.totals
+    monkeypatch.setattr(words, "totals", all_of_them)
+    assert set(findings(words.check_words())) == {"one unit more"}

@@ -12,13 +12,14 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from scipy import sparse
-from test_cli import refuse, run
+from test_cli import refuse, run, without_counts
 
 import dpvb
 from dpvb.cli import fit
+from dpvb.cli.resumption import kept, remember
 from dpvb.estimators import PrivateEstimator
 
-NAMES = ["lda", "logistic", "binomial", "mixture", "poisson", "negbin", "sbn"]
+NAMES = ["lda", "logistic", "binomial", "factors", "mixture", "pca", "poisson", "negbin", "sbn"]
 
 
 def parameters(name: str) -> dict[str, Any]:
@@ -139,6 +140,8 @@ KEPT = {
     "negbin": f"{_ROWS} dispersion max_count",
     "mixture": f"{_EVERY} groups schema counts missing seed",
     "sbn": f"{_EVERY} hidden threshold form group seed",
+    "factors": f"{_EVERY} schema group row_norm low high components estimate solver seed",
+    "pca": f"{_EVERY} schema group row_norm low high components estimate solver seed",
 }
 
 
@@ -218,4 +221,70 @@ def test_a_model_of_public_documents_is_the_prior_of_a_private_one(tmp_path: Pat
     given += [*budget, 1, "--out", out]
     assert "--public-prior" in run(*given, code=2).stderr
     run(*given, "--public-prior", "--num-steps", 0)
-    assert "2 topics of a model whose documents are said to be public" in " ".join(run("show", out).stdout.split())
+    assert "2 topics of a model whose data are said to be public" in " ".join(run("show", out).stdout.split())
+
+
+def test_a_list_that_ships_with_the_package_is_vocabulary_and_prior(tmp_path: Path) -> None:
+    """And a fit that is resumed in another folder finds it."""
+    (tmp_path / "notes.txt").write_text("the river and the rock\nnew people\n" * 30)
+    out, listed = tmp_path / "notes.dpvb", ["--vocabulary", "english:40", "--prior", "english"]
+    budget = ["--topics", 2, "--epsilon", 1, "--delta", 1e-5, "--num-steps", 1, "--out", out]
+    run("fit", "lda", tmp_path / "notes.txt", *listed, *budget)
+    said = " ".join(run("show", out).stdout.split())
+    assert "the vocabulary, 40 terms; source: the most frequent words of the public list 'english' of dpvb" in said
+    assert "word frequencies of the public list 'english' of dpvb (wordfreq 3.1.1, CC BY-SA 4.0)" in said
+    refused = run("fit", "lda", tmp_path / "notes.txt", "--vocabulary", "german", *budget[:-2], "--out", "x", code=2)
+    assert "--token-pattern 'unicode' makes them" in " ".join(refused.stderr.split())
+    remember(tmp_path / "kept", "fit_lda", {"ledger": None, "prior": Path("english"), "vocabulary": Path("words.txt")})
+    given = kept(tmp_path / "kept")[1]
+    assert given["prior"] == "english"
+    assert given["vocabulary"] == str(Path("words.txt").absolute())
+
+
+def test_persons_of_earlier_months_are_left_out_and_nothing_says_so(tmp_path: Path) -> None:
+    """The file of persons decides no message, whatever is in it."""
+    rows = "".join(f"p{n},the river and the rock\n" for n in range(40))
+    (tmp_path / "march.csv").write_text(f"who,text\n{rows}")
+    (tmp_path / "public.csv").write_text("text\nriver rock\nnew people\n")
+    words, budget = ["--vocabulary", "english:2000"], ["--delta", 1e-5, "--num-steps", 1, "--epsilon"]
+    run("fit", "lda", tmp_path / "public.csv", "--topics", 2, *words, *budget, "inf", "--out", tmp_path / "public.dpvb")
+    given = ["fit", "lda", tmp_path / "march.csv", "--topics", "auto", "--prior", tmp_path / "public.dpvb", *words]
+    given += ["--public-prior", *budget, 1e6, "--group-column", "who"]
+    said = set()
+    for name, content, counted in (
+        ("all", "\n".join(f"p{n}" for n in range(40)), 0),
+        ("some", "p1\r\np3\n\n", 38),
+        ("none", "", 40),
+        ("odd", "\0\n\xff,\n" * 9, 40),
+    ):
+        ids, out = tmp_path / "persons.txt", tmp_path / "march.dpvb"
+        ids.write_text(content)
+        told = run(*given, "--seen", ids, "--out", out, "--overwrite").stderr
+        said.add(without_counts(told))
+        assert dpvb.load(out).privacy_.counts.counted == pytest.approx(counted, abs=1), name
+    assert len(said) == 1
+    refused = run(*given[:-2], "--seen", ids, "--out", tmp_path / "x.dpvb", code=2).stderr
+    assert "--group-column must say whose each document is" in refused
+    assert "cannot be read" in run(*given, "--seen", tmp_path / "gone", "--out", tmp_path / "x.dpvb", code=2).stderr
+
+
+def test_public_documents_need_no_budget_and_their_model_is_a_public_prior(tmp_path: Path) -> None:
+    (tmp_path / "public.txt").write_text("the river and the rock\nnew people\n" * 30)
+    words, out = ["--vocabulary", "english:60"], ["--out", tmp_path / "x.dpvb"]
+    known, notes = tmp_path / "public.dpvb", tmp_path / "public.txt"
+    told = run("fit", "lda", notes, "--public", "--topics", 2, *words, "--out", known).stderr
+    assert "public data, no privacy claimed" in told
+    assert "keeps count" not in told
+    said = " ".join(run("show", known).stdout.split())
+    assert "PUBLIC DATA: whoever made this says that the data are public. No privacy is claimed for them." in said
+    assert "NO PRIVACY" not in said
+    given = ["fit", "lda", notes, "--topics", "auto", "--prior", known, *words, "--num-steps", 0]
+    run(*given, "--epsilon", 1, "--delta", 1e-5, *out)
+    said = " ".join(run("show", tmp_path / "x.dpvb").stdout.split())
+    assert "2 topics of a model whose data are said to be public" in said
+    for wrong, refused in (
+        (["--epsilon", 1], "--epsilon must be inf with --public: public documents need no noise"),
+        (["--ledger", tmp_path / "b.db", "--dataset", "x"], "--ledger must be left out with --public"),
+    ):
+        assert refused in run("fit", "lda", notes, "--public", *words, *wrong, *out, "--overwrite", code=2).stderr
+    assert "Missing option '--epsilon'" in run("fit", "lda", notes, *words, *out, code=2).stderr

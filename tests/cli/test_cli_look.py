@@ -189,6 +189,16 @@ def test_every_kind_of_column() -> None:
     assert found[1]["y"] == ["few", "none", "most"]
 
 
+def test_what_stands_beside_a_response_has_faults_too() -> None:
+    bounds = {"exposure": "e", "max_exposure": 9, "offset": "o", "max_offset": 2, "weights": "w", "max_weight": 3}
+    target = Target("y", kind="poisson", max_count=3, **bounds)
+    data = {"x": np.zeros(4), "y": [0, 1, 2, 3], "e": [0, -1, "x", 10], "o": [-3, 3, 0, ""], "w": [0, -1, 3, 4]}
+    _, found = faults._of_table(Table(data, Schema((Numeric("x", low=0, high=1),), target=target)))
+    assert found["e"] == ["few", "none", "most"]
+    assert found["o"] == ["few", "none", "few"]
+    assert found["w"] == ["none", "none", "few"]
+
+
 @pytest.mark.parametrize(
     ("count", "total", "word"),
     [(0, 0, "none"), (0, 5, "none"), (1, 2, "few"), (2, 3, "most"), (1, 1, "all"), (9, 10, "most"), (1, 10**6, "few")],
@@ -285,6 +295,7 @@ def test_public_mistakes_are_said(people: tuple[Path, Path], tmp_path: Path) -> 
         ([data], "give --schema for a table, or --vocabulary"),
         ([data, "--schema", schema, "--vocabulary", schema], "one of the two"),
         ([data, "--schema", schema, "--text-column", "age"], "--text-column belongs to the other kind of data"),
+        ([data, "--vocabulary", "private"], "--vocabulary must be a list of words here, any will do"),
         ([tmp_path / "nosuch.csv", "--schema", schema], "nosuch.csv"),
         ([tmp_path / "c.npz", "--vocabulary", schema], "c.npz"),
     ):

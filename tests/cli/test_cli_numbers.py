@@ -156,6 +156,36 @@ def test_successes_and_counts(tmp_path: Path) -> None:
     assert facts == pytest.approx(model.evaluate(Table(data, model.schema_), public=True))
 
 
+def test_what_stands_beside_counts(tmp_path: Path) -> None:
+    """By the columns of a table or by files beside a matrix; a model's measures read them as the fit did."""
+    rng, out = np.random.default_rng(3), tmp_path / "m.dpvb"
+    age, days, w = rng.uniform(18, 90, 60), rng.uniform(1, 365, 60), rng.uniform(0, 2, 60)
+    visits = rng.poisson(days * 0.01)
+    data = tmp_path / "visits.csv"
+    cells = np.column_stack([age, days, w, visits]).astype(str)
+    data.write_text("\n".join(",".join(row) for row in [["age", "days", "w", "visits"], *cells]) + "\n")
+    beside = {"exposure": "days", "max_exposure": 365, "weights": "w", "max_weight": 2}
+    like = Schema((Numeric("age", 18, 90),), Target("visits", "poisson", max_count=9, **beside))
+    like.save(tmp_path / "s.json")
+    bounds = ["--max-count", "9", "--max-exposure", "365", "--max-weight", "2", "--epsilon", "inf", "--delta", "1e-6"]
+    run("fit", "poisson", data, "--schema", tmp_path / "s.json", "--out", out, "--quiet", *bounds)
+    found, facts = dpvb.load(out), json.loads(run("evaluate", out, data, "--public", "--json").stdout)
+    assert facts == pytest.approx(found.evaluate(Table(data, like), public=True))
+    matrix = {"x": age[:, None], "y": visits, "e": days, "w": w}
+    for name, column in matrix.items():
+        np.save(tmp_path / f"{name}.npy", column)
+    x, y, e, given = (tmp_path / f"{name}.npy" for name in matrix)
+    call = ["fit", "poisson", x, "--target", y, "--low", "18", "--high", "90", "--out", tmp_path / "n", "--quiet"]
+    run(*call, "--exposure", e, "--weights", given, *bounds)
+    assert dpvb.load(tmp_path / "n").coef_ == pytest.approx(found.coef_)
+    refuse(tmp_path, "weights must be given", *call[:-3], "--out", tmp_path / "o", "--exposure", e, *bounds)
+    run(*call[:5], "--row-norm", "100", "--out", tmp_path / "o", "--exposure", e, "--weights", given, *bounds)
+    known = json.loads(run("evaluate", tmp_path / "o", x, "--target", y, "--exposure", e, "--public", "--json").stdout)
+    own = dpvb.load(tmp_path / "o").evaluate(age[:, None], visits, exposure=days, public=True)
+    assert known == pytest.approx(own)
+    refuse(tmp_path, "belong to a matrix", "evaluate", out, data, "--public", "--exposure", e)
+
+
 @pytest.mark.parametrize(
     "kind", ["logistic", "lda", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("binomial", "negbin", "sbn"))]
 )

@@ -77,9 +77,9 @@ def constant_query(value: float, size: int) -> Any:
 # --- one method, one order ----------------------------------------------------------------------------------
 
 
-def test_a_wall_has_two_doors_and_a_way_past_them() -> None:
+def test_a_wall_has_three_doors_and_a_way_past_them() -> None:
     wall: Wall[Any] = Wall(table(np.ones((2, D))), plain())
-    assert [name for name in dir(wall) if not name.startswith("_")] == ["forgo", "release", "share"]
+    assert [name for name in dir(wall) if not name.startswith("_")] == ["forgo", "names", "release", "share"]
     assert repr(wall) == "Wall(step 0 of 1)"
 
 

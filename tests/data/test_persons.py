@@ -25,8 +25,9 @@ from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords, BinaryMatrix, Design, Numeric, Schema, Table, Target, open_documents
-from dpvb.data.persons import by_person, elsewhere
+from dpvb.data.persons import by_person, elsewhere, newcomers, read_ids
 from dpvb.data.tables.numbers import Numbers
+from dpvb.errors import DataFormatError, ParameterError
 from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.topics.lda import LDA
 
@@ -185,6 +186,40 @@ def test_a_person_in_several_files_of_a_table_is_one_unit(tmp_path_factory: Any,
     assert source.count() == expected.count()
     assert units_of(source) == units_of(expected)
     assert source.unit == "person"
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    st.lists(st.tuples(st.sampled_from([as_jsonl, as_csv, *PARQUET]), file_rows), min_size=1, max_size=2),
+    st.lists(file_ids, max_size=4),
+)
+def test_persons_who_were_seen_count_as_if_a_file_before_had_them(
+    tmp_path_factory: Any, files: Any, seen: list[Any]
+) -> None:
+    """In one file and in several, with ids from memory and from a file."""
+    folder = tmp_path_factory.mktemp("documents")
+    paths = [write(folder / f"{n}", rows) for n, (write, rows) in enumerate(files)]
+    before = [(who, 0) for who in seen]
+    kept = first_files([before, *(rows for _, rows in files)])[len(first_files([before])) :]
+    expected = BagOfWords(np.eye(5)[[word for _, word in kept]], group=[who for who, _ in kept])
+    (folder / "seen.txt").write_text("\n".join("" if who is None else str(who) for who in seen))
+    for known in (seen, read_ids(folder / "seen.txt")):
+        source = open_documents(paths if len(paths) > 1 else paths[0], vocabulary=WORDS, group_column="who", seen=known)
+        assert source.count() == expected.count()
+        assert units_of(source) == units_of(expected)
+
+
+def test_ids_are_lines_and_what_is_no_id_names_nobody(tmp_path: Path) -> None:
+    (tmp_path / "ids.txt").write_bytes(b"\xef\xbb\xbfann\r\n\r\n\xff\xfe\n007\nNA\n")
+    left = newcomers(["ann", "", None, "7", 7.0, "bob"], read_ids(tmp_path / "ids.txt"))
+    assert left == [*[None] * 5, "bob"]
+    with pytest.raises(DataFormatError, match=r"gone\.txt' cannot be read: "):
+        read_ids(tmp_path / "gone.txt")
+    as_csv(tmp_path / "notes", [("ann", 0)])
+    with pytest.raises(ParameterError, match="group_column must say whose each document is, where seen= names"):
+        open_documents(tmp_path / "notes.csv", vocabulary=WORDS, seen=["ann"])
+    with pytest.raises(DataFormatError, match="seen must be a sequence of persons' ids"):
+        open_documents(tmp_path / "notes.csv", vocabulary=WORDS, group_column="who", seen="ann")
 
 
 def test_what_travels_with_a_file_names_nobody(tmp_path: Path) -> None:

@@ -72,6 +72,8 @@ NEEDED = {
     "NegativeBinomialRegression": {"dispersion": 1.0, "max_count": 5, "low": 0.0, "high": 1.0},
     "PoissonRegression": {"max_count": 5, "low": 0.0, "high": 1.0},
     "GaussianMixture": {"low": 0.0, "high": 1.0},
+    "FactorAnalysis": {"low": 0.0, "high": 1.0},
+    "PCA": {"low": 0.0, "high": 1.0},
     "DPVI": {"log_density": lambda theta, x: -((x - theta) ** 2).sum(), "parameters": 3},
 }
 KINDS = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +197,7 @@ def test_persons_and_federations_take_a_prior(public_model: dpvb.LDA) -> None:
         ({"background": False, "word_power": 0.0}, "background must be True"),
         ({"vocabulary": [*WORDS[:-2], "other", "words"]}, "prior must have the vocabulary of the fit; 4 words differ"),
         ({"vocabulary": WORDS[::-1]}, "the words stand in another order"),
-        ({"public_prior": False}, "prior must be a private model, or its documents said to be public by public_prior="),
+        ({"public_prior": False}, "prior must be a private model, or its data said to be public by public_prior="),
         ({"prior": 3}, "prior must be a fitted dpvb.LDA"),
         ({"prior": {}}, "prior must map words to frequencies"),
         ({"prior": {"waa": 0.0}}, "prior must map words to frequencies"),
@@ -216,6 +217,25 @@ def test_a_rehearsal_and_what_is_no_fit_are_no_priors() -> None:
         model(prior=model(n_components=2).rehearse(num_rows=30)).fit(documents(20))
     with pytest.raises(ParameterError, match="fitted"):
         model(prior=model(n_components=2)).fit(documents(20))
+
+
+def test_documents_that_were_said_to_be_public_make_a_public_prior(tmp_path: Path) -> None:
+    """Whoever fits them says so, and the file keeps it; of a fit that says nothing it is asked again."""
+    plain = model(n_components=TOPICS, epsilon=math.inf)
+    plain.fit(documents(200), public=True).save(tmp_path / "public.dpvb")
+    statement = dpvb.load(tmp_path / "public.dpvb").privacy_
+    assert statement.published
+    assert not statement.private
+    assert statement.brief == "public data, no privacy claimed"
+    fitted = model(prior=tmp_path / "public.dpvb", num_steps=0).fit(documents(20))
+    assert "data are said to be public" in " ".join(str(fitted.privacy_).split())
+    assert not fitted.privacy_.published
+    with pytest.raises(ParameterError, match="said to be public by public_prior=, or by public= where"):
+        model(prior=plain.fit(documents(200)), num_steps=0).fit(documents(20))
+    with pytest.raises(ParameterError, match="epsilon must be inf with public=: public documents need no noise"):
+        model().fit(documents(20), public=True)
+    with pytest.raises(ParameterError, match=r"epsilon must be inf where data are published, got 0\.9"):
+        replace(fitted.privacy_, published=True)
 
 
 def test_files_of_a_prior(tmp_path: Path) -> None:
@@ -240,7 +260,7 @@ def test_the_statement_says_where_a_prior_came_from_and_what_it_cost_whom(public
     spent = first.privacy_.epsilon + 1.0
     assert f"no more than epsilon = {spent:.6g}, delta = 1.1e-05; source: the first half of the year" in said
     public = model(prior=public_model, public_prior=True, num_steps=0).fit(documents(40))
-    assert "6 topics of a model whose documents are said to be public" in " ".join(str(public.privacy_).split())
+    assert "6 topics of a model whose data are said to be public" in " ".join(str(public.privacy_).split())
 
 
 def test_a_prior_of_the_same_data_set_is_refused_before_the_charge(tmp_path: Path) -> None:

@@ -73,6 +73,12 @@ def test_an_agreement(tmp_path: Path) -> None:
     assert (estimator.num_examples, estimator.epsilon, estimator.delta) == (100, math.inf, 1e-5)
 
 
+@pytest.mark.parametrize(("said", "found"), [("english:50", "english:50"), ("words.txt", Path("words.txt"))])
+def test_a_vocabulary_is_the_name_of_a_list_or_a_path(tmp_path: Path, said: str, found: str | Path) -> None:
+    made = Agreement.load(agreement(tmp_path, kind='"LDA"', model="", width=None, vocabulary=f'"{said}"'))
+    assert made.vocabulary == (tmp_path / found if isinstance(found, Path) else found)
+
+
 def test_every_kind_is_an_estimator_and_every_schedule_the_servers() -> None:
     shipped = {name: kind for name, kind in PrivateEstimator.kinds.items() if kind.__module__.startswith("dpvb.")}
     read = {name for name, kind in shipped.items() if kind.reads is not None}
@@ -105,6 +111,7 @@ def test_every_kind_is_an_estimator_and_every_schedule_the_servers() -> None:
         ({"width": None}, "LogisticRegression needs schema or width, .*got neither"),
         ({"schema": '"s.json"'}, "needs schema or width, .*got schema and width"),
         ({"width": None, "vocabulary": '"w.txt"'}, "needs schema or width, .*got vocabulary"),
+        ({"kind": '"LDA"', "width": None, "vocabulary": '"private"'}, "must be the path of a public list"),
         ({"width": "0"}, r"width must be a number in \[1"),
         ({"model": 'solver = "x"\nsolve = 1'}, r"\[model\] solve is no key of this file; did you mean solver?"),
         ({"model": "epsilon = 1"}, r"\[model\] epsilon is no key of this table; it stands outside"),

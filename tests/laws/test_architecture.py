@@ -239,7 +239,7 @@ def test_the_wall_alone_has_the_seal() -> None:
 
 
 def test_the_wall_is_one_short_file() -> None:
-    assert len((ROOT / "core" / "wall.py").read_text().splitlines()) <= 240
+    assert len((ROOT / "core" / "wall.py").read_text().splitlines()) <= 260
 
 
 def test_only_federated_runs_take_parts_of_sums() -> None:

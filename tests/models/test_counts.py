@@ -12,6 +12,8 @@ from scipy import stats
 from scipy.special import expit, ndtri
 
 import dpvb
+from dpvb.core import loop
+from dpvb.core.noise import InsecureNoise
 from dpvb.core.wall import Wall
 from dpvb.data import Numeric, Schema, Table, Target
 from dpvb.errors import FewUnitsWarning, ParameterError
@@ -237,3 +239,18 @@ def test_estimators_show_intervals_of_what_may_come() -> None:
         successes.predict_interval(X, trials=[1, 2])
     with pytest.raises(ParameterError, match="level must be a number"):
         model.predict_interval(X, 1.0)
+
+
+@pytest.mark.parametrize("seed", [1, 3, 5])
+def test_a_noisy_reading_of_the_curvature_does_not_send_a_path_away(seed: int) -> None:
+    """Mean 2 of counts up to 60 at ε = 1: with seed 5 one step went 19 log means far, and the path stayed."""
+    rng = np.random.default_rng(31_001)
+    x_nd, weights_d = rng.normal(size=(10_000, 4)), rng.normal(0, 0.3, 4)
+    y_n = rng.poisson(2.0 * np.exp(x_nd @ weights_d))
+    estimator = dpvb.PoissonRegression(epsilon=1.0, delta=1e-6, max_count=60, low=-4.0, high=4.0)
+    task = estimator.task(x_nd, y_n)
+    plan = estimator._calibrated(task.plan)
+    wall: Any = Wall(task.source, plan, noise=InsecureNoise(seed))
+    q, _ = loop.fit(task.model, wall, plan, rho=task.rho, rng=np.random.default_rng(0))
+    # Weights of rows of norm 1; the true ones are 1.3, 0.5, 1 and -3.5.
+    assert np.abs(task.model.weights(q).mean_d[1:]).max() < 7.0

@@ -170,6 +170,16 @@ def test_scores_that_bend_more_than_the_majoriser_make_it_grow_where_they_do() -
     assert first.seen(point_e, -curvature_e * point_e, zero_e, upper_e) is first
 
 
+def test_an_excess_over_many_directions_is_seen_in_the_steepest() -> None:
+    """Of 40 directions none has a tenth of what exceeds the majoriser; the steepest one grows, to what was measured."""
+    curvature_e, upper_e, zero_e = np.full(40, 8.0), np.full(40, 2.0), np.zeros(40)
+    curvature_e[7], point_e, little_e = 9.0, np.ones(40), np.full(40, 1e-12)
+    first = guard.Steepness.start(zero_e).seen(zero_e, zero_e, little_e, upper_e)
+    factor_e = first.seen(point_e, -curvature_e * point_e, little_e, upper_e).factor_e
+    assert np.flatnonzero(factor_e > 1.0).tolist() == [7]
+    assert factor_e[7] == pytest.approx(tuned.CURVATURE_MARGIN * 9 / 2)
+
+
 # --- with noise ---------------------------------------------------------------------------------------------
 
 

@@ -175,7 +175,7 @@ def test_an_error_of_the_curvature_widens_the_posterior_by_what_it_adds_to_the_s
     """One dimension, by the fixed point written out: V = v + E((z - z_0)² + Var z) + D(z - z_0)²."""
     score = ridge.NoisyScore(np.array([3.0]), np.array([0.5]), np.array([[2.0]]), np.ones(1), 0.7)
     prior = ridge.Prior(np.array([[4.0]]), np.zeros((1, 1)), (1.0,))
-    mean_e, variance_ee = ridge.honest(score, prior, np.array([[0.3]]), np.array([0.2]))
+    mean_e, variance_ee = ridge.posterior(ridge.honest(score, prior, np.array([[0.3]]), np.array([0.2])), prior)
     noise = 0.7 + 0.3 * float(variance_ee[0, 0]) + 0.5 * float(mean_e[0] - 0.5) ** 2
     information = 4.0 / (2.0 + noise)
     assert variance_ee[0, 0] == pytest.approx(1 / (0.25 + information), rel=0.01)

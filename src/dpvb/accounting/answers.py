@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
-from dpvb.accounting.events import Event, Pair, check_plan, check_relation, dominating_pairs, grouped
+from dpvb.accounting.events import Event, Pair, added_delta, check_plan, check_relation, dominating_pairs, grouped
 from dpvb.guards.errors import ParameterError, check_choice, check_number
 
 Method = Literal["pld", "renyi", "moments", "moments_capped", "wang", "zcdp", "strong", "linear"]
@@ -110,6 +110,13 @@ def answer(
 
     if any(event.noise_multiplier == 0 for event in plan):
         return Answer(math.inf, delta, name, "no noise", "A release without noise has no finite epsilon.")
+    if added := added_delta(plan):
+        if added >= delta:
+            note = f"The releases add {added:g} to delta, which leaves nothing of it to their noise."
+            return Answer(math.inf, delta, name, name if name != "pld" else "renyi", note)
+        noise = [replace(event, added_delta=0.0) for event in plan]
+        how: Any = {"neighboring_relation": relation, "method": name, "step_delta": step_delta, "expected": expected}
+        return replace(answer(noise, delta=delta - added, **how), delta=delta)
     if name == "pld":
         return _tightest(dominating_pairs(plan, relation), delta, expected)
     if name == "renyi":
@@ -136,6 +143,9 @@ def near_epsilon(
     Releases with nearly equal noise are taken together. Arguments as for `answer`.
     """
     alternatives = [grouped(pairs) for pairs in dominating_pairs(check_plan(events), neighboring_relation)]
+    delta -= added_delta(events)
+    if delta <= 0:
+        return math.inf
     if method == "renyi":
         from dpvb.accounting import renyi
 
@@ -161,6 +171,10 @@ def delta_of(events: Sequence[Event], *, epsilon: float, neighboring_relation: s
 
     if any(event.noise_multiplier == 0 for event in plan):
         return 1.0
+    if added := added_delta(plan):
+        noise = [replace(event, added_delta=0.0) for event in plan]
+        rest = delta_of(noise, epsilon=epsilon, neighboring_relation=relation, method=name)
+        return min(added + rest, 1.0)
     alternatives = dominating_pairs(plan, relation)
     if name == "renyi":
         return math.exp(renyi.log_delta(alternatives[0], epsilon))

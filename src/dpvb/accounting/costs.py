@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
@@ -17,7 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dpvb.accounting.answers import answer, check_delta
-from dpvb.accounting.events import MAX_STEPS, Event, NeighboringRelation, check_plan, check_relation, dominating_pairs
+from dpvb.accounting.events import (
+    MAX_STEPS,
+    Event,
+    NeighboringRelation,
+    added_delta,
+    check_plan,
+    check_relation,
+    dominating_pairs,
+)
 from dpvb.guards.errors import ParameterError
 
 Vector = npt.NDArray[np.float64]
@@ -71,6 +79,16 @@ class Composition:
         """By the tight accountant."""
         return _tight(self, check_delta(delta), expected)
 
+    @property
+    def added_delta(self) -> float:
+        """What the releases add to delta, beside their noise."""
+        return added_delta(self.events)
+
+    @property
+    def noise(self) -> Composition:
+        """The same releases as far as their noise covers them."""
+        return replace(self, events=[replace(event, added_delta=0.0) for event in self.events])
+
     def scaled(self, scale: float) -> Composition:
         """The same with all noise multipliers multiplied."""
         events = [replace(event, noise_multiplier=scale * event.noise_multiplier) for event in self.events]
@@ -81,7 +99,7 @@ class Composition:
         return {
             "form": "composition",
             "neighboring_relation": self.neighboring_relation,
-            "events": [asdict(event) for event in self.events],
+            "events": [event.to_dict() for event in self.events],
         }
 
     @staticmethod
@@ -168,10 +186,14 @@ def _steps(events: Sequence[Event]) -> dict[Event, int]:
     return dict(steps)
 
 
+def _place(event: Event) -> tuple[str, float, float, float, float]:
+    return event.sampler, event.sampling_prob, event.noise_multiplier, event.swap_ratio, event.added_delta
+
+
 def _merged(steps: Mapping[Event, int]) -> tuple[Event, ...]:
     """The events in a fixed order, as few as can be."""
     found = []
-    for event in sorted(steps, key=lambda one: (one.sampler, one.sampling_prob, one.noise_multiplier, one.swap_ratio)):
+    for event in sorted(steps, key=_place):
         whole, rest = divmod(steps[event], MAX_STEPS)
         found += [replace(event, num_steps=number) for number in (*[MAX_STEPS] * whole, rest) if number]
     return tuple(found)
@@ -181,7 +203,7 @@ def _merged(steps: Mapping[Event, int]) -> tuple[Event, ...]:
 def _curve(cost: Composition, orders: tuple[float, ...]) -> tuple[float, ...]:
     from dpvb.accounting import renyi
 
-    if any(event.noise_multiplier == 0 for event in cost.events):
+    if any(event.noise_multiplier == 0 or event.added_delta for event in cost.events):
         return (math.inf,) * len(orders)
     lam = np.array(orders) - 1
     alternatives = dominating_pairs(cost.events, cost.neighboring_relation)

@@ -55,8 +55,13 @@ def covering(cost: Cost, delta: float, reach: float, most: float, *, normal: boo
         normal: whether all noise is normal, or rounded from what is; if not, the cost's Renyi curve alone holds.
 
     Returns:
-        (m, d); d is 0 for full batches, which are Gaussians themselves; (inf, 0) where nothing covers the cost.
+        (m, d); d is 0 for full batches, which are Gaussians themselves, but for what they add to delta; m is inf
+        where nothing covers the cost.
     """
+    if isinstance(cost, Composition) and (added := cost.added_delta):
+        # What a release says beside its noise it says with this probability, whatever the noise is.
+        m, left_out = covering(cost.noise, delta, reach, most, normal=normal)
+        return m, left_out + added
     key: Any = cost
     return _covering(key, delta, reach, most, normal)
 

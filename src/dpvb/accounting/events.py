@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
 
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 
@@ -60,6 +60,7 @@ class Event:
         num_steps: number of releases.
         swap_ratio: largest distance of two possible contributions over C, in [1e-6, 2]; it matters for replace-one
             neighbours and for fixed-size batches only.
+        added_delta: chance, in [0, 1), that one such release shows what its noise does not cover; it adds to delta.
 
     All are public. Raises ParameterError for a value outside its range.
     """
@@ -69,6 +70,7 @@ class Event:
     noise_multiplier: float
     num_steps: int = 1
     swap_ratio: float = 2.0
+    added_delta: float = 0.0
 
     def __post_init__(self) -> None:
         check_choice("sampler", self.sampler, SAMPLERS)
@@ -86,10 +88,17 @@ class Event:
             )
         steps = check_integer("num_steps", self.num_steps, low=1, high=MAX_STEPS)
         ratio = check_number("swap_ratio", self.swap_ratio, low=1e-6, high=2)
+        added = check_number("added_delta", self.added_delta, low=0, high=1, closed="left")
         object.__setattr__(self, "sampling_prob", prob)
         object.__setattr__(self, "noise_multiplier", noise)
         object.__setattr__(self, "num_steps", steps)
         object.__setattr__(self, "swap_ratio", ratio)
+        object.__setattr__(self, "added_delta", added)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it; what adds nothing to delta does not say so, as in earlier versions."""
+        facts = asdict(self)
+        return facts if self.added_delta else {name: facts[name] for name in facts if name != "added_delta"}
 
 
 @dataclass(frozen=True)
@@ -121,8 +130,13 @@ def check_plan(events: Sequence[Event]) -> tuple[Event, ...]:
     return plan
 
 
+def added_delta(plan: Sequence[Event]) -> float:
+    """Return what the releases of a plan add to delta, beside their noise."""
+    return math.fsum(event.num_steps * event.added_delta for event in plan)
+
+
 def dominating_pairs(plan: Sequence[Event], relation: str) -> list[list[Pair]]:
-    """Return the alternatives, each a list of pairs, that bound a plan: any one of them is an upper bound.
+    """Return the alternatives, each a list of pairs, that bound a plan's noise: any one of them is an upper bound.
 
     Equal pairs are merged, and all Gaussians without amplification become one.
     """

@@ -42,6 +42,10 @@ loss is the motion above. So
 
     E_P[(1 - e^{epsilon - L})_+] <= D + delta_Gauss(epsilon; m).
 
+A release may add to delta beside its noise (`Event.added_delta`): with this probability at most it shows what its
+noise does not cover, and else it is the Gaussian that it is charged as. That is the line above, so it counts in D. At
+the orders such a plan has no cost: from its charge on the rule for Gaussians alone is followed.
+
 One limit on the right side as a whole would not do: whoever sees the motion go down would trade what is left of m for
 D, and would not where it goes up (`test_limits_that_trade_are_beaten`).
 

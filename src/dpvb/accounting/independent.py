@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from dpvb.accounting.answers import check_delta
-from dpvb.accounting.events import Event, Pair, check_plan, check_relation, dominating_pairs
+from dpvb.accounting.events import Event, Pair, added_delta, check_plan, check_relation, dominating_pairs
 from dpvb.guards.errors import PrivacyError, check_number
 
 # The interval's width relative to epsilon that the grid is chosen for, and the price it may have: dp-accounting takes
@@ -82,6 +82,8 @@ def second_opinion(
         return SecondOpinion(reason="without sampling, epsilon has a closed formula")
     if epsilon == 0:
         return SecondOpinion(reason="delta covers all that the releases could tell")
+    # What releases add to delta beside their noise is no matter of composition.
+    delta -= added_delta(plan)
     # Nearly equal claims share a grid, so that a plan is looked at once.
     return _opinion(plan, delta, relation, 1.1 ** round(math.log(epsilon, 1.1)))
 

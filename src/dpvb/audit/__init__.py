@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from itertools import product
 from multiprocessing import active_children, get_context
 
-from dpvb.audit import budget, draws, neighbours, one_run, queries, readers
+from dpvb.audit import budget, draws, neighbours, one_run, queries, readers, words
 from dpvb.audit.cases import Case
 from dpvb.audit.kinds import NAMES, forms, shipped
 from dpvb.audit.matrix import Matrix
@@ -84,6 +84,7 @@ def _foundations() -> Iterator[Check]:
     yield from draws.check_source()
     yield from budget.check_grid()
     yield from readers.shipped_readers()
+    yield from words.check_words()
 
 
 _CHECKS: Sequence[Callable[[Case], Iterator[Check]]] = (

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 
-from dpvb.guards.errors import FewTopicsWarning, FewUnitsWarning
+from dpvb.guards.errors import FewTopicsWarning, FewUnitsWarning, FewWordsWarning
 
 
 class _Kept(logging.Handler):
@@ -33,7 +33,7 @@ def heard() -> Iterator[list[str]]:
             warnings.simplefilter("always")
             yield said
         # Warnings of few units and topics speak of released numbers.
-        released = (FewTopicsWarning, FewUnitsWarning)
+        released = (FewTopicsWarning, FewUnitsWarning, FewWordsWarning)
         said += [str(one.message) for one in caught if not issubclass(one.category, released)]
         said += out.getvalue().splitlines()
     finally:

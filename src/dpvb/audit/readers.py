@@ -133,12 +133,22 @@ def shipped_readers() -> Iterator[Check]:
     for form in ("csv", "jsonl", "txt", *(("parquet",) if find_spec("pyarrow") else ())):
         read = partial(open_documents, vocabulary=words)
         yield from check_reader(f"{form} files", partial(_write_texts, form), read, texts, 'b\n"a')
+        private = partial(_over, words=words)
+        yield from check_reader(
+            f"{form} files, words to be found", partial(_write_texts, form), private, texts, 'b\n"a'
+        )
     europe = partial(open_documents, vocabulary=words, separator=";", encoding="cp1252")
     yield from check_reader("csv files of Europe", partial(_write_texts, "csv", separator=";"), europe, texts, 'b\n"a')
     counts: list[list[float]] = [[1, 0, 2], [0, 0, 0], [0.5, np.nan, 1], [np.inf, 1, 1], [1e300, 1e-300, 3], [-1, 2, 2]]
     for form in ("npz", "mtx", "docword.txt", "ldac"):
         read = partial(open_documents, width=3)
         yield from check_reader(f"{form} files", partial(_write_counts, form), read, counts, [9, 9, 9])
+
+
+def _over(path: Path, words: Sequence[str]) -> Any:
+    """Texts of which all words were read, once some of these have been found."""
+    texts: Any = open_documents(path, vocabulary="private")
+    return texts.over(words)
 
 
 def _write_texts(form: str, texts: Sequence[str], folder: Path, separator: str = ",") -> Path:

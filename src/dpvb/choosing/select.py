@@ -42,6 +42,7 @@ from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator, Task, generator
+from dpvb.estimators.private_words import check_known
 from dpvb.guards.errors import LedgerError, ParameterError, WallError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import says_what_lacks
 from dpvb.guards.silence import silence
@@ -74,6 +75,9 @@ def select(
     score_range: tuple[float, float] | None = None,
     group: Iterable[object] | None = None,
     trials: Any = None,
+    exposure: Any = None,
+    offset: Any = None,
+    weights: Any = None,
 ) -> Any:
     """Fit the best of several settings privately, all of it for one (epsilon, delta).
 
@@ -85,7 +89,7 @@ def select(
         estimator: one whose rows have scores (LDA, a regression, SigmoidBeliefNetwork); it says what candidates leave
             out. Its own epsilon, delta and accountant are not used.
         candidates: a list of settings, each a dict of the estimator's parameters; public.
-        X, y, group, trials: private rows, as in the estimator's fit.
+        X, y, group, trials, exposure, offset, weights: private rows, as in the estimator's fit.
         epsilon: the budget of the whole selection, in (0, inf]; inf: no noise and no privacy.
         delta: the chance that its promise leaves open, in (0, 1): well below one over the number of units, as 1e-6.
         ledger, dataset: where it is charged, once, before anything is read; the estimator's own by default.
@@ -106,7 +110,9 @@ def select(
         BudgetError, LedgerError: if it cannot be charged; nothing was read.
         WallError: if a run failed; the whole selection stays charged.
     """
-    data = {"X": X, "y": y, "group": group, **({} if trials is None else {"trials": trials})}
+    beside = {"trials": trials, "exposure": exposure, "offset": offset, "weights": weights}
+    beside = {name: given for name, given in beside.items() if given is not None}
+    data = {"X": X, "y": y, "group": group, **beside}
     choice = _fixed(
         estimator,
         candidates,
@@ -130,7 +136,7 @@ def _tried(kind: type, params: Mapping[str, Any], data: Mapping[str, Any]) -> tu
         ParameterError, DataFormatError: as the fit would.
     """
     trial = kind(**params)
-    task: Task = trial.task(**data)
+    task: Task = check_known(trial.task(**data), "in a selection")
     generator("random_state", params["random_state"])
     Estimate.empty(task.model.blocks, task.projection)
     Wall(task.source, task.plan, num_examples=params["num_examples"])
@@ -231,7 +237,7 @@ def _fixed(
     """Rehearse every candidate, and scale all noise so that the selection meets (epsilon, delta)."""
     kind, settings = type(estimator), _complete(estimator, candidates)
     if any(isinstance(given, Iterator) for given in data.values()):
-        raise ParameterError("X, y, group and trials must be readable more than once: iterators are not.")
+        raise ParameterError("X, y, group and what stands beside y must be readable more than once: iterators are not.")
     check_choice("distribution", distribution, tuple(DISTRIBUTIONS))
     check_number("holdout", holdout, low=0, high=1, closed="neither")
     mean = float(_RUNS_EACH * len(settings)) if expected_runs is None else expected_runs

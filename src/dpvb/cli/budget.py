@@ -49,6 +49,14 @@ def plan(
         int | None, typer.Option(help="Number of words, with --documents.", show_default=False)
     ] = None,
     topics: Annotated[int, typer.Option(help="Number of topics, with --documents.")] = 10,
+    vocabulary_share: Annotated[
+        float | None,
+        typer.Option(
+            help="Part of the budget that finds words, as `fit lda --vocabulary private` does: how many documents must "
+            "use a word. Needs --epsilon.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: options.Json = False,
 ) -> None:
     """Say what a budget buys, before any data are touched.
@@ -63,6 +71,8 @@ def plan(
         dpvb plan --noise-multiplier 1.24 --sampling-prob 0.05 --delta 1e-4 --json
 
         dpvb plan --documents 2000 --vocabulary-size 7702 --topics 10
+
+        dpvb plan --epsilon 1 --vocabulary-share 0.2
     """
     from dpvb.accounting import Event, doubts, planning
 
@@ -96,10 +106,16 @@ def plan(
         with working("accounting"):
             expected = model.forecast(documents, vocabulary_size)
         facts["topics"] = {"signal": expected.signal, "detectable": expected.detectable, "needed": expected.needed}
+    found = ""
+    if vocabulary_share is not None:
+        with working("accounting"):
+            facts["vocabulary"], found = _vocabulary(vocabulary_share, topics, {"epsilon": epsilon, **shape})
     if as_json:
         print_json(facts)
         return
     out = new_console()
+    if found:
+        out.print(found)
     if expected is not None:
         out.print(f"{documents:,} documents at epsilon = {_number(facts['epsilon'])}: {expected}")
     out.print(
@@ -136,6 +152,30 @@ def plan(
             ]
             for row in facts["compute"]
         ],
+    )
+
+
+def _vocabulary(share: float, topics: int, shape: dict[str, Any]) -> tuple[dict[str, float], str]:
+    """What finding words by a share of the budget comes to, as facts and in words."""
+    from dpvb.core.names import Threshold
+    from dpvb.estimators.lda import LDA
+
+    if shape["epsilon"] is None:
+        raise ParameterError("vocabulary_share= needs epsilon=, of which it is a part.")
+    model = LDA(topics, vocabulary="private", vocabulary_share=share, **shape)
+    mechanism = model._calibrated(model.task([]).plan).releases[0].mechanism
+    assert isinstance(mechanism, Threshold)
+    facts = {
+        "share": share,
+        "added_delta": mechanism.added_delta,
+        "noise_multiplier": mechanism.noise_multiplier,
+        "threshold": mechanism.threshold,
+    }
+    few, many = (math.ceil(mechanism.threshold * math.sqrt(t)) for t in (10, 100))
+    return facts, (
+        f"words by {share:g} of the budget: noise multiplier {mechanism.noise_multiplier:.4g}, and "
+        f"{mechanism.added_delta:g} of delta. A word is found that about {many:,} documents of a hundred different "
+        f"words use, or {few:,} of ten."
     )
 
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 #: The word for each answer to: how many of them? Most are more than half.
 SHARES: Final = ("none", "few", "most", "all")
 # Options of `dpvb fit` that do not matter to one pass.
-_OF_A_FIT = frozenset({"data", "target", "trials", "group", "width", "stream"})
+_OF_A_FIT = frozenset({"data", "target", "trials", "group", "width", "stream", "seen", "public"})
+_OF_A_FIT |= {"exposure", "offset", "weights"}
 _CELLS = ("unreadable", "undeclared", "outside the range")
 _TEXTS = ("no text", "undecodable", "without a token")
 _WARNING = """\
@@ -70,6 +71,7 @@ def look(
 
         dpvb look notes/ --vocabulary words.txt --ledger budget.db --dataset notes
     """
+    from dpvb.data.documents.vocabulary import PRIVATE
     from dpvb.runs.counted import check_account, opened
 
     if not is_terminal(sys.stdin, sys.stdout, sys.stderr):
@@ -79,6 +81,8 @@ def look(
         )
     if (given["schema"] is None) == (given["vocabulary"] is None):
         raise ParameterError("give --schema for a table, or --vocabulary for texts: one of the two.")
+    if str(given["vocabulary"]) == PRIVATE:
+        raise ParameterError("vocabulary= must be a list of words here, any will do: known words are not counted.")
     form = reading.documents if given["schema"] is None else reading.rows
     if foreign := [name for name in given if name not in _known(form) and given[name] != _OPTIONS[name].default]:
         raise ParameterError(f"{foreign[0]}= belongs to the other kind of data; leave it out.")
@@ -173,6 +177,7 @@ def _of_table(table: Table) -> tuple[int, dict[str, list[str]]]:
 def _faults(schema: Schema, name: str, cells: Mapping[str, Cells]) -> dict[str, Bools]:
     """Which cells of a column have a fault, by its kind."""
     from dpvb.data.spelling import Categories, as_numbers, each, identity
+    from dpvb.data.tables.response import LOWEST
 
     own, target = cells[name], schema.target
     missing_n = Categories((), schema.missing_values).places(own, unseen=0, missing=1) == 1
@@ -185,6 +190,10 @@ def _faults(schema: Schema, name: str, cells: Mapping[str, Cells]) -> dict[str, 
         values = spec.categories if spec.kind == "categorical" else spec.values
         return _faults_of_labels(Categories(values, schema.missing_values), own, spec.missing not in (None, False))
     assert target is not None  # All other columns are its own.
+    beside = {getattr(target, role): (role, bound) for role, bound in target.response.columns.items()}
+    if name in beside:
+        role, bound = beside[name]
+        return _faults_of_numbers(as_numbers(own), max(LOWEST[role], -bound), bound)
     if target.kind == "logistic":
         return _faults_of_labels(Categories(target.classes), own, False)
     if name == target.trials:

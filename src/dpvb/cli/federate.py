@@ -231,13 +231,16 @@ def _is_offer(data: bytes) -> bool:
 
 def _agreed(agreement: Agreement, data: Mapping[str, Any]) -> tuple[Task, Federation]:
     """The task of the fit, and what all parties must find the same, by one's own data and files."""
+    from dpvb.estimators.private_words import check_known
     from dpvb.federated.agreement import Federation
     from dpvb.federated.simulation import columns_of, of_unit, steps_of
 
     model = agreement.estimator()
     try:
         model.set_params(num_steps=steps_of(model, data, agreement.num_rounds))
-        task = of_unit(model.task(**data), "client" if agreement.unit == "client" else "example")
+        task = of_unit(
+            check_known(model.task(**data), "in a federation"), "client" if agreement.unit == "client" else "example"
+        )
     except ParameterError as error:
         raise ParameterError(f"the agreement does not hold together: {error}") from error
     return task, Federation(
@@ -275,10 +278,12 @@ def _rows(settings: ClientConfig) -> dict[str, Any]:
         brought = estimator.no_rows(schema=None, vocabulary=None, width=agreement.width)
         if (own.target is None) == ("y" in brought):
             raise ParameterError("[data] target must name a .npy file with the response of each row, for a regression.")
-        if (own.trials is None) == ("trials" in brought):
-            raise ParameterError(
-                "[data] trials must name a .npy file with the trials of each row, for binomial responses."
-            )
+        for name in ("trials", "exposure", "offset", "weights"):
+            if (getattr(own, name) is None) == (name in brought):
+                raise ParameterError(
+                    f"[data] {name} must name a .npy file with a number for each row where the agreement's estimator "
+                    "has a bound of it, and nowhere else."
+                )
         if (own.group is not None) != person:
             raise ParameterError('[data] group belongs to unit = "person": a .npy file with the person of each row.')
     elif agreement.schema is not None:

@@ -151,9 +151,12 @@ def _command(name: str) -> Any:
 
 
 def _of_files(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
-    """The options that say how a kind's files are read; trials are for a kind whose `fit` takes them."""
+    """The options that say how a kind's files are read; columns beside the response only where the kind bounds them."""
+    from dpvb.data.tables.response import BOUNDS
+
+    bounds = {**BOUNDS, "trials": "max_trials"}
     for option in inspect.signature(READINGS[str(kind.reads)], eval_str=True).parameters.values():
-        if option.name != "trials" or "trials" in inspect.signature(kind.fit).parameters:
+        if option.name not in bounds or bounds[option.name] in inspect.signature(kind).parameters:
             yield option.replace(kind=option.KEYWORD_ONLY)
 
 

@@ -239,6 +239,8 @@ def evaluate(
     token_pattern: options.TokenPattern = options.ANY_WORD,
     target: options.Target = None,
     trials: options.Trials = None,
+    exposure: options.Exposure = None,
+    offset: options.Offset = None,
     separator: options.Separator = ",",
     decimal: options.Decimal = ".",
     encoding: options.Encoding = "utf-8",
@@ -249,8 +251,8 @@ def evaluate(
     Topics: perplexity (lower is better) by its bound and by completion, one half of each document's words given the
     other; coherence (NPMI, from -1 to 1) says how often a topic's top words meet in these documents. Regressions: AUC,
     log-likelihood, accuracy and calibration of probabilities; deviance of counts. Belief networks: share of entries
-    that are reconstructed, and the bound on the log-likelihood. The data are treated as public: a measurement of
-    private ones would be a leak, also through the choice made by it.
+    that are reconstructed, and the bound on the log-likelihood. Factor models: log-likelihood. The data are
+    treated as public: a measurement of private ones would be a leak, also through the choice made by it.
 
         dpvb evaluate notes.dpvb public_notes.csv --public
 
@@ -269,8 +271,15 @@ def evaluate(
         given = _documents(fitted, data, vocabulary, text_column=text_column, **how) | {"words": words}
     elif fitted.reads == "images":
         given = reading.images(data)
+    elif fitted.reads == "measurements":
+        from dpvb.data import Table
+
+        is_matrix = fitted.schema_ is None or data.suffix.lower() in (".npz", ".npy")
+        written: dict[str, Any] = {"separator": separator, "decimal": decimal, "encoding": encoding}
+        given = reading.measurements(data) if is_matrix else {"X": Table(data, fitted.schema_, **written)}
     else:
-        given = _rows(fitted, data, target, trials, separator=separator, decimal=decimal, encoding=encoding)
+        beside: Any = {"target": target, "trials": trials, "exposure": exposure, "offset": offset}
+        given = _rows(fitted, data, beside, separator=separator, decimal=decimal, encoding=encoding)
     facts = fitted.evaluate(**given, public=True)
     if as_json:
         print_json(facts)
@@ -289,12 +298,14 @@ def _documents(fitted: Any, data: Path, vocabulary: Path | None, **how: Any) -> 
     return reading.documents(data, words, width=fitted.n_features_in_, **how)
 
 
-def _rows(fitted: Any, data: Path, target: Path | None, trials: Path | None, **how: Any) -> dict[str, Any]:
+def _rows(fitted: Any, data: Path, beside: Mapping[str, Any], **how: Any) -> dict[str, Any]:
     """Rows with a response in the columns of a fitted model."""
     if fitted.schema_ is None:
-        return reading.rows(data, None, target, trials)
+        return reading.rows(data, None, **beside)
     from dpvb.data import Table
 
-    if target or trials:
-        raise ParameterError("--target and --trials belong to a matrix; the model's schema names these columns.")
+    if any(beside.values()):
+        raise ParameterError(
+            "--target, --trials, --exposure and --offset belong to a matrix; the model's schema names these columns."
+        )
     return {"X": Table(data, replace(fitted.schema_, group=None), **how)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -35,6 +36,26 @@ Documents = Annotated[
         show_default=False,
     ),
 ]
+
+
+def without_budget(context: typer.Context, public: bool) -> bool:
+    """Whether documents are public: a fit of them then needs no epsilon and no delta."""
+    if public:
+        context.default_map = {**(context.default_map or {}), "epsilon": math.inf, "delta": 1e-5}
+    return public
+
+
+PublicDocuments = Annotated[
+    bool,
+    typer.Option(
+        "--public",
+        help="State that these documents are public: the fit has no noise, needs no --epsilon and no --delta, and may "
+        "be the --prior of private ones.",
+        callback=without_budget,
+        is_eager=True,
+        rich_help_panel=DATA,
+    ),
+]
 TextColumn = Annotated[str, typer.Option(help="Column or key of the text.", rich_help_panel=DATA)]
 Format = Annotated[
     str | None,
@@ -49,6 +70,15 @@ GroupColumn = Annotated[
     str | None,
     typer.Option(
         help="Column or key of the person: all documents of a person are then protected together.",
+        show_default=False,
+        rich_help_panel=DATA,
+    ),
+]
+Seen = Annotated[
+    Path | None,
+    typer.Option(
+        help="A private file of the persons in earlier fits, one a line: their documents add nothing. Needs "
+        "--group-column.",
         show_default=False,
         rich_help_panel=DATA,
     ),
@@ -68,7 +98,8 @@ TokenPattern = Annotated[
 Vocabulary = Annotated[
     Path | None,
     typer.Option(
-        help="A public list of words, one a line. Text needs it; of counts it names the columns.",
+        help="A public list of words: english, french, german or spanish (english:2000 is its 2,000 most frequent "
+        "words), or a file with one word a line. Text needs it; of counts it names the columns.",
         show_default=False,
         rich_help_panel=DATA,
     ),
@@ -119,6 +150,30 @@ Target = Annotated[
 Trials = Annotated[
     Path | None,
     typer.Option(help="The numbers of trials of a matrix's rows, .npy.", show_default=False, rich_help_panel=DATA),
+]
+Exposure = Annotated[
+    Path | None,
+    typer.Option(
+        help="How long or how much each of a matrix's rows was counted, .npy; with --max-exposure.",
+        show_default=False,
+        rich_help_panel=DATA,
+    ),
+]
+Offset = Annotated[
+    Path | None,
+    typer.Option(
+        help="What is added to the log odds or log mean of each of a matrix's rows, .npy; with --max-offset.",
+        show_default=False,
+        rich_help_panel=DATA,
+    ),
+]
+Weights = Annotated[
+    Path | None,
+    typer.Option(
+        help="How many rows each of a matrix's rows counts as, .npy; with --max-weight.",
+        show_default=False,
+        rich_help_panel=DATA,
+    ),
 ]
 Group = Annotated[
     Path | None,

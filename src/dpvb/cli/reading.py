@@ -26,18 +26,29 @@ def documents(
     stream: options.Stream = False,
     separator: options.Separator = ",",
     encoding: options.Encoding = "utf-8",
+    seen: options.Seen = None,
+    public: options.PublicDocuments = False,
 ) -> dict[str, Any]:
     """Documents of text or of word counts.
 
     The budget (epsilon, delta) is what the fit may reveal about any one document. Everything on the command line, the
     vocabulary and the width of the data are public; choose them without looking at the documents. Whatever can be
-    checked is checked before the budget is spent.
+    checked is checked before the budget is spent. --vocabulary private has a part of the budget find the words that
+    enough texts use.
 
         dpvb fit {name} notes.csv --vocabulary words.txt {needed}--epsilon 1 --delta 1e-5 --out notes.dpvb
+
+        dpvb fit {name} notes.csv --vocabulary private {needed}--epsilon 1 --delta 1e-5 --out notes.dpvb
+
+        dpvb fit {name} public_notes.csv --public --vocabulary words.txt {needed}--out public.dpvb
+
+        dpvb fit {name} march.csv --group-column who --seen persons.txt --prior public.dpvb --earlier february.dpvb
+        --vocabulary english {needed}--epsilon 1 --delta 1e-5 --out march.dpvb
 
         dpvb fit {name} counts.npz --public-vocabulary {needed}--epsilon 2 --delta 1e-6 --out counts.dpvb
     """
     from dpvb.data import open_documents
+    from dpvb.data.persons import read_ids
 
     source = open_documents(
         data,
@@ -50,8 +61,9 @@ def documents(
         stream=stream,
         separator=separator,
         encoding=encoding,
+        seen=None if seen is None else read_ids(seen),
     )
-    return {"X": source}
+    return {"X": source, **({"public": True} if public else {})}
 
 
 def rows(
@@ -59,6 +71,9 @@ def rows(
     schema: options.SchemaFile = None,
     target: options.Target = None,
     trials: options.Trials = None,
+    exposure: options.Exposure = None,
+    offset: options.Offset = None,
+    weights: options.Weights = None,
     group: options.Group = None,
     separator: options.Separator = ",",
     decimal: options.Decimal = ".",
@@ -74,22 +89,44 @@ def rows(
         dpvb fit {name} X.npz --target y.npy {needed}--low 18,0 --high 90,500000 --epsilon 1 --delta 1e-5 --out m.dpvb
     """
     from dpvb.data import Schema, Table
-    from dpvb.data.readable import check_there
 
     if schema is not None:
-        if target or trials or group:
-            raise ParameterError("--target, --trials and --group belong to a matrix; a schema names these columns.")
+        if target or trials or exposure or offset or weights or group:
+            raise ParameterError(
+                "--target, --trials, --exposure, --offset, --weights and --group belong to a matrix; a schema names "
+                "these columns."
+            )
         public = Schema.load(schema)
         return {"X": Table(data, public, separator=separator, decimal=decimal, encoding=encoding)}
-    if data.suffix.lower() not in (".npz", ".npy"):
-        check_there(data)
-        raise ParameterError(
-            f"{data.name!r} needs --schema, what is public about its columns (see `dpvb schema`); a matrix is a "
-            ".npz or .npy file."
-        )
+    _check_matrix(data)
     if target is None:
         raise ParameterError("a matrix needs --target, a .npy file with the response of each row.")
-    return _matrices(X=data, y=target, trials=trials, group=group)
+    return _matrices(X=data, y=target, trials=trials, exposure=exposure, offset=offset, weights=weights, group=group)
+
+
+def measurements(
+    data: options.Rows,
+    schema: options.SchemaFile = None,
+    group: options.Group = None,
+    separator: options.Separator = ",",
+    decimal: options.Decimal = ".",
+    encoding: options.Encoding = "utf-8",
+) -> dict[str, Any]:
+    """Rows without a response: a table, or a matrix with the range of its columns or the length of its rows.
+
+    Everything on the command line and in the schema is public; choose it without looking at the data. A row with a
+    fault silently counts as no row. A schema's target is not read.
+
+        dpvb fit {name} people.csv --schema people.json {needed}--epsilon 1 --delta 1e-5 --out people.dpvb
+
+        dpvb fit {name} X.npy {needed}--low 18,0 --high 90,500000 --epsilon 1 --delta 1e-5 --out m.dpvb
+    """
+    if schema is not None:
+        if group:
+            raise ParameterError("--group belongs to a matrix; a schema names the column of persons.")
+        return rows(data, schema, separator=separator, decimal=decimal, encoding=encoding)
+    _check_matrix(data)
+    return _matrices(X=data, group=group)
 
 
 def table(
@@ -129,6 +166,7 @@ READINGS: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
     "documents": documents,
     "rows": rows,
     "table": table,
+    "measurements": measurements,
     "images": images,
 }
 
@@ -137,6 +175,18 @@ def read(form: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Private rows of a form, by those of the given values that its function takes."""
     reading = READINGS[form]
     return reading(**{name: given[name] for name in inspect.signature(reading).parameters if name in given})
+
+
+def _check_matrix(data: Path) -> None:
+    """Raise ParameterError for a file that needs a schema."""
+    from dpvb.data.readable import check_there
+
+    if data.suffix.lower() not in (".npz", ".npy"):
+        check_there(data)
+        raise ParameterError(
+            f"{data.name!r} needs --schema, what is public about its columns (see `dpvb schema`); a matrix is a "
+            ".npz or .npy file."
+        )
 
 
 def _matrices(**paths: Path | None) -> dict[str, Any]:

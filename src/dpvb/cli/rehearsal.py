@@ -55,8 +55,11 @@ def rehearse(model: PrivateEstimator, given: Mapping[str, Any], *, cluster: str 
 def _declared(form: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """What a call says of the columns, without a look at the data; of a matrix its header says how many there are."""
     from dpvb.data import Schema, check_vocabulary
+    from dpvb.data.documents.vocabulary import PRIVATE
 
     if form == "documents":
+        if str(given["vocabulary"]) == PRIVATE:
+            return {"grouped": given["group_column"] is not None}
         if given["vocabulary"] is None and given["width"] is None:
             raise ParameterError(
                 "--rehearse opens no documents and needs the columns: --vocabulary, or --width, the number of words."

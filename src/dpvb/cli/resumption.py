@@ -30,7 +30,7 @@ def remember(folder: Path, command: str, given: Mapping[str, Any]) -> None:
     """
     from dpvb.runs.checkpoint import Checkpoint
 
-    plain = {name: str(value.absolute()) if isinstance(value, Path) else value for name, value in given.items()}
+    plain = {name: _lasting(value) if isinstance(value, Path) else value for name, value in given.items()}
     if plain["ledger"] is not None:
         plain["ledger"] = without_password(plain["ledger"])
         if "://" not in plain["ledger"]:
@@ -44,6 +44,14 @@ def remember(folder: Path, command: str, given: Mapping[str, Any]) -> None:
             write_own(folder / _CALL, text.encode())
         except OSError as error:
             raise CheckpointError(f"{folder}: cannot hold a checkpoint ({error.strerror}).") from error
+
+
+def _lasting(path: Path) -> str:
+    """A path from everywhere; the name of a word list, or of the words that are found, is one already."""
+    from dpvb.data.documents import word_lists
+    from dpvb.data.documents.vocabulary import PRIVATE
+
+    return str(path if word_lists.is_name(path) or str(path) == PRIVATE else path.absolute())
 
 
 def kept(folder: Path) -> tuple[str, dict[str, Any]]:

@@ -70,7 +70,7 @@ def print_json(facts: Any, *, ensure_ascii: bool = True) -> None:
 def spent(model: Any) -> str:
     """What the fit of an estimator has spent, and what it counted, in words."""
     if not math.isfinite(model.epsilon):
-        return "NO PRIVACY"
+        return "public data, no privacy claimed" if model.privacy_.published else "NO PRIVACY"
     statement = model.privacy_
     counted = "" if statement.counts is None or statement.rehearsal else f"; {statement.counts.say(statement.unit)}"
     return f"epsilon = {statement.epsilon:.4g} at delta = {model.delta:g}{counted}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -40,6 +41,32 @@ class Unrecorded:
 
     def record(self, step: int, total: Sums) -> None:
         """Nothing is written."""
+
+
+@final
+@dataclass(frozen=True)
+class Begun:
+    """The journal of a run whose first release another wall has made.
+
+    Attributes:
+        journal: of the run.
+        total: what was released first, in its units.
+    """
+
+    journal: Journal
+    total: Sums
+
+    def recorded(self, step: int) -> Sums | None:
+        """The first release, which the next wall gives out; of the others what the run has on record."""
+        return self.journal.recorded(step) if step else self.total
+
+    def begin(self, step: int) -> None:
+        """Charge as the run does."""
+        self.journal.begin(step)
+
+    def record(self, step: int, total: Sums) -> None:
+        """Put on record where the run does."""
+        self.journal.record(step, total)
 
 
 def recorded(journal: Journal, step: int, release: Release, dtype: type[Any]) -> Mapping[str, NDArray[Any]] | None:

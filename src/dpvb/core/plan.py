@@ -162,7 +162,7 @@ class Plan:
                     "weights": dict(release.weights),
                     "clip": release.clip,
                     "sampler": vars(release.mechanism.sampler),
-                    "event": vars(release.event()),
+                    "event": release.event().to_dict(),
                 }
                 for release in self.releases
             ],

@@ -1,11 +1,12 @@
-"""The wall: private data behind two doors, and the only things that come out of them.
+"""The wall: private data behind three doors, and the only things that come out of them.
 
 To check the promise, read this file. `Wall.release` charges the plan, draws a batch, asks the model for its
 contributions, clips them, sums them in integers, adds integer noise, has the result put on record, and seals
 it. `Wall.share` does the same for one of several parties: its integers carry the party's part of the noise, and
-what conceals them until they are added; `gathered` adds and seals them. Nothing else leaves: no error, no warning,
-no size, no norm. `Released` is made only here. A model's M-step takes an `Estimate`, which is made of `Released`
-alone, so it cannot be handed anything that was not noised. (From the draw to the sum: `clipped_sums`.)
+what conceals them until they are added; `gathered` adds and seals them. `Wall.names` releases names that enough
+units share. Nothing else leaves: no error, no warning, no size, no norm. `Released` is made only here. A model's
+M-step takes an `Estimate`, which is made of `Released` alone, so it cannot be handed anything that was not noised.
+(From the draw to the sum: `clipped_sums`.)
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, final
+from typing import Any, Generic, final
 
 import numpy as np
 
+from dpvb.core import names
 from dpvb.core.clipped_sums import STOPS, Spread, Work, zeros
 from dpvb.core.contributions import Contributions, Grid
 from dpvb.core.forks import Origin
@@ -125,6 +127,23 @@ class Wall(Generic[Batch]):
             self.__journal.record(step, made)
         return made, self.__noise.private
 
+    def names(self, release: Release) -> names.Found:
+        """Return the names of all units that are above a threshold, with their noisy totals; see `names.found`.
+
+        Raises:
+            PrivacyError: as in `release`, or for a release without a threshold, or in a party.
+            LedgerError, CheckpointError, WallError: as in `release`.
+        """
+        names.check(release, self.__party is None)
+        source: Any = self.__source
+        step = self._charge(release)
+        grid, made = self.__grids[step][names.WORDS], self.__journal.recorded(step)
+        if made is None:
+            self.__journal.begin(step)
+            made = _behind(lambda: names.found(source, release, grid, self.__noise, step=step, plan=self.__plan))
+            self.__journal.record(step, made)
+        return names.Found.of(made, grid)
+
     def forgo(self, release: Release) -> None:
         """Pass over the plan's next release: nothing is read, and what was charged stays charged.
 
@@ -147,6 +166,8 @@ class Wall(Generic[Batch]):
 
     def _noised(self, query: Query[Batch], release: Release, step: int) -> Sums:
         """The sums of a step that the journal has charged, plus this wall's noise."""
+        if isinstance(release.mechanism, names.Threshold):
+            raise PrivacyError("names that nobody has listed leave by `names` alone: nothing is read.")
         self.__journal.begin(step)
         share = 1.0 if self.__party is None else self.__party.noise_share
         grids, plan = self.__grids[step], self.__plan

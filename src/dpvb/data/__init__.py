@@ -6,6 +6,7 @@ from dpvb.data.documents.bag_of_words import BagOfWords, Stream, as_source, in_m
 from dpvb.data.documents.count_rows import CountRows, DocumentSource
 from dpvb.data.documents.files import open_documents
 from dpvb.data.documents.vocabulary import check_vocabulary
+from dpvb.data.documents.word_lists import stop_words, words
 from dpvb.data.tables.columns import Binary, Categorical, Interaction
 from dpvb.data.tables.design import BinaryMatrix, Design, DesignRows, SparseDesignRows
 from dpvb.data.tables.ranged import Date, Numeric, Spline
@@ -42,4 +43,6 @@ __all__ = [
     "check_vocabulary",
     "in_memory",
     "open_documents",
+    "stop_words",
+    "words",
 ]

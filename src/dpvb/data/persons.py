@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from dpvb.data.readable import BOM, check_readable, lines, open_binary
 from dpvb.data.slabs import Integers
 from dpvb.data.spelling import cells_of, each, identity
 from dpvb.guards.errors import DataFormatError
@@ -80,14 +81,21 @@ class Elsewhere:
         return [cell if stay else None for cell, stay in zip(cells, stays, strict=True)]
 
 
-def elsewhere(paths: Sequence[Path], persons: Callable[[Path], Iterable[object]]) -> list[Elsewhere]:
+def elsewhere(
+    paths: Sequence[Path], persons: Callable[[Path], Iterable[object]], earlier: Iterable[object] = ()
+) -> list[Elsewhere]:
     """For each file, who of its persons has rows in a file before it; reads the persons of all files once.
 
     Args:
         paths: the files, in an order that is public.
         persons: the person of each row of a file; private.
+        earlier: persons who count as if they had rows in a file before all of these; private.
+
+    Raises:
+        DataFormatError: for earlier persons that are a text, or no sequence.
     """
-    key, seen, found = secrets.token_bytes(32), set[bytes](), []
+    key, found = secrets.token_bytes(32), []
+    seen = {digest for cell in _ids("seen", earlier) if (digest := _digest(cell, key)) is not None}
     for path in paths:
         own = {digest for cell in persons(path) if (digest := _digest(cell, key)) is not None}
         found.append(Elsewhere(key, frozenset(own & seen)))
@@ -101,11 +109,25 @@ def newcomers(group: Iterable[object], seen: Iterable[object]) -> list[object]:
     Raises:
         DataFormatError: for a text, or what is no sequence.
     """
-    for name, persons in (("group", group), ("seen", seen)):
-        if isinstance(persons, (str, bytes)) or not isinstance(persons, Iterable):
-            raise DataFormatError(f"{name} must be a sequence of persons' ids.")
-    known = {identity(cell) for cell in cells_of(tuples(seen))}
-    return [None if identity(cell) in known else cell for cell in cells_of(tuples(group))]
+    cells, known = _ids("group", group), {identity(cell) for cell in _ids("seen", seen)}
+    return [None if identity(cell) in known else cell for cell in cells]
+
+
+def read_ids(path: Path) -> list[bytes]:
+    """The persons that a file names, one in each line, in UTF-8; private. What is no id names nobody.
+
+    Raises:
+        DataFormatError: for a file that cannot be read.
+    """
+    check_readable(path, any_start=True)
+    with open_binary(path) as file:
+        return [line.removeprefix(BOM) for line in lines(file)]
+
+
+def _ids(name: str, persons: Any) -> Iterable[object]:
+    if isinstance(persons, (str, bytes)) or not isinstance(persons, Iterable):
+        raise DataFormatError(f"{name} must be a sequence of persons' ids.")
+    return cells_of(tuples(persons))
 
 
 def _digest(cell: object, key: bytes) -> bytes | None:

@@ -7,6 +7,8 @@ from dpvb.estimators.comparison import compare as compare
 from dpvb.estimators.counts import NegativeBinomialRegression as NegativeBinomialRegression
 from dpvb.estimators.counts import PoissonRegression as PoissonRegression
 from dpvb.estimators.dpvi import DPVI as DPVI
+from dpvb.estimators.factors import PCA as PCA
+from dpvb.estimators.factors import FactorAnalysis as FactorAnalysis
 from dpvb.estimators.lda import LDA as LDA
 from dpvb.estimators.logistic import LogisticRegression as LogisticRegression
 from dpvb.estimators.mixture import GaussianMixture as GaussianMixture

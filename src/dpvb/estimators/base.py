@@ -8,8 +8,8 @@ import os
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, replace
 from functools import update_wrapper
 from pathlib import Path
 from types import MethodType
@@ -25,10 +25,12 @@ from dpvb.accounting.events import named_sampler
 from dpvb.cluster import is_on_show, spread
 from dpvb.core import loop
 from dpvb.core.counting import COUNTED, SHARES
+from dpvb.core.journal import Journal
 from dpvb.core.plan import Plan, calibrated, check_budget, phased
 from dpvb.core.sampling import FixedSize, FullBatch, Poisson, Sampler
 from dpvb.core.schedule import Schedule, StepSize
 from dpvb.core.wall import Wall
+from dpvb.data import BagOfWords
 from dpvb.data.arrow import import_arrow
 from dpvb.data.tables.matrices import has_columns, is_arrow_table
 from dpvb.estimators import rehearsal
@@ -184,7 +186,8 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
     kinds: ClassVar[dict[str, type[PrivateEstimator]]] = {}
     #: What a federation may declare of its columns.
     declares: ClassVar[tuple[str, ...]] = ("width",)
-    #: The files that `dpvb` reads for a kind: "documents", "rows" (with a response), "table" or "images"; None.
+    #: The files that `dpvb` reads for a kind: "documents", "rows" (with a response), "measurements" (rows without one),
+    #: "table" (every column) or "images"; None: none.
     reads: ClassVar[str | None] = None
     #: NAME of `dpvb fit NAME`, for the class that says it alone.
     command: ClassVar[str | None] = None
@@ -256,7 +259,8 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         """
         task = self.task(X, y, group=group, **rows)
         with told_how_far(progress) as tell:
-            self.take(task, self._run(task, tell, cluster))
+            task, q = self._run(task, tell, cluster)
+            self.take(task, q)
         self._look_back(task)
         return self
 
@@ -289,13 +293,14 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         """
         number = rehearsal.NUM_ROWS if self.num_examples is None else self.num_examples
         number = check_integer("num_rows", number if num_rows is None else num_rows, low=1, high=10**8)
-        words = getattr(self, "vocabulary", None) if vocabulary is None else vocabulary
+        own = None if self._opens else getattr(self, "vocabulary", None)
+        words = own if vocabulary is None else vocabulary
         rows = rehearsal.made_up(
             self, number, schema=schema, vocabulary=words, width=width, responses=responses, grouped=grouped
         )
         copy = clone(self).set_params(checkpoint=None, resume="continue")  # It begins no run, and reads none.
         task = copy.task(**rows)
-        copy.take(task, copy._run(task, progress, cluster, rehearses=True))
+        copy.take(*copy._run(task, progress, cluster, rehearses=True))
         return copy  # type: ignore[no-any-return]
 
     def _sampler(self) -> Sampler:
@@ -333,7 +338,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         return Task(model, source, plan, schedule.rho, schedule.projection, self._stated(public), notes)
 
     def _stated(self, public: Mapping[str, str]) -> list[str]:
-        """What the promise takes for public, each with its stated source.
+        """What the promise takes for public, each with its source: a known one, or the stated one.
 
         Raises:
             ParameterError: if provenance speaks of something else, or in no printable text.
@@ -349,7 +354,12 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
                 f"provenance must say in short texts where {', '.join(public)} come from, as {{name: text}} or "
                 f"'name=text; name=text', got {odd[0] or given!r}."
             )
-        return [f"{what}; source: {told.get(name, 'stated by the caller')}" for name, what in public.items()]
+        return [
+            what
+            if "; source: " in what and name not in told
+            else f"{what}; source: {told.get(name, 'stated by the caller')}"
+            for name, what in public.items()
+        ]
 
     def _calibrated(self, relative: Plan) -> Plan:
         """The releases of a fit, fixed before any data are read: calibrated to (epsilon, delta), or as given."""
@@ -359,8 +369,8 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         given = check_number("noise_multiplier", self.noise_multiplier, low=0, high=1e12)
         return check_budget(relative.scaled(given), epsilon=self.epsilon, delta=self.delta)
 
-    def _run(self, task: Task, progress: Progress | None, cluster: Any, *, rehearses: bool = False) -> Any:
-        """Run a task's plan on its data, here or on a cluster; returns q and sets `privacy_`.
+    def _run(self, task: Task, progress: Progress | None, cluster: Any, *, rehearses: bool = False) -> tuple[Task, Any]:
+        """Run a task's plan on its data, here or on a cluster; returns the task as it ended, and q; sets `privacy_`.
 
         A rehearsal has made-up data: no ledger is charged, and the statement says so.
         """
@@ -385,8 +395,20 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
                 "the Dask cluster shows its pages beyond this machine, and whoever reaches them sees how large the "
                 "data are. Start scheduler and workers with dashboard_address='127.0.0.1:0'."
             )
-        with spread(task.source, task.model, cluster) as held, journal as run:
-            wall = Wall(held, plan, num_examples=self.num_examples, journal=run)
+        with ExitStack() as stack:
+            # A cluster that cannot work ends a fit before its charge, also where there is nothing to spread yet.
+            if self._opens:
+                with spread(BagOfWords(np.empty((0, 1))), task.model, cluster):
+                    pass
+            else:
+                held = stack.enter_context(spread(task.source, task.model, cluster))
+            run = stack.enter_context(journal)
+            charged = plan
+            going_on: Journal | None = run
+            if self._opens:
+                task, plan, going_on = self._opened(task, plan, run)
+                held = stack.enter_context(spread(task.source, task.model, cluster))
+            wall = Wall(held, plan, num_examples=self.num_examples, journal=going_on)
             rng = rng if run is None or run.seed is None else generator("random_state", run.seed)
             q, estimate = loop.fit(
                 task.model, wall, plan, rho=task.rho, rng=rng, projection=task.projection, on_step=tell
@@ -402,9 +424,20 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
                 charge=None if run is None else run.charge,
                 counts=estimate.counts,
                 rehearsal=rehearses,
+                published=task.notes.get("published", False),
             )
-        self.promise(statement)
-        return q
+        # The plan that was fixed, and charged: that which it came to is in the releases.
+        self.promise(replace(statement, plan_digest=charged.digest.hex()))
+        return task, q
+
+    @property
+    def _opens(self) -> bool:
+        """Whether the columns of a fit are known by its first release alone."""
+        return False
+
+    def _opened(self, task: Task, plan: Plan, run: Run | None) -> tuple[Task, Plan, Journal]:
+        """Make the release by which the columns are known: how the fit goes on with its task, plan and journal."""
+        raise NotImplementedError
 
     def _expect(self, task: Task, plan: Plan) -> None:
         """Warn, before anything is spent, of what public facts let one expect of a calibrated plan."""

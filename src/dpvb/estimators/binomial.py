@@ -46,7 +46,7 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
 
     @property
     def _response(self) -> Response:
-        return Response("binomial", max_trials=self.max_trials)
+        return Response("binomial", max_trials=self.max_trials, max_offset=self.max_offset, max_weight=self.max_weight)
 
     def fit(self, X: Any, y: Any = None, trials: Any = None, **options: Any) -> Self:
         """Fit privately: y successes out of trials in each row; see `PrivateEstimator.fit`."""
@@ -57,43 +57,47 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
         rows = super().no_rows(schema=schema, vocabulary=vocabulary, width=width)
         return rows if schema is not None else {**rows, "trials": np.empty(0)}
 
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: Any, offset: Any = None) -> Floats:
         """Posterior predictive probabilities of failure and success in a trial, (rows, 2); as private as X."""
-        return both_outcomes(*self._psi(X))
+        return both_outcomes(*self._psi(X, offset=offset))
 
-    def predict(self, X: Any, trials: Any = 1) -> Floats:
+    def predict(self, X: Any, trials: Any = 1, offset: Any = None) -> Floats:
         """Expected number of successes of each row in so many trials, (rows,); of one trial: the probability."""
-        return np.asarray(self.predict_proba(X)[:, 1] * np.asarray(trials, dtype=np.float64))
+        return np.asarray(self.predict_proba(X, offset)[:, 1] * np.asarray(trials, dtype=np.float64))
 
-    def predict_interval(self, X: Any, trials: Any = 1, level: float = 0.95) -> tuple[Floats, Floats]:
+    def predict_interval(
+        self, X: Any, trials: Any = 1, level: float = 0.95, *, offset: Any = None
+    ) -> tuple[Floats, Floats]:
         """Ends (low, high) of the posterior predictive interval of successes in so many trials, (rows,).
 
         The uncertainty of the weights, that of the privacy noise included, is averaged over, by quadrature. The ends
         are as private as X.
 
         Args:
-            X: rows, as in `predict`.
+            X, offset: as in `predict`.
             trials: number of trials of each row, or of all.
             level: least probability inside, in (0, 1).
         """
-        return binomial_interval(*self._psi(X, table=True), trials, tail(level))
+        return binomial_interval(*self._psi(X, table=True, offset=offset), trials, tail(level))
 
     @fitted_only
-    def score(self, X: Any, y: Any = None, trials: Any = None, *, public: bool = False) -> float:
+    def score(self, X: Any, y: Any = None, trials: Any = None, *, offset: Any = None, public: bool = False) -> float:
         """Share of the binomial deviance of public rows that the features explain; at most 1.
 
         Raises:
             PrivacyError: unless public=True says that the rows are not private.
         """
-        return self.evaluate(X, y, trials, public=public)["explained_deviance"]
+        return self.evaluate(X, y, trials, offset=offset, public=public)["explained_deviance"]
 
-    def evaluate(self, X: Any, y: Any = None, trials: Any = None, *, public: bool = False) -> dict[str, float]:
-        """Deviance per row, and its share that the features explain, on public rows.
+    def evaluate(
+        self, X: Any, y: Any = None, trials: Any = None, *, offset: Any = None, public: bool = False
+    ) -> dict[str, float]:
+        """Deviance per row, and its share that features and offset explain, on public rows, each of weight 1.
 
         Raises:
             PrivacyError: unless public=True says that the rows are not private.
         """
-        mean_n, variance_n, y_n, trials_n = self._measured(X, y, trials, public)
+        mean_n, variance_n, y_n, trials_n, _ = self._measured(X, y, trials, public, offset)
         base_n = np.full(len(y_n), y_n.sum() / max(trials_n.sum(), 1.0))
         deviance = metrics.binomial_deviance(y_n, predictive(mean_n, variance_n), trials_n)
         return metrics.explained(deviance, metrics.binomial_deviance(y_n, base_n, trials_n))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from sklearn.base import RegressorMixin
 
-from dpvb.data.tables.response import Response
+from dpvb.data.tables.response import BOUNDS, Response
 from dpvb.estimators.base import Task, fitted_only
 from dpvb.estimators.regression import BinomialLikelihoodRegression
 from dpvb.guards.arrays import Floats
@@ -34,44 +34,63 @@ class CountRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ig
     Args:
         max_count: public bound on a count, at least 1; larger ones are clipped to it, expected ones as well, and the
             noise grows with it.
+        max_exposure: public bound, in (0, 1e9], on a row's exposure, by which its expected count is multiplied: `fit`
+            takes it beside offset and weights, such as the days that were counted. Larger ones are cut to it; a row
+            whose exposure is not positive counts as no row. Not given: rows have no exposure.
     """
 
     max_count: int
+    max_exposure: float | None = None
 
-    def predict(self, X: Any) -> Floats:
-        """Expected count of each row at the posterior mean of the weights, (rows,), at most max_count."""
-        mean_n, _ = self._psi(X)
+    @property
+    def _beside(self) -> dict[str, Any]:
+        """The bounds of what stands beside a count."""
+        return {name: getattr(self, name) for name in BOUNDS.values()}
+
+    def predict(self, X: Any, exposure: Any = None, offset: Any = None) -> Floats:
+        """Expected count of each row at the posterior mean of the weights, (rows,), at most max_count.
+
+        Args:
+            X: rows.
+            exposure, offset: of each row, or of all; 1 and 0 if not given.
+        """
+        mean_n, _ = self._psi(X, exposure=exposure, offset=offset)
         return self._fitted_likelihood.expected(mean_n)
 
-    def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Floats, Floats]:
+    def predict_interval(
+        self, X: Any, level: float = 0.95, *, exposure: Any = None, offset: Any = None
+    ) -> tuple[Floats, Floats]:
         """Ends (low, high) of the posterior predictive interval of each row's count, (rows,); as private as X.
 
         The uncertainty of the weights, that of the privacy noise included, is averaged over, by quadrature.
 
         Args:
-            X: rows, as in `predict`.
+            X, exposure, offset: as in `predict`.
             level: least probability inside, in (0, 1).
         """
-        psi = self._psi(X, table=True)
+        psi = self._psi(X, table=True, exposure=exposure, offset=offset)
         return count_interval(self._fitted_likelihood, *psi, tail(level))
 
     @fitted_only
-    def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
+    def score(self, X: Any, y: Any = None, *, exposure: Any = None, offset: Any = None, public: bool = False) -> float:
         """Share of the deviance of public rows that the features explain; at most 1.
 
         Raises:
             PrivacyError: unless public=True says that the rows are not private.
         """
-        return self.evaluate(X, y, public=public)["explained_deviance"]
+        return self.evaluate(X, y, exposure=exposure, offset=offset, public=public)["explained_deviance"]
 
-    def evaluate(self, X: Any, y: Any = None, *, public: bool = False) -> dict[str, float]:
-        """Deviance per row, and its share that the features explain, on public rows.
+    def evaluate(
+        self, X: Any, y: Any = None, *, exposure: Any = None, offset: Any = None, public: bool = False
+    ) -> dict[str, float]:
+        """Deviance per row, and its share that the features explain, on public rows, each of weight 1.
 
         Raises:
             PrivacyError: unless public=True says that the rows are not private.
         """
-        mean_n, _, y_n, _ = self._measured(X, y, None, public)
-        base_n, likelihood = np.full(len(y_n), y_n.sum() / max(len(y_n), 1)), self._fitted_likelihood
+        mean_n, _, y_n, _, offset_n = self._measured(X, y, None, public, offset, exposure)
+        likelihood, base_n = self._fitted_likelihood, np.exp(offset_n)
+        base_n = base_n * (y_n.sum() / base_n.sum() if len(y_n) else 1.0)
         deviance = metrics.negative_binomial_deviance(y_n, likelihood.expected(mean_n), likelihood.r)
         return metrics.explained(deviance, metrics.negative_binomial_deviance(y_n, base_n, likelihood.r))
 
@@ -97,7 +116,7 @@ class PoissonRegression(CountRegression):
 
     @property
     def _response(self) -> Response:
-        return Response("poisson", max_count=self.max_count)
+        return Response("poisson", max_count=self.max_count, **self._beside)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -127,7 +146,7 @@ class NegativeBinomialRegression(CountRegression):
 
     @property
     def _response(self) -> Response:
-        return Response("negative_binomial", max_count=self.max_count)
+        return Response("negative_binomial", max_count=self.max_count, **self._beside)
 
     @property
     def _fitted_likelihood(self) -> Likelihood:

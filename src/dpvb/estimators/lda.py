@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -14,21 +15,33 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 
+from dpvb.core.journal import Journal
 from dpvb.core.plan import Plan
 from dpvb.core.schedule import SHARES, Schedule, robbins_monro
 from dpvb.data import BagOfWords, Source, as_source, check_vocabulary
+from dpvb.data.documents import word_lists
+from dpvb.data.documents.texts import Texts
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN
 from dpvb.data.persons import newcomers
-from dpvb.estimators import above_noise
+from dpvb.estimators import above_noise, private_words
 from dpvb.estimators.above_noise import Forecast
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
-from dpvb.estimators.topic_prior import Fitted, Known
+from dpvb.estimators.earlier import Fitted, kept
+from dpvb.estimators.topic_prior import Known
 from dpvb.guards import domains
 from dpvb.guards.arrays import Bools, Floats
-from dpvb.guards.errors import DataFormatError, FewTopicsWarning, ParameterError, check_choice, check_integer
+from dpvb.guards.errors import (
+    DataFormatError,
+    FewTopicsWarning,
+    ParameterError,
+    check_choice,
+    check_integer,
+    check_number,
+)
 from dpvb.models.topics import lda, reading
 from dpvb.models.topics.prior import Prior
 from dpvb.results import metrics
+from dpvb.runs.run import Run
 
 #: What a file holds of q beside the topics.
 _ARRAYS = ("alpha_k", "background_v", "word_weight_v", "words_v", "sum_vk", "sum_std_v")
@@ -38,6 +51,13 @@ _NOTHING, _MUCH, _FEW, _MANY = 4.0, 8.0, 3, 8
 _FEW_SHARE, _MANY_SHARE = 0.6, 0.3
 #: Signal of each topic from which on its words are clear; benchmark `topics` (n_components="auto") chose it.
 _CLEAR = 100.0
+#: The parameters of a fit over words without names.
+_ANY_WORDS: dict[str, Any] = {
+    "vocabulary": None,
+    "public_vocabulary": True,
+    "vocabulary_delta": None,
+    "stop_words": None,
+}
 _WAY_OUT = ". Take fewer topics (n_components='auto'), more documents, or spend more."
 
 
@@ -54,7 +74,13 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         clip: bound on one document's statistic as a share in (0, 1] of document_length^count_power; smaller means less
             noise and a weaker voice.
         vocabulary: the terms in column order, fixed without looking at the documents; needed for texts. The columns of
-            a DataFrame of counts name them.
+            a DataFrame of counts name them. "english", "french", "german" and "spanish" are lists that ship with dpvb,
+            "english:2000" the 2,000 most frequent words of one; any but English needs token_pattern="unicode".
+            "private": a part of the budget finds the words that enough units use, in texts alone.
+        vocabulary_share: part of the budget, in (0, 1), that finds words where vocabulary="private".
+        vocabulary_delta: part of delta for a word that one unit alone uses to be found; a twentieth if not given.
+        stop_words: public words that are not looked for where vocabulary="private": a list, the name of a file with one
+            word a line, or "english", "french", "german" or "spanish".
         public_vocabulary: says of counts whose terms have no names that their columns were fixed without looking at the
             documents.
         token_pattern: what a word is in the lower-cased text: "english", "unicode" (letters of any script),
@@ -70,11 +96,14 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         doc_topic_prior, topic_word_prior: concentration of the prior: α of a document's topics, and η of a topic's
             words; planned if not given.
         prior: topics to start from, of the same words: a fitted `dpvb.LDA`, or the path of its file; or words with
-            frequencies, as a mapping or a file with a word and a number in each line. n_components is then theirs or
+            frequencies, as a mapping, a file with a word and a number in each line, or a list that ships with dpvb,
+            "english". n_components is then theirs or
             "auto", word_power has no effect, and num_steps may be 0: the word totals are all that is released.
         earlier: the fit of an earlier month, with the same prior: its sums, which hold those of the months before, are
             read together with those of this fit. `seen=` of `fit` leaves out the rows of persons who were in them.
         public_prior: says that the documents behind a prior were public, or those of people who are not in these data.
+        estimate: "posterior", or "mode", private expectation maximisation: documents meet the mode of each topic's
+            Dirichlet where topic_word_prior is 1 or more, and else its mean.
         read: how topics are read from noise: "estimated_prior", "rank_one" or "project".
         projection: "read" projects what is read; "step" projects the running estimate itself, as the papers do.
         learning_offset, learning_decay: offset τ0 and decay κ of the step sizes ρ_t = (τ0 + t)^-κ.
@@ -93,7 +122,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     n_components: int | Literal["auto"] = 10
     _: KW_ONLY
     clip: float | None = None
-    vocabulary: Sequence[str] | None = None
+    vocabulary: Sequence[str] | str | None = None
+    vocabulary_share: float = private_words.SHARE
+    vocabulary_delta: float | None = None
+    stop_words: Sequence[str] | str | None = None
     public_vocabulary: bool = False
     token_pattern: str = TOKEN_PATTERN
     document_length: float = 500.0
@@ -107,6 +139,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     prior: PrivateEstimator | Fitted | Mapping[str, float] | Path | str | None = None
     public_prior: bool = False
     earlier: PrivateEstimator | Fitted | Path | str | None = None
+    estimate: str = "posterior"
     read: str = "estimated_prior"
     projection: str = "read"
     learning_offset: float = 1.0
@@ -121,10 +154,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "topics"}
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("prior", "earlier") and isinstance(value, LDA):
-            value = Fitted(value)
-        if name in ("prior", "earlier") and type(value) is str:
-            value = Path(value)  # A saved model holds texts; where a file lay is no part of it.
+        if name in ("prior", "earlier") and not (name == "prior" and word_lists.is_name(value)):
+            value = kept(value)
         super().__setattr__(name, value)
 
     def task(
@@ -134,6 +165,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         *,
         group: Iterable[object] | None = None,
         seen: Iterable[object] | None = None,
+        public: bool = False,
     ) -> Task:
         """What a fit to private documents would do; y is ignored.
 
@@ -141,11 +173,32 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             X: as in `fit`.
             group: private person of each document.
             seen: private persons of earlier fits; their documents add nothing here, and nothing says so.
+            public: states that the documents are not private: the fit has no noise, its statement claims no privacy,
+                and it may be the prior of private fits.
+
+        Raises:
+            ParameterError: for parameters that do not go together; public documents have no budget and no ledger.
         """
+        if public and (self.epsilon != math.inf or self.ledger is not None):
+            wrong = "epsilon must be inf" if self.epsilon != math.inf else "ledger must be left out"
+            raise ParameterError(f"{wrong} with public=: public documents need no noise, and spend nothing.")
         if seen is not None:
             if group is None:
-                raise ParameterError("group must say whose each document is, where seen= names persons.")
+                raise ParameterError(
+                    "group must say whose each document is, where seen= names persons; of files, open_documents does."
+                )
             group = newcomers(group, seen)
+        if self._opens and public:
+            raise ParameterError("vocabulary must be a list with public=: public documents hide no words.")
+        if self._opens:
+            return self._open_task(X, group)
+        for name in ("vocabulary_delta", "stop_words"):
+            if getattr(self, name) is not None:
+                raise ParameterError(f"{name} must be None unless vocabulary='private': a public list is as it is.")
+        if isinstance(X, Texts):
+            raise ParameterError(
+                "vocabulary must be 'private' for documents that were opened so, or open them with it."
+            )
         names = column_names(X)
         known = self._known(self.prior, public=self.public_prior)
         named = names if known is None or names is not None else known.vocabulary()
@@ -171,27 +224,62 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         elif self.earlier is not None:
             raise ParameterError("prior must be a model where earlier= is given: both months are read around it.")
         else:
-            num_steps = 20 if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**7)
-            rho = robbins_monro(self.learning_offset, self.learning_decay)
-            schedule = Schedule((1.0,) * num_steps, rho=rho, projection=self.projection)  # type: ignore[arg-type]
+            schedule = self._schedule(SHARES)
             number = self._number_of_topics(source, schedule)
-            model = self._model(source.width, number, around=around, num_steps=num_steps)
-        unnamed = " without names" if source.vocabulary is None else ""
-        sizes = " at first, then as the released sizes of topics" if model.doc_topic_prior is None else ""
+            model = self._model(source.width, number, around=around, num_steps=len(schedule.noise))
+        listed = " without names" if source.vocabulary is None else word_lists.told(source.vocabulary)
         told = known and known.told(self, public=self.public_prior)
         start = f"; {told}" if told else ""
         if (before := self._known(self.earlier)) is not None:
             start += f"; sums of {before.told(self)}"
-        public = {
-            "vocabulary": f"the vocabulary, {source.width} terms{unnamed}",
+        facts = {"vocabulary": f"the vocabulary, {source.width} terms{listed}", **self._public(model, start)}
+        notes = {"width": source.width, "vocabulary": source.vocabulary, "names": names, "published": public}
+        return self._task(model, source, schedule, facts, notes)
+
+    @property
+    def _opens(self) -> bool:
+        return private_words.is_private(self.vocabulary)
+
+    def _open_task(self, X: Any, group: Iterable[object] | None) -> Task:
+        """What a fit to texts would do whose words its first release finds."""
+        for name, usual in (("prior", None), ("earlier", None), ("public_vocabulary", False), ("background", True)):
+            if getattr(self, name) is not usual:
+                raise ParameterError(
+                    f"{name} must be {usual} where vocabulary='private', got {getattr(self, name)!r}: the words are "
+                    "not known before they are found. Give a public list for it."
+                )
+        share = check_number("vocabulary_share", self.vocabulary_share, low=0, high=1, closed="neither")
+        source = private_words.texts(X, token_pattern=self.token_pattern, group=group)
+        stop, said = private_words.stop_words(self.stop_words)
+        source = source.without(stop)
+        schedule = self._schedule({**SHARES, "first": share})
+        number = self._number_of_topics(SimpleNamespace(width=private_words.STAND_IN, unit=source.unit), schedule)
+        model = self._model(private_words.STAND_IN, number, num_steps=len(schedule.noise))
+        pattern = f"token pattern {self.token_pattern!r}, stop words {said}"
+        public = {"stop_words": f"what a word is: {pattern}", **self._public(model)}
+        notes = {"width": None, "vocabulary": None, "names": None}
+        task = self._task(model, source, schedule, public, notes)
+        return private_words.laid(task, delta=self.delta, part=self.vocabulary_delta)
+
+    def _opened(self, task: Task, plan: Plan, run: Run | None) -> tuple[Task, Plan, Journal]:
+        return private_words.found(task, plan, run, self.num_examples)
+
+    def _schedule(self, budget: Mapping[str, float]) -> Schedule:
+        """Steps of equal noise."""
+        num_steps = 20 if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**7)
+        rho = robbins_monro(self.learning_offset, self.learning_decay)
+        return Schedule((1.0,) * num_steps, budget, rho, self.projection)  # type: ignore[arg-type]
+
+    def _public(self, model: lda.LDA, start: str = "") -> dict[str, str]:
+        """What the promise takes for public of a model."""
+        sizes = " at first, then as the released sizes of topics" if model.doc_topic_prior is None else ""
+        return {
             "n_components": f"number of topics {model.n_components}",
             "prior": f"priors alpha {model.alpha:g}{sizes} and eta {model.topic_word_prior:g}{start}",
             "document_length": f"document length {model.document_length:g} ({model.length_rule}), count power "
             f"{model.count_power:g}",
             "parameters": "the plan, the random start and all other parameters",
         }
-        notes = {"width": source.width, "vocabulary": source.vocabulary, "names": names}
-        return self._task(model, source, schedule, public, notes)
 
     def take(self, task: Task, q: lda.Topics) -> None:
         """Keep the topics."""
@@ -206,7 +294,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             ParameterError: for a number or a parameter outside its range.
         """
         number = check_integer("num_documents", num_documents, low=1)
-        own = clone(self).set_params(vocabulary=None, public_vocabulary=True, provenance=None)
+        own = clone(self).set_params(**_ANY_WORDS, provenance=None)
         if (known := self._known(self.prior, public=self.public_prior)) is not None and known.model is None:
             own.prior = None  # Frequencies of words change no plan.
         task = own.task(**own.no_rows(schema=None, vocabulary=None, width=check_integer("n_terms", n_terms, low=1)))
@@ -225,7 +313,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             model = self._fitted_model
             if model.means:
                 raise ParameterError("above_noise_ must be asked of a fit without prior=: its topics are the prior's.")
-            own = clone(self).set_params(n_components=model.n_components, vocabulary=None, public_vocabulary=True)
+            own = clone(self).set_params(n_components=model.n_components, **_ANY_WORDS)
             task = own.set_params(prior=None, earlier=None, provenance=None).task(
                 **own.no_rows(schema=None, vocabulary=None, width=self.n_features_in_)
             )
@@ -241,6 +329,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
 
     def no_rows(self, *, schema: Any, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
         """No document, over a vocabulary or so many terms."""
+        if self._opens:
+            raise ParameterError(
+                "vocabulary must be a public list where several count the same words, got 'private'. Words that one "
+                "fit has found are public: give its vocabulary_."
+            )
         words = None if vocabulary is None else check_vocabulary(vocabulary)
         counts = sparse.csr_array(np.empty((0, width or 0 if words is None else len(words))))
         return {"X": BagOfWords(counts, vocabulary=words)}
@@ -352,7 +445,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def _known(self, what: Any, *, public: bool = False) -> Known | None:
         """What a parameter says of topics."""
         name = "prior" if what is self.prior else "earlier"
-        return None if what is None else Known.of(what, name, public=public, ledger=self.ledger, dataset=self.dataset)
+        return None if what is None else Known.of(what, name, self, public=public)
 
     def _around(self, source: Any, around: Prior) -> tuple[lda.LDA, Schedule]:
         """Model and schedule around known topics: the fewer documents, the fewer releases beside the word totals."""
@@ -400,6 +493,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def _model(self, width: int, n_components: int, **parts: Any) -> lda.LDA:
         """The model that the parameters name; its own defaults stand for None."""
         given: dict[str, Any] = {"clip": self.clip, "topic_word_prior": self.topic_word_prior}
+        given["mode"] = check_choice("estimate", self.estimate, ("posterior", "mode")) == "mode"
         return lda.LDA(
             n_components,
             width,

@@ -52,7 +52,7 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
 
     @property
     def _response(self) -> Response:
-        return Response("logistic", classes=self.classes)
+        return Response("logistic", classes=self.classes, max_offset=self.max_offset, max_weight=self.max_weight)
 
     def take(self, task: Task, q: Any) -> None:
         """Keep the posterior and the two labels."""
@@ -60,60 +60,64 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
         target = task.notes["target"]
         self.classes_ = np.asarray(self.classes if target is None else target.classes)
 
-    def decision_function(self, X: Any) -> Floats:
+    def decision_function(self, X: Any, offset: Any = None) -> Floats:
         """Posterior mean of the log odds of the second class, (rows,); as private as X."""
-        return self._psi(X)[0]
+        return self._psi(X, offset=offset)[0]
 
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: Any, offset: Any = None) -> Floats:
         """Posterior predictive probabilities of the two classes, (rows, 2); as private as X.
 
         The weights' uncertainty, that of the privacy noise included, is averaged over. Rows are clipped as in fit.
 
+        Args:
+            X: rows.
+            offset: of each row, or of all; 0 if not given.
+
         Raises:
             DataFormatError: for rows of another width, or that hold NaN or infinity.
         """
-        return both_outcomes(*self._psi(X))
+        return both_outcomes(*self._psi(X, offset=offset))
 
-    def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Floats, Floats]:
+    def predict_interval(self, X: Any, level: float = 0.95, *, offset: Any = None) -> tuple[Floats, Floats]:
         """Ends (low, high) of the credible interval of the probability of the second class, (rows,); as private as X.
 
         Args:
-            X: rows, as in `predict_proba`.
+            X, offset: as in `predict_proba`.
             level: probability inside, in (0, 1).
         """
-        return probability_interval(*self._psi(X, table=True), tail(level))
+        return probability_interval(*self._psi(X, table=True, offset=offset), tail(level))
 
-    def predict_log_proba(self, X: Any) -> Floats:
+    def predict_log_proba(self, X: Any, offset: Any = None) -> Floats:
         """Logarithms of `predict_proba`, -inf for what is below the smallest number."""
         with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
+            return np.log(self.predict_proba(X, offset))
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any, offset: Any = None) -> NDArray[Any]:
         """The likelier class of each row, (rows,)."""
-        positive_n = self.decision_function(X) > 0
+        positive_n = self.decision_function(X, offset) > 0
         return np.asarray(self.classes_[positive_n.astype(np.int64)])
 
     @fitted_only
-    def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
+    def score(self, X: Any, y: Any = None, *, offset: Any = None, public: bool = False) -> float:
         """Accuracy on public rows.
 
         Raises:
             PrivacyError: unless public=True says that the rows are not private.
         """
-        return self.evaluate(X, y, public=public)["accuracy"]
+        return self.evaluate(X, y, offset=offset, public=public)["accuracy"]
 
-    def evaluate(self, X: Any, y: Any = None, *, public: bool = False) -> dict[str, float]:
-        """AUC, log-likelihood per row, accuracy and calibration error (10 bins) on public rows.
+    def evaluate(self, X: Any, y: Any = None, *, offset: Any = None, public: bool = False) -> dict[str, float]:
+        """AUC, log-likelihood per row, accuracy and calibration error (10 bins) on public rows, each of weight 1.
 
         Args:
-            X, y: as in `fit`; rows are clipped as there.
+            X, y, offset: as in `fit`; rows are clipped as there.
             public: states that the rows are not private.
 
         Raises:
             PrivacyError: unless public=True.
             DataFormatError: for rows that hold NaN or infinity, or another label.
         """
-        mean_n, variance_n, y_n, _ = self._measured(X, y, None, public)
+        mean_n, variance_n, y_n, *_ = self._measured(X, y, None, public, offset)
         p_n = predictive(mean_n, variance_n)
         observed_n = predictive(np.where(y_n > 0, mean_n, -mean_n), variance_n)
         return {

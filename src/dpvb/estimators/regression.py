@@ -7,6 +7,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
@@ -19,7 +20,7 @@ from dpvb.data.tables.columns import INDICATOR
 from dpvb.data.tables.design import Design, SparseDesignRows
 from dpvb.data.tables.matrices import as_matrix
 from dpvb.data.tables.ranged import Numeric
-from dpvb.data.tables.response import Response
+from dpvb.data.tables.response import BOUNDS, Response
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.estimators.base import (
@@ -31,15 +32,19 @@ from dpvb.estimators.base import (
     generator,
     unbounded,
 )
+from dpvb.estimators.coefficient_prior import known_of
 from dpvb.estimators.coefficients import Coefficients
+from dpvb.estimators.earlier import Fitted, kept
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.kernels import linear
 from dpvb.models.regression import tuned
+from dpvb.models.regression.base_rate import is_shifted
 from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
+from dpvb.models.regression.known import Known
 from dpvb.models.regression.likelihood import Likelihood
 from dpvb.models.regression.polya_gamma import PolyaGamma
 from dpvb.models.regression.predictive import tail
@@ -59,6 +64,10 @@ class BinomialLikelihoodRegression(PrivateEstimator):
 
     `fit` takes private rows X, (rows, n_features): NumPy, SciPy sparse, or a `dpvb.Table`; and y, the response of each
     row, (rows,), which is not needed where a table brings it. A plain X needs a public bound, low and high or row_norm.
+    `fit` also takes offset and weights, (rows,), each with its public bound among the parameters; in a table the target
+    of the schema names their columns. A row of weight w counts as w equal rows: its likelihood is raised to the power
+    w, as by the frequency weights of statsmodels. So intervals take the sum of the weights for the number of rows:
+    divide survey weights by their usual value. A row with a weight that is negative or no number counts as no row.
     The parameters of the budget, the batches and the ledger are those of `PrivateEstimator`.
 
     Args:
@@ -80,6 +89,14 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             and columns with low and high are numbers.
         alpha: precision of the prior N(0, I/alpha) of the weights of rows of norm 1. Not given: a column's own spread
             is its unit, and an indicator's value.
+        prior: what is known beside it ("first_order" and "full" only): a fit of the same kind to other people, or the
+            path of its file, whose rows count like more rows; or coefficients of a public study by the names of
+            `coefficients`, with mean and standard deviation, {"age": (0.03, 0.01)}, or the path of a .json file.
+        public_prior: says that the rows behind a prior were public, or those of people who are not in these data.
+        max_offset: public bound, in (0, 50], on the absolute value of an offset, which is added to a row's log odds or
+            log mean; farther ones are cut to it ("first_order" only). Not given: rows have no offset.
+        max_weight: public bound, in (0, 1e9], on a row's weight; larger ones are cut to it, and the noise grows with
+            it. Not given: rows have no weights.
 
     Attributes:
         coef_, intercept_: posterior means in the units of X, (n_features,) and a number; of a table, per unit of a
@@ -99,6 +116,10 @@ class BinomialLikelihoodRegression(PrivateEstimator):
     column_bound: float | Sequence[float] | NDArray[Any] | None = None
     numeric: bool | Sequence[int] | NDArray[Any] | None = None
     alpha: float | None = None
+    prior: PrivateEstimator | Fitted | Mapping[str, tuple[float, float]] | Path | str | None = None
+    public_prior: bool = False
+    max_offset: float | None = None
+    max_weight: float | None = None
 
     declares: ClassVar[tuple[str, ...]] = ("schema", "width")
     reads: ClassVar[str | None] = "rows"
@@ -118,6 +139,9 @@ class BinomialLikelihoodRegression(PrivateEstimator):
     @abstractmethod
     def _response(self) -> Response:
         """What a response may be."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, kept(value) if name == "prior" else value)
 
     def credible_interval(
         self, level: float = 0.95, *, noise_aware: bool = True, intercept: bool = False
@@ -253,7 +277,17 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         draws_nr = self._coefficients.normal.draws(normal_nd)
         return draws_nr[:, 1:], draws_nr[:, 0]
 
-    def task(self, X: Any, y: Any = None, *, trials: Any = None, group: Iterable[object] | None = None) -> Task:
+    def task(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        trials: Any = None,
+        exposure: Any = None,
+        offset: Any = None,
+        weights: Any = None,
+        group: Iterable[object] | None = None,
+    ) -> Task:
         """What a fit to private rows would do."""
         check_choice("solver", self.solver, SOLVERS)
         check_choice("covariance", self.covariance, COVARIANCES)
@@ -263,8 +297,18 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         stated = "schema" if isinstance(X, Table) else "ranges"
         X = self._bounded(X)
         schema = X.schema if isinstance(X, Table) else None
-        design = self._private(X, y, trials, group, self.row_norm)
-        model = self._model(design, schema)
+        beside = {"exposure": exposure, "offset": offset, "weights": weights}
+        beside = {name: given for name, given in beside.items() if given is not None}
+        if y is not None:
+            _check_beside(self._response, beside)
+        design = self._private(X, y, trials, group, self.row_norm, beside)
+        names = X.feature_names if isinstance(X, Table) else column_names(X)
+        known = None
+        if self.prior is not None:
+            all_names = names or tuple(f"x{j}" for j in range(design.width - (design.intercept > 0)))
+            frame = (design.intercept, design.row_norm, all_names, schema)
+            known = known_of(self, self.prior, frame, public=self.public_prior)
+        model = self._model(design, schema, known[0] if known else ())
         kinds = {
             "logistic": {"classes": "the two classes"},
             "binomial": {"max_trials": f"at most {likelihood.max_trials:g} trials"},
@@ -272,6 +316,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         counts = {"max_count": f"counts up to {likelihood.max_count:g}"}
         if likelihood.kind == "negative_binomial" and likelihood.dispersion is not None:
             counts = {"dispersion": f"dispersion {likelihood.dispersion:g}", **counts}
+        bounds = {BOUNDS[name]: f"{name} up to {most:g}" for name, most in self._response.columns.items()}
         public = {
             "columns" if schema is None else stated: f"{design.width} columns"
             + (", the intercept's included" if design.intercept else "")
@@ -279,10 +324,13 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             "row_norm": f"rows divided by {design.row_norm:g} and clipped to norm 1, the intercept's constant being "
             f"{design.intercept:g}",
             **kinds.get(likelihood.kind, counts),
+            **({"prior": f"the prior: {known[1]}"} if known else {}),
+            **bounds,
             "parameters": f"solver {self.solver!r}, covariance {self.covariance!r}, the plan and all other parameters",
         }
         notes = {
-            "names": X.feature_names if isinstance(X, Table) else column_names(X),
+            "names": names,
+            "told": known[1] if known else "",
             "width": design.width - (design.intercept > 0),
             "schema": schema,
             "constant": design.intercept,
@@ -296,7 +344,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         notes = task.notes
         self.n_iter_ = notes["steps"]
         self._set_columns(notes["names"], notes["width"], notes["schema"])
-        self._shift = self._shift_of(task.model)
+        self._shift, self._told = self._shift_of(task.model), task.notes["told"]
         self._set_posterior(task.model.weights(q), task.model.table(q), notes["constant"], notes["row_norm"])
 
     def _shift_of(self, model: Any) -> float:
@@ -307,13 +355,14 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         """No row, of a table with a schema or of so many features."""
         if schema is not None:
             target = schema.target
-            others = [schema.group] if target is None else [target.name, target.trials, schema.group]
+            others = [schema.group] if target is None else [*target.columns, schema.group]
             names = [*(column.name for column in schema.own_columns), *(name for name in others if name is not None)]
             return {"X": Table({name: np.empty(0) for name in names}, schema)}
-        return {"X": sparse.csr_array(np.empty((0, width or 0))), "y": np.empty(0)}
+        beside = dict.fromkeys(self._response.columns, np.empty(0))
+        return {"X": sparse.csr_array(np.empty((0, width or 0))), "y": np.empty(0), **beside}
 
     def quality(self, rows: Any) -> Floats:
-        """Log-likelihood of each row at the posterior mean."""
+        """Log-likelihood of each row at the posterior mean, times its weight."""
         mean_d = self._weights.mean_d
         if isinstance(rows, SparseDesignRows):
             row_j = np.repeat(np.arange(len(rows.y_n)), np.diff(rows.indptr))
@@ -321,11 +370,13 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             psi_n: Floats = np.bincount(row_j, weights=weights, minlength=len(rows.y_n)).astype(np.float64)
         else:
             psi_n = linear.dot(rows.x_nd, mean_d)
-        return self._fitted_likelihood.log_probability(psi_n + self._shift, rows.y_n, rows.trials_n)
+        psi_n = psi_n + self._shift + (0.0 if rows.offset_n is None else rows.offset_n)
+        found_n = self._fitted_likelihood.log_probability(psi_n, rows.y_n, rows.trials_n)
+        return found_n if rows.weight_n is None else found_n * rows.weight_n
 
     def quality_range(self, model: Any) -> tuple[float, float]:
-        """From four times the score of a uniform guess to 0."""
-        return -4.0 * math.log1p(model.likelihood.max_y), 0.0
+        """From four times the score of a uniform guess to 0, for a row of the largest weight."""
+        return -4.0 * math.log1p(model.likelihood.max_y) * (self.max_weight or 1.0), 0.0
 
     def _bounded(self, X: Any) -> Any:
         """Rows with a public bound: a table, or a matrix where row_norm says one.
@@ -361,11 +412,17 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         return Table(X, schema) if names else _in_order(X, schema)
 
     def _private(
-        self, X: Any, y: Any, trials: Any, group: Iterable[object] | None, row_norm: float | None
+        self,
+        X: Any,
+        y: Any,
+        trials: Any,
+        group: Iterable[object] | None,
+        row_norm: float | None,
+        beside: Mapping[str, Any],
     ) -> AnyDesign:
         """Private rows in the form that the solver reads."""
         constant = self._intercept
-        rows: dict[str, Any] = {"sparse_rows": self.covariance == "diagonal", "group": group}
+        rows: dict[str, Any] = {"sparse_rows": self.covariance == "diagonal", "group": group, "beside": beside}
         if isinstance(X, Table):
             return X.design(y, trials, response=self._response, fit_intercept=constant > 0, **rows)
         _check_response(y)
@@ -379,7 +436,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             raise ParameterError(f"fit_intercept must be True or False, got {self.fit_intercept!r}.")
         return constant if self.fit_intercept else 0.0
 
-    def _model(self, design: AnyDesign, schema: Schema | None) -> Any:
+    def _model(self, design: AnyDesign, schema: Schema | None, known: tuple[Known, ...] = ()) -> Any:
         """The model that the parameters name; its own defaults stand for None."""
         width = design.width
         given: dict[str, Any] = {"likelihood": self._likelihood, "intercept": design.intercept, "alpha": self.alpha}
@@ -391,7 +448,9 @@ class BinomialLikelihoodRegression(PrivateEstimator):
                 "dpvb.select chooses among several."
             )
         if self.solver == "first_order" and self.covariance == "full":
-            return FirstOrder(width, **given, declared=self._declared(design, schema))
+            return FirstOrder(width, **given, declared=self._declared(design, schema), known=known)
+        if known:
+            raise ParameterError("prior must be None, unless solver='first_order' and covariance='full'.")
         if self.solver == "first_order":
             bound = _largest(schema) if schema is not None else self.column_bound
             if bound is not None:
@@ -401,6 +460,11 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             raise ParameterError("covariance='diagonal' needs solver='first_order'; the other solvers are full.")
         if self._likelihood.kind == "poisson":
             raise ParameterError(f"solver must be 'first_order' for Poisson counts, got {self.solver!r}.")
+        if is_shifted(self._likelihood):
+            raise ParameterError(
+                f"solver must be 'first_order' for rows with an offset or an exposure, got {self.solver!r}, whose "
+                "statistics do not hold them."
+            )
         variant: Literal["paper", "corrected"] = "paper" if self.solver == "paper" else "corrected"
         is_private = check_number("epsilon", self.epsilon, low=0, closed="right") < np.inf
         return PolyaGamma(width, variant=variant, average=is_private, **given)
@@ -452,29 +516,34 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         if self.schema_ is None and self.column_bound is None:
             indicator *= tuned.UNKNOWN_UNIT
         mean = "nearly flat" if self.covariance == "diagonal" else f"N(base rate, {tuned.INTERCEPT_STD:g}²)"
+        beside = f"; beside it, {self._told}" if self._told else ""
         return (
             f"N(0, {number:g}²) for a standard deviation of a number, N(0, {indicator:g}²) for any other column, "
-            f"{mean} for the mean"
+            f"{mean} for the mean{beside}"
         )
 
     def _shown(self, value_r: Floats) -> tuple[Any, Any]:
         """Coefficients, or their standard deviations, and the intercept."""
         return value_r[1:], float(value_r[0])
 
-    def _psi(self, X: Any, *, table: bool = False) -> tuple[Floats, Floats]:
+    def _psi(self, X: Any, *, table: bool = False, offset: Any = None, exposure: Any = None) -> tuple[Floats, Floats]:
         """Posterior means and variances of ψ, (rows,), of rows that the caller may see; rows are clipped as in fit.
 
         Args:
             X: rows.
             table: whether the posterior is that of intervals, and not that of predictions.
+            offset, exposure: of each row, or of all; 0 and 1 if not given.
 
         Raises:
             DataFormatError: for rows of another width, or that hold NaN or infinity.
+            ParameterError: for an offset or exposure that is no number, of another length, or not positive.
         """
         self._check_fitted()
         read = self._table if table else self._weights
         parts = [(np.empty(0), np.empty(0)), *(self._moments(x_nd, read) for x_nd in self._rows(X))]
         mean_n, variance_n = (np.concatenate(part) for part in zip(*parts, strict=True))
+        for name, given in (("offset", offset), ("exposure", exposure)):
+            mean_n = mean_n if given is None else mean_n + _of_rows(name, given, len(mean_n))
         return mean_n, variance_n
 
     def _moments(self, x_nd: Any, read: Weights) -> tuple[Floats, Floats]:
@@ -517,8 +586,10 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         self._check_width(as_matrix(X).width, len(schema.own_columns))
         return _in_order(X, schema)
 
-    def _measured(self, X: Any, y: Any, trials: Any, public: bool) -> tuple[Floats, Floats, Floats, Floats]:
-        """Mean and variance of ψ, response and trials of public rows.
+    def _measured(
+        self, X: Any, y: Any, trials: Any, public: bool, offset: Any = None, exposure: Any = None
+    ) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+        """Mean and variance of ψ, response, trials and offset of public rows, each of which counts as one.
 
         Raises:
             PrivacyError: unless public=True.
@@ -528,16 +599,21 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         self._check_fitted()
         if self.schema_ is not None:
             X = self._tabled(X, self.schema_)
+        beside = {name: given for name, given in (("offset", offset), ("exposure", exposure)) if given is not None}
+        if y is not None:
+            _check_beside(replace(self._response, max_weight=None), beside)
         d, empty = len(self._weights.mean_d), np.empty(0)
-        parts = [(empty, empty, empty, empty)]
-        for rows in self._chunks(self._private(X, y, trials, None, self._row_norm)):
+        parts = [(empty, empty, empty, empty, empty)]
+        for rows in self._chunks(self._private(X, y, trials, None, self._row_norm, beside)):
             if np.isnan(rows.y_n).any():
                 raise DataFormatError(
                     "public rows must not hold NaN, infinity, or a response outside the declared ones."
                 )
-            parts.append((*self._moments(_matrix(rows, d), self._weights), rows.y_n, rows.trials_n))
-        mean_n, variance_n, y_n, trials_n = map(np.concatenate, zip(*parts, strict=True))
-        return mean_n, variance_n, y_n, trials_n
+            mean_n, variance_n = self._moments(_matrix(rows, d), self._weights)
+            offset_n = np.zeros(len(mean_n)) if rows.offset_n is None else rows.offset_n
+            parts.append((mean_n + offset_n, variance_n, rows.y_n, rows.trials_n, offset_n))
+        mean_n, variance_n, y_n, trials_n, offset_n = map(np.concatenate, zip(*parts, strict=True))
+        return mean_n, variance_n, y_n, trials_n, offset_n
 
     def _visible(self, X: Any) -> AnyDesign:
         """Rows that the caller may see, brought to the public norm as private ones are."""
@@ -566,6 +642,9 @@ class BinomialLikelihoodRegression(PrivateEstimator):
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         readings = {"": self._weights, "table_": self._table}
         arrays = {start + name: getattr(read, name) for start, read in readings.items() for name in _READING}
+        said = {start: read.data for start, read in readings.items() if read.data is not None}
+        arrays |= {f"{start}data_precision": data.precision for start, data in said.items()}
+        arrays |= {f"{start}data_pull_d": data.pull_d for start, data in said.items()}
         facts = {
             "features": list(self.feature_names_) if self._named else None,
             "width": self.n_features_in_,
@@ -574,6 +653,7 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             "row_norm": self._row_norm,
             "steps": self.n_iter_,
             "shift": self._shift,
+            "told": self._told,
         }
         return arrays, facts
 
@@ -584,10 +664,14 @@ class BinomialLikelihoodRegression(PrivateEstimator):
         if "table_mean_d" in arrays:
             # Files of before have the diagonal of the prior's covariance.
             named = {name: name.replace("prior", "prior" if "prior" in arrays else "prior_d") for name in _READING}
-            kept = [name for name in _READING if name in arrays or name == "prior"]  # Some came later.
-            weights, table = (
-                Weights(**{name: arrays[start + named[name]] for name in kept}) for start in ("", "table_")
-            )
+            present = [name for name in _READING if name in arrays or name == "prior"]  # Some came later.
+            found: Any = [{name: arrays[start + named[name]] for name in present} for start in ("", "table_")]
+            weights, table = (Weights(**read) for read in found)
+            if "data_pull_d" in arrays:
+                weights, table = (
+                    replace(read, data=Known(arrays[start + "data_precision"], arrays[start + "data_pull_d"]))
+                    for start, read in (("", weights), ("table_", table))
+                )
         else:  # Of a file of format 1.
             weights = table = Weights.alone(*(arrays[name] for name in _READING[:3]))
         d = width + (constant > 0)
@@ -599,9 +683,12 @@ class BinomialLikelihoodRegression(PrivateEstimator):
             slanted = (
                 read.slant_3k.shape[:-1] == (3,) and ((place_2k >= 0) & (place_2k < d) & (place_2k % 1 == 0)).all()
             )
+            data = read.data
+            if data is not None and (data.precision.shape != (d, d) or data.pull_d.shape != (d,)):
+                raise ValueError("what the data say, of another shape")
             if not slanted or vectors != {(d,)} or shape != read.naive_covariance.shape or not shapes <= {(d,), (d, d)}:
                 raise ValueError("a posterior of another shape")
-        self._shift = check_number("shift", facts.get("shift", 0.0))
+        self._shift, self._told = check_number("shift", facts.get("shift", 0.0)), str(facts.get("told", ""))
         names, schema = facts["features"], facts["schema"]
         names = None if names is None else tuple(map(str, names))
         self._set_columns(names, width, None if schema is None else Schema.from_json(schema))
@@ -618,6 +705,33 @@ def _largest(schema: Schema) -> Floats:
 def _check_response(y: Any) -> None:
     if y is None:
         raise DataFormatError("requires y to be passed, but the target y is None: the response of each row.")
+
+
+def _check_beside(response: Response, given: Mapping[str, Any]) -> None:
+    """Check that what has a bound stands beside y.
+
+    Raises:
+        ParameterError: naming what was left out.
+    """
+    for name in response.columns:
+        if name not in given:
+            raise ParameterError(f"{name} must be given where {BOUNDS[name]} is: give both, or leave both out.")
+
+
+def _of_rows(name: str, given: Any, number: int) -> Floats:
+    """What is added to ψ of rows that the caller may see: an offset, or the logarithm of an exposure.
+
+    Raises:
+        ParameterError: unless it is a number, or one for each row; an exposure is positive.
+    """
+    try:
+        value_n = np.broadcast_to(np.asarray(given, dtype=np.float64), (number,))
+    except (TypeError, ValueError):
+        value_n = np.full(1, np.nan)
+    if not np.isfinite(value_n).all() or (name == "exposure" and not (value_n > 0).all()):
+        kind = "a positive number" if name == "exposure" else "a number"
+        raise ParameterError(f"{name} must be {kind}, or {number} of them, one for each row of X.")
+    return np.log(value_n) if name == "exposure" else value_n
 
 
 def _is_named(X: Any) -> bool:

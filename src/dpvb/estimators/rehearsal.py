@@ -17,6 +17,8 @@ from dpvb.guards.errors import ParameterError, check_integer
 
 #: Rows of a rehearsal where no public number of units is given, and words of a made-up document.
 NUM_ROWS, WORDS = 10_000, 200
+# Words of made-up texts, where nobody has listed any.
+_MADE_UP = 500
 
 
 def made_up(
@@ -44,11 +46,13 @@ def made_up(
     rng = np.random.default_rng(0)
     if schema is not None:
         # A schema has its own persons.
-        if schema.target is None and estimator.reads == "table":
+        if estimator.reads == "measurements" or (schema.target is None and estimator.reads == "table"):
             return {"X": Table(_cells(schema, num_rows, rng), schema)}
         response = schema.target.response if schema.target is not None else estimator._response
         table = Table(_cells(schema, num_rows, rng), schema)
         return {"X": table} if schema.target is not None else {"X": table, **_responses(response, num_rows, rng)}
+    if estimator._opens:
+        return {"X": _texts(num_rows, rng), **({"group": np.arange(num_rows)} if grouped else {})}
     words = None if vocabulary is None else check_vocabulary(vocabulary, width=width)
     if width is None and words is None:
         raise ParameterError(
@@ -72,6 +76,13 @@ def made_up(
         return {"X": x_nd, **group}
     shape = (num_rows, responses) if check_integer("responses", responses, low=0) else (num_rows,)
     return {"X": x_nd, "y": rng.standard_normal(shape), **group}
+
+
+def _texts(num_rows: int, rng: np.random.Generator) -> list[str]:
+    """Texts of words without a meaning, 26³ of them at most."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = np.array([a + b + c for a in letters for b in letters for c in letters])[rng.permutation(26**3)[:_MADE_UP]]
+    return [" ".join(words[row]) for row in rng.integers(len(words), size=(num_rows, WORDS))]
 
 
 def _numbers(estimator: Any, share_nd: Floats) -> Floats:
@@ -99,21 +110,25 @@ def _cells(schema: Schema, num_rows: int, rng: np.random.Generator) -> dict[str,
     if schema.target is not None:
         found = _responses(schema.target.response, num_rows, rng)
         cells[schema.target.name] = found["y"]
-        if schema.target.trials is not None:
-            cells[schema.target.trials] = found["trials"]
+        cells |= {getattr(schema.target, role): given for role, given in found.items() if role != "y"}
     if schema.group is not None:
         cells[schema.group] = np.arange(num_rows)
     return cells
 
 
 def _responses(response: Response, num_rows: int, rng: np.random.Generator) -> dict[str, Any]:
-    """Responses of rows, and numbers of trials where they have some."""
+    """Responses of rows, and what stands beside them."""
+    found: dict[str, Any]
     if response.kind == "logistic":
-        return {"y": _drawn(response.classes, num_rows, rng)}
-    if response.is_count:
-        return {"y": rng.integers(response.max_count + 1, size=num_rows)}
-    trials = rng.integers(1, response.max_trials + 1, size=num_rows)
-    return {"y": rng.integers(trials + 1), "trials": trials}
+        found = {"y": _drawn(response.classes, num_rows, rng)}
+    elif response.is_count:
+        found = {"y": rng.integers(response.max_count + 1, size=num_rows)}
+    else:
+        trials = rng.integers(1, response.max_trials + 1, size=num_rows)
+        found = {"y": rng.integers(trials + 1), "trials": trials}
+    for name, most in response.columns.items():
+        found[name] = most * (1.0 - rng.random(num_rows) * (2.0 if name == "offset" else 1.0))
+    return found
 
 
 def _drawn(values: Sequence[Any], num_rows: int, rng: np.random.Generator) -> Any:

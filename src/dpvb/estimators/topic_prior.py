@@ -12,23 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from dpvb.data.documents import word_lists
 from dpvb.estimators.base import PrivateEstimator, load
+from dpvb.estimators.earlier import Fitted, check_release, told
 from dpvb.guards.errors import DataFormatError, ParameterError, reason_of
 from dpvb.models.topics import lda
 from dpvb.models.topics.posterior import Earlier
 from dpvb.models.topics.prior import Prior
-from dpvb.results.facts import ChargeFacts
-from dpvb.runs.counted import AnyLedger, opened
 
 # Added to every word's frequency, as a share of the mean one: a list may lack a word that documents have.
 _SMOOTHING = 0.02
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """A fitted model as a parameter: `clone` of scikit-learn makes unfitted copies of plain estimators."""
-
-    model: Any
 
 
 @dataclass(frozen=True)
@@ -38,24 +31,29 @@ class Known:
     Attributes:
         model: whose topics they are; None for words with frequencies.
         frequency: of words; empty for a model.
+        listed: which list's they are, if it ships with dpvb.
     """
 
     model: Any
     frequency: Mapping[str, float]
+    listed: str = ""
 
     @classmethod
-    def of(cls, prior: Any, name: str, *, public: bool, ledger: AnyLedger | None, dataset: str | None) -> Known:
+    def of(cls, prior: Any, name: str, fit: PrivateEstimator, *, public: bool) -> Known:
         """What a parameter names: a fitted model, words with frequencies, or the path of a file of either.
 
         Args:
             prior, name: the parameter.
+            fit: the estimator that is to be fitted.
             public: whether a model's documents were public.
-            ledger, dataset: what counts the fit that is planned, and the name of its data set there.
 
         Raises:
             ParameterError: for anything else, or a model that promises nothing to those behind it; or of this data set.
             DataFormatError, ModelFileError: for a file that cannot be read.
         """
+        if word_lists.is_name(prior):
+            listed = f"the public list {str(prior)!r} of dpvb ({word_lists.SOURCE})"
+            return cls(None, word_lists.frequencies(prior), listed)
         if isinstance(prior, (str, os.PathLike)):
             path = Path(prior)
             prior = load(path) if path.suffix == ".dpvb" or zipfile.is_zipfile(path) else _frequencies(path)
@@ -67,19 +65,7 @@ class Known:
                 f"{name} must be a fitted dpvb.LDA, a mapping of words to frequencies, or a file of either, got "
                 f"{type(prior).__name__}."
             )
-        statement = prior.privacy_
-        if statement.rehearsal:
-            raise ParameterError(f"{name} must be a fit, and not a rehearsal: its rows were made up.")
-        if not (statement.private or public):
-            raise ParameterError(
-                f"{name} must be a private model, or its documents said to be public by public_prior=: without secret "
-                "noise it may reveal everything about them."
-            )
-        if not public and _kin(statement.charge, ledger, dataset) == "same":
-            raise ParameterError(
-                f"{name} must come from other people than dataset={dataset!r}: it is a release of this data set. Fit "
-                "once with the whole budget, or take a public model."
-            )
+        check_release(name, prior, fit, public=public)
         return cls(prior, {})
 
     def vocabulary(self) -> tuple[str, ...] | None:
@@ -136,37 +122,8 @@ class Known:
     def told(self, fit: PrivateEstimator, *, public: bool = False) -> str:
         """Where it comes from, and what it cost whom, in words, for the statement of a fit."""
         if self.model is None:
-            return f"word frequencies of a public list of {len(self.frequency)} words"
-        number = len(self.model.components_)
-        if public:
-            return f"{number} topics of a model whose documents are said to be public"
-        past = self.model.privacy_
-        charged = f" of data set {past.charge.dataset!r}" if past.charge is not None else ""
-        sums = f"epsilon = {past.epsilon + fit.epsilon:.6g}, delta = {past.delta + fit.delta:.6g}"
-        both = f"whoever is in both data sets is promised no more than {sums}"
-        if _kin(past.charge, fit.ledger, fit.dataset) == "disjoint":
-            both = "by the ledger both data sets are parts of one, and nobody is in two parts"
-        return (
-            f"{number} topics of an earlier release{charged}, which promised each {past.unit} behind it epsilon = "
-            f"{past.epsilon:.6g}, delta = {past.delta:g}; {both}"
-        )
-
-
-def _kin(charge: ChargeFacts | None, ledger: AnyLedger | None, dataset: str | None) -> str:
-    """Whether the people of an earlier charge are those of a data set ("same"), others ("disjoint"), or "unknown".
-
-    Parts of a data set share no unit: a ledger that holds both as parts of one was told so before either was charged.
-    """
-    if charge is None or ledger is None or dataset is None:
-        return "unknown"
-    if charge.dataset == dataset:
-        return "same"
-    with opened(ledger) as book:
-        whole = {one.name: one.part_of for one in book.datasets()} if book.uuid == charge.ledger else {}
-    own, other = whole.get(dataset), whole.get(charge.dataset)
-    if dataset == other or charge.dataset == own:
-        return "same"
-    return "disjoint" if own is not None and own == other else "unknown"
+            return f"word frequencies of {self.listed or f'a public list of {len(self.frequency)} words'}"
+        return f"{len(self.model.components_)} topics of {told(self.model, fit, public=public)}"
 
 
 def _frequencies(path: Path) -> dict[str, float]:

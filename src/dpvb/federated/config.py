@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from dpvb.data.documents import word_lists
+from dpvb.data.documents.vocabulary import PRIVATE
 from dpvb.estimators import PrivateEstimator
 from dpvb.federated.agreement import SCHEDULES
 from dpvb.federated.flower import Address, parse_address
@@ -27,7 +29,7 @@ UNITS: Final = ("example", "person", "client")
 _ELSEWHERE: Final = {
     "epsilon": "it stands outside [model]",
     "delta": "it stands outside [model]",
-    "vocabulary": "it stands outside [model], as the path of a list of words",
+    "vocabulary": "it stands outside [model], as the name or path of a list of words",
     "num_steps": "num_rounds says it",
     "noise_multiplier": "epsilon and num_rounds say it",
     "accountant": "trust says it",
@@ -54,8 +56,8 @@ class Agreement:
         unit: what is protected: an "example" (row or document) at one client, all of a "person" there, or all of a
             "client".
         trust: with the number of clients, and of those that may be missing or collude.
-        schema, vocabulary, width: what is public about columns: the path of a schema, that of a list of words, or the
-            number of columns.
+        schema, vocabulary, width: what is public about columns: the path of a schema, the name or path of a list
+            of words, or the number of columns.
         server, server_key: name and public key.
         clients: public key by name.
     """
@@ -69,7 +71,7 @@ class Agreement:
     unit: str
     trust: Trust
     schema: Path | None
-    vocabulary: Path | None
+    vocabulary: Path | str | None
     width: int | None
     server: str
     server_key: bytes
@@ -105,7 +107,7 @@ class Agreement:
                 colluders=file.take("colluders", int, None),
             ),
             schema=file.path("schema", None),
-            vocabulary=file.path("vocabulary", None),
+            vocabulary=file.word_list("vocabulary"),
             width=None if width is None else check_integer("width", width, low=1),
             server=name,
             server_key=_public(server, name, server.take("key", str)),
@@ -119,6 +121,10 @@ class Agreement:
             raise ParameterError(
                 f"{path}: {kind} needs {' or '.join(declared)}, the public columns of everybody's data; "
                 f"got {' and '.join(given) or 'neither'}."
+            )
+        if made.vocabulary is not None and Path(made.vocabulary).name == PRIVATE:
+            raise ParameterError(
+                f"{path}: vocabulary must be the path of a public list: all parties count the same words."
             )
         keys = [made.server_key, *clients.values()]
         if name in clients or len(set(keys)) < len(keys):
@@ -191,7 +197,7 @@ class DataFiles:
 
     Attributes:
         file: table, matrix or documents.
-        target, trials, group: files beside a matrix.
+        target, trials, exposure, offset, weights, group: files beside a matrix.
         text_column, group_column, file_format, token_pattern: of documents.
         separator, decimal, encoding: of a CSV file.
     """
@@ -199,6 +205,9 @@ class DataFiles:
     file: Path
     target: Path | None
     trials: Path | None
+    exposure: Path | None
+    offset: Path | None
+    weights: Path | None
     group: Path | None
     text_column: str
     group_column: str | None
@@ -261,6 +270,9 @@ class ClientConfig:
                 file=data.path("file"),
                 target=data.path("target", None),
                 trials=data.path("trials", None),
+                exposure=data.path("exposure", None),
+                offset=data.path("offset", None),
+                weights=data.path("weights", None),
                 group=data.path("group", None),
                 text_column=data.take("text_column", str, "text"),
                 group_column=data.take("group_column", str, None),
@@ -319,6 +331,13 @@ class _Table:
         """A path, made absolute."""
         value = self.take(key, str, default)
         return default if value is default else self.folder / Path(value).expanduser()
+
+    def word_list(self, key: str) -> Path | str | None:
+        """The name of a list that ships with the package, or a path."""
+        found: Path | str | None = (
+            self.take(key, str) if word_lists.is_name(self._left.get(key)) else self.path(key, None)
+        )
+        return found
 
     def inner(self, key: str, default: Any = _NEEDED) -> _Table:
         """A table inside this one."""

@@ -14,6 +14,7 @@ from sklearn.base import clone
 
 from dpvb.core.plan import Plan
 from dpvb.estimators.base import PrivateEstimator, Task, generator
+from dpvb.estimators.private_words import check_known
 from dpvb.federated.agreement import SCHEDULES, Federation
 from dpvb.federated.client import Client
 from dpvb.federated.keys import Identity
@@ -87,7 +88,7 @@ def simulate(
     owned = [_data(shard, unit) for shard in _listed("shards", shards)]
     model_of_trust = Trust(trust, len(owned), tolerated, colluders)
     planned = clone(estimator).set_params(num_steps=steps_of(estimator, owned[0], num_rounds))
-    tasks = [of_unit(planned.task(**data), unit) for data in owned]
+    tasks = [of_unit(check_known(planned.task(**data), "in a federation"), unit) for data in owned]
     columns = [columns_of(task) for task in tasks]
     for m, task in enumerate(tasks):
         if declared(task.model) != declared(tasks[0].model) or columns[m] != columns[0]:

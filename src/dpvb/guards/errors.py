@@ -22,6 +22,10 @@ class FewTopicsWarning(DpvbWarning):
     """Fewer than half of the topics stand above the noise, as public facts or released numbers say."""
 
 
+class FewWordsWarning(DpvbWarning):
+    """A fit that was to find its words found few, as was released; its charge stands."""
+
+
 class ParameterError(DpvbError, ValueError):
     """A public argument is outside its allowed range; nothing was spent."""
 
@@ -36,6 +40,10 @@ class PrivacyError(DpvbError, RuntimeError):
 
 class WallError(DpvbError, RuntimeError):
     """A computation on private data failed; the charge stands and the reason stays behind the wall."""
+
+
+class NoWordsError(DpvbError, RuntimeError):
+    """A fit that was to find its words found none, as was released; what was spent on that stays spent."""
 
 
 class ModelFileError(DpvbError, ValueError):

@@ -27,7 +27,7 @@ from typing import Any
 
 from dpvb.accounting import Method, doubts
 from dpvb.accounting import filter as spending
-from dpvb.accounting.costs import Cost
+from dpvb.accounting.costs import Composition, Cost
 from dpvb.accounting.events import Event, NeighboringRelation
 from dpvb.core.plan import Plan
 from dpvb.guards.errors import LedgerError, ParameterError, check_choice, check_integer, check_number
@@ -319,7 +319,7 @@ class Ledger:
         attempt = check_integer("attempt", attempt, low=0)
         if token is not None and not (isinstance(token, str) and token):
             raise ParameterError("token must be a text that is not empty.")
-        at_orders = spending.cost_units(cost)
+        at_orders = spending.cost_units(cost.noise if isinstance(cost, Composition) else cost)
         if min(at_orders) >= spending.SATURATED or not any(at_orders):
             raise ParameterError("cost must be positive and finite: a plan without noise has no place under a cap.")
         body: dict[str, Any] = {

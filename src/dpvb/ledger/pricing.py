@@ -21,6 +21,13 @@ from dpvb.ledger.past import fact
 from dpvb.ledger.state import ODD, WAY_OUT, Price, State, check_hash
 from dpvb.ledger.store import Transaction
 
+# What is kept of a cap's delta for plans that add to it, by whether others may append to the ledger.
+_ADDED = {
+    False: "A tenth of the cap's delta is kept for all that plans add to it: add less, or register a larger delta.",
+    True: "A ledger to which others may append takes such a plan as the first and only one of a data set; a file takes "
+    "more.",
+}
+
 
 def chosen(state: State, name: str | None) -> Dataset:
     """The data set of this name, or the only one."""
@@ -124,10 +131,12 @@ def largest(state: State, facts: Dataset, cost: Cost, *, normal: bool) -> tuple[
 def over(state: State, facts: Dataset, cost: Cost, price: Price, *, normal: bool) -> BudgetError:
     """The refusal, with what is left and what would fit."""
     scale, most = largest(state, facts, cost, normal=normal)
+    added = cost.added_delta if isinstance(cost, Composition) else 0.0
+    hint = f" It adds {added:g} to delta beside its noise. {_ADDED[state.shared]}" if added else ""
     return BudgetError(
         f"{facts.name!r} has epsilon = {as_epsilon(left(state, facts.name)):.4g} of {facts.epsilon:g} left at delta = "
         f"{facts.delta:g}; with this plan (epsilon = {cost.epsilon(facts.delta):.4g} by itself) the total would be "
-        f"{as_epsilon(price.spent):.4g}. Nothing was spent. {way_out(most, scale)}"
+        f"{as_epsilon(price.spent):.4g}. Nothing was spent. {way_out(most, scale)}{hint}"
     )
 
 

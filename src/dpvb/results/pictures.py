@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DpvbError
 from dpvb.guards.strangers import printable
 from dpvb.results import metrics
@@ -137,6 +138,23 @@ def new_axes(rows: int) -> Any:
     from matplotlib import pyplot
 
     return pyplot.subplots(figsize=_forest_size(rows), layout="constrained")[1]
+
+
+def draw_scree(axes: Any, explained_k: Floats, low_k: Floats, high_k: Floats, rest: float) -> None:
+    """Draw the variance along each component as a dot with its interval, and that in every other direction as a line.
+
+    Args:
+        axes: matplotlib's.
+        explained_k, low_k, high_k: (K,).
+        rest: variance in every other direction.
+    """
+    place_k = np.arange(1, len(explained_k) + 1)
+    axes.vlines(place_k, low_k, high_k, color=_PRIVATE, linewidth=2)
+    axes.plot(place_k, explained_k, "o", color=_PRIVATE, markersize=5)
+    axes.axhline(rest, color=_REFERENCE, linewidth=1)
+    axes.set_xlabel("component")
+    axes.set_ylabel("variance")
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _forest_size(rows: int) -> tuple[float, float]:

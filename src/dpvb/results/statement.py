@@ -42,6 +42,7 @@ _NO_NOISE = (
     "NO PRIVACY: epsilon is infinite. At least one release carries no noise, and the result may reveal everything "
     "about the data. Do not publish it as private."
 )
+_PUBLISHED = "PUBLIC DATA: whoever made this says that the data are public. No privacy is claimed for them."
 _NOT_COVERED = (
     "what can be learned from the time, the memory or the power that the run took",
     "public arguments that somebody chose by looking at the data",
@@ -51,6 +52,7 @@ _NOT_COVERED = (
 )
 _OTHERS = "several runs on the same data: their epsilons and deltas add up, and nobody keeps count here"
 _OTHERS_COUNTED = "other runs on the same data that the ledger was not told of: their epsilons and deltas add up"
+_OF_A_PROMISE = frozenset({"Protected", "Plain meaning", "Curve", "Accounting", "Size", "Not covered"})
 _WIDTH = 110
 _LABEL = 15
 _MAX_LISTED = 6
@@ -78,6 +80,7 @@ class PrivacyStatement:
         counts: how many units counted, as the run released it with noise; None where it did not.
         rehearsal: whether the rows were made up, so that nothing is promised to anybody.
         remarks: what the released numbers say of the result, in words.
+        published: whether the data are said to be public, so that no privacy is claimed; epsilon is infinite then.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -103,6 +106,7 @@ class PrivacyStatement:
     counts: Counts | None = None
     rehearsal: bool = False
     remarks: tuple[str, ...] = ()
+    published: bool = False
 
     def __post_init__(self) -> None:
         check_choice("neighboring_relation", self.neighboring_relation, RELATIONS)
@@ -111,9 +115,11 @@ class PrivacyStatement:
         for delta, epsilon in self._points:
             check_number("delta", delta, low=0, high=1, closed="neither")
             check_number("epsilon", epsilon, low=0)
-        for name in ("secret_noise", "rehearsal"):
+        for name in ("secret_noise", "rehearsal", "published"):
             if type(getattr(self, name)) is not bool:
                 raise ParameterError(f"{name} must be True or False, got {getattr(self, name)!r}.")
+        if self.published and self.epsilon < math.inf:
+            raise ParameterError(f"epsilon must be inf where data are published, got {self.epsilon!r}.")
         if self.num_examples is not None:
             check_integer("num_examples", self.num_examples, low=1)
         names = [block.name for release in self.releases for block in release.blocks]
@@ -142,6 +148,7 @@ class PrivacyStatement:
         against: str = "",
         counts: Counts | None = None,
         rehearsal: bool = False,
+        published: bool = False,
     ) -> Self:
         """The statement of a run that followed a plan.
 
@@ -157,6 +164,7 @@ class PrivacyStatement:
             against: against whom it holds, if not everybody.
             counts: what the run released about the number of its units.
             rehearsal: whether the rows were made up.
+            published: whether the data are said to be public.
 
         Raises:
             ParameterError: for an argument outside its range.
@@ -184,6 +192,7 @@ class PrivacyStatement:
             against=against,
             counts=counts,
             rehearsal=rehearsal,
+            published=published,
         )
 
     @classmethod
@@ -241,7 +250,8 @@ class PrivacyStatement:
         faults = [
             *(["NOT PRIVATE, the noise came from a test source"] if not self.secret_noise else []),
             *(["REHEARSAL on made-up rows"] if self.rehearsal else []),
-            *(["NO PRIVACY, epsilon is infinite"] if self.epsilon == math.inf else []),
+            *(["public data, no privacy claimed"] if self.published else []),
+            *(["NO PRIVACY, epsilon is infinite"] if self.epsilon == math.inf and not self.published else []),
         ]
         return "; ".join(faults) or f"epsilon = {_up(self.epsilon)} at delta = {self.delta:g}, for each {self.unit}"
 
@@ -308,8 +318,10 @@ class PrivacyStatement:
             "selection": None if self.selection is None else self.selection.to_dict(),
         }
         facts["releases"] = [
-            release | {"blocks": [block | {"shape": list(block["shape"])} for block in release["blocks"]]}
-            for release in facts["releases"]
+            release
+            | {"event": own.event.to_dict()}
+            | {"blocks": [block | {"shape": list(block["shape"])} for block in release["blocks"]]}
+            for own, release in zip(self.releases, facts["releases"], strict=True)
         ]
         return facts
 
@@ -329,6 +341,7 @@ class PrivacyStatement:
                 "counts": None,
                 "rehearsal": False,
                 "remarks": (),
+                "published": False,
                 **facts,
             }
             given = {name: given[name] for name in cls.__dataclass_fields__}
@@ -373,7 +386,7 @@ class PrivacyStatement:
         if not self.secret_noise:
             yield _TEST_NOISE
         if self.epsilon == math.inf:
-            yield _NO_NOISE
+            yield _PUBLISHED if self.published else _NO_NOISE
         if self.num_examples is not None and self.delta * self.num_examples >= 1:
             yield (
                 f"WEAK: delta = {self.delta:g} is not below 1 in {self.num_examples}, the number of {self.unit}s: "
@@ -382,6 +395,10 @@ class PrivacyStatement:
 
     def _sections(self) -> Iterator[tuple[str, list[str]]]:
         """Labels and paragraphs of the statement."""
+        return (section for section in self._all_sections() if not (self.published and section[0] in _OF_A_PROMISE))
+
+    def _all_sections(self) -> Iterator[tuple[str, list[str]]]:
+        """Those of a promise, too."""
         unit = self.unit
         yield "Promise", [self._promise()]
         relations = {
@@ -428,7 +445,7 @@ class PrivacyStatement:
     def _promise(self) -> str:
         """The promise in one sentence."""
         if self.epsilon == math.inf:
-            return "None: epsilon = inf."
+            return "None is claimed: the data are public." if self.published else "None: epsilon = inf."
         given = "" if self.secret_noise else "None. Had the noise been secret: "
         given = "None. Had the rows been private: " if self.rehearsal else given
         return (
@@ -480,6 +497,11 @@ def _release(release: ReleaseFacts, unit: str) -> str:
     }[event.sampler]
     joint = ", clipped jointly" if release.clip == "joint" else ""
     noise = f"Gaussian noise, noise multiplier {event.noise_multiplier:.6g}" if event.noise_multiplier else "NO NOISE"
+    if event.added_delta:
+        noise += (
+            "; of names that nobody had listed those left whose noisy total is above a threshold, and one that a "
+            f"{unit} alone has with a probability of at most {event.added_delta:g}, which is a part of delta"
+        )
     number = "1 release" if event.num_steps == 1 else f"{event.num_steps} releases, each"
     return f"{number} the sum over {batch}{joint}; {noise}. {'; '.join(map(_block, release.blocks))}."
 

@@ -27,9 +27,13 @@ _FORMS = {
     "first_order, diagonal": ("first_order", "diagonal"),
     "sufficient_statistics": ("sufficient_statistics", "full"),
     "paper": ("paper", "full"),
+    "first_order, offset and weights": ("first_order", "full"),
+    "first_order, diagonal, offset and weights": ("first_order", "diagonal"),
 }
 # A form of one kind alone.
 _LEARNED = "first_order, learned dispersion"
+# Bounds of what stands beside the response, in the forms that say so.
+_BESIDE = {"offset": {"max_offset": 3.0}, "weights": {"max_weight": 5.0}}
 #: Of each kind: its own parameters, what a response may be, and the smallest and largest one with its trials.
 _KINDS: Mapping[str, tuple[Mapping[str, Any], Response, tuple[list[float], list[float]]]] = {
     "LogisticRegression": ({}, Response(), ([0], [1])),
@@ -50,33 +54,53 @@ def forms(name: str) -> Mapping[str, Callable[[], Case]]:
     return {form: partial(_case, name, form) for form in own if name in _KINDS}
 
 
-def designs(name: str, intercept: float, sparse_rows: bool) -> Callable[..., Design]:
-    """Regression rows from a matrix of one record a row: response, trials if there are any, features."""
+def designs(name: str, intercept: float, sparse_rows: bool, form: str = "first_order") -> Callable[..., Design]:
+    """Regression rows from a matrix of one record a row: response, what stands beside it, features."""
+    response = replace(_KINDS[name][1], **_bounds(name, form))
 
     def source(matrix: Floats, group: Any = None) -> Design:
-        form: dict[str, Any] = {"intercept": intercept, "sparse_rows": sparse_rows, "group": group}
-        return Design(**_columns(name, matrix), response=_KINDS[name][1], **form)
+        columns = _columns(name, form, matrix)
+        own = {part: columns.pop(part) for part in ("X", "y", "trials") if part in columns}
+        how: dict[str, Any] = {"intercept": intercept, "sparse_rows": sparse_rows, "group": group}
+        return Design(**own, response=response, beside=columns, **how)
 
     return source
 
 
-def _columns(name: str, matrix: Floats) -> dict[str, Any]:
-    """Features, responses, and trials where there are any."""
-    responses = len(_KINDS[name][2][0])
-    return {"X": matrix[:, responses:], "y": matrix[:, 0], **({"trials": matrix[:, 1]} if responses == 2 else {})}
+def _bounds(name: str, form: str) -> dict[str, Any]:
+    """Bounds of what stands beside the response."""
+    bounds = {bound: most for word, own in _BESIDE.items() if word in form for bound, most in own.items()}
+    return {"max_exposure": 7.0, **bounds} if "offset" in form and _KINDS[name][1].is_count else bounds
 
 
-def _responses(name: str, rng: np.random.Generator, n: int) -> Floats:
+def _named(name: str, form: str) -> list[str]:
+    """What stands before the features."""
+    beside = replace(_KINDS[name][1], **_bounds(name, form)).columns
+    return [*(["y", "trials"] if name == "BinomialRegression" else ["y"]), *beside]
+
+
+def _columns(name: str, form: str, matrix: Floats) -> dict[str, Any]:
+    """Features, responses, and what stands beside these."""
+    named = _named(name, form)
+    return {"X": matrix[:, len(named) :], **dict(zip(named, matrix.T, strict=False))}
+
+
+def _responses(name: str, form: str, rng: np.random.Generator, n: int) -> Floats:
+    beside = [rng.uniform(0.1, 4.0, n) for _ in _bounds(name, form)]
     if name == "BinomialRegression":
         trials = rng.integers(1, 5, n)
-        return np.column_stack([rng.binomial(trials, 0.4), trials]).astype(np.float64)
-    return rng.integers(0, 2 if name == "LogisticRegression" else 9, (n, 1)).astype(np.float64)
+        return np.column_stack([rng.binomial(trials, 0.4), trials, *beside]).astype(np.float64)
+    y_n = rng.integers(0, 2 if name == "LogisticRegression" else 9, n)
+    return np.column_stack([y_n, *beside]).astype(np.float64)
 
 
-def _with_ends(name: str, rows: Floats) -> Floats:
-    """Every row with the smallest and the largest response."""
-    ends = (np.tile(np.asarray(end, dtype=np.float64), (len(rows), 1)) for end in _KINDS[name][2])
-    return np.vstack([np.hstack([end, rows]) for end in ends])
+def _with_ends(name: str, form: str, rows: Floats) -> Floats:
+    """Every row with the smallest and the largest response, and with what makes it likely and unlikely beside it."""
+    (least, most), bounds = _KINDS[name][2], _bounds(name, form)
+    far = {"max_exposure": (1e-9, 99.0), "max_offset": (-99.0, 99.0), "max_weight": (99.0, 99.0)}
+    rare, likely = ([far[bound][at] for bound in bounds] for at in (0, 1))
+    ends = [[*least, *likely], *([[*most, *rare]] if bounds else []), [*most, *likely]]
+    return np.vstack([np.hstack([np.tile(np.array(end, dtype=np.float64), (len(rows), 1)), rows]) for end in ends])
 
 
 def of_form(name: str, form: str, rows: Floats = HOSTILE_ROWS, *, fit_intercept: bool = True, **options: Any) -> Case:
@@ -89,12 +113,12 @@ def of_form(name: str, form: str, rows: Floats = HOSTILE_ROWS, *, fit_intercept:
     """
     solver, covariance = _FORMS.get(form, _FORMS["first_order"])
     given = {"solver": solver, "covariance": covariance, "fit_intercept": fit_intercept, "row_norm": 1.0}
-    given |= {**_KINDS[name][0], **({"dispersion": None} if form == _LEARNED else {}), **options}
+    given |= {**_KINDS[name][0], **_bounds(name, form), **({"dispersion": None} if form == _LEARNED else {}), **options}
     estimator = getattr(estimators, name)(epsilon=1.0, delta=1e-6, **given)
-    source = designs(name, 0.4 if fit_intercept else 0.0, covariance == "diagonal")
+    source = designs(name, 0.4 if fit_intercept else 0.0, covariance == "diagonal", form)
 
     def records(rng: np.random.Generator, n: int) -> Floats:
-        return np.hstack([_responses(name, rng, n), table_records(rng, n, rows.shape[1])])
+        return np.hstack([_responses(name, form, rng, n), table_records(rng, n, rows.shape[1])])
 
     def begin(seed: int) -> Any:
         model = case.model
@@ -107,13 +131,13 @@ def of_form(name: str, form: str, rows: Floats = HOSTILE_ROWS, *, fit_intercept:
     def of_width(d: int) -> Case:
         return of_form(name, form, np.eye(d), fit_intercept=fit_intercept, **options)
 
-    hostile, columns = _with_ends(name, rows), partial(_columns, name)
+    hostile, columns = _with_ends(name, form, rows), partial(_columns, name, form)
     case = of_estimator(f"{name}, {form}", estimator, source, records, hostile, columns, begin=begin)
-    return replace(case, responses=len(_KINDS[name][2][0]), of_width=of_width)
+    return replace(case, responses=len(_named(name, form)), of_width=of_width)
 
 
 def _case(name: str, form: str) -> Case:
-    axes = _with_ends(name, np.eye(WIDE))[WIDE:]
+    axes = _with_ends(name, form, np.eye(WIDE))[-WIDE:]
     wide = replace(of_form(name, form, np.eye(WIDE), fit_intercept=False), name=f"{name}, wide", hostile=axes)
     wide = replace(wide, records=lambda rng, n: axes[rng.integers(0, WIDE, n)], begin=None)
     corners = 1e3 * np.array(list(itertools.product([-1.0, 1.0], repeat=D)))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from dpvb.data.documents.count_rows import CountRows, DocumentSource, clean_slabs, concatenate
+from dpvb.data.documents.count_rows import CountRows, DocumentSource, clean, clean_slabs, concatenate
 from dpvb.data.documents.vocabulary import MISSING_VOCABULARY, TOKEN_PATTERN, Tokenizer, Vocabulary, check_vocabulary
-from dpvb.data.slabs import MAX_ENTRIES, MAX_WIDTH, Slab, Which, slab_of_sparse, slab_of_triples
+from dpvb.data.slabs import MAX_ENTRIES, MAX_WIDTH, Integers, Slab, Which, slab_of_sparse, slab_of_triples
 from dpvb.data.spelling import cells_of, document, real
 from dpvb.data.tables.matrices import array_of, as_matrix, holds_rows, is_column
 from dpvb.data.units import Chunk, Held, Units
@@ -63,16 +64,7 @@ class BagOfWords(Held):
             DataFormatError: no vocabulary or a faulty one, or a group of another length than texts.
             ParameterError: a faulty token_pattern, or texts that are not one-dimensional: one string, a frame.
         """
-        if isinstance(texts, (str, bytes, Mapping)) or not isinstance(texts, Iterable):
-            raise ParameterError(f"texts must be a list of strings, got {type(texts).__name__}.")
-        if sparse.issparse(texts) or (hasattr(texts, "__array__") and not is_column(texts)):
-            raise ParameterError(
-                f"texts must have one dimension, one text for each document, got {type(texts).__name__}; pass the one "
-                "column that holds them, as frame['text'] or array.ravel()."
-            )
-        words = check_vocabulary(vocabulary)
-        if hasattr(texts, "__array__"):
-            texts = map(document, cells_of(texts))
+        texts, words = cells_of_texts(texts), check_vocabulary(vocabulary)
         slabs = Tokenizer(words, token_pattern).slabs(texts)
         return cls.of_rows(concatenate(clean_slabs(slabs, len(words)), len(words)), vocabulary=words, group=group)
 
@@ -91,6 +83,18 @@ class BagOfWords(Held):
         """
         held = cls.__new__(cls)
         held._hold(rows, vocabulary, group)
+        return held
+
+    def renamed(self, vocabulary: tuple[str, ...], column_v: Integers) -> BagOfWords:
+        """The same units over other terms.
+
+        Args:
+            vocabulary: the new terms in column order; public.
+            column_v: the new column of each old term; -1: it has none.
+        """
+        own, held = self._rows, copy(self)
+        held._vocabulary = vocabulary
+        held._rows = clean(Slab(own.indptr, column_v[own.indices], own.counts), len(vocabulary))
         return held
 
     def _hold(self, rows: CountRows, vocabulary: tuple[str, ...] | None, group: Iterable[object] | None) -> None:
@@ -259,6 +263,22 @@ def as_source(
             )
         return BagOfWords.from_texts(data, vocabulary=vocabulary, token_pattern=token_pattern, group=group)
     return BagOfWords(data, vocabulary=vocabulary, group=group)
+
+
+def cells_of_texts(texts: object) -> Iterable[object]:
+    """Texts one by one, in any accepted form.
+
+    Raises:
+        ParameterError: for texts that are not one-dimensional: one string, a frame.
+    """
+    if isinstance(texts, (str, bytes, Mapping)) or not isinstance(texts, Iterable):
+        raise ParameterError(f"texts must be a list of strings, got {type(texts).__name__}.")
+    if sparse.issparse(texts) or (hasattr(texts, "__array__") and not is_column(texts)):
+        raise ParameterError(
+            f"texts must have one dimension, one text for each document, got {type(texts).__name__}; pass the one "
+            "column that holds them, as frame['text'] or array.ravel()."
+        )
+    return map(document, cells_of(texts)) if hasattr(texts, "__array__") else texts
 
 
 def _check_matrix(counts: object) -> tuple[Any, int]:

@@ -14,7 +14,8 @@ from dpvb.data.documents.bag_of_words import BagOfWords, Stream, in_memory
 from dpvb.data.documents.count_rows import CountRows, DocumentSource, clean_slabs, concatenate
 from dpvb.data.documents.matrix_files import OpenedFile, open_docword, open_lda_c, open_matrix_market, open_npz
 from dpvb.data.documents.text_files import folder_files, folder_records, json_records, line_records, parquet_records
-from dpvb.data.documents.vocabulary import TOKEN_PATTERN, Tokenizer, Vocabulary, check_vocabulary
+from dpvb.data.documents.texts import Texts
+from dpvb.data.documents.vocabulary import PRIVATE, TOKEN_PATTERN, Tokenizer, Vocabulary, check_vocabulary
 from dpvb.data.persons import Elsewhere, elsewhere
 from dpvb.data.readable import check_readable, check_there
 from dpvb.data.shards import Shard, Sharded, one_width, paths_of
@@ -70,7 +71,8 @@ def open_documents(
     stream: bool | None = None,
     separator: str = ",",
     encoding: str = "utf-8",
-) -> DocumentSource:
+    seen: Iterable[object] | None = None,
+) -> DocumentSource | Texts:
     """Open files or a folder of documents; a file's name and header are public, its body private.
 
     =============================  ==========  ==================================================
@@ -98,6 +100,7 @@ def open_documents(
     Args:
         path: the file, folder or files; public.
         vocabulary: public words, as `check_vocabulary` takes them. Text needs it; of counts it names the columns.
+            "private": `dpvb.LDA` is to find the words of texts, which are held in memory.
         width: public number of terms, for an lda-c file without a vocabulary.
         file_format: one of the formats above. None: told by the name.
         text_column: the column or key of the text.
@@ -109,12 +112,14 @@ def open_documents(
             a Matrix Market or docword file that is not in row order holds its entries.
         separator: what stands between the fields of a CSV file, see `dpvb.data.csv_files.Dialect`.
         encoding: of csv, txt and folders, see there.
+        seen: private persons of earlier fits; their documents add nothing, and nothing says so. Needs group_column.
 
     Raises:
         DataFormatError: a file that cannot be opened, a faulty header, a missing column, text without a
             vocabulary, a vocabulary of words that token_pattern never makes or of another width, or files of
             different widths.
-        ParameterError: an unknown format, an option that the format does not have, or stream=True with group_column.
+        ParameterError: an unknown format, an option that the format does not have, stream=True with group_column, or
+            seen without it.
     """
     options: dict[str, Any] = {
         "vocabulary": vocabulary,
@@ -129,11 +134,17 @@ def open_documents(
     dialect = Dialect(separator, encoding=encoding)
     if group_column is not None and stream:
         raise ParameterError("group_column brings persons together, which needs rows in memory: leave stream out.")
+    if seen is not None and group_column is None:
+        raise ParameterError("group_column must say whose each document is, where seen= names persons.")
     several = None if file_format == "folder" else paths_of(path)
+    if several is not None and str(vocabulary) == PRIVATE:
+        return _open_private(several, {**options, "stream": stream}, dialect, () if seen is None else seen)
     if several is not None:
-        return _open_shards(several, {**options, "stream": stream}, dialect)
+        return _open_shards(several, {**options, "stream": stream}, dialect, () if seen is None else seen)
     if not isinstance(path, (str, os.PathLike)):
         raise DataFormatError(f"path must be a file, a folder or a list of files, got {type(path).__name__}.")
+    if str(vocabulary) == PRIVATE:
+        return _open_private([Path(path)], {**options, "stream": stream}, dialect, () if seen is None else seen)
     location = Path(path)
     name = check_choice("file_format", file_format or _format_of(location), FORMATS)
     if group_column is not None and name not in _GROUPED:
@@ -148,7 +159,11 @@ def open_documents(
         columns = (text_column,) if group_column is None else (text_column, group_column)
         _check_text(location, name, columns, dialect, read_through=bool(stream))
         if group_column is not None:
-            return _read_grouped(location, name, (text_column, group_column), dialect, tokenizer, words)
+            read = partial(_read_grouped, location, name, columns, dialect, tokenizer, words)
+            if seen is None:
+                return read()
+            persons = (record[0] for record in _records(location, name, (group_column,), dialect))
+            return read(*elsewhere([location], lambda _: persons, seen))
 
         def slabs() -> Iterator[Slab]:
             records = _records(location, name, (text_column,), dialect)
@@ -190,12 +205,15 @@ def text_records(
         yield from _records(one, name, columns, dialect)
 
 
-def _open_shards(paths: Sequence[Path], options: dict[str, Any], dialect: Dialect) -> ShardedDocuments:
+def _open_shards(
+    paths: Sequence[Path], options: dict[str, Any], dialect: Dialect, seen: Iterable[object]
+) -> ShardedDocuments:
     """Check the header of every file; open none."""
     if options["vocabulary"] is not None:
         options["vocabulary"] = check_vocabulary(options["vocabulary"], width=options["width"])
     if (column := options["group_column"]) is None:
-        width = one_width(open_documents(path, **{**options, "stream": True}).width for path in paths)
+        opened = (open_documents(path, **{**options, "stream": True}) for path in paths)
+        width = one_width(one.width for one in opened if not isinstance(one, Texts))
         shards = [Shard(path, partial(open_documents, path, **options)) for path in paths]
         return ShardedDocuments(shards, width, options["vocabulary"], unit="document")
     names = {path: check_choice("file_format", options["file_format"] or _format_of(path), FORMATS) for path in paths}
@@ -212,9 +230,47 @@ def _open_shards(paths: Sequence[Path], options: dict[str, Any], dialect: Dialec
 
     shards = [
         Shard(path, partial(_read_grouped, path, names[path], columns, dialect, tokenizer, words, others))
-        for path, others in zip(paths, elsewhere(paths, persons), strict=True)
+        for path, others in zip(paths, elsewhere(paths, persons, seen), strict=True)
     ]
     return ShardedDocuments(shards, len(words), words, unit="person")
+
+
+def _open_private(paths: Sequence[Path], options: dict[str, Any], dialect: Dialect, seen: Iterable[object]) -> Texts:
+    """Texts of some files, whose words nobody has listed, but for those of persons who were seen."""
+    if options["stream"] or options["width"] is not None:
+        word = "stream" if options["stream"] else "width"
+        raise ParameterError(f"{word} must be left out where vocabulary='private': its texts are held in memory.")
+    names = {path: check_choice("file_format", options["file_format"] or _format_of(path), FORMATS) for path in paths}
+    column, persons = options["text_column"], options["group_column"]
+    columns = (column,) if persons is None else (column, persons)
+    for path, name in names.items():
+        if name in _MATRIX_FORMATS:
+            raise ParameterError(
+                f"vocabulary must be a public list, or left out, for counts (format {name!r}), got 'private': their "
+                "columns are fixed already."
+            )
+        if persons is not None and name not in _GROUPED:
+            raise ParameterError(f"group_column needs jsonl, csv or parquet files, got format {name!r}.")
+        if dialect.encoding != "utf-8" and name not in _ENCODED:
+            raise ParameterError(f"encoding needs a csv or txt file or a folder of them, got format {name!r}.")
+        _check_text(path, name, columns, dialect)
+
+    def ids(path: Path) -> Iterator[object]:
+        return (record[0] for record in _records(path, names[path], (persons,), dialect))
+
+    earlier = elsewhere(paths, ids, seen) if persons is not None else [None] * len(paths)
+    group: list[object] = []
+
+    def texts() -> Iterator[object]:
+        for path, others in zip(paths, earlier, strict=True):
+            own: list[object] = []
+            for text, *person in _records(path, names[path], columns, dialect):
+                own += person
+                yield text
+            group.extend(own if others is None else others.left(own))
+
+    # The persons are known once the texts are read.
+    return Texts(texts(), token_pattern=options["token_pattern"], group=None if persons is None else group)
 
 
 def _format_of(path: Path) -> str:

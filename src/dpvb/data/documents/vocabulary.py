@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
+from dpvb.data.documents import word_lists
 from dpvb.data.slabs import MAX_ENTRIES, MAX_ROWS, MAX_WIDTH, Slab
 from dpvb.guards.errors import DataFormatError, ParameterError, reason_of
 
@@ -27,15 +28,21 @@ _CJK = (
 )
 # Unreachable words that an error names, and that it makes a pattern of; the longest pattern that it shows.
 _MOST_NAMED, _MOST_SPELLED, _MOST_SHOWN = 5, 20, 200
+# Of a word that nobody has listed.
+_LONGEST = 100
+#: The vocabulary that a release is to find.
+PRIVATE = "private"
 
 MISSING_VOCABULARY = (
     "Text needs vocabulary=, a list of words chosen without looking at these documents: a word list read off "
     "private documents would show by a column that somebody used a word. Three ways out: "
-    "(1) a public word list, one word per line: vocabulary='words.txt'; "
+    "(1) a public word list: vocabulary='english', 'french', 'german' or 'spanish', which ship with dpvb, or a file of "
+    "your own with one word per line: vocabulary='words.txt'; "
     "(2) counts made elsewhere with fixed words: "
     "CountVectorizer(vocabulary=words).transform(texts), given as the matrix; "
     "(3) the dictionary of another, public corpus: "
-    "vocabulary=CountVectorizer(min_df=10).fit(public_texts).vocabulary_."
+    "vocabulary=CountVectorizer(min_df=10).fit(public_texts).vocabulary_. "
+    "Or dpvb.LDA(vocabulary='private') has a part of the budget find the words that many documents use."
 )
 
 
@@ -43,18 +50,21 @@ def check_vocabulary(vocabulary: Vocabulary | None, *, width: int | None = None)
     """Return a public vocabulary as a tuple in column order.
 
     Args:
-        vocabulary: words in column order, a mapping word -> column, or the path of a file with one word per
-            line (UTF-8, may be gzipped). Public.
+        vocabulary: words in column order, a mapping word -> column, the name of a list of `word_lists`, or the path of
+            a file with one word per line (UTF-8, may be gzipped). Public.
         width: number of columns that it must describe; public. None: any.
 
     Raises:
         DataFormatError: no vocabulary, a file that cannot be read, no words, an empty or repeated word,
             something that is not a string, or a wrong number of words.
+        ParameterError: a list with another number of words than was asked for.
     """
     if vocabulary is None:
         raise DataFormatError(MISSING_VOCABULARY)
-    if isinstance(vocabulary, (str, os.PathLike)):
-        words: list[Any] = _read_words(vocabulary)
+    if word_lists.is_name(vocabulary):
+        words: list[Any] = [*word_lists.words(vocabulary)]
+    elif isinstance(vocabulary, (str, os.PathLike)):
+        words = _read_words(vocabulary)
     elif isinstance(vocabulary, Mapping):
         words = _words_in_column_order(vocabulary)
     elif isinstance(vocabulary, Iterable):
@@ -127,7 +137,7 @@ class Tokenizer:
         if unreachable := _unreachable(vocabulary, pattern):
             raise DataFormatError(_refusal(vocabulary, unreachable, token_pattern, pattern))
         self._find_all = pattern.findall
-        self._id_of = {word: column for column, word in enumerate(vocabulary)}
+        self._id_of: dict[str, int] = {word: column for column, word in enumerate(vocabulary)}
 
     def tokens(self, text: str) -> list[str]:
         """The tokens of a text, known and unknown."""
@@ -147,6 +157,43 @@ class Tokenizer:
                 ids, ends = array("i"), array("q", [0])
         if len(ends) > 1:
             yield _slab(ids, ends)
+
+
+class OpenTokenizer(Tokenizer):
+    """Turns documents into the ids of their words, whichever they are.
+
+    A word is 1 to 100 printable characters that the pattern makes of the word alone, too; others have no id.
+
+    Attributes:
+        words: every word by its id; private.
+    """
+
+    def __init__(self, token_pattern: str = TOKEN_PATTERN) -> None:
+        super().__init__((), token_pattern)
+        self._pattern, self.words = _compiled(token_pattern), list[str]()
+        self._id_of = _Growing(self._added)
+
+    def _added(self, token: str) -> int:
+        """The id of a word that was not met before; -1: it has none."""
+        if not 0 < len(token) <= _LONGEST or not token.isprintable() or _unreachable([token], self._pattern):
+            return -1
+        self.words.append(token)
+        return len(self.words) - 1
+
+
+class _Growing(dict[str, int]):
+    """Ids of words, each made when it is asked for."""
+
+    def __init__(self, added: Callable[[str], int]) -> None:
+        super().__init__()
+        self._added = added
+
+    def __contains__(self, token: object) -> bool:
+        return True
+
+    def __missing__(self, token: str) -> int:
+        self[token] = number = self._added(token)
+        return number
 
 
 def _compiled(token_pattern: str) -> re.Pattern[str]:
@@ -221,7 +268,7 @@ def _read_words(path: str | os.PathLike[str]) -> list[str]:
         reason = reason_of(error) if isinstance(error, OSError) else ""
         raise DataFormatError(
             f"The vocabulary file {os.fspath(path)!r} cannot be read as UTF-8 text, one word per line: "
-            f"{reason or type(error).__name__}."
+            f"{reason or type(error).__name__}. Lists that ship with dpvb are {', '.join(word_lists.LANGUAGES)}."
         ) from error
     return [word.strip() for word in text.rstrip().split("\n")] if text.strip() else []
 

@@ -6,11 +6,14 @@ A fault in somebody's row must not show. So nothing here raises, warns or logs b
 found in a row                                          the row becomes
 ======================================================  ===================================================
 NaN, infinity, or no number, in features or response    faulty
+the same in an exposure, an offset or a weight          faulty
 a label outside the declared classes                    faulty
 a negative or fractional count                          faulty
+an exposure of 0 or less, a negative weight             faulty
 trials outside 1..max_trials or fractional, y > trials  faulty
 a pixel that is neither 0 nor 1                         faulty
 a count above max_count                                 the same row with the count max_count
+an exposure or weight above its bound, a far offset     the same row with the bound
 features beyond the norm                                the same row, scaled back to the norm
 ======================================================  ===================================================
 
@@ -20,7 +23,7 @@ A faulty row is NaN throughout (dense), or has a response of NaN and no entries 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -34,7 +37,7 @@ from dpvb.data.shards import Shard, Sharded, one_width, paths_of
 from dpvb.data.slabs import Integers, Which, running_total
 from dpvb.data.spelling import Floats, as_numbers
 from dpvb.data.tables.matrices import LENGTH_UNIT, Entries, SparseMatrix, as_matrix, column
-from dpvb.data.tables.response import LOGISTIC, Response
+from dpvb.data.tables.response import BOUNDS, LOGISTIC, Response
 from dpvb.data.units import Chunk, Held, Units
 from dpvb.guards.errors import ParameterError, check_number
 
@@ -53,12 +56,16 @@ class DesignRows:
         y_n: responses, (n,).
         trials_n: numbers of trials, (n,); 1 unless the response is binomial.
         cut_n: rows that were cut to a bound or a range, or filled in for a missing number, (n,); None: not known.
+        offset_n: what is added to ψ, (n,); None: nothing.
+        weight_n: how many rows a row counts as, (n,); None: one.
     """
 
     x_nd: Floats
     y_n: Floats
     trials_n: Floats
     cut_n: NDArray[np.bool_] | None = None
+    offset_n: Floats | None = None
+    weight_n: Floats | None = None
 
     def derived(self, function: Callable[[Floats, Floats], Made], matrix: Floats) -> Made:
         """Return function(x, matrix), which is formed anew only where either is another than last time."""
@@ -84,7 +91,7 @@ class SparseDesignRows:
         values: entries; a row's norm is at most 1.
         y_n: responses, (n,).
         trials_n: numbers of trials, (n,); 1 unless the response is binomial.
-        cut_n: as in `DesignRows`.
+        cut_n, offset_n, weight_n: as in `DesignRows`.
     """
 
     indptr: Integers
@@ -93,6 +100,8 @@ class SparseDesignRows:
     y_n: Floats
     trials_n: Floats
     cut_n: NDArray[np.bool_] | None = None
+    offset_n: Floats | None = None
+    weight_n: Floats | None = None
 
 
 class Design(Held):
@@ -114,6 +123,7 @@ class Design(Held):
         sparse_rows: bool = False,
         group: Iterable[object] | None = None,
         cut: NDArray[np.bool_] | None = None,
+        beside: Mapping[str, object] | None = None,
     ) -> None:
         """Take features and responses.
 
@@ -128,15 +138,19 @@ class Design(Held):
             sparse_rows: whether chunks hold `SparseDesignRows` or `DesignRows`.
             group: the person of each row, (rows,); private. None: each row is a unit.
             cut: rows that were cut to a range, or filled in, before they came here, (rows,); private.
+            beside: exposure, offset and weights, as far as the response has bounds of them; private. What is left out
+                is 1, 0 and 1.
 
         Raises:
-            DataFormatError: X is no matrix, or y, trials or group differ from it in length.
-            ParameterError: a public argument outside its range, or trials without the binomial kind.
+            DataFormatError: X is no matrix, or y, trials, group or what stands beside differ from it in length.
+            ParameterError: a public argument outside its range, trials without the binomial kind, or a column beside
+                without a bound.
         """
         self._row_norm = check_number("row_norm", row_norm, low=1e-100, high=1e100)
         self._intercept = check_number("intercept", intercept, low=0, high=1, closed="left")
         self._matrix = as_matrix(X)
         y_n, trials_n, over_n = _clean_responses(response, y, trials, self._matrix.num_rows)
+        self._beside = response.shifts(self._matrix.num_rows, _columns(response, beside or {}, self._matrix.num_rows))
         self._response, self._sparse = response, sparse_rows
         dense_start = np.arange(self._matrix.num_rows + 1, dtype=np.int64) * self._matrix.width
         self._units = Units(self._matrix.entry_start() if sparse_rows else dense_start, group)
@@ -152,8 +166,10 @@ class Design(Held):
                 pieces.append(np.where(inside[-1], 1.0 / self._row_norm, back_n))
         scale_n = np.concatenate(pieces)
         faulty = np.isnan(scale_n) | np.isnan(y_n)
+        for beside_n in self._beside[:2]:
+            faulty |= False if beside_n is None else np.isnan(beside_n)
         self._scale_n, self._y_n, self._trials_n = (np.where(faulty, np.nan, v) for v in (scale_n, y_n, trials_n))
-        self._cut_n = over_n | ~np.concatenate(inside)
+        self._cut_n = over_n | self._beside.over_n | ~np.concatenate(inside)
         if cut is not None:
             self._cut_n |= cut
 
@@ -190,6 +206,7 @@ class Design(Held):
         self._matrix = self._matrix.take(which)
         self._scale_n, self._y_n, self._trials_n = (v[which] for v in (self._scale_n, self._y_n, self._trials_n))
         self._cut_n = self._cut_n[which]
+        self._beside = self._beside.of(which)
 
     def _dense_rows(self, which: Which) -> DesignRows:
         scale_n = self._scale_n[which]
@@ -200,7 +217,8 @@ class Design(Held):
             np.multiply(features, scale_n[:, None], out=x_nd[:, first:])
         x_nd[:, :first] = np.where(np.isnan(scale_n), np.nan, self._intercept)[:, None]
         x_nd.flags.writeable = False
-        return DesignRows(x_nd, self._y_n[which], self._trials_n[which], self._cut_n[which])
+        own = self._beside.of(which)[:2]
+        return DesignRows(x_nd, self._y_n[which], self._trials_n[which], self._cut_n[which], *own)
 
     def _sparse_rows(self, which: Which) -> SparseDesignRows:
         scale_n = self._scale_n[which]
@@ -213,7 +231,8 @@ class Design(Held):
             indices = np.insert(indices + np.int32(1), place, np.int32(0))
             values = np.insert(values, place, self._intercept)
             indptr = indptr + running_total(usable)
-        return SparseDesignRows(indptr, indices, values, self._y_n[which], self._trials_n[which], self._cut_n[which])
+        own = self._y_n[which], self._trials_n[which], self._cut_n[which], *self._beside.of(which)[:2]
+        return SparseDesignRows(indptr, indices, values, *own)
 
 
 def _clean_responses(
@@ -245,6 +264,18 @@ def _clean_responses(
             over_n = y_n > response.max_count
         y_n = np.minimum(y_n, response.max_count)
     return np.where(sound, y_n, np.nan), np.where(sound, trials_n, np.nan), over_n
+
+
+def _columns(response: Response, beside: Mapping[str, object], num_rows: int) -> dict[str, Floats]:
+    """Columns beside the response as numbers.
+
+    Raises:
+        ParameterError: for one that has no bound.
+    """
+    for name in beside:
+        if name not in response.columns:
+            raise ParameterError(f"{name} needs a public bound: give {BOUNDS[name]} as well, or leave {name} out.")
+    return {name: as_numbers(column(name, given, num_rows)) for name, given in beside.items()}
 
 
 def _without(entries: Entries, faulty: NDArray[np.bool_]) -> Entries:

@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dpvb.data.slabs import Which
 from dpvb.data.spelling import Categories, Cells, Floats, as_numbers, label
-from dpvb.guards.errors import ParameterError, check_choice, check_integer
+from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 
 Kind: TypeAlias = Literal["logistic", "binomial", "negative_binomial", "poisson"]
+
+#: What may stand beside a response, and the name of its bound.
+BOUNDS = {"exposure": "max_exposure", "offset": "max_offset", "weights": "max_weight"}
+#: What is less than this makes a row no row.
+LOWEST = {"exposure": 5e-324, "offset": -math.inf, "weights": 0.0}
+# The largest of the bounds.
+_LARGEST = {"max_exposure": 1e9, "max_offset": 50.0, "max_weight": 1e9}
+
+
+class Beside(NamedTuple):
+    """What stands beside the responses of rows, (n,) each; private.
+
+    Attributes:
+        offset_n: what is added to ψ, the logarithm of the exposure included; None: nothing is declared.
+        weight_n: how many rows each row counts as; None: nothing is declared.
+        over_n: whether something was beyond its bound.
+    """
+
+    offset_n: Floats | None
+    weight_n: Floats | None
+    over_n: NDArray[np.bool_]
+
+    def of(self, which: Which) -> Beside:
+        """Those of the rows with these numbers."""
+        offset_n, weight_n = (None if one is None else one[which] for one in self[:2])
+        return Beside(offset_n, weight_n, self.over_n[which])
 
 
 @dataclass(frozen=True)
@@ -23,6 +53,11 @@ class Response:
             capital letters, blanks at the ends and the form of a number make no difference.
         max_trials: bound on a row's trials (binomial).
         max_count: bound on a row's count; larger ones become max_count.
+        max_exposure: bound on how long or how much a row was counted (counts), in (0, 1e9]; None: rows do not say.
+        max_offset: bound on the absolute value of what is added to a row's log odds or log mean, in (0, 50]; None:
+            nothing is.
+        max_weight: bound on how many rows a row counts as, in (0, 1e9]; None: one. Beyond these three bounds a row
+            gets the bound.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -32,9 +67,20 @@ class Response:
     classes: tuple[Any, Any] = (0, 1)
     max_trials: int = 1
     max_count: int = 1
+    max_exposure: float | None = None
+    max_offset: float | None = None
+    max_weight: float | None = None
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, get_args(Kind))
+        for name, high in _LARGEST.items():
+            if (given := getattr(self, name)) is not None:
+                object.__setattr__(self, name, check_number(name, given, low=0, high=high, closed="right"))
+        if self.max_exposure is not None and not self.is_count:
+            raise ParameterError(
+                f"max_exposure must be None unless the response is a count, got {self.max_exposure!r} for the kind "
+                f"{self.kind!r}; offset and weights are for every kind."
+            )
         for name in ("max_trials", "max_count"):
             object.__setattr__(self, name, check_integer(name, getattr(self, name), low=1, high=10**9))
         try:
@@ -60,7 +106,37 @@ class Response:
     @property
     def caps(self) -> dict[str, Any]:
         """What bounds a row's influence: all but the names of the labels."""
-        return {"kind": self.kind, "max_trials": self.max_trials, "max_count": self.max_count}
+        return {"kind": self.kind, "max_trials": self.max_trials, "max_count": self.max_count, **self.beside}
+
+    @property
+    def beside(self) -> dict[str, float | None]:
+        """The bounds of what stands beside the response."""
+        return {name: getattr(self, name) for name in _LARGEST}
+
+    @property
+    def columns(self) -> dict[str, float]:
+        """What stands beside the response, by the names that `fit` gives it, and its bound."""
+        named = {name: getattr(self, bound) for name, bound in BOUNDS.items()}
+        return {name: bound for name, bound in named.items() if bound is not None}
+
+    def shifts(self, num_rows: int, given: Mapping[str, Floats]) -> Beside:
+        """What rows add to ψ, and what they count as, from private columns; a fault makes it NaN.
+
+        Args:
+            num_rows: number of rows.
+            given: exposure, offset and weights, (rows,), as far as they were given; otherwise 1, 0 and 1.
+        """
+        over_n = np.zeros(num_rows, dtype=np.bool_)
+        found: dict[str, Floats] = {}
+        for name, bound in self.columns.items():
+            value_n = given.get(name, np.full(num_rows, 0.0 if name == "offset" else min(1.0, bound)))
+            with np.errstate(all="ignore"):
+                value_n = np.where(np.isfinite(value_n) & (value_n >= LOWEST[name]), value_n, np.nan)
+                over_n |= np.abs(value_n) > bound
+            found[name] = np.clip(value_n, -bound, bound)
+        if "exposure" in found:
+            found["offset"] = np.log(found["exposure"]) + found.get("offset", 0.0)
+        return Beside(found.get("offset"), found.get("weights"), over_n)
 
     def encode(self, cells: Cells) -> Floats:
         """The response of each private cell as a number, a label as its place in classes; NaN for anything else."""

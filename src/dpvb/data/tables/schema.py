@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dpvb.data.spelling import MISSING_VALUES, Cells
 from dpvb.data.tables.columns import Binary, Categorical, Column, Interaction, Product, check_categories
 from dpvb.data.tables.ranged import Date, Encoded, Numeric, Spline, check_name
-from dpvb.data.tables.response import Kind, Response
+from dpvb.data.tables.response import BOUNDS, Kind, Response
 from dpvb.guards import pages
 from dpvb.guards.errors import DataFormatError, DpvbError, ParameterError, check_number, reason_of
 from dpvb.guards.strangers import parsed_json
@@ -41,6 +41,10 @@ class Target:
         name: the column's.
         kind, classes, max_trials, max_count: as in `Response`; labels are compared as categories are.
         trials: the column of numbers of trials (binomial).
+        exposure: the column that says how long or how much a row was counted (counts).
+        offset: the column of what is added to the log odds or log mean of a row.
+        weights: the column that says how many rows a row counts as.
+        max_exposure, max_offset, max_weight: the bounds of these three, each with its column and not without it.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -52,9 +56,21 @@ class Target:
     max_trials: int = 1
     max_count: int = 1
     trials: str | None = None
+    exposure: str | None = None
+    offset: str | None = None
+    weights: str | None = None
+    max_exposure: float | None = None
+    max_offset: float | None = None
+    max_weight: float | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name)
+        for role, bound in BOUNDS.items():
+            if (getattr(self, role) is None) != (getattr(self, bound) is None):
+                raise ParameterError(
+                    f"{role} and {bound} of a target go together, the column and its public bound, got "
+                    f"{getattr(self, role)!r} and {getattr(self, bound)!r}."
+                )
         classes = check_categories(self.name, "classes", self.response.classes)
         for name, value in {**self.response.caps, "classes": classes}.items():
             object.__setattr__(self, name, value)
@@ -62,13 +78,20 @@ class Target:
             raise ParameterError(
                 f"trials must name a column for a binomial target and for no other; the kind is {self.kind!r}."
             )
-        if self.trials is not None:
-            check_name(self.trials)
+        for name in self.columns:
+            check_name(name)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are read: of the response, and of what stands beside it."""
+        beside = (self.trials, self.exposure, self.offset, self.weights)
+        return [self.name, *(name for name in beside if name is not None)]
 
     @property
     def response(self) -> Response:
         """What y may be."""
-        return Response(self.kind, self.classes, self.max_trials, self.max_count)
+        beside = {bound: getattr(self, bound) for bound in BOUNDS.values()}
+        return Response(self.kind, self.classes, self.max_trials, self.max_count, **beside)
 
 
 @dataclass(frozen=True)
@@ -222,7 +245,7 @@ class Schema:
         """Names of all columns that are read, the target's and the group's last."""
         names = [column.name for column in self.own_columns]
         if self.target is not None:
-            names += [self.target.name, *([] if self.target.trials is None else [self.target.trials])]
+            names += self.target.columns
         return names if self.group is None else [*names, self.group]
 
     def encoded(self, cells: Mapping[str, Cells]) -> dict[str, Encoded]:

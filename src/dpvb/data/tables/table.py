@@ -51,6 +51,7 @@ class _Encoded(NamedTuple):
     trials_n: Floats | None
     group: list[object] | None
     cut_n: NDArray[np.bool_]
+    beside: Mapping[str, Floats]
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,9 @@ class Table:
         fit_intercept: bool = True,
         sparse_rows: bool = False,
         group: Iterable[object] | None = None,
+        beside: Mapping[str, Any] | None = None,
+        labelled: bool = True,
+        row_norm: float | None = None,
     ) -> AnyDesign:
         """The rows of a regression: features over R, the intercept 1/R before them, and responses.
 
@@ -163,32 +167,39 @@ class Table:
             fit_intercept: whether column 0 is the constant 1/R.
             sparse_rows: whether chunks hold `SparseDesignRows` or `DesignRows`.
             group: the person of each row; private. None: the schema's group column, if it has one.
+            beside: exposure, offset and weights, (rows,), where y is given; private.
+            labelled: False reads no response, and no target: zeros stand in its place.
+            row_norm: public constant that features are divided by in the place of R.
 
         Raises:
-            DataFormatError: no y and no target, or y, trials or group of another length.
+            DataFormatError: no y and no target, or y, trials, group or what stands beside of another length.
             ParameterError: a response that contradicts the schema's target, a group for data that are streamed, or y,
                 trials or group for several files, which must have them.
         """
-        rows = {"fit_intercept": fit_intercept, "sparse_rows": sparse_rows}
+        rows: dict[str, Any] = {"fit_intercept": fit_intercept, "sparse_rows": sparse_rows, "row_norm": row_norm}
+        beside = dict(beside or {})
         if self._files is not None:
-            if not (y is None and trials is None and group is None):
+            if not (y is None and trials is None and group is None and not beside):
                 raise ParameterError(
-                    "of several files the response is the schema's target and the person its group: leave y, trials "
-                    "and group out."
+                    "of several files the response is the schema's target and the person its group: leave y, trials, "
+                    "group and what stands beside y out."
                 )
-            return self._sharded(response=self._target_response(response), **rows)
+            response = self._target_response(response) if labelled else None
+            return self._sharded(response=response, labelled=labelled, **rows)
         if group is not None and self._held is None:
             raise ParameterError("group needs data that are held, to bring persons together: open with stream=False.")
         if y is not None:
             response = LOGISTIC if response is None else response
             y = column("y", y, self._num_rows())
             trials = None if trials is None else column("trials", trials, self._num_rows())
-        elif trials is not None:
-            raise ParameterError("trials are given with y; without y they come from the schema's target.")
+            beside = {name: column(name, given, self._num_rows()) for name, given in beside.items()}
+        elif trials is not None or beside:
+            first = "trials" if trials is not None else next(iter(beside))
+            raise ParameterError(f"{first} must be given with y; without y the schema's target names all columns.")
         else:
-            response = self._target_response(response)
+            response = self._target_response(response) if labelled else LOGISTIC
         make = partial(self._maker(**rows), response=response)
-        return self._source(partial(self._designs, make, y, trials, group), make)
+        return self._source(partial(self._designs, make, y, trials, group, beside, labelled), make)
 
     def _sharded(self, **options: Any) -> ShardedDesign:
         """Several files as a design, each by these options of `design`."""
@@ -198,7 +209,7 @@ class Table:
             Shard(path, partial(_design, path, self._schema, self._options, options, known))
             for path, known in zip(files, others, strict=True)
         ]
-        like = self._maker(options["fit_intercept"], options["sparse_rows"])(self._nothing())
+        like = self._maker(options["fit_intercept"], options["sparse_rows"], options["row_norm"])(self._nothing())
         return ShardedDesign(shards, like, unit="person" if grouped else "row")
 
     def _persons(self, path: Path) -> Iterator[object]:
@@ -206,9 +217,11 @@ class Table:
         pieces = _file_reader(path, self._schema, self._options["file_format"], self._dialect).pieces()
         return (one for piece in pieces for one in _persons(piece, self._schema))
 
-    def features(self, *, fit_intercept: bool = True, sparse_rows: bool = False) -> Design | StreamedDesign:
+    def features(
+        self, *, fit_intercept: bool = True, sparse_rows: bool = False, row_norm: float | None = None
+    ) -> Design | StreamedDesign:
         """The same rows without responses (zeros in their place) and in the order of the data, for prediction."""
-        make = self._maker(fit_intercept, sparse_rows)
+        make = self._maker(fit_intercept, sparse_rows, row_norm)
         return self._source(lambda: (make(piece.matrix) for piece in self._pieces()), make)
 
     def mixed(self, layout: Layout, *, group: Iterable[object] | None = None) -> AnyMixed:
@@ -253,10 +266,10 @@ class Table:
             return next(designs())
         return StreamedDesign(designs, self._num_rows, make(self._nothing()))
 
-    def _maker(self, fit_intercept: bool, sparse_rows: bool) -> Callable[..., Design]:
-        """Design with the schema's public constants."""
-        intercept = self._schema.intercept if fit_intercept else 0.0
-        return partial(Design, row_norm=self._schema.row_norm, intercept=intercept, sparse_rows=sparse_rows)
+    def _maker(self, fit_intercept: bool, sparse_rows: bool, row_norm: float | None = None) -> Callable[..., Design]:
+        """Design with the schema's public constants, or another norm."""
+        intercept, norm = self._schema.intercept if fit_intercept else 0.0, row_norm or self._schema.row_norm
+        return partial(Design, row_norm=norm, intercept=intercept, sparse_rows=sparse_rows)
 
     def _nothing(self) -> SparseMatrix:
         """No rows, of the schema's width."""
@@ -288,13 +301,22 @@ class Table:
         y: NDArray[Any] | None,
         trials: NDArray[Any] | None,
         group: Iterable[object] | None,
+        beside: Mapping[str, NDArray[Any]],
+        labelled: bool,
     ) -> Iterator[Design]:
         """A design of each piece, with these responses and persons, or the piece's own in the place of None."""
         start = 0
         for piece in self._pieces():
             rows = slice(start, start + piece.matrix.num_rows)
             own = (piece.y_n, piece.trials_n) if y is None else (y[rows], None if trials is None else trials[rows])
-            yield make(piece.matrix, *own, group=piece.group if group is None else group, cut=piece.cut_n)
+            own = own if labelled else (None, None)
+            columns = (
+                (piece.beside if labelled else {})
+                if y is None
+                else {name: given[rows] for name, given in beside.items()}
+            )
+            person = piece.group if group is None else group
+            yield make(piece.matrix, *own, group=person, cut=piece.cut_n, beside=columns)
             start = rows.stop
 
     def _num_rows(self) -> int:
@@ -395,14 +417,16 @@ def _encode(piece: _Records, schema: Schema) -> _Encoded:
     matrix = SparseMatrix(Slab(indptr, place_ne.ravel(), value_ne.ravel()), schema.width)
     target = schema.target
     y_n = trials_n = None
+    beside: dict[str, Floats] = {}
     if target is not None and target.name in piece.cells:
         y_n = target.response.encode(piece.cells[target.name])
         if target.trials is not None and target.trials in piece.cells:
             trials_n = as_numbers(piece.cells[target.trials])
+        roles = {role: getattr(target, role) for role in target.response.columns}
+        beside = {role: as_numbers(piece.cells[name]) for role, name in roles.items() if name in piece.cells}
     group = None if schema.group is None else _persons(piece, schema)
-    return _Encoded(
-        matrix, y_n, trials_n, group, np.logical_or.reduce([made[term.name].cut_n for term in schema.terms])
-    )
+    cut_n = np.logical_or.reduce([made[term.name].cut_n for term in schema.terms])
+    return _Encoded(matrix, y_n, trials_n, group, cut_n, beside)
 
 
 def _persons(piece: _Records, schema: Schema) -> list[object]:
@@ -424,6 +448,11 @@ def _joined(pieces: list[_Encoded], schema: Schema) -> _Encoded:
         None if target is None or target.trials is None else _concatenated([piece.trials_n for piece in pieces]),
         None if schema.group is None else [one for piece in pieces for one in piece.group or []],
         np.concatenate([np.empty(0, dtype=np.bool_), *(piece.cut_n for piece in pieces)]),
+        {
+            role: _concatenated([piece.beside.get(role) for piece in pieces])
+            for role in ({} if target is None else target.response.columns)
+            if all(role in piece.beside for piece in pieces)
+        },
     )
 
 
@@ -574,7 +603,7 @@ def _slices(cells: Callable[[str, slice], Cells], names: tuple[str, ...], num_ro
 def _needed(schema: Schema) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names that the data must have, and those of the target, which may come as y."""
     target = schema.target
-    optional = () if target is None else tuple(n for n in (target.name, target.trials) if n is not None)
+    optional = () if target is None else tuple(target.columns)
     return tuple(name for name in schema.read_columns if name not in optional), optional
 
 

@@ -21,18 +21,19 @@ from dpvb.models.regression.curvature import TINY, RowMoments, edge
 _STEEPEST = 30.0
 
 
-def tilted(moments: RowMoments, guess_e: Floats, weights_e: Floats) -> Floats:
+def tilted(moments: RowMoments, guess_e: Floats, weights_e: Floats, offset: float = 0.0) -> Floats:
     """A guess of Σ p(1-p) x̃ x̃ᵀ, (e, e), where p varies with the log odds xᵀ weights: exact for normal rows.
 
     Args:
         moments: moments of the rows.
         guess_e: its diagonal if p(1-p) had nothing to do with x̃.
         weights_e: the weights.
+        offset: what rows add to their log odds, on average.
     """
     mean_e = moments.mean_e
     pull_e = moments.eigenvalue_e * weights_e / moments.number - mean_e * float(mean_e @ weights_e)
     node_k, weight_k = np.polynomial.hermite_e.hermegauss(40)
-    psi_k = float(mean_e @ weights_e) + math.sqrt(max(float(weights_e @ pull_e), 0.0)) * node_k
+    psi_k = offset + float(mean_e @ weights_e) + math.sqrt(max(float(weights_e @ pull_e), 0.0)) * node_k
     p_k = expit(np.clip(psi_k, -_STEEPEST, _STEEPEST))
     v_k = p_k * (1 - p_k)
     # E v x xᵀ by two integrations by parts (Stein 1981); over E v.

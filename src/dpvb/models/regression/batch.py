@@ -14,7 +14,7 @@ Derived = TypeVar("Derived")
 
 
 class Responses(Protocol):
-    """What rows answer; `trials_n` is 1 unless the likelihood is binomial."""
+    """What rows answer, and what stands beside; `trials_n` is 1 unless the likelihood is binomial."""
 
     @property
     def y_n(self) -> Floats:
@@ -23,6 +23,14 @@ class Responses(Protocol):
     @property
     def trials_n(self) -> Floats:
         """Numbers of trials, (n,)."""
+
+    @property
+    def offset_n(self) -> Floats | None:
+        """What is added to ψ, (n,); None: nothing."""
+
+    @property
+    def weight_n(self) -> Floats | None:
+        """How many rows each row counts as, (n,); None: one."""
 
 
 class RegressionBatch(Responses, Protocol):

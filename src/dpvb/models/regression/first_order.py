@@ -38,14 +38,17 @@ from dpvb.core.forms import Gram, MeasuredRows, Rows, ScaledRows, turned
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.kernels.linear import row_sums
-from dpvb.models.regression import dispersion, tuned
+from dpvb.models.regression import base_rate, dispersion, tuned
 from dpvb.models.regression.batch import RegressionBatch
 from dpvb.models.regression.curvature import RowMoments
 from dpvb.models.regression.declared import Declared, check_fields
 from dpvb.models.regression.dispersion import Dispersion
 from dpvb.models.regression.iterate import Iterate
+from dpvb.models.regression.known import Known
 from dpvb.models.regression.likelihood import Likelihood
+from dpvb.models.regression.multiplicity import bounded, times
 from dpvb.models.regression.path import Path
+from dpvb.models.regression.readings import Readings
 from dpvb.models.regression.scaling import Scaling, mapped
 from dpvb.models.regression.weights import Weights
 
@@ -61,6 +64,7 @@ class FirstOrder:
         num_steps: T, number of scores.
         alpha: precision of the prior N(m_0, I/alpha) of the weights of x; None: the prior of `scaling`.
         declared: what is public about the columns; None: no column is numeric.
+        known: what is known of the weights of x beside these rows, read for predictions and for intervals; or nothing.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -72,6 +76,7 @@ class FirstOrder:
     num_steps: int = 16
     alpha: float | None = None
     declared: Declared | None = None
+    known: tuple[Known, ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self.n_features, self.num_steps, self.intercept, self.alpha, self.declared)
@@ -82,7 +87,7 @@ class FirstOrder:
 
     @property
     def _path(self) -> Path:
-        return Path(self.likelihood, self.intercept, self.num_steps, self.alpha, self._columns)
+        return Path(self.likelihood, self.intercept, self.num_steps, self.alpha, self._columns, self.known)
 
     @property
     def blocks(self) -> Mapping[str, Block]:
@@ -96,9 +101,9 @@ class FirstOrder:
         }
         early = self._columns.blocks
         then: Literal["first", "third"] = "third" if early else "first"
-        return {
+        blocks = {
             **early,
-            "count": Block((1,), self.likelihood.max_y, "nonnegative", then, weight=math.sqrt(tuned.COUNT_BUDGET)),
+            "count": base_rate.block(self.likelihood, 1, then, math.sqrt(tuned.COUNT_BUDGET)),
             "curvature": Block((wide, wide), b, "gram", then, weight=math.sqrt(tuned.CURVATURE_BUDGET)),
             "score": Block((d,), self.likelihood.max_residual, average=False),
             "xi": scalar,
@@ -107,6 +112,7 @@ class FirstOrder:
             "long": Block((d,), tuned.LONGEST * b / 4, "nonnegative", "last", weight=tuned.LONG_WEIGHT),
             **(learned if self.likelihood.learns_dispersion else {}),
         }
+        return bounded(blocks, self.likelihood)
 
     @property
     def schedule(self) -> Schedule:
@@ -123,6 +129,7 @@ class FirstOrder:
         moments = RowMoments(np.eye(self.n_features), one, one, one, constant, 1.0, 1.0)
         return Iterate.start(Scaling.start(self._columns), moments, zero, zero)
 
+    @times
     def e_step(self, q: Iterate, batch: RegressionBatch, blocks: Mapping[str, Block]) -> Contributions:
         """What every row contributes to the blocks asked for."""
         likelihood, scaling, columns = self.likelihood.at(q.dispersion.r), q.scaling, self._columns
@@ -135,11 +142,13 @@ class FirstOrder:
             if self.intercept == 0:
                 rest = math.sqrt(1 - tuned.ADDED_CONSTANT**2)
                 x_nd = np.hstack([np.full((len(x_nd), 1), tuned.ADDED_CONSTANT), rest * x_nd])
-            return {"count": Rows((weight_n * batch.y_n)[:, None]), "curvature": Gram(x_nd, weight_n * b_n)}
+            y_nc = base_rate.added(likelihood, batch, 1)
+            return {"count": Rows(weight_n[:, None] * y_nc), "curvature": Gram(x_nd, weight_n * b_n)}
         last = "curvature_at_mean" in blocks
         matrix = np.vstack([scaling.forth(columns), q.moments.basis_de / q.moments.scale_e])
         x_ne, length_n = (rows := batch.derived(_turned, matrix)).x_nd, rows.length_n
         psi_n = row_sums(x_ne, q.moments.scale_e * (q.middle_e(self.likelihood) if last else q.point_e))
+        psi_n = psi_n if batch.offset_n is None else psi_n + batch.offset_n
         weight_n = 1.0 / np.maximum(length_n, 1.0)
         variance_n = likelihood.curvature(psi_n, b_n)
         learned = {}
@@ -180,15 +189,18 @@ class FirstOrder:
 
     def weights(self, q: Iterate) -> Weights:
         """Posterior of the weights for predictions, in the coordinates of x."""
-        return q.predictions(self._columns, self.intercept, self.alpha, self.likelihood.is_count)
+        return self._readings(q).predictions(self.likelihood.is_count)
 
     def table(self, q: Iterate) -> Weights:
         """Posterior of the weights for intervals, in the coordinates of x."""
-        return q.table(self._columns, self.intercept, self.alpha, self.likelihood.is_count)
+        return self._readings(q).table(self.likelihood.is_count)
 
     def learned(self, q: Iterate) -> Dispersion:
         """Posterior of the logarithm of a dispersion that is learned."""
-        return q.learned(self._columns, self.intercept, self.alpha)
+        return self._readings(q).learned()
+
+    def _readings(self, q: Iterate) -> Readings:
+        return Readings(q, self._columns, self.intercept, self.alpha)
 
 
 def _turned(x_nd: Floats, matrix_de: Floats) -> MeasuredRows:

@@ -37,12 +37,13 @@ from dpvb.core.forms import Rows, SparseRows
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError
-from dpvb.models.regression import columns, tuned
+from dpvb.models.regression import base_rate, columns, tuned
 from dpvb.models.regression.batch import SparseRegressionBatch
 from dpvb.models.regression.declared import Declared, check_fields
 from dpvb.models.regression.descent import Average, Descent
 from dpvb.models.regression.iterate_diagonal import Iterate
 from dpvb.models.regression.likelihood import Likelihood
+from dpvb.models.regression.multiplicity import bounded, times
 from dpvb.models.regression.numbers_first import dense, numbers_first, order
 from dpvb.models.regression.scaling import Scaling
 from dpvb.models.regression.weights import Weights
@@ -97,18 +98,18 @@ class FirstOrderDiagonal:
     @property
     def blocks(self) -> Mapping[str, Block]:
         """Centres and spreads of numeric columns; counts and second moments; a score with two scalars at each step."""
-        b, shape = self.likelihood.max_size, (self.n_features,)
+        b, shape, early = self.likelihood.max_size, (self.n_features,), self._columns.blocks
         features = math.sqrt((1 - self.intercept) * (1 + self.intercept))
         count, second = math.sqrt(tuned.DIAGONAL_COUNT_BUDGET), math.sqrt(tuned.DIAGONAL_SECOND_BUDGET)
-        early = self._columns.blocks
         then: Literal["first", "third"] = "third" if early else "first"
-        return {
+        found = {
             **early,
-            "count": Block((2,), self.likelihood.max_y, "nonnegative", then, weight=count),
+            "count": base_rate.block(self.likelihood, 2, then, count),
             "second": Block(shape, b * features, "nonnegative", then, weight=second),
             "score": Block(shape, self.likelihood.max_residual, average=False),
             "variance": Block((2,), b * math.sqrt(2), "nonnegative", average=False, weight=tuned.SCALAR_WEIGHT),
         }
+        return bounded(found, self.likelihood)
 
     @property
     def schedule(self) -> Schedule:
@@ -123,6 +124,7 @@ class FirstOrderDiagonal:
         scaling, descent = Scaling.start(self._columns), Descent.start(zero, tuned.FIRST_SAFETY)
         return Iterate(scaling, unread, one, zero, descent, Average(zero, zero), scaling.width_d[self._order])
 
+    @times
     def e_step(self, q: Iterate, batch: SparseRegressionBatch, blocks: Mapping[str, Block]) -> Contributions:
         """What every row contributes to the blocks asked for; a row's sums run over its entries in their order."""
         if blocks.keys() <= {"means", "spread"}:
@@ -137,14 +139,13 @@ class FirstOrderDiagonal:
             weight_n = 1.0 / np.maximum(np.bincount(row, free * free, n), 1.0)
             square = free * free / self._bound_d[batch.indices] * (weight_n * b_n)[row]
             return {
-                "count": Rows(
-                    weight_n[:, None] * np.stack([batch.y_n, self.likelihood.most * b_n - batch.y_n], axis=1)
-                ),
+                "count": Rows(weight_n[:, None] * base_rate.added(self.likelihood, batch, 2)),
                 "second": replace(entries, values=square),
             }
         scaled = batch.values / q.scale_d[batch.indices]
         norm_n = np.sqrt(np.bincount(row, scaled * scaled, n))
         psi_n = np.asarray(np.bincount(row, batch.values * q.descent.point_d[batch.indices], n), dtype=np.float64)
+        psi_n = psi_n if batch.offset_n is None else psi_n + batch.offset_n
         residual_n = self.likelihood.residual(psi_n, batch.y_n, batch.trials_n) / np.maximum(norm_n, 1.0)
         variance_n = self.likelihood.curvature(psi_n, b_n)
         trimmed_n = np.minimum(norm_n, tuned.TRIM) / tuned.TRIM
@@ -160,7 +161,7 @@ class FirstOrderDiagonal:
 
     def _started(self, s: Estimate, q: Iterate) -> Iterate:
         """Scales, majoriser and prior mean from the first release."""
-        yes, no = s.read("count")
+        yes, no, *shares = s.read("count")
         least = max(tuned.NUMBER_STD * s.noise_std("count"), tuned.LEAST_NUMBER * self.likelihood.max_y)
         number, base = max(yes + no, least) / self.likelihood.most, 0.0
         sd, scaling, room = s.noise_std("second"), q.scaling, q.scaling.room
@@ -171,14 +172,14 @@ class FirstOrderDiagonal:
             least = tuned.LEAST_BASE_RATE
             rate = float(np.clip((yes + 1) / (number + 2), least, 1 - least))
             base = math.log(max((yes + 1) / (number + 1), least)) if self.likelihood.is_count else float(logit(rate))
-            start_d[0] = base / self.intercept
+            offset, _ = base_rate.shift(self.likelihood, shares, s.noise_std("count"), number)
+            start_d[0] = (base - offset) / self.intercept
         usual = self.likelihood.usual(base)
         if sd > 0:
             scale_d = second_d ** (tuned.DIAGONAL_SCALE_POWER / 2)
             length2 = float(np.sum(second_d / scale_d**2) / np.sum(second_d))
             scale_d *= math.sqrt(length2) / tuned.DIAGONAL_SCALE_SHRINK
-        descent = Descent.start(start_d, tuned.FIRST_SAFETY)
-        width_d = scaling.width_d[self._order]
+        descent, width_d = Descent.start(start_d, tuned.FIRST_SAFETY), scaling.width_d[self._order]
         if self.alpha is not None:
             width_d = 1.0 / scaling.factor_d[self._order]
         nothing = Average(start_d, 0 * start_d)

@@ -66,7 +66,8 @@ class Steepness:
         factor_e = self.factor_e
         if measured > tuned.BEARABLE * allowed + tuned.CURVATURE_STD * noise:
             beyond_e = np.maximum(moved_e * bent_e - upper_e * moved_e**2, 0.0)
-            steep_e = beyond_e > tuned.STEEP_SHARE * beyond_e.sum()
+            # Where the excess is spread over many directions, the steepest one still stands for them.
+            steep_e = beyond_e >= min(tuned.STEEP_SHARE * beyond_e.sum(), beyond_e.max())
             measured, allowed = float(steep_e @ (moved_e * bent_e)), float(steep_e @ (upper_e * moved_e**2))
             growth = tuned.CURVATURE_MARGIN * measured / max(allowed, 1e-3 * measured)
             factor_e = np.where(steep_e, growth, 1.0) * factor_e

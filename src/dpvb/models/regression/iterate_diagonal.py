@@ -79,7 +79,7 @@ class Iterate:
     def predictions(self, declared: Declared, intercept: float, order: NDArray[np.intp]) -> Weights:
         """Posterior of the weights of x; `order` has the columns of x in the order of x̂."""
         precision_d, information_d, variance_d = self._information(intercept)
-        data_d = variance_d - self.mean.noise * self.scale_d**2
+        data_d = np.maximum(variance_d - self.mean.noise * self.scale_d**2, tuned.ROUNDING * variance_d)
         aware_d, naive_d = (1 / (precision_d + information_d**2 / v_d) for v_d in (variance_d, data_d))
         scaling, place_d = self.scaling, np.argsort(order)
         mean_d = scaling.factor_d * self._mean(intercept)[place_d]

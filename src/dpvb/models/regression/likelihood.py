@@ -22,9 +22,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, gammaln
 
 from dpvb.data.tables.response import LOGISTIC, Kind, Response
 from dpvb.guards.arrays import Floats
@@ -41,6 +42,7 @@ class Likelihood:
         max_trials: bound on a row's trials (binomial).
         dispersion: r of the negative binomial, whose variance is mean + mean²/r; None: it is learned.
         max_count: bound on a row's count; larger ones are clipped to it.
+        max_exposure, max_offset, max_weight: bounds of what stands beside the response, as in `Response`.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -50,6 +52,9 @@ class Likelihood:
     max_trials: float = 1.0
     dispersion: float | None = 1.0
     max_count: float = 1.0
+    max_exposure: float | None = None
+    max_offset: float | None = None
+    max_weight: float | None = None
 
     def __post_init__(self) -> None:
         Response(**{name: getattr(self, name) for name in LOGISTIC.caps})  # checks the fields that both have
@@ -59,7 +64,8 @@ class Likelihood:
     @classmethod
     def of(cls, response: Response, dispersion: float | None = 1.0) -> Likelihood:
         """The likelihood of what a response may be."""
-        return cls(response.kind, float(response.max_trials), dispersion, float(response.max_count))
+        bounds: dict[str, Any] = response.beside
+        return cls(response.kind, float(response.max_trials), dispersion, float(response.max_count), **bounds)
 
     @property
     def max_b(self) -> float:
@@ -176,8 +182,6 @@ class Likelihood:
 
     def log_probability(self, psi_n: Floats, y_n: Floats, trials_n: Floats) -> Floats:
         """Logarithm of p(y | ψ) of each row."""
-        from scipy.special import gammaln
-
         if self.is_count:
             mean_n, r = np.maximum(self.expected(psi_n), 1e-300), self.r
             if self.kind == "poisson":

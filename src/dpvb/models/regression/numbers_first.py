@@ -26,6 +26,8 @@ class NumbersFirst:
     values: Floats
     y_n: Floats
     trials_n: Floats
+    offset_n: Floats | None = None
+    weight_n: Floats | None = None
 
 
 def order(declared: Declared, constant: float) -> NDArray[np.intp]:
@@ -72,4 +74,4 @@ def numbers_first(
     before = np.append(0, np.cumsum(num_others))[:-1]
     at = (start + wide - before)[row[others]] + np.arange(int(others.sum()))
     indices[at], values[at] = place[others], batch.values[others]
-    return NumbersFirst(indptr, indices, values, batch.y_n, batch.trials_n)
+    return NumbersFirst(indptr, indices, values, batch.y_n, batch.trials_n, batch.offset_n, batch.weight_n)

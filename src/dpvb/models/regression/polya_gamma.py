@@ -38,6 +38,7 @@ from dpvb.models.expfam import gamma_expectedstats, polya_gamma_expectedstats, p
 from dpvb.models.regression import tuned
 from dpvb.models.regression.batch import RegressionBatch
 from dpvb.models.regression.likelihood import Likelihood
+from dpvb.models.regression.multiplicity import bounded, times
 from dpvb.models.regression.precision import Precision
 from dpvb.models.regression.quadratic import SecondMoment
 from dpvb.models.regression.weights import Weights
@@ -102,11 +103,10 @@ class PolyaGamma:
     @property
     def blocks(self) -> Mapping[str, Block]:
         """κ x and ⟨ξ⟩ x xᵀ; Analyze Gauss sends the upper triangle of the matrix as a vector."""
-        d, quarter = self.n_features, self.likelihood.max_b / 4
-        if self.variant == "paper":
-            return {"kappa_x": Block((d,), self.likelihood.max_kappa), "xi_xx": Block((d * (d + 1) // 2,), quarter)}
-        first = Block((d,), self.likelihood.max_kappa, phase="first")
-        return {"kappa_x": first, "xi_xx": Block((d, d), quarter, "gram")}
+        d, quarter, is_paper = self.n_features, self.likelihood.max_b / 4, self.variant == "paper"
+        first = Block((d,), self.likelihood.max_kappa, phase="step" if is_paper else "first")
+        second = Block((d * (d + 1) // 2,), quarter) if is_paper else Block((d, d), quarter, "gram")
+        return bounded({"kappa_x": first, "xi_xx": second}, self.likelihood)
 
     @property
     def schedule(self) -> Schedule:
@@ -137,6 +137,7 @@ class PolyaGamma:
         """√⟨ψ²⟩ of every row, (n,)."""
         return np.sqrt(q.moment(x_nd)) if q.moment else np.zeros(len(x_nd))
 
+    @times
     def e_step(self, q: WeightPosterior, batch: RegressionBatch, blocks: Mapping[str, Block]) -> Contributions:
         """Both statistics of every row, or the one that is asked for."""
         b_n, statistics = self.likelihood.b(batch.y_n, batch.trials_n), dict[str, Gram | Rows]()

@@ -6,13 +6,16 @@ of the rows. Everything here is post-processing and costs no privacy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression import tuned
+from dpvb.models.regression.known import Known
 
 #: The grid of τ.
 TAUS = tuple(np.geomspace(tuned.TAU_LOW, tuned.TAU_HIGH, tuned.NUM_TAUS).tolist())
@@ -28,6 +31,7 @@ class NoisyScore:
         variance_ee: variance of the score between samples.
         steep_e: factors of that variance in minus the derivative of the score.
         noise: variance of the privacy noise in each coordinate of the score, a number or (e,).
+        known: what is known of z beside it.
     """
 
     score_e: Floats
@@ -35,6 +39,7 @@ class NoisyScore:
     variance_ee: Floats
     steep_e: Floats
     noise: float | Floats
+    known: Sequence[Known] = ()
 
     @property
     def slope_ee(self) -> Floats:
@@ -42,13 +47,14 @@ class NoisyScore:
         root_e = np.sqrt(self.steep_e)
         return np.asarray(root_e[:, None] * self.variance_ee * root_e)
 
-    def information(self) -> tuple[Floats, Floats]:
-        """Precision P of z that the score gives, (e, e), and P times the Newton point from it, (e,)."""
+    def information(self) -> Known:
+        """What the score, and whatever is known beside it, say of z: its pull is P times the Newton point."""
         slope_ee = self.slope_ee
         gain_ee = np.linalg.solve(self.variance_ee + np.diag(self.noise + np.zeros(len(slope_ee))), slope_ee).T
         precision_ee = gain_ee @ slope_ee
         newton_e = self.score_e + slope_ee @ self.offset_e
-        return 0.5 * (precision_ee + precision_ee.T), gain_ee @ newton_e
+        found = Known(0.5 * (precision_ee + precision_ee.T), gain_ee @ newton_e)
+        return reduce(Known.joined, self.known, found)
 
 
 @dataclass(frozen=True)
@@ -115,14 +121,14 @@ def inverse(matrix_ee: Floats) -> tuple[Floats, float]:
 
 def posterior(score: NoisyScore, prior: Prior) -> tuple[Floats, Floats]:
     """Mean (e,) and covariance (e, e) of z by a Newton step from a score, averaged over τ if it is unknown."""
-    information_ee, linear_e = score.information()
+    found = score.information()
     fits, means, covariances = [], [], []
     for tau in prior.taus:
         precision_ee, log_variance = inverse(prior.covariance(tau))
-        covariance_ee, log_precision = inverse(precision_ee + information_ee)
-        means.append(covariance_ee @ linear_e)
+        covariance_ee, log_precision = inverse(precision_ee + found.precision)
+        means.append(covariance_ee @ found.pull_d)
         covariances.append(covariance_ee)
-        fits.append(0.5 * float(linear_e @ means[-1]) - 0.5 * (log_variance + log_precision))
+        fits.append(0.5 * float(found.pull_d @ means[-1]) - 0.5 * (log_variance + log_precision))
     log_weight_a = np.array(fits) + _log_prior(prior.taus)
     weight_a = np.exp(log_weight_a - np.max(log_weight_a))
     weight_a /= weight_a.sum()
@@ -132,8 +138,8 @@ def posterior(score: NoisyScore, prior: Prior) -> tuple[Floats, Floats]:
     return mean_e, np.asarray(covariance_ee)
 
 
-def honest(score: NoisyScore, prior: Prior, error_ee: Floats, doubt_e: Floats) -> tuple[Floats, Floats]:
-    """The posterior where the curvature was read with errors of these mean squares, (e, e), and the slope with (e,).
+def honest(score: NoisyScore, prior: Prior, error_ee: Floats, doubt_e: Floats) -> NoisyScore:
+    """The score where the curvature was read with errors of these mean squares, (e, e), and the slope with (e,).
 
     Error times way from the score's point, to z or to the mean of z, is noise of the score; repetition finds its size.
     """
@@ -143,7 +149,7 @@ def honest(score: NoisyScore, prior: Prior, error_ee: Floats, doubt_e: Floats) -
         step_e = (mean_e - score.offset_e) ** 2
         found_e = error_ee @ (step_e + np.diag(covariance_ee)) + doubt_e * step_e
         added_e += tuned.TABLE_DAMPING * (found_e - added_e)
-    return posterior(replace(score, noise=score.noise + added_e), prior)
+    return replace(score, noise=score.noise + added_e)
 
 
 def _log_prior(taus: tuple[float, ...]) -> Floats:

@@ -17,7 +17,7 @@ from dpvb.guards.arrays import Floats
 from dpvb.models.regression.curvature import RowMoments
 
 
-def shift(moments: RowMoments, before_e: Floats, after_e: Floats, expected: float) -> float:
+def shift(moments: RowMoments, before_e: Floats, after_e: Floats, expected: float, offset: float = 0.0) -> float:
     """Shift of the mean log odds after a step that keeps their spread alone from moving the mean probability.
 
     The shift is capped by the change that the linear model itself predicted: if the model already accounts for
@@ -27,9 +27,11 @@ def shift(moments: RowMoments, before_e: Floats, after_e: Floats, expected: floa
         moments: moments of the rows.
         before_e, after_e: weights before and after the step, in the eigenbasis.
         expected: change of the mean probability by the step in the linear model.
+        offset: what rows add to their log odds, on average.
     """
     (mean, variance), (mean_after, variance_after) = moments.log_odds(before_e), moments.log_odds(after_e)
     flatter = _slope(variance_after) / _slope(min(variance, variance_after))
+    mean, mean_after = mean + offset, mean_after + offset
     by_spread = mean_after / flatter - mean_after
     target = float(np.clip(expit(_slope(variance) * mean) + expected, 1e-9, 1.0 - 1e-9))
     by_expectation = float(logit(target)) / _slope(variance_after) - mean_after

@@ -9,6 +9,7 @@ from scipy import sparse
 
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import UNSEEN, Covariance, Nonnegatives
+from dpvb.models.regression.known import Known
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Weights:
         unseen_d: 1 for a column whose spread was not seen for noise, else 0.
         centre_d: released centres of numeric columns, and 0 for others. A diagonal covariance holds about them: weights
             of x - centre and of the constant are independent, once the slants are off x.
+        data: what the data say, those of an earlier release included; None: nothing that may travel.
         slant_3k: rows, columns and values of S where a diagonal covariance is one of weights of x - S x, (3, k).
     """
 
@@ -32,6 +34,7 @@ class Weights:
     prior: Covariance
     unseen_d: Nonnegatives
     centre_d: Floats
+    data: Known | None = None
     slant_3k: Floats = field(default_factory=lambda: np.zeros((3, 0)))
 
     @property

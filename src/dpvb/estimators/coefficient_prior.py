@@ -1,0 +1,143 @@
+"""What is known of coefficients before a fit: an earlier release of other people, or a public study."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from dpvb.data.tables.coordinates import coded, plain
+from dpvb.data.tables.schema import Schema
+from dpvb.estimators.base import PrivateEstimator, load
+from dpvb.estimators.coefficients import Coefficients
+from dpvb.estimators.earlier import Fitted, check_release, told
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import DataFormatError, ParameterError, reason_of
+from dpvb.models.regression.known import Known
+from dpvb.models.regression.weights import Weights
+
+
+def known_of(
+    fit: PrivateEstimator, prior: Any, frame: tuple[float, float, tuple[str, ...], Schema | None], *, public: bool
+) -> tuple[tuple[Known, Known], str]:
+    """What a prior says of the weights of a fit's rows, and where it comes from and what it cost whom, in words.
+
+    It is read for predictions, and for intervals.
+
+    Args:
+        fit: the estimator that is to be fitted.
+        prior: a fitted estimator of its class, names of coefficients with (mean, std), or the path of a file of either.
+        frame: constant, row_norm, names of features and schema of the rows.
+        public: whether the rows behind a model were public.
+
+    Raises:
+        ParameterError: for another prior, or one of other columns; see `check_release`.
+        DataFormatError, ModelFileError: for a file that cannot be read.
+    """
+    if isinstance(prior, (str, os.PathLike)):
+        path = Path(prior)
+        prior = _study(path) if path.suffix == ".json" else load(path)
+    model = prior.model if isinstance(prior, Fitted) else prior
+    if isinstance(model, Mapping):
+        found = _stated(model, frame)
+        return (found, found), f"means and standard deviations of {len(model)} coefficients"
+    if type(model) is not type(fit) or not hasattr(model, "_weights"):
+        raise ParameterError(
+            f"prior must be a fitted dpvb.{type(fit).__name__}, a mapping of coefficients to (mean, std), or a file of "
+            f"either, got {type(model).__name__}."
+        )
+    check_release("prior", model, fit, public=public)
+    _check_columns(model, frame)
+    if model._weights.data is None or model._table.data is None:
+        raise ParameterError(
+            "prior must be a fit with solver='first_order' and covariance='full', whose file holds what its rows said."
+        )
+    return (model._weights.data, model._table.data), f"coefficients of {told(model, fit, public=public)}"
+
+
+def _check_columns(model: Any, frame: tuple[float, float, tuple[str, ...], Schema | None]) -> None:
+    """Check that a model's columns are those of the rows.
+
+    Raises:
+        ParameterError: naming the first that is not.
+    """
+    constant, row_norm, names, schema = frame
+    own = model.schema_
+    if (schema is None) != (own is None):
+        raise ParameterError("prior must be of the same rows: one of both has a dpvb.Schema, or low= and high=.")
+    if schema is not None and own is not None:
+        ours, theirs = ({column.name: column for column in part.columns} for part in (schema, own))
+        if differing := [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]:
+            raise ParameterError(
+                f"prior must have the columns of the fit, each with its range or categories: {differing[0]!r} differs."
+            )
+    if model.feature_names_ != names:
+        raise ParameterError(f"prior must have the features of the fit in their order: {len(names)} of them.")
+    for name, asked, had in (("row_norm", row_norm, model._row_norm), ("intercept", constant, model._constant)):
+        if asked != had:
+            raise ParameterError(f"prior must have the {name} of the fit, {asked:g}; its own is {had:g}.")
+
+
+def _stated(study: Mapping[Any, Any], frame: tuple[float, float, tuple[str, ...], Schema | None]) -> Known:
+    """Coefficients of the table, by name, that are known up to standard deviations.
+
+    Raises:
+        ParameterError: for a name that is none of the table, or other than a finite mean and a positive std.
+    """
+    constant, row_norm, names, schema = frame
+    nothing_d = np.zeros(len(names) + (constant > 0))
+    weights = Weights.alone(nothing_d, nothing_d, nothing_d)
+    map_rd = Coefficients(weights, constant, row_norm, names, schema, 0.0).normal.map_rd
+    rows, matrix, _ = plain(names) if schema is None else coded(schema, "reference")
+    place = {name: sparse.csr_array(matrix @ map_rd)[[row]] for row, name in enumerate(rows)}
+    found = Known.nothing(len(nothing_d))
+    for name, value in study.items():
+        row_d = place[name].toarray()[0] if name in place else nothing_d
+        if not row_d.any():
+            kind = "a reference, which is 0" if name in place else "none of the table"
+            raise ParameterError(
+                f"prior must name coefficients of the table, as coefficients() has them; {name!r} is {kind}."
+            )
+        mean, std = _pair(name, value)
+        precision: Floats = np.outer(row_d, row_d) / std**2
+        found = found.joined(replace(found, precision=precision, pull_d=row_d * (mean / std**2)))
+    return found
+
+
+def _pair(name: str, value: Any) -> tuple[float, float]:
+    """A mean and a standard deviation.
+
+    Raises:
+        ParameterError: for anything else.
+    """
+    try:
+        mean, std = (float(part) for part in value)
+    except (TypeError, ValueError):
+        mean = std = math.nan
+    if not (math.isfinite(mean) and 1e-9 <= std <= 1e9):
+        raise ParameterError(f"prior[{name!r}] must be (mean, std), std in [1e-9, 1e9], got {value!r}.")
+    return mean, std
+
+
+def _study(path: Path) -> Any:
+    """Names of coefficients with (mean, std), as a file of JSON has them: {"age": [0.03, 0.01]}.
+
+    Raises:
+        DataFormatError: for a file that cannot be read, or holds no object.
+    """
+    try:
+        study = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataFormatError(f"{path}: {reason_of(error)}.") from None
+    except ValueError:
+        study = None
+    if not isinstance(study, dict):
+        raise DataFormatError(f'{path}: must be an object of JSON, as in {{"age": [0.03, 0.01]}}.')
+    return study

@@ -1,0 +1,85 @@
+"""A fitted model as the prior of another fit: whose people are behind it, and what it promised them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpvb.estimators.base import PrivateEstimator
+from dpvb.guards.errors import ParameterError
+from dpvb.results.facts import ChargeFacts
+from dpvb.runs.counted import AnyLedger, opened
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted model as a parameter: `clone` of scikit-learn makes unfitted copies of plain estimators."""
+
+    model: Any
+
+
+def kept(value: Any) -> Any:
+    """What an estimator keeps of a parameter that may be a model or a path: a saved model holds no folder's name."""
+    return Fitted(value) if isinstance(value, PrivateEstimator) else Path(value) if type(value) is str else value
+
+
+def check_release(name: str, model: Any, fit: PrivateEstimator, *, public: bool) -> None:
+    """Check that a model may be the prior of a fit.
+
+    Args:
+        name: of the parameter that holds it.
+        model: a fitted estimator.
+        fit: the estimator that is to be fitted.
+        public: whether the data behind the model are said to be public.
+
+    Raises:
+        ParameterError: for a rehearsal, a model that promises nothing to those behind it, or one of the same data set.
+    """
+    statement = model.privacy_
+    if statement.rehearsal:
+        raise ParameterError(f"{name} must be a fit, and not a rehearsal: its rows were made up.")
+    public = public or statement.published
+    if not (statement.private or public):
+        raise ParameterError(
+            f"{name} must be a private model, or its data said to be public by public_prior=, or by public= where "
+            "they were fitted: without secret noise it may reveal everything about them."
+        )
+    if not public and _kin(statement.charge, fit.ledger, fit.dataset) == "same":
+        raise ParameterError(
+            f"{name} must come from other people than dataset={fit.dataset!r}: it is a release of this data set. Fit "
+            "once with the whole budget, or take a public model."
+        )
+
+
+def told(model: Any, fit: PrivateEstimator, *, public: bool) -> str:
+    """Where a prior comes from, and what it cost whom, in words, for the statement of a fit; as in `check_release`."""
+    past = model.privacy_
+    if public or past.published:
+        return "a model whose data are said to be public"
+    charged = f" of data set {past.charge.dataset!r}" if past.charge is not None else ""
+    sums = f"epsilon = {past.epsilon + fit.epsilon:.6g}, delta = {past.delta + fit.delta:.6g}"
+    both = f"whoever is in both data sets is promised no more than {sums}"
+    if _kin(past.charge, fit.ledger, fit.dataset) == "disjoint":
+        both = "by the ledger both data sets are parts of one, and nobody is in two parts"
+    return (
+        f"an earlier release{charged}, which promised each {past.unit} behind it epsilon = {past.epsilon:.6g}, "
+        f"delta = {past.delta:g}; {both}"
+    )
+
+
+def _kin(charge: ChargeFacts | None, ledger: AnyLedger | None, dataset: str | None) -> str:
+    """Whether the people of an earlier charge are those of a data set ("same"), others ("disjoint"), or "unknown".
+
+    Parts of a data set share no unit: a ledger that holds both as parts of one was told so before either was charged.
+    """
+    if charge is None or ledger is None or dataset is None:
+        return "unknown"
+    if charge.dataset == dataset:
+        return "same"
+    with opened(ledger) as book:
+        whole = {one.name: one.part_of for one in book.datasets()} if book.uuid == charge.ledger else {}
+    own, other = whole.get(dataset), whole.get(charge.dataset)
+    if dataset == other or charge.dataset == own:
+        return "same"
+    return "disjoint" if own is not None and own == other else "unknown"

@@ -1,0 +1,439 @@
+"""Private factor analysis and principal components for scikit-learn."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from dpvb.data.tables.schema import Schema
+from dpvb.estimators.base import PrivateEstimator, Task, fitted_only, generator
+from dpvb.estimators.measured import Columns, no_rows
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
+from dpvb.kernels import linear
+from dpvb.models.factors import posterior, reading, tuned, uncertainty
+from dpvb.models.factors.paper import PaperFactors
+from dpvb.models.factors.posterior import Factors
+from dpvb.models.factors.three_releases import Moments, ThreeReleases
+from dpvb.results import pictures
+
+SOLVERS = ("three_releases", "paper")
+ESTIMATES = ("posterior", "mode")
+# Rounds of the papers' iteration.
+_ROUNDS = 10
+# A row's score over the number of columns: from that of a uniform guess to that of columns with std .02 of their range.
+_SCORES = (0.0, 3.0)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):  # type: ignore[misc]
+    """What factor analysis and principal components share: x = W h + mean + e, with normal h and e.
+
+    `fit` takes private rows X, (rows, n_features): NumPy, SciPy sparse, or a `dpvb.Table`, whose target is not read. A
+    plain X needs a public bound, low and high or row_norm. A row that holds NaN, infinity or no number counts as no
+    row, silently. The parameters of the budget and the ledger are those of `PrivateEstimator`; num_steps and batches
+    are for solver="paper" alone.
+
+    Args:
+        n_components: largest number of factors K; those that the data do not need are switched off. Not given: as many
+            as rise above privacy noise and sampling.
+        low, high: public range of each column of a plain X, numbers or (n_features,), in its units: values outside are
+            clipped.
+        row_norm: in their place, a public bound on the norm of a row of a plain X, in its units: longer rows are scaled
+            back to it. For columns of one unit.
+        estimate: "posterior" (variational Bayes) or "mode" (the point that expectation maximisation ends at).
+        solver: "three_releases", or "paper" (expectation maximisation with noise in every round; for comparison).
+
+    Attributes:
+        components_: (K, n_features), see the class.
+        loadings_: W as rows, (K, n_features), in the units of X (where a schema transforms a number, of the transformed
+            one; of a category as 0 and 1), by how much of the whitened rows they explain.
+        mean_: (n_features,), in the units of X.
+        n_components_: number of factors K.
+        privacy_: the privacy statement of the fit.
+        n_iter_, n_features_in_, feature_names_: steps, and number and names of the columns.
+        schema_: what is public about the columns where they have ranges; None with row_norm.
+    """
+
+    n_components: int | None = None
+    low: float | Sequence[float] | NDArray[Any] | None = None
+    high: float | Sequence[float] | NDArray[Any] | None = None
+    row_norm: float | None = None
+    estimate: str = "posterior"
+    solver: str = "three_releases"
+
+    declares: ClassVar[tuple[str, ...]] = ("schema", "width")
+    reads: ClassVar[str | None] = "measurements"
+    spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "components"}
+    _gamma: ClassVar[float]
+    _isotropic: ClassVar[bool]
+
+    @abstractmethod
+    def _read(self, q: Moments, prior_d: Floats, number: int | None) -> tuple[Factors, Floats]:
+        """Loadings and unique variances from second moments, and the directions of factors, (d, K)."""
+
+    def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
+        """What a fit to private rows would do; y is ignored."""
+        columns = Columns.of(X, self.low, self.high, self.row_norm)
+        model = self._model(columns)
+        rows = columns.private(X, group)
+        ranges = "" if columns.schema is None else ", their ranges and categories"
+        public = {
+            "columns": f"{columns.width} columns{ranges}",
+            "row_norm": f"rows no longer than {columns.reach:g}, in units of their ranges where they have ranges",
+            "parameters": f"solver {self.solver!r}, estimate {self.estimate!r}, the plan and all other parameters",
+        }
+        return self._task(model, rows, model.schedule, public, {"columns": columns})
+
+    def take(self, task: Task, q: Any) -> None:
+        """Keep the posterior."""
+        self.n_iter_, self._columns = task.notes["steps"], task.notes["columns"]
+        prior_d = self._columns.prior_d / self._columns.reach**2
+        if isinstance(q, Moments):
+            found, direction_dk = self._read(q, prior_d / q.scale_d**2, self._number(self._columns.width))
+            self._moments: Moments | None = q
+            self._keep(q.mean_d, q.scale_d, found, direction_dk)
+            return
+        self._moments = None
+        zero_kk = np.zeros((self.n_components or 0,) * 2)
+        found = posterior.turned(q.loading_dk, q.unique_d, zero_kk)
+        length_k = np.maximum(np.linalg.norm(found.loading_dk, axis=0), 1e-300)
+        self._keep(q.mean_d, np.ones(len(q.mean_d)), found, found.loading_dk / length_k)
+
+    def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
+        """No row, of a table with a schema or of so many columns."""
+        return no_rows(schema, width)
+
+    def quality(self, rows: Any) -> Floats:
+        """Log-density of each row in units of the ranges."""
+        unit_d, origin_d = self._columns.units
+        x_nd = rows.x_nd * self._columns.row_norm
+        return self._density(x_nd, (self.mean_ - origin_d) * unit_d, self._covariance_dd * np.outer(unit_d, unit_d))
+
+    def quality_range(self, model: Any) -> tuple[float, float]:
+        """From the score of a uniform guess to that of columns whose std is .02 of their range."""
+        width = model.rows.n_features if isinstance(model, PaperFactors) else model.n_features
+        return _SCORES[0] * width, _SCORES[1] * width
+
+    def get_covariance(self) -> Floats:
+        """Covariance of the columns under the model, (n_features, n_features), in the units of X."""
+        self._check_fitted()
+        return self._covariance_dd
+
+    @property
+    def _covariance_dd(self) -> Floats:
+        return np.asarray(self.loadings_.T @ self.loadings_ + np.diag(self._unique_d))
+
+    def transform(self, X: Any) -> Floats:
+        """Factors of each row, (rows, K): as private as X, without any guarantee.
+
+        Raises:
+            DataFormatError: for rows of other columns, or that hold NaN, infinity or no number.
+        """
+        self._check_fitted()
+        reader_kd = self._reader()
+        parts = [linear.product(x_nd - self.mean_, reader_kd.T) for x_nd in self._rows(X)]
+        return np.concatenate([np.empty((0, self.n_components_)), *parts])
+
+    def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> Floats:
+        """Fit, then return the rows' own factors, which are as private as the rows."""
+        self._say_once(
+            "fit_transform returns one row for each private row: these rows are as private as the data themselves and "
+            "carry no guarantee. Only the fitted loadings do."
+        )
+        return self.fit(X, y, **fit_params).transform(X)
+
+    def score_samples(self, X: Any, *, public: bool = False) -> Floats:
+        """Log-density of each public row under the fitted model, (rows,), in nats and in the units of X.
+
+        Raises:
+            PrivacyError: unless public=True says that X is not private.
+            DataFormatError: as in `transform`.
+        """
+        self._check_public(public)
+        self._check_fitted()
+        covariance_dd = self.get_covariance()
+        return np.concatenate([np.empty(0), *(self._density(x, self.mean_, covariance_dd) for x in self._rows(X))])
+
+    @fitted_only
+    def score(self, X: Any, y: None = None, *, public: bool = False) -> float:
+        """Mean of `score_samples`: log-density of a public row, in nats; higher is better.
+
+        Raises:
+            PrivacyError: unless public=True says that X is not private.
+        """
+        found = self.score_samples(X, public=public)
+        return float(found.mean()) if len(found) else 0.0
+
+    def evaluate(self, X: Any, y: None = None, *, public: bool = False) -> dict[str, float]:
+        """Log-density of a public row, see `score`.
+
+        Raises:
+            PrivacyError: unless public=True says that X is not private.
+        """
+        self._check_public(public)
+        return {"log_likelihood": self.score(X, public=True)}
+
+    def sample(self, n: int = 1, rng: Any = None) -> Floats:
+        """Draw n rows from the fitted model, (n, n_features), in the units of X.
+
+        The draws tell no more about the data than the model, which is public.
+
+        Args:
+            n: number of draws.
+            rng: a seed, a NumPy generator or None.
+        """
+        self._check_fitted()
+        n, draw = check_integer("n", n, low=0, high=10**9), generator("rng", rng)
+        factor_nk, rest_nd = (draw.standard_normal((n, size)) for size in (self.n_components_, len(self.mean_)))
+        return np.asarray(self.mean_ + factor_nk @ self.loadings_ + rest_nd * np.sqrt(self._unique_d))
+
+    def loadings_interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Ends (low, high) of the intervals of `loadings_`, each (K, n_features), the privacy noise counted in.
+
+        A factor is told by what it explains: where two explain nearly the same, their loadings turn into each other,
+        and the intervals say so.
+
+        Args:
+            level: probability inside, in (0, 1).
+        """
+        reach, errors = self._errors(level)
+        margin_kd = reach * (errors.loading_dk * self._unit_d[:, None]).T
+        return self.loadings_ - margin_kd, self.loadings_ + margin_kd
+
+    def covariance_interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Ends (low, high) of the intervals of the columns' covariances, in the units of X.
+
+        They are centred on the released moments, which no model has drawn together, and so hold without the model.
+
+        Args:
+            level: probability inside, in (0, 1).
+        """
+        (reach, _), q = self._errors(level), self._released()
+        covariance_dd = self._found.covariance_dd
+        unit_dd = np.outer(self._unit_d, self._unit_d)
+        margin_dd = reach * uncertainty.moment_errors(covariance_dd, q.noise, q.count, q.lost) * unit_dd
+        return q.second_dd * unit_dd - margin_dd, q.second_dd * unit_dd + margin_dd
+
+    def _errors(self, level: float) -> tuple[float, uncertainty.Errors]:
+        """How many standard deviations an interval reaches, and these."""
+        self._check_fitted()
+        tail = (1 - check_number("level", level, low=0, high=1, closed="neither")) / 2
+        q, found = self._released(), self._found
+        return float(-ndtri(tail)), uncertainty.errors(found.loading_dk, found.unique_d, q.noise, q.count, q.lost)
+
+    def _released(self) -> Moments:
+        if self._moments is None:
+            raise ParameterError("solver must be 'three_releases' for intervals, got 'paper', whose noise is unknown.")
+        return self._moments
+
+    def _model(self, columns: Columns) -> Any:
+        """The model that the parameters name."""
+        check_choice("estimate", self.estimate, ESTIMATES)
+        width, reach = columns.width, columns.reach
+        origin_d = None if columns.schema is None else columns.centre_d / columns.row_norm
+        number = self._number(width)
+        rounds = _ROUNDS if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**6)
+        rows = ThreeReleases(width, self._gamma, origin_d, reach / columns.row_norm)
+        if check_choice("solver", self.solver, SOLVERS) == "three_releases":
+            return rows
+        if number is None:
+            raise ParameterError("n_components must be a number with solver='paper', got None.")
+        return PaperFactors(rows, number, columns.prior_d / reach**2, rounds, self._isotropic)
+
+    def _number(self, width: int) -> int | None:
+        if self.n_components is None:
+            return None
+        return min(check_integer("n_components", self.n_components, low=1, high=10**6), width)
+
+    def _keep(self, mean_d: Floats, scale_d: Floats, found: Factors, direction_dk: Floats) -> None:
+        """Show what was found, in units of z, in those of X."""
+        unit_d, origin_d = self._columns.units
+        self._mean_d, self._scale_d, self._found, self._direction_dk = mean_d, scale_d, found, direction_dk
+        self._unit_d = scale_d * self._columns.reach / unit_d
+        self.mean_ = (mean_d * self._columns.reach + self._columns.centre_d) / unit_d + origin_d
+        self.loadings_ = (found.loading_dk * self._unit_d[:, None]).T
+        self._unique_d = found.unique_d * self._unit_d**2
+        self.n_components_, self.n_features_in_ = len(self.loadings_), self._columns.width
+        self.feature_names_, self.schema_ = self._columns.feature_names, self._columns.schema
+        self._show()
+
+    @abstractmethod
+    def _show(self) -> None:
+        """Set the attributes that are the class's own."""
+
+    @abstractmethod
+    def _reader(self) -> Floats:
+        """The matrix, (K, d), that makes factors of rows about the mean."""
+
+    def _density(self, x_nd: Floats, mean_d: Floats, covariance_dd: Floats) -> Floats:
+        """Log-density of each row, from that row alone; rows are brought to unit variances first."""
+        size_d = np.sqrt(np.diagonal(covariance_dd))
+        root_dd = np.linalg.cholesky(covariance_dd / np.outer(size_d, size_d))
+        white_nd = linear.product((x_nd - mean_d) / size_d, np.linalg.inv(root_dd).T)
+        constant = -0.5 * len(mean_d) * math.log(2 * math.pi) - float(np.log(np.diagonal(root_dd) * size_d).sum())
+        return np.asarray(constant - 0.5 * np.square(white_nd).sum(axis=1))
+
+    def _rows(self, X: Any) -> Iterator[Floats]:
+        """Rows that the caller may see, in the units of X."""
+        unit_d, origin_d = self._columns.units
+        for chunk in self._columns.visible(X).chunks():
+            x_nd = chunk.rows.x_nd * self._columns.row_norm / unit_d + origin_d
+            if np.isnan(x_nd).any():
+                raise DataFormatError("X has rows that hold NaN, infinity or no number, for which nothing is inferred.")
+            yield x_nd
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.non_deterministic = True
+        return tags
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        arrays = {f"found_{name}": value for name, value in vars(self._found).items()}
+        arrays |= {"mean_d": self._mean_d, "scale_d": self._scale_d, "direction_dk": self._direction_dk}
+        facts = {**self._columns.to_facts(), "steps": self.n_iter_, "moments": None}
+        if self._moments is not None:
+            arrays["second_dd"] = self._moments.second_dd
+            facts["moments"] = {name: float(vars(self._moments)[name]) for name in _SCALARS}
+        return arrays, facts
+
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
+        self.n_iter_, self._columns = int(facts["steps"]), Columns.from_facts(facts)
+        d, k = arrays["found_loading_dk"].shape
+        shapes = {"d": (d,), "k": (k,), "dk": (d, k), "dd": (d, d)}
+        if d != self._columns.width or any(a.shape != shapes[name.rsplit("_", 1)[-1]] for name, a in arrays.items()):
+            raise ValueError("loadings of another shape")
+        names = ("loading_dk", "unique_d", "strength_k", "error_k")
+        found = Factors(**{name: arrays[f"found_{name}"] for name in names})
+        if not ((found.unique_d > 0).all() and (arrays["scale_d"] > 0).all()):
+            raise ValueError("variances that are not positive")
+        self._moments = None
+        if facts["moments"] is not None:
+            scalars = {name: check_number(name, facts["moments"][name], low=0) for name in _SCALARS}
+            vectors = {name: arrays[name] for name in ("mean_d", "scale_d", "second_dd")}
+            read: dict[str, Any] = {**scalars, **vectors}
+            self._moments = Moments(**read)
+        self._keep(arrays["mean_d"], arrays["scale_d"], found, arrays["direction_dk"])
+
+
+_SCALARS = ("radius", "lost", "noise", "count")
+
+
+@dataclass(eq=False, repr=False)
+class FactorAnalysis(FactorModel):
+    """Factor analysis under (ε, δ)-differential privacy: every column has a unique variance of its own.
+
+    The parameters that are not named here are those of `FactorModel`.
+
+    Attributes:
+        components_: W as rows, `loadings_`, (K, n_features).
+        noise_variance_: unique variances Ψ, (n_features,), in the units of X.
+        loadings_, mean_, n_components_, privacy_, n_iter_, n_features_in_, feature_names_: as in `FactorModel`.
+    """
+
+    n_components: int | None = None
+
+    command: ClassVar[str | None] = "factors"
+    _gamma: ClassVar[float] = tuned.FACTORS_GAMMA
+    _isotropic: ClassVar[bool] = False
+
+    def _read(self, q: Moments, prior_d: Floats, number: int | None) -> tuple[Factors, Floats]:
+        read = reading.split(q.second_dd, q.noise, q.count, prior_d)
+        found = posterior.factors(read, q.count, number, prior_d, is_point=self.estimate == "mode")
+        return found, found.loading_dk
+
+    def _show(self) -> None:
+        self.components_, self.noise_variance_ = self.loadings_, self._unique_d
+
+    def _reader(self) -> Floats:
+        white_kd = self.loadings_ / self._unique_d
+        return np.asarray(np.linalg.solve(np.eye(len(white_kd)) + white_kd @ self.loadings_.T, white_kd))
+
+
+@dataclass(eq=False, repr=False)
+class PCA(FactorModel):
+    """Probabilistic principal components under (ε, δ)-differential privacy: all columns have one noise variance.
+
+    Columns with ranges are measured in these, so that none weighs more for its unit; `scale_` says in what. The
+    parameters that are not named here are those of `FactorModel`.
+
+    Attributes:
+        components_: orthonormal directions in x/scale_, (K, n_features), by falling variance.
+        scale_: of each column, (n_features,): the length of its range; 1 with row_norm, and of a category 1/0.7.
+        explained_variance_: variance along each direction, (K,), in units of scale_².
+        explained_variance_ratio_: the same as a share of the variance of all columns.
+        noise_variance_: variance in every other direction, a number, in units of scale_².
+        loadings_, mean_, n_components_, privacy_, n_iter_, n_features_in_, feature_names_: as in `FactorModel`.
+    """
+
+    n_components: int | None = None
+
+    command: ClassVar[str | None] = "pca"
+    _gamma: ClassVar[float] = tuned.COMPONENTS_GAMMA
+    _isotropic: ClassVar[bool] = True
+
+    def explained_variance_interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Ends (low, high) of the intervals of `explained_variance_`, (K,) each, the privacy noise counted in.
+
+        Args:
+            level: probability inside, in (0, 1).
+        """
+        reach, errors = self._errors(level)
+        margin_k = reach * errors.strength_k * self.noise_variance_
+        return np.maximum(self.explained_variance_ - margin_k, 0.0), self.explained_variance_ + margin_k
+
+    def scree(self, ax: Any = None, level: float = 0.95) -> Any:
+        """Draw what each component explains, with its interval, and return the axes.
+
+        Args:
+            ax: axes of matplotlib; None: those of a new figure.
+            level: probability inside, in (0, 1).
+
+        Raises:
+            ParameterError: for anything else.
+            DpvbError: if matplotlib is not installed.
+        """
+        low_k, high_k = self.explained_variance_interval(level)
+        if ax is not None and not hasattr(ax, "vlines"):
+            raise ParameterError(f"ax must be axes of matplotlib, or None for new ones, got {ax!r}.")
+        axes = pictures.new_axes(self.n_components_) if ax is None else ax
+        pictures.draw_scree(axes, self.explained_variance_, low_k, high_k, self.noise_variance_)
+        return axes
+
+    def _read(self, q: Moments, prior_d: Floats, number: int | None) -> tuple[Factors, Floats]:
+        value_e, basis_de = posterior.spectrum(q.second_dd, q.noise, q.count, float(prior_d.mean()))
+        found = posterior.components(value_e, basis_de, q.count, number, is_point=self.estimate == "mode")
+        direction_dk = basis_de[:, : found.loading_dk.shape[1]]
+        place_k = np.abs(direction_dk).argmax(axis=0)
+        return found, direction_dk * np.where(direction_dk[place_k, np.arange(len(place_k))] < 0, -1.0, 1.0)
+
+    def _show(self) -> None:
+        square = self._columns.reach**2
+        self.components_, self.scale_ = self._direction_dk.T, 1.0 / self._columns.units[0]
+        self.noise_variance_ = square * float(self._found.unique_d[0])
+        self.explained_variance_ = self.noise_variance_ * (1.0 + self._found.strength_k)
+        total = float(self.explained_variance_.sum()) + self.noise_variance_ * (
+            self.n_features_in_ - self.n_components_
+        )
+        self.explained_variance_ratio_ = self.explained_variance_ / total
+
+    def _reader(self) -> Floats:
+        return np.asarray(self.components_ / self.scale_)
+
+    def inverse_transform(self, X: Any) -> Floats:
+        """Rows, in the units of X, whose factors are those given, (rows, K)."""
+        self._check_fitted()
+        return np.asarray(np.asarray(X, dtype=np.float64) @ (self.components_ * self.scale_) + self.mean_)
