@@ -40,11 +40,13 @@ class Known:
         model: whose topics they are; None for words with frequencies.
         frequency: of words; empty for a model.
         listed: which list's they are, if it ships with dpvb.
+        public: whether it says nothing of anybody who is private.
     """
 
     model: Any
     frequency: Mapping[str, float]
     listed: str = ""
+    public: bool = True
 
     @classmethod
     def of(cls, prior: Any, name: str, *, public: bool, ledger: AnyLedger | None, dataset: str | None) -> Known:
@@ -87,7 +89,7 @@ class Known:
                 f"{name} must come from other people than dataset={dataset!r}: it is a release of this data set. Fit "
                 "once with the whole budget, or take a public model."
             )
-        return cls(prior, {})
+        return cls(prior, {}, public=public)
 
     def vocabulary(self) -> tuple[str, ...] | None:
         """The words of a model's terms, where they have names."""
@@ -140,12 +142,12 @@ class Known:
         std = 0.0 if q.sum_std_v is None else float(q.sum_std_v[0])
         return Earlier(q.words_v, q.words_std, q.sum_vk, std, q.num_units)
 
-    def told(self, fit: PrivateEstimator, *, public: bool = False) -> str:
+    def told(self, fit: PrivateEstimator) -> str:
         """Where it comes from, and what it cost whom, in words, for the statement of a fit."""
         if self.model is None:
             return f"word frequencies of {self.listed or f'a public list of {len(self.frequency)} words'}"
         number = len(self.model.components_)
-        if public or self.model.privacy_.published:
+        if self.public:
             return f"{number} topics of a model whose documents are said to be public"
         past = self.model.privacy_
         charged = f" of data set {past.charge.dataset!r}" if past.charge is not None else ""
