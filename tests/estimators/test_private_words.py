@@ -133,6 +133,9 @@ def test_stop_words_are_not_looked_for(tmp_path: Path) -> None:
         found = model(stop_words=own).fit(made).vocabulary_
         assert "and" in found
         assert not {"the", COMMON[0]} & set(found)
+    found = model(stop_words=["The", "the", COMMON[0].upper()]).fit(made).vocabulary_
+    assert not {"the", COMMON[0]} & set(found)
+    assert "and" in model(stop_words=[]).fit(made).vocabulary_
     with pytest.raises(NoWordsError):
         model(stop_words=["the"]).fit(["the the", "the"])
 
@@ -285,7 +288,11 @@ def test_nothing_is_said_of_words_that_nobody_shares(capfd: pytest.CaptureFixtur
         ({"prior": {"cat": 1.0}}, "prior must be None"),
         ({"background": False, "word_power": 0.0}, "background must be True"),
         ({"public_vocabulary": True}, "public_vocabulary must be False"),
-        ({"stop_words": "klingon"}, "language"),
+        ({"stop_words": "klingon"}, "stop_words must be one of 'english', .*, or a file with one a line"),
+        ({"stop_words": Path("german:200")}, "stop_words must be one of"),
+        ({"stop_words": 3}, "stop_words must hold nonempty strings"),
+        ({"stop_words": ["the", ""]}, "stop_words must hold nonempty strings"),
+        ({"stop_words": ["the", 3]}, "stop_words must hold nonempty strings"),
         ({"token_pattern": "("}, "token_pattern"),
         ({"n_components": 0}, "n_components"),
         ({"provenance": {"vocabulary": "a book"}}, "provenance"),
@@ -431,5 +438,6 @@ def test_a_plan_says_how_many_documents_must_use_a_word() -> None:
     assert said["noise_multiplier"] == finds.noise_multiplier
     shown = " ".join(run("plan", "--epsilon", "1", "--vocabulary-share", "0.2").output.split())
     assert f"about {math.ceil(10 * said['threshold']):,} documents of a hundred different words" in shown
+    assert "of ten. What follows is the same budget without them." in shown
     assert "needs --epsilon" in run("plan", "--noise-multiplier", "3", "--vocabulary-share", "0.2", code=2).stderr
     assert "--vocabulary-share must" in run("plan", "--epsilon", "1", "--vocabulary-share", "2", code=2).stderr
