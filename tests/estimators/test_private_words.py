@@ -25,10 +25,12 @@ from dpvb.errors import (
     DataFormatError,
     DpvbWarning,
     FewWordsWarning,
+    ModelFileError,
     NoWordsError,
     ParameterError,
 )
 from dpvb.ledger import Ledger
+from dpvb.results import model_file
 
 COMMON = [f"{a}{b}{c}" for a in "bcdfgh" for b in "aeiou" for c in "lmnrst"]  # 180 words.
 SECRET = "zyxwvsecret"
@@ -88,6 +90,16 @@ def test_a_file_keeps_the_words(fitted: dpvb.LDA, tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.transform(texts(20, seed=1)), fitted.transform(texts(20, seed=1)))
     assert again.topics(3) == fitted.topics(3)
     assert again.privacy_ == fitted.privacy_
+
+
+@pytest.mark.parametrize("words", [["cat"], ["cat"] * 180, [1] * 180, [""] * 180, "english", {"cat": 0}, 3])
+def test_a_file_whose_words_are_no_vocabulary_is_refused(fitted: dpvb.LDA, words: Any, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "notes.dpvb")
+    stored = model_file.load(tmp_path / "notes.dpvb")
+    facts = {**stored.facts, "vocabulary": words}
+    model_file.save(tmp_path / "changed.dpvb", kind=stored.kind, arrays=stored.arrays, facts=facts)
+    with pytest.raises(ModelFileError, match="its parts do not fit together"):
+        dpvb.load(tmp_path / "changed.dpvb")
 
 
 def test_the_budget_is_shared_as_asked(fitted: dpvb.LDA) -> None:
@@ -236,11 +248,12 @@ def test_a_fit_whose_words_are_lost_does_not_go_on_with_others(book: Path, tmp_p
         model(**options).fit(texts(), progress=stop)
     [words] = (tmp_path / "run").glob("release-00000-*.sealed")
     words.unlink()
-    with pytest.raises(CheckpointError, match="the words that this run has found are lost"):
+    with pytest.raises(CheckpointError, match="the words that this run has found are lost") as caught:
         model(**options).fit(texts())
+    assert not any("Continue" in note for note in caught.value.__notes__)
 
 
-def test_no_words_are_a_refusal_that_says_what_stays_spent(book: Path) -> None:
+def test_no_words_are_a_refusal_that_says_what_stays_spent(book: Path, tmp_path: Path) -> None:
     with pytest.raises(
         NoWordsError, match=r"no word was found in enough documents.* stays spent.*public list"
     ) as found:
@@ -250,6 +263,9 @@ def test_no_words_are_a_refusal_that_says_what_stays_spent(book: Path) -> None:
     with Ledger(book) as ledger:
         ledger.verify()
         assert 0 < ledger.remaining("notes").spent_adaptive < 0.5
+    with pytest.raises(NoWordsError) as kept:
+        model(epsilon=0.5, ledger=book, dataset="notes", checkpoint=tmp_path / "run").fit([])
+    assert kept.value.__notes__ == ["The data set 'notes' was charged before this happened."]
     for nothing in ([], ["", ""], [None, 3]):
         with pytest.raises(NoWordsError):
             model().fit(nothing)

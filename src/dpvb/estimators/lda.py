@@ -243,8 +243,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
                 raise ParameterError(f"{name} must be left out {said}")
         if not all(one is None or one.public for one in known):
             raise ParameterError(
-                "prior and earlier must be public with public=, got a release of private documents: the fit would be "
-                "taken for public by others, and so would what it knows of them. Start the private fit from it itself."
+                "prior and earlier must be public with public=, got a release of private documents: others would take "
+                "the fit for public, and so what it knows of them. Give the release to the private fit as its prior."
             )
 
     @property
@@ -568,7 +568,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         self.n_features_in_, self.n_iter_ = int(facts["width"]), int(facts["steps"])
         words = facts["vocabulary"]
-        self.vocabulary_ = None if words is None else tuple(words)
+        if (
+            words is not None and type(words) is not list
+        ):  # The name of a list or of a file is no vocabulary of a model.
+            raise ValueError("a vocabulary that is no list of words")
+        self.vocabulary_ = None if words is None else check_vocabulary(words, width=self.n_features_in_)
         lambda_vk = arrays["lambda_vk"]
         parts = {name: bool(facts.get(name, usual)) for name, usual in (("means", False), ("iterates", True))}
         model = self._model(self.n_features_in_, lambda_vk.shape[1], **parts)
