@@ -50,6 +50,7 @@ NAMES = [
     "coverage_terms",
     "coverage_real",
     "analyses",
+    "mixtures",
     "posterior_as_prior",
     "topics",
     "coverage_counts",

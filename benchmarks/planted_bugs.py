@@ -72,6 +72,69 @@ class Bug:
 
 BUGS = [
     Bug(
+        "norms beyond the clip",
+        "scores of one group declared in the place of those of all",
+        (("models/mixtures/scores.py", "return upper_norms(np.stack(own, axis=1))", "return own[0]"),),
+        "test_mixtures.py::test_scores_that_are_summed_have_the_norm_that_is_declared",
+    ),
+    Bug(
+        "norms beyond the clip",
+        "groups clipped by the sum over all of them",
+        (
+            (
+                "models/mixtures/scores.py",
+                "u_nu *= (weight_n / np.maximum(upper_norms(u_nu), 1.0))[:, None]",
+                "u_nu *= (weight_n / np.maximum(weight_n * upper_norms(u_nu), 1.0))[:, None]",
+            ),
+        ),
+        "test_mixtures.py::test_each_component_is_clipped_by_itself",
+    ),
+    Bug(
+        "noise or sensitivity off by a factor",
+        "one category a row in the bound of all columns",
+        (
+            (
+                "models/mixtures/mixture.py",
+                "bound, shape = math.sqrt(len(self.columns.sizes)), (",
+                "bound, shape = 1.0, (",
+            ),
+        ),
+        "test_mixtures.py::test_no_row_passes_a_bound_and_some_reach_it",
+    ),
+    Bug(
+        "noise or sensitivity off by a factor",
+        "weights of a release whose squares do not add up to 1",
+        (
+            ("core/plan.py", "name: block.weight / length for", "name: min(block.weight, 1.0) for"),
+            ("core/plan.py", "> 1.0 + 1e-12", "> 1e9"),
+        ),
+        "test_mixtures.py::test_blocks_share_one_unit_of_sensitivity",
+    ),
+    Bug(
+        "NaN and infinity",
+        "a faulty row that counts in a mixture",
+        (("models/mixtures/mixture.py", "            r_nk *= batch.sound_n[:, None]\n", ""),),
+        "test_mixtures.py::test_a_faulty_row_adds_nothing",
+    ),
+    Bug(
+        "records that touch each other",
+        "responsibilities that hang on the likeliest row of the batch",
+        (
+            (
+                "models/mixtures/mixture.py",
+                "r_nk = np.exp(log_nk - log_nk.max(axis=1, keepdims=True))",
+                "r_nk = np.exp(log_nk - log_nk.max(initial=-1e3))",
+            ),
+        ),
+        "test_conformance.py::test_bits_of_a_record_do_not_depend_on_its_batch[gaussians_step]",
+    ),
+    Bug(
+        "files of strangers that are believed",
+        "groups of a file with a covariance that is none",
+        (("estimators/mixture.py", "or not (diagonal_kd > 0).all()", ""),),
+        "test_mixtures.py::test_a_file_with_a_covariance_that_is_none_is_refused",
+    ),
+    Bug(
         "low bits of floating-point noise",
         "a threshold for names that forgets that the noise is rounded",
         (("core/names.py", "return math.ceil(self.threshold", "return math.floor(self.threshold"),),
@@ -82,6 +145,12 @@ BUGS = [
         "a threshold for the one name of a unit that gives one, and not for its hundred",
         (("core/names.py", "t = np.arange(1.0, self.most_names + 1)", "t = np.ones(1)"),),
         "test_names.py::test_no_pattern_of_a_units_own_names_passes_more_often_than_it_may",
+    ),
+    Bug(
+        "another sampler than the accounted one",
+        "names of all units leave by a release that is charged as one of a batch",
+        (("core/names.py", 'if release != covered or plan.neighboring_relation != "add_or_remove_one":', "if False:"),),
+        "test_names.py::test_names_leave_only_as_the_proof_has_it",
     ),
     Bug(
         "norms beyond the clip",

@@ -16,7 +16,7 @@ from dpvb.audit import cases
 from dpvb.audit.cases import HOSTILE_ROWS, D, table_records
 from dpvb.audit.integers import difference, in_steps, relative_norm, squared
 from dpvb.audit.kinds import NAMES as AUDITED
-from dpvb.audit.kinds import dpvi, factors, regression, sbn
+from dpvb.audit.kinds import dpvi, factors, mixture, regression, sbn
 from dpvb.audit.kinds.lda import HOSTILE_DOCUMENTS, TERMS, bags, documents
 from dpvb.audit.matrix import Matrix as Table
 from dpvb.core.blocks import Block
@@ -163,6 +163,8 @@ CASES = [
         regression.of_form("LinearRegression", "sufficient_statistics", fit_intercept=False),
         {"last": 0.9999},
     ),
+    *by_phase("gaussians", mixture.of_numbers("full"), {"first": 0.9999, "step": 0.99}),
+    *by_phase("mixed", mixture.of_table(), {"step": 0.55}),
     *by_phase("network", sbn.of_form("first_order"), {"first": 0.5, "step": 0.5}),
     *(
         by_phase("gradients", dpvi.of_guide("mean_field"), {"step": 0.9999, "last": 0.9999})

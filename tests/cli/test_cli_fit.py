@@ -19,7 +19,7 @@ from dpvb.cli import fit
 from dpvb.cli.resumption import kept, remember
 from dpvb.estimators import PrivateEstimator
 
-NAMES = ["lda", "logistic", "binomial", "factors", "linear", "pca", "poisson", "negbin", "sbn"]
+NAMES = ["lda", "logistic", "binomial", "factors", "linear", "mixture", "pca", "poisson", "negbin", "sbn"]
 
 
 def parameters(name: str) -> dict[str, Any]:
@@ -139,6 +139,7 @@ KEPT = {
     "poisson": f"{_ROWS} max_count",
     "negbin": f"{_ROWS} dispersion max_count",
     "linear": f"{_ROWS} y_range".replace(" covariance", ""),
+    "mixture": f"{_EVERY} groups schema counts missing seed",
     "sbn": f"{_EVERY} hidden threshold form group seed",
     "factors": f"{_EVERY} schema group row_norm low high components estimate solver seed",
     "pca": f"{_EVERY} schema group row_norm low high components estimate solver seed",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from dpvb.core.journal import Begun, Unrecorded
 from dpvb.core.names import Found, Threshold, release_of, totals
 from dpvb.core.noise import InsecureNoise, SecureNoise, Words
 from dpvb.core.plan import Mechanism, Plan, Release
-from dpvb.core.sampling import FullBatch
+from dpvb.core.sampling import FullBatch, Poisson
 from dpvb.core.wall import Wall
 from dpvb.data.documents.texts import Texts
 from dpvb.errors import CheckpointError, ParameterError, PrivacyError, WallError
@@ -244,3 +244,29 @@ def test_a_journal_that_has_begun_gives_out_its_first_release() -> None:
 def test_a_threshold_out_of_range_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=next(iter(given))):
         Threshold(FullBatch(), 1.0, **given)
+
+
+def laid_otherwise() -> list[Plan]:
+    """Plans with releases of names of which the proof says nothing."""
+    usual = release_of(2.0, added_delta=1e-3)
+    block, rule = usual.blocks[names.WORDS], Threshold(FullBatch(), 2.0, added_delta=1e-3)
+    other = Block((1,), 1.0)
+    return [
+        Plan([usual], neighboring_relation="replace_one"),
+        Plan([replace(usual, mechanism=Threshold(Poisson(0.01), 2.0, added_delta=1e-3))]),
+        Plan([Release({names.WORDS: block, "other": other}, rule)]),
+        Plan([Release({names.WORDS: replace(block, bound=0.1)}, rule)]),
+        Plan([Release({names.WORDS: block}, rule, weights={names.WORDS: 0.5})]),
+        Plan([Release({"other": other}, rule)]),
+    ]
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_names_leave_only_as_the_proof_has_it(place: int) -> None:
+    """A sampled batch would be charged less than all units, and less noise than the threshold's would let more pass."""
+    plan = laid_otherwise()[place]
+    wall = Wall(Texts(["waa"] * 20), plan)
+    for _ in range(2):  # Nothing is charged either: the plan's first release is still its next one.
+        with pytest.raises(PrivacyError, match="the proof is about these alone"):
+            wall.names(plan.releases[0])
+    assert repr(wall) == "Wall(step 0 of 1)"

@@ -25,10 +25,12 @@ from dpvb.errors import (
     DataFormatError,
     DpvbWarning,
     FewWordsWarning,
+    ModelFileError,
     NoWordsError,
     ParameterError,
 )
 from dpvb.ledger import Ledger
+from dpvb.results import model_file
 
 COMMON = [f"{a}{b}{c}" for a in "bcdfgh" for b in "aeiou" for c in "lmnrst"]  # 180 words.
 SECRET = "zyxwvsecret"
@@ -90,6 +92,16 @@ def test_a_file_keeps_the_words(fitted: dpvb.LDA, tmp_path: Path) -> None:
     assert again.privacy_ == fitted.privacy_
 
 
+@pytest.mark.parametrize("words", [["cat"], ["cat"] * 180, [1] * 180, [""] * 180, "english", {"cat": 0}, 3])
+def test_a_file_whose_words_are_no_vocabulary_is_refused(fitted: dpvb.LDA, words: Any, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "notes.dpvb")
+    stored = model_file.load(tmp_path / "notes.dpvb")
+    facts = {**stored.facts, "vocabulary": words}
+    model_file.save(tmp_path / "changed.dpvb", kind=stored.kind, arrays=stored.arrays, facts=facts)
+    with pytest.raises(ModelFileError, match="its parts do not fit together"):
+        dpvb.load(tmp_path / "changed.dpvb")
+
+
 def test_the_budget_is_shared_as_asked(fitted: dpvb.LDA) -> None:
     statement = fitted.privacy_
     finds, steps = (release.event for release in statement.releases)
@@ -133,6 +145,9 @@ def test_stop_words_are_not_looked_for(tmp_path: Path) -> None:
         found = model(stop_words=own).fit(made).vocabulary_
         assert "and" in found
         assert not {"the", COMMON[0]} & set(found)
+    found = model(stop_words=["The", "the", COMMON[0].upper()]).fit(made).vocabulary_
+    assert not {"the", COMMON[0]} & set(found)
+    assert "and" in model(stop_words=[]).fit(made).vocabulary_
     with pytest.raises(NoWordsError):
         model(stop_words=["the"]).fit(["the the", "the"])
 
@@ -233,11 +248,12 @@ def test_a_fit_whose_words_are_lost_does_not_go_on_with_others(book: Path, tmp_p
         model(**options).fit(texts(), progress=stop)
     [words] = (tmp_path / "run").glob("release-00000-*.sealed")
     words.unlink()
-    with pytest.raises(CheckpointError, match="the words that this run has found are lost"):
+    with pytest.raises(CheckpointError, match="the words that this run has found are lost") as caught:
         model(**options).fit(texts())
+    assert not any("Continue" in note for note in caught.value.__notes__)
 
 
-def test_no_words_are_a_refusal_that_says_what_stays_spent(book: Path) -> None:
+def test_no_words_are_a_refusal_that_says_what_stays_spent(book: Path, tmp_path: Path) -> None:
     with pytest.raises(
         NoWordsError, match=r"no word was found in enough documents.* stays spent.*public list"
     ) as found:
@@ -247,6 +263,9 @@ def test_no_words_are_a_refusal_that_says_what_stays_spent(book: Path) -> None:
     with Ledger(book) as ledger:
         ledger.verify()
         assert 0 < ledger.remaining("notes").spent_adaptive < 0.5
+    with pytest.raises(NoWordsError) as kept:
+        model(epsilon=0.5, ledger=book, dataset="notes", checkpoint=tmp_path / "run").fit([])
+    assert kept.value.__notes__ == ["The data set 'notes' was charged before this happened."]
     for nothing in ([], ["", ""], [None, 3]):
         with pytest.raises(NoWordsError):
             model().fit(nothing)
@@ -285,7 +304,11 @@ def test_nothing_is_said_of_words_that_nobody_shares(capfd: pytest.CaptureFixtur
         ({"prior": {"cat": 1.0}}, "prior must be None"),
         ({"background": False, "word_power": 0.0}, "background must be True"),
         ({"public_vocabulary": True}, "public_vocabulary must be False"),
-        ({"stop_words": "klingon"}, "language"),
+        ({"stop_words": "klingon"}, "stop_words must be one of 'english', .*, or a file with one a line"),
+        ({"stop_words": Path("german:200")}, "stop_words must be one of"),
+        ({"stop_words": 3}, "stop_words must hold nonempty strings"),
+        ({"stop_words": ["the", ""]}, "stop_words must hold nonempty strings"),
+        ({"stop_words": ["the", 3]}, "stop_words must hold nonempty strings"),
         ({"token_pattern": "("}, "token_pattern"),
         ({"n_components": 0}, "n_components"),
         ({"provenance": {"vocabulary": "a book"}}, "provenance"),
@@ -431,5 +454,6 @@ def test_a_plan_says_how_many_documents_must_use_a_word() -> None:
     assert said["noise_multiplier"] == finds.noise_multiplier
     shown = " ".join(run("plan", "--epsilon", "1", "--vocabulary-share", "0.2").output.split())
     assert f"about {math.ceil(10 * said['threshold']):,} documents of a hundred different words" in shown
+    assert "of ten. What follows is the same budget without them." in shown
     assert "needs --epsilon" in run("plan", "--noise-multiplier", "3", "--vocabulary-share", "0.2", code=2).stderr
     assert "--vocabulary-share must" in run("plan", "--epsilon", "1", "--vocabulary-share", "2", code=2).stderr

@@ -236,6 +236,29 @@ def test_documents_that_were_said_to_be_public_make_a_public_prior(tmp_path: Pat
         model().fit(documents(20), public=True)
     with pytest.raises(ParameterError, match=r"epsilon must be inf where data are published, got 0\.9"):
         replace(fitted.privacy_, published=True)
+    for wrong in ({"noise_multiplier": 1.0}, {"ledger": tmp_path / "budget.db", "dataset": "notes"}):
+        with pytest.raises(ParameterError, match=f"{next(iter(wrong))} must be left out with public="):
+            model(epsilon=math.inf, **wrong).fit(documents(20), public=True)
+    with pytest.raises(ParameterError, match="public must be True or False, got 'no'"):
+        model(epsilon=math.inf).fit(documents(20), public="no")
+
+
+def test_no_fit_makes_a_private_model_public(tmp_path: Path) -> None:
+    """A public model asks nobody whose data it knows: one that started from private topics would pass them on so."""
+    with dpvb.Ledger(tmp_path / "budget.db") as ledger:
+        given: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-3, "unit": "document"}
+        ledger.register("notes", **given, neighboring_relation="add_or_remove_one")
+        counted = model(n_components=TOPICS, ledger=ledger, dataset="notes").fit(documents(40))
+    with pytest.raises(ParameterError, match="charge must be None where data are published"):
+        replace(counted.privacy_, published=True, epsilon=math.inf)
+    uncounted = model(n_components=TOPICS).fit(documents(40))
+    around = model(prior=uncounted, num_steps=0).fit(documents(40))
+    public = model(n_components=TOPICS, epsilon=math.inf).fit(documents(40), public=True)
+    for start in ({"prior": counted}, {"prior": uncounted}, {"prior": public, "earlier": around}):
+        with pytest.raises(ParameterError, match="prior and earlier must be public with public="):
+            model(epsilon=math.inf, num_steps=0, **start).fit(documents(9), public=True)
+    for start in ({"prior": public}, {"prior": public, "earlier": None}, {"prior": uncounted, "public_prior": True}):
+        assert model(epsilon=math.inf, num_steps=0, **start).fit(documents(9), public=True).privacy_.published
 
 
 def test_files_of_a_prior(tmp_path: Path) -> None:

@@ -79,9 +79,14 @@ def plain_document(c_v: np.ndarray, elog_beta_vk: np.ndarray, alpha: float, tol:
     return gamma, statistic
 
 
-def plain_step(matrix: np.ndarray, lambda_vk: np.ndarray, alpha: float, eta: float, length: float) -> np.ndarray:
-    """One iteration of variational Bayes on the whole corpus, every document rescaled to `length`."""
+def plain_step(
+    matrix: np.ndarray, lambda_vk: np.ndarray, alpha: float, eta: float, length: float, *, mode: bool = False
+) -> np.ndarray:
+    """One iteration of variational Bayes on the whole corpus, every document rescaled to `length`; or at the mode."""
     elog_beta = digamma(lambda_vk) - digamma(lambda_vk.sum(axis=0))
+    if mode:
+        kept_vk = lambda_vk - 1 if lambda_vk.min() >= 1 else lambda_vk
+        elog_beta = np.log(kept_vk) - np.log(kept_vk.sum(axis=0))
     total = np.zeros_like(lambda_vk)
     for c_v in matrix:
         if c_v.sum():
@@ -118,6 +123,24 @@ def test_several_noiseless_steps_are_plain_variational_bayes() -> None:
     for _ in range(5):
         lambda_vk = plain_step(matrix, lambda_vk, 0.1, model.topic_word_prior, 60.0)
     assert np.abs(q.lambda_vk - lambda_vk).sum() / lambda_vk.sum() < 1e-6
+
+
+@pytest.mark.parametrize("eta", [0.3, 1.2])
+def test_several_noiseless_steps_at_the_mode_are_expectation_maximisation(eta: float) -> None:
+    """The start is below 1, where the mean stands for the mode; from the first step on every λ is above η."""
+    rng = np.random.default_rng(2)
+    matrix = corpus(rng)
+    options: dict[str, Any] = {"clip": 1.0, "document_length": 60.0, "engine": "numpy", "doc_topic_prior": 0.1, **TIGHT}
+    model = plain(3, 30, mode=True, topic_word_prior=eta, **options)
+    plan = Plan([Release(model.blocks, Mechanism(FullBatch(), 0.0))] * 5)
+    wall: Wall[Any] = Wall(BagOfWords(matrix), plan)
+    q, _ = loop.fit(model, wall, plan, rho=constant(1.0), rng=np.random.default_rng(3))
+    lambda_vk = model.init(np.random.default_rng(3)).lambda_vk
+    for _ in range(5):
+        lambda_vk = plain_step(matrix, lambda_vk, 0.1, eta, 60.0, mode=True)
+    assert np.abs(q.lambda_vk - lambda_vk).sum() / lambda_vk.sum() < 1e-6
+    point_vk = lambda_vk - 1 if eta > 1 else lambda_vk
+    np.testing.assert_allclose(q.beta_vk, point_vk / point_vk.sum(axis=0), rtol=1e-6, atol=1e-12)
 
 
 def topics_term(lambda_vk: np.ndarray, eta: float) -> float:

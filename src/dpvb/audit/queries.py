@@ -159,7 +159,7 @@ def ties(q: Any) -> list[Any]:
         return np.broadcast_to(value[:1], value.shape).copy() if np.ndim(value) else value
 
     def turned(value: Any) -> Any:
-        if np.ndim(value) < 2:
+        if np.ndim(value) < 2 or not value.size:
             return alike(value)
         return np.stack([np.roll(value[0], k, axis=-1) for k in range(len(value))])
 

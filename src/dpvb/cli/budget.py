@@ -175,7 +175,7 @@ def _vocabulary(share: float, topics: int, shape: dict[str, Any]) -> tuple[dict[
     return facts, (
         f"words by {share:g} of the budget: noise multiplier {mechanism.noise_multiplier:.4g}, and "
         f"{mechanism.added_delta:g} of delta. A word is found that about {many:,} documents of a hundred different "
-        f"words use, or {few:,} of ten."
+        f"words use, or {few:,} of ten. What follows is the same budget without them."
     )
 
 

@@ -23,6 +23,7 @@ LOOKS: Final[Mapping[str, str]] = {
     "topics": "dpvb topics {}",
     "coefficients": "dpvb coef {}",
     "reconstruct": "dpvb picture {} --out weights.png",
+    "groups": "dpvb groups {}",
 }
 _PICTURES, _PICTURES_SAID = (".png", ".pdf", ".svg"), ".png, .pdf or .svg"
 _WORDS = {

@@ -131,6 +131,7 @@ Rows = Annotated[
         show_default=False,
     ),
 ]
+TableFile = Annotated[Path, typer.Argument(help="A table: .csv, .csv.gz or .parquet.", show_default=False)]
 SchemaFile = Annotated[
     Path | None,
     typer.Option(

@@ -129,6 +129,27 @@ def measurements(
     return _matrices(X=data, group=group)
 
 
+def table(
+    data: options.TableFile,
+    schema: options.SchemaFile = None,
+    separator: options.Separator = ",",
+    decimal: options.Decimal = ".",
+    encoding: options.Encoding = "utf-8",
+) -> dict[str, Any]:
+    """A table with a schema; its target, where it has one, is a column like the others.
+
+    Everything on the command line and in the schema is public; choose it without looking at the data. A row with a
+    fault silently counts as no row.
+
+        dpvb fit {name} people.csv --schema people.json {needed}--epsilon 1 --delta 1e-5 --out people.dpvb
+    """
+    from dpvb.data import Schema, Table
+
+    if schema is None:
+        raise ParameterError(f"{data.name!r} needs --schema, what is public about its columns (see `dpvb schema`).")
+    return {"X": Table(data, Schema.load(schema), separator=separator, decimal=decimal, encoding=encoding)}
+
+
 def images(data: options.Images, group: options.Group = None) -> dict[str, Any]:
     """Rows of zeros and ones, such as images.
 
@@ -144,6 +165,7 @@ def images(data: options.Images, group: options.Group = None) -> dict[str, Any]:
 READINGS: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
     "documents": documents,
     "rows": rows,
+    "table": table,
     "measurements": measurements,
     "images": images,
 }

@@ -100,12 +100,19 @@ def release_of(noise_multiplier: float, *, added_delta: float, most_names: int =
     return Release({WORDS: Block((most_names,), 1.0, "nonnegative", "first")}, mechanism)
 
 
-def check(release: Release, alone: bool) -> None:
-    """Raise PrivacyError unless a release has a threshold, and the wall is `alone`, no party among several."""
+def check(release: Release, plan: Plan, alone: bool) -> None:
+    """Raise PrivacyError unless the proof covers a release of a plan, by a wall that is `alone`, no party's."""
     if not alone:
         raise PrivacyError("this wall is one of several parties, which must agree on names beforehand.")
-    if not isinstance(release.mechanism, Threshold):
+    rule = release.mechanism
+    if not isinstance(rule, Threshold):
         raise PrivacyError("names leave by a release with a threshold alone. Use release.")
+    covered = release_of(rule.noise_multiplier, added_delta=rule.added_delta, most_names=rule.most_names)
+    if release != covered or plan.neighboring_relation != "add_or_remove_one":
+        raise PrivacyError(
+            "names leave of all units, with nothing else and noise as `release_of` lays it, and neighbours are "
+            "'add_or_remove_one': the proof is about these alone. Nothing is read."
+        )
 
 
 @final

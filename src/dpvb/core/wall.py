@@ -131,10 +131,10 @@ class Wall(Generic[Batch]):
         """Return the names of all units that are above a threshold, with their noisy totals; see `names.found`.
 
         Raises:
-            PrivacyError: as in `release`, or for a release without a threshold, or in a party.
+            PrivacyError: as in `release`, or for what the proof of names does not cover, or in a party.
             LedgerError, CheckpointError, WallError: as in `release`.
         """
-        names.check(release, self.__party is None)
+        names.check(release, self.__plan, self.__party is None)
         source: Any = self.__source
         step = self._charge(release)
         grid, made = self.__grids[step][names.WORDS], self.__journal.recorded(step)

@@ -186,8 +186,8 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
     kinds: ClassVar[dict[str, type[PrivateEstimator]]] = {}
     #: What a federation may declare of its columns.
     declares: ClassVar[tuple[str, ...]] = ("width",)
-    #: The files that `dpvb` reads for a kind: "documents", "rows" (with a response), "measurements" (rows without one)
-    #: or "images"; None: none.
+    #: The files that `dpvb` reads for a kind: "documents", "rows" (with a response), "measurements" (rows without one),
+    #: "table" (every column) or "images"; None: none.
     reads: ClassVar[str | None] = None
     #: NAME of `dpvb fit NAME`, for the class that says it alone.
     command: ClassVar[str | None] = None

@@ -102,6 +102,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         earlier: the fit of an earlier month, with the same prior: its sums, which hold those of the months before, are
             read together with those of this fit. `seen=` of `fit` leaves out the rows of persons who were in them.
         public_prior: says that the documents behind a prior were public, or those of people who are not in these data.
+        estimate: "posterior", or "mode", private expectation maximisation: documents meet the mode of each topic's
+            Dirichlet where topic_word_prior is 1 or more, and else its mean.
         read: how topics are read from noise: "estimated_prior", "rank_one" or "project".
         projection: "read" projects what is read; "step" projects the running estimate itself, as the papers do.
         learning_offset, learning_decay: offset τ0 and decay κ of the step sizes ρ_t = (τ0 + t)^-κ.
@@ -137,6 +139,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     prior: PrivateEstimator | Fitted | Mapping[str, float] | Path | str | None = None
     public_prior: bool = False
     earlier: PrivateEstimator | Fitted | Path | str | None = None
+    estimate: str = "posterior"
     read: str = "estimated_prior"
     projection: str = "read"
     learning_offset: float = 1.0
@@ -176,9 +179,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         Raises:
             ParameterError: for parameters that do not go together; public documents have no budget and no ledger.
         """
-        if public and (self.epsilon != math.inf or self.ledger is not None):
-            wrong = "epsilon must be inf" if self.epsilon != math.inf else "ledger must be left out"
-            raise ParameterError(f"{wrong} with public=: public documents need no noise, and spend nothing.")
+        known, earlier = self._known(self.prior, public=self.public_prior), self._known(self.earlier)
+        if type(public) is not bool:
+            raise ParameterError(f"public must be True or False, got {public!r}.")
+        if public:
+            self._check_public_fit(known, earlier)
         if seen is not None:
             if group is None:
                 raise ParameterError(
@@ -197,7 +202,6 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
                 "vocabulary must be 'private' for documents that were opened so, or open them with it."
             )
         names = column_names(X)
-        known = self._known(self.prior, public=self.public_prior)
         named = names if known is None or names is not None else known.vocabulary()
         words = named if self.vocabulary is None else self.vocabulary
         source = as_source(X, vocabulary=words, token_pattern=self.token_pattern, group=group)
@@ -225,13 +229,25 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             number = self._number_of_topics(source, schedule)
             model = self._model(source.width, number, around=around, num_steps=len(schedule.noise))
         listed = " without names" if source.vocabulary is None else word_lists.told(source.vocabulary)
-        told = known and known.told(self, public=self.public_prior)
-        start = f"; {told}" if told else ""
-        if (before := self._known(self.earlier)) is not None:
-            start += f"; sums of {before.told(self)}"
+        start = "" if known is None else f"; {known.told(self)}"
+        start += "" if earlier is None else f"; sums of {earlier.told(self)}"
         facts = {"vocabulary": f"the vocabulary, {source.width} terms{listed}", **self._public(model, start)}
         notes = {"width": source.width, "vocabulary": source.vocabulary, "names": names, "published": public}
         return self._task(model, source, schedule, facts, notes)
+
+    def _check_public_fit(self, *known: Known | None) -> None:
+        """Raise ParameterError unless nothing private enters a fit to public documents, and nothing counts it."""
+        said = "with public=: public documents need no noise, and spend nothing."
+        if self.epsilon != math.inf:
+            raise ParameterError(f"epsilon must be inf {said}")
+        for name in ("ledger", "noise_multiplier"):
+            if getattr(self, name) is not None:
+                raise ParameterError(f"{name} must be left out {said}")
+        if not all(one is None or one.public for one in known):
+            raise ParameterError(
+                "prior and earlier must be public with public=, got a release of private documents: others would take "
+                "the fit for public, and so what it knows of them. Give the release to the private fit as its prior."
+            )
 
     @property
     def _opens(self) -> bool:
@@ -490,6 +506,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def _model(self, width: int, n_components: int, **parts: Any) -> lda.LDA:
         """The model that the parameters name; its own defaults stand for None."""
         given: dict[str, Any] = {"clip": self.clip, "topic_word_prior": self.topic_word_prior}
+        given["mode"] = check_choice("estimate", self.estimate, ("posterior", "mode")) == "mode"
         return lda.LDA(
             n_components,
             width,
@@ -554,7 +571,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         self.n_features_in_, self.n_iter_ = int(facts["width"]), int(facts["steps"])
         words = facts["vocabulary"]
-        self.vocabulary_ = None if words is None else tuple(words)
+        if (
+            words is not None and type(words) is not list
+        ):  # The name of a list or of a file is no vocabulary of a model.
+            raise ValueError("a vocabulary that is no list of words")
+        self.vocabulary_ = None if words is None else check_vocabulary(words, width=self.n_features_in_)
         lambda_vk = arrays["lambda_vk"]
         parts = {name: bool(facts.get(name, usual)) for name, usual in (("means", False), ("iterates", True))}
         model = self._model(self.n_features_in_, lambda_vk.shape[1], **parts)

@@ -26,6 +26,7 @@ from dpvb.guards.errors import (
     FewWordsWarning,
     NoWordsError,
     ParameterError,
+    check_choice,
     check_number,
 )
 from dpvb.runs.run import Run
@@ -56,9 +57,16 @@ def stop_words(given: Any) -> tuple[frozenset[str], str]:
     """
     if given is None:
         return frozenset(), "none"
-    if isinstance(given, str) and not os.path.isfile(given):
-        return word_lists.stop_words(given), given
-    words = frozenset(check_vocabulary(given))
+    if isinstance(given, (str, os.PathLike)):
+        if not os.path.isfile(given):
+            hint = "Or give words, or a file with one a line."
+            name = check_choice("stop_words", os.fspath(given), word_lists.LANGUAGES, hint=hint)
+            return word_lists.stop_words(name), name
+        given = check_vocabulary(given)
+    listed: list[Any] = [*given] if isinstance(given, Iterable) else [None]
+    if not all(isinstance(word, str) and word for word in listed):
+        raise ParameterError("stop_words must hold nonempty strings, or name a language or a file with one a line.")
+    words = frozenset(map(str.lower, listed))  # As texts are, before they are taken apart.
     return words, f"{len(words)} of the caller's"
 
 

@@ -46,7 +46,7 @@ def made_up(
     rng = np.random.default_rng(0)
     if schema is not None:
         # A schema has its own persons.
-        if estimator.reads == "measurements":
+        if estimator.reads == "measurements" or (schema.target is None and estimator.reads == "table"):
             return {"X": Table(_cells(schema, num_rows, rng), schema)}
         response = schema.target.response if schema.target is not None else estimator._response
         table = Table(_cells(schema, num_rows, rng), schema)

@@ -32,11 +32,13 @@ class Known:
         model: whose topics they are; None for words with frequencies.
         frequency: of words; empty for a model.
         listed: which list's they are, if it ships with dpvb.
+        public: whether it says nothing of anybody who is private.
     """
 
     model: Any
     frequency: Mapping[str, float]
     listed: str = ""
+    public: bool = True
 
     @classmethod
     def of(cls, prior: Any, name: str, fit: PrivateEstimator, *, public: bool) -> Known:
@@ -66,7 +68,7 @@ class Known:
                 f"{type(prior).__name__}."
             )
         check_release(name, prior, fit, public=public)
-        return cls(prior, {})
+        return cls(prior, {}, public=public or prior.privacy_.published)
 
     def vocabulary(self) -> tuple[str, ...] | None:
         """The words of a model's terms, where they have names."""
@@ -119,11 +121,11 @@ class Known:
         std = 0.0 if q.sum_std_v is None else float(q.sum_std_v[0])
         return Earlier(q.words_v, q.words_std, q.sum_vk, std, q.num_units)
 
-    def told(self, fit: PrivateEstimator, *, public: bool = False) -> str:
+    def told(self, fit: PrivateEstimator) -> str:
         """Where it comes from, and what it cost whom, in words, for the statement of a fit."""
         if self.model is None:
             return f"word frequencies of {self.listed or f'a public list of {len(self.frequency)} words'}"
-        return f"{len(self.model.components_)} topics of {told(self.model, fit, public=public)}"
+        return f"{len(self.model.components_)} topics of {told(self.model, fit, public=self.public)}"
 
 
 def _frequencies(path: Path) -> dict[str, float]:

@@ -120,6 +120,8 @@ class PrivacyStatement:
                 raise ParameterError(f"{name} must be True or False, got {getattr(self, name)!r}.")
         if self.published and self.epsilon < math.inf:
             raise ParameterError(f"epsilon must be inf where data are published, got {self.epsilon!r}.")
+        if self.published and self.charge is not None:
+            raise ParameterError("charge must be None where data are published: a ledger counts private data alone.")
         if self.num_examples is not None:
             check_integer("num_examples", self.num_examples, low=1)
         names = [block.name for release in self.releases for block in release.blocks]

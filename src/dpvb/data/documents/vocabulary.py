@@ -42,7 +42,7 @@ MISSING_VOCABULARY = (
     "CountVectorizer(vocabulary=words).transform(texts), given as the matrix; "
     "(3) the dictionary of another, public corpus: "
     "vocabulary=CountVectorizer(min_df=10).fit(public_texts).vocabulary_. "
-    "Or dpvb.LDA(vocabulary='private') has a part of the budget find the words that many documents use."
+    "Or vocabulary='private' has a part of the budget of a dpvb.LDA find the words that many documents use."
 )
 
 

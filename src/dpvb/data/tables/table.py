@@ -24,6 +24,7 @@ from dpvb.data.spelling import Cells, Floats, as_array, as_numbers, cells_of, ea
 from dpvb.data.tables.columns import Binary, Categorical
 from dpvb.data.tables.design import Design, DesignRows, SparseDesignRows
 from dpvb.data.tables.matrices import SparseMatrix, column, is_arrow_table, is_frame
+from dpvb.data.tables.mixed import AnyMixed, Layout, Mixed, MixedRows, ShardedMixed
 from dpvb.data.tables.ranged import Date
 from dpvb.data.tables.response import LOGISTIC, Response
 from dpvb.data.tables.schema import Schema
@@ -223,6 +224,42 @@ class Table:
         make = self._maker(fit_intercept, sparse_rows, row_norm)
         return self._source(lambda: (make(piece.matrix) for piece in self._pieces()), make)
 
+    def mixed(self, layout: Layout, *, group: Iterable[object] | None = None) -> AnyMixed:
+        """The rows of a mixture, held in memory; of several files each by itself.
+
+        Args:
+            layout: how the columns are modelled; public.
+            group: the person of each row; private. None: the schema's group column, if it has one.
+
+        Raises:
+            DataFormatError: a target that the data lack, or a group of another length.
+            ParameterError: a group for several files.
+        """
+        if self._schema.target is not None:
+            _check_target(self._schema, self._reader)
+        if self._files is None:
+            return self._mixed(layout, group, None)
+        if group is not None:
+            raise ParameterError("of several files the person is the schema's group: leave group out.")
+        grouped = self._schema.group is not None
+        others = elsewhere(self._files, self._persons) if grouped else [None] * len(self._files)
+        shards = [
+            Shard(path, partial(_mixed, path, self._schema, self._options, layout, known))
+            for path, known in zip(self._files, others, strict=True)
+        ]
+        return ShardedMixed(shards, unit="person" if grouped else "row")
+
+    def _mixed(self, layout: Layout, group: Iterable[object] | None, others: Elsewhere | None) -> Mixed:
+        """The rows of one file, or of data in memory, without those of persons who are in a file before it."""
+        missing, pieces, persons = frozenset(self._schema.missing_values), list[MixedRows](), list[object]()
+        for piece in self.pieces():
+            pieces.append(layout.rows(piece.cells, piece.malformed, missing))
+            persons += [] if self._schema.group is None else _persons(piece, self._schema)
+        pieces = pieces or [layout.none]
+        if group is None and self._schema.group is not None:
+            group = persons if others is None else others.left(persons)
+        return Mixed(MixedRows.joined(pieces), group)
+
     def _source(self, designs: Callable[[], Iterator[Design]], make: Callable[..., Design]) -> Design | StreamedDesign:
         """One design of all rows where they are held; otherwise one that reads them anew at each pass."""
         if self._held is not None:
@@ -358,6 +395,11 @@ def _design(
     if others is None or table._held is None or table._held.group is None:
         return table.design(**options)
     return table.design(**options, group=others.left(table._held.group))
+
+
+def _mixed(path: Path, schema: Schema, own: Mapping[str, Any], layout: Layout, others: Elsewhere | None) -> Mixed:
+    """One of several files as rows of a mixture."""
+    return Table(path, schema, **{**own, "stream": schema.group is None})._mixed(layout, None, others)
 
 
 def _encode(piece: _Records, schema: Schema) -> _Encoded:

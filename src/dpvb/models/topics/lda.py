@@ -39,7 +39,7 @@ from dpvb.models.topics import kernel as kernel
 from dpvb.models.topics import reading
 from dpvb.models.topics.documents import LENGTH_RULES, Documents, to_length
 from dpvb.models.topics.factored import Factored
-from dpvb.models.topics.posterior import Earlier
+from dpvb.models.topics.posterior import Earlier, met
 from dpvb.models.topics.posterior import Topics as Topics
 from dpvb.models.topics.prior import Prior
 
@@ -85,6 +85,7 @@ class LDA:
         around: public or earlier topics, or word frequencies alone; see `prior`.
         earlier: what was released of other people, which is read together with what is released now.
         means: whether documents meet the means of the topics, instead of exp⟨log β⟩.
+        mode: whether they meet the modes, where every λ is 1 or more, and else the means: expectation maximisation.
         iterates: whether topics are released; without, the word totals are all that is.
 
     Raises:
@@ -111,6 +112,7 @@ class LDA:
     around: Prior | None = None
     earlier: Earlier | None = None
     means: bool = False
+    mode: bool = False
     iterates: bool = True
 
     def __post_init__(self) -> None:
@@ -145,10 +147,7 @@ class LDA:
 
     def topics(self, lambda_vk: Floats, b_v: Any = None, word_weight_v: Any = None, alpha_k: Any = None) -> Topics:
         """q(β) with these Dirichlet parameters; words weigh 1 and α is the prior's, if nothing else is given."""
-        elog_vk = (
-            np.log(lambda_vk / lambda_vk.sum(axis=0)) if self.means else dirichlet_expectedstats(lambda_vk, axis=0)
-        )
-        beta_vk = np.exp(elog_vk)
+        beta_vk = met(lambda_vk, means=self.means, mode=self.mode)
         precision = np.float32 if self.engine == "numba" else np.float64
         weight_v = np.ones(self.n_terms) if word_weight_v is None else word_weight_v
         alpha_k = np.full(self.n_components, self.alpha) if alpha_k is None else alpha_k

@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import NONNEGATIVE, SIMPLEX, Nonnegative, Positives
+from dpvb.models.expfam import dirichlet_expectedstats
+
+# So that a topic whose mode is nowhere is the same everywhere.
+_TINY: Final = 1e-300
+
+
+def met(lambda_vk: Floats, *, means: bool, mode: bool) -> Floats:
+    """What documents meet of topics with these Dirichlet parameters, (V, K): exp⟨log β⟩, or a point.
+
+    Args:
+        lambda_vk: the parameters.
+        means: whether it is the mean.
+        mode: whether it is the mode, where every parameter is 1 or more, and else the mean.
+    """
+    if not (means or mode):
+        return np.exp(dirichlet_expectedstats(lambda_vk, axis=0))
+    point_vk = lambda_vk - float(mode and lambda_vk.min() >= 1) + _TINY
+    return np.asarray(point_vk / point_vk.sum(axis=0))
 
 
 @dataclass(frozen=True)

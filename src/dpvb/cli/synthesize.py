@@ -1,0 +1,161 @@
+"""`dpvb groups`, `dpvb synthesize`: what a mixture says of a table, and a table of people who do not exist."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dpvb.cli import files, options, reading
+from dpvb.cli.root import app
+from dpvb.cli.terminal import echo, print_json, progress_bar, remark, spent
+from dpvb.guards.errors import ParameterError, check_integer
+
+
+@app.command()
+def groups(
+    model: options.Model,
+    level: Annotated[float, typer.Option(help="Probability inside an interval.")] = 0.95,
+    naive: Annotated[
+        bool, typer.Option("--naive", help="Leave the privacy noise out of account; such intervals are too short.")
+    ] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Print the groups of a mixture: shares, means, rates and probabilities, with intervals that know the noise.
+
+    dpvb groups people.dpvb
+    """
+    table = files.load_model(model, "groups").groups(level, noise_aware=not naive)
+    if as_json:
+        print_json([line._asdict() for line in table])
+        return
+    echo(str(table))
+
+
+@app.command()
+def synthesize(
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="A table of private rows: .csv, .csv.gz or .parquet; or a mixture that `dpvb fit` wrote, which costs "
+            "nothing more.",
+            show_default=False,
+        ),
+    ],
+    rows: Annotated[
+        int, typer.Option(help="How many rows to make: a public number, not that of the data.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option(help="The .csv file to write.", show_default=False)],
+    schema: options.SchemaFile = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="The privacy budget of the fit.", show_default=False, rich_help_panel=options.PLAN),
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="The chance that the promise leaves open.", show_default=False, rich_help_panel=options.PLAN),
+    ] = None,
+    groups: Annotated[
+        int, typer.Option("--groups", help="Largest number of groups.", rich_help_panel=options.PLAN)
+    ] = 20,
+    counts: Annotated[
+        str, typer.Option(help="Numeric columns from 0 that are counts.", rich_help_panel=options.DATA)
+    ] = "",
+    missing: Annotated[
+        str, typer.Option(help="Numeric columns whose entries may be missing.", rich_help_panel=options.DATA)
+    ] = "",
+    tables: Annotated[
+        int | None,
+        typer.Option(
+            help="Write so many tables, each from groups drawn from their posterior: OUT-1.csv, OUT-2.csv ...",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the public draws alone.", show_default=False)] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(help="What is charged: a path or a URL.", show_default=False, rich_help_panel=options.RUN),
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(help="Name of the data set in the ledger.", show_default=False, rich_help_panel=options.RUN),
+    ] = None,
+    separator: options.Separator = ",",
+    decimal: options.Decimal = ".",
+    encoding: options.Encoding = "utf-8",
+    overwrite: options.Overwrite = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write rows of people who do not exist, like those of a table, and the privacy statement beside them.
+
+    A mixture is fitted with the whole budget, and the rows are drawn from what it released: any number of them, at no
+    further cost. They are never compared with the private ones. OUT.json, beside the rows, says what was promised.
+
+        dpvb synthesize people.csv --schema people.json --rows 50000 --epsilon 1 --delta 1e-6 --out synthetic.csv
+
+        dpvb synthesize people.dpvb --rows 50000 --out synthetic.csv
+    """
+    check_integer("--rows", rows, low=1, high=10**9)
+    if out.suffix.lower() != ".csv":
+        raise ParameterError(f"--out must end in .csv, got {out.name!r}.")
+    many = 0 if tables is None else check_integer("--tables", tables, low=2, high=10**4)
+    targets = [out.with_name(f"{out.stem}-{place}.csv") for place in range(1, many + 1)] or [out]
+    said = out.with_suffix(".json")
+    for path in (*targets, said):
+        files.check_target(path, overwrite)
+    if data.suffix.lower() == ".dpvb":
+        if schema is not None or epsilon is not None or delta is not None or ledger is not None:
+            raise ParameterError(
+                "--schema, --epsilon, --delta and --ledger belong to a table; a mixture has been fitted."
+            )
+        model = files.load_model(data, "groups")
+    else:
+        if epsilon is None or delta is None:
+            raise ParameterError(
+                "a table needs --epsilon and --delta, what the rows may reveal about any one of its own."
+            )
+        from dpvb.estimators import Mixture
+
+        model = Mixture(
+            groups,
+            epsilon=epsilon,
+            delta=delta,
+            counts=counts,
+            missing=missing,
+            random_state=seed,
+            ledger=ledger,
+            dataset=dataset,
+        )
+        how = {"separator": separator, "decimal": decimal, "encoding": encoding}
+        given = reading.table(data, schema, **how)
+        with progress_bar(epsilon, delta, quiet=quiet) as tell:
+            model.fit(**given, progress=tell)
+    _write(model, rows, targets, said, many, seed)
+    remark(f"{', '.join(map(str, targets))}: {rows:,} rows of nobody each; {said}: the promise. {spent(model)}.")
+
+
+def _write(model: Any, rows: int, targets: list[Path], said: Path, many: int, seed: int | None) -> None:
+    """Rows of nobody, and what was promised to those who stand behind them."""
+    from dpvb.estimators import Mixture
+    from dpvb.estimators.base import generator
+
+    rng = generator("seed", seed)
+    for path in targets:
+        found = Mixture.sample(model, rows, rng, parameters="draw" if many else "mean")
+        with files.replacing(path) as part, part.open("w", encoding="utf-8", newline="") as file:
+            lines = csv.writer(file, lineterminator="\n")
+            lines.writerow(found)
+            lines.writerows(zip(*(map(_cell, values.tolist()) for values in found.values()), strict=True))
+    facts = {"rows": rows, "tables": [path.name for path in targets], "parameters": "draw" if many else "mean"}
+    with files.replacing(said) as part:
+        part.write_text(json.dumps({**facts, "statement": model.privacy_.to_dict()}, indent=2) + "\n", encoding="utf-8")
+
+
+def _cell(value: Any) -> Any:
+    """A value as a CSV file has it: six digits of a number, nothing for a missing one."""
+    if value is None or value != value:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else value

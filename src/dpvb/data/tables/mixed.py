@@ -1,0 +1,262 @@
+"""Private rows of tables whose columns are numbers, counts and categories side by side, for mixtures.
+
+Nothing here is fitted to data, and nothing raises, warns or logs because of a value that it finds. A number goes from
+its declared range to [-1, 1], a category to its place; a row that its schema calls faulty is not sound, and the wall
+drops it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpvb.data.shards import Shard, Sharded
+from dpvb.data.slabs import Which
+from dpvb.data.spelling import Cells, Floats
+from dpvb.data.tables.columns import Binary, Categorical
+from dpvb.data.tables.ranged import Date, Numeric, Spline
+from dpvb.data.tables.schema import Schema
+from dpvb.data.units import Chunk, Held, Units
+from dpvb.guards.errors import ParameterError
+
+#: What a mixture models by a Gaussian.
+Number: TypeAlias = Numeric | Date
+#: What a mixture models by a table of probabilities.
+Choice: TypeAlias = Binary | Categorical
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of a schema by how a mixture models them; public.
+
+    Attributes:
+        numbers: columns with a Gaussian.
+        counts: columns with a Poisson distribution, from 0 to the end of their range.
+        choices: columns with a probability for each category.
+        gaps: names of the numbers that may be missing; each has two more categories, there and missing.
+        order: names of all columns, in that of the schema.
+    """
+
+    numbers: tuple[Number, ...]
+    counts: tuple[Numeric, ...]
+    choices: tuple[Choice, ...]
+    gaps: tuple[str, ...]
+    order: tuple[str, ...]
+
+    @classmethod
+    def of(cls, schema: Schema, counts: Sequence[str] = (), gaps: Sequence[str] = ()) -> Layout:
+        """The layout of a schema, its target included: labels are categories, counts are counts.
+
+        Args:
+            schema: public.
+            counts: names of numeric columns that are counts.
+            gaps: names of numeric columns whose entries may be missing.
+
+        Raises:
+            ParameterError: for a name that is no such column, a count whose range does not begin at 0, or a response of
+                trials.
+        """
+        columns = [_plain(column) for column in schema.own_columns]
+        counts = [*counts]
+        if (target := schema.target) is not None:
+            if target.kind == "binomial":
+                raise ParameterError(
+                    f"the target {target.name!r} must be a label or a count: declare trials and successes as numeric "
+                    "columns in its place."
+                )
+            columns.append(
+                Binary(target.name, target.classes)
+                if target.kind == "logistic"
+                else Numeric(target.name, 0, target.max_count)
+            )
+            counts += [target.name] * (target.kind != "logistic")
+        numeric = {column.name: column for column in columns if isinstance(column, (Numeric, Date))}
+        for role, names in (("counts", counts), ("missing", gaps)):
+            for name in names:
+                if name not in numeric:
+                    raise ParameterError(f"{role} must name numeric columns of the schema, got {name!r}.")
+        counted: list[Numeric] = []
+        for column in (numeric[name] for name in counts):
+            if isinstance(column, Date) or column.low != 0 or column.transform or column.name in gaps:
+                raise ParameterError(
+                    f"a count must be a numeric column from low=0 without transform or gaps, got {column.name!r}."
+                )
+            counted.append(column)
+        numbers: tuple[Number, ...] = tuple(column for name, column in numeric.items() if name not in counts)
+        choices = tuple(column for column in columns if isinstance(column, (Binary, Categorical)))
+        own_gaps = tuple(column.name for column in numbers if column.name in gaps)
+        return cls(numbers, tuple(counted), choices, own_gaps, tuple(column.name for column in columns))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of categories of each choice, then of the gaps."""
+        own = (2 if isinstance(choice, Binary) else choice.width for choice in self.choices)
+        return (*own, *(2 for _ in self.gaps))
+
+    @property
+    def gap_places(self) -> tuple[int, ...]:
+        """Places among the numbers of those that may be missing."""
+        return tuple(place for place, column in enumerate(self.numbers) if column.name in self.gaps)
+
+    @property
+    def max_counts(self) -> tuple[float, ...]:
+        """The largest of each count."""
+        return tuple(float(column.high or 0) for column in self.counts)
+
+    @cached_property
+    def scale(self) -> tuple[Floats, Floats]:
+        """Middle and half the length of the range of each number, transformed where its column says so, (d,)."""
+        ends = [(float(column.ends[0][0]), float(column.ends[1][0])) for column in self.numbers]
+        low_d, high_d = np.array(ends).reshape(-1, 2).T
+        return (low_d + high_d) / 2, (high_d - low_d) / 2
+
+    def rows(self, cells: Mapping[str, Cells], malformed: NDArray[np.bool_], missing: frozenset[str]) -> MixedRows:
+        """Cells by column name as a mixture reads them; each row is made from its own cells.
+
+        Args:
+            cells, malformed: private; malformed rows could not be read.
+            missing: texts that stand for a missing value; public.
+        """
+        length = len(malformed)
+        x_nd, count_np = np.empty((length, len(self.numbers))), np.empty((length, len(self.counts)))
+        code_nj = np.empty((length, len(self.sizes)), dtype=np.int64)
+        faulty_n, cut_n = malformed.copy(), np.zeros(length, dtype=np.bool_)
+        for place, column in enumerate(self.numbers):
+            made = column.encode(cells[column.name], missing)
+            x_nd[:, place] = 2 * made.value_nm[:, 0] - 1
+            if column.name in self.gaps:
+                lacks_n = np.isnan(x_nd[:, place])
+                code_nj[:, len(self.choices) + self.gaps.index(column.name)] = lacks_n
+                cut_n |= made.cut_n & ~lacks_n
+            else:
+                cut_n |= made.cut_n
+        for place, column in enumerate(self.counts):
+            made = column.encode(cells[column.name], missing)
+            count_np[:, place] = np.rint(made.value_nm[:, 0] * float(column.high or 0))
+            cut_n |= made.cut_n
+        for place, choice in enumerate(self.choices):
+            made = choice.encode(cells[choice.name], missing)
+            value_n = made.value_nm[:, 0]
+            faulty_n |= np.isnan(value_n)
+            code_nj[:, place] = (np.nan_to_num(value_n) > 0) if isinstance(choice, Binary) else made.place_nm[:, 0]
+        kept = [place for place, column in enumerate(self.numbers) if column.name not in self.gaps]
+        faulty_n |= np.isnan(x_nd[:, kept]).any(axis=1) | np.isnan(count_np).any(axis=1)
+        return MixedRows(x_nd, count_np, code_nj, np.where(faulty_n, np.nan, 1.0), cut_n)
+
+    @property
+    def none(self) -> MixedRows:
+        """No rows."""
+        columns = (*self.numbers, *self.counts, *self.choices)
+        return self.rows({column.name: [] for column in columns}, np.zeros(0, dtype=np.bool_), frozenset())
+
+    def cells(self, rows: MixedRows) -> dict[str, NDArray[Any]]:
+        """Columns by name of rows that nobody has, in the types of the schema; None and NaN are missing."""
+        made: dict[str, NDArray[Any]] = {}
+        for place, column in enumerate(self.numbers):
+            middle_d, half_d = self.scale
+            number_n = _untransformed(column, middle_d[place] + half_d[place] * np.nan_to_num(rows.x_nd[:, place]))
+            cell_n = column.cells(np.clip(number_n, *column.range))
+            if column.name in self.gaps:
+                lacks_n = rows.code_nj[:, len(self.choices) + self.gaps.index(column.name)] == 1
+                cell_n[lacks_n] = np.datetime64("NaT") if isinstance(column, Date) else np.nan
+            made[column.name] = cell_n
+        for place, column in enumerate(self.counts):
+            made[column.name] = rows.count_np[:, place].astype(np.int64)
+        for place, choice in enumerate(self.choices):
+            values = np.array(self.labels(choice), dtype=object)
+            made[choice.name] = values[rows.code_nj[:, place]]
+        return {name: made[name] for name in self.order}
+
+    @staticmethod
+    def labels(choice: Choice) -> list[Any]:
+        """The value at each place of a choice; a text that is no category for one that is none, None for missing."""
+        if isinstance(choice, Binary):
+            return [*choice.values]
+        return [*choice.categories, *["<unseen>"] * choice.unseen, *[None] * choice.missing]
+
+
+def _untransformed(column: Number, value_n: Floats) -> Floats:
+    if isinstance(column, Date) or column.transform is None:
+        return value_n
+    return np.asarray(np.expm1(value_n) if column.transform == "log1p" else np.sinh(value_n))
+
+
+def _plain(column: Any) -> Any:
+    """A column as a mixture models it: a curve is a number."""
+    return Numeric(column.name, column.low, column.high, None, column.missing) if isinstance(column, Spline) else column
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MixedRows:
+    """Clean private rows.
+
+    Attributes:
+        x_nd: numbers in [-1, 1], (n, d); NaN where they are missing.
+        count_np: counts, (n, P).
+        code_nj: places of categories, (n, D).
+        sound_n: 1, or NaN for a faulty row, (n,).
+        cut_n: rows that were cut to a range, or filled in, (n,).
+    """
+
+    x_nd: Floats
+    count_np: Floats
+    code_nj: NDArray[np.int64]
+    sound_n: Floats
+    cut_n: NDArray[np.bool_]
+
+    @property
+    def parts(self) -> tuple[NDArray[Any], ...]:
+        """All arrays, rows first."""
+        return self.x_nd, self.count_np, self.code_nj, self.sound_n, self.cut_n
+
+    def take(self, which: Which) -> MixedRows:
+        """The rows with these numbers."""
+        return MixedRows(*(part[which] for part in self.parts))
+
+    @classmethod
+    def joined(cls, pieces: Sequence[MixedRows]) -> MixedRows:
+        """The rows of all pieces, in order; at least one piece."""
+        return cls(*(np.concatenate(parts) for parts in zip(*(piece.parts for piece in pieces), strict=True)))
+
+
+class Mixed(Held):
+    """Rows of mixed columns, held in memory.
+
+    Args:
+        rows: private.
+        group: the person of each row, (rows,); private. None: each row is a unit.
+
+    Raises:
+        DataFormatError: a group of another length.
+    """
+
+    def __init__(self, rows: MixedRows, group: Iterable[object] | None = None) -> None:
+        self._rows = rows
+        width = sum(part.shape[1] for part in rows.parts[:3])
+        self._units = Units(np.arange(len(rows.sound_n) + 1, dtype=np.int64) * width, group)
+
+    def __repr__(self) -> str:
+        return f"Mixed(unit={self.unit!r})"
+
+    def chunks(self) -> Iterator[Chunk[MixedRows]]:
+        """Yield all units once."""
+        return self._units.chunks(self._rows.take)
+
+    def _keep(self, which: Which) -> None:
+        self._rows = self._rows.take(which)
+
+
+class ShardedMixed(Sharded[MixedRows]):
+    """Rows of mixed columns in several files."""
+
+    def __init__(self, shards: Sequence[Shard], *, unit: str) -> None:
+        """Take files, and what one privacy unit is."""
+        super().__init__(shards, unit=unit)
+
+
+AnyMixed: TypeAlias = "Mixed | ShardedMixed"

@@ -1,0 +1,435 @@
+"""Private mixtures over tables of numbers, counts and categories, and rows of people who do not exist."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.special import logsumexp, ndtri
+
+from dpvb.data.tables.matrices import as_matrix
+from dpvb.data.tables.mixed import Layout, MixedRows
+from dpvb.data.tables.ranged import Numeric
+from dpvb.data.tables.schema import Schema
+from dpvb.data.tables.table import Table
+from dpvb.estimators.base import (
+    BY_RELEASE,
+    PrivateEstimator,
+    Task,
+    column_names,
+    fitted_only,
+    generator,
+    unbounded,
+)
+from dpvb.guards import domains
+from dpvb.guards.arrays import Floats, Ints
+from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
+from dpvb.models.mixtures import categorical, mixture, tuned
+from dpvb.models.mixtures.columns import Columns
+from dpvb.models.mixtures.components import Components
+from dpvb.models.mixtures.rows import drawn_rows
+from dpvb.models.mixtures.spread import Spread, drawn, spread
+from dpvb.results.groups import GroupTable, Line
+
+_COVARIANCES = {"full": "full", "diag": "diagonal"}
+# Nats above a uniform guess, for each column, at which a row's score is cut when settings are chosen.
+_ABOVE_UNIFORM = 3.0
+
+
+@dataclass(eq=False, repr=False)
+class Mixture(PrivateEstimator):
+    """Groups, densities and synthetic rows of a table, under (ε, δ)-differential privacy.
+
+    Rows come from groups; within one, numbers are Gaussian, counts are Poisson, and every category has a probability.
+    `fit` takes a private `dpvb.Table`, whose schema says what is public; its target, if it has one, is a column
+    like the others. A row that its schema calls faulty counts as no row, silently. The parameters of the budget, the
+    batches and the ledger are those of `PrivateEstimator`; num_steps=None: 40 for numbers alone, else 30.
+
+    Args:
+        n_components: largest number of groups.
+        counts: numeric columns from 0 that are counts, as names or one text with commas between.
+        missing: numeric columns whose entries may be missing, in the same form: each group has a share of missing
+            ones, and a variance of such a column, but no covariances. Elsewhere a row without a number is faulty.
+        prune: whether fewer groups are kept where the released number of rows is small, and noise would drown more.
+        covariance_type: "full", or "diag" for numbers that are independent within a group.
+        estimate: "posterior" (variational Bayes) or "mode" (expectation maximisation).
+        prior_weight: weight of the priors of groups, which draw them to the mean and the spread of all rows; 0: none.
+        clip: bound on a row's score, over its root mean square in its own group.
+
+    Attributes:
+        weights_: share of each group, largest first, (K,).
+        means_: means of the numbers, (K, numbers), in units of the columns (where the schema transforms a number, of
+            the transformed one).
+        covariances_: (K, numbers, numbers), or variances (K, numbers) with "diag", in the same units.
+        rates_: rates of the counts, (K, counts).
+        probabilities_: by name of each other column the probabilities of its values, (K, values).
+        schema_, privacy_, n_iter_, n_features_in_: the schema, the privacy statement, number of steps, of columns.
+    """
+
+    n_components: int = 20
+    _: KW_ONLY
+    counts: str | Sequence[str] = ""
+    missing: str | Sequence[str] = ""
+    prune: bool = True
+    covariance_type: str = "full"
+    estimate: str = "posterior"
+    prior_weight: float = 1.0
+    clip: float = tuned.CLIP
+
+    declares: ClassVar[tuple[str, ...]] = ("schema",)
+    reads: ClassVar[str | None] = "table"
+    command: ClassVar[str | None] = "mixture"
+    spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "groups"}
+
+    def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
+        """What a fit to private rows would do; y is ignored."""
+        table, names = self._table(X)
+        layout = self._layout(table.schema)
+        model = self._model(layout)
+        parts = {"numbers": layout.numbers, "counts": layout.counts, "categorical columns": layout.choices}
+        public = {
+            "schema": ", ".join(f"{len(own)} {name}" for name, own in parts.items() if own)
+            + ", their ranges and categories",
+            "n_components": f"at most {model.n_components} groups",
+            "parameters": "the plan, the random directions of the start and all other parameters",
+        }
+        notes = {"schema": table.schema, "names": names}
+        return self._task(model, table.mixed(layout, group=group), model.schedule, public, notes, clip="joint")
+
+    def take(self, task: Task, q: Any) -> None:
+        """Keep the groups, the largest first."""
+        self.n_iter_ = task.notes["steps"]
+        self._set_schema(task.notes["schema"], task.notes["names"])
+        now, of = spread(q, task.model.columns)
+        order = np.argsort(-now.number_k, kind="stable")
+        self._set_groups(now.taken(order), of.taken(order))
+
+    def no_rows(self, *, schema: Schema | None, vocabulary: Any, width: int | None) -> dict[str, Any]:
+        """No row of a table with a schema."""
+        if schema is None:
+            raise ParameterError("a mixture needs a schema, what is public about the columns of its table.")
+        return {"X": Table({name: np.empty(0) for name in schema.read_columns}, schema)}
+
+    def quality(self, rows: Any) -> Floats:
+        """Log-density of each row, of numbers scaled to [-1, 1]."""
+        return self._log_density(rows)
+
+    def quality_range(self, model: Any) -> tuple[float, float]:
+        """From the score of a uniform guess to 3 nats a column above it."""
+        low = -sum(map(math.log, model.columns.sizes)) - sum(math.log(1 + most) for most in model.columns.max_counts)
+        low -= model.columns.numbers * math.log(2)
+        number = len(model.columns.sizes) + len(model.columns.max_counts) + model.columns.numbers
+        return low, low + _ABOVE_UNIFORM * number
+
+    def predict(self, X: Any) -> Ints:
+        """Number of the likeliest group of each row, (rows,): as private as X, without any guarantee.
+
+        Raises:
+            DataFormatError: for rows of other columns, or that hold what their schema calls faulty.
+        """
+        return np.asarray(np.argmax(self.predict_proba(X), axis=1), dtype=np.int64)
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Probabilities of the groups of each row, (rows, K): as private as X, without any guarantee.
+
+        Raises:
+            DataFormatError: as in `predict`.
+        """
+        log_nk = self._log_joint(self._visible(X))
+        return np.asarray(np.exp(log_nk - logsumexp(log_nk, axis=1, keepdims=True)))
+
+    def score_samples(self, X: Any, *, public: bool = False) -> Floats:
+        """Log-density of each public row, (rows,), in nats, per unit of each number (or of the transformed one).
+
+        Raises:
+            PrivacyError: unless public=True says that X is not private.
+            DataFormatError: as in `predict`.
+        """
+        self._check_public(public)
+        rows = self._visible(X)
+        in_units: Floats = ~np.isnan(rows.x_nd) @ np.log(self._layout_.scale[1])
+        return self._log_density(rows) - in_units
+
+    @fitted_only
+    def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
+        """Mean of `score_samples`: log-density of a public row, in nats; higher is better.
+
+        Raises:
+            PrivacyError: unless public=True says that X is not private.
+        """
+        found = self.score_samples(X, public=public)
+        return float(found.mean()) if len(found) else 0.0
+
+    def sample(self, n: int = 1, rng: Any = None, *, parameters: Literal["mean", "draw"] = "mean") -> Any:
+        """Draw n rows of nobody: columns by name, in the schema's types; they tell no more than the groups do.
+
+        Args:
+            n: number of rows; public.
+            rng: a seed, a NumPy generator or None.
+            parameters: "mean", or "draw" for groups that are drawn from their posterior first: several such tables
+                show how uncertain an analysis of one is.
+        """
+        return self._layout_.cells(self._drawn(n, rng, parameters)[0])
+
+    def groups(self, level: float = 0.95, *, noise_aware: bool = True) -> GroupTable:
+        """Shares, means, rates and probabilities of all groups, each with an interval.
+
+        Args:
+            level: probability inside an interval, in (0, 1).
+            noise_aware: False leaves the privacy noise out of account; for comparison only.
+        """
+        self._check_fitted()
+        level = check_number("level", level, low=0, high=1, closed="neither")
+        reach, of, now = float(ndtri(0.5 + level / 2)), self._spread, self._now
+        start = "" if noise_aware else "naive_"
+        weight_k, mean_k, probability_kv = (getattr(of, f"{start}{part}") for part in _PARTS)
+        half_d = self._layout_.scale[1]
+        variance_kd = np.diagonal(now.root_kdd @ np.swapaxes(now.root_kdd, 1, 2), axis1=1, axis2=2) * half_d**2
+        names = [(column.name, place) for place, column in enumerate(self._layout_.numbers)]
+        found: list[tuple[int, str, float, float, tuple[float, float]]] = []
+        for k in range(len(now.number_k)):
+            found.append((k, "share", self.weights_[k], math.sqrt(weight_k[k]), (0.0, 1.0)))
+            for name, d in names:
+                std = math.sqrt(variance_kd[k, d] * mean_k[k])
+                found.append((k, name, self.means_[k, d], std, (-math.inf, math.inf)))
+            for p, column in enumerate(self._layout_.counts):
+                rate = self.rates_[k, p]
+                found.append((k, column.name, rate, math.sqrt(rate * mean_k[k]), (0.0, math.inf)))
+            for name, places in self._places.items():
+                for place, label in zip(range(places.start, places.stop), self._labels[name], strict=True):
+                    std = math.sqrt(probability_kv[k, place])
+                    found.append((k, f"{name}={label}", self._probability_kv[k, place], std, (0.0, 1.0)))
+        lines = tuple(
+            Line(k, name, float(mean), std, max(mean - reach * std, low), min(mean + reach * std, high))
+            for k, name, mean, std, (low, high) in found
+        )
+        aware = "noise counted in" if noise_aware else "privacy noise left out"
+        return GroupTable(lines, f"{len(now.number_k)} groups, {level:.0%} intervals, {aware}")
+
+    def _drawn(self, n: Any, rng: Any, parameters: str) -> tuple[MixedRows, Any]:
+        self._check_fitted()
+        number, draw = check_integer("n", n, low=0, high=10**9), generator("rng", rng)
+        check_choice("parameters", parameters, ("mean", "draw"))
+        columns = self._fitted_model.columns
+        now = self._now if parameters == "mean" else drawn(self._now, self._spread, columns, draw)
+        x_nd, count_np, code_nj, k_n = drawn_rows(now, columns, number, draw)
+        whole_n = np.ones(number)
+        return MixedRows(x_nd, count_np, code_nj, whole_n, whole_n < 0), k_n
+
+    def _table(self, X: Any) -> tuple[Table, tuple[str, ...] | None]:
+        """Private rows as a table, and the names of their columns.
+
+        Raises:
+            ParameterError: for anything but a table.
+        """
+        if not isinstance(X, Table):
+            raise ParameterError(
+                f"X must be a dpvb.Table, whose schema says what is public of its columns, got {type(X).__name__}. "
+                "A matrix of numbers goes to dpvb.GaussianMixture with low= and high=."
+            )
+        return X, tuple(column.name for column in X.schema.own_columns)
+
+    def _layout(self, schema: Schema) -> Layout:
+        return Layout.of(schema, _names("counts", self.counts), _names("missing", self.missing))
+
+    def _model(self, layout: Layout) -> mixture.Mixture:
+        """The model that the parameters name."""
+        kind = _COVARIANCES[check_choice("covariance_type", self.covariance_type, (*_COVARIANCES,))]
+        clip = check_number("clip", self.clip, low=1e-2, high=1e9)
+        columns = Columns(len(layout.numbers), layout.gap_places, layout.max_counts, layout.sizes, kind, clip)
+        if not isinstance(self.prune, (bool, np.bool_)):
+            raise ParameterError(f"prune must be True or False, got {self.prune!r}.")
+        prior = check_number("prior_weight", self.prior_weight, low=0, high=1e9)
+        steps = None if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**6)
+        return mixture.Mixture(self.n_components, columns, bool(self.prune), self.estimate, prior, steps)
+
+    def _visible(self, X: Any) -> MixedRows:
+        """Rows that the caller may see, as the model reads them."""
+        self._check_fitted()
+        table = X if isinstance(X, Table) else Table(X, self.schema_)
+        if replace(table.schema, group=None) != replace(self.schema_, group=None):
+            raise DataFormatError("the table's schema is not the one that the model was fitted with.")
+        parts = [chunk.rows for chunk in table.mixed(self._layout_, group=None).chunks()]
+        rows = MixedRows.joined(parts or [self._layout_.none])
+        if np.isnan(rows.sound_n).any():
+            raise DataFormatError("X has rows that their schema calls faulty, for which nothing can be inferred.")
+        return rows
+
+    def _log_joint(self, rows: MixedRows) -> Floats:
+        model = self._fitted_model
+        return model.log_joint(self._now, rows, model.standardised(self._now, rows), expected=False)
+
+    def _log_density(self, rows: MixedRows) -> Floats:
+        with np.errstate(all="ignore"):
+            return np.asarray(logsumexp(self._log_joint(rows), axis=1) * rows.sound_n)
+
+    def _set_schema(self, schema: Schema, names: tuple[str, ...] | None) -> None:
+        self.schema_, self._layout_, self._named = schema, self._layout(schema), names is not None
+        self._fitted_model = self._model(self._layout_)
+        self.n_features_in_ = len(schema.own_columns)
+        self._labels: dict[str, list[Any]] = {one.name: self._layout_.labels(one) for one in self._layout_.choices}
+        self._labels |= {f"{name} missing": ["no", "yes"] for name in self._layout_.gaps}
+        starts = categorical.starts(self._layout_.sizes)
+        self._places = dict(zip(self._labels, starts, strict=True))
+
+    def _set_groups(self, now: Components, of: Spread) -> None:
+        """Keep the components, and show them in the columns' units."""
+        self._now, self._spread = now, of
+        middle_d, half_d = self._layout_.scale
+        self.weights_ = now.number_k / now.number_k.sum()
+        self.means_ = middle_d + half_d * now.mean_kd
+        covariance_kdd = now.root_kdd @ np.swapaxes(now.root_kdd, 1, 2) * np.multiply.outer(half_d, half_d)
+        is_full = self.covariance_type == "full"
+        self.covariances_ = covariance_kdd if is_full else np.diagonal(covariance_kdd, axis1=1, axis2=2).copy()
+        self.rates_ = now.rate_kp
+        self._probability_kv = categorical.normalised(now.expected_kv, self._layout_.sizes)
+        self.probabilities_ = {name: self._probability_kv[:, own] for name, own in self._places.items()}
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        arrays = {**vars(self._now), **vars(self._spread)}
+        facts = {
+            "schema": self.schema_.to_json(),
+            "named": self._named,
+            "steps": self.n_iter_,
+            "counts": [*_names("counts", self.counts)],
+            "missing": [*_names("missing", self.missing)],
+        }
+        return arrays, facts
+
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
+        self.n_iter_ = int(facts["steps"])
+        self.counts, self.missing = (tuple(map(str, facts[name])) for name in ("counts", "missing"))
+        schema = Schema.from_json(facts["schema"])
+        self._set_schema(schema, ("",) if facts["named"] else None)
+        columns = self._fitted_model.columns
+        lengths = {"k": len(arrays["number_k"]), "d": columns.numbers, "p": len(columns.max_counts)}
+        lengths["v"] = sum(columns.sizes)
+        made = [kind(**{name: arrays[name] for name in kind.__annotations__}) for kind in (Components, Spread)]
+        for part in made:
+            for name, array in vars(part).items():
+                if array.shape != tuple(lengths[axis] for axis in name.rsplit("_", 1)[-1]):
+                    raise ValueError("groups of another shape")
+        diagonal_kd = np.diagonal(arrays["root_kdd"], axis1=1, axis2=2)
+        if not lengths["k"] or not (arrays["number_k"] > 0).all() or not (diagonal_kd > 0).all():
+            raise ValueError("groups without rows or variances")
+        self._set_groups(*(domains.checked(part) for part in made))  # type: ignore[arg-type]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        return tags
+
+
+@dataclass(eq=False, repr=False)
+class GaussianMixture(Mixture):
+    """A Gaussian mixture of a plain matrix with public ranges, under (ε, δ)-differential privacy.
+
+    `fit` takes private rows X, (rows, n_features): NumPy, or a DataFrame of numbers. What it learns has the names and
+    shapes of scikit-learn's. The other parameters are those of `Mixture`.
+
+    Args:
+        low, high: public range of each column, numbers or (n_features,), in its units: values outside are clipped.
+    """
+
+    low: float | Sequence[float] | NDArray[Any] | None = None
+    high: float | Sequence[float] | NDArray[Any] | None = None
+
+    declares: ClassVar[tuple[str, ...]] = ("width",)
+    reads: ClassVar[str | None] = None
+    command: ClassVar[str | None] = None
+
+    def no_rows(self, *, schema: Any, vocabulary: Any, width: int | None) -> dict[str, Any]:
+        """No row of so many columns."""
+        return {"X": np.empty((0, width or 0))}
+
+    def sample(self, n: int = 1, rng: Any = None, *, parameters: Literal["mean", "draw"] = "mean") -> Any:
+        """Draw n rows of nobody, (n, n_features), and the number of the group of each, (n,); see `Mixture.sample`."""
+        rows, k_n = self._drawn(n, rng, parameters)
+        cells = self._layout_.cells(rows)
+        return np.column_stack([cells[name].astype(np.float64) for name in self._layout_.order]), k_n
+
+    def _table(self, X: Any) -> tuple[Table, tuple[str, ...] | None]:
+        if isinstance(X, Table):
+            raise ParameterError("X must be a matrix of numbers; a dpvb.Table goes to dpvb.Mixture.")
+        if self.low is None or self.high is None:
+            raise unbounded(
+                "low and high",
+                "none" if self.low is None and self.high is None else "one of the two",
+                "low= and high=, the range of each column that you know without looking at the data",
+                "dpvb.Mixture with a dpvb.Table, whose schema says the same of named columns",
+                BY_RELEASE,
+            )
+        matrix, names = _dense(X), column_names(X)
+        ends = [_ends(name, given, matrix.width) for name, given in (("low", self.low), ("high", self.high))]
+        order = names or tuple(f"x{place}" for place in range(matrix.width))
+        schema = Schema(tuple(Numeric(name, *pair) for name, *pair in zip(order, *ends, strict=True)))
+        return _in_order(matrix, schema), names
+
+    def _visible(self, X: Any) -> MixedRows:
+        self._check_fitted()
+        if isinstance(X, Table):
+            raise DataFormatError("the model was fitted on plain rows, not on a table: give rows of the same columns.")
+        names, known = column_names(X), tuple(column.name for column in self.schema_.own_columns)
+        if self._named and names is not None and names != known:
+            raise DataFormatError(
+                f"The feature names should match those that were passed during fit: {list(known)[:8]}."
+            )
+        matrix = _dense(X)
+        if matrix.width != self.n_features_in_:
+            raise DataFormatError(
+                f"X has {matrix.width} features, but {type(self).__name__} is expecting {self.n_features_in_} features "
+                "as input."
+            )
+        return super()._visible(_in_order(matrix, self.schema_))
+
+
+_PARTS = ("weight_k", "mean_k", "probability_kv")
+
+
+def _names(parameter: str, given: Any) -> tuple[str, ...]:
+    """Names of columns from a list of texts, or from one text with commas between.
+
+    Raises:
+        ParameterError: for anything else.
+    """
+    if isinstance(given, str):
+        return tuple(name.strip() for name in given.split(",") if name.strip())
+    if isinstance(given, Sequence) and all(isinstance(name, str) for name in given):
+        return tuple(given)
+    raise ParameterError(f"{parameter} must be names of columns, as a list or with commas between, got {given!r}.")
+
+
+def _ends(name: str, given: Any, width: int) -> list[float]:
+    """The lower or upper end of each column's range.
+
+    Raises:
+        ParameterError: unless they are a number, or one for each column.
+    """
+    try:
+        ends: list[float] = np.broadcast_to(np.asarray(given, dtype=np.float64), (width,)).tolist()
+        return ends
+    except (TypeError, ValueError):
+        pass
+    raise ParameterError(f"{name} must be a number or {width} of them, one for each column of X, got {given!r}.")
+
+
+def _dense(X: Any) -> Any:
+    """A matrix of numbers.
+
+    Raises:
+        DataFormatError: for a sparse one, or none.
+    """
+    if sparse.issparse(X):
+        raise DataFormatError("sparse input is not supported: Gaussians have no zeros to leave out. Give X.toarray().")
+    return as_matrix(X)
+
+
+def _in_order(matrix: Any, schema: Schema) -> Table:
+    """A matrix as a table, its columns in the order of a schema."""
+    x_nd = matrix.dense(slice(None))
+    return Table({column.name: x_nd[:, place] for place, column in enumerate(schema.own_columns)}, schema)

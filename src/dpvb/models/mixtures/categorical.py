@@ -1,0 +1,84 @@
+"""Categories of a mixture: tables of probabilities, read from noisy counts by empirical Bayes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpvb.guards.arrays import Floats
+from dpvb.models.mixtures import tuned
+
+
+def starts(sizes: Sequence[int]) -> list[slice]:
+    """The places of each column among all categories."""
+    ends = np.cumsum([0, *sizes]).tolist()
+    return [slice(start, stop) for start, stop in pairwise(ends)]
+
+
+def one_hot(code_nj: NDArray[np.int64], sizes: Sequence[int]) -> Floats:
+    """1 at the category of each column, (n, V)."""
+    made = np.zeros((len(code_nj), sum(sizes)))
+    for own, code_n in zip(starts(sizes), code_nj.T, strict=True):
+        made[np.arange(len(made)), own.start + code_n] = 1.0
+    return made
+
+
+def log_density(code_nj: NDArray[np.int64], log_kv: Floats, sizes: Sequence[int]) -> Floats:
+    """Log-probability of every row under every component, (n, K)."""
+    log_vk, log_nk = np.ascontiguousarray(log_kv.T), np.zeros((len(code_nj), len(log_kv)))
+    for own, code_n in zip(starts(sizes), code_nj.T, strict=True):
+        log_nk += log_vk[own.start + code_n]
+    return log_nk
+
+
+def shares(cell_kv: Floats, number_k: Floats, base_v: Floats, std: float, sizes: Sequence[int]) -> Floats:
+    """How much of each noisy count's way from the marginals is no noise, in [0, 1], (k, V); see `read`."""
+    share_kv = np.ones_like(cell_kv)
+    for own in starts(sizes) if std > 0 else []:
+        base_kv = number_k[:, None] * base_v[own]
+        signal = float(np.sum((cell_kv[:, own] - base_kv) ** 2 - std**2))
+        scale = max(signal, 0.0) / max(float(np.sum(base_kv * number_k[:, None])), 1e-300)
+        variance_kv = scale * base_kv * number_k[:, None]
+        share_kv[:, own] = variance_kv / (variance_kv + std**2)
+    return share_kv
+
+
+def read(cell_kv: Floats, number_k: Floats, base_v: Floats, std: float, sizes: Sequence[int]) -> Floats:
+    """Expected counts of the posterior, (k, V): noisy ones, drawn to the released marginals as far as noise demands.
+
+    Args:
+        cell_kv: noisy counts of every category in every component.
+        number_k: rows of each component.
+        base_v: marginals of all rows, which sum to 1 in each column.
+        std: noise standard deviation of a count.
+        sizes: categories of each column.
+    """
+    base_kv = number_k[:, None] * base_v
+    away_kv = shares(cell_kv, number_k, base_v, std, sizes) * (cell_kv - base_kv)
+    return np.maximum(base_kv + away_kv, 0.0) + tuned.MARGINAL_ROWS * base_v
+
+
+def totals(expected_kv: Floats, sizes: Sequence[int]) -> Floats:
+    """In the place of each category the sum over its column, (k, V)."""
+    made = np.empty_like(expected_kv)
+    for own in starts(sizes):
+        made[:, own] = expected_kv[:, own].sum(axis=1, keepdims=True)
+    return made
+
+
+def normalised(expected_kv: Floats, sizes: Sequence[int]) -> Floats:
+    """Probabilities in the proportions of positive numbers, column by column."""
+    return expected_kv / totals(expected_kv, sizes)
+
+
+def marginals(cell_v: Floats, std: float, sizes: Sequence[int]) -> Floats:
+    """Probabilities of all rows from their noisy counts: uniform where these drown."""
+    made = np.empty_like(cell_v)
+    for own, size in zip(starts(sizes), sizes, strict=True):
+        positive_v = np.maximum(cell_v[own], 0.0) + max(std, 1.0) / math.sqrt(size)
+        made[own] = positive_v / positive_v.sum()
+    return made

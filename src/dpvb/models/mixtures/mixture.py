@@ -1,0 +1,175 @@
+"""Mixtures of products of Gaussian, Poisson and categorical columns (Park, Foulds, Chaudhuri & Welling 2017).
+
+    k ~ π,   numbers ~ N(m_k, V_k),   counts_p ~ Poisson(λ_kp),   categories_j ~ p_kj        unit: a row
+
+==================  =============================================================================
+paper               code
+==================  =============================================================================
+r_k                 r_nk: responsibilities, r_k ∝ π_k N(x; m_k, V_k) Π_p Poisson(c_p; λ_kp) Π_j p_kj(x_j)
+m_k, L_k            mean_kd, root_kdd: V_k = L_k L_kᵀ, numbers in [-1, 1]
+λ_kp, p_kv          rate_kp, expected_kv over its sums in each column
+z_k, h_k            see `gaussian`; scores (c - λ)/√λ of counts stand beside z
+block "count"       Σ r, norm 1
+block "categories"  Σ r ⊗ onehot, norm √D
+block "scores"      Σ r_k clip(a1 z_k, a2 h_k), norm 1 for every number of components: see `scores`
+n̄, S̄                sums.count_k, sums.cell_kv: running means; n̂ is their weighted mean, see `updates`
+==================  =============================================================================
+
+The blocks of phases "first" to "third" are the same with one component, r = 1: where the mass is. From there the
+components start in public random directions. How many there are follows from the released number of rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import digamma, logsumexp
+
+from dpvb.core.blocks import Block
+from dpvb.core.contributions import Contributions
+from dpvb.core.estimate import Estimate
+from dpvb.core.forms import Kron, Rows
+from dpvb.core.schedule import Schedule
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import check_choice, check_integer, check_number
+from dpvb.models.mixtures import categorical, gaussian, poisson, tuned, updates
+from dpvb.models.mixtures.columns import Columns
+from dpvb.models.mixtures.components import Components, MixedRows, Posterior, Sums
+from dpvb.models.mixtures.scores import Scores
+
+_HOME = ("first", "second", "third")
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The model; every field is public.
+
+    Attributes:
+        n_components: K, the largest number of components.
+        columns: what is declared of the columns.
+        prune: whether fewer components are kept where the released number of rows is small.
+        estimate: "posterior" (variational Bayes) or "mode" (private EM).
+        prior: weight of the priors; 0: none.
+        num_steps: J; None: planned.
+
+    Raises:
+        ParameterError: for a field outside its range.
+    """
+
+    n_components: int
+    columns: Columns
+    prune: bool = True
+    estimate: str = "posterior"
+    prior: float = 1.0
+    num_steps: int | None = None
+
+    def __post_init__(self) -> None:
+        check_integer("n_components", self.n_components, low=1, high=10**4)
+        check_choice("estimate", self.estimate, ("posterior", "mode"))
+        check_number("prior", self.prior, low=0, high=1e9)
+        if self.num_steps is not None:
+            check_integer("num_steps", self.num_steps, low=1, high=10**6)
+
+    @property
+    def steps(self) -> int:
+        """J."""
+        return tuned.NUM_STEPS[self.columns.kind] if self.num_steps is None else self.num_steps
+
+    @property
+    def blocks(self) -> Mapping[str, Block]:
+        """Counts, categories and scores: of one component in the first phases, of K at every step."""
+        count, cells, scores = self.columns.weights
+        made: dict[str, Block] = {}
+        for k, end, phase in [*((1, f"_{phase}", phase) for phase in _HOME), (self.n_components, "", "step")]:
+            given: dict[str, Any] = {"phase": phase, "average": False}
+            made[f"count{end}"] = Block((k,), 1.0, "nonnegative", weight=count, **given)
+            if self.columns.sizes:
+                bound, shape = math.sqrt(len(self.columns.sizes)), (k, sum(self.columns.sizes))
+                made[f"categories{end}"] = Block(shape, bound, "nonnegative", weight=cells, **given)
+            if self.columns.clip.size:
+                made[f"scores{end}"] = Block((k, self.columns.clip.size), 1.0, weight=scores, **given)
+        return made
+
+    @property
+    def schedule(self) -> Schedule:
+        """A tenth of the budget for the one component, equal noise at every step; averages are kept in q."""
+        return Schedule((1.0,) * self.steps, dict.fromkeys(_HOME, tuned.HOME / len(_HOME)))
+
+    def init(self, rng: np.random.Generator) -> Posterior:
+        """One component in the middle of the ranges, and directions that no data have touched."""
+        k, d, v, p = self.n_components, self.columns.numbers, sum(self.columns.sizes), len(self.columns.max_counts)
+        directions = (rng.standard_normal((k, width)) for width in (d, v, p))
+        home = Components.public(d, self.columns.most_p, self.columns.sizes)
+        sums, home_sums = (Sums(np.zeros(n), np.zeros((n, v))) for n in (k, 1))
+        return Posterior(home, home, sums, home_sums, *directions)
+
+    def e_step(self, q: Posterior, batch: MixedRows, blocks: Mapping[str, Block]) -> Contributions:
+        """Responsibilities, categories, and scores of every row by itself."""
+        name = next(name for name in blocks if name.startswith("count"))
+        is_home = name != "count"
+        now = q.home if is_home else q.now
+        with np.errstate(all="ignore"):
+            z_nkf = self.standardised(now, batch)
+            if is_home:
+                r_nk = np.ones((len(batch.sound_n), 1))
+            else:
+                log_nk = self.log_joint(now, batch, z_nkf, expected=self.estimate == "posterior")
+                r_nk = np.exp(log_nk - log_nk.max(axis=1, keepdims=True))
+                r_nk /= np.add.reduce(r_nk, axis=1)[:, None]
+            r_nk *= batch.sound_n[:, None]
+            whole_nk, lacks_nd = np.zeros((len(r_nk), *blocks[name].shape)), np.isnan(batch.x_nd).astype(np.float64)
+            whole_nk[:, list(now.used)] = r_nk
+            made: dict[str, Any] = {"count": Rows(whole_nk)}
+            made["scores"] = Scores(self.columns.clip, z_nkf, r_nk, lacks_nd, now.used)
+            if self.columns.sizes:
+                made["categories"] = Kron(whole_nk, categorical.one_hot(batch.code_nj, self.columns.sizes))
+        return {name: made[name.split("_")[0]] for name in blocks}
+
+    def standardised(self, now: Components, rows: MixedRows) -> Floats:
+        """Scores of numbers and counts before clipping, in the components that are in use, (n, k, d + P)."""
+        used = list(now.used)
+        z_nkd = gaussian.standardised(rows.x_nd, now.mean_kd[used], now.root_kdd[used])
+        return np.concatenate([z_nkd, poisson.standardised(rows.count_np, now.rate_kp[used])], axis=2)
+
+    def log_joint(self, now: Components, rows: MixedRows, z_nkf: Floats, *, expected: bool) -> Floats:
+        """Log-density of every row with every component in use, (n, k), in nats.
+
+        Args:
+            expected: whether logarithms of parameters are expected ones under their posterior, or those of means.
+        """
+        used, d = list(now.used), self.columns.numbers
+        number_k, expected_kv = now.number_k[used], now.expected_kv[used]
+        log_nk = gaussian.log_density(rows.x_nd, z_nkf[:, :, :d], now.root_kdd[used], self.columns.gaps)
+        log_nk += poisson.log_density(rows.count_np, now.rate_kp[used])
+        log_kv = np.log(categorical.normalised(expected_kv, self.columns.sizes))
+        log_k = np.log(number_k / number_k.sum())
+        if expected:
+            log_kv = digamma(expected_kv) - digamma(categorical.totals(expected_kv, self.columns.sizes))
+            log_k = digamma(number_k) - digamma(number_k.sum()) + gaussian.expected_correction(number_k, d)
+        log_nk += categorical.log_density(rows.code_nj, log_kv, self.columns.sizes) + log_k
+        return log_nk
+
+    def score(self, q: Posterior, rows: MixedRows) -> Floats:
+        """Log-density of each row, (n,), in nats, of numbers in [-1, 1]; NaN for a faulty one."""
+        log_nk = self.log_joint(q.now, rows, self.standardised(q.now, rows), expected=False)
+        return np.asarray(logsumexp(log_nk, axis=1) * rows.sound_n)
+
+    def m_step(self, s: Estimate, q: Posterior) -> Posterior:
+        """A step from what was released last: of the one component, then of all, whose number follows from it."""
+        columns = self.columns
+        if "count" in s.names:
+            released = updates.released(s, "", columns)
+            return updates.step(q, released, columns, updates.step_size(q, released, columns, self.steps), self.prior)
+        phase = [phase for phase in _HOME if f"count_{phase}" in s.names][-1]
+        q = updates.home_step(q, updates.released(s, f"_{phase}", columns), columns, self.prior)
+        if phase != _HOME[-1]:
+            return q
+        noise = s.noise_std(f"count_{phase}") * columns.weights[0] / math.hypot(*columns.weights)
+        # Σ 1/σ² of the whole run, as its noise is laid out.
+        mu = math.sqrt(len(_HOME) / tuned.HOME) / noise if noise > 0 else math.inf
+        number = updates.kept(q, self.n_components, mu, columns) if self.prune else self.n_components
+        return replace(q, now=updates.split(q, number, columns))

@@ -1,0 +1,64 @@
+"""What a mixture says of its groups: shares, means, rates and probabilities, with intervals; all of it is public."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dpvb.guards import pages
+from dpvb.guards.strangers import printable
+
+_TITLES = ("group", "what", "estimate", "low", "high")
+
+
+class Line(NamedTuple):
+    """One number of a group: an estimate, its standard deviation, and the ends of an interval."""
+
+    group: int
+    name: str
+    mean: float
+    std: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GroupTable:
+    """Lines of all groups, the largest group first.
+
+    Attributes:
+        lines: public.
+        head: what the table is of, in words.
+    """
+
+    lines: tuple[Line, ...]
+    head: str
+
+    def __iter__(self) -> Iterator[Line]:
+        return iter(self.lines)
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def of(self, group: int) -> dict[str, Line]:
+        """The lines of one group by name."""
+        return {line.name: line for line in self.lines if line.group == group}
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        return [
+            (str(line.group), printable(line.name), *(f"{value:.4g}" for value in (line.mean, line.low, line.high)))
+            for line in self.lines
+        ]
+
+    def __str__(self) -> str:
+        rows = [_TITLES, *self._rows()]
+        widths = [max(len(row[place]) for row in rows) for place in range(len(_TITLES))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([self.head, "", *lines])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """The table for a notebook."""
+        return f"<div>{pages.title(self.head)}{pages.table(self._rows(), head=_TITLES)}</div>"

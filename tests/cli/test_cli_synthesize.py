@@ -1,0 +1,113 @@
+"""`dpvb fit mixture`, `groups` and `synthesize`: rows of nobody, the promise beside them, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_cli import refuse, run
+
+import dpvb
+from dpvb.data import Categorical, Numeric, Schema, Table, Target
+
+SCHEMA = Schema((Numeric("age", 0, 100), Numeric("visits", 0, 20), Categorical("job", ("a", "b"), unseen=False)))
+BUDGET = ["--epsilon", "1", "--delta", "1e-6"]
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> Path:
+    """300 rows in two groups, and their schema beside them."""
+    rng = np.random.default_rng(0)
+    lines = ["age,visits,job"]
+    for one in rng.random(300) < 0.5:
+        lines.append(f"{rng.normal(30 if one else 60, 5):.2f},{rng.poisson(2 if one else 8)},{'a' if one else 'b'}")
+    (tmp_path / "people.csv").write_text("\n".join(lines) + "\n")
+    SCHEMA.save(tmp_path / "people.json")
+    return tmp_path
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_rows_of_nobody_come_with_the_promise_and_in_the_types_of_the_schema(people: Path) -> None:
+    data, out = people / "people.csv", people / "synthetic.csv"
+    run("synthesize", data, "--schema", people / "people.json", "--rows", "250", "--out", out, *BUDGET,
+        "--counts", "visits", "--seed", "3", "--quiet")  # fmt: skip
+    rows = table(out)
+    assert len(rows) == 250
+    assert [*rows[0]] == ["age", "visits", "job"]
+    assert all(0 <= float(row["age"]) <= 100 and row["visits"].isdecimal() for row in rows)
+    assert {row["job"] for row in rows} <= {"a", "b", ""}
+    said = json.loads((people / "synthetic.json").read_text())
+    assert said["rows"] == 250
+    assert said["statement"]["epsilon"] <= 1.0
+    assert said["statement"]["delta"] == 1e-6
+    Table(out, SCHEMA)  # The file is a table of the same schema.
+    assert sorted(path.name for path in people.iterdir()) == [
+        "people.csv",
+        "people.json",
+        "synthetic.csv",
+        "synthetic.json",
+    ]
+
+
+def test_a_fitted_mixture_makes_any_number_of_tables_and_spends_nothing(people: Path) -> None:
+    model, out = people / "m.dpvb", people / "s.csv"
+    run("fit", "mixture", people / "people.csv", "--schema", people / "people.json", "--groups", "3", "--counts",
+        "visits", *BUDGET, "--out", model, "--quiet")  # fmt: skip
+    shown = run("groups", model).stdout
+    assert "share" in shown
+    assert "job=a" in shown
+    lines = json.loads(run("groups", model, "--level", "0.5", "--json").stdout)
+    fitted = dpvb.load(model)
+    assert [line["name"] for line in lines] == [line.name for line in fitted.groups()]
+    run("synthesize", model, "--rows", "40", "--out", out, "--tables", "3", "--seed", "1")
+    tables = [table(people / f"s-{place}.csv") for place in (1, 2, 3)]
+    assert [len(rows) for rows in tables] == [40, 40, 40]
+    assert tables[0] != tables[1]
+    said = json.loads((people / "s.json").read_text())
+    assert said["tables"] == ["s-1.csv", "s-2.csv", "s-3.csv"]
+    assert said["statement"] == fitted.privacy_.to_dict()
+
+
+def test_what_is_missing_or_there_already_is_refused_before_anything_is_spent(people: Path) -> None:
+    data, out, schema = people / "people.csv", people / "s.csv", people / "people.json"
+
+    def refused(expected: str, *args: object) -> None:
+        refuse(people, expected, "synthesize", *args)
+
+    refused("--epsilon and --delta", data, "--schema", schema, "--rows", "5", "--out", out)
+    refused("--schema", data, "--rows", "5", "--out", out, *BUDGET)
+    refused("--out must end in .csv", data, "--schema", schema, "--rows", "5", "--out", people / "s.txt", *BUDGET)
+    refused("--rows must be", data, "--schema", schema, "--rows", "0", "--out", out, *BUDGET)
+    refused("--tables must be", data, "--schema", schema, "--rows", "5", "--tables", "1", "--out", out, *BUDGET)
+    run("synthesize", data, "--schema", schema, "--out", out, *BUDGET, code=2)  # --rows has no default.
+    (people / "s.json").write_text("mine")
+    refused("s.json' is already there", data, "--schema", schema, "--rows", "5", "--out", out, *BUDGET)
+    assert (people / "s.json").read_text() == "mine"
+    assert not out.exists()
+    dpvb.GaussianMixture(2, low=0, high=1, epsilon=1.0, delta=1e-6).fit(np.random.default_rng(0).random((200, 2))).save(
+        people / "m.dpvb"
+    )
+    refused("--schema", people / "m.dpvb", "--schema", schema, "--rows", "5", "--out", people / "t.csv")
+    run("synthesize", people / "m.dpvb", "--rows", "5", "--out", people / "t.csv")
+    assert [*table(people / "t.csv")[0]] == ["x0", "x1"]
+
+
+def test_a_mixture_of_a_table_that_is_not_there(people: Path) -> None:
+    """A rehearsal takes made-up rows of the schema, with and without a target."""
+    schema = people / "people.json"
+    for target in (None, Target("ill", classes=("no", "yes"))):
+        replace(SCHEMA, target=target).save(schema)
+        given = ["--schema", schema, "--out", people / "m.dpvb", *BUDGET, "--num-examples", "300", "--rehearse"]
+        result = run("fit", "mixture", people / "nosuch.csv", *given, "--num-steps", "3", "--quiet")
+        assert "300 made-up rows took" in result.stderr
+        assert "nothing was spent" in result.stderr
+    assert not (people / "m.dpvb").exists()
+    refuse(people, "--schema", "fit", "mixture", people / "people.csv", *given[2:])

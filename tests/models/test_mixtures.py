@@ -1,0 +1,617 @@
+"""Mixtures: bounds of a row, steps against scikit-learn's, what stays the same, and what happens to odd data."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal, norm, poisson
+from sklearn import mixture as peers
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from test_sklearn import EXCLUDED, FAULTS
+
+import dpvb
+from dpvb.core.forms import nonnegative
+from dpvb.core.plan import phased
+from dpvb.core.sampling import FullBatch
+from dpvb.data import Binary, Categorical, Date, Numeric, Schema, Spline, Table, Target
+from dpvb.data.tables.mixed import Layout, MixedRows
+from dpvb.errors import DataFormatError, FewUnitsWarning, ModelFileError, ParameterError, PrivacyError
+from dpvb.models.mixtures import categorical, updates
+from dpvb.models.mixtures.columns import Columns
+from dpvb.models.mixtures.components import Components, Posterior
+from dpvb.models.mixtures.mixture import Mixture
+from dpvb.results import model_file
+
+MIXED = Columns(numbers=3, gaps=(2,), max_counts=(9.0,), sizes=(3, 2, 2))
+#: Largest norms: of r, of r ⊗ onehot over √D, and of the scores.
+LARGEST = {"count": 1.0, "categories": math.sqrt(3), "scores": 1.0}
+
+
+def rows(rng: np.random.Generator, n: int, columns: Columns, scale: float = 0.4) -> MixedRows:
+    """Made-up rows, a tenth of the gaps missing."""
+    x_nd = np.clip(scale * rng.standard_normal((n, columns.numbers)), -1, 1)
+    code_nj = rng.integers([*columns.sizes], size=(n, len(columns.sizes)))
+    for place, gap in enumerate(columns.gaps):
+        lacks_n = rng.random(n) < 0.1
+        x_nd[lacks_n, gap] = np.nan
+        code_nj[:, len(columns.sizes) - len(columns.gaps) + place] = lacks_n
+    count_np = rng.integers(0, 10, (n, len(columns.max_counts))).astype(np.float64)
+    return MixedRows(x_nd, count_np, code_nj, np.ones(n), np.zeros(n, dtype=np.bool_))
+
+
+def somewhere(rng: np.random.Generator, model: Mixture, k: int, spread: float = 0.5) -> Posterior:
+    """A q whose components lie apart."""
+    q, columns = model.init(rng), model.columns
+    d, v, p = columns.numbers, sum(columns.sizes), len(columns.max_counts)
+    root_kdd = np.tril(0.1 * rng.standard_normal((k, d, d))) * columns.shape.together
+    root_kdd[:, np.arange(d), np.arange(d)] = 0.1 + spread * rng.random((k, d))
+    now = Components(
+        50 + 100 * rng.random(k),
+        spread * rng.standard_normal((k, d)),
+        root_kdd,
+        1 + 5 * rng.random((k, p)),
+        1 + 50 * rng.random((k, v)),
+        np.zeros(k),
+    )
+    home = replace(q.home, number_k=np.array([now.number_k.sum()]))
+    return replace(q, now=now, home=home)
+
+
+def sums(model: Mixture, q: Posterior, batch: MixedRows) -> updates.Released:
+    """What a release without noise and clipping to the bound would hold, added in floating point."""
+    blocks = {name: block for name, block in model.blocks.items() if block.phase == "step"}
+    found = model.e_step(q, batch, blocks)
+    k = model.n_components
+    count_k = found["count"].values.sum(axis=0)  # type: ignore[attr-defined]
+    cell_kv = np.zeros((k, 0))
+    if "categories" in found:
+        cell_kv = found["categories"].left.T @ found["categories"].right  # type: ignore[attr-defined]
+    score_ku = np.zeros((k, 0))
+    if "scores" in found:
+        score_ku = np.stack([found["scores"]._of(place).sum(axis=0) for place in range(k)])  # type: ignore[attr-defined]
+    return updates.Released(count_k, cell_kv, score_ku, 0.0, 0.0, 0.0)
+
+
+# --- the bound of a row -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [1, 2, 7])
+@pytest.mark.parametrize("seed", range(4))
+def test_no_row_passes_a_bound_and_some_reach_it(k: int, seed: int) -> None:
+    """Ordinary and hostile rows at q near and far: each block's norm, and that of all of them by their weights."""
+    rng = np.random.default_rng(seed)
+    model = Mixture(k, MIXED)
+    batch = rows(rng, 400, MIXED)
+    batch.x_nd[:50] *= 10.0 ** rng.uniform(-300, 300, (50, 3))
+    batch.count_np[:50] = 10.0 ** rng.uniform(0, 300, (50, 1))
+    blocks = {name: block for name, block in model.blocks.items() if block.phase == "step"}
+    q = somewhere(rng, model, k, spread=10.0 ** rng.uniform(-3, 1))
+    found = model.e_step(q, batch, blocks)
+    norms = {}
+    for name, block in blocks.items():
+        own = found[name].of_block(block, 400)
+        norms[name] = (nonnegative(own) if block.domain == "nonnegative" else own).norms()
+        usable = np.isfinite(norms[name])
+        assert (norms[name][usable] <= LARGEST[name] * (1 + 1e-9)).all()
+        assert block.bound == pytest.approx(LARGEST[name])
+    weights = np.array([block.weight for block in blocks.values()]) / math.hypot(*(b.weight for b in blocks.values()))
+    whole_n = np.sqrt(sum((w * norms[name] / LARGEST[name]) ** 2 for w, name in zip(weights, blocks, strict=True)))
+    finite_n = whole_n[np.isfinite(whole_n)]
+    assert len(finite_n) > 300
+    assert 0.99 < finite_n.max() <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("columns", [MIXED, Columns(numbers=2), Columns(sizes=(2, 5)), Columns(max_counts=(7.0,))])
+def test_blocks_share_one_unit_of_sensitivity(columns: Columns) -> None:
+    """Of every release: squares of the weights, the counts of units included, add up to 1."""
+    model = Mixture(3, columns)
+    plan = phased(model.blocks, FullBatch(), [1.0, 1.0], shares=model.schedule.budget, clip="joint")
+    assert len(plan) == 5
+    for release in plan:
+        assert math.fsum(weight**2 for weight in release.weights.values()) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_scores_that_are_summed_have_the_norm_that_is_declared() -> None:
+    rng = np.random.default_rng(3)
+    model = Mixture(4, MIXED)
+    batch, q = rows(rng, 60, MIXED), somewhere(rng, model, 4)
+    found = model.e_step(q, batch, {name: b for name, b in model.blocks.items() if b.phase == "step"})
+    scores: Any = found["scores"]
+    whole_nu = np.concatenate([scores._of(place) for place in range(4)], axis=1)
+    np.testing.assert_allclose(scores.norms(), np.linalg.norm(whole_nu, axis=1), rtol=1e-9)
+
+
+def test_each_component_is_clipped_by_itself() -> None:
+    """A row far from a component pulls it by its responsibility times 1, however far another component is."""
+    model = Mixture(2, Columns(numbers=1))
+    q = somewhere(np.random.default_rng(0), model, 2)
+    now = replace(q.now, mean_kd=np.array([[0.0], [1.0]]), root_kdd=np.array([[[0.01]], [[1.0]]]))
+    batch = rows(np.random.default_rng(1), 50, model.columns)
+    found: Any = model.e_step(replace(q, now=now), batch, {n: b for n, b in model.blocks.items() if b.phase == "step"})
+    scores = found["scores"]
+    for place in range(2):
+        assert (np.linalg.norm(scores._of(place), axis=1) <= scores.r_nk[:, place] * (1 + 1e-9) + 1e-150).all()
+
+
+@pytest.mark.parametrize("columns", [MIXED, Columns(numbers=2), Columns(sizes=(2, 5)), Columns(max_counts=(7.0,))])
+def test_blocks_of_a_release_share_one_unit_of_sensitivity(columns: Columns) -> None:
+    fitted = Mixture(3, columns)
+    kinds = {"count"} | {"categories"} * bool(columns.sizes) if False else set(fitted.blocks)
+    for phase in ("first", "second", "third", "step"):
+        own = [block for block in fitted.blocks.values() if block.phase == phase]
+        assert own
+        assert all(block.weight > 0 for block in own)
+    assert len(kinds) % 4 == 0
+
+
+# --- what a step is -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "peer"), [("full", "full"), ("diagonal", "diag")])
+def test_steps_without_noise_and_clipping_are_those_of_scikit_learn(kind: str, peer: str) -> None:
+    """25 steps of EM from one start, to 1e-6."""
+    rng = np.random.default_rng(5)
+    x_nd = np.vstack(
+        [rng.normal([-0.3, 0, 0.1], 0.1, (150, 3)), rng.normal([0.2, 0.3, -0.1], [0.1, 0.2, 0.1], (200, 3))]
+    )
+    x_nd[:, 1] += 0.5 * x_nd[:, 0]
+    columns = Columns(numbers=3, covariance=kind, clip_factor=1e8)
+    model = Mixture(3, columns, estimate="mode", prior=0.0)
+    q = somewhere(rng, model, 3)
+    root_kdd = np.tile(0.2 * np.eye(3), (3, 1, 1))
+    q = replace(q, now=replace(q.now, mean_kd=x_nd[[0, 160, 340]], root_kdd=root_kdd))
+    q = replace(q, home=replace(q.home, number_k=np.array([350.0])))
+    batch = replace(rows(rng, 350, columns), x_nd=x_nd)
+    start = {"weights_init": q.now.number_k / q.now.number_k.sum(), "means_init": q.now.mean_kd}
+    precision = np.linalg.inv(q.now.root_kdd @ np.swapaxes(q.now.root_kdd, 1, 2))
+    start["precisions_init"] = precision if peer == "full" else np.diagonal(precision, axis1=1, axis2=2)
+    for _ in range(25):
+        q = updates.step(q, sums(model, q, batch), columns, 1.0, 0.0)
+    other = peers.GaussianMixture(3, covariance_type=peer, reg_covar=0, tol=0, max_iter=25, **start)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        other.fit(x_nd)
+    covariance_kdd = q.now.root_kdd @ np.swapaxes(q.now.root_kdd, 1, 2)
+    if peer == "diag":
+        covariance_kdd = np.diagonal(covariance_kdd, axis1=1, axis2=2)
+    np.testing.assert_allclose(q.now.number_k / q.now.number_k.sum(), other.weights_, rtol=1e-6)
+    np.testing.assert_allclose(q.now.mean_kd, other.means_, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(covariance_kdd, other.covariances_, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(model.score(q, batch), other.score_samples(x_nd), atol=1e-5)
+
+
+def test_the_density_is_the_sum_over_all_components() -> None:
+    """Against the densities of SciPy, one row and one component at a time, missing entries among them."""
+    rng = np.random.default_rng(6)
+    model = Mixture(3, MIXED)
+    q, batch = somewhere(rng, model, 3), rows(rng, 30, MIXED)
+    now, found = q.now, []
+    probability_kv = categorical.normalised(now.expected_kv, MIXED.sizes)
+    for n in range(30):
+        there = ~np.isnan(batch.x_nd[n])
+        log_k = np.log(now.number_k / now.number_k.sum())
+        for k in range(3):
+            covariance = (now.root_kdd[k] @ now.root_kdd[k].T)[np.ix_(there, there)]
+            log_k[k] += multivariate_normal.logpdf(batch.x_nd[n][there], now.mean_kd[k][there], covariance)
+            log_k[k] += poisson.logpmf(batch.count_np[n], now.rate_kp[k]).sum()
+            for own, code in zip(categorical.starts(MIXED.sizes), batch.code_nj[n], strict=True):
+                log_k[k] += math.log(probability_kv[k, own][code])
+        found.append(logsumexp(log_k))
+    np.testing.assert_allclose(model.score(q, batch), found, atol=1e-6)
+
+
+def test_expected_logarithms_are_those_of_the_posteriors() -> None:
+    """Dirichlet weights and tables, by draws of 4·10⁵; false alarms below 1e-6 (7 standard errors), seed 8."""
+    columns = Columns(sizes=(3,))
+    model = Mixture(2, columns)
+    rng = np.random.default_rng(8)
+    q, batch = somewhere(rng, model, 2), rows(rng, 3, columns)
+    z_nkf = model.standardised(q.now, batch)
+    exact_nk = model.log_joint(q.now, batch, z_nkf, expected=True)
+    log_pi = np.log(rng.dirichlet(q.now.number_k, 400_000))
+    for k in range(2):
+        log_p = np.log(rng.dirichlet(q.now.expected_kv[k], 400_000))
+        for n in range(3):
+            drawn = log_pi[:, k] + log_p[:, batch.code_nj[n, 0]]
+            assert abs(drawn.mean() - exact_nk[n, k]) < 7 * drawn.std() / math.sqrt(len(drawn))
+
+
+def test_clip_constants_are_those_of_quadrature() -> None:
+    clip = Columns(numbers=1).clip
+    a1, a2 = clip.scales
+
+    def mean(function: Any) -> float:
+        def weighted(z: float) -> float:
+            h = (z * z - 1) / math.sqrt(2)
+            return float(function(z, h) / max(1.0, math.hypot(a1 * z, a2 * h)) * norm.pdf(z))
+
+        return float(quad(weighted, -12, 12, points=[-2, -1, 1, 2], limit=200)[0])
+
+    exact = mean(lambda z, h: h), mean(lambda z, h: z * z), mean(lambda z, h: h * h)
+    np.testing.assert_allclose(clip.constants, exact, atol=5e-3)
+    # What is known of one dimension: .145 of the rows are clipped.
+    lost = quad(lambda z: norm.pdf(z) * (math.hypot(a1 * z, a2 * (z * z - 1) / math.sqrt(2)) > 1), -12, 12, limit=400)
+    assert lost[0] == pytest.approx(0.145, abs=0.01)
+
+
+def test_clipping_is_undone_for_gaussian_rows() -> None:
+    """A fixed point at the mean and the variance of 2·10⁵ rows, to 3 and to 6 standard errors; seed 9."""
+    columns = Columns(numbers=2)
+    model = Mixture(1, columns, prior=0.0)
+    rng = np.random.default_rng(9)
+    x_nd = 0.1 * rng.standard_normal((200_000, 2))
+    q, batch = model.init(rng), replace(rows(rng, 200_000, columns), x_nd=x_nd)
+    q = replace(q, home=replace(q.home, number_k=np.array([2e5])), now=replace(q.now, number_k=np.array([2e5])))
+    for _ in range(20):
+        q = updates.step(q, sums(model, q, batch), columns, 1.0, 0.0)
+    covariance = q.now.root_kdd[0] @ q.now.root_kdd[0].T
+    np.testing.assert_allclose(q.now.mean_kd[0], 0, atol=0.001)
+    np.testing.assert_allclose(covariance / 0.01, np.eye(2), atol=0.02)
+
+
+def test_relabelled_components_and_sums_give_relabelled_components() -> None:
+    rng = np.random.default_rng(10)
+    model = Mixture(4, MIXED)
+    q, batch, order = somewhere(rng, model, 4), rows(rng, 200, MIXED), np.array([2, 0, 3, 1])
+    released = replace(sums(model, q, batch), count_std=3.0, cell_std=2.0, score_std=1.0)
+    noisy = replace(released, score_ku=released.score_ku + rng.standard_normal(released.score_ku.shape))
+    turned = {name: getattr(noisy, name)[order] for name in ("count_k", "cell_kv", "score_ku")}
+    one = updates.step(q, noisy, MIXED, 0.5, 1.0).now.taken(order)
+    two = updates.step(replace(q, now=q.now.taken(order)), replace(noisy, **turned), MIXED, 0.5, 1.0).now
+    for name, array in vars(one).items():
+        np.testing.assert_allclose(getattr(two, name), array, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(model.score(q, batch), model.score(replace(q, now=q.now.taken(order)), batch), rtol=1e-9)
+
+
+def test_a_table_of_probabilities_without_noise_is_that_of_the_counts() -> None:
+    cell_kv = np.array([[30.0, 10.0, 0.0], [1.0, 2.0, 7.0]])
+    base_v = np.array([0.5, 0.3, 0.2])
+    np.testing.assert_allclose(categorical.read(cell_kv, cell_kv.sum(axis=1), base_v, 0.0, (3,)), cell_kv + base_v)
+    drowned = categorical.read(cell_kv, cell_kv.sum(axis=1), base_v, 1e9, (3,))
+    np.testing.assert_allclose(categorical.normalised(drowned, (3,)), np.tile(base_v, (2, 1)))
+
+
+# --- fits ---------------------------------------------------------------------------------------------------
+
+RANGES: dict[str, Any] = {"low": -4.0, "high": 4.0}
+EXACT: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-6, "random_state": 0}
+SCHEMA = Schema(
+    (
+        Numeric("age", 0, 100),
+        Numeric("income", 0, 3e5, transform="log1p"),
+        Numeric("visits", 0, 50),
+        Categorical("job", ("a", "b", "c")),
+        Binary("smokes"),
+        Date("since", low="2000-01-01", high="2020-01-01"),
+        Spline("weight", knots=(50, 70, 90), low=30, high=150),
+    ),
+    target=Target("ill", classes=("no", "yes")),
+)
+KINDS: dict[str, Any] = {"counts": "visits", "missing": ["income"]}
+
+
+def two_groups(n: int = 2000, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return np.where(rng.random((n, 1)) < 0.4, rng.normal([-2, 0], 0.5, (n, 2)), rng.normal([2, 1], [0.5, 1], (n, 2)))
+
+
+def people(n: int = 800, seed: int = 0) -> dict[str, Any]:
+    """Two groups in columns of all kinds."""
+    rng = np.random.default_rng(seed)
+    one = rng.random(n) < 0.5
+    return {
+        "age": np.where(one, 30, 60) + rng.normal(0, 5, n),
+        "income": np.where(rng.random(n) < 0.2, np.nan, np.where(one, 2e4, 6e4) * np.exp(rng.normal(0, 0.3, n))),
+        "visits": rng.poisson(np.where(one, 2, 8)),
+        "job": np.where(rng.random(n) < 0.8, np.where(one, "a", "b"), "c").astype(object),
+        "smokes": (rng.random(n) < np.where(one, 0.1, 0.7)).astype(int),
+        "since": np.datetime64("2000-01-01") + rng.integers(0, 7000, n),
+        "weight": np.where(one, 60, 90) + rng.normal(0, 8, n),
+        "ill": np.where(rng.random(n) < np.where(one, 0.1, 0.4), "yes", "no"),
+    }
+
+
+def test_a_fit_without_noise_finds_what_scikit_learn_does() -> None:
+    x_nd = two_groups()
+    ours = dpvb.GaussianMixture(2, **RANGES, **EXACT, clip=1e6, prior_weight=1e-6).fit(x_nd)
+    other = peers.GaussianMixture(2, random_state=0, n_init=3, tol=1e-8, max_iter=500).fit(x_nd)
+    order = np.argsort(-other.weights_)
+    np.testing.assert_allclose(ours.weights_, other.weights_[order], atol=2e-3)
+    np.testing.assert_allclose(ours.means_, other.means_[order], atol=5e-3)
+    np.testing.assert_allclose(ours.covariances_, other.covariances_[order], atol=2e-2)
+    assert ours.score(x_nd, public=True) == pytest.approx(other.score(x_nd), abs=2e-3)
+    assert np.mean(ours.predict(x_nd) == np.argsort(order)[other.predict(x_nd)]) > 0.999
+
+
+def test_units_of_a_column_change_nothing_but_units() -> None:
+    x_nd = two_groups(500)
+    scale, shift = np.array([10.0, 0.5]), np.array([100.0, -3.0])
+    plain = dpvb.GaussianMixture(3, **RANGES, **EXACT).fit(x_nd)
+    ends = {"low": scale * -4 + shift, "high": scale * 4 + shift}
+    other = dpvb.GaussianMixture(3, **ends, **EXACT).fit(x_nd * scale + shift)
+    np.testing.assert_allclose(other.weights_, plain.weights_, rtol=1e-6)
+    np.testing.assert_allclose(other.means_, plain.means_ * scale + shift, rtol=1e-6)
+    in_units = plain.score_samples(x_nd, public=True) - np.log(scale).sum()
+    np.testing.assert_allclose(other.score_samples(x_nd * scale + shift, public=True), in_units, atol=1e-5)
+
+
+def test_the_order_of_rows_changes_no_bit() -> None:
+    x_nd = two_groups(400)
+    one = dpvb.GaussianMixture(3, **RANGES, **EXACT).fit(x_nd)
+    two = dpvb.GaussianMixture(3, **RANGES, **EXACT).fit(x_nd[np.random.default_rng(0).permutation(400)])
+    np.testing.assert_array_equal(one.means_, two.means_)
+    np.testing.assert_array_equal(one.covariances_, two.covariances_)
+
+
+def test_two_categories_are_a_coin() -> None:
+    """A column of two values, declared as one or as the other; a table of such columns is a latent class model."""
+    rng = np.random.default_rng(2)
+    coins = (rng.random((600, 4)) < np.where(rng.random((600, 1)) < 0.5, 0.8, 0.2)).astype(int)
+    found = []
+    for kind in (Binary, lambda name: Categorical(name, (0, 1), unseen=False, missing=False)):
+        schema = Schema(tuple(kind(f"q{j}") for j in range(4)))
+        table = Table({f"q{j}": coins[:, j] for j in range(4)}, schema)
+        found.append(dpvb.Mixture(2, **EXACT).fit(table))
+    np.testing.assert_array_equal(found[0].weights_, found[1].weights_)
+    np.testing.assert_array_equal(found[0].probabilities_["q0"], found[1].probabilities_["q0"])
+    yes_k = np.sort(found[0].probabilities_["q0"][:, 1])
+    np.testing.assert_allclose(yes_k, [0.2, 0.8], atol=0.12)
+
+
+def test_one_group_is_the_mean_of_all_rows() -> None:
+    cells = people()
+    model = dpvb.Mixture(1, **KINDS, **EXACT, clip=1e4).fit(Table(cells, SCHEMA))
+    assert model.rates_[0, 0] == pytest.approx(cells["visits"].mean(), rel=0.01)
+    assert model.means_[0, 0] == pytest.approx(cells["age"].mean(), rel=0.01)
+    lacks = np.isnan(cells["income"])
+    assert model.means_[0, 1] == pytest.approx(np.log1p(cells["income"][~lacks]).mean(), rel=0.01)
+    assert model.probabilities_["income missing"][0, 1] == pytest.approx(lacks.mean(), abs=0.01)
+    assert model.probabilities_["ill"][0, 1] == pytest.approx(np.mean(cells["ill"] == "yes"), abs=0.01)
+
+
+def test_groups_of_a_mixed_table_are_found_and_sampled_in_its_types() -> None:
+    cells = people()
+    model = dpvb.Mixture(2, **KINDS, epsilon=8.0, delta=1e-6, random_state=0).fit(Table(cells, SCHEMA))
+    np.testing.assert_allclose(np.sort(model.means_[:, 0]), [30, 60], atol=3)
+    assert model.predict_proba(Table(cells, SCHEMA)).sum(axis=1) == pytest.approx(1)
+    drawn = model.sample(3000, 1)
+    assert [*drawn] == ["age", "income", "visits", "job", "smokes", "since", "weight", "ill"]
+    assert drawn["visits"].dtype.kind == "i"
+    assert drawn["since"].dtype.kind == "M"
+    assert set(drawn["ill"].tolist()) == {"no", "yes"}
+    assert set(drawn["job"].tolist()) <= {"a", "b", "c", "<unseen>", None}
+    assert 0.1 < np.isnan(drawn["income"]).mean() < 0.3
+    again = Table(drawn, SCHEMA)
+    assert model.score(again, public=True) == pytest.approx(model.score(Table(cells, SCHEMA), public=True), abs=0.5)
+    assert {line.name for line in model.groups()} >= {"share", "age", "visits", "job=a", "income missing=yes"}
+    wide, narrow = model.groups(0.99).of(0)["age"], model.groups(noise_aware=False).of(0)["age"]
+    assert wide.low < narrow.low < narrow.mean == wide.mean < narrow.high < wide.high
+    assert "95% intervals" in str(model.groups())
+    assert "<table" in model.groups()._repr_html_()
+
+
+def test_several_tables_differ_by_more_than_one_does() -> None:
+    """Means of tables whose groups were drawn have a larger variance: the posterior's is in it. Seed 4."""
+    model = dpvb.GaussianMixture(1, **RANGES, epsilon=0.3, delta=1e-6, random_state=0).fit(two_groups(400))
+    rng = np.random.default_rng(4)
+    spread = {
+        how: np.std([model.sample(4000, rng, parameters=how)[0][:, 0].mean() for _ in range(60)])
+        for how in ("mean", "draw")
+    }
+    assert spread["draw"] > 1.5 * spread["mean"]
+
+
+@pytest.mark.slow
+def test_intervals_of_separate_groups_cover() -> None:
+    """95 % intervals of means and shares over 60 noisy fits, nearly all of which find both groups.
+
+    Of at least 330 intervals .895 to .995 hold the truth, 4.5 standard errors around .95; seeds 0 to 59.
+    """
+    inside: list[bool] = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        one = rng.random(2000) < 0.4
+        x_nd = np.where(one[:, None], rng.normal([-2, 0], 0.5, (2000, 2)), rng.normal([2, 1], 0.5, (2000, 2)))
+        model = dpvb.GaussianMixture(2, **RANGES, epsilon=1.0, delta=1e-6, random_state=seed).fit(x_nd)
+        order = np.argsort(model.means_[:, 0])
+        if np.abs(model.means_[order, 0] - [-2, 2]).max() > 0.5:
+            continue
+        for k, truth in zip(order, ((-2, 0, 0.4), (2, 1, 0.6)), strict=True):
+            found = model.groups().of(int(k))
+            inside += [
+                found[name].low <= value <= found[name].high
+                for name, value in zip(("x0", "x1", "share"), truth, strict=True)
+            ]
+    assert len(inside) >= 330
+    assert 0.895 <= np.mean(inside) <= 0.995
+
+
+def test_a_file_keeps_everything_that_a_mixture_says(tmp_path: Any) -> None:
+    cells = people()
+    model = dpvb.Mixture(3, **KINDS, epsilon=1.0, delta=1e-6, random_state=0).fit(Table(cells, SCHEMA))
+    model.save(tmp_path / "m.dpvb")
+    again = dpvb.load(tmp_path / "m.dpvb")
+    assert again.groups().lines == model.groups().lines
+    assert again.counts == ("visits",)
+    np.testing.assert_array_equal(again.predict_proba(cells), model.predict_proba(Table(cells, SCHEMA)))
+    np.testing.assert_array_equal(again.sample(5, 0)["age"], model.sample(5, 0)["age"])
+    plain = dpvb.GaussianMixture(2, **RANGES, epsilon=1.0, delta=1e-6, covariance_type="diag").fit(two_groups())
+    plain.save(tmp_path / "g.dpvb")
+    loaded = dpvb.load(tmp_path / "g.dpvb")
+    np.testing.assert_array_equal(loaded.covariances_, plain.covariances_)
+    assert loaded.covariances_.shape == (2, 2)
+    np.testing.assert_array_equal(loaded.predict(two_groups()), plain.predict(two_groups()))
+
+
+def test_a_file_with_a_covariance_that_is_none_is_refused(tmp_path: Any) -> None:
+    path = tmp_path / "g.dpvb"
+    dpvb.GaussianMixture(2, **RANGES, epsilon=1.0, delta=1e-6).fit(two_groups()).save(path)
+    stored = model_file.load(path)
+    for name, changed in (("root_kdd", 0.0), ("number_k", -1.0), ("weight_k", -1.0)):
+        arrays = {**stored.arrays, name: stored.arrays[name] * changed}
+        model_file.save(path, kind=stored.kind, arrays=arrays, facts=stored.facts)
+        with pytest.raises(ModelFileError, match="do not fit together"):
+            dpvb.load(path)
+
+
+def test_a_cluster_gives_the_same_bits() -> None:
+    table = Table(people(200), SCHEMA)
+    one, two = (dpvb.Mixture(2, **KINDS, **EXACT, num_steps=3).fit(table, cluster=c) for c in (None, "local:2"))
+    np.testing.assert_array_equal(one.means_, two.means_)
+    np.testing.assert_array_equal(one.probabilities_["job"], two.probabilities_["job"])
+
+
+def test_files_and_memory_give_the_same_bits(tmp_path: Any) -> None:
+    schema = Schema((Numeric("a", 0, 1), Binary("b")))
+    rng = np.random.default_rng(0)
+    cells = {"a": rng.random(60).round(3), "b": rng.integers(0, 2, 60)}
+    paths = []
+    for place in range(2):
+        half = slice(30 * place, 30 * place + 30)
+        lines = ["a,b", *(f"{a},{b}" for a, b in zip(cells["a"][half], cells["b"][half], strict=True))]
+        paths.append(tmp_path / f"{place}.csv")
+        paths[-1].write_text("\n".join(lines) + "\n")
+    given = [cells, paths]
+    one, two = (dpvb.Mixture(2, **EXACT, num_steps=3).fit(Table(data, schema)) for data in given)
+    np.testing.assert_array_equal(one.means_, two.means_)
+    streamed = dpvb.Mixture(1, **EXACT, num_steps=3).fit(Table(paths[0], schema, stream=True))
+    held = dpvb.Mixture(1, **EXACT, num_steps=3).fit(Table(paths[0], schema))
+    np.testing.assert_array_equal(streamed.means_, held.means_)
+
+
+# --- odd data -----------------------------------------------------------------------------------------------
+
+
+def finite(model: Any) -> bool:
+    arrays = [model.weights_, model.means_, model.covariances_, model.rates_, *model.probabilities_.values()]
+    lines = [value for line in model.groups() for value in line[2:4]]
+    return all(np.isfinite(array).all() for array in [*arrays, np.array(lines)])
+
+
+@pytest.mark.filterwarnings("ignore::dpvb.errors.FewUnitsWarning")
+@pytest.mark.parametrize("epsilon", [math.inf, 1.0, 0.01])
+@pytest.mark.parametrize(
+    "odd", ["no rows", "one row", "all missing", "constant", "beyond the ranges", "undeclared", "nonsense"]
+)
+def test_odd_rows_are_fitted_in_silence(odd: str, epsilon: float, recwarn: Any) -> None:
+    """Nothing is NaN, nothing warns of what rows hold, and what is declared is all that a group can have."""
+    cells = people(40)
+    if odd in ("no rows", "one row"):
+        cells = {name: values[: odd == "one row"] for name, values in cells.items()}
+    changed: dict[str, Any] = {
+        "all missing": np.full(40, np.nan),
+        "constant": np.full(40, 7.0),
+        "beyond the ranges": np.where(np.arange(40) % 2, 1e308, -1e308),
+    }
+    for name in ("age", "income", "visits", "weight") if odd in changed else ():
+        cells[name] = changed[odd]
+    if odd in ("undeclared", "nonsense"):
+        cells["job"] = np.full(40, "z", dtype=object)
+    if odd == "nonsense":
+        cells = {name: np.array(["?", "ø", "", "1e999"] * 10, dtype=object) for name in cells}
+    model = dpvb.Mixture(5, **KINDS, epsilon=epsilon, delta=1e-6, random_state=0).fit(Table(cells, SCHEMA))
+    assert finite(model)
+    assert model.weights_.sum() == pytest.approx(1)
+    drawn = model.sample(50, 0)
+    assert ((drawn["age"] >= 0) & (drawn["age"] <= 100)).all()
+    assert {w.category for w in recwarn} <= {FewUnitsWarning, dpvb.estimators.base.PrivacyWarning, *ABOUT_BUDGETS}
+
+
+ABOUT_BUDGETS = {dpvb.errors.DpvbWarning}
+
+
+@pytest.mark.filterwarnings("ignore::dpvb.errors.DpvbWarning")
+def test_without_rows_the_prior_is_left() -> None:
+    """One group in the middle of the ranges, a quarter of them wide; without noise exactly."""
+    model = dpvb.GaussianMixture(4, **RANGES, **EXACT).fit(np.empty((0, 2)))
+    assert model.weights_.tolist() == [1.0]
+    np.testing.assert_allclose(model.means_, 0, atol=1e-12)
+    np.testing.assert_allclose(model.covariances_[0], 4 * np.eye(2), rtol=1e-9)
+    noisy = dpvb.GaussianMixture(4, **RANGES, epsilon=0.01, delta=1e-6, random_state=0).fit(np.empty((0, 2)))
+    assert len(noisy.weights_) == 1
+    assert np.isfinite(noisy.means_).all()
+
+
+@pytest.mark.filterwarnings("ignore::dpvb.errors.DpvbWarning")
+def test_few_rows_keep_few_groups_unless_told() -> None:
+    x_nd = two_groups(90)
+    assert len(dpvb.GaussianMixture(20, **RANGES, **EXACT).fit(x_nd).weights_) == 2
+    assert len(dpvb.GaussianMixture(20, **RANGES, **EXACT, prune=False).fit(x_nd).weights_) == 20
+
+
+@pytest.mark.filterwarnings("ignore::dpvb.errors.DpvbWarning")
+def test_a_faulty_row_adds_nothing() -> None:
+    x_nd = two_groups(60)
+    faulty = np.insert(x_nd, 30, [[np.nan, 0.0], [np.inf, 1.0]], axis=0)
+    one, two = (dpvb.GaussianMixture(2, **RANGES, **EXACT, num_steps=4).fit(x) for x in (x_nd, faulty))
+    np.testing.assert_array_equal(one.means_, two.means_)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"n_components": 0}, "n_components"),
+        ({"counts": "nothing"}, "counts must name numeric columns of the schema, got 'nothing'"),
+        ({"counts": "income"}, "a count must be a numeric column from low=0"),
+        ({"missing": ["job"]}, "missing must name numeric columns of the schema, got 'job'"),
+        ({"missing": 3}, "missing must be names of columns"),
+        ({"covariance_type": "tied"}, "covariance_type"),
+        ({"estimate": "best"}, "estimate"),
+        ({"prune": "yes"}, "prune must be True or False"),
+        ({"clip": 0.0}, "clip"),
+        ({"prior_weight": -1.0}, "prior_weight"),
+        ({"num_steps": 0}, "num_steps"),
+    ],
+)
+def test_public_mistakes_are_refused_with_their_name(given: dict[str, Any], words: str) -> None:
+    parameters = {"n_components": 2, "epsilon": 1.0, "delta": 1e-6, **given}
+    with pytest.raises(ParameterError, match=words):
+        dpvb.Mixture(**parameters).fit(Table(people(5), SCHEMA))
+
+
+def test_rows_of_another_form_are_refused_in_words() -> None:
+    model = dpvb.GaussianMixture(2, epsilon=1.0, delta=1e-6)
+    with pytest.raises(ParameterError, match="low and high"):
+        model.fit(two_groups(10))
+    with pytest.raises(ParameterError, match=r"dpvb\.Table goes to dpvb\.Mixture"):
+        model.fit(Table(people(5), SCHEMA))
+    with pytest.raises(ParameterError, match=r"X must be a dpvb\.Table"):
+        dpvb.Mixture(2, epsilon=1.0, delta=1e-6).fit(two_groups(10))
+    trials = replace(SCHEMA, target=Target("y", "binomial", max_trials=3, trials="n"))
+    with pytest.raises(ParameterError, match="declare trials and successes as numeric columns"):
+        Layout.of(trials)
+    fitted = dpvb.GaussianMixture(2, **RANGES, **EXACT, num_steps=2).fit(two_groups(200))
+    with pytest.raises(DataFormatError, match="3 features"):
+        fitted.predict(np.zeros((2, 3)))
+    with pytest.raises(DataFormatError, match="faulty"):
+        fitted.predict(np.array([[np.nan, 0.0]]))
+    with pytest.raises(PrivacyError, match="public=True"):
+        fitted.score_samples(two_groups(10))
+    assert fitted.predict(np.empty((0, 2))).shape == (0,)
+
+
+def test_settings_can_be_chosen() -> None:
+    best = dpvb.select(
+        dpvb.GaussianMixture(1, **RANGES, epsilon=1.0, delta=1e-6, num_steps=4),
+        [{"n_components": 1}, {"n_components": 2}],
+        two_groups(600),
+        epsilon=8.0,
+        delta=1e-6,
+    )
+    assert best.n_components in (1, 2)
+
+
+@parametrize_with_checks(
+    [dpvb.GaussianMixture(2, low=-10.0, high=10.0, epsilon=1.0, delta=1e-5, num_steps=2, random_state=0)],
+    expected_failed_checks=lambda estimator: EXCLUDED | {"check_dtype_object": FAULTS},
+)
+@pytest.mark.filterwarnings("ignore::dpvb.errors.DpvbWarning")
+def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
