@@ -99,7 +99,7 @@ def test_small_plans_are_covered_far_out_too(event: Event, scale: float) -> None
     [
         (Event("poisson", 7.735081560251277e-05, 7.025628246176884, 115), 2.7256104152610572e-11),
         (Event("poisson", 1e-4, 7.0, 100), 1e-10),
-        (Event("poisson", 1e-5, 3.0, 100), 1e-6),
+        pytest.param(Event("poisson", 1e-5, 3.0, 100), 1e-6, marks=pytest.mark.slow),
         (Event("fixed_size", 5.4e-6, 21.3, 258), 1e-9),
         (Event("poisson", 0.3, 0.02, 3, 0.02), 1e-6),
     ],

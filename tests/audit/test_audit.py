@@ -615,6 +615,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_an_audit_of_one_class_goes_with_a_model(saved: Path) -> None:
     facts = json.loads(call("LDA", "--json", "--attach", saved).stdout)
     assert facts["passed"] is True

@@ -398,6 +398,7 @@ TOP = (
 LONG = 30
 
 
+@pytest.mark.slow
 def test_a_run_from_the_command_line_in_which_a_client_and_the_server_are_killed(tmp_path: Path) -> None:
     names = ("north", "south")
     with parties(tmp_path, names, TOP.format(epsilon=1, rounds=LONG, trust="secure_aggregation")) as found:

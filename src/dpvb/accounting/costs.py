@@ -87,6 +87,8 @@ class Composition:
     @property
     def noise(self) -> Composition:
         """The same releases as far as their noise covers them."""
+        if not self.added_delta:
+            return self
         return replace(self, events=[replace(event, added_delta=0.0) for event in self.events])
 
     def scaled(self, scale: float) -> Composition:

@@ -29,7 +29,7 @@ class Split(NamedTuple):
 
 def variances(found_d: Floats, sd: float) -> Floats:
     """Positive posterior means of variances (d,) from noisy ones of std sd, under a prior that is estimated by EM."""
-    mean = max(float(found_d.mean()), 0.1 * sd, 1e-12)
+    mean = max(float(found_d.mean()), tuned.LEAST_MEAN * sd, 1e-12)
     if sd == 0.0:
         return np.asarray(np.maximum(found_d, _ATOMS[0] * mean))
     atom_a = _ATOMS * mean
@@ -80,7 +80,7 @@ def split(second_dd: Floats, sd: float, count: float, prior_d: Floats) -> Split:
 
 def edge(sd: float, d: int) -> float:
     """The eigenvalue that noise alone passes in one of a thousand matrices (Tracy & Widom 1996)."""
-    return float(math.sqrt(2 * d) * sd * (1.0 + 1.6 * d ** (-2 / 3)))
+    return float(math.sqrt(2 * d) * sd * (1.0 + tuned.BEYOND * d ** (-2 / 3)))
 
 
 def shrunk(eigenvalue_e: Floats, sd: float, d: int) -> Floats:

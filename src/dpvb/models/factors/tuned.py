@@ -32,4 +32,6 @@ TOGETHER = 8  # neighbouring bins that say together whether there are rows
 DOUBT = 1.4  # std of a unique variance about what the factors leave, over that of the noise
 ROUNDS = 60  # of the alternation between factors and unique variances
 EM_ROUNDS = 30  # for the weights of the prior of variances
+BEYOND = 1.6  # of the noise edge: how far the largest eigenvalue of noise alone may lie beyond it, times d^(2/3)
+LEAST_MEAN = 0.1  # least mean of the prior of variances, in std of their noise
 LEAST = 1e-9  # least variance, as a fraction of its prior mean

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from dpvb.guards.arrays import Floats
+from dpvb.models.mixtures import tuned
 
 
 def standardised(count_np: Floats, rate_kp: Floats) -> Floats:
@@ -21,4 +22,4 @@ def log_density(count_np: Floats, rate_kp: Floats) -> Floats:
 
 def moved(rate_kp: Floats, shift_kp: Floats, most_p: Floats) -> Floats:
     """Rates after a step of so many standard deviations, within public limits."""
-    return np.clip(rate_kp + np.sqrt(rate_kp) * shift_kp, 0.01 * np.minimum(most_p, 1.0), most_p)
+    return np.clip(rate_kp + np.sqrt(rate_kp) * shift_kp, tuned.LEAST_RATE * np.minimum(most_p, 1.0), most_p)

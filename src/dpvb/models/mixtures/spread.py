@@ -86,6 +86,6 @@ def drawn(now: Components, of: Spread, columns: Columns, rng: np.random.Generato
         number_k=number_k,
         mean_kd=mean_kd,
         root_kdd=now.root_kdd @ bartlett_kdd,
-        rate_kp=np.clip(rate_kp, 0.01 * np.minimum(columns.most_p, 1.0), columns.most_p),
+        rate_kp=np.clip(rate_kp, tuned.LEAST_RATE * np.minimum(columns.most_p, 1.0), columns.most_p),
         expected_kv=expected_kv,
     )

@@ -115,7 +115,7 @@ def step(q: Posterior, new: Released, columns: Columns, rho: float, prior: float
     least = max(2 * std, all_rows / (20 * k), 1.0)
     now = moved(q.now, towards, new.score_ku, new.score_std, number_k, least, rho, columns, prior)
     base_v = categorical.normalised(q.home.expected_kv, columns.sizes)[0]
-    cell_std, row_k = math.sqrt(sums.share) * sums.cell_std, np.maximum(number_k, 0.3 * std)
+    cell_std, row_k = math.sqrt(sums.share) * sums.cell_std, np.maximum(number_k, tuned.LEAST_ROWS * std)
     expected_kv = categorical.read(sums.cell_kv, row_k, base_v, cell_std, columns.sizes)
     weight_k = np.zeros(len(number_k))
     weight_k[used] = row_k[used] + max(prior, 1e-9) / k

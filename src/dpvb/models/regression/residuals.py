@@ -91,7 +91,7 @@ class Sizes:
 
     def typical(self) -> float:
         """The quantile that is one standard deviation of a normal r."""
-        return float(np.interp(0.6827, np.cumsum(self.share_i), _SIZE))
+        return float(np.interp(math.erf(math.sqrt(0.5)), np.cumsum(self.share_i), _SIZE))
 
     def largest(self) -> float:
         """The end of the last bin that holds any."""
