@@ -204,6 +204,18 @@ def test_the_statement_adds_what_the_earlier_release_spent(first: dpvb.LogisticR
     assert "said to be public" in " ".join(str(model(prior=naked, public_prior=True).fit(table(30)).privacy_).split())
 
 
+def test_the_statement_names_all_releases_behind_a_prior(first: dpvb.LogisticRegression, tmp_path: Path) -> None:
+    """Whoever is in all three data sets can add up three losses; that the prior's own rows are public hides none."""
+    second = model(prior=first, epsilon=2.0).fit(table(start=N))
+    second.save(tmp_path / "second.dpvb")
+    for prior in (second, tmp_path / "second.dpvb"):
+        for public in (False, True):
+            third = model(prior=prior, public_prior=public).fit(table(30))
+            said = " ".join(str(third.privacy_).split())
+            assert f"epsilon = {first.privacy_.epsilon:.6g}, delta = 1e-05; whoever" in said
+            assert public or f"epsilon = {second.privacy_.epsilon:.6g}, delta = 1e-05; whoever" in said
+
+
 def test_the_ledger_knows_whose_prior_it_is(tmp_path: Path) -> None:
     """The same data set is refused before the charge; parts that were fixed beforehand share nobody."""
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:

@@ -11,6 +11,9 @@ from dpvb.guards.errors import ParameterError
 from dpvb.results.facts import ChargeFacts
 from dpvb.runs.counted import AnyLedger, opened
 
+# What the statement of a fit with a private prior says of it.
+_EARLIER = "an earlier release"
+
 
 @dataclass(frozen=True)
 class Fitted:
@@ -53,18 +56,22 @@ def check_release(name: str, model: Any, fit: PrivateEstimator, *, public: bool)
 
 
 def told(model: Any, fit: PrivateEstimator, *, public: bool) -> str:
-    """Where a prior comes from, and what it cost whom, in words, for the statement of a fit; as in `check_release`."""
+    """Where a prior comes from, and what it cost whom, in words, for the statement of a fit; as in `check_release`.
+
+    A prior that had a private prior of its own brings along what its own statement says of that.
+    """
     past = model.privacy_
+    behind = "".join(f"; behind it there is another: {said}" for said in past.public if _EARLIER in said)
     if public or past.published:
-        return "a model whose data are said to be public"
+        return f"a model whose data are said to be public{behind}"
     charged = f" of data set {past.charge.dataset!r}" if past.charge is not None else ""
     sums = f"epsilon = {past.epsilon + fit.epsilon:.6g}, delta = {past.delta + fit.delta:.6g}"
     both = f"whoever is in both data sets is promised no more than {sums}"
     if _kin(past.charge, fit.ledger, fit.dataset) == "disjoint":
         both = "by the ledger both data sets are parts of one, and nobody is in two parts"
     return (
-        f"an earlier release{charged}, which promised each {past.unit} behind it epsilon = {past.epsilon:.6g}, "
-        f"delta = {past.delta:g}; {both}"
+        f"{_EARLIER}{charged}, which promised each {past.unit} behind it epsilon = {past.epsilon:.6g}, "
+        f"delta = {past.delta:g}; {both}{behind}"
     )
 
 
