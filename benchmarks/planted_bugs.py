@@ -473,7 +473,7 @@ BUGS = [
         (
             (
                 "estimators/earlier.py",
-                '    if charge.dataset == dataset:\n        return "same"\n',
+                '    if charge.dataset == dataset:\n        return "same" if whole else "namesake"\n',
                 "",
             ),
         ),

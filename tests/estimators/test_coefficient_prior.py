@@ -155,6 +155,7 @@ def test_a_run_goes_on_with_its_own_prior_alone(first: dpvb.LogisticRegression, 
         (3, "prior must be a fitted dpvb.LogisticRegression, a mapping"),
         ({"age": 1.0}, r"prior\['age'\] must be \(mean, std\)"),
         ({"age": (1.0, 0.0)}, r"std in \[1e-9, 1e9\]"),
+        ({"age": (1e308, 1e-9)}, r"mean in \[-1e9, 1e9\]"),
         ({"age": (math.nan, 1.0)}, r"prior\['age'\]"),
         ({"work=own": (1.0, 1.0)}, "'work=own' is a reference, which is 0"),
         ({"income": (1.0, 1.0)}, "'income' is none of the table"),
@@ -217,7 +218,7 @@ def test_the_statement_names_all_releases_behind_a_prior(first: dpvb.LogisticReg
 
 
 def test_the_ledger_knows_whose_prior_it_is(tmp_path: Path) -> None:
-    """The same data set is refused before the charge; parts that were fixed beforehand share nobody."""
+    """The same data set is refused, also behind another and whatever is said; parts share nobody."""
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         cap: Any = {"epsilon": 4.0, "delta": 1e-3, "unit": "row", "neighboring_relation": "add_or_remove_one"}
         for name, whole in (("all", None), ("north", "all"), ("south", "all")):
@@ -228,4 +229,7 @@ def test_the_ledger_knows_whose_prior_it_is(tmp_path: Path) -> None:
             model(prior=first, ledger=ledger, dataset="north").fit(table())
         assert ledger.remaining("north") == left
         second = model(prior=first, ledger=ledger, dataset="south").fit(table(start=N))
+        for prior, public in ((first, True), (second, False)):
+            with pytest.raises(ParameterError, match="other people than dataset='north'"):
+                model(prior=prior, public_prior=public, ledger=ledger, dataset="north").fit(table())
     assert "nobody is in two parts" in " ".join(str(second.privacy_).split())

@@ -89,7 +89,7 @@ def _stated(study: Mapping[Any, Any], frame: tuple[float, float, tuple[str, ...]
     """Coefficients of the table, by name, that are known up to standard deviations.
 
     Raises:
-        ParameterError: for a name that is none of the table, or other than a finite mean and a positive std.
+        ParameterError: for a name that is none of the table, or a mean or std outside its range.
     """
     constant, row_norm, names, schema = frame
     nothing_d = np.zeros(len(names) + (constant > 0))
@@ -112,7 +112,7 @@ def _stated(study: Mapping[Any, Any], frame: tuple[float, float, tuple[str, ...]
 
 
 def _pair(name: str, value: Any) -> tuple[float, float]:
-    """A mean and a standard deviation.
+    """A mean and a standard deviation; a larger mean would make numbers of a fit infinite, after its charge.
 
     Raises:
         ParameterError: for anything else.
@@ -121,8 +121,10 @@ def _pair(name: str, value: Any) -> tuple[float, float]:
         mean, std = (float(part) for part in value)
     except (TypeError, ValueError):
         mean = std = math.nan
-    if not (math.isfinite(mean) and 1e-9 <= std <= 1e9):
-        raise ParameterError(f"prior[{name!r}] must be (mean, std), std in [1e-9, 1e9], got {value!r}.")
+    if not (abs(mean) <= 1e9 and 1e-9 <= std <= 1e9):
+        raise ParameterError(
+            f"prior[{name!r}] must be (mean, std), mean in [-1e9, 1e9] and std in [1e-9, 1e9], got {value!r}."
+        )
     return mean, std
 
 

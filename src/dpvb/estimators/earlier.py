@@ -48,7 +48,9 @@ def check_release(name: str, model: Any, fit: PrivateEstimator, *, public: bool)
             f"{name} must be a private model, or its data said to be public by public_prior=, or by public= where "
             "they were fitted: without secret noise it may reveal everything about them."
         )
-    if not public and _kin(statement.charge, fit.ledger, fit.dataset) == "same":
+    kin = _kin(statement.charge, fit.ledger, fit.dataset)
+    again = any(f"{_EARLIER} of data set {fit.dataset!r}," in said for said in statement.public)
+    if kin == "same" or (not public and (again or kin == "namesake")):
         raise ParameterError(
             f"{name} must come from other people than dataset={fit.dataset!r}: it is a release of this data set. Fit "
             "once with the whole budget, or take a public model."
@@ -79,13 +81,14 @@ def _kin(charge: ChargeFacts | None, ledger: AnyLedger | None, dataset: str | No
     """Whether the people of an earlier charge are those of a data set ("same"), others ("disjoint"), or "unknown".
 
     Parts of a data set share no unit: a ledger that holds both as parts of one was told so before either was charged.
+    A data set of that name in another ledger is a "namesake".
     """
     if charge is None or ledger is None or dataset is None:
         return "unknown"
-    if charge.dataset == dataset:
-        return "same"
     with opened(ledger) as book:
         whole = {one.name: one.part_of for one in book.datasets()} if book.uuid == charge.ledger else {}
+    if charge.dataset == dataset:
+        return "same" if whole else "namesake"
     own, other = whole.get(dataset), whole.get(charge.dataset)
     if dataset == other or charge.dataset == own:
         return "same"
