@@ -23,6 +23,9 @@ from dpvb.guards.errors import DataFormatError, ParameterError, reason_of
 from dpvb.models.regression.known import Known
 from dpvb.models.regression.weights import Weights
 
+# Least standard deviation of what a study says, for weights of rows of norm 1.
+_LEAST_STD = 1e-6
+
 
 def known_of(
     fit: PrivateEstimator, prior: Any, frame: tuple[float, float, tuple[str, ...], Schema | None], *, public: bool
@@ -106,6 +109,8 @@ def _stated(study: Mapping[Any, Any], frame: tuple[float, float, tuple[str, ...]
                 f"prior must name coefficients of the table, as coefficients() has them; {name!r} is {kind}."
             )
         mean, std = _pair(name, value)
+        # What is known better than this leaves no digits to what is not, and a fit would end after its charge.
+        std = max(std, _LEAST_STD * float(np.linalg.norm(row_d)))
         precision: Floats = np.outer(row_d, row_d) / std**2
         found = found.joined(replace(found, precision=precision, pull_d=row_d * (mean / std**2)))
     return found
