@@ -473,7 +473,7 @@ BUGS = [
         (
             (
                 "estimators/earlier.py",
-                '    if charge.dataset == dataset:\n        return "same"\n',
+                '    if charge.dataset == dataset:\n        return "same" if whole else "namesake"\n',
                 "",
             ),
         ),
@@ -502,6 +502,12 @@ BUGS = [
         "an earlier release whose cost the statement does not add",
         (("estimators/earlier.py", "past.epsilon + fit.epsilon:.6g", "fit.epsilon:.6g"),),
         "test_topic_prior.py::test_the_statement_says_where_a_prior_came_from_and_what_it_cost_whom",
+    ),
+    Bug(
+        "releases about the same people that nobody adds up",
+        "a release behind a prior's own prior that the statement leaves out",
+        (("estimators/earlier.py", "for said in past.public if _EARLIER in said", "for said in ()"),),
+        "test_coefficient_prior.py::test_the_statement_names_all_releases_behind_a_prior",
     ),
     Bug(
         "persons that are several units, or several persons that are one",

@@ -94,6 +94,13 @@ def test_a_study_is_a_measurement_of_a_coefficient(tmp_path: Path) -> None:
     assert vague["age"] == pytest.approx((mean, std), rel=1e-3)
 
 
+@pytest.mark.parametrize("mean", [0.0, -1e3])
+@pytest.mark.parametrize("n", [0, 30])
+def test_a_study_that_knows_almost_all_is_believed_and_ends_no_fit(mean: float, n: int) -> None:
+    fitted = model(prior={"age": (mean, 1e-9), "sex": (1.0, 1e-9)}).fit(table(n))
+    assert rows(fitted)["age"][0] == pytest.approx(mean, rel=0.5, abs=1e-4)
+
+
 def test_rows_without_anybody_leave_what_was_known(first: dpvb.LogisticRegression) -> None:
     """No row: the earlier posterior, up to what noise says of nobody."""
     empty = model(prior=first, epsilon=8.0, num_examples=None).fit(table(0))
@@ -155,6 +162,7 @@ def test_a_run_goes_on_with_its_own_prior_alone(first: dpvb.LogisticRegression, 
         (3, "prior must be a fitted dpvb.LogisticRegression, a mapping"),
         ({"age": 1.0}, r"prior\['age'\] must be \(mean, std\)"),
         ({"age": (1.0, 0.0)}, r"std in \[1e-9, 1e9\]"),
+        ({"age": (1e308, 1e-9)}, r"mean in \[-1e9, 1e9\]"),
         ({"age": (math.nan, 1.0)}, r"prior\['age'\]"),
         ({"work=own": (1.0, 1.0)}, "'work=own' is a reference, which is 0"),
         ({"income": (1.0, 1.0)}, "'income' is none of the table"),
@@ -204,8 +212,20 @@ def test_the_statement_adds_what_the_earlier_release_spent(first: dpvb.LogisticR
     assert "said to be public" in " ".join(str(model(prior=naked, public_prior=True).fit(table(30)).privacy_).split())
 
 
+def test_the_statement_names_all_releases_behind_a_prior(first: dpvb.LogisticRegression, tmp_path: Path) -> None:
+    """Whoever is in all three data sets can add up three losses; that the prior's own rows are public hides none."""
+    second = model(prior=first, epsilon=2.0).fit(table(start=N))
+    second.save(tmp_path / "second.dpvb")
+    for prior in (second, tmp_path / "second.dpvb"):
+        for public in (False, True):
+            third = model(prior=prior, public_prior=public).fit(table(30))
+            said = " ".join(str(third.privacy_).split())
+            assert f"epsilon = {first.privacy_.epsilon:.6g}, delta = 1e-05; whoever" in said
+            assert public or f"epsilon = {second.privacy_.epsilon:.6g}, delta = 1e-05; whoever" in said
+
+
 def test_the_ledger_knows_whose_prior_it_is(tmp_path: Path) -> None:
-    """The same data set is refused before the charge; parts that were fixed beforehand share nobody."""
+    """The same data set is refused, also behind another and whatever is said; parts share nobody."""
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         cap: Any = {"epsilon": 4.0, "delta": 1e-3, "unit": "row", "neighboring_relation": "add_or_remove_one"}
         for name, whole in (("all", None), ("north", "all"), ("south", "all")):
@@ -216,4 +236,7 @@ def test_the_ledger_knows_whose_prior_it_is(tmp_path: Path) -> None:
             model(prior=first, ledger=ledger, dataset="north").fit(table())
         assert ledger.remaining("north") == left
         second = model(prior=first, ledger=ledger, dataset="south").fit(table(start=N))
+        for prior, public in ((first, True), (second, False)):
+            with pytest.raises(ParameterError, match="other people than dataset='north'"):
+                model(prior=prior, public_prior=public, ledger=ledger, dataset="north").fit(table())
     assert "nobody is in two parts" in " ".join(str(second.privacy_).split())

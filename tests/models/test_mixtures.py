@@ -128,6 +128,21 @@ def test_scores_that_are_summed_have_the_norm_that_is_declared() -> None:
     np.testing.assert_allclose(scores.norms(), np.linalg.norm(whole_nu, axis=1), rtol=1e-9)
 
 
+@pytest.mark.parametrize("layout", ["C", "F"])
+def test_a_row_has_its_own_bits_however_a_reader_lays_rows_out(layout: Any) -> None:
+    """So many columns and components that sums of eight and more round by their order."""
+    rng, columns = np.random.default_rng(3), Columns(9, (), (9.0,) * 20, (3, 2))
+    model, n = Mixture(17, columns), 30
+    q, own = somewhere(rng, model, 17), rows(rng, n, columns)
+    batch = MixedRows(*(np.asarray(part, order=layout) for part in own.parts))
+    blocks = {name: block for name, block in model.blocks.items() if block.phase == "step"}
+    together = model.e_step(q, batch, blocks)
+    alone = [model.e_step(q, own.take(slice(one, one + 1)), blocks) for one in range(n)]
+    for name, block in blocks.items():
+        norms = [one[name].of_block(block, 1).norms() for one in alone]
+        np.testing.assert_array_equal(together[name].of_block(block, n).norms(), np.concatenate(norms))
+
+
 def test_each_component_is_clipped_by_itself() -> None:
     """A row far from a component pulls it by its responsibility times 1, however far another component is."""
     model = Mixture(2, Columns(numbers=1))

@@ -23,6 +23,9 @@ from dpvb.guards.errors import DataFormatError, ParameterError, reason_of
 from dpvb.models.regression.known import Known
 from dpvb.models.regression.weights import Weights
 
+# Least standard deviation of what a study says, for weights of rows of norm 1.
+_LEAST_STD = 1e-6
+
 
 def known_of(
     fit: PrivateEstimator, prior: Any, frame: tuple[float, float, tuple[str, ...], Schema | None], *, public: bool
@@ -89,7 +92,7 @@ def _stated(study: Mapping[Any, Any], frame: tuple[float, float, tuple[str, ...]
     """Coefficients of the table, by name, that are known up to standard deviations.
 
     Raises:
-        ParameterError: for a name that is none of the table, or other than a finite mean and a positive std.
+        ParameterError: for a name that is none of the table, or a mean or std outside its range.
     """
     constant, row_norm, names, schema = frame
     nothing_d = np.zeros(len(names) + (constant > 0))
@@ -106,13 +109,15 @@ def _stated(study: Mapping[Any, Any], frame: tuple[float, float, tuple[str, ...]
                 f"prior must name coefficients of the table, as coefficients() has them; {name!r} is {kind}."
             )
         mean, std = _pair(name, value)
+        # What is known better than this leaves no digits to what is not, and a fit would end after its charge.
+        std = max(std, _LEAST_STD * float(np.linalg.norm(row_d)))
         precision: Floats = np.outer(row_d, row_d) / std**2
         found = found.joined(replace(found, precision=precision, pull_d=row_d * (mean / std**2)))
     return found
 
 
 def _pair(name: str, value: Any) -> tuple[float, float]:
-    """A mean and a standard deviation.
+    """A mean and a standard deviation; a larger mean would make numbers of a fit infinite, after its charge.
 
     Raises:
         ParameterError: for anything else.
@@ -121,8 +126,10 @@ def _pair(name: str, value: Any) -> tuple[float, float]:
         mean, std = (float(part) for part in value)
     except (TypeError, ValueError):
         mean = std = math.nan
-    if not (math.isfinite(mean) and 1e-9 <= std <= 1e9):
-        raise ParameterError(f"prior[{name!r}] must be (mean, std), std in [1e-9, 1e9], got {value!r}.")
+    if not (abs(mean) <= 1e9 and 1e-9 <= std <= 1e9):
+        raise ParameterError(
+            f"prior[{name!r}] must be (mean, std), mean in [-1e9, 1e9] and std in [1e-9, 1e9], got {value!r}."
+        )
     return mean, std
 
 

@@ -11,6 +11,9 @@ from dpvb.guards.errors import ParameterError
 from dpvb.results.facts import ChargeFacts
 from dpvb.runs.counted import AnyLedger, opened
 
+# What the statement of a fit with a private prior says of it.
+_EARLIER = "an earlier release"
+
 
 @dataclass(frozen=True)
 class Fitted:
@@ -45,7 +48,9 @@ def check_release(name: str, model: Any, fit: PrivateEstimator, *, public: bool)
             f"{name} must be a private model, or its data said to be public by public_prior=, or by public= where "
             "they were fitted: without secret noise it may reveal everything about them."
         )
-    if not public and _kin(statement.charge, fit.ledger, fit.dataset) == "same":
+    kin = _kin(statement.charge, fit.ledger, fit.dataset)
+    again = any(f"{_EARLIER} of data set {fit.dataset!r}," in said for said in statement.public)
+    if kin == "same" or (not public and (again or kin == "namesake")):
         raise ParameterError(
             f"{name} must come from other people than dataset={fit.dataset!r}: it is a release of this data set. Fit "
             "once with the whole budget, or take a public model."
@@ -53,18 +58,22 @@ def check_release(name: str, model: Any, fit: PrivateEstimator, *, public: bool)
 
 
 def told(model: Any, fit: PrivateEstimator, *, public: bool) -> str:
-    """Where a prior comes from, and what it cost whom, in words, for the statement of a fit; as in `check_release`."""
+    """Where a prior comes from, and what it cost whom, in words, for the statement of a fit; as in `check_release`.
+
+    A prior that had a private prior of its own brings along what its own statement says of that.
+    """
     past = model.privacy_
+    behind = "".join(f"; behind it there is another: {said}" for said in past.public if _EARLIER in said)
     if public or past.published:
-        return "a model whose data are said to be public"
+        return f"a model whose data are said to be public{behind}"
     charged = f" of data set {past.charge.dataset!r}" if past.charge is not None else ""
     sums = f"epsilon = {past.epsilon + fit.epsilon:.6g}, delta = {past.delta + fit.delta:.6g}"
     both = f"whoever is in both data sets is promised no more than {sums}"
     if _kin(past.charge, fit.ledger, fit.dataset) == "disjoint":
         both = "by the ledger both data sets are parts of one, and nobody is in two parts"
     return (
-        f"an earlier release{charged}, which promised each {past.unit} behind it epsilon = {past.epsilon:.6g}, "
-        f"delta = {past.delta:g}; {both}"
+        f"{_EARLIER}{charged}, which promised each {past.unit} behind it epsilon = {past.epsilon:.6g}, "
+        f"delta = {past.delta:g}; {both}{behind}"
     )
 
 
@@ -72,13 +81,14 @@ def _kin(charge: ChargeFacts | None, ledger: AnyLedger | None, dataset: str | No
     """Whether the people of an earlier charge are those of a data set ("same"), others ("disjoint"), or "unknown".
 
     Parts of a data set share no unit: a ledger that holds both as parts of one was told so before either was charged.
+    A data set of that name in another ledger is a "namesake".
     """
     if charge is None or ledger is None or dataset is None:
         return "unknown"
-    if charge.dataset == dataset:
-        return "same"
     with opened(ledger) as book:
         whole = {one.name: one.part_of for one in book.datasets()} if book.uuid == charge.ledger else {}
+    if charge.dataset == dataset:
+        return "same" if whole else "namesake"
     own, other = whole.get(dataset), whole.get(charge.dataset)
     if dataset == other or charge.dataset == own:
         return "same"

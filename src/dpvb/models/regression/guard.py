@@ -5,6 +5,7 @@ Everything here is post-processing of released numbers and costs no privacy.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,7 +63,7 @@ class Steepness:
             return self
         moved_e, bent_e = point_e - self.point_e, self.score_e - score_e
         measured, allowed = float(moved_e @ bent_e), float(upper_e @ moved_e**2)
-        noise = float(np.sqrt(np.minimum(self.noise_e + noise_e, UNSEEN) @ moved_e**2))
+        noise = math.hypot(*(np.sqrt(np.minimum(self.noise_e + noise_e, UNSEEN)) * moved_e))  # squares may overflow
         factor_e = self.factor_e
         if measured > tuned.BEARABLE * allowed + tuned.CURVATURE_STD * noise:
             beyond_e = np.maximum(moved_e * bent_e - upper_e * moved_e**2, 0.0)
