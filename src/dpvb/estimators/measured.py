@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpvb.data.shards import paths_of
 from dpvb.data.tables.columns import INDICATOR, Binary, Categorical
@@ -22,6 +21,7 @@ from dpvb.data.tables.ranged import Date, Numeric
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.estimators.base import BY_RELEASE, ONE_UNIT, column_names, unbounded
+from dpvb.estimators.ranges import check_names, in_order, places, schema_of
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_number
 
@@ -68,8 +68,7 @@ class Columns:
                 ONE_UNIT,
                 BY_RELEASE,
             )
-        ends = zip(names or _places(width), _end("low", low, width), _end("high", high, width), strict=True)
-        return cls.of_schema(Schema(tuple(Numeric(*end) for end in ends)), named=names is not None)
+        return cls.of_schema(schema_of(names, width, low, high), named=names is not None)
 
     @classmethod
     def of_schema(cls, schema: Schema, *, named: bool) -> Columns:
@@ -92,7 +91,7 @@ class Columns:
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Names of all columns."""
-        return self.names or _places(self.width)
+        return self.names or places(self.width)
 
     @property
     def centre_d(self) -> Floats:
@@ -145,12 +144,8 @@ class Columns:
             own = replace(X.schema, target=None, group=None)
             if self.schema is None or own != replace(self.schema, group=None):
                 raise DataFormatError("the table's schema is not the one that the model was fitted with.")
-        names = column_names(X)
-        if self.schema is None and self.names is not None and names is not None and names != self.names:
-            raise DataFormatError(
-                f"The feature names should match those that were passed during fit: {list(self.names)[:8]}."
-            )
         if self.schema is None:
+            check_names(column_names(X), self.names)
             design: AnyDesign = self.private(X, None)
         else:
             design = self._table(X).features(fit_intercept=False, row_norm=self.row_norm)
@@ -165,12 +160,12 @@ class Columns:
             return X
         if isinstance(X, Mapping) or column_names(X) is not None or paths_of(X) is not None:
             return Table(X, replace(self.schema, group=None))
-        x_nd, columns = as_matrix(X).dense(slice(None)), self.schema.own_columns
+        matrix, columns = as_matrix(X), self.schema.own_columns
         if not all(column.numeric for column in columns):
             raise DataFormatError("rows with categories must be a dpvb.Table, or have names of columns.")
-        if x_nd.shape[1] != len(columns):
-            raise DataFormatError(f"X has {x_nd.shape[1]} features, but {len(columns)} features are expected as input.")
-        return Table({column.name: x_nd[:, place] for place, column in enumerate(columns)}, self.schema)
+        if matrix.width != len(columns):
+            raise DataFormatError(f"X has {matrix.width} features, but {len(columns)} features are expected as input.")
+        return in_order(matrix, self.schema)
 
     def to_facts(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -196,22 +191,3 @@ def no_rows(schema: Schema | None, width: int | None) -> dict[str, Any]:
         return {"X": np.empty((0, width or 0))}
     names = [column.name for column in schema.own_columns] + [schema.group] * (schema.group is not None)
     return {"X": Table({str(name): np.empty(0) for name in names}, schema)}
-
-
-def _places(width: int) -> tuple[str, ...]:
-    return tuple(f"x{j}" for j in range(width))
-
-
-def _end(name: str, given: Any, width: int) -> list[Any]:
-    """The lower or upper end of each column's range.
-
-    Raises:
-        ParameterError: unless they are a number, or one for each column.
-    """
-    try:
-        found: NDArray[Any] = np.broadcast_to(np.asarray(given, dtype=np.float64), (width,))
-    except (TypeError, ValueError):
-        raise ParameterError(
-            f"{name} must be a number or {width} of them, one for each column of X, got {given!r}."
-        ) from None
-    return found.tolist()  # type: ignore[no-any-return]

@@ -14,7 +14,6 @@ from scipy.special import logsumexp, ndtri
 
 from dpvb.data.tables.matrices import as_matrix
 from dpvb.data.tables.mixed import Layout, MixedRows
-from dpvb.data.tables.ranged import Numeric
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import Table
 from dpvb.estimators.base import (
@@ -26,6 +25,7 @@ from dpvb.estimators.base import (
     generator,
     unbounded,
 )
+from dpvb.estimators.ranges import check_names, in_order, schema_of
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
@@ -365,27 +365,21 @@ class GaussianMixture(Mixture):
                 BY_RELEASE,
             )
         matrix, names = _dense(X), column_names(X)
-        ends = [_ends(name, given, matrix.width) for name, given in (("low", self.low), ("high", self.high))]
-        order = names or tuple(f"x{place}" for place in range(matrix.width))
-        schema = Schema(tuple(Numeric(name, *pair) for name, *pair in zip(order, *ends, strict=True)))
-        return _in_order(matrix, schema), names
+        return in_order(matrix, schema_of(names, matrix.width, self.low, self.high)), names
 
     def _visible(self, X: Any) -> MixedRows:
         self._check_fitted()
         if isinstance(X, Table):
             raise DataFormatError("the model was fitted on plain rows, not on a table: give rows of the same columns.")
-        names, known = column_names(X), tuple(column.name for column in self.schema_.own_columns)
-        if self._named and names is not None and names != known:
-            raise DataFormatError(
-                f"The feature names should match those that were passed during fit: {list(known)[:8]}."
-            )
+        known = tuple(column.name for column in self.schema_.own_columns)
+        check_names(column_names(X), known if self._named else None)
         matrix = _dense(X)
         if matrix.width != self.n_features_in_:
             raise DataFormatError(
                 f"X has {matrix.width} features, but {type(self).__name__} is expecting {self.n_features_in_} features "
                 "as input."
             )
-        return super()._visible(_in_order(matrix, self.schema_))
+        return super()._visible(in_order(matrix, self.schema_))
 
 
 _PARTS = ("weight_k", "mean_k", "probability_kv")
@@ -404,20 +398,6 @@ def _names(parameter: str, given: Any) -> tuple[str, ...]:
     raise ParameterError(f"{parameter} must be names of columns, as a list or with commas between, got {given!r}.")
 
 
-def _ends(name: str, given: Any, width: int) -> list[float]:
-    """The lower or upper end of each column's range.
-
-    Raises:
-        ParameterError: unless they are a number, or one for each column.
-    """
-    try:
-        ends: list[float] = np.broadcast_to(np.asarray(given, dtype=np.float64), (width,)).tolist()
-        return ends
-    except (TypeError, ValueError):
-        pass
-    raise ParameterError(f"{name} must be a number or {width} of them, one for each column of X, got {given!r}.")
-
-
 def _dense(X: Any) -> Any:
     """A matrix of numbers.
 
@@ -427,9 +407,3 @@ def _dense(X: Any) -> Any:
     if sparse.issparse(X):
         raise DataFormatError("sparse input is not supported: Gaussians have no zeros to leave out. Give X.toarray().")
     return as_matrix(X)
-
-
-def _in_order(matrix: Any, schema: Schema) -> Table:
-    """A matrix as a table, its columns in the order of a schema."""
-    x_nd = matrix.dense(slice(None))
-    return Table({column.name: x_nd[:, place] for place, column in enumerate(schema.own_columns)}, schema)

@@ -19,7 +19,6 @@ from dpvb.data.shards import paths_of
 from dpvb.data.tables.columns import INDICATOR
 from dpvb.data.tables.design import Design, SparseDesignRows
 from dpvb.data.tables.matrices import as_matrix
-from dpvb.data.tables.ranged import Numeric
 from dpvb.data.tables.response import BOUNDS, Response
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import AnyDesign, Table
@@ -35,6 +34,7 @@ from dpvb.estimators.base import (
 from dpvb.estimators.coefficient_prior import known_of
 from dpvb.estimators.coefficients import Coefficients
 from dpvb.estimators.earlier import Fitted, kept
+from dpvb.estimators.ranges import check_names, in_order, places, schema_of
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
@@ -376,11 +376,9 @@ class Regression(PrivateEstimator):
                 ONE_UNIT,
                 BY_RELEASE,
             )
-        width, names = as_matrix(X).width, column_names(X)
-        low_d, high_d = (_ends(name, getattr(self, name), width) for name in ranges)
-        columns = zip(names or (f"x{j}" for j in range(width)), low_d.tolist(), high_d.tolist(), strict=True)
-        schema = Schema(tuple(Numeric(name, low, high) for name, low, high in columns))
-        return Table(X, schema) if names else _in_order(X, schema)
+        matrix, names = as_matrix(X), column_names(X)
+        schema = schema_of(names, matrix.width, self.low, self.high)
+        return Table(X, schema) if names else in_order(matrix, schema)
 
     def _private(
         self,
@@ -443,7 +441,7 @@ class Regression(PrivateEstimator):
     def _set_columns(self, names: tuple[str, ...] | None, width: int, schema: Schema | None) -> None:
         """Number, names and units of the features."""
         self.schema_, self.n_features_in_, self._named = schema, width, names is not None
-        self.feature_names_ = names or tuple(f"x{j}" for j in range(width))
+        self.feature_names_ = names or places(width)
 
     def _set_posterior(self, weights: Weights, table: Weights, constant: float, row_norm: float) -> None:
         """Keep both readings of the posterior in the model's units, and show the table's in those of X."""
@@ -529,8 +527,9 @@ class Regression(PrivateEstimator):
             return X
         if _is_named(X) or any(column.kind not in ("numeric", "spline") for column in schema.own_columns):
             return Table(X, schema)
-        self._check_width(as_matrix(X).width, len(schema.own_columns))
-        return _in_order(X, schema)
+        matrix = as_matrix(X)
+        self._check_width(matrix.width, len(schema.own_columns))
+        return in_order(matrix, schema)
 
     def _measured(
         self, X: Any, y: Any, trials: Any, public: bool, offset: Any = None, exposure: Any = None
@@ -571,11 +570,7 @@ class Regression(PrivateEstimator):
             return table.features(fit_intercept=self._constant > 0, sparse_rows=True)
         if isinstance(X, Table):
             raise DataFormatError("the model was fitted on plain rows, not on a table: give rows of the same columns.")
-        names = column_names(X)
-        if self._named and names is not None and names != self.feature_names_:
-            raise DataFormatError(
-                f"The feature names should match those that were passed during fit: {list(self.feature_names_)[:8]}."
-            )
+        check_names(column_names(X), self.feature_names_ if self._named else None)
         return Design(X, row_norm=self._row_norm, intercept=self._constant, sparse_rows=sparse.issparse(X))
 
     def __sklearn_tags__(self) -> Any:
@@ -716,7 +711,7 @@ class BinomialLikelihoodRegression(Regression):
     ) -> tuple[tuple[Known, ...], str]:
         if self.prior is None:
             return (), ""
-        names = names or tuple(f"x{j}" for j in range(design.width - (design.intercept > 0)))
+        names = names or places(design.width - (design.intercept > 0))
         frame = (design.intercept, design.row_norm, names, schema)
         return known_of(self, self.prior, frame, public=self.public_prior)
 
@@ -838,25 +833,6 @@ def _is_named(X: Any) -> bool:
     if isinstance(X, (Mapping, str, os.PathLike)) or paths_of(X) is not None:
         return True
     return column_names(X) is not None or getattr(getattr(X, "dtype", None), "names", None) is not None
-
-
-def _in_order(X: Any, schema: Schema) -> Table:
-    """A matrix as a table, its columns in the order of a schema."""
-    x_nd = as_matrix(X).dense(slice(None))
-    return Table({column.name: x_nd[:, place] for place, column in enumerate(schema.own_columns)}, schema)
-
-
-def _ends(name: str, given: Any, width: int) -> Floats:
-    """The lower or upper end of each column's range.
-
-    Raises:
-        ParameterError: unless they are a number, or one for each column.
-    """
-    try:
-        return np.broadcast_to(np.asarray(given, dtype=np.float64), (width,))
-    except (TypeError, ValueError):
-        pass
-    raise ParameterError(f"{name} must be a number or {width} of them, one for each column of X, got {given!r}.")
 
 
 def _places(numeric: Any, width: int) -> NDArray[np.bool_]:
