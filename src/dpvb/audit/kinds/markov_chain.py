@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,8 +15,8 @@ from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.markov_chain import MarkovChain
 from dpvb.guards.arrays import Floats
 
-# Symbols, and the longest sequence.
-_WIDTH, _LONGEST = 4, 12
+# Symbols, those of a wide model, of which each is a canary's own, and the longest sequence.
+_WIDTH, _WIDE, _LONGEST = 4, 200, 12
 
 
 def forms(name: str) -> Mapping[str, Callable[[], Case]]:
@@ -23,32 +24,40 @@ def forms(name: str) -> Mapping[str, Callable[[], Case]]:
     return {f"order {order}": partial(of_order, order) for order in (1, 2)}
 
 
-def sequences(matrix: Floats, group: Any = None) -> Sequences:
+def sequences(matrix: Floats, group: Any = None, width: int = _WIDTH) -> Sequences:
     """A matrix as sequences: the first column is the length of each, and one that is no length leaves nothing."""
     matrix = np.asarray(matrix, dtype=np.float64)
     length_n = np.clip(np.nan_to_num(matrix[:, 0], posinf=0.0, neginf=0.0), 0, matrix.shape[1] - 1).astype(np.int64)
     own = [row[1 : 1 + length] for row, length in zip(matrix, length_n, strict=True)]
-    return Symbols(_WIDTH).sequences(own, group=group)
+    return Symbols(width).sequences(own, group=group)
 
 
 def of_order(order: int) -> Case:
     """The case of a chain of this order."""
-
-    def records(rng: np.random.Generator, n: int) -> Floats:
-        length = rng.integers(1, _LONGEST + 1, size=(n, 1))
-        return np.hstack([length, rng.integers(_WIDTH, size=(n, _LONGEST))]).astype(np.float64)
-
-    constant = np.repeat(np.arange(_WIDTH, dtype=np.float64)[:, None], _LONGEST, axis=1)
+    constant = _constant(_WIDTH)
     odd = np.tile([0.0, 1.0, 1e300, -1.0], _LONGEST // 4)
     codes = [np.zeros(_LONGEST), *constant, constant[0], constant[1], odd, np.arange(_LONGEST) % _WIDTH]
     lengths = [0.0, *(_LONGEST,) * _WIDTH, 1.0, order + 1.0, _LONGEST, _LONGEST]
-    hostile = np.column_stack([lengths, codes])
-    estimator = MarkovChain(_WIDTH, order=order, max_length=_LONGEST, epsilon=1.0, delta=1e-6)
+    wide = np.column_stack([np.full(_WIDE, _LONGEST), _constant(_WIDE)])
+    case = _case(order, _WIDTH, np.column_stack([lengths, codes]))
+    return replace(case, wide=replace(_case(1, _WIDE, wide), name=f"{case.name}, wide"))
+
+
+def _constant(width: int) -> Floats:
+    """A sequence of each symbol alone."""
+    return np.repeat(np.arange(width, dtype=np.float64)[:, None], _LONGEST, axis=1)
+
+
+def _case(order: int, width: int, hostile: Floats) -> Case:
+    def records(rng: np.random.Generator, n: int) -> Floats:
+        length = rng.integers(1, _LONGEST + 1, size=(n, 1))
+        return np.hstack([length, rng.integers(width, size=(n, _LONGEST))]).astype(np.float64)
 
     def columns(matrix: Floats) -> Mapping[str, Any]:
-        source = sequences(matrix)._rows
-        return {"X": source.code, "y": np.diff(source.indptr)}
+        (rows,) = [chunk.rows for chunk in sequences(matrix, width=width).chunks()] or [Symbols(width).rows([])]
+        return {"X": rows.code, "y": np.diff(rows.indptr)}
 
-    return of_estimator(
-        f"MarkovChain, order {order}", estimator, sequences, records, hostile, columns, responses=_LONGEST + 1
-    )
+    estimator = MarkovChain(width, order=order, max_length=_LONGEST, epsilon=1.0, delta=1e-6)
+    source = partial(sequences, width=width)
+    name = f"MarkovChain, order {order}"
+    return of_estimator(name, estimator, source, records, hostile, columns, responses=_LONGEST + 1)
