@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
@@ -16,7 +17,7 @@ from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import PrivateEstimator, Task, fitted_only, generator
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import DataFormatError, ParameterError, check_integer, check_number
+from dpvb.guards.errors import DataFormatError, DpvbWarning, ParameterError, check_integer, check_number
 from dpvb.models.sequences import dynamics, markov_chain, uncertainty
 from dpvb.results.groups import GroupTable, Line
 
@@ -154,8 +155,8 @@ class MarkovChain(PrivateEstimator):
     def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True) -> GroupTable:
         """Every transition probability with an interval that counts the privacy noise in.
 
-        The intervals take lengths to be independent of symbols. They leave out what clip bends where it shortens units;
-        the head of the table says how many it shortened, as it was released.
+        The intervals take lengths to be independent of symbols. They leave out what clip bends where it shortens units:
+        a warning, and the head of the table, say how many those were, as it was released.
 
         Args:
             level: probability inside an interval, in (0, 1).
@@ -175,7 +176,10 @@ class MarkovChain(PrivateEstimator):
             for ends in [(max(mean - reach * own, 0.0), min(mean + reach * own, 1.0))]
         )
         aware = "noise counted in" if noise_aware else "privacy noise left out"
-        head = f"{len(lines)} transitions, {level:.0%} intervals, {aware}{self._bent}"
+        head = f"{len(lines)} transitions, {level:.0%} intervals, {aware}"
+        if bent := self._bent:
+            warnings.warn(bent, DpvbWarning, stacklevel=2)
+            head += f"\n{bent}"
         return GroupTable(lines, head, ("after", "comes"))
 
     def summary(self) -> str:
@@ -211,12 +215,16 @@ class MarkovChain(PrivateEstimator):
 
     @property
     def _bent(self) -> str:
-        """What the released counts say of the clip."""
+        """What the released counts say of the clip; nothing where it shortened hardly anybody."""
         counts = self.privacy_.counts
-        if counts is None or counts.shortened <= 3 * counts.shortened_std:
+        if self.clip is None or counts is None or counts.shortened <= 3 * counts.shortened_std:
             return ""
         share = min(counts.shortened / max(counts.counted, 1.0), 1.0)
-        return f"\nclip shortened {share:.0%} of the {self.privacy_.unit}s and bends all rows: clip=None does not"
+        most = (self.max_length - self.order) ** self.power
+        return (
+            f"clip={self.clip:g} shortened {share:.0%} of the {self.privacy_.unit}s, which bends all rows, and intervals "
+            f"leave that out. clip=None, here {most:.3g}, shortens nobody who has one sequence."
+        )
 
     def _ahead(self, tail: tuple[int, ...], steps: int) -> Floats:
         """Laws of the symbols after these last ones, (steps, V)."""
