@@ -222,8 +222,8 @@ class MarkovChain(PrivateEstimator):
         share = min(counts.shortened / max(counts.counted, 1.0), 1.0)
         most = (self.max_length - self.order) ** self.power
         return (
-            f"clip={self.clip:g} shortened {share:.0%} of the {self.privacy_.unit}s, which bends all rows, and intervals"
-            f" leave that out. clip=None, here {most:.3g}, shortens nobody who has one sequence."
+            f"clip={self.clip:g} shortened {share:.0%} of the {self.privacy_.unit}s, which bends all rows; intervals "
+            f"leave that out. clip=None, here {most:.3g}, shortens nobody who has one sequence."
         )
 
     def _ahead(self, tail: tuple[int, ...], steps: int) -> Floats:
