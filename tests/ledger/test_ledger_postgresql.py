@@ -135,7 +135,10 @@ def test_a_role_can_append_and_nothing_else(ledger: Ledger, postgresql: Server) 
         line.strip(" ;") for line in sys.modules[PostgreSQLStore.__module__].__doc__.splitlines() if "GRANT" in line
     ]
     assert tuple(grants) == GRANTS
-    theirs = appender(ledger, postgresql)
+    name = role(postgresql, "analyst")
+    postgresql.execute("GRANT ALL ON dpvb.entry, dpvb.head TO analyst", database=database(ledger.url))
+    assert ledger.grant("analyst")[1:] == list(GRANTS)
+    theirs = postgresql.url(database(ledger.url), name, name)
     with Ledger(theirs) as found:
         charge(found, "c")
         assert found.remaining("people").num_charges == 3
@@ -275,6 +278,40 @@ def test_a_schema_made_for_its_keeper_is_built_in(postgresql: Server, url: str) 
                 charge(theirs, "b")
     owners = "SELECT DISTINCT tableowner::text FROM pg_tables WHERE schemaname = 'dpvb'"
     assert postgresql.execute(owners, database=database(url)) == [("keeper",)]
+
+
+def test_a_role_that_looks_charges_nothing(ledger: Ledger, postgresql: Server) -> None:
+    name = role(postgresql, "auditor")
+    ledger.grant(name)
+    assert ledger.grant(name, append=False)[1:] == [grant.replace("analyst", name) for grant in GRANTS[:2]]
+    theirs = postgresql.url(database(ledger.url), name, name)
+    with Ledger(theirs, read_only=True) as found:
+        assert found.remaining("people") == ledger.remaining("people")
+        found.verify()
+        with pytest.raises(LedgerError, match="gives rights in it"):
+            found.grant("analyst")
+    with pytest.raises(LedgerError, match="permission denied"), Ledger(theirs) as found:
+        charge(found, "more")
+    ledger.verify()
+
+
+def test_rights_are_given_to_one_role_by_the_owner_and_in_a_database(
+    ledger: Ledger, postgresql: Server, tmp_path: Path
+) -> None:
+    postgresql.execute('CREATE ROLE "Ana ""x"" y"')
+    assert ledger.grant('Ana "x" y')[1] == 'GRANT USAGE ON SCHEMA dpvb TO "Ana ""x"" y"'
+    for nobody in ("public", "PUBLIC", "current_user", "no_such_role", "analyst; DROP TABLE dpvb.entry", ""):
+        with pytest.raises(LedgerError, match="has no role"):
+            ledger.grant(nobody)
+    (owner,) = {row[0] for row in postgresql.execute(OWNER, database=database(ledger.url))}
+    with pytest.raises(LedgerError, match="owns the ledger"):
+        ledger.grant(owner)
+    with Ledger(tmp_path / "budget.db") as file, pytest.raises(ParameterError, match="has no roles"):
+        file.grant("analyst")
+    ledger.verify()
+
+
+OWNER = "SELECT DISTINCT tableowner::text FROM pg_tables WHERE schemaname = 'dpvb'"
 
 
 # Ledgers of earlier versions
