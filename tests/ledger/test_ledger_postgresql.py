@@ -135,6 +135,8 @@ def test_a_role_can_append_and_nothing_else(ledger: Ledger, postgresql: Server) 
         line.strip(" ;") for line in sys.modules[PostgreSQLStore.__module__].__doc__.splitlines() if "GRANT" in line
     ]
     assert tuple(grants) == GRANTS
+    page = (Path(__file__).parents[2] / "docs" / "administration.md").read_text()
+    assert all(f"\n{grant};" in page for grant in GRANTS)
     name = role(postgresql, "analyst")
     postgresql.execute("GRANT ALL ON dpvb.entry, dpvb.head TO analyst", database=database(ledger.url))
     assert ledger.grant("analyst")[1:] == list(GRANTS)
