@@ -264,29 +264,16 @@ class PrivacyStatement:
 
     @property
     def belief(self) -> float:
-        """How sure somebody can become who gave even odds to a unit's presence: e^ε/(1+e^ε).
-
-        Outside an event of probability δ: whatever (ε, δ) allows can be computed from a report that tells the
-        truth with probability δ, and otherwise is right with probability e^ε/(1+e^ε) (Kairouz, Oh & Viswanath
-        2015).
-        """
-        return 1.0 / (1.0 + math.exp(-self.epsilon))
+        """How sure somebody can become who gave even odds to a unit's presence (`accounting.belief`)."""
+        return accounting.belief(self.epsilon)
 
     def true_positive_rate(self, false_positive_rate: float = 0.01) -> float:
-        """Upper bound on the power of any test for a unit's presence, by every point (δ, ε) of the curve.
-
-        TPR ≤ e^ε FPR + δ and 1 - TPR ≥ e^-ε (1 - FPR - δ) (Wasserman & Zhou 2010; Kairouz et al. 2015).
+        """Upper bound on the power of any test for a unit's presence (`accounting.true_positive_rate`).
 
         Raises:
             ParameterError: unless 0 ≤ false_positive_rate ≤ 1.
         """
-        alarm = check_number("false_positive_rate", false_positive_rate, low=0, high=1)
-        bounds = [1.0]
-        for delta, epsilon in self._points:
-            if epsilon < 700:  # beyond, e^ε leaves the floating range and nothing is promised anyway
-                bounds.append(math.exp(epsilon) * alarm + delta)
-                bounds.append(1.0 - math.exp(-epsilon) * (1.0 - alarm - delta))
-        return min(bounds)
+        return accounting.true_positive_rate(self._points, false_positive_rate)
 
     def verify(self) -> None:
         """Account for the listed releases anew: a check of a statement that came with a file.
@@ -372,6 +359,31 @@ class PrivacyStatement:
                     paragraph, _WIDTH, initial_indent=head, subsequent_indent=" " * _LABEL, break_on_hyphens=False
                 )
         return "\n".join(lines)
+
+    def in_short(self) -> str:
+        """The statement in six lines, for whoever decides whether the result may go out."""
+        unit, charge = self.unit, self.charge
+        warnings = [f"!!! {warning}" for warning in self._warnings()]
+        meaning = (
+            f"{self.unit}s may be told of in full."
+            if self.epsilon == math.inf
+            else f"Even odds of a {unit}'s presence become at most {_percent(self.belief)}; a test with 1 % false "
+            f"alarms finds at most {_percent(self.true_positive_rate(0.01))}."
+        )
+        released = sum(release.event.num_steps for release in self.releases)
+        counted = "" if self.counts is None else f" In them, {self.counts.say(unit)}."
+        lines = {
+            "Promise": f"{self.brief}.",
+            "Meaning": "The data are public." if self.published else meaning,
+            "Made by": f"{released} noisy sums, and public facts alone.{counted}",
+            "Result": " ".join(self.remarks) or "Intervals and measures hold the noise; see the model's own pages.",
+            "Charged": "Nobody keeps count here: several fits of the same data add up."
+            if charge is None
+            else f"Data set {charge.dataset!r}, entry {charge.seq} of ledger {charge.ledger}.",
+            "Beyond it": "Time and memory of the run, public facts chosen by looking, several "
+            f"{unit}s together, what is true of everybody.",
+        }
+        return "\n".join([*warnings, *(f"{label:<{_LABEL}}{text}" for label, text in lines.items())])
 
     def _repr_html_(self) -> str:
         """The statement for a notebook: warnings and the promise in sight, the rest folded."""
