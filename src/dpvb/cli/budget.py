@@ -219,6 +219,33 @@ def show(
 
 
 @app.command()
+def report(
+    model: options.Model,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The HTML file to write.", show_default=False)] = None,
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
+) -> None:
+    """Write one page about a model: what was learned, how sure it is, what it cost, how it was done.
+
+    The page needs no network and runs no script; it may be published, as the model may. With --json the same as a model
+    card, on standard output.
+
+        dpvb report notes.dpvb --out notes.html
+
+        dpvb report notes.dpvb --json
+    """
+    if out is None and not as_json:
+        raise ParameterError("out= must name the page's file; or give as_json=True for a model card.")
+    if out is not None:
+        files.check_target(out, overwrite)
+    page = files.load_model(model).report()
+    if out is not None:
+        page.save(out, overwrite=overwrite)
+    if as_json:
+        print_json(page.card())
+
+
+@app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the model and the picture.")] = Path("demo-output"),
     epsilon: Annotated[float, typer.Option(help="The budget of the private fit.")] = 2.0,

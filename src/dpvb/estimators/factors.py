@@ -24,6 +24,7 @@ from dpvb.models.factors.paper import PaperFactors
 from dpvb.models.factors.posterior import Factors
 from dpvb.models.factors.three_releases import Moments, ThreeReleases
 from dpvb.results import pictures
+from dpvb.results.figures import Figure, Grid, Intervals
 
 SOLVERS = ("three_releases", "paper")
 ESTIMATES = ("posterior", "mode")
@@ -223,6 +224,19 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         margin_dd = reach * uncertainty.moment_errors(covariance_dd, q.noise, q.count, q.lost) * unit_dd
         return q.second_dd * unit_dd - margin_dd, q.second_dd * unit_dd + margin_dd
 
+    def facts_for_report(self) -> Iterator[Figure]:
+        """The loadings, and each column's mean."""
+        names = getattr(self, "feature_names_in_", None)
+        columns = tuple(f"x{d}" for d in range(self.n_features_in_)) if names is None else tuple(map(str, names))
+        rows = tuple(f"factor {k}" for k in range(self.n_components_))
+        yield Grid(
+            title=f"Loadings of {self.n_components_} factors",
+            note="What a column gains by one standard deviation of a factor, in the column's units.",
+            rows=columns,
+            columns=rows,
+            values=tuple(map(tuple, self.loadings_.T.tolist())),
+        )
+
     def _errors(self, level: float) -> tuple[float, uncertainty.Errors]:
         """How many standard deviations an interval reaches, and these."""
         self._check_fitted()
@@ -394,6 +408,21 @@ class PCA(FactorModel):
         reach, errors = self._errors(level)
         margin_k = reach * errors.strength_k * self.noise_variance_
         return np.maximum(self.explained_variance_ - margin_k, 0.0), self.explained_variance_ + margin_k
+
+    def facts_for_report(self) -> Iterator[Figure]:
+        """What each component explains, and the loadings."""
+        if self._moments is not None:
+            low_k, high_k = self.explained_variance_interval()
+            yield Intervals(
+                title="Explained variances",
+                note="95 % intervals, the privacy noise counted in.",
+                rows=tuple(
+                    (f"component {k}", float(self.explained_variance_[k]), float(low_k[k]), float(high_k[k]), "")
+                    for k in range(self.n_components_)
+                ),
+                reference=0.0,
+            )
+        yield from super().facts_for_report()
 
     def scree(self, ax: Any = None, level: float = 0.95) -> Any:
         """Draw what each component explains, with its interval, and return the axes.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -34,6 +34,7 @@ from dpvb.models.mixtures.columns import Columns
 from dpvb.models.mixtures.components import Components
 from dpvb.models.mixtures.rows import drawn_rows
 from dpvb.models.mixtures.spread import Spread, drawn, spread
+from dpvb.results.figures import Figure, Intervals
 from dpvb.results.groups import GroupTable, Line
 
 _COVARIANCES = {"full": "full", "diag": "diagonal"}
@@ -210,6 +211,18 @@ class Mixture(PrivateEstimator):
         )
         aware = "noise counted in" if noise_aware else "privacy noise left out"
         return GroupTable(lines, f"{len(now.number_k)} groups, {level:.0%} intervals, {aware}")
+
+    def facts_for_report(self) -> Iterator[Figure]:
+        """Each group's numbers, with their intervals."""
+        table = self.groups()
+        for k in dict.fromkeys(line.group for line in table):
+            own = [line for line in table if line.group == k and line.name != "share"]
+            share = table.of(k)["share"]
+            yield Intervals(
+                title=f"Group {k}: {share.mean:.1%} of all, {share.low:.1%} to {share.high:.1%}",
+                note=table.head,
+                rows=tuple((line.name, line.mean, line.low, line.high, "") for line in own),
+            )
 
     def _drawn(self, n: Any, rng: Any, parameters: str) -> tuple[MixedRows, Any]:
         self._check_fitted()

@@ -52,6 +52,7 @@ from dpvb.models.regression.slants import NO_PRODUCTS
 from dpvb.models.regression.weights import Weights
 from dpvb.results import exports
 from dpvb.results.coefficients import Coefficient, CoefficientTable, Head, Summary
+from dpvb.results.figures import Figure, Intervals
 
 _READING = ("mean_d", "covariance", "naive_covariance", "prior", "unseen_d", "centre_d", "slant_3k")
 SOLVERS = ("first_order", "sufficient_statistics", "paper")
@@ -237,6 +238,16 @@ class Regression(PrivateEstimator):
     def summary(self, level: float = 0.95, **options: Any) -> Summary:
         """The coefficient table as text; arguments are those of `coefficients`."""
         return Summary.of(self.coefficients(level, **options))
+
+    def facts_for_report(self) -> Iterator[Figure]:
+        """The table of coefficients, with its intervals."""
+        table = self.coefficients()
+        yield Intervals(
+            title=f"Coefficients: {table.scale}",
+            note=" ".join(table.head.lines()),
+            rows=tuple((row.name, row.mean, row.low, row.high, row.note) for row in table),
+            reference=0.0,
+        )
 
     def to_arviz(self, draws: int = 1000, *, chains: int = 4, rng: Any = None, **options: Any) -> Any:
         """Draws from the posterior as ArviZ reads them: a tree whose posterior's `coef` has the rows of `coefficients`.

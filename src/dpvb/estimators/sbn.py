@@ -23,6 +23,7 @@ from dpvb.kernels import linear
 from dpvb.models.belief_network import first_order, kernel, six_blocks
 from dpvb.models.belief_network.beta_normal import Scales
 from dpvb.results import metrics
+from dpvb.results.figures import Figure, Grid, Images
 
 FORMS = ("first_order", "six_blocks", "paper")
 # Rounds over the hidden units of a row that is transformed or scored: more than in a step of the fit.
@@ -202,6 +203,23 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         z_nk = draw.random((n, self.components_.shape[0])) < expit(self.hidden_bias_)
         psi_nj = z_nk @ self.components_ + self.visible_bias_
         return np.asarray(draw.random(psi_nj.shape) < expit(psi_nj), dtype=np.int8)
+
+    def facts_for_report(self) -> Iterator[Figure]:
+        """The weights of each hidden unit, as an image where there are squares of visible units."""
+        side = math.isqrt(self.n_features_in_)
+        order = np.argsort(-np.square(self.components_).sum(axis=1), kind="stable")
+        if side * side == self.n_features_in_:
+            images = self.components_[order].reshape(-1, side, side)
+            names = [f"unit {k}" for k in order]
+            yield Images.of("Weights of hidden units", "Red: turns a pixel on; blue: turns it off.", images, names)
+        else:
+            yield Grid(
+                title="Weights of hidden units",
+                note="Above 0: turns a visible unit on.",
+                rows=tuple(f"unit {k}" for k in order),
+                columns=tuple(f"#{j}" for j in range(self.n_features_in_)),
+                values=tuple(map(tuple, self.components_[order].tolist())),
+            )
 
     def _model(self, width: int) -> Any:
         """The model that the parameters name."""

@@ -112,7 +112,7 @@ class PrivacyStatement:
         check_choice("neighboring_relation", self.neighboring_relation, RELATIONS)
         check_choice("method", self.method, _METHODS)
         check_choice("tool", self.tool, tuple(_TOOLS))
-        for delta, epsilon in self._points:
+        for delta, epsilon in self.points:
             check_number("delta", delta, low=0, high=1, closed="neither")
             check_number("epsilon", epsilon, low=0)
         for name in ("secret_noise", "rehearsal", "published"):
@@ -258,7 +258,7 @@ class PrivacyStatement:
         return "; ".join(faults) or f"epsilon = {_up(self.epsilon)} at delta = {self.delta:g}, for each {self.unit}"
 
     @property
-    def _points(self) -> list[tuple[float, float]]:
+    def points(self) -> list[tuple[float, float]]:
         """All (delta, epsilon) that hold."""
         return [(self.delta, self.epsilon), *self.curve]
 
@@ -273,7 +273,7 @@ class PrivacyStatement:
         Raises:
             ParameterError: unless 0 ≤ false_positive_rate ≤ 1.
         """
-        return accounting.true_positive_rate(self._points, false_positive_rate)
+        return accounting.true_positive_rate(self.points, false_positive_rate)
 
     def verify(self) -> None:
         """Account for the listed releases anew: a check of a statement that came with a file.
@@ -350,9 +350,9 @@ class PrivacyStatement:
 
     def __str__(self) -> str:
         lines = [_TITLE, ""]
-        for warning in self._warnings():
+        for warning in self.warnings():
             lines += [*textwrap.wrap(f"!!! {warning}", _WIDTH, subsequent_indent="!!! "), ""]
-        for label, paragraphs in self._sections():
+        for label, paragraphs in self.sections():
             for n, paragraph in enumerate(paragraphs):
                 head = f"{label:<{_LABEL}}" if n == 0 else " " * _LABEL
                 lines += textwrap.wrap(
@@ -362,8 +362,12 @@ class PrivacyStatement:
 
     def in_short(self) -> str:
         """The statement in six lines, for whoever decides whether the result may go out."""
+        warnings = [f"!!! {warning}" for warning in self.warnings()]
+        return "\n".join([*warnings, *(f"{label:<{_LABEL}}{text}" for label, text in self.in_short_lines())])
+
+    def in_short_lines(self) -> list[tuple[str, str]]:
+        """The six lines, each with its label."""
         unit, charge = self.unit, self.charge
-        warnings = [f"!!! {warning}" for warning in self._warnings()]
         meaning = (
             f"{self.unit}s may be told of in full."
             if self.epsilon == math.inf
@@ -372,28 +376,29 @@ class PrivacyStatement:
         )
         released = sum(release.event.num_steps for release in self.releases)
         counted = "" if self.counts is None else f" In them, {self.counts.say(unit)}."
-        lines = {
-            "Promise": f"{self.brief}.",
-            "Meaning": "The data are public." if self.published else meaning,
-            "Made by": f"{released} noisy sums, and public facts alone.{counted}",
-            "Result": " ".join(self.remarks) or "Intervals and measures hold the noise; see the model's own pages.",
-            "Charged": "Nobody keeps count here: several fits of the same data add up."
-            if charge is None
-            else f"Data set {charge.dataset!r}, entry {charge.seq} of ledger {charge.ledger}.",
-            "Beyond it": "Time and memory of the run, public facts chosen by looking, several "
-            f"{unit}s together, what is true of everybody.",
-        }
-        return "\n".join([*warnings, *(f"{label:<{_LABEL}}{text}" for label, text in lines.items())])
+        return list(
+            {
+                "Promise": f"{self.brief}.",
+                "Meaning": "The data are public." if self.published else meaning,
+                "Made by": f"{released} noisy sums, and public facts alone.{counted}",
+                "Result": " ".join(self.remarks) or "Intervals and measures hold the noise; see the model's own pages.",
+                "Charged": "Nobody keeps count here: several fits of the same data add up."
+                if charge is None
+                else f"Data set {charge.dataset!r}, entry {charge.seq} of ledger {charge.ledger}.",
+                "Beyond it": "Time and memory of the run, public facts chosen by looking, several "
+                f"{unit}s together, what is true of everybody.",
+            }.items()
+        )
 
     def _repr_html_(self) -> str:
         """The statement for a notebook: warnings and the promise in sight, the rest folded."""
-        rows = dict(self._sections())
+        rows = dict(self.sections())
         first = [(label, rows.pop(label)) for label in _IN_SIGHT if label in rows]
-        warnings = "".join(map(pages.boxed, self._warnings()))
+        warnings = "".join(map(pages.boxed, self.warnings()))
         rest = pages.folded("The rest of the statement", pages.table([*rows.items()]))
         return f"<div>{pages.title(_TITLE)}{warnings}{pages.table(first)}{rest}</div>"
 
-    def _warnings(self) -> Iterator[str]:
+    def warnings(self) -> Iterator[str]:
         """Why the promise is none, or weak."""
         if self.rehearsal:
             yield _REHEARSAL
@@ -407,11 +412,11 @@ class PrivacyStatement:
                 f"publishing one {self.unit} at random would meet such a promise."
             )
 
-    def _sections(self) -> Iterator[tuple[str, list[str]]]:
+    def sections(self) -> Iterator[tuple[str, list[str]]]:
         """Labels and paragraphs of the statement."""
-        return (section for section in self._all_sections() if not (self.published and section[0] in _OF_A_PROMISE))
+        return (section for section in self._all() if not (self.published and section[0] in _OF_A_PROMISE))
 
-    def _all_sections(self) -> Iterator[tuple[str, list[str]]]:
+    def _all(self) -> Iterator[tuple[str, list[str]]]:
         """Those of a promise, too."""
         unit = self.unit
         yield "Promise", [self._promise()]
