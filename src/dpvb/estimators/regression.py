@@ -31,7 +31,7 @@ from dpvb.estimators.base import (
     generator,
     unbounded,
 )
-from dpvb.estimators.coefficient_prior import known_of
+from dpvb.estimators.coefficient_prior import Frame, known_of
 from dpvb.estimators.coefficients import Coefficients
 from dpvb.estimators.earlier import Fitted, kept
 from dpvb.estimators.ranges import check_names, in_order, places, schema_of
@@ -82,6 +82,11 @@ class Regression(PrivateEstimator):
             and columns with low and high are numbers.
         alpha: precision of the prior N(0, I/alpha) of the weights of rows of norm 1. Not given: a column's own spread
             is its unit, and an indicator's value.
+        prior: what is known beside it (solver="first_order" and a full covariance only): a fit of the same kind to
+            other people, or the path of its file, whose rows count like more rows; or coefficients of a public study by
+            the names of `coefficients`, with mean and standard deviation, {"age": (0.03, 0.01)}, or the path of a .json
+            file.
+        public_prior: says that the rows behind a prior were public, or those of people who are not in these data.
 
     Attributes:
         coef_, intercept_: posterior means in the units of X, (n_features,) and a number; of a table, per unit of a
@@ -99,10 +104,15 @@ class Regression(PrivateEstimator):
     column_bound: float | Sequence[float] | NDArray[Any] | None = None
     numeric: bool | Sequence[int] | NDArray[Any] | None = None
     alpha: float | None = None
+    prior: PrivateEstimator | Fitted | Mapping[str, tuple[float, float]] | Path | str | None = None
+    public_prior: bool = False
 
     declares: ClassVar[tuple[str, ...]] = ("schema", "width")
     reads: ClassVar[str | None] = "rows"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "fit_intercept": "intercept"}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, kept(value) if name == "prior" else value)
 
     @property
     @abstractmethod
@@ -112,6 +122,10 @@ class Regression(PrivateEstimator):
     @property
     def _given_response(self) -> Response:
         """What a response may be where no schema says it."""
+        return self._response
+
+    def _response_of(self, schema: Schema | None) -> Response:
+        """What a response may be, by the parameters or by the schema's target."""
         return self._response
 
     @property
@@ -135,8 +149,12 @@ class Regression(PrivateEstimator):
     def _known(
         self, design: AnyDesign, names: tuple[str, ...] | None, schema: Schema | None
     ) -> tuple[tuple[Known, ...], str]:
-        """What is known of the weights beside the rows, and where it comes from, in words; here: nothing."""
-        return (), ""
+        """What is known of the weights beside the rows, and where it comes from, in words."""
+        if self.prior is None:
+            return (), ""
+        names = names or places(design.width - (design.intercept > 0))
+        frame = Frame(design.intercept, design.row_norm, names, schema, self._response_of(schema))
+        return known_of(self, self.prior, frame, public=self.public_prior)
 
     @property
     def _sparse_rows(self) -> bool:
@@ -652,10 +670,6 @@ class BinomialLikelihoodRegression(Regression):
         solver: "first_order" (curvature once, then scores), "sufficient_statistics" (Pólya-Gamma augmentation,
             second moments released at each step) or "paper" (the same as published; for comparison).
         covariance: "full", or "diagonal" for features in the thousands ("first_order" only).
-        prior: what is known beside it ("first_order" and "full" only): a fit of the same kind to other people, or the
-            path of its file, whose rows count like more rows; or coefficients of a public study by the names of
-            `coefficients`, with mean and standard deviation, {"age": (0.03, 0.01)}, or the path of a .json file.
-        public_prior: says that the rows behind a prior were public, or those of people who are not in these data.
         max_offset: public bound, in (0, 50], on the absolute value of an offset, which is added to a row's log odds or
             log mean; farther ones are cut to it ("first_order" only). Not given: rows have no offset.
         max_weight: public bound, in (0, 1e9], on a row's weight; larger ones are cut to it, and the noise grows with
@@ -664,13 +678,8 @@ class BinomialLikelihoodRegression(Regression):
 
     solver: str = "first_order"
     covariance: str = "full"
-    prior: PrivateEstimator | Fitted | Mapping[str, tuple[float, float]] | Path | str | None = None
-    public_prior: bool = False
     max_offset: float | None = None
     max_weight: float | None = None
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, kept(value) if name == "prior" else value)
 
     @property
     @abstractmethod
@@ -705,15 +714,6 @@ class BinomialLikelihoodRegression(Regression):
         if y is not None:
             _check_beside(self._response, beside)
         return self._task_of(X, y, trials, group, beside)
-
-    def _known(
-        self, design: AnyDesign, names: tuple[str, ...] | None, schema: Schema | None
-    ) -> tuple[tuple[Known, ...], str]:
-        if self.prior is None:
-            return (), ""
-        names = names or places(design.width - (design.intercept > 0))
-        frame = (design.intercept, design.row_norm, names, schema)
-        return known_of(self, self.prior, frame, public=self.public_prior)
 
     def _said_of_response(self, schema: Schema | None) -> dict[str, str]:
         likelihood = self._likelihood

@@ -24,7 +24,8 @@ class Weights:
         unseen_d: 1 for a column whose spread was not seen for noise, else 0.
         centre_d: released centres of numeric columns, and 0 for others. A diagonal covariance holds about them: weights
             of x - centre and of the constant are independent, once the slants are off x.
-        data: what the data say, those of an earlier release included; None: nothing that may travel.
+        data: what the data say, those of an earlier release included, of weights for the model's own unit of the
+            response; None: nothing that may travel.
         slant_3k: rows, columns and values of S where a diagonal covariance is one of weights of x - S x, (3, k).
     """
 
