@@ -487,6 +487,18 @@ BUGS = [
     ),
     Bug(
         "releases about the same people that nobody adds up",
+        "an earlier linear regression whose noise its prior forgets",
+        (("models/regression/linear_path.py", "data = score.info", "data = replace(score, noise=0.0).info"),),
+        "test_linear_prior.py::test_a_second_fit_is_as_sure_as_it_may_be",
+    ),
+    Bug(
+        "releases about the same people that nobody adds up",
+        "a study whose mean is not measured in halves of the range of y",
+        (("estimators/coefficient_prior.py", "at_zero[name]) / half, std", "at_zero[name]), std"),),
+        "test_linear_prior.py::test_a_public_study_is_a_measurement_in_the_units_of_y",
+    ),
+    Bug(
+        "releases about the same people that nobody adds up",
         "a prior without noise that nobody called public",
         (("estimators/earlier.py", "if not (statement.private or public):", "if False:"),),
         "test_topic_prior.py::test_a_prior_that_does_not_fit_is_refused",

@@ -57,11 +57,11 @@ class LinearPath:
         residuals = (Residuals.start() if q.step == 1 else q.residuals).joined(
             s.read("residual"), s.noise_std("residual") ** 2
         )
-        number = self.number(q.scaling, moments, residuals, s.noise_std("curvature"))
+        number, sizes = self._seen(q.scaling, moments, residuals, s.noise_std("curvature"))
         if q.step == 0:
             start_e = float(np.clip(moments.constant_e @ score_e / number, -1.0, 1.0)) * moments.constant_e
         mean = q.mean.joined(q.point_e, score_e, (q.clip * sd) ** 2)
-        sizes, noise_e = residuals.read(number), mean.noise * scale_e**2
+        noise_e = mean.noise * scale_e**2
         spread = q.spread if sizes is None else sizes.clipped(q.clip)
         found = replace(q, start_e=start_e, mean=mean, residuals=residuals, spread=spread, step=q.step + 1)
         information_e, one_e = spread * moments.eigenvalue_e, np.ones(len(scale_e))
@@ -95,8 +95,7 @@ class LinearPath:
             turn_ee = moments.shrinking(q.scaling.part_d, self.intercept)
             table_ee = turn_ee @ table_ee @ turn_ee.T
         excess = max(float(s.read("excess")[0]), 0.0) / trace
-        number = self.number(q.scaling, moments, q.residuals, first_sd)
-        sizes = q.residuals.read(number)
+        number, sizes = self._seen(q.scaling, moments, q.residuals, first_sd)
         variance, error = self._variance(s, q, number, sizes)
         inside = 1.0 if sizes is None else max(sizes.within(q.clip), tuned.LEAST_SEEN)
         spread = variance if sizes is None else variance * sizes.clipped(q.clip) / sizes.clipped(EDGES[-1])
@@ -126,9 +125,12 @@ class LinearPath:
         errors = [(tau**2 * sd / number) ** 2 + (tuned.OVERSHOOT * (whole - sizes.clipped(tau))) ** 2 for tau in taus]
         return float(taus[int(np.argmin(errors))])
 
-    def number(self, scaling: Scaling, moments: RowMoments, residuals: Residuals, sd: float) -> float:
-        """Number of rows, by all that was released of it."""
-        return self._number(scaling, moments, residuals, sd)[0]
+    def _seen(
+        self, scaling: Scaling, moments: RowMoments, residuals: Residuals, sd: float
+    ) -> tuple[float, Sizes | None]:
+        """Number of rows, by all that was released of it, and sizes of their |r|: none if there may be no rows."""
+        number, noise = self._number(scaling, moments, residuals, sd)
+        return number, residuals.read(number) if number >= tuned.CERTAIN_ROWS * math.sqrt(noise) else None
 
     def _number(self, scaling: Scaling, moments: RowMoments, residuals: Residuals, sd: float) -> tuple[float, float]:
         """That number, and its noise variance: the histograms', and the means' or the constant's."""
