@@ -92,7 +92,7 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
 
     @property
     def _said_of_parameters(self) -> str:
-        return f"solver {self.solver!r}, the plan and all other parameters"
+        return f"solver {self.solver!r}, estimate {self.estimate!r}, the plan and all other parameters"
 
     def _private(
         self,
@@ -155,7 +155,7 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
         Args:
             level: probability inside, in (0, 1).
         """
-        self._check_fitted()
+        self._check_posterior()
         variance, std = self._sigma
         reach = min(float(-ndtri(tail(level))) * std / variance, 600.0)
         return self.sigma_ * math.exp(-0.5 * reach), self.sigma_ * math.exp(0.5 * reach)

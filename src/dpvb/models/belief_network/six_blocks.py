@@ -78,6 +78,7 @@ class SBNBlocks:
         prior_variance: ν_b and ν_c.
         start_std: standard deviation of the random start of the weights.
         engine: "numba" (compiled, float32) or "numpy" (plain float64).
+        mode: True finds the weights and offsets of highest density, of variance 0.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -92,6 +93,7 @@ class SBNBlocks:
     prior_variance: float = 100.0
     start_std: float = 0.1
     engine: Literal["numba", "numpy"] = "numba"
+    mode: bool = False
 
     def __post_init__(self) -> None:
         for name in ("n_components", "n_visible", "sweeps"):
@@ -136,7 +138,7 @@ class SBNBlocks:
         k, j = self.n_components, self.n_visible
         w_kj = rng.normal(0.0, self.start_std, (k, j))
         zero_k, zero_j = np.zeros(k), np.zeros(j)
-        v_kj = np.full((k, j), self.start_std**2)
+        v_kj = np.full((k, j), 0.0 if self.mode else self.start_std**2)
         return NetworkPosterior(
             w_kj, v_kj, zero_j, zero_j, zero_k, zero_k, Scales.start(k, j), self.num_examples or 1.0
         )
@@ -184,7 +186,10 @@ class SBNBlocks:
         xi_hidden_k = np.maximum(s.read("xi_hidden"), 0.0) if paper else public_k
         b_var_k = 1.0 / (1.0 / self.prior_variance + xi_hidden_k)
         b_k: Floats = b_var_k * (hidden_k - 0.5 * q.count)
-        return NetworkPosterior(w_kj, v_kj, c_j, c_var_j, b_k, b_var_k, q.scales.update(w_kj**2 + v_kj), q.count)
+        if self.mode:
+            v_kj, c_var_j, b_var_k = 0.0 * v_kj, 0.0 * c_var_j, 0.0 * b_var_k
+        scales = q.scales.update(np.maximum(w_kj**2 + v_kj, tuned.LEAST_SQUARE))
+        return NetworkPosterior(w_kj, v_kj, c_j, c_var_j, b_k, b_var_k, scales, q.count)
 
     def bound(self, q: NetworkPosterior, y_nj: NDArray[Any], pi_nk: Floats, at_nj: Floats | None = None) -> Floats:
         """Lower bound on each example's log-likelihood, (n,), in nats, at q(z) and at the ξ that suits ⟨ψ²⟩ = at_nj."""

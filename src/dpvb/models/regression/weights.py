@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy import sparse
@@ -43,6 +43,10 @@ class Weights:
         """S, (d, d)."""
         (row, column, value), width = self.slant_3k, len(self.mean_d)
         return sparse.csr_array((value, (row.astype(np.intp), column.astype(np.intp))), shape=(width, width))
+
+    def point(self) -> Weights:
+        """The weights of highest density alone, as if they were certain."""
+        return replace(self, covariance=0.0 * self.covariance, naive_covariance=0.0 * self.naive_covariance)
 
     @classmethod
     def alone(cls, mean_d: Floats, covariance: Floats, naive_covariance: Floats) -> Weights:
