@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +13,11 @@ from scipy import sparse
 from dpvb.data.tables.coordinates import coded, plain
 from dpvb.data.tables.response import LOGISTIC, Response
 from dpvb.data.tables.schema import Schema
-from dpvb.estimators.base import PrivateEstimator, load
+from dpvb.estimators.base import PrivateEstimator
 from dpvb.estimators.coefficients import Coefficients
-from dpvb.estimators.earlier import Fitted, check_release, told
+from dpvb.estimators.earlier import check_columns, check_release, opened_prior, told
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import DataFormatError, ParameterError, reason_of
+from dpvb.guards.errors import ParameterError
 from dpvb.models.regression.known import Known
 from dpvb.models.regression.weights import Weights
 
@@ -65,10 +62,7 @@ def known_of(fit: PrivateEstimator, prior: Any, frame: Frame, *, public: bool) -
         ParameterError: for another prior, or one of other columns; see `check_release`.
         DataFormatError, ModelFileError: for a file that cannot be read.
     """
-    if isinstance(prior, (str, os.PathLike)):
-        path = Path(prior)
-        prior = _study(path) if path.suffix == ".json" else load(path)
-    model = prior.model if isinstance(prior, Fitted) else prior
+    model = opened_prior(prior, '{"age": [0.03, 0.01]}')
     if isinstance(model, Mapping):
         found = _stated(model, frame)
         return (found, found), f"means and standard deviations of {len(model)} coefficients"
@@ -88,26 +82,16 @@ def known_of(fit: PrivateEstimator, prior: Any, frame: Frame, *, public: bool) -
 
 
 def _check_columns(model: Any, frame: Frame) -> None:
-    """Check that a model's columns, and the range of its response, are those of the rows.
+    """Check that a model's columns, their scale and the range of its response are those of the rows.
 
     Raises:
         ParameterError: naming the first that is not.
     """
     constant, row_norm, names, schema, response = frame
-    own = model.schema_
-    if (schema is None) != (own is None):
-        raise ParameterError("prior must be of the same rows: one of both has a dpvb.Schema, or low= and high=.")
-    if schema is not None and own is not None:
-        ours, theirs = ({column.name: column for column in part.columns} for part in (schema, own))
-        if differing := [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]:
-            raise ParameterError(
-                f"prior must have the columns of the fit, each with its range or categories: {differing[0]!r} differs."
-            )
+    check_columns(model, names, schema)
     if response.kind == "numeric" and model._fitted_response != response:
         asks, has = (f"({one.range[0]:g}, {one.range[1]:g})" for one in (response, model._fitted_response))
         raise ParameterError(f"prior must have the y_range of the fit, {asks}; its own is {has}.")
-    if model.feature_names_ != names:
-        raise ParameterError(f"prior must have the features of the fit in their order: {len(names)} of them.")
     for name, asked, had in (("row_norm", row_norm, model._row_norm), ("intercept", constant, model._constant)):
         if asked != had:
             raise ParameterError(f"prior must have the {name} of the fit, {asked:g}; its own is {had:g}.")
@@ -166,20 +150,3 @@ def _pair(name: str, value: Any, half: float) -> tuple[float, float]:
             f"{value!r}."
         )
     return mean, std
-
-
-def _study(path: Path) -> Any:
-    """Names of coefficients with (mean, std), as a file of JSON has them: {"age": [0.03, 0.01]}.
-
-    Raises:
-        DataFormatError: for a file that cannot be read, or holds no object.
-    """
-    try:
-        study = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataFormatError(f"{path}: {reason_of(error)}.") from None
-    except ValueError:
-        study = None
-    if not isinstance(study, dict):
-        raise DataFormatError(f'{path}: must be an object of JSON, as in {{"age": [0.03, 0.01]}}.')
-    return study
