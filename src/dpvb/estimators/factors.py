@@ -19,6 +19,7 @@ from dpvb.estimators.base import PrivateEstimator, Task, fitted_only, generator
 from dpvb.estimators.earlier import Fitted, kept
 from dpvb.estimators.factor_prior import known_of
 from dpvb.estimators.measured import Columns, no_rows
+from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.kernels import linear
@@ -349,7 +350,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
             scalars = {name: check_number(name, facts["moments"][name], low=0) for name in _SCALARS}
             vectors = {name: arrays[name] for name in ("mean_d", "scale_d", "second_dd")}
             read: dict[str, Any] = {**scalars, **vectors}
-            self._moments = Moments(**read)
+            self._moments = domains.checked(Moments(**read))
         self._keep(arrays["mean_d"], arrays["scale_d"], found, arrays["direction_dk"])
 
 
