@@ -487,6 +487,36 @@ BUGS = [
     ),
     Bug(
         "releases about the same people that nobody adds up",
+        "an earlier linear regression whose noise its prior forgets",
+        (("models/regression/linear_path.py", "data = score.info", "data = replace(score, noise=0.0).info"),),
+        "test_linear_prior.py::test_a_second_fit_is_as_sure_as_it_may_be",
+    ),
+    Bug(
+        "releases about the same people that nobody adds up",
+        "a study whose mean is not measured in halves of the range of y",
+        (("estimators/coefficient_prior.py", "at_zero[name]) / half, std", "at_zero[name]), std"),),
+        "test_linear_prior.py::test_a_public_study_is_a_measurement_in_the_units_of_y",
+    ),
+    Bug(
+        "releases about the same people that nobody adds up",
+        "moments of an earlier release whose noise is dropped",
+        (("models/factors/moments.py", "share * other.noise)", "0.0)"),),
+        "test_factor_prior.py::test_joined_moments_know_their_noise_and_weigh_by_it",
+    ),
+    Bug(
+        "releases about the same people that nobody adds up",
+        "moments of the same data set as prior of its next factors",
+        (("estimators/factor_prior.py", '    check_release("prior", model, fit, public=public)\n', ""),),
+        "test_factor_prior.py::test_the_ledger_knows_whose_prior_it_is",
+    ),
+    Bug(
+        "releases about the same people that nobody adds up",
+        "a point estimate that gives intervals, of width 0",
+        (("estimators/regression.py", "if table.covariance.any() else (None, None)", ""),),
+        "test_mode.py::test_predictions_are_of_variance_zero_and_intervals_are_refused",
+    ),
+    Bug(
+        "releases about the same people that nobody adds up",
         "a prior without noise that nobody called public",
         (("estimators/earlier.py", "if not (statement.private or public):", "if False:"),),
         "test_topic_prior.py::test_a_prior_that_does_not_fit_is_refused",

@@ -34,7 +34,7 @@ def rehearse(model: PrivateEstimator, given: Mapping[str, Any], *, cluster: str 
 
         fitted: Any = model.rehearse(**columns, progress=told, cluster=cluster)
     seconds = time.perf_counter() - start
-    if hasattr(fitted, "summary"):
+    if getattr(fitted, "coef_std_", None) is not None:
         echo(_MARK)
         echo(fitted.summary())
     number = model.num_examples or NUM_ROWS

@@ -567,7 +567,8 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         table = pages.table(chosen) + pages.folded("The other parameters", pages.table(others))
         if not fitted:
             return f"<div>{head}{table}</div>"
-        rows = pages.folded("Coefficients", self.coefficients()._repr_html_()) if hasattr(self, "coefficients") else ""
+        tabled: Any = self if getattr(self, "coef_std_", None) is not None else None
+        rows = pages.folded("Coefficients", tabled.coefficients()._repr_html_()) if tabled else ""
         return f"<div>{head}{self.privacy_._repr_html_()}{rows}{pages.folded('Parameters', table)}</div>"
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:

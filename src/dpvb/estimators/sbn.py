@@ -65,6 +65,8 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         learning_offset, learning_decay: offset τ0 and decay κ of the step sizes ρ_t = (τ0 + t)^-κ; planned if not
             given.
         start_std, start_mean: the start: std of the weights, probability of the hidden units ("first_order").
+        estimate: "posterior", or "mode", private expectation maximisation: weights are points of highest density. The
+            first-order form has points already: there the prior alone counts their variances.
 
     Attributes:
         components_: weights W, (K, J): row k is the image that hidden unit k draws.
@@ -84,6 +86,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
     learning_decay: float | None = None
     start_std: float = 0.1
     start_mean: float = 0.5
+    estimate: str = "posterior"
 
     reads: ClassVar[str | None] = "images"
     command: ClassVar[str | None] = "sbn"
@@ -97,7 +100,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         decay = robbins_monro(*self._learning())
         public = {
             "columns": f"{rows.width} visible units",
-            "n_components": f"{model.n_components} hidden units, form {self.form!r}",
+            "n_components": f"{model.n_components} hidden units, form {self.form!r}, estimate {self.estimate!r}",
             "threshold": "entries are 0 or 1"
             if self.threshold is None
             else f"entries are 1 above {self.threshold:g}, else 0",
@@ -226,6 +229,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         check_choice("form", self.form, FORMS)
         sweeps = self._planned()["sweeps"] if self.sweeps is None else self.sweeps
         given: dict[str, Any] = {"num_examples": self.num_examples, "sweeps": sweeps, "start_std": self.start_std}
+        given["mode"] = check_choice("estimate", self.estimate, ("posterior", "mode")) == "mode"
         given["ridge"] = self._planned()["ridge"] if self.ridge is None else self.ridge
         if self.form == "first_order":
             return first_order.SBN(self.n_components, width, clip=self.clip, start_mean=self.start_mean, **given)
