@@ -52,7 +52,7 @@ from dpvb.models.regression.slants import NO_PRODUCTS
 from dpvb.models.regression.weights import Weights
 from dpvb.results import exports
 from dpvb.results.coefficients import Coefficient, CoefficientTable, Head, Summary
-from dpvb.results.figures import Figure, Intervals
+from dpvb.results.figures import Facts, Figure, Intervals
 
 _READING = ("mean_d", "covariance", "naive_covariance", "prior", "unseen_d", "centre_d", "slant_3k")
 SOLVERS = ("first_order", "sufficient_statistics", "paper")
@@ -262,7 +262,17 @@ class Regression(PrivateEstimator):
         return Summary.of(self.coefficients(level, **options))
 
     def facts_for_report(self) -> Iterator[Figure]:
-        """The table of coefficients, with its intervals."""
+        """The table of coefficients, with its intervals; of a mode the coefficients alone."""
+        if self.coef_std_ is None:
+            values = np.ravel(self.coef_).tolist()
+            rows = (*zip(self.feature_names_, values, strict=False), ("intercept", float(np.ravel(self.intercept_)[0])))
+            yield Facts(
+                title="Coefficients",
+                note="The point of a mode; there are no intervals.",
+                head=("name", "coefficient"),
+                rows=tuple((name, f"{value:.4g}") for name, value in rows),
+            )
+            return
         table = self.coefficients()
         yield Intervals(
             title=f"Coefficients: {table.scale}",

@@ -93,14 +93,12 @@ class Intervals(Figure):
 
     @property
     def _ends(self) -> tuple[float, float]:
-        """The ends of the scale: those of most intervals, so that one that knows nothing does not hide the others."""
-        lows = [self._at(low) for _, _, low, _, _ in self.rows if math.isfinite(self._at(low))]
-        highs = [self._at(high) for _, _, _, high, _ in self.rows if math.isfinite(self._at(high))]
-        if not lows or not highs:
-            return 0.0, 1.0
-        ends = [float(np.quantile(lows, 0.05)), float(np.quantile(highs, 0.95))]
+        """The ends of the scale: those of rows without a remark, so that what is not known does not hide the rest."""
+        known = [row for row in self.rows if not row[-1]] or self.rows
+        ends = [self._at(end) for _, mean, low, high, _ in known for end in (mean, low, high)]
+        finite = [end for end in ends if math.isfinite(end)] or [0.0, 1.0]
         at = [] if self.reference is None else [self._at(self.reference)]
-        return min([*ends, *at]), max([*ends, *at])
+        return min([*finite, *at]), max([*finite, *at])
 
     def _at(self, value: float) -> float:
         if not self.log:

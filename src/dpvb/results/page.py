@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: Version of the JSON form.
 FORMAT = 1
 # Width and height of the curve, and room for its labels.
-_WIDTH, _HEIGHT, _LEFT, _BELOW = 420.0, 180.0, 46.0, 34.0
+_WIDTH, _HEIGHT, _LEFT, _ABOVE, _BELOW = 440.0, 190.0, 30.0, 34.0, 34.0
 _MOST_EPSILON = 100.0
 
 
@@ -105,7 +105,7 @@ class Page:
 
 def _curve(statement: PrivacyStatement) -> Mapping[str, Any] | None:
     """Points of ε over log δ, in the units of the drawing, and their labels; None where nothing is promised."""
-    points = sorted((delta, epsilon) for delta, epsilon in statement.points if 0 < epsilon < _MOST_EPSILON)
+    points = sorted({(delta, epsilon) for delta, epsilon in statement.points if 0 < epsilon < _MOST_EPSILON})
     if len(points) < 2:
         return None
     most = max(epsilon for _, epsilon in points)
@@ -113,7 +113,7 @@ def _curve(statement: PrivacyStatement) -> Mapping[str, Any] | None:
     places = [
         (
             _LEFT + (math.log10(delta) - low) / (high - low) * (_WIDTH - _LEFT - 20.0),
-            10.0 + (1 - epsilon / most) * (_HEIGHT - _BELOW - 10.0),
+            _ABOVE + (1 - epsilon / most) * (_HEIGHT - _BELOW - _ABOVE),
             f"{delta:.1g}",
             f"{epsilon:.3g}",
             delta == statement.delta,
