@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.guards.arrays import Floats
+from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.mixtures import tuned
 
 
@@ -57,9 +57,14 @@ def read(cell_kv: Floats, number_k: Floats, base_v: Floats, std: float, sizes: S
         std: noise standard deviation of a count.
         sizes: categories of each column.
     """
+    return drawn(cell_kv, number_k, base_v, std, sizes) + tuned.MARGINAL_ROWS * base_v
+
+
+def drawn(cell_kv: Floats, number_k: Floats, base_v: Floats, std: float, sizes: Sequence[int]) -> Floats:
+    """Noisy counts, 0 at least, drawn to the released marginals as far as noise demands, (k, V); see `read`."""
     base_kv = number_k[:, None] * base_v
     away_kv = shares(cell_kv, number_k, base_v, std, sizes) * (cell_kv - base_kv)
-    return np.maximum(base_kv + away_kv, 0.0) + tuned.MARGINAL_ROWS * base_v
+    return np.maximum(base_kv + away_kv, 0.0)
 
 
 def totals(expected_kv: Floats, sizes: Sequence[int]) -> Floats:
@@ -82,3 +87,13 @@ def marginals(cell_v: Floats, std: float, sizes: Sequence[int]) -> Floats:
         positive_v = np.maximum(cell_v[own], 0.0) + max(std, 1.0) / math.sqrt(size)
         made[own] = positive_v / positive_v.sum()
     return made
+
+
+def drawn_codes(probability_kv: Floats, k_n: Ints, sizes: Sequence[int], rng: np.random.Generator) -> Ints:
+    """Places of categories of rows of these components, (n, D)."""
+    code_nj = np.empty((len(k_n), len(sizes)), dtype=np.int64)
+    for place, own in enumerate(starts(sizes)):
+        ends_kv = np.cumsum(probability_kv[:, own], axis=1)
+        code_n = (rng.random(len(k_n))[:, None] >= ends_kv[k_n]).sum(axis=1)
+        code_nj[:, place] = np.minimum(code_n, own.stop - own.start - 1)
+    return code_nj

@@ -26,3 +26,5 @@ CALM = ((1.2, 0.25), (0.3, 0.5))
 TILT, RATE_TILT = 0.7, 0.5
 # Share of the released marginals in a table of probabilities, in rows.
 MARGINAL_ROWS = 1.0
+# Naive Bayes: bins of a number, the norm of a document's words, and the root of the part of the budget for labels.
+BINS, WORDS, LABELS = 20, 6.0, 0.2
