@@ -57,8 +57,11 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         classes: the labels of documents; of a table its schema says them.
         vocabulary: the words of documents, or the names of columns of counts, fixed without looking at the documents;
             or a list that ships with dpvb, as "english".
-        clip: bound on a document, as the root of its number of words: of a document of more, each word counts less.
-        alpha: rows that the priors count for: of each class, of each category, of each mean.
+        clip: bound on the root of the number of words of a document: of a longer one each word counts less, in the fit
+            and in predictions.
+        lengths: whether the number of words of a document tells of its class; for images, not for texts.
+        alpha: rows that the priors count for: of each class, of each category, of each mean. Not given: 1, and for
+            words 0.1.
         estimate: "posterior", predictions that average over the parameters, or "mode", at their estimates.
 
     Attributes:
@@ -81,7 +84,8 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     classes: Sequence[Any] | None = None
     vocabulary: Sequence[str] | None = None
     clip: float = tuned.WORDS
-    alpha: float = 1.0
+    lengths: bool = False
+    alpha: float | None = None
     estimate: str = "posterior"
 
     declares: ClassVar[tuple[str, ...]] = ("schema",)
@@ -265,7 +269,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         noise = (q.number_std / total) ** 2 * ((1 - share) ** 2 + (len(q.number_k) - 1) * share**2)
         yield "share", share, math.sqrt(variance + aware * noise), unit
         if self.schema_ is None:
-            p_w, number = self.word_probabilities_[k], float(q.number_k[k]) + self.alpha
+            p_w, number = self.word_probabilities_[k], float(q.number_k[k]) + model.prior
             std_w = np.sqrt(p_w * (1 - p_w) / (number + 1) + aware * q.word_noise_kw[k])
             others_w = (self.class_prior_ @ self.word_probabilities_ - share * p_w) / max(1 - share, 1e-12)
             telling_w = p_w * np.log(p_w / np.maximum(others_w, 1e-12))
@@ -333,11 +337,16 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     def _model(self, number: int, layout: Layout | None, width: int) -> naive_bayes.NaiveBayes:
         """The model that the parameters name."""
         check_choice("numbers", self.numbers, ("bins", "gaussian"))
+        if not isinstance(self.lengths, (bool, np.bool_)):
+            raise ParameterError(f"lengths must be True or False, got {self.lengths!r}.")
         columns = Columns()
         if layout is not None:
             columns = Columns(len(layout.numbers), layout.gap_places, layout.max_counts, layout.sizes)
         number_of_bins = check_integer("bins", self.bins, low=2, high=10**4) if self.numbers == "bins" else 0
-        return naive_bayes.NaiveBayes(number, columns, number_of_bins, width, self.clip, self.alpha, self.estimate)
+        prior = (tuned.WORD_ALPHA if width else tuned.ALPHA) if self.alpha is None else self.alpha
+        return naive_bayes.NaiveBayes(
+            number, columns, number_of_bins, width, self.clip, bool(self.lengths), prior, self.estimate
+        )
 
     def _visible(self, X: Any) -> Any:
         """Rows that the caller may see, as the model reads them."""

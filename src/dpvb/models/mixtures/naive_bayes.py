@@ -70,6 +70,7 @@ class NaiveBayes:
         num_bins: bins of each number; 0: numbers are Gaussian.
         num_words: W, of documents; they have no columns.
         clip: C, the bound of a document.
+        lengths: whether classes differ in how many words a document has.
         prior: rows that the priors count for: of each class, of each category, of each mean.
         estimate: "posterior" (predictions average over the parameters) or "mode".
 
@@ -82,6 +83,7 @@ class NaiveBayes:
     num_bins: int = tuned.BINS
     num_words: int = 0
     clip: float = tuned.WORDS
+    lengths: bool = False
     prior: float = 1.0
     estimate: str = "posterior"
 
@@ -157,7 +159,7 @@ class NaiveBayes:
         """Log-probability of each class with all that a row has beside its label, (n, K), in nats."""
         log_k = np.log(q.number_k / q.number_k.sum())
         if self.num_words:
-            return np.asarray(words.log_probability(rows, q.word_kw) + log_k)
+            return np.asarray(words.log_probability(rows, q.word_kw, self.clip) + log_k)
         labelled = rows.code_nj.shape[1] - len(self.columns.sizes)
         log_kv, predictive = np.log(categorical.normalised(q.expected_kv, self.sizes)), self.estimate == "posterior"
         log_nk = categorical.log_density(self._codes(rows, labelled), log_kv, self.sizes) + log_k
@@ -194,7 +196,7 @@ class NaiveBayes:
             for place, own in zip(gaps, categorical.starts(sizes)[len(sizes) - len(gaps) :], strict=True):
                 there_kd[:, place] = np.maximum(cell_kv[:, own.start], 0.0)
         rate_std_p = moment_std * self.columns.most_p
-        present_kw = np.minimum(words.read(word_kw, word_std), row_k[:, None])
+        present_kw = words.read(word_kw, np.maximum(row_k, 1e-9), word_std, lengths=self.lengths)
         total_k = row_k[:, None] + 2 * prior
         return Classes(
             row_k + prior,
@@ -203,6 +205,6 @@ class NaiveBayes:
             cell_noise_kv,
             moments.numbers(moment_kf[:, :m], moment_kf[:, m : 2 * m], there_kd, moment_std, self.prior),
             moments.rates(moment_kf[:, 2 * m :] * self.columns.most_p, row_k, rate_std_p, self.columns.most_p, prior),
-            (present_kw + prior) / total_k,
+            (np.minimum(present_kw, row_k[:, None]) + prior) / total_k,
             np.minimum((word_std / total_k) ** 2, 0.25) * np.ones_like(word_kw),
         )
