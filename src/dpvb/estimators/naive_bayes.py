@@ -103,6 +103,9 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         if isinstance(X, Table):
             return self._of_table(X, y, group)
         classes = self._document_classes()
+        for name in ("response", "counts", "missing"):
+            if getattr(self, name):
+                raise ParameterError(f"{name} must be left out with documents, got {getattr(self, name)!r}.")
         if y is None:
             raise ParameterError("y must be given with documents: the label of each.")
         source = as_source(X, vocabulary=self.vocabulary)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpvb.audit.cases import Case, of_estimator
-from dpvb.data import BagOfWords, Binary, Categorical, Numeric, Schema, Table
+from dpvb.data import BagOfWords, Categorical, Numeric, Schema, Table
 from dpvb.data.documents.labelled import labelled
 from dpvb.estimators.naive_bayes import NaiveBayes
 from dpvb.guards.arrays import Floats
@@ -28,7 +28,7 @@ def forms(name: str) -> Mapping[str, Callable[[], Case]]:
 
 
 def of_table(numbers: str) -> Case:
-    """The case of a table of the class, a number that may be missing, one more, a count and a choice."""
+    """The case of a table of the class, a number, a count and a choice."""
     schema = Schema(
         (
             Categorical("class", _CLASSES, unseen=False, missing=False),
@@ -53,7 +53,9 @@ def of_table(numbers: str) -> Case:
     def source(matrix: Floats, group: Any = None) -> Any:
         return estimator.task(table(matrix), group=group).source
 
-    columns = lambda matrix: {"X": table(matrix)}  # noqa: E731
+    def columns(matrix: Floats) -> Mapping[str, Any]:
+        return {"X": table(matrix)}
+
     return of_estimator(f"NaiveBayes, {numbers}", estimator, source, records, hostile, columns, responses=4)
 
 
@@ -75,7 +77,6 @@ def of_words(terms: int = _TERMS) -> Case:
         return {"X": BagOfWords(matrix[:, 1:], vocabulary=words), "y": matrix[:, 0]}
 
     case = of_estimator("NaiveBayes, words", estimator, source, records, hostile, columns, responses=1)
-    case = replace(case, of_width=of_words)
     if terms != _TERMS:
         return case
     alone = np.hstack([np.zeros((_WIDE, 1)), np.eye(_WIDE)])

@@ -203,7 +203,7 @@ class NaiveBayes:
             number_std,
             expected_kv,
             cell_noise_kv,
-            moments.numbers(moment_kf[:, :m], moment_kf[:, m : 2 * m], there_kd, moment_std, self.prior),
+            moments.numbers(moment_kf[:, :m], moment_kf[:, m : 2 * m], there_kd, moment_std, prior),
             moments.rates(moment_kf[:, 2 * m :] * self.columns.most_p, row_k, rate_std_p, self.columns.most_p, prior),
             (np.minimum(present_kw, row_k[:, None]) + prior) / total_k,
             np.minimum((word_std / total_k) ** 2, 0.25) * np.ones_like(word_kw),

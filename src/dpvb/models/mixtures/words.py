@@ -16,7 +16,6 @@ from dpvb.core.forms import SparseRows
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.models import empirical_bayes
 
-
 # Least total of a class, over its share.
 _LEAST_TOTAL = 0.05
 
