@@ -95,7 +95,7 @@ def test_an_error_names_the_parameter_that_was_typed(kind):
     """Numbers out of any range for every parameter: what is refused is refused by the parameter's own name."""
     own = set(inspect.signature(kind).parameters) - {"ledger", "dataset", "checkpoint", "resume", "vocabulary"}
     data, refused = {"X": np.eye(3)}, {}
-    if kind.reads == "table":
+    if kind.reads in ("table", "labelled"):
         columns = dpvb.data.Numeric("x0", 0, 1), dpvb.data.Binary("x1")
         data = {"X": dpvb.Table({"x0": np.ones(3), "x1": np.ones(3)}, dpvb.Schema(columns))}
     data |= {"y": np.ones(3)} if kind.reads == "rows" else {}

@@ -28,6 +28,7 @@ from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.models.mixtures import bins, categorical, naive_bayes, tuned, words
+from dpvb.models.mixtures.classes import Classes
 from dpvb.models.mixtures.columns import Columns
 from dpvb.models.mixtures.moments import Numbers, Rates
 from dpvb.results import metrics
@@ -54,7 +55,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         counts: numeric columns from 0 that have a Poisson distribution, as names or one text with commas between.
         missing: numeric columns whose entries may be missing, in the same form. Elsewhere a row without a number is
             faulty.
-        classes: the labels of documents; of a table its schema says them.
+        classes: the labels of documents, or one text with commas between; of a table its schema says them.
         vocabulary: the words of documents, or the names of columns of counts, fixed without looking at the documents;
             or a list that ships with dpvb, as "english".
         clip: bound on the root of the number of words of a document: of a longer one each word counts less, in the fit
@@ -81,15 +82,15 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     bins: int = tuned.BINS
     counts: str | Sequence[str] = ""
     missing: str | Sequence[str] = ""
-    classes: Sequence[Any] | None = None
-    vocabulary: Sequence[str] | None = None
+    classes: Sequence[Any] | str | None = None
+    vocabulary: Sequence[str] | str | None = None
     clip: float = tuned.WORDS
     lengths: bool = False
     alpha: float | None = None
     estimate: str = "posterior"
 
     declares: ClassVar[tuple[str, ...]] = ("schema",)
-    reads: ClassVar[str | None] = "table"
+    reads: ClassVar[str | None] = "labelled"
     command: ClassVar[str | None] = "naive-bayes"
 
     def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
@@ -305,7 +306,8 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
                 "X must be a dpvb.Table, one of whose columns is the class; or documents, with vocabulary= and "
                 "classes=, the labels that there are, fixed without looking at the documents."
             )
-        classes = check_categories("y", "classes", self.classes)
+        given = _names("classes", self.classes) if isinstance(self.classes, str) else self.classes
+        classes = check_categories("y", "classes", given)
         if len(classes) < 2:
             raise ParameterError(f"classes must be two labels at least, got {list(classes)!r}.")
         return classes
@@ -389,9 +391,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             raise DataFormatError(f"y has labels that are none of the classes {', '.join(map(str, self.classes_))}.")
         return np.asarray(code_n)
 
-    def _set(
-        self, model: Any, q: naive_bayes.Classes, schema: Schema | None, terms: Any, classes: Sequence[Any]
-    ) -> None:
+    def _set(self, model: Any, q: Classes, schema: Schema | None, terms: Any, classes: Sequence[Any]) -> None:
         """Keep the classes, and show them in the columns' units."""
         self._fitted_model, self._q, self.schema_, self.vocabulary_ = model, q, schema, terms
         self.classes_ = np.asarray(classes)
@@ -452,7 +452,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             for start, kind in (("numbers", Numbers), ("rates", Rates))
         }
         own = {name: arrays[name] for name in ("number_k", "expected_kv", "cell_noise_kv", "word_kw", "word_noise_kw")}
-        q = naive_bayes.Classes(**own, **parts, number_std=float(facts["number_std"]))  # type: ignore[arg-type]
+        q = Classes(**own, **parts, number_std=float(facts["number_std"]))  # type: ignore[arg-type]
         self._set(model, domains.checked(q), schema, terms, classes)
 
     def __sklearn_tags__(self) -> Any:
@@ -462,7 +462,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         return tags
 
 
-def _log_proba(model: naive_bayes.NaiveBayes, q: naive_bayes.Classes, rows: Any) -> Floats:
+def _log_proba(model: naive_bayes.NaiveBayes, q: Classes, rows: Any) -> Floats:
     """Log-probabilities of the classes of rows, each from its own numbers alone."""
     log_nk = model.log_joint(q, rows)
     return np.asarray(log_nk - logsumexp(log_nk, axis=1, keepdims=True))

@@ -7,11 +7,14 @@ declared ones has no such word, and a model counts it as no row.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 
+from dpvb.data.csv_files import Dialect, check_csv, csv_records
 from dpvb.data.documents.bag_of_words import BagOfWords, in_memory
 from dpvb.data.documents.count_rows import CountRows, DocumentSource, concatenate
+from dpvb.data.readable import check_readable
 from dpvb.data.spelling import Categories
 from dpvb.data.tables.matrices import column
 
@@ -39,3 +42,20 @@ def labelled(
     indices = np.insert(rows.indices, end_n, (width + code_n[known_n]).astype(np.int32))
     counts = np.insert(rows.counts, end_n, 1.0)
     return BagOfWords.of_rows(CountRows(indptr, indices, counts, width + len(classes)), group=group)
+
+
+def read_labelled(
+    path: Path, text_column: str, label_column: str, dialect: Dialect
+) -> tuple[list[object], list[object]]:
+    """Texts and labels of a CSV file, as they stand there; private. A record that cannot be read has neither.
+
+    Args:
+        path, text_column, label_column, dialect: public.
+
+    Raises:
+        DataFormatError: a file that is not there, or whose header lacks a column.
+    """
+    check_readable(path)
+    check_csv(path, (text_column, label_column), dialect=dialect)
+    records = [*csv_records(path, (text_column, label_column), dialect)]
+    return [text for text, _ in records], [label for _, label in records]

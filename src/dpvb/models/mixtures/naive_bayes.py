@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
@@ -32,32 +32,11 @@ from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Kron, Rows
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
-from dpvb.guards.domains import PROBABILITIES, Nonnegative, Nonnegatives, Positives
 from dpvb.guards.errors import check_choice, check_integer, check_number
-from dpvb.models.mixtures import bins, categorical, moments, tuned, updates, words
+from dpvb.models.mixtures import bins, categorical, moments, tuned, words
+from dpvb.models.mixtures.classes import Classes, Released, read
 from dpvb.models.mixtures.columns import Columns
-from dpvb.models.mixtures.components import MixedRows, Sums
-
-
-@dataclass(frozen=True)
-class Classes:
-    """What was learned of the classes; all of it is public.
-
-    Attributes:
-        number_k, number_std: rows of each class, those of the prior among them, and their noise.
-        expected_kv, cell_noise_kv: parameters of the tables of categories, and noise variances of the probabilities.
-        numbers, rates: posteriors of numbers and counts.
-        word_kw, word_noise_kw: probabilities of words, and their noise variances.
-    """
-
-    number_k: Positives
-    number_std: Nonnegative
-    expected_kv: Positives
-    cell_noise_kv: Nonnegatives
-    numbers: moments.Numbers
-    rates: moments.Rates
-    word_kw: Annotated[Floats, PROBABILITIES]
-    word_noise_kw: Nonnegatives
+from dpvb.models.mixtures.components import MixedRows
 
 
 @dataclass(frozen=True)
@@ -129,9 +108,7 @@ class NaiveBayes:
 
     def init(self, rng: np.random.Generator) -> Classes:
         """The prior, before any row."""
-        k, moment_width = self.n_classes, 2 * self.gaussians + len(self.columns.max_counts)
-        none = (np.zeros((k, width)) for width in (sum(self.sizes), moment_width, self.num_words))
-        return self._read(np.zeros(k), *none, std={})
+        return self.read({name: np.zeros(block.shape) for name, block in self.blocks.items()}, {})
 
     def e_step(self, q: Classes, batch: Any, blocks: Mapping[str, Block]) -> Contributions:
         """Every row's label, and what it has beside it; a row with a fault in either has neither."""
@@ -149,11 +126,16 @@ class NaiveBayes:
 
     def m_step(self, s: Estimate, q: Classes) -> Classes:
         """What one release says, without further passes."""
-        found = {name: s.read(name) for name in self.blocks}
-        std = {name: s.noise_std(name) for name in self.blocks}
-        none = np.zeros((self.n_classes, 0))
-        word_kw = found.get("words", none).reshape(self.n_classes, self.num_words)
-        return self._read(found["count"], found.get("categories", none), found.get("moments", none), word_kw, std=std)
+        return self.read({name: s.read(name) for name in self.blocks}, {n: s.noise_std(n) for n in self.blocks})
+
+    def read(self, sums: Mapping[str, Floats], std: Mapping[str, float]) -> Classes:
+        """Posteriors from sums and their noise, by the names of the blocks."""
+        k, none = self.n_classes, np.zeros((self.n_classes, 0))
+        names = ("categories", "moments", "words")
+        cell_kv, moment_kf, word_kw = (sums[name].reshape(k, -1) if name in sums else none for name in names)
+        noise = (std.get(name, 0.0) for name in ("count", *names))
+        released = Released(sums["count"], cell_kv, moment_kf, word_kw, *noise)
+        return read(released, self.columns, self.sizes, self.gaussians, max(self.prior, 1e-9), lengths=self.lengths)
 
     def log_joint(self, q: Classes, rows: Any) -> Floats:
         """Log-probability of each class with all that a row has beside its label, (n, K), in nats."""
@@ -174,37 +156,3 @@ class NaiveBayes:
             return own_nj
         own_nj = own_nj[:, : own_nj.shape[1] - len(self.columns.gaps)]  # A gap is one more bin.
         return np.hstack([own_nj, bins.codes(rows.x_nd, self.columns.gaps, self.num_bins)])
-
-    def _read(
-        self, count_k: Floats, cell_kv: Floats, moment_kf: Floats, word_kw: Floats, *, std: Mapping[str, float]
-    ) -> Classes:
-        """Posteriors from noisy sums, and their noise by the names of the blocks; 0 where there is none."""
-        count_std, cell_std, moment_std, word_std = (
-            std.get(name, 0.0) for name in ("count", "categories", "moments", "words")
-        )
-        sizes, prior, m = self.sizes, max(self.prior, 1e-9), self.gaussians
-        sums = Sums(count_k, cell_kv, count_std, cell_std, 1.0, 1)
-        number_k, number_std = updates.numbers(sums, Columns(sizes=sizes))
-        row_k = np.maximum(number_k, tuned.LEAST_ROWS * number_std)
-        base_v = categorical.marginals(cell_kv.sum(axis=0), cell_std * math.sqrt(self.n_classes), sizes)
-        cell_noise_kv = categorical.shares(cell_kv, row_k, base_v, cell_std, sizes)
-        cell_noise_kv *= (cell_std / np.maximum(row_k, 1.0)[:, None]) ** 2
-        expected_kv = categorical.drawn(cell_kv, row_k, base_v, cell_std, sizes) + prior
-        there_kd = np.repeat(row_k[:, None], m, axis=1)
-        if m:
-            gaps = self.columns.gaps
-            for place, own in zip(gaps, categorical.starts(sizes)[len(sizes) - len(gaps) :], strict=True):
-                there_kd[:, place] = np.maximum(cell_kv[:, own.start], 0.0)
-        rate_std_p = moment_std * self.columns.most_p
-        present_kw = words.read(word_kw, np.maximum(row_k, 1e-9), word_std, lengths=self.lengths)
-        total_k = row_k[:, None] + 2 * prior
-        return Classes(
-            row_k + prior,
-            number_std,
-            expected_kv,
-            cell_noise_kv,
-            moments.numbers(moment_kf[:, :m], moment_kf[:, m : 2 * m], there_kd, moment_std, prior),
-            moments.rates(moment_kf[:, 2 * m :] * self.columns.most_p, row_k, rate_std_p, self.columns.most_p, prior),
-            (np.minimum(present_kw, row_k[:, None]) + prior) / total_k,
-            np.minimum((word_std / total_k) ** 2, 0.25) * np.ones_like(word_kw),
-        )
