@@ -145,10 +145,11 @@ def both(model: dpvb.NaiveBayes, *data: Any) -> tuple[np.ndarray, np.ndarray]:
     learner, rows = task.model, chunk.rows
     found: Any = learner.e_step(learner.init(np.random.default_rng(0)), rows, learner.blocks)
     sums = {"count": found["count"].values.sum(axis=0)}
-    sums |= {name: found[name].left.T @ found[name].right for name in ("categories", "moments") if name in found}
-    if "words" in found:
-        sums["words"] = np.zeros(learner.n_classes * learner.num_words)
-        np.add.at(sums["words"], found["words"].indices, found["words"].values)
+    if "moments" in found:
+        sums["moments"] = found["moments"].left.T @ found["moments"].right
+    for name in {"categories", "words"} & found.keys():
+        sums[name] = np.zeros(learner.blocks[name].shape)
+        np.add.at(sums[name], found[name].indices, found[name].values)
     q = learner.read(sums, {})
     log_nk = learner.log_joint(q, rows)
     return model.fit(*data).predict_log_proba(data[0]), log_nk - logsumexp(log_nk, axis=1, keepdims=True)

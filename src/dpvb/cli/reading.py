@@ -167,7 +167,7 @@ def labelled(
 
         dpvb fit {name} people.csv --schema people.json --response job {needed}--epsilon 1 --delta 1e-5 --out m.dpvb
 
-        dpvb fit {name} notes.csv --vocabulary english --classes spam,other {needed}--epsilon 1 --delta 1e-5 --out m.dpvb
+        dpvb fit {name} notes.csv --vocabulary english --classes spam,no {needed}--epsilon 1 --delta 1e-5 --out m.dpvb
     """
     if schema is not None:
         return table(data, schema, separator, decimal, encoding)

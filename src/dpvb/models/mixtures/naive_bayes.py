@@ -29,7 +29,7 @@ import numpy as np
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
-from dpvb.core.forms import Kron, Rows
+from dpvb.core.forms import Kron, Rows, SparseRows
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import check_choice, check_integer, check_number
@@ -92,7 +92,7 @@ class NaiveBayes:
         k, p, own = self.n_classes, len(self.columns.max_counts), dict[str, Block]()
         if self.sizes:
             bound = math.sqrt(len(self.sizes))
-            own["categories"] = Block((k, sum(self.sizes)), bound, "nonnegative", "first", weight=bound)
+            own["categories"] = Block((k * sum(self.sizes),), bound, "nonnegative", "first", weight=bound)
         if size := 2 * self.gaussians + p:
             own["moments"] = Block((k, size), math.sqrt(size), "real", "first", weight=math.sqrt(size))
         if self.num_words:
@@ -119,7 +119,7 @@ class NaiveBayes:
         else:
             r_nk = categorical.one_hot(batch.code_nj[:, :1], (self.n_classes,)) * batch.sound_n[:, None]
             made["count"] = Rows(r_nk)
-            made["categories"] = Kron(r_nk, categorical.one_hot(self._codes(batch, 1), self.sizes))
+            made["categories"] = self._cells(batch)
             x_nd = np.nan_to_num(batch.x_nd[:, : self.gaussians])
             made["moments"] = Kron(r_nk, np.hstack([x_nd, x_nd**2, batch.count_np / self.columns.most_p]))
         return {name: made[name] for name in blocks}
@@ -148,6 +148,13 @@ class NaiveBayes:
         log_nk += moments.log_number(rows.x_nd[:, : self.gaussians], q.numbers, predictive=predictive)
         log_nk += moments.log_count(rows.count_np, q.rates, predictive=predictive)
         return np.asarray(log_nk)
+
+    def _cells(self, batch: MixedRows) -> SparseRows:
+        """A one for each column, at the place of the row's class and category."""
+        start_j, code_nj = np.cumsum((0, *self.sizes)), self._codes(batch, 1)
+        n, width = code_nj.shape
+        place_nj = batch.code_nj[:, :1] * start_j[-1] + start_j[:-1] + code_nj
+        return SparseRows(np.arange(n + 1) * width, place_nj.ravel(), np.repeat(batch.sound_n, width))
 
     def _codes(self, rows: MixedRows, labelled: int) -> Ints:
         """Places of all categories, bins among them, behind the label where there is one."""
