@@ -11,7 +11,7 @@ import numpy as np
 
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import PROBABILITIES, Nonnegative, Nonnegatives, Positives
-from dpvb.models.mixtures import categorical, moments, tuned, updates, words
+from dpvb.models.mixtures import bins, categorical, moments, tuned, updates, words
 from dpvb.models.mixtures.columns import Columns
 from dpvb.models.mixtures.components import Sums
 
@@ -52,7 +52,7 @@ class Released:
 
 
 def read(
-    new: Released, columns: Columns, sizes: Sequence[int], gaussians: int, prior: float, *, lengths: bool
+    new: Released, columns: Columns, sizes: Sequence[int], num_bins: int, prior: float, *, lengths: bool
 ) -> Classes:
     """Posteriors from noisy sums.
 
@@ -60,7 +60,7 @@ def read(
         new: what was released.
         columns: what is declared of the columns.
         sizes: categories of each column that has any.
-        gaussians: how many numbers have moments.
+        num_bins: bins of each number, the last of these; 0: numbers have moments.
         prior: rows that each prior counts for, positive.
         lengths: see `words.read`.
     """
@@ -68,9 +68,15 @@ def read(
         Sums(new.count_k, new.cell_kv, new.count_std, new.cell_std, 1.0, 1), Columns(sizes=tuple(sizes))
     )
     row_k = np.maximum(number_k, tuned.LEAST_ROWS * std)
-    base_v = categorical.marginals(new.cell_kv.sum(axis=0), new.cell_std * math.sqrt(len(row_k)), sizes)
-    noise_kv = categorical.shares(new.cell_kv, row_k, base_v, new.cell_std, sizes)
-    noise_kv *= (new.cell_std / np.maximum(row_k, 1.0)[:, None]) ** 2
+    cell_kv, std_v = new.cell_kv, np.full(sum(sizes), new.cell_std)
+    for own in categorical.starts(sizes)[len(sizes) - columns.numbers :] if num_bins else []:
+        together = bins.coarser(float(row_k.mean()), new.cell_std, num_bins)
+        cell_kv = bins.merged(cell_kv, own.start, num_bins, together)
+        std_v[own.start : own.start + num_bins] /= math.sqrt(together)
+    base_v = categorical.marginals(cell_kv.sum(axis=0), new.cell_std * math.sqrt(len(row_k)), sizes)
+    noise_kv = categorical.shares(cell_kv, row_k, base_v, std_v, sizes)
+    noise_kv *= (std_v / np.maximum(row_k, 1.0)[:, None]) ** 2
+    gaussians = 0 if num_bins else columns.numbers
     # Rows that have a number: of one that may be missing, its own category counts them.
     there_kd = np.repeat(row_k[:, None], gaussians, axis=1)
     gaps = columns.gaps if gaussians else ()
@@ -82,7 +88,7 @@ def read(
     return Classes(
         row_k + prior,
         std,
-        categorical.drawn(new.cell_kv, row_k, base_v, new.cell_std, sizes) + prior,
+        categorical.drawn(cell_kv, row_k, base_v, std_v, sizes) + prior,
         noise_kv,
         moments.numbers(first_kd, second_kd, there_kd, new.moment_std, prior),
         moments.rates(count_kp * most_p, row_k, new.moment_std * most_p, most_p, prior),

@@ -135,7 +135,7 @@ class NaiveBayes:
         cell_kv, moment_kf, word_kw = (sums[name].reshape(k, -1) if name in sums else none for name in names)
         noise = (std.get(name, 0.0) for name in ("count", *names))
         released = Released(sums["count"], cell_kv, moment_kf, word_kw, *noise)
-        return read(released, self.columns, self.sizes, self.gaussians, max(self.prior, 1e-9), lengths=self.lengths)
+        return read(released, self.columns, self.sizes, self.num_bins, max(self.prior, 1e-9), lengths=self.lengths)
 
     def log_joint(self, q: Classes, rows: Any) -> Floats:
         """Log-probability of each class with all that a row has beside its label, (n, K), in nats."""
