@@ -162,14 +162,10 @@ def lines(name: str, peer: dict[tuple[str, float], float]) -> Iterator[tuple[str
         }
         means = {e: {key: np.mean([one[key] for one in own]) for key in own[0]} for e, own in found.items()}
         measure, label = MEASURE.get(name, "accuracy"), "" if name in ("mnist", "newsgroups") else f", {how}"
-        short = [
-            means[e][measure] < MUST[name][p] if name in MUST and p < 4 and how == "bins" else False
-            for p, e in enumerate(means)
-        ]
-        yield (
-            f"{measure}{label}",
-            [f"{'**' * s}{m[measure]:.4f}{'**' * s}" for m, s in zip(means.values(), short, strict=True)],
-        )
+        least = MUST.get(name, ()) if how == "bins" else ()
+        texts = [f"{mean[measure]:.4f}" for mean in means.values()]
+        short = [place < len(least) and float(one) < least[place] for place, one in enumerate(texts)]
+        yield f"{measure}{label}", [f"**{one}**" if low else one for one, low in zip(texts, short, strict=True)]
         yield f"log-likelihood{label}", [f"{one['log_likelihood']:.3f}" for one in means.values()]
     if name in MUST:
         yield "to reach", [*(f"{value:.3f}" for value in MUST[name]), ""]

@@ -1,4 +1,4 @@
-"""diffprivlib's GaussianNB on the numeric tables of `benchmarks.naive_bayes`: ε-differential privacy (δ = 0), replace one.
+"""diffprivlib's GaussianNB on the numbers of `benchmarks.naive_bayes`: ε-differential privacy (δ = 0), replace one.
 
 Reads TABLE-SPLIT.npz files of a folder (rows, labels and public ranges) and prints a JSON object for each fit.
 """
@@ -23,11 +23,8 @@ def main() -> None:
             test = rows["x_test"][:3000]  # It predicts row by row.
             score = found.predict_proba(test)
             facts = {"accuracy": float(np.mean(found.classes_[score.argmax(axis=1)] == rows["y_test"][:3000]))}
-            print(
-                json.dumps(
-                    {"table": table, "split": int(split), "epsilon": epsilon, **facts, "score": score[:, 1].tolist()}
-                )
-            )
+            facts |= {"table": table, "split": int(split), "epsilon": epsilon, "score": score[:, 1].tolist()}
+            print(json.dumps(facts))
 
 
 if __name__ == "__main__":
