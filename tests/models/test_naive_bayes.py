@@ -277,6 +277,20 @@ def test_a_number_is_the_category_of_its_bin() -> None:
         assert model.probabilities_["income"][k, -1] == pytest.approx(lacks[cells["kind"] == label].mean(), abs=1e-6)
 
 
+def test_bins_that_noise_would_drown_are_brought_together() -> None:
+    """As many as lift a class above twice the noise of a bin, but four are left; sums stay what they were."""
+    assert [bins.coarser(1000.0, std, 64) for std in (0.0, 7.0, 8.0, 20.0, 1e9)] == [1, 1, 2, 8, 16]
+    assert bins.coarser(0.0, 1.0, 7) == 1
+    cell_kv = np.arange(20.0).reshape(2, 10)
+    made_kv = bins.merged(cell_kv, 1, 8, 4)
+    np.testing.assert_array_equal(made_kv[0], [0, 2.5, 2.5, 2.5, 2.5, 6.5, 6.5, 6.5, 6.5, 9])
+    np.testing.assert_array_equal(made_kv.sum(axis=1), cell_kv.sum(axis=1))
+    cells, schema = people(300), Schema((Numeric("age", 0, 100), Categorical("kind", ("x", "y", "z"))))
+    model = dpvb.NaiveBayes(response="kind", **NOISY).fit(Table(cells, schema))
+    assert len(np.unique(model.probabilities_["age"][0])) < 40
+    assert model.score(cells, public=True) > 0.7
+
+
 def test_a_binary_target_and_a_column_of_its_values_are_one_thing() -> None:
     cells = people(300)
     own = tuple(column for column in SCHEMA.columns if column.name not in ("smokes", "kind"))
