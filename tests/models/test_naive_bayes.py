@@ -287,8 +287,8 @@ def test_bins_that_noise_would_drown_are_brought_together() -> None:
     np.testing.assert_array_equal(made_kv.sum(axis=1), cell_kv.sum(axis=1))
     cells, schema = people(300), Schema((Numeric("age", 0, 100), Categorical("kind", ("x", "y", "z"))))
     model = dpvb.NaiveBayes(response="kind", **NOISY).fit(Table(cells, schema))
-    assert len(np.unique(model.probabilities_["age"][0])) < 40
-    assert model.score(cells, public=True) > 0.7
+    # 100 rows of a class and noise of 4: four bins are left, unless noise is off by 25 of its deviations.
+    assert len(np.unique(model.probabilities_["age"][0].round(12))) <= 4
 
 
 def test_a_binary_target_and_a_column_of_its_values_are_one_thing() -> None:
@@ -365,13 +365,14 @@ def test_classes_of_a_mixed_table_are_learnt_and_sampled_in_its_types() -> None:
 
 
 def test_intervals_of_a_class_cover() -> None:
-    """95 % intervals over 150 noisy releases of one model each, the truth known.
+    """95 % intervals of 100 noisy fits, the truth known; rows have the seeds 0 to 99, the noise has none.
 
-    Of 900 intervals .91 to .99 hold it, 5.5 standard errors around .95: false alarms below 1e-6; seeds 0 to 149.
+    Of 800 intervals at least .895 and at most .99 hold it, 5 standard errors around .95 and more: as a false alarm
+    below 1e-6.
     """
     inside: list[bool] = []
     schema = Schema((Numeric("x", -4, 4), Numeric("c", 0, 20), Binary("b")), target=Target("y"))
-    for seed in range(150):
+    for seed in range(100):
         rng = np.random.default_rng(seed)
         y = rng.random(1500) < 0.4
         cells = {"x": rng.normal(y, 1.0), "c": rng.poisson(2 + 2 * y), "b": rng.random(1500) < 0.3, "y": y.astype(int)}
@@ -379,8 +380,8 @@ def test_intervals_of_a_class_cover() -> None:
         for k, share in enumerate((0.6, 0.4)):
             found, truth = model.groups().of(str(k)), {"share": share, "x": k, "c": 2 + 2 * k, "b=1": 0.3}
             inside += [found[name].low <= value <= found[name].high for name, value in truth.items()]
-    assert len(inside) == 1200
-    assert 0.91 <= np.mean(inside) <= 0.995
+    assert len(inside) == 800
+    assert 0.895 <= np.mean(inside) <= 0.99
 
 
 def test_a_file_keeps_everything_that_the_classes_say(tmp_path: Any) -> None:
@@ -433,6 +434,23 @@ def test_a_cluster_and_a_ledger_change_no_bit(tmp_path: Any) -> None:
     np.testing.assert_array_equal(first.predict_proba(people(20)), again.predict_proba(people(20)))
     with dpvb.Ledger(tmp_path / "budget.db") as ledger:
         assert ledger.remaining("people").num_charges == 1
+
+
+def test_several_owners_have_the_classes_of_all_their_rows() -> None:
+    """Without noise the classes of three parties are those of one, up to the grids of their sums."""
+    parts = [people(100, seed=seed) for seed in range(3)]
+    model = dpvb.NaiveBayes(**OPTIONS, **EXACT)
+    together = dpvb.federated.simulate(model, [{"X": Table(cells, SCHEMA)} for cells in parts])
+    whole = {name: np.concatenate([cells[name] for cells in parts]) for name in parts[0]}
+    model.fit(Table(whole, SCHEMA))
+    np.testing.assert_allclose(together.predict_proba(parts[0]), model.predict_proba(parts[0]), atol=1e-3)
+
+
+def test_a_rehearsal_makes_up_texts_and_labels() -> None:
+    model = dpvb.NaiveBayes(vocabulary=VOCABULARY, classes="yes, no", **NOISY).rehearse(vocabulary=VOCABULARY)
+    assert model.classes_.tolist() == ["yes", "no"]
+    assert model.class_prior_ == pytest.approx(0.5, abs=0.1)
+    assert model.privacy_.rehearsal
 
 
 def test_a_person_of_many_rows_counts_as_one() -> None:

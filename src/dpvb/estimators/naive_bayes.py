@@ -103,7 +103,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         """
         if isinstance(X, Table):
             return self._of_table(X, y, group)
-        classes = self._document_classes()
+        classes = self.labels()
         for name in ("response", "counts", "missing"):
             if getattr(self, name):
                 raise ParameterError(f"{name} must be left out with documents, got {getattr(self, name)!r}.")
@@ -295,8 +295,8 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
                 std = math.sqrt(p_v * (1 - p_v) / (total + 1) + aware * min(noise, 0.25))
                 yield f"{name}={label}", float(p_v), std, unit
 
-    def _document_classes(self) -> tuple[Any, ...]:
-        """Labels of documents.
+    def labels(self) -> tuple[Any, ...]:
+        """The declared labels of documents.
 
         Raises:
             ParameterError: where they or the words are not declared.

@@ -64,7 +64,7 @@ def made_up(
     if estimator.reads in ("documents", "labelled"):
         places = np.repeat(np.arange(num_rows), WORDS), rng.integers(width, size=num_rows * WORDS)
         counts = sparse.csr_array((np.ones(num_rows * WORDS), places), shape=(num_rows, width))
-        labels = {"y": _drawn(estimator.classes or (0, 1), num_rows, rng)} if estimator.reads == "labelled" else {}
+        labels = {"y": _drawn(estimator.labels(), num_rows, rng)} if estimator.reads == "labelled" else {}
         return {"X": BagOfWords(counts, vocabulary=words), **labels, **group}
     if estimator.reads == "images":
         level = estimator.threshold
