@@ -129,6 +129,45 @@ BUGS = [
         "test_conformance.py::test_bits_of_a_record_do_not_depend_on_its_batch[gaussians_step]",
     ),
     Bug(
+        "norms beyond the clip",
+        "a bound of categories that forgets the bins of numbers",
+        (
+            (
+                "models/mixtures/naive_bayes.py",
+                "bound = math.sqrt(len(self.sizes))",
+                "bound = math.sqrt(len(self.columns.sizes))",
+            ),
+        ),
+        "test_naive_bayes.py::test_no_row_of_a_known_class_passes_a_bound_and_some_reach_it",
+    ),
+    Bug(
+        "NaN and infinity",
+        "a faulty row that counts in its class",
+        (
+            ("models/mixtures/naive_bayes.py", "(self.n_classes,)) * batch.sound_n[:, None]", "(self.n_classes,))"),
+            ("models/mixtures/naive_bayes.py", "np.repeat(batch.sound_n, width)", "np.ones(n * width)"),
+        ),
+        "test_naive_bayes.py::test_a_row_of_no_class_or_with_a_fault_adds_nothing",
+    ),
+    Bug(
+        "NaN and infinity",
+        "a document with an unknown label that counts in a class",
+        (("data/documents/labelled.py", "unseen=-1, missing=-1", "unseen=0, missing=-1"),),
+        "test_naive_bayes.py::test_a_document_without_a_declared_label_is_no_row",
+    ),
+    Bug(
+        "NaN and infinity",
+        "a row with an undeclared label that makes a class of its own",
+        (("estimators/naive_bayes.py", "answer = replace(answer, unseen=False, missing=False)", "pass"),),
+        "test_naive_bayes.py::test_classes_of_a_mixed_table_are_learnt_and_sampled_in_its_types",
+    ),
+    Bug(
+        "files of strangers that are believed",
+        "classes of a file whose tables have another shape",
+        (("estimators/naive_bayes.py", 'raise ValueError("classes of another shape")', "pass"),),
+        "test_naive_bayes.py::test_a_file_with_rates_that_are_none_is_refused",
+    ),
+    Bug(
         "files of strangers that are believed",
         "groups of a file with a covariance that is none",
         (("estimators/mixture.py", "or not (diagonal_kd > 0).all()", ""),),

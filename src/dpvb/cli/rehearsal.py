@@ -68,7 +68,9 @@ def _declared(form: str, given: Mapping[str, Any]) -> dict[str, Any]:
         return {"vocabulary": words, "width": given["width"], "grouped": given["group_column"] is not None}
     if given.get("schema") is not None:
         return {"schema": Schema.load(given["schema"])}
-    if form == "table":
+    if form == "labelled" and given["vocabulary"] is not None:
+        return {"vocabulary": check_vocabulary(given["vocabulary"])}
+    if form in ("table", "labelled"):
         raise ParameterError("--rehearse needs what the fit needs: --schema.")
     if form == "rows" and given["target"] is None:
         raise ParameterError("--rehearse needs what the fit needs: --schema for a table, or --target for a matrix.")

@@ -14,5 +14,6 @@ from dpvb.estimators.linear import LinearRegression as LinearRegression
 from dpvb.estimators.logistic import LogisticRegression as LogisticRegression
 from dpvb.estimators.mixture import GaussianMixture as GaussianMixture
 from dpvb.estimators.mixture import Mixture as Mixture
+from dpvb.estimators.naive_bayes import NaiveBayes as NaiveBayes
 from dpvb.estimators.private import Private as Private
 from dpvb.estimators.sbn import SigmoidBeliefNetwork as SigmoidBeliefNetwork

@@ -13,9 +13,9 @@ _TITLES = ("group", "what", "estimate", "low", "high")
 
 
 class Line(NamedTuple):
-    """One number of a group: an estimate, its standard deviation, and the ends of an interval."""
+    """One number of a group or a class: an estimate, its standard deviation, and the ends of an interval."""
 
-    group: int
+    group: int | str
     name: str
     mean: float
     std: float
@@ -41,7 +41,7 @@ class GroupTable:
     def __len__(self) -> int:
         return len(self.lines)
 
-    def of(self, group: int) -> dict[str, Line]:
+    def of(self, group: int | str) -> dict[str, Line]:
         """The lines of one group by name."""
         return {line.name: line for line in self.lines if line.group == group}
 
