@@ -34,7 +34,7 @@ from dpvb.models.mixtures.columns import Columns
 from dpvb.models.mixtures.components import Components
 from dpvb.models.mixtures.rows import drawn_rows
 from dpvb.models.mixtures.spread import Spread, drawn, spread
-from dpvb.results.figures import Figure, Intervals
+from dpvb.results.figures import Figure
 from dpvb.results.groups import GroupTable, Line
 
 _COVARIANCES = {"full": "full", "diag": "diagonal"}
@@ -214,15 +214,7 @@ class Mixture(PrivateEstimator):
 
     def facts_for_report(self) -> Iterator[Figure]:
         """Each group's numbers, with their intervals."""
-        table = self.groups()
-        for k in dict.fromkeys(line.group for line in table):
-            own = [line for line in table if line.group == k and line.name != "share"]
-            share = table.of(k)["share"]
-            yield Intervals(
-                title=f"Group {k}: {share.mean:.1%} of all, {share.low:.1%} to {share.high:.1%}",
-                note=table.head,
-                rows=tuple((line.name, line.mean, line.low, line.high, "") for line in own),
-            )
+        yield from self.groups().figures()
 
     def _drawn(self, n: Any, rng: Any, parameters: str) -> tuple[MixedRows, Any]:
         self._check_fitted()

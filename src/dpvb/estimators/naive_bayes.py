@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -32,6 +32,7 @@ from dpvb.models.mixtures.classes import Classes
 from dpvb.models.mixtures.columns import Columns
 from dpvb.models.mixtures.moments import Numbers, Rates
 from dpvb.results import metrics
+from dpvb.results.figures import Figure
 from dpvb.results.groups import GroupTable, Line
 
 # Words of a class that a table of documents shows.
@@ -264,6 +265,10 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         )
         said = "noise counted in" if noise_aware else "privacy noise left out"
         return GroupTable(lines, f"{len(self.classes_)} classes, {level:.0%} intervals, {said}")
+
+    def facts_for_report(self) -> Iterator[Figure]:
+        """Each class's numbers, or its telling words, with intervals."""
+        yield from self.groups().figures()
 
     def _numbers_of(self, k: int, aware: float) -> Iterable[tuple[str, float, float, tuple[float, float]]]:
         """Name, mean, standard deviation and range of every number of a class."""

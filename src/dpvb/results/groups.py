@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from dpvb.guards import pages
 from dpvb.guards.strangers import printable
+from dpvb.results.figures import Intervals
 
 _TITLES = ("group", "what", "estimate", "low", "high")
 
@@ -44,6 +45,17 @@ class GroupTable:
     def of(self, group: int | str) -> dict[str, Line]:
         """The lines of one group by name."""
         return {line.name: line for line in self.lines if line.group == group}
+
+    def figures(self) -> Iterator[Intervals]:
+        """What a report shows: the numbers of each group, whose share comes first."""
+        for group in dict.fromkeys(line.group for line in self.lines):
+            share, *others = (line for line in self.lines if line.group == group)
+            yield Intervals(
+                title=f"{'Group ' if isinstance(group, int) else ''}{group}: "
+                f"{share.mean:.1%} of all, {share.low:.1%} to {share.high:.1%}",
+                note=self.head,
+                rows=tuple((line.name, line.mean, line.low, line.high, "") for line in others),
+            )
 
     def _rows(self) -> list[tuple[str, ...]]:
         return [
