@@ -19,8 +19,20 @@ from dpvb.cli import fit
 from dpvb.cli.resumption import kept, remember
 from dpvb.estimators import PrivateEstimator
 
-NAMES = ["lda", "logistic", "binomial", "factors", "linear", "mixture", "pca", "poisson", "negbin", "sbn"]
-NAMES += ["markov-chain"]
+NAMES = [
+    "lda",
+    "logistic",
+    "binomial",
+    "factors",
+    "linear",
+    "markov-chain",
+    "mixture",
+    "naive-bayes",
+    "pca",
+    "poisson",
+    "negbin",
+    "sbn",
+]
 
 
 def parameters(name: str) -> dict[str, Any]:
@@ -141,6 +153,7 @@ KEPT = {
     "negbin": f"{_ROWS} dispersion max_count",
     "linear": f"{_ROWS} y_range".replace(" covariance", ""),
     "mixture": f"{_EVERY} groups schema counts missing seed",
+    "naive-bayes": f"{_EVERY} schema response numbers bins counts missing seed",
     "sbn": f"{_EVERY} hidden threshold form group seed",
     "factors": f"{_EVERY} schema group row_norm low high components estimate solver seed",
     "markov-chain": f"{_EVERY} symbols order person_column symbol_column max_length clip seed",

@@ -42,7 +42,9 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
             schema's target, of the kind "numeric". Without an intercept, where all features are 0, y is the middle of
             its range: then a range (-a, a) gives a line through the origin.
         solver: "first_order" (second moments once, then clipped scores) or "sufficient_statistics" (all second moments
-            of x and y, once; for comparison).
+            of x and y, once; for comparison). An earlier fit as `prior` has the same y_range. It says of coefficients
+            what its rows did, each row worth 1/sigma_² of that fit, and says nothing of sigma_, which is that of the
+            rows of this fit alone. A study is in the units of y.
 
     Attributes:
         sigma_: the standard deviation of y about its mean given x.
@@ -90,7 +92,7 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
 
     @property
     def _said_of_parameters(self) -> str:
-        return f"solver {self.solver!r}, the plan and all other parameters"
+        return f"solver {self.solver!r}, estimate {self.estimate!r}, the plan and all other parameters"
 
     def _private(
         self,
@@ -115,10 +117,12 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
         check_choice("solver", self.solver, SOLVERS)
         given: dict[str, Any] = {"intercept": design.intercept, "alpha": self.alpha}
         if self.solver == "sufficient_statistics":
+            if known:
+                raise ParameterError("prior must be None, unless solver='first_order', got 'sufficient_statistics'.")
             return OneRelease(design.width, **given, declared=self._declared(design, schema))
         if self.num_steps is not None:
             given["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
-        return Linear(design.width, **given, declared=self._declared(design, schema))
+        return Linear(design.width, **given, declared=self._declared(design, schema), known=known)
 
     def take(self, task: Task, q: Any) -> None:
         """Keep the posterior, and σ."""
@@ -151,7 +155,7 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
         Args:
             level: probability inside, in (0, 1).
         """
-        self._check_fitted()
+        self._check_posterior()
         variance, std = self._sigma
         reach = min(float(-ndtri(tail(level))) * std / variance, 600.0)
         return self.sigma_ * math.exp(-0.5 * reach), self.sigma_ * math.exp(0.5 * reach)
