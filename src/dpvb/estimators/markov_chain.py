@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, DpvbWarning, ParameterError, check_integer, check_number
 from dpvb.models.sequences import dynamics, markov_chain, uncertainty
+from dpvb.results.figures import Figure, Grid, Intervals
 from dpvb.results.groups import GroupTable, Line
 
 
@@ -163,7 +164,28 @@ class MarkovChain(PrivateEstimator):
             noise_aware: False leaves the privacy noise out of account; for comparison only.
         """
         self._check_fitted()
-        level = check_number("level", level, low=0, high=1, closed="neither")
+        if bent := self._bent:
+            warnings.warn(bent, DpvbWarning, stacklevel=2)
+        return self._table(check_number("level", level, low=0, high=1, closed="neither"), noise_aware)
+
+    def facts_for_report(self) -> Iterator[Figure]:
+        """Which symbol follows which, and every transition with its interval."""
+        names, table = tuple(map(str, self.symbols_)), self._table(0.95, noise_aware=True)
+        yield Grid(
+            title="Which symbol follows which",
+            note="Probability of the symbol of a column after that of a row.",
+            rows=names,
+            columns=names,
+            values=tuple(map(tuple, self._laws[0].tolist())),
+        )
+        yield Intervals(
+            title="Transitions",
+            note=table.head,
+            rows=tuple((f"{line.group} → {line.name}", line.mean, line.low, line.high, "") for line in table),
+        )
+
+    def _table(self, level: float, noise_aware: bool) -> GroupTable:
+        """The lines of `transition_intervals`."""
         q, reach = self._q, float(ndtri(0.5 + level / 2))
         weight = uncertainty.window_weight(float(q.windows.sum()), float(q.first_v.sum()), self._fitted_model.power)
         noise_std = q.windows_std if noise_aware else 0.0
@@ -177,9 +199,7 @@ class MarkovChain(PrivateEstimator):
         )
         aware = "noise counted in" if noise_aware else "privacy noise left out"
         head = f"{len(lines)} transitions, {level:.0%} intervals, {aware}"
-        if bent := self._bent:
-            warnings.warn(bent, DpvbWarning, stacklevel=2)
-            head += f"\n{bent}"
+        head += f"\n{self._bent}" if self._bent else ""
         return GroupTable(lines, head, ("after", "comes"))
 
     def summary(self) -> str:
