@@ -44,6 +44,21 @@ def test_without_noise_it_is_least_squares_in_the_units_of_x_and_y(solver: str) 
     assert model.score(X, y, public=True) == pytest.approx(1 - residual_n.var() / y.var(), abs=1e-4)
 
 
+def test_the_reach_of_sigma_is_shown_where_errors_stop_counting() -> None:
+    """Errors of 3 in a range of 80: twelve is four of them; the histogram's bins tell them within a third."""
+    X, y = people(20_000)
+    one, other = (
+        dpvb.LinearRegression(**{**PLAIN, "y_range": (0, end), "epsilon": 4.0}).fit(X, y) for end in (80, 800)
+    )
+    for model in (one, other):
+        assert 8 < model.sigma_reach_ < 16
+        assert model.sigma_ == pytest.approx(3.0, rel=0.1)
+        assert f", errors counted up to {model.sigma_reach_:.4g}" in model.summary()
+    least = dpvb.LinearRegression(**PLAIN, solver="sufficient_statistics").fit(X, y)
+    assert least.sigma_reach_ == 80
+    assert "counted up to" not in least.summary()
+
+
 def test_a_wider_range_of_y_or_another_unit_changes_nothing_without_noise() -> None:
     X, y = people()
     one = dpvb.LinearRegression(**EXACT).fit(X, y)
@@ -98,6 +113,7 @@ def test_a_schema_has_a_numeric_target(tmp_path: Path) -> None:
     features = Table({name: data[name][:5] for name in ("age", "score", "old")}, Schema(columns))
     assert np.array_equal(again.predict(features), model.predict(features))
     assert (again.sigma_, again.sigma_interval()) == (model.sigma_, model.sigma_interval())
+    assert again.sigma_reach_ == model.sigma_reach_
     assert again.score(Table(data, schema), public=True) == model.score(Table(data, schema), public=True)
     with pytest.raises(ParameterError, match="must be of the kind 'numeric'"):
         dpvb.LinearRegression(**budget).fit(Table(data, Schema(columns, target=Target("hours"))))
