@@ -248,6 +248,37 @@ def test_persons_clusters_and_owners(tmp_path: Path) -> None:
     np.testing.assert_allclose(joined.sigma_, one.sigma_, rtol=1e-4)
 
 
+@pytest.mark.parametrize(("solver", "stops"), [("first_order", (1, 3, 5, 8)), ("sufficient_statistics", (1,))])
+def test_a_ledger_counts_and_a_folder_goes_on(tmp_path: Path, solver: str, stops: tuple[int, ...]) -> None:
+    """Stopped after means, curvature, a score, the end; the same call ends it: a second charge has no budget left."""
+    ledger = dpvb.Ledger(tmp_path / "l.db")
+    X, y = people(400)
+    for stop in stops:
+        name = f"rows {stop}"
+        ledger.register(name, epsilon=1.0, delta=1e-6, unit="row", neighboring_relation="add_or_remove_one")
+        kept: dict[str, Any] = {"ledger": ledger, "dataset": name, "checkpoint": tmp_path / f"run {stop}"}
+        steps = {"num_steps": 4} if solver == "first_order" else {}
+
+        def stopped(step: int, plan: object, stop: int = stop) -> None:
+            if step == stop:
+                raise KeyboardInterrupt
+
+        model = dpvb.LinearRegression(**PLAIN, **kept, **steps, solver=solver)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, y, progress=stopped)
+        assert np.isfinite(model.fit(X, y).coef_).all()
+
+
+@pytest.mark.parametrize("trust", ["none", "secure_aggregation", "trusted_server"])
+def test_owners_with_noise_find_the_weights_and_an_honest_sigma(trust: str) -> None:
+    """Six standard deviations: false alarms below 1e-6."""
+    shards = [people(4_000, seed) for seed in range(3)]
+    model = federated.simulate(dpvb.LinearRegression(**PLAIN), shards, num_rounds=12, trust=trust)
+    assert (np.abs(model.coef_ - [0.3, 2.0]) < 6 * model.coef_std_).all()
+    variance, std, _ = model._sigma
+    assert abs(9.0 / 40**2 - variance) < 6 * std
+
+
 def test_draws_and_comparisons_are_in_the_units_of_y(private: Any) -> None:
     coef_nd, intercept_n = private.sample_posterior(20_000, rng=3)
     error = 6 / math.sqrt(20_000)  # Six standard errors: false alarms below 1e-6.
