@@ -5,7 +5,9 @@ In coordinates where Ψ = I, second moments are Λ = I + WᵀW in their own eige
     variance of u_lᵀ E u_k = λ_l λ_k (1 + [l = k]) / n + (sd²/2) (‖a_l‖² ‖a_k‖² + (a_lᵀa_k)²),   a_l = Ψ^(-1/2) u_l,
 
 the first part as of normal rows, the second of symmetric noise with std sd on the diagonal. To first order λ_k moves by
-u_kᵀEu_k, and u_k by Σ_l u_l (u_lᵀEu_k) / (λ_k - λ_l) (Anderson 1963). Ψ is taken for known.
+u_kᵀEu_k, and u_k by Σ_l u_l (u_lᵀEu_k) / (λ_k - λ_l) (Anderson 1963). Shortened rows add (0.7 lost)² λ_l λ_k to each
+variance, and an error δ_j of ln ψ_j that noise makes adds -(λ_l + λ_k)/2 Σ_j u_jl u_jk δ_j to u_lᵀEu_k. The sampling of
+Ψ is left out.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ class Errors(NamedTuple):
     strength_k: Floats
 
 
-def errors(loading_dk: Floats, unique_d: Floats, sd: float, count: float, lost: float) -> Errors:
+def errors(loading_dk: Floats, unique_d: Floats, sd: float, count: float, lost: float, *, isotropic: bool) -> Errors:
     """Standard deviations of loadings with WᵀΨ⁻¹W diagonal, and of its diagonal.
 
     Args:
@@ -38,6 +40,7 @@ def errors(loading_dk: Floats, unique_d: Floats, sd: float, count: float, lost: 
         sd: noise std of a diagonal entry.
         count: number of rows.
         lost: what shortening took of the second moments, relative to what it left.
+        isotropic: whether Ψ is one variance, which noise hardly moves.
     """
     d, k = loading_dk.shape
     root_d = np.sqrt(unique_d)
@@ -45,9 +48,14 @@ def errors(loading_dk: Floats, unique_d: Floats, sd: float, count: float, lost: 
     value_e = 1.0 + np.append(size_k**2, np.zeros(d - k))
     gram_dd = (basis_dd.T / unique_d) @ basis_dd
     length_e, own = np.diagonal(gram_dd), np.arange(k)
-    variance_ek = np.outer(value_e, value_e[:k]) / count
+    variance_ek = np.outer(value_e, value_e[:k]) * (1.0 / count + (tuned.LOST_DOUBT * lost) ** 2)
     variance_ek += 0.5 * sd**2 * (np.outer(length_e, length_e[:k]) + gram_dd[:, :k] ** 2)
-    variance_ek[own, own] += value_e[:k] ** 2 / count + (tuned.LOST_DOUBT * lost * value_e[:k]) ** 2
+    variance_ek[own, own] += value_e[:k] ** 2 / count
+    if not isotropic:
+        doubt_d = np.minimum((tuned.DOUBT * sd / unique_d) ** 2, 1.0)
+        turning_ek = np.square(basis_dd).T @ (doubt_d[:, None] * np.square(basis_dd[:, :k]))
+        turning_ek[own, own] = 0.0
+        variance_ek += 0.25 * (value_e[:, None] + value_e[:k]) ** 2 * turning_ek
     gap_ek = value_e[:k] - value_e[:, None]
     gap_ek[own, own] = np.inf
     turn_ek = variance_ek / np.maximum(gap_ek**2, _LEAST * np.outer(value_e, value_e[:k]))
