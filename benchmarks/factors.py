@@ -204,10 +204,8 @@ def covered(rows: int, k: int, wide: tuple[float, ...], epsilon: float, tables: 
 
 def coverage(tables: int) -> None:
     print(f"\n### Coverage of 95 % intervals: {tables} simulated normal tables a cell, d = 10\n")
-    print(
-        "Ranges are this many times four standard deviations to each side. Half lengths are medians: of an interval of a"
-    )
-    print("loading, where columns have standard deviations of about 1, and of an explained variance over itself.\n")
+    print("Ranges are so many times four standard deviations to each side. Half lengths are medians: of an interval of")
+    print("a loading, where columns have standard deviations of about 1, and of an explained variance over itself.\n")
     print("| rows | factors | ranges too wide | ε | loadings | half | covariances | explained variances | half |")
     print("|---|---|---|---|---|---|---|---|---|")
     with ProcessPoolExecutor(2) as pool:
