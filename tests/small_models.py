@@ -178,6 +178,7 @@ CASES = [
     *by_phase(
         "factors", factors.of_solver("FactorAnalysis", "three_releases"), {"first": 0.6, "second": 0.9, "last": 0.9}
     ),
+    *by_phase("components", factors.of_solver("PCA", "three_releases"), {"first": 0.9999}),
     *by_phase("factors_paper", factors.of_solver("FactorAnalysis", "paper"), {"step": 0.3}),
 ]
 NAMES = [case.name for case in CASES]
