@@ -103,6 +103,12 @@ BUGS = [
     ),
     Bug(
         "noise or sensitivity off by a factor",
+        "one pair a row in the bound of the tables of all pairs",
+        (("models/mixtures/pairs.py", "return math.sqrt(len(self.places))", "return 1.0"),),
+        "test_mixtures.py::test_a_row_has_one_cell_of_each_pair_of_columns_whatever_it_holds",
+    ),
+    Bug(
+        "noise or sensitivity off by a factor",
         "weights of a release whose squares do not add up to 1",
         (
             ("core/plan.py", "name: block.weight / length for", "name: min(block.weight, 1.0) for"),

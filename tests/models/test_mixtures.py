@@ -155,15 +155,31 @@ def test_each_component_is_clipped_by_itself() -> None:
         assert (np.linalg.norm(scores._of(place), axis=1) <= scores.r_nk[:, place] * (1 + 1e-9) + 1e-150).all()
 
 
-@pytest.mark.parametrize("columns", [MIXED, Columns(numbers=2), Columns(sizes=(2, 5)), Columns(max_counts=(7.0,))])
-def test_blocks_of_a_release_share_one_unit_of_sensitivity(columns: Columns) -> None:
-    fitted = Mixture(3, columns)
-    kinds = {"count"} | {"categories"} * bool(columns.sizes) if False else set(fitted.blocks)
-    for phase in ("first", "second", "third", "step"):
-        own = [block for block in fitted.blocks.values() if block.phase == phase]
-        assert own
-        assert all(block.weight > 0 for block in own)
-    assert len(kinds) % 4 == 0
+def test_a_row_has_one_cell_of_each_pair_of_columns_whatever_it_holds() -> None:
+    """Ordinary rows, gaps, and numbers and counts beyond their ranges: the norm is the bound, and never more."""
+    model = Mixture(2, MIXED, check=0.1)
+    block = model.blocks["pairs"]
+    assert block.bound == pytest.approx(math.sqrt(6 * 5 / 2))
+    batch = rows(np.random.default_rng(0), 200, MIXED)
+    batch.x_nd[:20] = np.array([[1e308, -1e308, 3.0]])
+    batch.count_np[20:40] = np.array([[1e300]])
+    batch.sound_n[40] = np.nan
+    found = model.e_step(model.init(np.random.default_rng(0)), batch, {"pairs": block})["pairs"].of_block(block, 200)
+    norm_n = found.norms()
+    np.testing.assert_allclose(np.delete(norm_n, 40), block.bound, rtol=1e-9)
+    assert not np.isfinite(norm_n[40])
+    pairs = model.pairs
+    code_nj = pairs.codes(batch)
+    assert ((code_nj >= 0) & (code_nj < pairs.sizes)).all()
+    cell_c = pairs.counted(batch)
+    for (i, j), own in zip(pairs.places, pairs.tables, strict=True):
+        other = np.zeros((pairs.sizes[i], pairs.sizes[j]))
+        np.add.at(other, (code_nj[:, i], code_nj[:, j]), 1)
+        np.testing.assert_array_equal(cell_c[own], other.ravel())
+    for column, size in enumerate(pairs.sizes):
+        margin_v, factor = pairs.margin(cell_c, column)
+        np.testing.assert_allclose(margin_v, np.bincount(code_nj[:, column], minlength=size))
+        assert 0 < factor < math.sqrt(max(pairs.sizes))
 
 
 # --- what a step is -----------------------------------------------------------------------------------------
@@ -423,6 +439,58 @@ def test_several_tables_differ_by_more_than_one_does() -> None:
     assert spread["draw"] > 1.5 * spread["mean"]
 
 
+def test_fidelity_shows_what_was_released_beside_the_rows_and_pairs_if_they_were_paid_for() -> None:
+    """Without noise the released values are those of the data: rows of the data themselves differ by nothing."""
+    cells = {name: values for name, values in people(1000).items() if name != "visits"}
+    schema = replace(SCHEMA, columns=tuple(column for column in SCHEMA.columns if column.name != "visits"))
+    given: dict[str, Any] = {"missing": "income", **EXACT, "num_steps": 2, "check_share": 0.2}
+    found = dpvb.Mixture(2, **given).fit(Table(cells, schema)).fidelity(cells)
+    for line in found:
+        # Means of numbers are of clipped rows.
+        assert line.synthetic == pytest.approx(
+            line.released, **({"rel": 0.05} if line.name in SCHEMA.read_columns else {"abs": 1e-4})
+        )
+    assert [pair.distance for pair in found.pairs] == pytest.approx([0.0] * 21, abs=1e-3)
+    assert {pair.by_chance > 0 for pair in found.pairs} == {True}
+    assert [line.name for line in found if line.name.startswith("income:")][-1] == "income: missing"
+    assert found.to_frame("pairs").shape == (21, 2)
+    assert "by chance" in str(found)
+    assert "<table" in found._repr_html_()
+    plain = dpvb.Mixture(2, **{**given, "check_share": 0.0}).fit(Table(cells, schema)).fidelity(cells)
+    assert plain.pairs == ()
+    assert len(plain) < len(found)
+
+
+def test_chance_in_fidelity_is_that_of_noise_and_of_drawing() -> None:
+    """Shares of a coin and their distance over 60 fits; false alarms below 1e-6 (5 standard errors); seeds 0 to 59."""
+    rng, schema = np.random.default_rng(0), Schema((Binary("a"), Binary("b")))
+    cells = {name: rng.integers(0, 2, 400) for name in ("a", "b")}
+    found = []
+    for seed in range(60):
+        model = dpvb.Mixture(1, epsilon=1.0, delta=1e-6, num_steps=1, check_share=0.5, random_state=seed)
+        model.fit(Table(cells, schema))
+        seen = model.fidelity({name: values[:0].tolist() + [0, 1] * 200 for name, values in cells.items()})
+        line, pair = seen.lines[1], seen.pairs[0]
+        # The rows that are compared are fixed here, and so have no chance of their own.
+        noise = math.sqrt(line.std**2 - 0.25 / 400)
+        found.append(((line.released - cells["a"].mean()) / noise, pair.distance - pair.by_chance))
+    score_n = np.array(found)[:, 0]
+    # The number of rows is released, too: what divides a count has noise of half its size.
+    assert abs(score_n.mean()) < 5 / math.sqrt(60)
+    assert 0.3 < score_n.std() < 1.5
+
+
+def test_private_rows_and_no_rows_have_no_fidelity() -> None:
+    cells = people(50)
+    model = dpvb.Mixture(1, **KINDS, **EXACT, num_steps=1).fit(Table(cells, SCHEMA))
+    with pytest.raises(ParameterError, match="private rows come in"):
+        model.fidelity(Table(cells, SCHEMA))
+    with pytest.raises(DataFormatError, match="at least one"):
+        model.fidelity({name: values[:0] for name, values in cells.items()})
+    with pytest.raises(ParameterError, match="check_share must be 0 for a table of one column"):
+        dpvb.GaussianMixture(1, low=-1, high=1, **EXACT, check_share=0.1).fit(np.zeros((5, 1)))
+
+
 @pytest.mark.slow
 def test_intervals_of_separate_groups_cover() -> None:
     """95 % intervals of means and shares over 60 noisy fits, nearly all of which find both groups.
@@ -583,6 +651,7 @@ def test_a_faulty_row_adds_nothing() -> None:
         ({"clip": 0.0}, "clip"),
         ({"prior_weight": -1.0}, "prior_weight"),
         ({"num_steps": 0}, "num_steps"),
+        ({"check_share": 0.6}, "check_share"),
     ],
 )
 def test_public_mistakes_are_refused_with_their_name(given: dict[str, Any], words: str) -> None:

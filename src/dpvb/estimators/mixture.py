@@ -25,6 +25,7 @@ from dpvb.estimators.base import (
     generator,
     unbounded,
 )
+from dpvb.estimators.fidelity import compared
 from dpvb.estimators.ranges import check_names, in_order, schema_of
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats, Ints
@@ -32,8 +33,10 @@ from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, ch
 from dpvb.models.mixtures import categorical, mixture, tuned
 from dpvb.models.mixtures.columns import Columns
 from dpvb.models.mixtures.components import Components
+from dpvb.models.mixtures.marginals import Marginals, marginals
 from dpvb.models.mixtures.rows import drawn_rows
 from dpvb.models.mixtures.spread import Spread, drawn, spread
+from dpvb.results.fidelity import FidelityTable
 from dpvb.results.groups import GroupTable, Line
 
 _COVARIANCES = {"full": "full", "diag": "diagonal"}
@@ -60,6 +63,8 @@ class Mixture(PrivateEstimator):
         estimate: "posterior" (variational Bayes) or "mode" (expectation maximisation).
         prior_weight: weight of the priors of groups, which draw them to the mean and the spread of all rows; 0: none.
         clip: bound on a row's score, over its root mean square in its own group.
+        check_share: share of the budget, up to .5, for a release of the tables of all pairs of columns, with which
+            `fidelity` compares synthetic rows; 0: none, and `fidelity` has single columns alone.
 
     Attributes:
         weights_: share of each group, largest first, (K,).
@@ -80,6 +85,7 @@ class Mixture(PrivateEstimator):
     estimate: str = "posterior"
     prior_weight: float = 1.0
     clip: float = tuned.CLIP
+    check_share: float = 0.0
 
     declares: ClassVar[tuple[str, ...]] = ("schema",)
     reads: ClassVar[str | None] = "table"
@@ -107,7 +113,7 @@ class Mixture(PrivateEstimator):
         self._set_schema(task.notes["schema"], task.notes["names"])
         now, of = spread(q, task.model.columns)
         order = np.argsort(-now.number_k, kind="stable")
-        self._set_groups(now.taken(order), of.taken(order))
+        self._set_groups(now.taken(order), of.taken(order), marginals(q, task.model.columns))
 
     def no_rows(self, *, schema: Schema | None, vocabulary: Any, width: int | None) -> dict[str, Any]:
         """No row of a table with a schema."""
@@ -211,6 +217,29 @@ class Mixture(PrivateEstimator):
         aware = "noise counted in" if noise_aware else "privacy noise left out"
         return GroupTable(lines, f"{len(now.number_k)} groups, {level:.0%} intervals, {aware}")
 
+    def fidelity(self, rows: Any) -> FidelityTable:
+        """Synthetic rows beside what was released of the private ones: single columns, and pairs if they were paid for.
+
+        Without `check_share` means and shares are those that the first tenth of the budget released.
+
+        Args:
+            rows: synthetic, as `sample` gives them, without the groups; never private ones: how they differ from what
+                was released would tell of them, and no budget pays for that.
+
+        Raises:
+            ParameterError: for a `dpvb.Table`, which is what private rows come in.
+            DataFormatError: as in `predict`, and for no rows.
+        """
+        if isinstance(rows, Table):
+            raise ParameterError(
+                "rows must be synthetic ones, as sample() gives them, got a dpvb.Table, what private rows come in: "
+                "these are never compared with what was released."
+            )
+        seen = Mixture._visible(self, rows) if isinstance(rows, Mapping) else self._visible(rows)
+        if not len(seen.sound_n):
+            raise DataFormatError("rows must be at least one: of no rows nothing can be compared.")
+        return compared(self._layout_, self._fitted_model.columns, self._labels, self._marginals, seen)
+
     def _drawn(self, n: Any, rng: Any, parameters: str) -> tuple[MixedRows, Any]:
         self._check_fitted()
         number, draw = check_integer("n", n, low=0, high=10**9), generator("rng", rng)
@@ -246,7 +275,8 @@ class Mixture(PrivateEstimator):
             raise ParameterError(f"prune must be True or False, got {self.prune!r}.")
         prior = check_number("prior_weight", self.prior_weight, low=0, high=1e9)
         steps = None if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**6)
-        return mixture.Mixture(self.n_components, columns, bool(self.prune), self.estimate, prior, steps)
+        check = check_number("check_share", self.check_share, low=0, high=0.5)
+        return mixture.Mixture(self.n_components, columns, bool(self.prune), self.estimate, prior, steps, check)
 
     def _visible(self, X: Any) -> MixedRows:
         """Rows that the caller may see, as the model reads them."""
@@ -277,9 +307,9 @@ class Mixture(PrivateEstimator):
         starts = categorical.starts(self._layout_.sizes)
         self._places = dict(zip(self._labels, starts, strict=True))
 
-    def _set_groups(self, now: Components, of: Spread) -> None:
+    def _set_groups(self, now: Components, of: Spread, seen: Marginals) -> None:
         """Keep the components, and show them in the columns' units."""
-        self._now, self._spread = now, of
+        self._now, self._spread, self._marginals = now, of, seen
         middle_d, half_d = self._layout_.scale
         self.weights_ = now.number_k / now.number_k.sum()
         self.means_ = middle_d + half_d * now.mean_kd
@@ -291,7 +321,7 @@ class Mixture(PrivateEstimator):
         self.probabilities_ = {name: self._probability_kv[:, own] for name, own in self._places.items()}
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        arrays = {**vars(self._now), **vars(self._spread)}
+        arrays = {**vars(self._now), **vars(self._spread), **vars(self._marginals)}
         facts = {
             "schema": self.schema_.to_json(),
             "named": self._named,
@@ -308,8 +338,9 @@ class Mixture(PrivateEstimator):
         self._set_schema(schema, ("",) if facts["named"] else None)
         columns = self._fitted_model.columns
         lengths = {"k": len(arrays["number_k"]), "d": columns.numbers, "p": len(columns.max_counts)}
-        lengths["v"] = sum(columns.sizes)
-        made = [kind(**{name: arrays[name] for name in kind.__annotations__}) for kind in (Components, Spread)]
+        lengths |= {"v": sum(columns.sizes), "1": 1, "c": self._fitted_model.pairs.length if self.check_share else 0}
+        kinds: tuple[Any, ...] = Components, Spread, Marginals
+        made = [kind(**{name: arrays[name] for name in kind.__annotations__}) for kind in kinds]
         for part in made:
             for name, array in vars(part).items():
                 if array.shape != tuple(lengths[axis] for axis in name.rsplit("_", 1)[-1]):
@@ -317,7 +348,7 @@ class Mixture(PrivateEstimator):
         diagonal_kd = np.diagonal(arrays["root_kdd"], axis1=1, axis2=2)
         if not lengths["k"] or not (arrays["number_k"] > 0).all() or not (diagonal_kd > 0).all():
             raise ValueError("groups without rows or variances")
-        self._set_groups(*(domains.checked(part) for part in made))  # type: ignore[arg-type]
+        self._set_groups(*map(domains.checked, made))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

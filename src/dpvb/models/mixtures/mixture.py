@@ -11,6 +11,7 @@ m_k, L_k            mean_kd, root_kdd: V_k = L_k L_kᵀ, numbers in [-1, 1]
 z_k, h_k            see `gaussian`; scores (c - λ)/√λ of counts stand beside z
 block "count"       Σ r, norm 1
 block "categories"  Σ r ⊗ onehot, norm √D
+block "pairs"       one cell of each pair of columns, norm √(J(J - 1)/2), once at the end: see `pairs`
 block "scores"      Σ r_k clip(a1 z_k, a2 h_k), norm 1 for every number of components: see `scores`
 n̄, S̄                sums.count_k, sums.cell_kv: running means; n̂ is their weighted mean, see `updates`
 ==================  =============================================================================
@@ -35,10 +36,11 @@ from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Kron, Rows
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import check_choice, check_integer, check_number
+from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 from dpvb.models.mixtures import categorical, gaussian, poisson, tuned, updates
 from dpvb.models.mixtures.columns import Columns
 from dpvb.models.mixtures.components import Components, MixedRows, Posterior, Sums
+from dpvb.models.mixtures.pairs import Pairs
 from dpvb.models.mixtures.scores import Scores
 
 _HOME = ("first", "second", "third")
@@ -55,6 +57,7 @@ class Mixture:
         estimate: "posterior" (variational Bayes) or "mode" (private EM).
         prior: weight of the priors; 0: none.
         num_steps: J; None: planned.
+        check: share of the budget for tables of all pairs of columns; 0: none are released.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -66,6 +69,7 @@ class Mixture:
     estimate: str = "posterior"
     prior: float = 1.0
     num_steps: int | None = None
+    check: float = 0.0
 
     def __post_init__(self) -> None:
         check_integer("n_components", self.n_components, low=1, high=10**4)
@@ -73,6 +77,8 @@ class Mixture:
         check_number("prior", self.prior, low=0, high=1e9)
         if self.num_steps is not None:
             check_integer("num_steps", self.num_steps, low=1, high=10**6)
+        if check_number("check_share", self.check, low=0, high=0.5) and not self.pairs.places:
+            raise ParameterError("check_share must be 0 for a table of one column: it pays for tables of two.")
 
     @property
     def steps(self) -> int:
@@ -92,23 +98,34 @@ class Mixture:
                 made[f"categories{end}"] = Block(shape, bound, "nonnegative", weight=cells, **given)
             if self.columns.clip.size:
                 made[f"scores{end}"] = Block((k, self.columns.clip.size), 1.0, weight=scores, **given)
+        if self.check:
+            made["pairs"] = Block((self.pairs.length,), self.pairs.bound, "nonnegative", "last")
         return made
 
     @property
+    def pairs(self) -> Pairs:
+        """Tables of two columns."""
+        return Pairs(self.columns)
+
+    @property
     def schedule(self) -> Schedule:
-        """A tenth of the budget for the one component, equal noise at every step; averages are kept in q."""
-        return Schedule((1.0,) * self.steps, dict.fromkeys(_HOME, tuned.HOME / len(_HOME)))
+        """A tenth of the mixture's budget for the one component, equal noise at every step; averages are kept in q."""
+        home = (1 - self.check) * tuned.HOME / len(_HOME)
+        return Schedule((1.0,) * self.steps, {**dict.fromkeys(_HOME, home), "last": self.check})
 
     def init(self, rng: np.random.Generator) -> Posterior:
         """One component in the middle of the ranges, and directions that no data have touched."""
         k, d, v, p = self.n_components, self.columns.numbers, sum(self.columns.sizes), len(self.columns.max_counts)
-        directions = (rng.standard_normal((k, width)) for width in (d, v, p))
+        direction_kd, tilt_kv, tilt_kp = (rng.standard_normal((k, width)) for width in (d, v, p))
         home = Components.public(d, self.columns.most_p, self.columns.sizes)
         sums, home_sums = (Sums(np.zeros(n), np.zeros((n, v))) for n in (k, 1))
-        return Posterior(home, home, sums, home_sums, *directions)
+        cell_c = np.zeros(self.pairs.length if self.check else 0)
+        return Posterior(home, home, sums, home_sums, direction_kd, tilt_kv, tilt_kp, cell_c)
 
     def e_step(self, q: Posterior, batch: MixedRows, blocks: Mapping[str, Block]) -> Contributions:
-        """Responsibilities, categories, and scores of every row by itself."""
+        """Responsibilities, categories, and scores of every row by itself; or its cells."""
+        if "pairs" in blocks:
+            return {"pairs": self.pairs.cells(batch)}
         name = next(name for name in blocks if name.startswith("count"))
         is_home = name != "count"
         now = q.home if is_home else q.now
@@ -161,6 +178,8 @@ class Mixture:
     def m_step(self, s: Estimate, q: Posterior) -> Posterior:
         """A step from what was released last: of the one component, then of all, whose number follows from it."""
         columns = self.columns
+        if "pairs" in s.names:
+            return replace(q, cell_c=s.read("pairs"), cell_std=s.noise_std("pairs"))
         if "count" in s.names:
             released = updates.released(s, "", columns)
             return updates.step(q, released, columns, updates.step_size(q, released, columns, self.steps), self.prior)
@@ -169,7 +188,7 @@ class Mixture:
         if phase != _HOME[-1]:
             return q
         noise = s.noise_std(f"count_{phase}") * columns.weights[0] / math.hypot(*columns.weights)
-        # Σ 1/σ² of the whole run, as its noise is laid out.
+        # Σ 1/σ² of the whole run but for its check, as its noise is laid out.
         mu = math.sqrt(len(_HOME) / tuned.HOME) / noise if noise > 0 else math.inf
         number = updates.kept(q, self.n_components, mu, columns) if self.prune else self.n_components
         return replace(q, now=updates.split(q, number, columns))
