@@ -281,7 +281,7 @@ class Mixture(PrivateEstimator):
     def _visible(self, X: Any) -> MixedRows:
         """Rows that the caller may see, as the model reads them."""
         self._check_fitted()
-        table = X if isinstance(X, Table) else Table(X, self.schema_)
+        table = X if isinstance(X, Table) else Table(X, replace(self.schema_, group=None))
         if replace(table.schema, group=None) != replace(self.schema_, group=None):
             raise DataFormatError("the table's schema is not the one that the model was fitted with.")
         parts = [chunk.rows for chunk in table.mixed(self._layout_, group=None).chunks()]
