@@ -102,6 +102,12 @@ BUGS = [
         "test_mixtures.py::test_no_row_passes_a_bound_and_some_reach_it",
     ),
     Bug(
+        "releases about the same people that nobody adds up",
+        "groups of the same people as a prior",
+        (("estimators/group_prior.py", '    check_release("prior", model, fit, public=fit.public_prior)\n', ""),),
+        "test_group_prior.py::test_a_release_of_the_same_people_is_no_prior",
+    ),
+    Bug(
         "noise or sensitivity off by a factor",
         "one pair a row in the bound of the tables of all pairs",
         (("models/mixtures/pairs.py", "return math.sqrt(len(self.places))", "return 1.0"),),

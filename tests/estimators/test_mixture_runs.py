@@ -36,7 +36,7 @@ def same(one: Any, two: Any) -> None:
 
 
 def test_a_ledger_is_charged_once_and_a_stopped_fit_goes_on_with_the_releases_that_it_made(tmp_path: Path) -> None:
-    """Stopped in the first phases, at a step and before the check: the noise of what was released is not drawn again."""
+    """Stopped in the first phases, at a step and before the check: noise of what was released is not drawn again."""
     path = tmp_path / "budget.db"
     with Ledger(path) as made:
         made.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=3.0, delta=1e-5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -25,7 +26,9 @@ from dpvb.estimators.base import (
     generator,
     unbounded,
 )
+from dpvb.estimators.earlier import Fitted, kept
 from dpvb.estimators.fidelity import compared
+from dpvb.estimators.group_prior import known_of
 from dpvb.estimators.ranges import check_names, in_order, schema_of
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats, Ints
@@ -61,7 +64,12 @@ class Mixture(PrivateEstimator):
         prune: whether fewer groups are kept where the released number of rows is small, and noise would drown more.
         covariance_type: "full", or "diag" for numbers that are independent within a group.
         estimate: "posterior" (variational Bayes) or "mode" (expectation maximisation).
-        prior_weight: weight of the priors of groups, which draw them to the mean and the spread of all rows; 0: none.
+        prior: groups to start from and to draw to, of the same columns: a fitted estimator of the class, or the path of
+            its file; each counts as the rows that would make it as sure. The fit has these groups. Whoever is in both
+            data sets is promised the sum of both budgets, and the statement says so.
+        public_prior: says that the rows behind a prior were public, or those of people who are not in these data.
+        prior_weight: weight of the priors of groups, which draw them to the mean and the spread of all rows, or to
+            `prior`, of which each row counts as so many; 0: none.
         clip: bound on a row's score, over its root mean square in its own group.
         check_share: share of the budget, up to .5, for a release of the tables of all pairs of columns, with which
             `fidelity` compares synthetic rows; 0: none, and `fidelity` has single columns alone.
@@ -83,6 +91,8 @@ class Mixture(PrivateEstimator):
     prune: bool = True
     covariance_type: str = "full"
     estimate: str = "posterior"
+    prior: PrivateEstimator | Fitted | Path | str | None = None
+    public_prior: bool = False
     prior_weight: float = 1.0
     clip: float = tuned.CLIP
     check_share: float = 0.0
@@ -92,16 +102,23 @@ class Mixture(PrivateEstimator):
     command: ClassVar[str | None] = "mixture"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "groups"}
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, kept(value) if name == "prior" else value)
+
     def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do; y is ignored."""
         table, names = self._table(X)
         layout = self._layout(table.schema)
-        model = self._model(layout)
+        model, told = self._model(layout), ""
+        if self.prior is not None:
+            known, told = known_of(self, self.prior, table.schema, layout, model.columns)
+            model = replace(model, known=known, n_components=len(known.share_k), prune=False)
         parts = {"numbers": layout.numbers, "counts": layout.counts, "categorical columns": layout.choices}
         public = {
             "schema": ", ".join(f"{len(own)} {name}" for name, own in parts.items() if own)
             + ", their ranges and categories",
             "n_components": f"at most {model.n_components} groups",
+            **({"prior": f"the prior: {told}"} if told else {}),
             "parameters": "the plan, the random directions of the start and all other parameters",
         }
         notes = {"schema": table.schema, "names": names}
@@ -111,7 +128,7 @@ class Mixture(PrivateEstimator):
         """Keep the groups, the largest first."""
         self.n_iter_ = task.notes["steps"]
         self._set_schema(task.notes["schema"], task.notes["names"])
-        now, of = spread(q, task.model.columns)
+        now, of = spread(q, task.model.columns, task.model.known)
         order = np.argsort(-now.number_k, kind="stable")
         self._set_groups(now.taken(order), of.taken(order), marginals(q, task.model.columns))
 
@@ -276,7 +293,7 @@ class Mixture(PrivateEstimator):
         prior = check_number("prior_weight", self.prior_weight, low=0, high=1e9)
         steps = None if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**6)
         check = check_number("check_share", self.check_share, low=0, high=0.5)
-        return mixture.Mixture(self.n_components, columns, bool(self.prune), self.estimate, prior, steps, check)
+        return mixture.Mixture(self.n_components, columns, bool(self.prune), self.estimate, prior, steps, None, check)
 
     def _visible(self, X: Any) -> MixedRows:
         """Rows that the caller may see, as the model reads them."""

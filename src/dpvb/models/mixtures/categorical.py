@@ -39,7 +39,7 @@ def shares(cell_kv: Floats, number_k: Floats, base_v: Floats, std: float, sizes:
     """How much of each noisy count's way from the marginals is no noise, in [0, 1], (k, V); see `read`."""
     share_kv = np.ones_like(cell_kv)
     for own in starts(sizes) if std > 0 else []:
-        base_kv = number_k[:, None] * base_v[own]
+        base_kv = number_k[:, None] * base_v[..., own]
         signal = float(np.sum((cell_kv[:, own] - base_kv) ** 2 - std**2))
         scale = max(signal, 0.0) / max(float(np.sum(base_kv * number_k[:, None])), 1e-300)
         variance_kv = scale * base_kv * number_k[:, None]
@@ -53,7 +53,7 @@ def read(cell_kv: Floats, number_k: Floats, base_v: Floats, std: float, sizes: S
     Args:
         cell_kv: noisy counts of every category in every component.
         number_k: rows of each component.
-        base_v: marginals of all rows, which sum to 1 in each column.
+        base_v: marginals of all rows, which sum to 1 in each column; or (k, V), probabilities of each component.
         std: noise standard deviation of a count.
         sizes: categories of each column.
     """

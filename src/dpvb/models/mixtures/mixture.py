@@ -40,6 +40,7 @@ from dpvb.guards.errors import ParameterError, check_choice, check_integer, chec
 from dpvb.models.mixtures import categorical, gaussian, poisson, tuned, updates
 from dpvb.models.mixtures.columns import Columns
 from dpvb.models.mixtures.components import Components, MixedRows, Posterior, Sums
+from dpvb.models.mixtures.known import Known
 from dpvb.models.mixtures.pairs import Pairs
 from dpvb.models.mixtures.scores import Scores
 
@@ -57,6 +58,7 @@ class Mixture:
         estimate: "posterior" (variational Bayes) or "mode" (private EM).
         prior: weight of the priors; 0: none.
         num_steps: J; None: planned.
+        known: groups that the components start from, and are drawn to; as many as there are components.
         check: share of the budget for tables of all pairs of columns; 0: none are released.
 
     Raises:
@@ -69,6 +71,7 @@ class Mixture:
     estimate: str = "posterior"
     prior: float = 1.0
     num_steps: int | None = None
+    known: Known | None = None
     check: float = 0.0
 
     def __post_init__(self) -> None:
@@ -182,11 +185,14 @@ class Mixture:
             return replace(q, cell_c=s.read("pairs"), cell_std=s.noise_std("pairs"))
         if "count" in s.names:
             released = updates.released(s, "", columns)
-            return updates.step(q, released, columns, updates.step_size(q, released, columns, self.steps), self.prior)
+            rho = updates.step_size(q, released, columns, self.steps)
+            return updates.step(q, released, columns, rho, self.prior, self.known)
         phase = [phase for phase in _HOME if f"count_{phase}" in s.names][-1]
         q = updates.home_step(q, updates.released(s, f"_{phase}", columns), columns, self.prior)
         if phase != _HOME[-1]:
             return q
+        if self.known is not None:
+            return replace(q, now=self.known.start(float(q.home.number_k[0]), columns.sizes))
         noise = s.noise_std(f"count_{phase}") * columns.weights[0] / math.hypot(*columns.weights)
         # Σ 1/σ² of the whole run but for its check, as its noise is laid out.
         mu = math.sqrt(len(_HOME) / tuned.HOME) / noise if noise > 0 else math.inf
