@@ -58,7 +58,7 @@ def test_without_rows_the_earlier_groups_are_left(first: dpvb.Mixture) -> None:
 
 
 def test_few_rows_are_described_by_what_was_known(first: dpvb.Mixture, tmp_path: Path) -> None:
-    """200 people at ε = .3, by a file: within .1 nats of the earlier fit, where a fit without it is .7 nats below and more.
+    """200 people at ε = .3, by a file: within .1 nats of the earlier fit, where others are .7 nats below and more.
 
     Over 25 fits the distance is .0002 on average, with a standard deviation of .0002.
     """

@@ -20,11 +20,13 @@ class Spread:
     """Variances of the parameters of components; `naive` ones leave the privacy noise out.
 
     Attributes:
+        size_k: of the rows of each, over the square of all rows; weights are these over their sum.
         weight_k, naive_weight_k: of the weights.
         mean_k, naive_mean_k: of a mean or a rate, in variances of a row of the component.
         probability_kv, naive_probability_kv: of the probabilities of categories.
     """
 
+    size_k: Nonnegatives
     weight_k: Nonnegatives
     naive_weight_k: Nonnegatives
     mean_k: Nonnegatives
@@ -60,6 +62,7 @@ def spread(q: Posterior, columns: Columns, known: Known | None = None) -> tuple[
     share_kv = categorical.shares(q.sums.cell_kv[used], number_k, base_v, cell_std, columns.sizes)
     noise_kv = share_kv * (cell_std / np.maximum(total_kv, 1.0)) ** 2
     found = Spread(
+        weight_k / (all_rows + 1) + (std / all_rows) ** 2,
         naive_weight_k + noise_k,
         naive_weight_k,
         inefficiency / (seen_k + more_k),
@@ -96,7 +99,7 @@ def drawn(now: Components, of: Spread, columns: Columns, rng: np.random.Generato
     """Components drawn around the fitted ones, as far as these are uncertain."""
     k, d = now.mean_kd.shape
     weight_k = now.number_k / now.number_k.sum()
-    number_k = now.number_k.sum() * np.maximum(weight_k + np.sqrt(of.weight_k) * rng.standard_normal(k), 1e-9)
+    number_k = now.number_k.sum() * np.maximum(weight_k + np.sqrt(of.size_k) * rng.standard_normal(k), 1e-9)
     std_k = np.sqrt(of.mean_k)
     mean_kd = now.mean_kd + std_k[:, None] * np.einsum("kij,kj->ki", now.root_kdd, rng.standard_normal((k, d)))
     rate_kp = now.rate_kp + std_k[:, None] * np.sqrt(now.rate_kp) * rng.standard_normal(now.rate_kp.shape)
