@@ -18,6 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from test_sklearn import EXCLUDED, FAULTS
 
 import dpvb
+from dpvb.core.contributions import Grid
 from dpvb.core.forms import nonnegative
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
@@ -77,8 +78,21 @@ def sums(model: Mixture, q: Posterior, batch: MixedRows) -> updates.Released:
         cell_kv = found["categories"].left.T @ found["categories"].right  # type: ignore[attr-defined]
     score_ku = np.zeros((k, 0))
     if "scores" in found:
-        score_ku = np.stack([found["scores"]._of(place).sum(axis=0) for place in range(k)])  # type: ignore[attr-defined]
+        score_ku = summed(found["scores"], np.ones(len(batch.sound_n)), k)
     return updates.Released(count_k, cell_kv, score_ku, 0.0, 0.0, 0.0)
+
+
+def summed(scores: Any, weight_n: np.ndarray, k: int) -> np.ndarray:
+    """Weighted sums of the scores of all components, on a grid that shows forty bits of them."""
+    out_ku = np.zeros((k, scores.at.clip.size), dtype=np.int64)
+    step = 2.0 ** -math.ceil(40 + math.log2(scores.at.clip.clip))
+    scores.accumulate(weight_n, Grid(step, 1.0), out_ku)
+    return np.asarray(out_ku * step)
+
+
+def each(scores: Any, k: int) -> np.ndarray:
+    """Scores of every row, (n, k, size)."""
+    return np.stack([summed(scores, weight_n, k) for weight_n in np.eye(scores.r_kn.shape[1])])
 
 
 # --- the bound of a row -------------------------------------------------------------------------------------
@@ -126,8 +140,44 @@ def test_scores_that_are_summed_have_the_norm_that_is_declared() -> None:
     batch, q = rows(rng, 60, MIXED), somewhere(rng, model, 4)
     found = model.e_step(q, batch, {name: b for name, b in model.blocks.items() if b.phase == "step"})
     scores: Any = found["scores"]
-    whole_nu = np.concatenate([scores._of(place) for place in range(4)], axis=1)
-    np.testing.assert_allclose(scores.norms(), np.linalg.norm(whole_nu, axis=1), rtol=1e-9)
+    np.testing.assert_allclose(scores.norms(), np.linalg.norm(each(scores, 4).reshape(60, -1), axis=1), rtol=1e-9)
+
+
+@pytest.mark.parametrize("columns", [MIXED, Columns(3, covariance="diagonal"), Columns(4), Columns(max_counts=(9.0,))])
+def test_scores_are_those_of_the_formula(columns: Columns) -> None:
+    """Row by row and component by component, gaps among them, each clipped by itself."""
+    rng, model = np.random.default_rng(3), Mixture(3, columns)
+    q, batch = somewhere(rng, model, 3), rows(rng, 40, columns)
+    found: Any = model.e_step(q, batch, {n: b for n, b in model.blocks.items() if b.phase == "step"})["scores"]
+    (a1, a2), d = columns.clip.scales, columns.numbers
+    row_e, column_e = columns.shape.pairs
+    wanted = np.zeros((40, 3, columns.clip.size))
+    for n in range(40):
+        lacks_d = np.isnan(batch.x_nd[n])
+        for k in range(3):
+            z_d = np.linalg.solve(q.now.root_kdd[k], np.where(lacks_d, 0, batch.x_nd[n] - q.now.mean_kd[k]))
+            h_e = z_d[row_e] * z_d[column_e]
+            h_e[:d] = np.where(lacks_d, 0, (h_e[:d] - 1) / math.sqrt(2))
+            counted_p = (batch.count_np[n] - q.now.rate_kp[k]) / np.sqrt(q.now.rate_kp[k])
+            whole = np.concatenate([a1 * z_d, a1 * counted_p, a2 * h_e])
+            wanted[n, k] = found.r_kn[k, n] * whole / max(1, np.linalg.norm(whole))
+    np.testing.assert_allclose(each(found, 3), wanted, atol=1e-11)
+    np.testing.assert_allclose(found.norms(), np.linalg.norm(wanted.reshape(40, -1), axis=1), rtol=1e-9)
+
+
+def test_sums_are_exact_however_many_rows_are_added_at_a_time() -> None:
+    """More rows than are looked at side by side, on a coarse grid and on one where few of them fill 53 bits."""
+    rng, model = np.random.default_rng(3), Mixture(2, MIXED)
+    q, batch = somewhere(rng, model, 2), rows(rng, 700, MIXED)
+    blocks = {name: block for name, block in model.blocks.items() if block.phase == "step"}
+    for grid in (Grid(2.0**-20, 1.0), Grid(2.0**-46, 1.0)):
+        whole, parts = (np.zeros((2, MIXED.clip.size), dtype=np.int64) for _ in range(2))
+        scores: Any = model.e_step(q, batch, blocks)["scores"]
+        scores.accumulate(np.ones(700), grid, whole)
+        for part in (slice(0, 1), slice(1, 258), slice(258, 700)):
+            own: Any = model.e_step(q, batch.take(part), blocks)["scores"]
+            own.accumulate(np.ones(own.r_kn.shape[1]), grid, parts)
+        np.testing.assert_array_equal(whole, parts)
 
 
 @pytest.mark.parametrize("layout", ["C", "F"])
@@ -153,8 +203,7 @@ def test_each_component_is_clipped_by_itself() -> None:
     batch = rows(np.random.default_rng(1), 50, model.columns)
     found: Any = model.e_step(replace(q, now=now), batch, {n: b for n, b in model.blocks.items() if b.phase == "step"})
     scores = found["scores"]
-    for place in range(2):
-        assert (np.linalg.norm(scores._of(place), axis=1) <= scores.r_nk[:, place] * (1 + 1e-9) + 1e-150).all()
+    assert (np.linalg.norm(each(scores, 2), axis=2) <= scores.r_kn.T * (1 + 1e-9) + 1e-150).all()
 
 
 def test_a_row_has_one_cell_of_each_pair_of_columns_whatever_it_holds() -> None:
@@ -246,8 +295,7 @@ def test_expected_logarithms_are_those_of_the_posteriors() -> None:
     model = Mixture(2, columns)
     rng = np.random.default_rng(8)
     q, batch = somewhere(rng, model, 2), rows(rng, 3, columns)
-    z_nkf = model.standardised(q.now, batch)
-    exact_nk = model.log_joint(q.now, batch, z_nkf, expected=True)
+    exact_nk = model.log_joint(q.now, batch, expected=True)
     log_pi = np.log(rng.dirichlet(q.now.number_k, 400_000))
     for k in range(2):
         log_p = np.log(rng.dirichlet(q.now.expected_kv[k], 400_000))

@@ -308,8 +308,7 @@ class Mixture(PrivateEstimator):
         return rows
 
     def _log_joint(self, rows: MixedRows) -> Floats:
-        model = self._fitted_model
-        return model.log_joint(self._now, rows, model.standardised(self._now, rows), expected=False)
+        return self._fitted_model.log_joint(self._now, rows)
 
     def _log_density(self, rows: MixedRows) -> Floats:
         with np.errstate(all="ignore"):

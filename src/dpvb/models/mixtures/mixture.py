@@ -42,7 +42,7 @@ from dpvb.models.mixtures.columns import Columns
 from dpvb.models.mixtures.components import Components, MixedRows, Posterior, Sums
 from dpvb.models.mixtures.known import Known
 from dpvb.models.mixtures.pairs import Pairs
-from dpvb.models.mixtures.scores import Scores
+from dpvb.models.mixtures.scores import Coordinates, Scores
 
 _HOME = ("first", "second", "third")
 
@@ -133,50 +133,47 @@ class Mixture:
         is_home = name != "count"
         now = q.home if is_home else q.now
         with np.errstate(all="ignore"):
-            z_nkf = self.standardised(now, batch)
+            at = Coordinates.of(self.columns.clip, now, batch)
             if is_home:
-                r_nk = np.ones((len(batch.sound_n), 1))
+                r_kn = np.ones((1, len(batch.sound_n)))
             else:
-                log_nk = self.log_joint(now, batch, z_nkf, expected=self.estimate == "posterior")
-                r_nk = np.exp(log_nk - log_nk.max(axis=1, keepdims=True))
-                r_nk /= np.add.reduce(r_nk, axis=1)[:, None]
-            r_nk *= batch.sound_n[:, None]
-            whole_nk, lacks_nd = np.zeros((len(r_nk), *blocks[name].shape)), np.isnan(batch.x_nd).astype(np.float64)
-            whole_nk[:, list(now.used)] = r_nk
-            made: dict[str, Any] = {"count": Rows(whole_nk)}
-            made["scores"] = Scores(self.columns.clip, z_nkf, r_nk, lacks_nd, now.used)
+                log_kn = self._log_joint(now, batch, at, expected=self.estimate == "posterior")
+                r_kn = np.exp(log_kn - log_kn.max(axis=0))
+                r_kn /= sum(r_kn)  # one after the other: a row's own order, whatever else is there
+            r_kn *= batch.sound_n
+            whole_nk = np.zeros((len(batch.sound_n), *blocks[name].shape))
+            whole_nk[:, list(now.used)] = r_kn.T
+            made: dict[str, Any] = {"count": Rows(whole_nk), "scores": Scores(at, r_kn, now.used)}
             if self.columns.sizes:
                 made["categories"] = Kron(whole_nk, categorical.one_hot(batch.code_nj, self.columns.sizes))
         return {name: made[name.split("_")[0]] for name in blocks}
 
-    def standardised(self, now: Components, rows: MixedRows) -> Floats:
-        """Scores of numbers and counts before clipping, in the components that are in use, (n, k, d + P)."""
-        used = list(now.used)
-        z_nkd = gaussian.standardised(rows.x_nd, now.mean_kd[used], now.root_kdd[used])
-        return np.concatenate([z_nkd, poisson.standardised(rows.count_np, now.rate_kp[used])], axis=2)
-
-    def log_joint(self, now: Components, rows: MixedRows, z_nkf: Floats, *, expected: bool) -> Floats:
+    def log_joint(self, now: Components, rows: MixedRows, *, expected: bool = False) -> Floats:
         """Log-density of every row with every component in use, (n, k), in nats.
 
         Args:
             expected: whether logarithms of parameters are expected ones under their posterior, or those of means.
         """
+        at = Coordinates.of(self.columns.clip, now, rows)
+        return np.ascontiguousarray(self._log_joint(now, rows, at, expected=expected).T)
+
+    def _log_joint(self, now: Components, rows: MixedRows, at: Coordinates, *, expected: bool) -> Floats:
         used, d = list(now.used), self.columns.numbers
         number_k, expected_kv = now.number_k[used], now.expected_kv[used]
-        log_nk = gaussian.log_density(rows.x_nd, z_nkf[:, :, :d], now.root_kdd[used], self.columns.gaps)
-        log_nk += poisson.log_density(rows.count_np, now.rate_kp[used])
+        log_kn = gaussian.log_density(rows.x_nd, at.square_kn, now.root_kdd[used], self.columns.gaps)
+        log_kn += poisson.log_density(rows.count_np, now.rate_kp[used]).T if self.columns.max_counts else 0.0
         log_kv = np.log(categorical.normalised(expected_kv, self.columns.sizes))
         log_k = np.log(number_k / number_k.sum())
         if expected:
             log_kv = digamma(expected_kv) - digamma(categorical.totals(expected_kv, self.columns.sizes))
             log_k = digamma(number_k) - digamma(number_k.sum()) + gaussian.expected_correction(number_k, d)
-        log_nk += categorical.log_density(rows.code_nj, log_kv, self.columns.sizes) + log_k
-        return log_nk
+        log_kn += categorical.log_density(rows.code_nj, log_kv, self.columns.sizes).T if self.columns.sizes else 0.0
+        log_kn += log_k[:, None]
+        return log_kn
 
     def score(self, q: Posterior, rows: MixedRows) -> Floats:
         """Log-density of each row, (n,), in nats, of numbers in [-1, 1]; NaN for a faulty one."""
-        log_nk = self.log_joint(q.now, rows, self.standardised(q.now, rows), expected=False)
-        return np.asarray(logsumexp(log_nk, axis=1) * rows.sound_n)
+        return np.asarray(logsumexp(self.log_joint(q.now, rows), axis=1) * rows.sound_n)
 
     def m_step(self, s: Estimate, q: Posterior) -> Posterior:
         """A step from what was released last: of the one component, then of all, whose number follows from it."""
