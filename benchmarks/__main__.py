@@ -51,6 +51,8 @@ NAMES = [
     "coverage_real",
     "analyses",
     "mixtures",
+    "mixture_coverage",
+    "mixture_speed",
     "posterior_as_prior",
     "topics",
     "coverage_counts",

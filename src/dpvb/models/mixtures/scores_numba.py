@@ -19,13 +19,22 @@ ROWS = 256
 
 
 @_exact
-def _standardise(x_nd, mean_d, inverse_dd, count_np, rate_p, start, size, y_db, z_fb):
+def _beside(x_nd, start, size, x_db, there_db):
+    """Some rows side by side, (d, b), and whether each number is there: 0 stands for a missing one."""
+    for i in range(x_nd.shape[1]):
+        for b in range(size):
+            x = x_nd[start + b, i]
+            there_db[i, b] = 0.0 if np.isnan(x) else 1.0
+            x_db[i, b] = 0.0 if np.isnan(x) else x
+
+
+@_exact
+def _standardise(x_db, there_db, mean_d, inverse_dd, count_np, rate_p, start, size, y_db, z_fb):
     """Some rows in a component: L⁻¹(x - m), (f, b), and (c - λ)/√λ of their counts; a number that is missing has 0."""
     d = mean_d.size
     for i in range(d):
         for b in range(size):
-            apart = x_nd[start + b, i] - mean_d[i]
-            y_db[i, b] = 0.0 if np.isnan(apart) else apart
+            y_db[i, b] = (x_db[i, b] - mean_d[i]) * there_db[i, b]
     for i in range(d):
         for b in range(size):
             z_fb[i, b] = inverse_dd[i, 0] * y_db[0, b]
@@ -51,11 +60,12 @@ def lengths(x_nd, count_np, mean_kd, inverse_kdd, rate_kp, alone_d, a1, a2, squa
     """
     d, f = mean_kd.shape[1], mean_kd.shape[1] + rate_kp.shape[1]
     together = d - np.sum(alone_d)
-    y_db, z_fb = np.empty((d, ROWS)), np.empty((f, ROWS))
+    x_db, there_db, y_db, z_fb = np.empty((d, ROWS)), np.empty((d, ROWS)), np.empty((d, ROWS)), np.empty((f, ROWS))
     for start in range(0, x_nd.shape[0], ROWS):
         size = min(ROWS, x_nd.shape[0] - start)
+        _beside(x_nd, start, size, x_db, there_db)
         for k in range(mean_kd.shape[0]):
-            _standardise(x_nd, mean_kd[k], inverse_kdd[k], count_np, rate_kp[k], start, size, y_db, z_fb)
+            _standardise(x_db, there_db, mean_kd[k], inverse_kdd[k], count_np, rate_kp[k], start, size, y_db, z_fb)
             square_b, length_b = square_kn[k, start : start + size], length_kn[k, start : start + size]
             for b in range(size):
                 square_b[b] = 0.0
@@ -73,7 +83,7 @@ def lengths(x_nd, count_np, mean_kd, inverse_kdd, rate_kp, alone_d, a1, a2, squa
                         own = z_fb[i, b] * z_fb[i, b]
                         square_b[b] += own
                         # A missing number has no square; a faulty row is dropped whatever it has here.
-                        length_b[b] += 0.0 if np.isnan(x_nd[start + b, i]) else (own - 1.0) * (own - 1.0)
+                        length_b[b] += (own - 1.0) * (own - 1.0) * there_db[i, b]
             for b in range(size):
                 length_b[b] = a2 * a2 * 0.5 * length_b[b] + a1 * a1 * square_b[b]
             for i in range(d, f):
@@ -101,14 +111,16 @@ def add(x_nd, count_np, mean_kd, inverse_kdd, rate_kp, pairs_e2, factor_kn, a1, 
         place_k: of the components in `out_ku`.
     """
     d, f = mean_kd.shape[1], mean_kd.shape[1] + rate_kp.shape[1]
-    y_db, z_fb, weighted_fb = np.empty((d, ROWS)), np.empty((f, ROWS)), np.empty((f, ROWS))
+    x_db, there_db, y_db, z_fb = np.empty((d, ROWS)), np.empty((d, ROWS)), np.empty((d, ROWS)), np.empty((f, ROWS))
+    weighted_fb = np.empty((f, ROWS))
     factor_b, other_b = np.empty(ROWS), np.empty(ROWS)
     root = 1.0 / np.sqrt(2.0)
     most = max(1, min(ROWS, rows))
     for start in range(0, x_nd.shape[0], most):
         size = min(most, x_nd.shape[0] - start)
+        _beside(x_nd, start, size, x_db, there_db)
         for k in range(mean_kd.shape[0]):
-            _standardise(x_nd, mean_kd[k], inverse_kdd[k], count_np, rate_kp[k], start, size, y_db, z_fb)
+            _standardise(x_db, there_db, mean_kd[k], inverse_kdd[k], count_np, rate_kp[k], start, size, y_db, z_fb)
             out_u = out_ku[place_k[k]]
             for b in range(size):
                 factor_b[b] = factor_kn[k, start + b] * a1
@@ -123,8 +135,7 @@ def add(x_nd, count_np, mean_kd, inverse_kdd, rate_kp, pairs_e2, factor_kn, a1, 
                 factor_b[b] *= root
             for i in range(d):
                 for b in range(size):
-                    lacks = np.isnan(x_nd[start + b, i])
-                    other_b[b] = 0.0 if lacks else z_fb[i, b] * z_fb[i, b] - 1.0
+                    other_b[b] = (z_fb[i, b] * z_fb[i, b] - 1.0) * there_db[i, b]
                 out_u[f + i] += np.int64(_sum(other_b, factor_b, size))
             for e in range(d, pairs_e2.shape[0]):
                 out_u[f + e] += np.int64(_sum(z_fb[pairs_e2[e, 0]], weighted_fb[pairs_e2[e, 1]], size))
