@@ -541,6 +541,17 @@ def test_private_rows_and_no_rows_have_no_fidelity() -> None:
         dpvb.GaussianMixture(1, low=-1, high=1, **EXACT, check_share=0.1).fit(np.zeros((5, 1)))
 
 
+def test_two_groups_start_along_the_axis_on_which_rows_spread_most() -> None:
+    """Of 100 random starts every one has its groups at least a standard deviation apart on that axis."""
+    model, root_dd = Mixture(2, Columns(numbers=3)), np.array([[0.1, 0, 0], [0.2, 0.4, 0], [0.0, 0.1, 0.05]])
+    value_d, vector_dd = np.linalg.eigh(root_dd @ root_dd.T)
+    for seed in range(100):
+        q = model.init(np.random.default_rng(seed))
+        q = replace(q, home=replace(q.home, root_kdd=root_dd[None]))
+        apart = np.diff(updates.split(q, 2, model.columns).mean_kd @ vector_dd[:, -1])
+        assert abs(apart[0]) > math.sqrt(value_d[-1])
+
+
 def test_weights_are_drawn_as_they_are_uncertain() -> None:
     """Variances of 4,000 draws of the weights of three groups, noise in them: within 18 % of those that are told.
 

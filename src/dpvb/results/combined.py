@@ -10,6 +10,7 @@ import numpy as np
 
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_number
+from dpvb.guards.lacking import says_what_lacks
 
 
 class Combined(NamedTuple):
@@ -21,6 +22,7 @@ class Combined(NamedTuple):
     high: float
 
 
+@says_what_lacks
 def combine(
     estimates: Sequence[float] | Floats, variances: Sequence[float] | Floats, *, level: float = 0.95
 ) -> Combined:

@@ -79,6 +79,8 @@ def split(q: Posterior, number: int, columns: Columns) -> Components:
     """The start of so many components: public random directions around the one that came first."""
     home, used = q.home, np.arange(len(q.direction_kd)) < number
     direction_kd, several = q.direction_kd - q.direction_kd[used].mean(axis=0), float(number > 1)
+    if number == 2 and columns.numbers > 1:  # More directions never all miss it.
+        direction_kd = _along(direction_kd, home.root_kdd[0])
     # As far apart as rows are, however few directions there are.
     direction_kd *= math.sqrt(number * columns.numbers / max(float(np.square(direction_kd[used]).sum()), 1e-300))
     number_k = np.where(used, home.number_k[0] / number, 0.0)
@@ -91,6 +93,15 @@ def split(q: Posterior, number: int, columns: Columns) -> Components:
         np.maximum(number_k, 1.0)[:, None] * categorical.normalised(tilted_kv, columns.sizes),
         np.repeat(home.wander_k, len(used)),
     )
+
+
+def _along(direction_kd: Floats, root_dd: Floats) -> Floats:
+    """Directions turned towards the axis along which rows spread most, where they would miss it."""
+    value_d, vector_dd = np.linalg.eigh(root_dd @ root_dd.T)
+    axis_d = np.linalg.solve(root_dd, vector_dd[:, -1]) * math.sqrt(value_d[-1])
+    part_k = direction_kd @ axis_d
+    least_k = 0.7 * np.linalg.norm(direction_kd, axis=1)
+    return direction_kd + np.outer(np.copysign(np.maximum(np.abs(part_k), least_k), part_k) - part_k, axis_d)
 
 
 def _spread(number: int) -> float:
