@@ -52,6 +52,8 @@ NAMES = [
     "analyses",
     "mixtures",
     "naive_bayes",
+    "mixture_coverage",
+    "mixture_speed",
     "posterior_as_prior",
     "topics",
     "coverage_counts",
