@@ -164,7 +164,7 @@ CASES = [
         {"last": 0.9999},
     ),
     *by_phase("gaussians", mixture.of_numbers("full"), {"first": 0.9999, "step": 0.99}),
-    *by_phase("mixed", mixture.of_table(), {"step": 0.55}),
+    *by_phase("mixed", mixture.of_table(), {"step": 0.55, "last": 0.9999}),
     *by_phase("classes_gaussian", naive_bayes.of_table("gaussian"), {"first": 0.98}),
     *by_phase("classes_words", naive_bayes.of_words(), {"first": 0.9999}),
     *by_phase("network", sbn.of_form("first_order"), {"first": 0.5, "step": 0.5}),
@@ -179,6 +179,7 @@ CASES = [
         "factors", factors.of_solver("FactorAnalysis", "three_releases"), {"first": 0.6, "second": 0.9, "last": 0.9}
     ),
     *by_phase("chain", markov_chain.of_order(2), {"first": 0.9999}),
+    *by_phase("components", factors.of_solver("PCA", "three_releases"), {"first": 0.9999}),
     *by_phase("factors_paper", factors.of_solver("FactorAnalysis", "paper"), {"step": 0.3}),
 ]
 NAMES = [case.name for case in CASES]

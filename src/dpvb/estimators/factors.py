@@ -261,7 +261,9 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         self._check_fitted()
         tail = (1 - check_number("level", level, low=0, high=1, closed="neither")) / 2
         q, found = self._released(), self._found
-        return float(-ndtri(tail)), uncertainty.errors(found.loading_dk, found.unique_d, q.noise, q.count, q.lost)
+        released = q.noise, q.count, q.lost
+        errors = uncertainty.errors(found.loading_dk, found.unique_d, *released, isotropic=self._isotropic)
+        return float(-ndtri(tail)), errors
 
     def _released(self) -> Moments:
         if self._moments is None:

@@ -15,7 +15,7 @@ m_0                  start_e: the mean of y along the constant direction
 u_t; ū, Ḡ            point_e; mean.point_d, mean.score_d: averages of points and of scores at them
 τ_t                  clip: of the residual r = y - xᵀu in the score Σ w x̃ min(max(r/τ, -1), 1)
 s_e²                 spread: E min(r², τ²)
-σ²                   variance: E r², from block "square", clipped at `reach`, and from the histogram beyond
+σ²                   variance: E min(r², τ_p²), from block "square"; τ_p is `reach`
 A_w, f               curvature_ee · steep: Σ w x̃ x̃ᵀ times the share of |r| ≤ τ, which is minus a score's derivative
 ===================  =============================================================================
 """
@@ -158,3 +158,7 @@ class Linear:
     def scale(self, q: LinearIterate) -> tuple[float, float]:
         """σ², and the standard deviation of its error."""
         return q.variance, q.variance_std
+
+    def reach(self, q: LinearIterate) -> float:
+        """The most that a residual counts in σ²."""
+        return q.reach

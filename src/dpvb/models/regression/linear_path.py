@@ -98,7 +98,7 @@ class LinearPath:
         number, sizes = self._seen(q.scaling, moments, q.residuals, first_sd)
         variance, error = self._variance(s, q, number, sizes)
         inside = 1.0 if sizes is None else max(sizes.within(q.clip), tuned.LEAST_SEEN)
-        spread = variance if sizes is None else variance * sizes.clipped(q.clip) / sizes.clipped(EDGES[-1])
+        spread = variance if sizes is None or sd == 0 else sizes.clipped(q.clip)
         steep = inside * (1.0 + excess)
         found = replace(q, curvature_ee=curvature_ee, table_ee=table_ee, steep=steep, spread=spread)
         return replace(
@@ -106,22 +106,20 @@ class LinearPath:
         )
 
     def _variance(self, s: Estimate, q: LinearIterate, number: float, sizes: Sizes | None) -> tuple[float, float]:
-        """σ², and the standard deviation of its error."""
+        """σ², the mean of min(r², τ_p²), and the standard deviation of its error."""
         sd = q.reach**2 * s.noise_std("square") / number
-        square = q.reach**2 * float(s.read("square")[0]) / number
-        rest = 0.0 if sizes is None else max(sizes.clipped(EDGES[-1]) - sizes.clipped(q.reach), 0.0)
         least = max(sd, EDGES[0] ** 2 / number) if sd > 0 else 1e-12
-        variance = min(max(square + rest, least), 1.0)  # y lies in [-1, 1]
-        fourth = 3.0 * variance**2 if sizes is None else sizes.clipped(EDGES[-1], 4)
+        variance = min(max(q.reach**2 * float(s.read("square")[0]) / number, least), 1.0)  # y lies in [-1, 1]
+        fourth = 3.0 * variance**2 if sizes is None else sizes.clipped(q.reach, 4)
         _, noise = self._number(q.scaling, q.moments, q.residuals, s.noise_std("curvature"))
         sampling = max(fourth - variance**2, 2.0 * variance**2) / number
-        return variance, math.sqrt(sampling + sd**2 + variance**2 * noise / number**2 + (tuned.OVERSHOOT * rest) ** 2)
+        return variance, math.sqrt(sampling + sd**2 + variance**2 * noise / number**2)
 
     def _reach(self, sizes: Sizes, number: float, budget: float) -> float:
-        """The clip of the square at the end, before its noise is known: noise against what lies beyond."""
+        """τ_p, the most that a residual counts in σ²: noise against what the histogram shows beyond."""
         weight = tuned.SQUARE_WEIGHT**2 / (1.0 + tuned.EXCESS_WEIGHT**2 + tuned.SQUARE_WEIGHT**2)
         sd, whole = 1.0 / math.sqrt(weight * tuned.LINEAR_LAST * budget), sizes.clipped(EDGES[-1])
-        taus = EDGES[sizes.typical() <= EDGES]
+        taus = np.geomspace(min(tuned.LEAST_REACH * sizes.typical(), 1.0), EDGES[-1], tuned.NUM_CLIPS)
         errors = [(tau**2 * sd / number) ** 2 + (tuned.OVERSHOOT * (whole - sizes.clipped(tau))) ** 2 for tau in taus]
         return float(taus[int(np.argmin(errors))])
 
