@@ -25,7 +25,7 @@ from dpvb.core.sampling import FullBatch
 from dpvb.data import Binary, Categorical, Date, Numeric, Schema, Spline, Table, Target
 from dpvb.data.tables.mixed import Layout, MixedRows
 from dpvb.errors import DataFormatError, FewUnitsWarning, ModelFileError, ParameterError, PrivacyError
-from dpvb.models.mixtures import categorical, updates
+from dpvb.models.mixtures import categorical, splitting, updates
 from dpvb.models.mixtures.columns import Columns
 from dpvb.models.mixtures.components import Components, Posterior
 from dpvb.models.mixtures.mixture import Mixture
@@ -548,7 +548,7 @@ def test_two_groups_start_along_the_axis_on_which_rows_spread_most() -> None:
     for seed in range(100):
         q = model.init(np.random.default_rng(seed))
         q = replace(q, home=replace(q.home, root_kdd=root_dd[None]))
-        apart = np.diff(updates.split(q, 2, model.columns).mean_kd @ vector_dd[:, -1])
+        apart = np.diff(splitting.split(q, 2, model.columns).mean_kd @ vector_dd[:, -1])
         assert abs(apart[0]) > math.sqrt(value_d[-1])
 
 

@@ -37,7 +37,7 @@ from dpvb.core.forms import Kron, Rows
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
-from dpvb.models.mixtures import categorical, gaussian, poisson, tuned, updates
+from dpvb.models.mixtures import categorical, gaussian, poisson, splitting, tuned, updates
 from dpvb.models.mixtures.columns import Columns
 from dpvb.models.mixtures.components import Components, MixedRows, Posterior, Sums
 from dpvb.models.mixtures.known import Known
@@ -193,5 +193,9 @@ class Mixture:
         noise = s.noise_std(f"count_{phase}") * columns.weights[0] / math.hypot(*columns.weights)
         # Σ 1/σ² of the whole run but for its check, as its noise is laid out.
         mu = math.sqrt(len(_HOME) / tuned.HOME) / noise if noise > 0 else math.inf
-        number = updates.kept(q, self.n_components, mu, columns) if self.prune else self.n_components
-        return replace(q, now=updates.split(q, number, columns))
+        number = (
+            splitting.kept(updates.numbers(q.home_sums, columns)[0], self.n_components, mu, columns)
+            if self.prune
+            else self.n_components
+        )
+        return replace(q, now=splitting.split(q, number, columns))

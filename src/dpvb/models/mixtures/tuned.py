@@ -18,7 +18,7 @@ MEAN_NOISE, COVARIANCE_NOISE = 1.0, 0.7
 PRIOR_ROWS, FREEDOM, LEAST_VARIANCE = 1.0, 2.0, 1e-4
 # Least rate of a count, over its public bound or 1; least number of rows of a component, in std of its noise.
 LEAST_RATE, LEAST_ROWS = 0.01, 0.3
-# Rows of a component, noises of its scores, and categories that count as one score, by the rule of `updates.kept`.
+# Rows of a component, noises of its scores, and categories that count as one score, by the rule of `splitting.kept`.
 ROWS, NOISES, CELLS = 60.0, 5.0, 8.0
 # Where the noise of a component's covariance is below the first number, such a part of the steps is whole.
 CALM = ((1.2, 0.25), (0.3, 0.5))

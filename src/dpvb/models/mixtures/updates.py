@@ -9,7 +9,7 @@ import numpy as np
 
 from dpvb.core.estimate import Estimate
 from dpvb.guards.arrays import Floats
-from dpvb.models.mixtures import categorical, gaussian, poisson, tuned
+from dpvb.models.mixtures import categorical, gaussian, poisson, splitting, tuned
 from dpvb.models.mixtures.columns import Columns
 from dpvb.models.mixtures.components import Components, Posterior, Sums
 from dpvb.models.mixtures.known import Known
@@ -67,48 +67,6 @@ def home_step(q: Posterior, new: Released, columns: Columns, prior: float) -> Po
     return replace(q, home=home, now=home, home_sums=sums)
 
 
-def kept(q: Posterior, most: int, mu: float, columns: Columns) -> int:
-    """How many components the released number of rows allows, at most so many; mu: root of the budget Σ 1/σ²."""
-    number = float(numbers(q.home_sums, columns)[0][0])
-    size = max(columns.shape.size, len(columns.max_counts), (sum(columns.sizes) - len(columns.sizes)) / tuned.CELLS, 1)
-    allowed = min(float(most), max(number, 0.0) * min(mu, 1e100) / (tuned.NOISES * size), number / tuned.ROWS)
-    return min(most, max(2, math.floor(allowed))) if allowed >= 1 else 1
-
-
-def split(q: Posterior, number: int, columns: Columns) -> Components:
-    """The start of so many components: public random directions around the one that came first."""
-    home, used = q.home, np.arange(len(q.direction_kd)) < number
-    direction_kd, several = q.direction_kd - q.direction_kd[used].mean(axis=0), float(number > 1)
-    if number == 2 and columns.numbers > 1:  # More directions never all miss it.
-        direction_kd = _along(direction_kd, home.root_kdd[0])
-    # As far apart as rows are, however few directions there are.
-    direction_kd *= math.sqrt(number * columns.numbers / max(float(np.square(direction_kd[used]).sum()), 1e-300))
-    number_k = np.where(used, home.number_k[0] / number, 0.0)
-    tilted_kv = home.expected_kv * np.exp(several * tuned.TILT * q.tilt_kv)
-    return Components(
-        number_k,
-        home.mean_kd + direction_kd @ home.root_kdd[0].T * several,
-        np.repeat(_spread(number) * home.root_kdd, len(used), axis=0),
-        np.clip(home.rate_kp * np.exp(several * tuned.RATE_TILT * q.tilt_kp), 1e-3, columns.most_p),
-        np.maximum(number_k, 1.0)[:, None] * categorical.normalised(tilted_kv, columns.sizes),
-        np.repeat(home.wander_k, len(used)),
-    )
-
-
-def _along(direction_kd: Floats, root_dd: Floats) -> Floats:
-    """Directions turned towards the axis along which rows spread most, where they would miss it."""
-    value_d, vector_dd = np.linalg.eigh(root_dd @ root_dd.T)
-    axis_d = np.linalg.solve(root_dd, vector_dd[:, -1]) * math.sqrt(value_d[-1])
-    part_k = direction_kd @ axis_d
-    least_k = 0.7 * np.linalg.norm(direction_kd, axis=1)
-    return direction_kd + np.outer(np.copysign(np.maximum(np.abs(part_k), least_k), part_k) - part_k, axis_d)
-
-
-def _spread(number: int) -> float:
-    """Standard deviations of one of several components, over those of all rows."""
-    return math.sqrt(0.5) if number > 1 else 1.0
-
-
 def step_size(q: Posterior, new: Released, columns: Columns, steps: int) -> float:
     """Weight of a release: 1 at first, and for some of the steps where noise is small; then it falls."""
     t, k = q.sums.releases + 1, len(q.now.used)
@@ -125,7 +83,7 @@ def step(
     sums = averaged(q.sums, new, rho)
     number_k, std = numbers(sums, columns)
     k, all_rows = len(used), q.home.number_k[0]
-    towards = replace(q.home, root_kdd=_spread(k) * q.home.root_kdd)
+    towards = replace(q.home, root_kdd=splitting.narrower(k) * q.home.root_kdd)
     least = max(2 * std, all_rows / (20 * k), 1.0)
     weight = prior if known is None else 0.0
     now = moved(q.now, towards, new.score_ku, new.score_std, number_k, least, rho, columns, weight)
