@@ -1,1 +1,1 @@
-"""Models of sequences: their statistics are released once, as windows, and all inference is made of what was released."""
+"""Models of sequences: statistics are released once, as windows, and all inference is made of what was released."""
