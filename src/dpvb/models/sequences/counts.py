@@ -1,0 +1,82 @@
+"""Windows of symbols as contributions: a person's counts of windows, which are never built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dpvb.core.blocks import Block
+from dpvb.core.contributions import Grid, check_shape
+from dpvb.data.sequences.rows import SequenceRows
+from dpvb.guards.arrays import Floats, Ints
+from dpvb.kernels import windows
+
+
+@dataclass(frozen=True)
+class WindowCounts:
+    """Statistics s_n = M^(power-1) · counts of the windows of k symbols, M their number, all sequences of a unit together.
+
+    The norm of a unit's counts is at most their sum M, which a constant sequence attains; so ‖s_n‖ ≤ M^power.
+
+    Attributes:
+        rows: sequences.
+        k: symbols of a window; the block has so many axes.
+        width: V, the number of symbols.
+        longest: symbols of a sequence that count.
+        power: weight of persons with many windows, in [0, 1].
+        units: order of the sequences by unit, and the first of each unit, (units + 1,); None: each is a unit.
+    """
+
+    rows: SequenceRows
+    k: int
+    width: int
+    longest: int
+    power: float
+    units: tuple[Ints, Ints] | None = None
+
+    def of_block(self, block: Block, num_rows: int) -> WindowCounts:
+        """Itself, of the block's windows."""
+        check_shape((len(self.rows.indptr) - 1, *(self.width,) * self.k), num_rows, *block.shape)
+        return self
+
+    def grouped(self, unit_of_row: Ints, num_units: int) -> WindowCounts:
+        """The same sequences as those of persons."""
+        order = np.argsort(unit_of_row, kind="stable")
+        return replace(self, units=(order, np.searchsorted(unit_of_row[order], np.arange(num_units + 1))))
+
+    def nonnegative(self) -> WindowCounts:
+        """Itself: counts are nonnegative."""
+        return self
+
+    def norms(self) -> Floats:
+        """Norms from exact integers; the factor covers the rounding of a power, a root and a product."""
+        order, first = self._units
+        out = np.empty(len(first) - 1)
+        rows = self.rows
+        windows.norms(rows.indptr, rows.code, order, first, self.k, self.width, self.longest, self.power, out)
+        return out * (1.0 + 2.0**-45)
+
+    def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
+        """Truncate what one window adds, and add it as often as the window occurs."""
+        order, first = self._units
+        windows.accumulate(
+            self.rows.indptr,
+            self.rows.code,
+            order,
+            first,
+            self.k,
+            self.width,
+            self.longest,
+            self.power,
+            weights,
+            grid.step,
+            out.reshape(-1),
+        )
+
+    @property
+    def _units(self) -> tuple[Ints, Ints]:
+        if self.units is not None:
+            return self.units
+        every = np.arange(len(self.rows.indptr))
+        return every[:-1], every
