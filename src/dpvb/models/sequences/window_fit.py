@@ -23,7 +23,6 @@ from typing import NamedTuple
 import numpy as np
 
 from dpvb.guards.arrays import Floats
-from dpvb.models import empirical_bayes
 from dpvb.models.sequences import forward_backward
 from dpvb.models.sequences.emissions import Categorical, Values
 from dpvb.models.sequences.hidden_chain import HiddenChain, Sums
@@ -60,58 +59,32 @@ class Fit(NamedTuple):
     log: float
 
 
-def read(start_vw: Floats, start_std: float, pooled: Floats, pooled_std: float) -> Windows:
-    """Noisy counts, read toward the chain of their own margins: n_ab toward n_a· n_·b, n_abc toward P_ab P_bc / p_b."""
-    pairs = pooled if pooled.ndim == 2 else 0.5 * (pooled.sum(axis=2) + pooled.sum(axis=0))
-    pooled_vw = _read_pairs(pairs, pooled_std) if pooled.ndim == 2 else _read_triples(pooled, pooled_std)
-    return Windows(_read_pairs(start_vw, start_std), pooled_vw)
-
-
-def _read_pairs(x_vw: Floats, std: float) -> Floats:
-    """A matrix of counts, read toward its row totals times its columns' shares."""
-    if std == 0:
-        return np.maximum(x_vw, 0.0)
-    row_v = empirical_bayes.background(x_vw.sum(axis=1), std * np.sqrt(x_vw.shape[1]))
-    return empirical_bayes.estimated_prior(x_vw, np.full(len(x_vw), std), row_v)
-
-
-def _read_triples(x_abc: Floats, std: float) -> Floats:
-    if std == 0:
-        return np.maximum(x_abc, 0.0)
-    v, margin_std = len(x_abc), std * np.sqrt(len(x_abc))
-    before_ab, after_bc = _read_pairs(x_abc.sum(axis=2), margin_std), _read_pairs(x_abc.sum(axis=0), margin_std)
-    middle_b = np.maximum(0.5 * (before_ab.sum(axis=0) + after_bc.sum(axis=1)), 1e-300)
-    mean_abc = np.maximum(before_ab[:, :, None] * (after_bc / middle_b[:, None]), 1e-300)
-    found = empirical_bayes.around(x_abc.reshape(v * v, v), np.full(v * v, std), mean_abc.reshape(v * v, v))
-    return found.reshape(v, v, v)
-
-
-def from_chain(windows: Windows, n_states: int, rng: np.random.Generator | None, prior: float = 0.1) -> HiddenChain:
+def from_chain(windows: Windows, tilt_kw: Floats, prior: float) -> HiddenChain:
     """A start: one state a symbol, and the chain of the windows; the states are the symbols that are seen most.
 
     Args:
         windows: read counts.
-        n_states: K; more states than symbols: the most frequent symbols have several, which differ at random.
-        rng: public randomness; None: only states of one symbol differ.
+        tilt_kw: positive factors of the first states and of the steps from each state, (K, 1 + K), all 1 or at random.
+            More states than symbols: the most frequent symbols have several, which nothing else tells apart.
         prior: of every count.
     """
-    pairs_vv = windows.pooled if windows.pooled.ndim == 2 else windows.pooled.sum(axis=2)
+    n_states, pairs_vv = len(tilt_kw), windows.pooled if windows.pooled.ndim == 2 else windows.pooled.sum(axis=2)
     seen_v = pairs_vv.sum(axis=0) + windows.start_vw.sum(axis=1) + 1e-9
     symbol_k = np.argsort(-seen_v, kind="stable")[:n_states]
     while len(symbol_k) < n_states:
-        copies_v = np.bincount(symbol_k, minlength=len(seen_v))
-        symbol_k = np.append(symbol_k, np.argmax(seen_v / copies_v))
+        symbol_k = np.append(symbol_k, np.argmax(seen_v / np.bincount(symbol_k, minlength=len(seen_v))))
     share_k = 1.0 / np.bincount(symbol_k, minlength=len(seen_v))[symbol_k]
-    step_kk = pairs_vv[np.ix_(symbol_k, symbol_k)] * np.outer(share_k, share_k)
-    start_k = windows.start_vw.sum(axis=1)[symbol_k] * share_k
-    if rng is not None or len(seen_v) < n_states:
-        rng = np.random.default_rng(0) if rng is None else rng
-        step_kk *= rng.gamma(_SPREAD**-2, _SPREAD**2, step_kk.shape)
-        start_k *= rng.gamma(_SPREAD**-2, _SPREAD**2, start_k.shape)
     number_k = seen_v[symbol_k] * share_k
+    start_k = windows.start_vw.sum(axis=1)[symbol_k] * share_k * tilt_kw[:, 0]
+    step_kk = pairs_vv[np.ix_(symbol_k, symbol_k)] * np.outer(share_k, share_k) * tilt_kw[:, 1:]
     shown_vk = _KEPT * (np.arange(len(seen_v))[:, None] == symbol_k) + (1 - _KEPT) * (seen_v / seen_v.sum())[:, None]
     emissions = Categorical(prior + shown_vk * number_k, prior)
     return HiddenChain(prior + start_k, prior + number_k, prior + step_kk, emissions, prior)
+
+
+def tilts(rng: np.random.Generator, number: int, n_states: int) -> Floats:
+    """Random factors of mean 1 for several starts, (number, K, 1 + K)."""
+    return rng.gamma(_SPREAD**-2, _SPREAD**2, (number, n_states, 1 + n_states))
 
 
 def step(windows: Windows, chain: HiddenChain, value_v: Values, *, expected: bool) -> Fit:
