@@ -23,9 +23,11 @@ from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import outside
 from dpvb.models.expfam import dirichlet_logz
 from dpvb.models.sequences import forward_backward, kernel_numba, window_fit
-from dpvb.models.sequences.emissions import Bernoulli, Categorical, Emissions, Gaussian, Poisson, Values
+from dpvb.models.sequences.discrete_emissions import Bernoulli, Categorical
+from dpvb.models.sequences.emissions import Emissions, Values
 from dpvb.models.sequences.hidden_chain import HiddenChain
 from dpvb.models.sequences.hidden_markov import HiddenMarkov, HiddenMarkovPosterior
+from dpvb.models.sequences.numeric_emissions import Gaussian, Poisson
 from dpvb.models.sequences.window_fit import Windows
 
 KINDS = ("categorical", "bernoulli", "poisson", "gaussian")

@@ -19,7 +19,8 @@ import numpy as np
 
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.sequences import kernel_numba
-from dpvb.models.sequences.emissions import Categorical, Emissions, Values
+from dpvb.models.sequences.discrete_emissions import Categorical
+from dpvb.models.sequences.emissions import Emissions, Values
 from dpvb.models.sequences.hidden_chain import HiddenChain, Sums
 
 IMPOSSIBLE: Final = -1  #: the state of a sequence that no states explain

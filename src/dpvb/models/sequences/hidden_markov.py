@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -33,10 +33,12 @@ from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Nonnegatives, Positives
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
-from dpvb.models.sequences import forward_backward, reading, window_fit
+from dpvb.models.sequences import forward_backward, reading, starts, window_fit
 from dpvb.models.sequences.counts import WindowCounts
-from dpvb.models.sequences.emissions import Categorical, Poisson, Values
+from dpvb.models.sequences.discrete_emissions import Categorical
+from dpvb.models.sequences.emissions import Values
 from dpvb.models.sequences.hidden_chain import HiddenChain
+from dpvb.models.sequences.numeric_emissions import Poisson
 from dpvb.models.sequences.window_fit import Windows
 
 # Up to so many symbols triples are released, and above them pairs.
@@ -150,7 +152,7 @@ class HiddenMarkov:
     def e_step(self, q: HiddenMarkovPosterior, batch: Any, blocks: Mapping[str, Block]) -> Contributions:
         """Counts of windows, whatever q is."""
         made = {
-            "starts": WindowCounts(_starts(batch, self.n_symbols), 2, self.n_symbols + 1, 2, 0.0),
+            "starts": WindowCounts(starts.shortened(batch, self.n_symbols), 2, self.n_symbols + 1, 2, 0.0),
             self.name: WindowCounts(batch, self.length, self.n_symbols, self.max_length, self.power),
         }
         return {name: made[name] for name in blocks}
@@ -189,21 +191,3 @@ class HiddenMarkov:
             return chain.emissions
         one_1k = np.ones((1, self.n_states))
         return Poisson(one_1k, one_1k, self.n_symbols - 1).updated(self.value_v, chain.emissions.count_vk)
-
-
-class _Shortened(NamedTuple):
-    """Sequences of a first and a second symbol, or an end in its place."""
-
-    indptr: np.ndarray[tuple[int], np.dtype[np.int64]]
-    code: np.ndarray[tuple[int], np.dtype[np.int32]]
-
-
-def _starts(rows: Any, n_symbols: int) -> Any:
-    """The first two symbols of each sequence; the place V stands for the end of a sequence of one."""
-    length_n, first_n = np.diff(rows.indptr), rows.indptr[:-1]
-    code = np.append(np.where((rows.code >= 0) & (rows.code < n_symbols), rows.code, -1), [-1, -1]).astype(np.int32)
-    second_n = np.where(length_n == 1, n_symbols, code[np.minimum(first_n + 1, len(code) - 1)])
-    kept_n = length_n > 0
-    both = np.stack([code[np.minimum(first_n, len(code) - 1)], second_n], axis=1)[kept_n]
-    indptr = np.concatenate([[0], np.cumsum(2 * kept_n)]).astype(np.int64)
-    return _Shortened(indptr, np.ascontiguousarray(both.ravel().astype(np.int32)))

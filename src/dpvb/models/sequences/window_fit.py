@@ -24,7 +24,8 @@ import numpy as np
 
 from dpvb.guards.arrays import Floats
 from dpvb.models.sequences import forward_backward
-from dpvb.models.sequences.emissions import Categorical, Values
+from dpvb.models.sequences.discrete_emissions import Categorical
+from dpvb.models.sequences.emissions import Values
 from dpvb.models.sequences.hidden_chain import HiddenChain, Sums
 
 # Below this a sum is no probability: its inverse would overflow.
