@@ -6,7 +6,20 @@ code 2. No command prints a size, a length or any other fact of private data.
 
 from __future__ import annotations
 
-from dpvb.cli import audit, budget, faults, federate, fit, ledger, look, sample, schema, synthesize
+from dpvb.cli import audit, budget, faults, federate, fit, ledger, look, sample, schema, synthesize, transitions
 from dpvb.cli.root import app
 
-__all__ = ["app", "audit", "budget", "faults", "federate", "fit", "ledger", "look", "sample", "schema", "synthesize"]
+__all__ = [
+    "app",
+    "audit",
+    "budget",
+    "faults",
+    "federate",
+    "fit",
+    "ledger",
+    "look",
+    "sample",
+    "schema",
+    "synthesize",
+    "transitions",
+]

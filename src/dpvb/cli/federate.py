@@ -273,7 +273,12 @@ def _rows(settings: ClientConfig) -> dict[str, Any]:
 
     agreement, own = settings.agreement, settings.data
     estimator, person = agreement.estimator(), agreement.unit == "person"
-    matrix = estimator.reads != "documents" and agreement.schema is None
+    events = estimator.reads == "sequences"
+    if events and (own.group or own.group_column or own.target or not person):
+        raise ParameterError(
+            '[data] file must be a long table with the columns person, symbol and time, and unit must be "person".'
+        )
+    matrix = not events and estimator.reads != "documents" and agreement.schema is None
     if matrix:
         brought = estimator.no_rows(schema=None, vocabulary=None, width=agreement.width)
         if (own.target is None) == ("y" in brought):
@@ -288,10 +293,11 @@ def _rows(settings: ClientConfig) -> dict[str, Any]:
             raise ParameterError('[data] group belongs to unit = "person": a .npy file with the person of each row.')
     elif agreement.schema is not None:
         _schema(agreement)
-    elif (own.group_column is not None) != person:
+    elif not events and (own.group_column is not None) != person:
         raise ParameterError('[data] group_column belongs to unit = "person": it names the person of a document.')
     public = {name: getattr(agreement, name) for name in ("schema", "vocabulary", "width")}
-    rows = read(estimator.reads, {**vars(own), **public, "data": own.file})
+    time = {"time_column": "time"} if events else {}
+    rows = read(estimator.reads, {**vars(own), **public, **time, "data": own.file})
     if matrix and (rows["X"].ndim != 2 or rows["X"].shape[1] != agreement.width):
         raise ParameterError(f"[data] file must be a matrix with the {agreement.width} columns of the agreement.")
     if agreement.unit == "client":

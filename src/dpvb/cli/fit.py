@@ -193,7 +193,7 @@ def _plain(hint: Any) -> Any:
     if get_origin(hint) is tuple:
         return tuple[(str,) * len(get_args(hint))]  # type: ignore[misc]
     members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    worded = int in members and any(get_origin(one) is Literal for one in members)
+    worded = int in members and any(one is str or get_origin(one) is Literal for one in members)
     plain: Any = str if _NUMBERS in members or worded else next((one for one in _PLAIN if one in members), None)
     return plain | None if plain is not None and NoneType in members else plain
 

@@ -24,6 +24,7 @@ LOOKS: Final[Mapping[str, str]] = {
     "coefficients": "dpvb coef {}",
     "reconstruct": "dpvb picture {} --out weights.png",
     "groups": "dpvb groups {}",
+    "transition_intervals": "dpvb transitions {}",
 }
 _PICTURES, _PICTURES_SAID = (".png", ".pdf", ".svg"), ".png, .pdf or .svg"
 _WORDS = {

@@ -184,6 +184,34 @@ Group = Annotated[
     ),
 ]
 
+# Events.
+PersonColumn = Annotated[str, typer.Option(help="Column of the person.", rich_help_panel=DATA)]
+SymbolColumn = Annotated[str, typer.Option(help="Column of the symbol.", rich_help_panel=DATA)]
+TimeColumn = Annotated[
+    str | None,
+    typer.Option(
+        help="Column by which a person's rows are ordered, numbers or dates; as they stand if not given.",
+        show_default=False,
+        rich_help_panel=DATA,
+    ),
+]
+SequenceColumn = Annotated[
+    str | None,
+    typer.Option(
+        help="Column that says which of a person's sequences a row belongs to; each has one if not given.",
+        show_default=False,
+        rich_help_panel=DATA,
+    ),
+]
+StreamEvents = Annotated[
+    bool,
+    typer.Option(
+        "--stream",
+        help="Cut the table by person into temporary files of this user's alone: for data larger than memory.",
+        rich_help_panel=DATA,
+    ),
+]
+
 # Rows of zeros and ones.
 Images = Annotated[
     Path,

@@ -161,6 +161,32 @@ def images(data: options.Images, group: options.Group = None) -> dict[str, Any]:
     return _matrices(X=data, group=group)
 
 
+def sequences(
+    data: options.TableFile,
+    person_column: options.PersonColumn = "person",
+    symbol_column: options.SymbolColumn = "symbol",
+    time_column: options.TimeColumn = None,
+    sequence_column: options.SequenceColumn = None,
+    stream: options.StreamEvents = False,
+    separator: options.Separator = ",",
+    decimal: options.Decimal = ".",
+    encoding: options.Encoding = "utf-8",
+) -> dict[str, Any]:
+    """Sequences of public symbols from a long table: a row for each event, with its person, its symbol and its time.
+
+    Everything on the command line is public; choose it without looking at the data. All rows of a person are protected
+    together. A row that names nobody silently counts as no row, and one with another symbol is a gap.
+
+        dpvb fit {name} visits.csv --symbols front,news,sports --person-column user --symbol-column page --time-column
+        clock --epsilon 1 --delta 1e-5 --out visits.dpvb
+    """
+    from dpvb.data import Events
+
+    written: dict[str, Any] = {"separator": separator, "decimal": decimal, "encoding": encoding}
+    columns: dict[str, Any] = {"person": person_column, "symbol": symbol_column, "time": time_column}
+    return {"X": Events(data, sequence=sequence_column, stream=stream, **columns, **written)}
+
+
 #: By what a kind of model says that it reads.
 READINGS: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
     "documents": documents,
@@ -168,6 +194,7 @@ READINGS: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
     "table": table,
     "measurements": measurements,
     "images": images,
+    "sequences": sequences,
 }
 
 

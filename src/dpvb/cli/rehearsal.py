@@ -66,6 +66,8 @@ def _declared(form: str, given: Mapping[str, Any]) -> dict[str, Any]:
             )
         words = None if given["vocabulary"] is None else check_vocabulary(given["vocabulary"])
         return {"vocabulary": words, "width": given["width"], "grouped": given["group_column"] is not None}
+    if form == "sequences":
+        return {"grouped": True}
     if given.get("schema") is not None:
         return {"schema": Schema.load(given["schema"])}
     if form == "table":

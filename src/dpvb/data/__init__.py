@@ -7,6 +7,7 @@ from dpvb.data.documents.count_rows import CountRows, DocumentSource
 from dpvb.data.documents.files import open_documents
 from dpvb.data.documents.vocabulary import check_vocabulary
 from dpvb.data.documents.word_lists import stop_words, words
+from dpvb.data.sequences.events import Events
 from dpvb.data.tables.columns import Binary, Categorical, Interaction
 from dpvb.data.tables.design import BinaryMatrix, Design, DesignRows, SparseDesignRows
 from dpvb.data.tables.ranged import Date, Numeric, Spline
@@ -29,6 +30,7 @@ __all__ = [
     "Design",
     "DesignRows",
     "DocumentSource",
+    "Events",
     "Interaction",
     "Numeric",
     "Response",

@@ -12,6 +12,7 @@ from dpvb.estimators.factors import FactorAnalysis as FactorAnalysis
 from dpvb.estimators.lda import LDA as LDA
 from dpvb.estimators.linear import LinearRegression as LinearRegression
 from dpvb.estimators.logistic import LogisticRegression as LogisticRegression
+from dpvb.estimators.markov_chain import MarkovChain as MarkovChain
 from dpvb.estimators.mixture import GaussianMixture as GaussianMixture
 from dpvb.estimators.mixture import Mixture as Mixture
 from dpvb.estimators.private import Private as Private

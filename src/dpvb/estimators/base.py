@@ -187,7 +187,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
     #: What a federation may declare of its columns.
     declares: ClassVar[tuple[str, ...]] = ("width",)
     #: The files that `dpvb` reads for a kind: "documents", "rows" (with a response), "measurements" (rows without one),
-    #: "table" (every column) or "images"; None: none.
+    #: "table" (every column), "images" or "sequences"; None: none.
     reads: ClassVar[str | None] = None
     #: NAME of `dpvb fit NAME`, for the class that says it alone.
     command: ClassVar[str | None] = None

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from dpvb.data import BagOfWords, Categorical, Schema, Table, check_vocabulary
+from dpvb.data.sequences.symbols import Symbols
 from dpvb.data.tables.ranged import Ranged
 from dpvb.data.tables.response import Response
 from dpvb.guards.arrays import Floats
@@ -51,6 +52,10 @@ def made_up(
         response = schema.target.response if schema.target is not None else estimator._response
         table = Table(_cells(schema, num_rows, rng), schema)
         return {"X": table} if schema.target is not None else {"X": table, **_responses(response, num_rows, rng)}
+    if estimator.reads == "sequences":
+        symbols = np.array(Symbols(estimator.symbols).values, dtype=object)
+        drawn = symbols[rng.integers(len(symbols), size=(num_rows, estimator.max_length))]
+        return {"X": drawn, **({"group": np.arange(num_rows)} if grouped else {})}
     if estimator._opens:
         return {"X": _texts(num_rows, rng), **({"group": np.arange(num_rows)} if grouped else {})}
     words = None if vocabulary is None else check_vocabulary(vocabulary, width=width)

@@ -1,4 +1,4 @@
-"""What a mixture says of its groups: shares, means, rates and probabilities, with intervals; all of it is public."""
+"""Estimates with intervals, by group of a mixture or by the symbols before; all of it is public."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import NamedTuple
 from dpvb.guards import pages
 from dpvb.guards.strangers import printable
 
-_TITLES = ("group", "what", "estimate", "low", "high")
+_NUMBERS = ("estimate", "low", "high")
 
 
 class Line(NamedTuple):
     """One number of a group: an estimate, its standard deviation, and the ends of an interval."""
 
-    group: int
+    group: int | str
     name: str
     mean: float
     std: float
@@ -30,10 +30,12 @@ class GroupTable:
     Attributes:
         lines: public.
         head: what the table is of, in words.
+        names: what its first two columns are.
     """
 
     lines: tuple[Line, ...]
     head: str
+    names: tuple[str, str] = ("group", "what")
 
     def __iter__(self) -> Iterator[Line]:
         return iter(self.lines)
@@ -41,19 +43,23 @@ class GroupTable:
     def __len__(self) -> int:
         return len(self.lines)
 
-    def of(self, group: int) -> dict[str, Line]:
+    def of(self, group: int | str) -> dict[str, Line]:
         """The lines of one group by name."""
         return {line.name: line for line in self.lines if line.group == group}
 
     def _rows(self) -> list[tuple[str, ...]]:
         return [
-            (str(line.group), printable(line.name), *(f"{value:.4g}" for value in (line.mean, line.low, line.high)))
+            (
+                printable(str(line.group)),
+                printable(line.name),
+                *(f"{value:.4g}" for value in (line.mean, line.low, line.high)),
+            )
             for line in self.lines
         ]
 
     def __str__(self) -> str:
-        rows = [_TITLES, *self._rows()]
-        widths = [max(len(row[place]) for row in rows) for place in range(len(_TITLES))]
+        rows = [(*self.names, *_NUMBERS), *self._rows()]
+        widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         return "\n".join([self.head, "", *lines])
 
@@ -61,4 +67,4 @@ class GroupTable:
 
     def _repr_html_(self) -> str:
         """The table for a notebook."""
-        return f"<div>{pages.title(self.head)}{pages.table(self._rows(), head=_TITLES)}</div>"
+        return f"<div>{pages.title(self.head)}{pages.table(self._rows(), head=(*self.names, *_NUMBERS))}</div>"

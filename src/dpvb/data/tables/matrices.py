@@ -292,7 +292,7 @@ def _array_of_lists(rows: Sequence[object]) -> Floats:
     array = np.full((len(rows), width), np.nan)
     with silence():
         for n, one in enumerate(rows):
-            row = _row(one)
+            row = plain_row(one)
             if row is not None and len(row) == width:
                 array[n] = as_numbers(row) if isinstance(row, np.ndarray) else [number(cell) for cell in row]
     return array
@@ -300,11 +300,11 @@ def _array_of_lists(rows: Sequence[object]) -> Floats:
 
 def _length(row: object) -> int | None:
     """Number of cells of a row in a list; None: it is none."""
-    plain = _row(row)
+    plain = plain_row(row)
     return None if plain is None else len(plain)
 
 
-def _row(row: Any) -> list[object] | tuple[object, ...] | NDArray[Any] | None:
+def plain_row(row: Any) -> list[object] | tuple[object, ...] | NDArray[Any] | None:
     """A row of a list, as its base class sees it; None: it is none."""
     kind = type(row)
     if kind is list or kind is tuple:

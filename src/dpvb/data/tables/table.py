@@ -36,7 +36,7 @@ _FORMATS = ("csv", "parquet")
 _WAY_OUT = "every column of the schema must be there under its name."
 
 
-class _Records(NamedTuple):
+class Records(NamedTuple):
     """Some rows as a reader found them: cells by column name, and which rows could not be read at all."""
 
     cells: Mapping[str, Cells]
@@ -59,7 +59,7 @@ class _Reader:
     """Data in one of the accepted forms: the columns that it has of those asked for, and its rows, piece by piece."""
 
     names: tuple[str, ...]
-    pieces: Callable[[], Iterator[_Records]]
+    pieces: Callable[[], Iterator[Records]]
 
 
 class Table:
@@ -112,15 +112,10 @@ class Table:
         self._files = paths_of(data)
         self._dialect = Dialect(separator, decimal, encoding)
         self._options: dict[str, Any] = {"file_format": file_format, "stream": stream, **asdict(self._dialect)}
+        self._reader = reader_of(data, schema, file_format, self._dialect, read_through=bool(stream))
         if self._files is not None:
-            self._reader = _files_reader(self._files, schema, file_format, self._dialect)
             return
         is_file = isinstance(data, (str, os.PathLike))
-        if is_file:
-            path = Path(data)  # type: ignore[arg-type]
-            self._reader = _file_reader(path, schema, file_format, self._dialect, read_through=bool(stream))
-        else:
-            self._reader = _memory_reader(data, schema)
         if stream and (not is_file or schema.group is not None):
             raise ParameterError(
                 "stream=True needs a file, and a schema without a group: persons are brought together."
@@ -142,7 +137,7 @@ class Table:
         """Names of the features, without the intercept; public."""
         return self._schema.feature_names
 
-    def pieces(self) -> Iterator[_Records]:
+    def pieces(self) -> Iterator[Records]:
         """Read all rows once, piece by piece, as they stand in the data; private."""
         return self._reader.pieces()
 
@@ -215,7 +210,7 @@ class Table:
     def _persons(self, path: Path) -> Iterator[object]:
         """The person of each row of a file."""
         pieces = _file_reader(path, self._schema, self._options["file_format"], self._dialect).pieces()
-        return (one for piece in pieces for one in _persons(piece, self._schema))
+        return (one for piece in pieces for one in persons_of(piece, self._schema))
 
     def features(
         self, *, fit_intercept: bool = True, sparse_rows: bool = False, row_norm: float | None = None
@@ -254,7 +249,7 @@ class Table:
         missing, pieces, persons = frozenset(self._schema.missing_values), list[MixedRows](), list[object]()
         for piece in self.pieces():
             pieces.append(layout.rows(piece.cells, piece.malformed, missing))
-            persons += [] if self._schema.group is None else _persons(piece, self._schema)
+            persons += [] if self._schema.group is None else persons_of(piece, self._schema)
         pieces = pieces or [layout.none]
         if group is None and self._schema.group is not None:
             group = persons if others is None else others.left(persons)
@@ -402,7 +397,7 @@ def _mixed(path: Path, schema: Schema, own: Mapping[str, Any], layout: Layout, o
     return Table(path, schema, **{**own, "stream": schema.group is None})._mixed(layout, None, others)
 
 
-def _encode(piece: _Records, schema: Schema) -> _Encoded:
+def _encode(piece: Records, schema: Schema) -> _Encoded:
     """A piece's cells as numbers; a malformed row is NaN."""
     num_rows, entries = len(piece.malformed), sum(term.entries for term in schema.terms)
     place_ne, value_ne = np.empty((num_rows, entries), dtype=np.int32), np.empty((num_rows, entries))
@@ -424,12 +419,12 @@ def _encode(piece: _Records, schema: Schema) -> _Encoded:
             trials_n = as_numbers(piece.cells[target.trials])
         roles = {role: getattr(target, role) for role in target.response.columns}
         beside = {role: as_numbers(piece.cells[name]) for role, name in roles.items() if name in piece.cells}
-    group = None if schema.group is None else _persons(piece, schema)
+    group = None if schema.group is None else persons_of(piece, schema)
     cut_n = np.logical_or.reduce([made[term.name].cut_n for term in schema.terms])
     return _Encoded(matrix, y_n, trials_n, group, cut_n, beside)
 
 
-def _persons(piece: _Records, schema: Schema) -> list[object]:
+def persons_of(piece: Records, schema: Schema) -> list[object]:
     """The person of each row; None for the texts that stand for a missing one, and for a malformed row."""
     cells = cells_of(piece.cells[str(schema.group)])
     stand_ins = {spelled(one) for one in schema.missing_values if identity(one) is not None}  # others are nobody anyway
@@ -458,6 +453,18 @@ def _joined(pieces: list[_Encoded], schema: Schema) -> _Encoded:
 
 def _concatenated(parts: list[Floats | None]) -> Floats:
     return np.concatenate([np.empty(0), *(part for part in parts if part is not None)])
+
+
+def reader_of(
+    data: object, schema: Schema, file_format: str | None, dialect: Dialect, *, read_through: bool = False
+) -> _Reader:
+    """What reads data in any form that `Table` takes; a Parquet file is read to its end first, where asked for."""
+    files = paths_of(data)
+    if files is not None:
+        return _files_reader(files, schema, file_format, dialect)
+    if isinstance(data, (str, os.PathLike)):
+        return _file_reader(Path(data), schema, file_format, dialect, read_through=read_through)
+    return _memory_reader(data, schema)
 
 
 def _memory_reader(data: Any, schema: Schema) -> _Reader:
@@ -545,14 +552,14 @@ def _csv_reader(path: Path, schema: Schema, dialect: Dialect) -> _Reader:
     names = (*needed, *(name for name in optional if times[name] == 1))
     meant = _meant(schema, dialect)
 
-    def pieces() -> Iterator[_Records]:
+    def pieces() -> Iterator[Records]:
         records = csv_records(path, names, dialect)
         while batch := list(islice(records, MAX_ROWS)):
             malformed = np.array([record[0] is None for record in batch], dtype=np.bool_)
             cells: dict[str, Cells] = dict(zip(names, map(list, zip(*batch, strict=True)), strict=True))
             if dialect.decimal == ",":
                 cells = {name: [*map(meant[name], cells[name])] for name in names}
-            yield _Records(cells, malformed)
+            yield Records(cells, malformed)
 
     return _Reader(names, pieces)
 
@@ -585,19 +592,19 @@ def _parquet_reader(path: Path, schema: Schema, read_through: bool) -> _Reader:
     if read_through:
         check_batches(path, names)
 
-    def pieces() -> Iterator[_Records]:
+    def pieces() -> Iterator[Records]:
         for batch in parquet_batches(path, names, batch_rows=MAX_ROWS):
             cells = {name: arrow_cells(batch.column(name)) for name in names}
-            yield _Records(cells, np.zeros(batch.num_rows, dtype=np.bool_))
+            yield Records(cells, np.zeros(batch.num_rows, dtype=np.bool_))
 
     return _Reader(names, pieces)
 
 
-def _slices(cells: Callable[[str, slice], Cells], names: tuple[str, ...], num_rows: int) -> Iterator[_Records]:
+def _slices(cells: Callable[[str, slice], Cells], names: tuple[str, ...], num_rows: int) -> Iterator[Records]:
     """Pieces of data in memory."""
     for start in range(0, num_rows, MAX_ROWS):
         rows = slice(start, min(start + MAX_ROWS, num_rows))
-        yield _Records({name: cells(name, rows) for name in names}, np.zeros(rows.stop - start, dtype=np.bool_))
+        yield Records({name: cells(name, rows) for name in names}, np.zeros(rows.stop - start, dtype=np.bool_))
 
 
 def _needed(schema: Schema) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -1,1 +1,1 @@
-"""Models of sequences: statistics are released once, as windows, and all inference is made of what was released."""
+"""Models of sequences: windows of them are released once, and all inference is made of what was released."""

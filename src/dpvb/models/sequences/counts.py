@@ -15,7 +15,7 @@ from dpvb.kernels import windows
 
 @dataclass(frozen=True)
 class WindowCounts:
-    """Statistics s_n = M^(power-1) · counts of the windows of k symbols, M their number, all sequences of a unit together.
+    """Statistics s_n = M^(power-1) · counts of the windows of k symbols, M their number in all sequences of a unit.
 
     The norm of a unit's counts is at most their sum M, which a constant sequence attains; so ‖s_n‖ ≤ M^power.
 

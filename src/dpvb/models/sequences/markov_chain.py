@@ -31,13 +31,13 @@ from dpvb.core.schedule import Schedule
 from dpvb.data.sequences.rows import SequenceRows
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Nonnegatives, Positives
-from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.models.sequences import reading
 from dpvb.models.sequences.counts import WindowCounts
 
 # Most symbols of a chain of each order: a block has V^(order + 1) entries.
 _MOST_SYMBOLS = {1: 1000, 2: 40}
-# Share of each block in the noise, by SEQUENCES' rule: few numbers say where sequences begin.
+# Weights of the blocks in the noise: few numbers say where sequences begin.
 _FIRST, _WINDOWS = 0.3, 0.95
 
 
@@ -88,8 +88,8 @@ class MarkovChain:
         if check_integer("n_symbols", self.n_symbols, low=2) > most:
             way_out = "; order=1 takes up to 1,000" if self.order == 2 else ""
             raise ParameterError(
-                f"symbols must be at most {most} for a chain of order {self.order}, got {self.n_symbols}: its block has "
-                f"a number for each window. Join symbols that are alike{way_out}."
+                f"symbols must be at most {most} for a chain of order {self.order}, got {self.n_symbols}: its block "
+                f"has a number for each window. Join symbols that are alike{way_out}."
             )
         check_number("power", self.power, low=0.5, high=1)
         check_integer("max_length", self.max_length, low=self.order + 1, high=10**6)
@@ -156,21 +156,19 @@ class MarkovChain:
 
     def score(self, q: Chain, rows: SequenceRows) -> Floats:
         """Log-probability of the symbols of each sequence, (n,), in nats; NaN for a sequence with a gap."""
-        pair_vv, law, v = np.log(self.law(q, 1)), np.log(self.law(q)), self.n_symbols
-        code, start_n = rows.code.astype(np.int64), rows.indptr[:-1]
-        found_t, place_t = np.zeros(len(code)), np.arange(len(code)) - np.repeat(start_n, np.diff(rows.indptr))
-        before = np.roll(code, 1)
-        with np.errstate(divide="ignore"):
-            own = [np.log(self.initial(q))[code], pair_vv[before, code]]
-        own += [law[np.roll(code, 2), before, code]] if self.order == 2 else []
-        for place, log_t in enumerate(own):
-            found_t = np.where(place_t >= place, log_t, found_t)
-        found_t[(code < 0) | (code >= v)] = np.nan
-        sums = np.concatenate([[0.0], np.add.accumulate(found_t)])
-        return np.array([found_t[a:b].sum() for a, b in zip(rows.indptr, rows.indptr[1:], strict=False)]) + 0 * sums[0]
+        pair_vv, law = np.log(self.law(q, 1)), np.log(self.law(q))
+        row_t = np.repeat(np.arange(len(rows.indptr) - 1), np.diff(rows.indptr))
+        code_t, place_t = rows.code.astype(np.int64), np.arange(len(row_t)) - rows.indptr[row_t]
+        before_t = np.roll(code_t, 1)
+        found_t = np.where(place_t == 0, np.log(self.initial(q))[code_t], pair_vv[before_t, code_t])
+        if self.order == 2:
+            found_t = np.where(place_t < 2, found_t, law[np.roll(code_t, 2), before_t, code_t])
+        found_t[code_t < 0] = np.nan
+        # Added in order: the bits of a sequence are its own.
+        return np.asarray(np.bincount(row_t, weights=found_t, minlength=len(rows.indptr) - 1), dtype=np.float64)
 
 
 def _mixed(counts: Floats, lower: Floats, weight: float) -> Floats:
-    """Conditional probabilities of counts and of a chain of lower order, of so much weight; of it alone where none is."""
+    """Conditional probabilities from counts and a chain of lower order, which has so much weight."""
     weight = max(weight, 1e-9 * float(counts.max(initial=0.0)), 1e-250)
     return np.asarray((counts + weight * lower) / (counts.sum(axis=-1, keepdims=True) + weight))

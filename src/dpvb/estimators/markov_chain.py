@@ -1,0 +1,262 @@
+"""Private Markov chains over sequences of public symbols, and sequences of people who do not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from dpvb.data.sequences.events import Events
+from dpvb.data.sequences.rows import SequenceRows
+from dpvb.data.sequences.symbols import Symbols
+from dpvb.estimators.base import PrivateEstimator, Task, fitted_only, generator
+from dpvb.guards import domains
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import DataFormatError, ParameterError, check_integer, check_number
+from dpvb.models.sequences import dynamics, markov_chain, uncertainty
+from dpvb.results.groups import GroupTable, Line
+
+
+@dataclass(eq=False, repr=False)
+class MarkovChain(PrivateEstimator):
+    """Which symbol follows which in people's sequences, under (ε, δ)-differential privacy.
+
+    Visits of pages, states of a life, tags of words: the next symbol depends on the last one, or on the last two. `fit`
+    takes private sequences: a list with a list or array for each; a matrix with a row for each; one array of all
+    symbols and then their lengths, as hmmlearn has them; or a long table, `dpvb.data.Events`, a row for each event.
+    Without group= each sequence is a unit; with it, and of events always, a person with all of theirs. A cell that is
+    no public symbol is a gap, which no window crosses, silently. The parameters of the budget and the ledger are those
+    of `PrivateEstimator`; all is released at once, so that there are no steps.
+
+    Args:
+        symbols: the public symbols, as a list, or one text with commas between; a number V stands for 0 to V - 1.
+        order: symbols on which the next one depends, 1 or 2.
+        max_length: the first so many symbols of each sequence count.
+        power: how much persons with many windows of symbols weigh, from 0.5 (as the root of their number) to 1 (as it).
+        clip: bound on what a person's windows add; None: what one sequence of max_length can reach: nobody with one
+            is then shortened, the noise is larger, and intervals are those of the whole.
+        prior_weight: weight of the chain of lower order, to which a row of few windows is drawn; 0: none.
+
+    Attributes:
+        symbols_: the symbols, in the order of all that follows.
+        initial_: probability of the first symbol, (V,).
+        transition_matrix_: P(b | a), (V, V), rows sum to 1; or P(c | a, b), (V, V, V), for order 2.
+        stationary_: shares of the symbols in the long run, (V,).
+        expected_durations_: how many times each symbol comes in a row, (V,).
+        privacy_, n_iter_, n_features_in_: the privacy statement, number of steps (0), of symbols.
+    """
+
+    symbols: int | str | Sequence[Any]
+    _: KW_ONLY
+    order: int = 1
+    max_length: int = 20
+    power: float = 0.5
+    clip: float | None = 1.5
+    prior_weight: float = 10.0
+
+    reads: ClassVar[str | None] = "sequences"
+    command: ClassVar[str | None] = "markov-chain"
+
+    def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
+        """What a fit to private sequences would do; y: the lengths of sequences that X has after one another."""
+        symbols = Symbols(self.symbols)
+        model = self._model(symbols)
+        if isinstance(X, Events):
+            if y is not None or group is not None:
+                raise ParameterError("lengths and group must be None with events, which have a column of persons.")
+            source: Any = X.sequences(symbols)
+        else:
+            source = symbols.sequences(X, y, group)
+        public = {
+            "symbols": f"{len(symbols)} symbols",
+            "max_length": f"the first {model.max_length} symbols of a sequence",
+            "parameters": "the plan and all other parameters",
+        }
+        return self._task(model, source, model.schedule, public, {"symbols": symbols.values})
+
+    def take(self, task: Task, q: Any) -> None:
+        """Keep the chain."""
+        self._set_chain(task.notes["symbols"], q)
+
+    def no_rows(self, *, schema: Any, vocabulary: Any, width: int | None) -> dict[str, Any]:
+        """No sequences of so many symbols."""
+        if width not in (None, len(Symbols(self.symbols))):
+            raise ParameterError(f"width must be the number of symbols, {len(Symbols(self.symbols))}, got {width}.")
+        return {"X": []}
+
+    def quality(self, rows: Any) -> Floats:
+        """Log-probability of a symbol, the mean of each sequence."""
+        length_n = np.diff(rows.indptr)
+        return np.where(length_n > 0, self._fitted_model.score(self._q, rows) / np.maximum(length_n, 1), np.nan)
+
+    def quality_range(self, model: Any) -> tuple[float, float]:
+        """From the score of a uniform guess to certainty."""
+        return -float(np.log(model.n_symbols)), 0.0
+
+    def score_samples(self, X: Any, lengths: Any = None, *, public: bool = False) -> Floats:
+        """Log-probability of each public sequence, (sequences,), in nats.
+
+        Raises:
+            PrivacyError: unless public=True says that X is not private.
+            DataFormatError: for symbols that are none of the public ones.
+        """
+        self._check_public(public)
+        return self._fitted_model.score(self._q, self._visible(X, lengths))
+
+    @fitted_only
+    def score(self, X: Any, lengths: Any = None, *, public: bool = False) -> float:
+        """Log-probability of public sequences per symbol, in nats; higher is better.
+
+        Raises:
+            PrivacyError, DataFormatError: as `score_samples`.
+        """
+        self._check_public(public)
+        rows = self._visible(X, lengths)
+        return float(self._fitted_model.score(self._q, rows).sum()) / max(len(rows.code), 1)
+
+    def predict_next(self, X: Any, lengths: Any = None) -> Floats:
+        """Probabilities of the next symbol of each sequence, (sequences, V): as private as X, without any guarantee.
+
+        Raises:
+            DataFormatError: for symbols that are none of the public ones.
+        """
+        return np.asarray(self.forecast(X, lengths)[:, 0])
+
+    def forecast(self, X: Any, lengths: Any = None, *, steps: int = 1) -> Floats:
+        """Probabilities of the symbols 1 to `steps` places on, (sequences, steps, V): as private as X.
+
+        Raises:
+            DataFormatError: as in `predict_next`.
+        """
+        rows, steps = self._visible(X, lengths), check_integer("steps", steps, low=1, high=10**6)
+        ends = rows.indptr[1:]
+        tails = [tuple(rows.code[max(a, b - self.order) : b].tolist()) for a, b in zip(rows.indptr, ends, strict=False)]
+        known = {tail: self._ahead(tail, steps) for tail in set(tails)}
+        return np.array([known[tail] for tail in tails]).reshape(len(tails), steps, len(self.symbols_))
+
+    def sample(self, n: int = 1, rng: Any = None, *, length: int | None = None) -> NDArray[Any]:
+        """Draw n sequences of nobody, (n, length); they tell no more than the chain does.
+
+        Args:
+            n: number of sequences; public.
+            rng: a seed, a NumPy generator or None.
+            length: symbols of each; None: max_length. A chain says nothing of how long sequences are.
+        """
+        self._check_fitted()
+        number, draw = check_integer("n", n, low=0, high=10**9), generator("rng", rng)
+        long = check_integer("length", self.max_length if length is None else length, low=1, high=10**6)
+        return np.array(self.symbols_)[dynamics.drawn(self.initial_, self._laws, number, long, draw)]
+
+    def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True) -> GroupTable:
+        """Every transition probability with an interval that counts the privacy noise in.
+
+        The intervals take lengths to be independent of symbols. They leave out what clip bends where it shortens units;
+        the head of the table says how many it shortened, as it was released.
+
+        Args:
+            level: probability inside an interval, in (0, 1).
+            noise_aware: False leaves the privacy noise out of account; for comparison only.
+        """
+        self._check_fitted()
+        level = check_number("level", level, low=0, high=1, closed="neither")
+        q, reach = self._q, float(ndtri(0.5 + level / 2))
+        weight = uncertainty.window_weight(float(q.windows.sum()), float(q.first_v.sum()), self._fitted_model.power)
+        noise_std = q.windows_std if noise_aware else 0.0
+        law = self.transition_matrix_
+        std = uncertainty.deviations(law, q.windows, self._fitted_model.prior_weight, weight, noise_std)
+        lines = tuple(
+            Line(", ".join(str(self.symbols_[one]) for one in before), str(self.symbols_[place]), mean, own, *ends)
+            for (*before, place), mean in np.ndenumerate(law)
+            for own in [float(std[(*before, place)])]
+            for ends in [(max(mean - reach * own, 0.0), min(mean + reach * own, 1.0))]
+        )
+        aware = "noise counted in" if noise_aware else "privacy noise left out"
+        head = f"{len(lines)} transitions, {level:.0%} intervals, {aware}{self._bent}"
+        return GroupTable(lines, head, ("after", "comes"))
+
+    def summary(self) -> str:
+        """The symbols in the order of their shares: how often, how many times in a row, and what follows."""
+        self._check_fitted()
+        follows_vv = self._laws[0]
+        lines = [f"Markov chain of order {self.order} over {len(self.symbols_)} symbols", ""]
+        lines += [f"{'symbol':<16}{'first':>8}{'share':>8}{'in a row':>10}  followed by"]
+        for a in np.argsort(-self.stationary_, kind="stable"):
+            likely = np.argsort(-follows_vv[a], kind="stable")[:3]
+            then = ", ".join(f"{self.symbols_[b]} {follows_vv[a, b]:.3f}" for b in likely)
+            lines.append(
+                f"{str(self.symbols_[a])[:15]:<16}{self.initial_[a]:>8.3f}{self.stationary_[a]:>8.3f}"
+                f"{self.expected_durations_[a]:>10.2f}  {then}"
+            )
+        return "\n".join(lines)
+
+    def _model(self, symbols: Symbols) -> markov_chain.MarkovChain:
+        """The model that the parameters name."""
+        return markov_chain.MarkovChain(
+            len(symbols), self.order, self.power, self.clip, self.max_length, self.prior_weight
+        )
+
+    def _visible(self, X: Any, lengths: Any) -> SequenceRows:
+        """Sequences that the caller may see."""
+        self._check_fitted()
+        if isinstance(X, Events):
+            raise DataFormatError("X must be sequences, as a list or with lengths: events have no order of persons.")
+        rows = Symbols(self.symbols_).rows(X, lengths)
+        if (rows.code < 0).any():
+            raise DataFormatError(f"X has cells that are none of the symbols {[*self.symbols_][:8]}.")
+        return rows
+
+    @property
+    def _bent(self) -> str:
+        """What the released counts say of the clip."""
+        counts = self.privacy_.counts
+        if counts is None or counts.shortened <= 3 * counts.shortened_std:
+            return ""
+        share = min(counts.shortened / max(counts.counted, 1.0), 1.0)
+        return f"\nclip shortened {share:.0%} of the {self.privacy_.unit}s and bends all rows: clip=None does not"
+
+    def _ahead(self, tail: tuple[int, ...], steps: int) -> Floats:
+        """Laws of the symbols after these last ones, (steps, V)."""
+        laws = [self.initial_, *self._laws]
+        found: list[Floats] = []
+        state = np.zeros((len(self.symbols_),) * len(tail))
+        state[tail] = 1.0
+        for _ in range(steps):
+            law = laws[state.ndim]
+            joint = state[..., None] * law
+            found.append(joint.reshape(-1, len(self.symbols_)).sum(axis=0))
+            state = joint if joint.ndim <= self.order else joint.sum(axis=0)
+        return np.array(found)
+
+    def _set_chain(self, symbols: Sequence[Any], q: markov_chain.Chain) -> None:
+        """Keep q, and show it."""
+        self.symbols_, self._q, self.n_iter_, self.n_features_in_ = tuple(symbols), q, 0, len(symbols)
+        self._fitted_model = self._model(Symbols(self.symbols_))
+        model = self._fitted_model
+        self.initial_, self.transition_matrix_ = model.initial(q), model.law(q)
+        self._laws = [model.law(q, 1)] + ([self.transition_matrix_] if self.order == 2 else [])
+        self.stationary_ = dynamics.symbol_shares(self.transition_matrix_)
+        self.expected_durations_ = dynamics.durations(self.transition_matrix_)
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        arrays = {name: np.asarray(value) for name, value in vars(self._q).items()}
+        return arrays, {"symbols": [*self.symbols_]}
+
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
+        self.symbols = facts["symbols"]
+        symbols = Symbols(self.symbols)
+        like = vars(self._model(symbols).init(np.random.default_rng(0)))
+        if any(arrays[name].shape != np.shape(value) for name, value in like.items()):
+            raise ValueError("a chain of another shape")
+        given: dict[str, Any] = {
+            name: arrays[name] if np.ndim(value) else float(arrays[name]) for name, value in like.items()
+        }
+        self._set_chain(symbols.values, domains.checked(markov_chain.Chain(**given)))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        return tags
