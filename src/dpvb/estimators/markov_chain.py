@@ -178,7 +178,7 @@ class MarkovChain(SequenceModel):
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         self.symbols = facts["symbols"]
         symbols = Symbols(self.symbols)
-        like = vars(self._model(symbols).init(np.random.default_rng(0)))
+        like = vars(self._model(symbols).init(generator("random_state", None)))
         if any(arrays[name].shape != np.shape(value) for name, value in like.items()):
             raise ValueError("a chain of another shape")
         given: dict[str, Any] = {

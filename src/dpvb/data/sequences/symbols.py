@@ -124,9 +124,12 @@ def _of_arrow(one: Any) -> Cells:
 
 
 def _cells(one: object) -> Cells:
-    """The cells of one sequence."""
-    row: Any = one.to_numpy() if type(one).__module__.startswith("pandas.") and hasattr(one, "to_numpy") else one
-    if isinstance(row, np.ndarray) and row.ndim == 2 and row.shape[1] == 1:
-        row = row[:, 0]
-    plain = plain_row(row)
-    return [] if plain is None else plain
+    """The cells of one sequence; of what is none its class is asked, and nothing else."""
+    kind: Any = type(one)
+    if kind.__module__.startswith("pandas.") and is_column(one):
+        return cells_of(one)
+    if issubclass(kind, np.ndarray):
+        plain = np.ndarray.view(one, np.ndarray)  # type: ignore[call-overload]
+        one = plain[:, 0] if plain.ndim == 2 and plain.shape[1] == 1 else plain
+    row = plain_row(one)
+    return [] if row is None else row

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Grid, check_shape
-from dpvb.data.sequences.rows import SequenceRows
 from dpvb.guards.arrays import Floats, Ints
-from dpvb.kernels import windows
+from dpvb.kernels import windows as kernel
+
+
+class SequenceRows(Protocol):
+    """Sequences of symbols, a row each."""
+
+    @property
+    def indptr(self) -> Ints:
+        """First symbol of each sequence, and the number of all, (n + 1,)."""
+
+    @property
+    def code(self) -> NDArray[Any]:
+        """Places of the symbols, negative for a gap, (symbols,)."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +67,13 @@ class WindowCounts:
         order, first = self._units
         out = np.empty(len(first) - 1)
         rows = self.rows
-        windows.norms(rows.indptr, rows.code, order, first, self.k, self.width, self.longest, self.power, out)
+        kernel.norms(rows.indptr, rows.code, order, first, self.k, self.width, self.longest, self.power, out)
         return out * (1.0 + 2.0**-45)
 
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
         """Truncate what one window adds, and add it as often as the window occurs."""
         order, first = self._units
-        windows.accumulate(
+        kernel.accumulate(
             self.rows.indptr,
             self.rows.code,
             order,

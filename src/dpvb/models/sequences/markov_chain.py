@@ -3,7 +3,7 @@
     x_1 ~ P(a),   x_2 ~ P(b | a),   x_t ~ P(x_t | x_t-1) or P(x_t | x_t-2, x_t-1)        unit: a person
 
 ==================  =============================================================================
-symbol              code
+paper               code
 ==================  =============================================================================
 V, L                n_symbols; max_length: the first L symbols of each sequence count
 M                   windows of order + 1 symbols in all sequences of a person
@@ -28,12 +28,11 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.schedule import Schedule
-from dpvb.data.sequences.rows import SequenceRows
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Nonnegatives, Positives
 from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.models.sequences import reading
-from dpvb.models.sequences.counts import WindowCounts
+from dpvb.models.sequences.counts import SequenceRows, WindowCounts
 
 # Most symbols of a chain of each order: a block has V^(order + 1) entries.
 _MOST_SYMBOLS = {1: 1000, 2: 40}

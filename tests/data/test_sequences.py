@@ -1,0 +1,191 @@
+"""Sequences from lists, arrays, long tables and files: the same units, whatever form and order they come in."""
+
+from __future__ import annotations
+
+import gc
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpvb.data import Events
+from dpvb.data.sequences.events import _ROW, Partitioned
+from dpvb.data.sequences.symbols import Symbols
+from dpvb.errors import DataFormatError, ParameterError
+
+SYMBOLS = Symbols("news,sports,weather")
+#: Persons by name; the places of their symbols.
+PEOPLE = {"ann": [0, 1, 1, 2], "Ann": [2], "bob": [2, 0], "eve": [1, 1, 0]}
+
+
+def table(people: dict[str, list[int]] = PEOPLE, seed: int = 0) -> dict[str, list[Any]]:
+    """A row for each event, in any order."""
+    events = [(name, t, SYMBOLS.values[code]) for name, codes in people.items() for t, code in enumerate(codes)]
+    events = [events[place] for place in np.random.default_rng(seed).permutation(len(events))]
+    return dict(zip(("person", "time", "symbol"), map(list, zip(*events, strict=True)), strict=True))
+
+
+def units(source: Any) -> list[tuple[tuple[int, ...], ...]]:
+    """Every unit's sequences as codes, sorted: the order of persons is of no account."""
+    found = []
+    for chunk in source.chunks():
+        rows = chunk.rows
+        own = [tuple(rows.code[a:b].tolist()) for a, b in zip(rows.indptr, rows.indptr[1:], strict=False)]
+        person_n = range(len(own)) if chunk.unit_of_row is None else chunk.unit_of_row
+        for unit in range(chunk.num_units):
+            found.append(tuple(sorted(one for one, person in zip(own, person_n, strict=True) if person == unit)))
+    return sorted(found)
+
+
+EXPECTED = sorted((tuple(codes),) for codes in PEOPLE.values())
+
+
+def events(data: Any, **options: Any) -> list[tuple[tuple[int, ...], ...]]:
+    return units(Events(data, time="time", **options).sequences(SYMBOLS))
+
+
+def test_all_forms_of_sequences_are_the_same_units() -> None:
+    pandas, arrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    lists = [[SYMBOLS.values[code] for code in codes] for codes in PEOPLE.values()]
+    flat = [cell for one in lists for cell in one]
+    lengths = [*map(len, lists)]
+    width = max(lengths)
+    matrix = np.array([one + [None] * (width - len(one)) for one in lists], dtype=object)
+    padded = sorted((tuple(codes + [-1] * (width - len(codes))),) for codes in PEOPLE.values())
+    assert units(SYMBOLS.sequences(matrix)) == padded
+    some = [np.array(one)[:, None] if len(one) % 2 else one for one in lists]
+    for data in (lists, tuple(map(tuple, lists)), some, pandas.Series(lists), arrow.array(lists)):
+        assert units(SYMBOLS.sequences(data)) == EXPECTED
+    for data in (
+        flat,
+        np.array(flat),
+        np.array(flat, dtype=object)[:, None],
+        pandas.Series(flat),
+        [[one] for one in flat],
+    ):
+        assert units(SYMBOLS.sequences(data, np.array(lengths))) == EXPECTED
+    assert units(SYMBOLS.sequences(lists, group=["a", "b", "a", "b"])) == sorted(
+        tuple(sorted(tuple(PEOPLE[name]) for name in names)) for names in (("ann", "bob"), ("Ann", "eve"))
+    )
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_all_forms_of_long_tables_are_the_same_units(stream: bool, tmp_path: Path) -> None:
+    """Rows in any order, in memory and in files, also where a person's rows lie in several of them."""
+    pandas, arrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow.parquet")
+    frame = pandas.DataFrame(table())
+    frame.to_csv(tmp_path / "all.csv", index=False)
+    frame.to_csv(tmp_path / "all.csv.gz", index=False)
+    frame.to_csv(tmp_path / "semicolons.csv", index=False, sep=";")
+    frame.to_parquet(tmp_path / "all.parquet")
+    for place in range(3):
+        frame.iloc[place::3].to_csv(tmp_path / f"part{place}.csv", index=False)
+    data = [table(), table(seed=1), frame, arrow.read_table(tmp_path / "all.parquet")]
+    data += [tmp_path / "all.csv", tmp_path / "all.csv.gz", tmp_path / "all.parquet"]
+    data += [[tmp_path / f"part{place}.csv" for place in range(3)]]
+    for one in data:
+        assert events(one, stream=stream) == EXPECTED
+    assert events(tmp_path / "semicolons.csv", stream=stream, separator=";") == EXPECTED
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_moments_are_numbers_or_dates_and_parts_make_several_sequences(stream: bool) -> None:
+    days = table() | {"time": [f"2020-01-{1 + t:02d}" for t in table()["time"]]}
+    moments = table() | {"time": [np.datetime64("2020-01-01T10:00") + np.timedelta64(t, "m") for t in table()["time"]]}
+    texts = table() | {"time": [f" {t}.50" for t in table()["time"]]}
+    for data in (days, moments, texts):
+        assert events(data, stream=stream) == EXPECTED
+    visits = table() | {"visit": [t // 2 for t in table()["time"]]}
+    parts = sorted(tuple(sorted(tuple(own[t : t + 2]) for t in range(0, len(own), 2))) for own in PEOPLE.values())
+    assert events(visits, sequence="visit", stream=stream) == parts
+
+
+class Unruly:
+    """An object that answers no question."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError("secret")
+
+
+ODD: list[Any] = [None, np.nan, np.inf, -1, 10**400, b"\xff", "", "opera", Unruly(), [], {}, (1, 2), "NaN", 1e300, "\0"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("column", ["person", "time", "symbol"])
+def test_an_odd_cell_reaches_its_own_person_alone(column: str, stream: bool, capsys: Any) -> None:
+    """Nobody and no moment: the row is nobody's. Another symbol is a gap. Nothing is raised or said."""
+    for odd in ODD:
+        data = table()
+        data = {name: [*cells, {"person": "zoe", "time": 0, "symbol": "news"}[name]] for name, cells in data.items()}
+        data[column][-1] = odd
+        found = events(data, stream=stream)
+        new = [unit for unit in found if unit not in EXPECTED] if len(found) > len(EXPECTED) else []
+        assert sorted([*EXPECTED, *new]) == found
+        assert len(new) <= 1
+        if column == "symbol":
+            assert new == [((-1,),)]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_odd_sequence_in_a_list_is_one_without_symbols() -> None:
+    lists = [[SYMBOLS.values[code] for code in codes] for codes in PEOPLE.values()]
+    for odd in (None, "news", 3, Unruly(), {}, np.zeros((2, 2)), np.float64(1)):
+        assert units(SYMBOLS.sequences([*lists, odd])) == sorted([*EXPECTED, ((),)])
+    for cell in ODD:
+        assert units(SYMBOLS.sequences([*lists, ["news", cell, "weather"]])) == sorted([*EXPECTED, ((0, -1, 2),)])
+
+
+def test_numbers_are_symbols_whatever_type_one_of_them_made_of_all() -> None:
+    numbers = Symbols(3)
+    for cells in ([0, 2, 1], [0.0, 2.0, 1.0], ["0", " 2 ", b"1"], np.array([0, 2, 1], np.uint8), np.array([0.0, 2, 1])):
+        assert numbers.codes(cells).tolist() == [0, 2, 1]
+    assert numbers.codes(np.array([0, 3, -1, np.nan, 0.5, 1e300])).tolist() == [0, -1, -1, -1, -1, -1]
+
+
+def test_files_of_a_streamed_table_are_this_users_alone_and_go_away() -> None:
+    source = Events(table(), time="time", stream=True).sequences(SYMBOLS)
+    assert isinstance(source, Partitioned)
+    paths = [shard.path for shard in source.parts(1)]
+    folder = paths[0].parent
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in paths} == {0o600}
+    written = b"".join(path.read_bytes() for path in paths)
+    assert written
+    assert not any(text.encode() in written for text in (*PEOPLE, *SYMBOLS.values))
+    other = Events(table(), time="time", stream=True).sequences(SYMBOLS)
+    again = b"".join(shard.path.read_bytes() for shard in other.parts(1))
+    first, second = ({*map(tuple, np.frombuffer(found, _ROW)["person"].tolist())} for found in (written, again))
+    assert len(first) == len(second) == len(PEOPLE)
+    assert first.isdisjoint(second)  # Another key, other digests.
+    del source
+    gc.collect()
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: SYMBOLS.sequences("news"), DataFormatError, "X must hold sequences, got str"),
+        (lambda: SYMBOLS.sequences({"news": 1}), DataFormatError, "X must hold sequences, got dict"),
+        (lambda: SYMBOLS.sequences(np.zeros((2, 2, 2))), DataFormatError, "X must hold sequences, got ndarray"),
+        (lambda: SYMBOLS.sequences(["news"], [2]), DataFormatError, "lengths must add up"),
+        (lambda: SYMBOLS.sequences(["news"], [-1, 2]), DataFormatError, "whole numbers from 0"),
+        (lambda: SYMBOLS.sequences(["news"], [np.nan]), DataFormatError, "whole numbers from 0"),
+        (lambda: SYMBOLS.sequences([["news"]], group=["a", "b"]), DataFormatError, "group must hold one id"),
+        (lambda: Symbols("news"), ParameterError, "at least two"),
+        (lambda: Symbols("news,News"), ParameterError, "must not repeat"),
+        (lambda: Symbols(1), ParameterError, "symbols must be"),
+        (lambda: Symbols(None), ParameterError, "public values"),
+        (lambda: Events(table(), person="nobody"), DataFormatError, "nobody"),
+        (lambda: Events(table(), person="symbol"), ParameterError, "different columns"),
+        (lambda: Events(table(), stream="yes"), ParameterError, "stream must be"),  # type: ignore[arg-type]
+        (lambda: Events(table(), separator="x"), ParameterError, "separator"),
+        (lambda: Events(Path("missing.csv")), DataFormatError, "missing.csv"),
+        (lambda: Events([[1, 2]]), DataFormatError, "DataFrame"),
+    ],
+)
+def test_a_public_mistake_is_refused(call: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        call()
