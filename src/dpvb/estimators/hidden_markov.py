@@ -176,7 +176,7 @@ class HiddenMarkovModel(SequenceModel):
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         self.symbols = facts["symbols"]
         symbols = Symbols(self.symbols)
-        q = self._model(symbols).init(np.random.default_rng(0))
+        q = self._model(symbols).init(generator("random_state", 0))
         chain, released = self._taken(q.chain, arrays), self._taken(q, {name: arrays[name] for name in _RELEASED})
         chain = replace(chain, emissions=self._taken(q.chain.emissions, arrays))
         self._set(symbols.values, domains.checked(replace(released, chain=chain)))

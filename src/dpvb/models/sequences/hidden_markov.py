@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Nonnegatives, Positives
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 from dpvb.models.sequences import forward_backward, reading, starts, window_fit
-from dpvb.models.sequences.counts import WindowCounts
+from dpvb.models.sequences.counts import SequenceRows, WindowCounts
 from dpvb.models.sequences.discrete_emissions import Categorical
 from dpvb.models.sequences.emissions import Values
 from dpvb.models.sequences.hidden_chain import HiddenChain
@@ -149,7 +148,7 @@ class HiddenMarkov:
         zeros = np.zeros((v, v + 1)), np.zeros((v,) * self.length)
         return HiddenMarkovPosterior(chain, window_fit.tilts(rng, self.n_init, k), *zeros)
 
-    def e_step(self, q: HiddenMarkovPosterior, batch: Any, blocks: Mapping[str, Block]) -> Contributions:
+    def e_step(self, q: HiddenMarkovPosterior, batch: SequenceRows, blocks: Mapping[str, Block]) -> Contributions:
         """Counts of windows, whatever q is."""
         made = {
             "starts": WindowCounts(starts.shortened(batch, self.n_symbols), 2, self.n_symbols + 1, 2, 0.0),
@@ -175,11 +174,11 @@ class HiddenMarkov:
         best = max(fits, key=lambda fit: fit.log).chain
         return HiddenMarkovPosterior(best, q.tilt_rkw, start_vw, pooled, start_std, std)
 
-    def score(self, q: HiddenMarkovPosterior, rows: Any) -> Floats:
+    def score(self, q: HiddenMarkovPosterior, rows: SequenceRows) -> Floats:
         """Log-probability of the symbols of each sequence, (n,), in nats; a gap says nothing."""
         return forward_backward.log_likelihood(q.chain, rows.indptr, self.values(rows))
 
-    def values(self, rows: Any) -> Values:
+    def values(self, rows: SequenceRows) -> Values:
         """What states show, with gaps as the emissions have them."""
         code_t = np.where((rows.code >= 0) & (rows.code < self.n_symbols), rows.code, -1).astype(np.int64)
         return code_t if self.emissions == "categorical" else np.where(code_t < 0, np.nan, code_t)[:, None]

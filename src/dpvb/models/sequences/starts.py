@@ -8,16 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.guards.arrays import Ints
+from dpvb.models.sequences.counts import SequenceRows
 
 
 class Shortened(NamedTuple):
     """Sequences of a first and a second symbol, or an end in its place."""
 
     indptr: Ints
-    code: NDArray[np.int32]
+    code: NDArray[Any]
 
 
-def shortened(rows: Any, n_symbols: int) -> Any:
+def shortened(rows: SequenceRows, n_symbols: int) -> Shortened:
     """The first two symbols of each sequence; the place V stands for the end of a sequence of one."""
     length_n, first_n = np.diff(rows.indptr), rows.indptr[:-1]
     code = np.append(np.where((rows.code >= 0) & (rows.code < n_symbols), rows.code, -1), [-1, -1]).astype(np.int32)
