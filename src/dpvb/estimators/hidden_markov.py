@@ -118,11 +118,7 @@ class HiddenMarkovModel(SequenceModel):
         number, draw = check_integer("n", n, low=0, high=10**9), generator("rng", rng)
         long = check_integer("length", self.max_length if length is None else length, low=1, high=10**6)
         state_nt = dynamics.drawn(self.initial_, [self.transition_matrix_], number, long, draw)
-        upto_kv = np.cumsum(self.emission_probabilities_, axis=1)
-        code_nt = np.empty_like(state_nt)
-        for k, upto_v in enumerate(upto_kv):
-            own = state_nt == k
-            code_nt[own] = np.searchsorted(upto_v / upto_v[-1], draw.random(int(own.sum())), side="right")
+        code_nt = dynamics.shown(state_nt, self.emission_probabilities_, draw)
         return np.array(self.symbols_)[code_nt], state_nt
 
     def summary(self) -> str:
@@ -156,8 +152,7 @@ class HiddenMarkovModel(SequenceModel):
         share_k = dynamics.symbol_shares(q.chain.laws(expected=False).step_kk)
         self._q = q = replace(q, chain=q.chain.permuted(np.argsort(-share_k, kind="stable")))
         self.initial_, _, self.transition_matrix_ = q.chain.laws(expected=False)
-        log_vk = q.chain.emissions.log_likelihood(self._fitted_model.value_v, expected=False)
-        self.emission_probabilities_ = np.exp(log_vk).T
+        self.emission_probabilities_ = self._fitted_model.shown_kv(q.chain)
         if isinstance(q.chain.emissions, Poisson):
             self.rates_ = q.chain.emissions.mean_dk[0]
         self.stationary_ = dynamics.symbol_shares(self.transition_matrix_)

@@ -38,14 +38,15 @@ from dpvb.models.sequences.discrete_emissions import Categorical
 from dpvb.models.sequences.emissions import Values
 from dpvb.models.sequences.hidden_chain import HiddenChain
 from dpvb.models.sequences.numeric_emissions import Poisson
-from dpvb.models.sequences.window_fit import Windows
+from dpvb.models.sequences.window_fit import Fit, Windows
 
 # Up to so many symbols triples are released, and above them pairs.
 _TRIPLES, _PAIRS = 40, 1000
 # Share of each block in the noise: few numbers say where sequences begin.
 _STARTS, _WINDOWS = 0.3, 0.95
-# Iterations on windows of one start; benchmark `sequences` shows that more change nothing.
-_ROUNDS = 100
+# Iterations from each start; then of the best, where states are fewer than symbols, so that the start is far from the
+# end. Elsewhere the start is the chain of symbols, and to stay near it predicts a little better.
+_ROUNDS, _MOST_ROUNDS = 100, 2000
 # Prior counts of every parameter of the laws.
 _PRIOR = 1.0
 
@@ -159,20 +160,28 @@ class HiddenMarkov:
     def m_step(self, s: Estimate, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
         """What was released, read once, and the best of the fits to it."""
         start_std, std = s.noise_std("starts"), s.noise_std(self.name)
-        start_vw = reading.pairs(s.read("starts"), start_std)[: self.n_symbols]
-        pooled = (
-            reading.windows(s.read(self.name), std)[1] if self.length == 3 else reading.pairs(s.read(self.name), std)
-        )
-        windows = Windows(start_vw, pooled)
+        windows = self.read(s.read("starts"), start_std, s.read(self.name), std)
         fits = []
         for tilt_kw in q.tilt_rkw:
             start = window_fit.from_chain(windows, tilt_kw, _PRIOR)
-            start = replace(start, emissions=self._shown(start))
-            fits.append(
-                window_fit.fit(windows, start, self.value_v, rounds=_ROUNDS, expected=self.estimate == "posterior")
-            )
+            fits.append(self.fitted(windows, replace(start, emissions=self._shown(start)), _ROUNDS))
         best = max(fits, key=lambda fit: fit.log).chain
-        return HiddenMarkovPosterior(best, q.tilt_rkw, start_vw, pooled, start_std, std)
+        if self.n_states < self.n_symbols:
+            best = self.fitted(windows, best, _MOST_ROUNDS).chain
+        return HiddenMarkovPosterior(best, q.tilt_rkw, windows.start_vw, windows.pooled, start_std, std)
+
+    def fitted(self, windows: Windows, chain: HiddenChain, rounds: int) -> Fit:
+        """The fit to windows after so many iterations."""
+        return window_fit.fit(windows, chain, self.value_v, rounds=rounds, expected=self.estimate == "posterior")
+
+    def read(self, start_vw: Floats, start_std: float, pooled: Floats, std: float) -> Windows:
+        """Released windows, each toward what its own margins say; the last row of the starts is noise alone."""
+        read = reading.pairs(pooled, std) if self.length == 2 else reading.windows(pooled, std)[1]
+        return Windows(reading.pairs(start_vw, start_std)[: self.n_symbols], read)
+
+    def shown_kv(self, chain: HiddenChain) -> Floats:
+        """Probabilities of the symbols in every state, (K, V)."""
+        return np.exp(chain.emissions.log_likelihood(self.value_v, expected=False)).T
 
     def score(self, q: HiddenMarkovPosterior, rows: SequenceRows) -> Floats:
         """Log-probability of the symbols of each sequence, (n,), in nats; a gap says nothing."""

@@ -30,6 +30,8 @@ from dpvb.models.sequences.hidden_chain import HiddenChain, Sums
 
 # Below this a sum is no probability: its inverse would overflow.
 _LEAST = 1e-290
+# An iteration that changes the log-likelihood of a window by less is the last.
+_STILL = 1e-9
 # Tuned by hand on visits of pages.
 _KEPT = 0.9  # of a state's first probability, on the symbol that the state is of; the rest is as all symbols are
 _SPREAD = 0.3  # relative std of random factors where several states start from one symbol
@@ -119,10 +121,12 @@ def step(windows: Windows, chain: HiddenChain, value_v: Values, *, expected: boo
 
 
 def fit(windows: Windows, chain: HiddenChain, value_v: Values, *, rounds: int, expected: bool) -> Fit:
-    """The posterior after some iterations."""
+    """The posterior after so many iterations, or fewer where they bring nothing any more."""
     found = Fit(chain, -np.inf)
     for _ in range(rounds):
-        found = step(windows, found.chain, value_v, expected=expected)
+        before, found = found.log, step(windows, found.chain, value_v, expected=expected)
+        if abs(found.log - before) < _STILL:
+            break
     return found
 
 
