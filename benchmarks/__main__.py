@@ -51,6 +51,7 @@ NAMES = [
     "coverage_real",
     "analyses",
     "mixtures",
+    "sequences",
     "posterior_as_prior",
     "topics",
     "coverage_counts",

@@ -510,6 +510,66 @@ BUGS = [
         "test_coefficient_prior.py::test_the_statement_names_all_releases_behind_a_prior",
     ),
     Bug(
+        "norms beyond the clip",
+        "the norm of a person's windows as if no two were alike",
+        (("kernels/windows.py", "square += 2 * count[place] + 1", "square += 1"),),
+        "test_markov_chain.py::test_norms_and_sums_are_those_of_the_definition",
+    ),
+    Bug(
+        "many rows of one person",
+        "each sequence of a person weighed by its own windows",
+        (
+            (
+                "models/sequences/counts.py",
+                "return replace(self, units=(order, np.searchsorted(unit_of_row[order], np.arange(num_units + 1))))",
+                "return self",
+            ),
+        ),
+        "test_markov_chain.py::test_norms_and_sums_are_those_of_the_definition",
+    ),
+    Bug(
+        "records that touch each other",
+        "counts of windows that go on from one person to the next",
+        (("kernels/windows.py", "                count[place] = 0\n", "                count[place] += 0\n"),),
+        "test_markov_chain.py::test_norms_and_sums_are_those_of_the_definition",
+    ),
+    Bug(
+        "a unit that makes a computation fail",
+        "an odd object in the place of a sequence asked what it is",
+        (("data/sequences/symbols.py", "    kind: Any = type(one)\n", "    kind: Any = one.__class__\n"),),
+        "test_sequences.py::test_an_odd_sequence_in_a_list_is_one_without_symbols",
+    ),
+    Bug(
+        "readers that take records apart, or read one differently because of another",
+        "a symbol that nobody has declared is the last one",
+        (("data/sequences/symbols.py", "unseen=-1, missing=-1", "unseen=len(self) - 1, missing=-1"),),
+        "test_sequences.py::test_an_odd_cell_reaches_its_own_person_alone",
+    ),
+    Bug(
+        "readers that take records apart, or read one differently because of another",
+        "windows that cross a gap",
+        (("kernels/windows.py", "            run, place = 0, 0\n", "            pass\n"),),
+        "test_markov_chain.py::test_windows_cross_no_gap_no_end_and_nothing_beyond_the_cap",
+    ),
+    Bug(
+        "persons that are several units, or several persons that are one",
+        "persons of a streamed table by half of their digest's file alone",
+        (("data/sequences/events.py", 'for name in ("person", "part"))', 'for name in ("part", "part"))'),),
+        "test_sequences.py::test_all_forms_of_long_tables_are_the_same_units",
+    ),
+    Bug(
+        "leaks by text, logs and files",
+        "files of a streamed table that others may read",
+        (("data/sequences/events.py", "os.O_EXCL, 0o600", "os.O_EXCL, 0o644"),),
+        "test_sequences.py::test_files_of_a_streamed_table_are_this_users_alone_and_go_away",
+    ),
+    Bug(
+        "generators that can be guessed",
+        "persons of a streamed table by digests without a secret key",
+        (("data/sequences/events.py", "key = secrets.token_bytes(32)", "key = bytes(32)"),),
+        "test_sequences.py::test_files_of_a_streamed_table_are_this_users_alone_and_go_away",
+    ),
+    Bug(
         "persons that are several units, or several persons that are one",
         "a person of an earlier month who counts again in a later one",
         (("data/persons.py", "None if identity(cell) in known else cell", "cell"),),

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpvb.data.readable import BOM, check_readable, lines, open_binary
 from dpvb.data.slabs import Integers
-from dpvb.data.spelling import cells_of, each, identity
+from dpvb.data.spelling import Cells, cells_of, each, identity
 from dpvb.guards.errors import DataFormatError
 
 
@@ -43,18 +43,23 @@ def by_person(group: Iterable[object], num_rows: int) -> tuple[Integers, Integer
     cells = group if isinstance(group, np.ndarray) else cells_of(group)
     if len(cells) != num_rows:
         raise DataFormatError("group must hold one id for each row of the data; the two differ in length.")
+    person_of_row = numbered(cells)
+    order = np.argsort(person_of_row, kind="stable")
+    order = order[np.count_nonzero(person_of_row < 0) :]
+    unit_of_row = person_of_row[order]
+    first = np.append(np.flatnonzero(np.diff(unit_of_row, prepend=-1)), len(order))
+    return order, unit_of_row, first
+
+
+def numbered(cells: Cells) -> Integers:
+    """A number for each id in order of appearance, equal where they are; -1 where a cell names nobody."""
     numbers: dict[str, int] = {}
 
     def person(cell: object) -> int:
         name = identity(cell)
         return -1 if name is None else numbers.setdefault(name, len(numbers))
 
-    person_of_row = each(cells, person)
-    order = np.argsort(person_of_row, kind="stable")
-    order = order[np.count_nonzero(person_of_row < 0) :]
-    unit_of_row = person_of_row[order]
-    first = np.append(np.flatnonzero(np.diff(unit_of_row, prepend=-1)), len(order))
-    return order, unit_of_row, first
+    return each(cells, person)
 
 
 def tuples(group: Any) -> Any:
@@ -77,7 +82,7 @@ class Elsewhere:
     def left(self, group: Iterable[object]) -> list[object]:
         """The person of each row of this file, and None in the place of those who have rows in an earlier one."""
         cells = cells_of(group)
-        stays = each(cells, lambda cell: _digest(cell, self._key) not in self._digests)
+        stays = each(cells, lambda cell: digest_of(cell, self._key) not in self._digests)
         return [cell if stay else None for cell, stay in zip(cells, stays, strict=True)]
 
 
@@ -95,9 +100,9 @@ def elsewhere(
         DataFormatError: for earlier persons that are a text, or no sequence.
     """
     key, found = secrets.token_bytes(32), []
-    seen = {digest for cell in _ids("seen", earlier) if (digest := _digest(cell, key)) is not None}
+    seen = {digest for cell in _ids("seen", earlier) if (digest := digest_of(cell, key)) is not None}
     for path in paths:
-        own = {digest for cell in persons(path) if (digest := _digest(cell, key)) is not None}
+        own = {digest for cell in persons(path) if (digest := digest_of(cell, key)) is not None}
         found.append(Elsewhere(key, frozenset(own & seen)))
         seen |= own
     return found
@@ -130,7 +135,7 @@ def _ids(name: str, persons: Any) -> Iterable[object]:
     return cells_of(tuples(persons))
 
 
-def _digest(cell: object, key: bytes) -> bytes | None:
+def digest_of(cell: object, key: bytes) -> bytes | None:
     """Digest of a person's id; None where the cell names nobody."""
     name = identity(cell)
     if name is None:

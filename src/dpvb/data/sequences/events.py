@@ -11,7 +11,6 @@ is none of the public ones is a gap: no window crosses it.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
 import shutil
@@ -28,11 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.data.csv_files import Dialect
+from dpvb.data.persons import digest_of, numbered
 from dpvb.data.sequences.rows import SequenceRows, Sequences
 from dpvb.data.sequences.symbols import Symbols, arranged
 from dpvb.data.shards import Shard, Sharded
 from dpvb.data.slabs import Integers
-from dpvb.data.spelling import Cells, as_numbers, cells_of, each, identity
+from dpvb.data.spelling import Cells, as_numbers, cells_of, each
 from dpvb.data.tables.columns import Categorical
 from dpvb.data.tables.ranged import Date, Numeric
 from dpvb.data.tables.schema import Schema
@@ -105,7 +105,7 @@ class Events:
         if self.stream:
             return Partitioned(pieces)
         found = _joined([*pieces])
-        person_n, part_n = (_numbered(cells) for cells in (found.persons, found.parts))
+        person_n, part_n = (numbered(cells) for cells in (found.persons, found.parts))
         rows, person = arranged(np.where(part_n < 0, -1, person_n), part_n, found.time_n, found.code_n)
         return Sequences(rows, person)
 
@@ -179,27 +179,16 @@ def _ranks(digest_n: NDArray[np.uint64]) -> Integers:
 
 def _digests(cells: Sequence[object], key: bytes) -> NDArray[np.uint64]:
     """Digest of each id, (n, 2); zeros where it names nobody."""
-    numbers: dict[str, int] = {}
+    known = [bytes(16)]
 
-    def number(cell: object) -> int:
-        name = identity(cell)
-        return 0 if name is None else numbers.setdefault(name, len(numbers) + 1)
+    def place(cell: object) -> int:
+        found = digest_of(cell, key)
+        if found is not None:
+            known.append(found)
+        return 0 if found is None else len(known) - 1
 
-    number_n = each(list(cells), number)
-    hashes = [hashlib.blake2b(name.encode("utf-8", "backslashreplace"), key=key, digest_size=16) for name in numbers]
-    known = b"".join([bytes(16), *(one.digest() for one in hashes)])
-    return np.frombuffer(known, "<u8").reshape(-1, 2)[number_n]
-
-
-def _numbered(cells: Sequence[object]) -> Integers:
-    """A number for each id, equal where they are; -1 where it names nobody."""
-    numbers: dict[str, int] = {}
-
-    def number(cell: object) -> int:
-        name = identity(cell)
-        return -1 if name is None else numbers.setdefault(name, len(numbers))
-
-    return each(list(cells), number)
+    place_n = each(cells, place)
+    return np.frombuffer(b"".join(known), "<u8").reshape(-1, 2)[place_n]
 
 
 def _times(cells: Cells) -> NDArray[np.float64]:

@@ -1,0 +1,47 @@
+"""`dpvb fit markov-chain` and `transitions`: a long table to a law, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_cli import refuse, run
+
+import dpvb
+
+BUDGET = ["--epsilon", "1", "--delta", "1e-6", "--quiet"]
+COLUMNS = ["--symbols", "front,news,sports", "--person-column", "user", "--symbol-column", "page"]
+
+
+@pytest.fixture
+def visits(tmp_path: Path) -> Path:
+    """400 persons of 1 to 6 visits, in any order."""
+    rng = np.random.default_rng(0)
+    lines = [
+        f"{user},{rng.choice(['front', 'news', 'sports'])},{t}" for user in range(400) for t in range(user % 6 + 1)
+    ]
+    rng.shuffle(lines)
+    (tmp_path / "visits.csv").write_text("\n".join(["user,page,clock", *lines]) + "\n")
+    return tmp_path / "visits.csv"
+
+
+def test_a_long_table_becomes_a_law(visits: Path) -> None:
+    out = visits.with_name("m.dpvb")
+    for more in ([], ["--stream", "--overwrite"]):
+        run("fit", "markov-chain", visits, *COLUMNS, "--time-column", "clock", "--out", out, *BUDGET, *more)
+    assert dpvb.load(out).symbols_ == ("front", "news", "sports")
+    shown = run("transitions", out).stdout
+    assert "followed by" in shown
+    assert "9 transitions, 95% intervals, noise counted in" in shown
+    assert '"low"' in run("transitions", out, "--json").stdout
+    shown = run("fit", "markov-chain", visits, *COLUMNS, "--out", visits.with_name("n.dpvb"), *BUDGET, "--rehearse")
+    assert "made-up" in shown.stdout + shown.stderr
+    assert not visits.with_name("n.dpvb").exists()
+
+
+def test_a_public_mistake_is_one_line(visits: Path) -> None:
+    call = ["fit", "markov-chain", visits, "--out", visits.with_name("m.dpvb"), *BUDGET]
+    refuse(visits.parent, "'symbol'", *call, "--symbols", "front,news")
+    refuse(visits.parent, "at least two", *call, *COLUMNS[2:], "--symbols", "front")
+    refuse(visits.parent, "order must be", *call, *COLUMNS, "--order", "3")
