@@ -37,7 +37,8 @@ class HiddenMarkovModel(SequenceModel):
         estimate: "posterior" (variational Bayes) or "mode" (expectation maximisation).
         n_init: how many starts are tried; the best by the released windows is kept.
         power: how much persons with many windows of symbols weigh, from 0.5 (as the root of their number) to 1 (as it).
-        clip: bound on what a person's windows add.
+        clip: bound on what a person's windows add; None: what one sequence of max_length can reach: nobody with one
+            is then shortened, the noise is larger, and the laws of the states are those of the whole.
 
     Attributes:
         symbols_: the symbols, in the order of all that follows.
@@ -56,7 +57,7 @@ class HiddenMarkovModel(SequenceModel):
     estimate: str = "posterior"
     n_init: int = 5
     power: float = 1.0
-    clip: float = 2.0
+    clip: float | None = 2.0
 
     command: ClassVar[str | None] = "hidden-markov"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_states": "states"}

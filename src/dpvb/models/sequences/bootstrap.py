@@ -82,14 +82,15 @@ def _windows(model: HiddenMarkov, code_nt: Ints) -> tuple[Ints, Floats]:
     for back in range(model.length):
         place_nm = place_nm * v + code_nt[:, back : back + long]
     square_n = (place_nm[:, :, None] == place_nm[:, None, :]).sum(axis=(1, 2))
-    return place_nm, np.minimum(long ** (model.power - 1.0), model.clip / np.sqrt(square_n.astype(np.float64)))
+    return place_nm, np.minimum(long ** (model.power - 1.0), model.bound / np.sqrt(square_n.astype(np.float64)))
 
 
 def _counted(model: HiddenMarkov, code_nt: Ints) -> tuple[Floats, Floats]:
     """The sums that these people add to both blocks, without noise."""
     v, (place_nm, weight_n) = model.n_symbols, _windows(model, code_nt)
     start_vw = np.bincount(code_nt[:, 0] * (v + 1) + code_nt[:, 1], minlength=(v + 1) ** 2).astype(np.float64)
-    pooled = np.bincount(place_nm.ravel(), np.repeat(weight_n, place_nm.shape[1]), v**model.length)
+    weight_m = np.repeat(weight_n, place_nm.shape[1])
+    pooled: Floats = np.bincount(place_nm.ravel(), weights=weight_m, minlength=v**model.length).astype(np.float64)
     return start_vw.reshape(v + 1, v + 1), pooled.reshape((v,) * model.length)
 
 

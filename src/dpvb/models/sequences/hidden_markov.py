@@ -80,7 +80,7 @@ class HiddenMarkov:
         estimate: "posterior" (variational Bayes) or "mode" (EM).
         n_init: R, how many starts are tried on what was released.
         power: p in [0.5, 1], how much persons with many windows weigh: each window of a person counts M^(p-1).
-        clip: C.
+        clip: C; None: what one sequence of max_length symbols can reach, so that no such person is shortened.
         max_length: L.
 
     Raises:
@@ -93,7 +93,7 @@ class HiddenMarkov:
     estimate: str = "posterior"
     n_init: int = 5
     power: float = 1.0
-    clip: float = 2.0
+    clip: float | None = 2.0
     max_length: int = 20
 
     def __post_init__(self) -> None:
@@ -107,13 +107,19 @@ class HiddenMarkov:
         check_choice("estimate", self.estimate, ("posterior", "mode"))
         check_integer("n_init", self.n_init, low=1, high=1000)
         check_number("power", self.power, low=0.5, high=1)
-        check_number("clip", self.clip, low=1e-3, high=1e9)
+        if self.clip is not None:
+            check_number("clip", self.clip, low=1e-3, high=1e9)
         check_integer("max_length", self.max_length, low=3, high=10**6)
 
     @property
     def length(self) -> int:
         """Symbols of a window."""
         return 3 if self.n_symbols <= _TRIPLES else 2
+
+    @property
+    def bound(self) -> float:
+        """C."""
+        return float((self.max_length - self.length + 1) ** self.power) if self.clip is None else self.clip
 
     @property
     def name(self) -> str:
@@ -133,7 +139,7 @@ class HiddenMarkov:
         v = self.n_symbols
         return {
             "starts": Block((v + 1, v + 1), 1.0, "nonnegative", phase="first", weight=_STARTS),
-            self.name: Block((v,) * self.length, self.clip, "nonnegative", phase="first", weight=_WINDOWS),
+            self.name: Block((v,) * self.length, self.bound, "nonnegative", phase="first", weight=_WINDOWS),
         }
 
     @property
