@@ -20,6 +20,7 @@ from dpvb.cli.resumption import kept, remember
 from dpvb.estimators import PrivateEstimator
 
 NAMES = ["lda", "logistic", "binomial", "factors", "linear", "mixture", "pca", "poisson", "negbin", "sbn"]
+NAMES += ["hidden-markov", "markov-chain"]
 
 
 def parameters(name: str) -> dict[str, Any]:
@@ -142,6 +143,8 @@ KEPT = {
     "mixture": f"{_EVERY} groups schema counts missing seed",
     "sbn": f"{_EVERY} hidden threshold form group seed",
     "factors": f"{_EVERY} schema group row_norm low high components estimate solver seed",
+    "hidden-markov": f"{_EVERY} states symbols emissions estimate person_column symbol_column max_length clip seed",
+    "markov-chain": f"{_EVERY} symbols order person_column symbol_column max_length clip seed",
     "pca": f"{_EVERY} schema group row_norm low high components estimate solver seed",
 }
 

@@ -11,6 +11,8 @@ import pytest
 
 import dpvb
 from dpvb.errors import DataFormatError, ModelFileError, ParameterError, PrivacyError
+from dpvb.models.sequences import bootstrap
+from dpvb.models.sequences.hidden_markov import HiddenMarkov
 
 STEP = np.array([[0.9, 0.1], [0.2, 0.8]])
 SHOWN = np.array([[0.8, 0.1, 0.1], [0.1, 0.2, 0.7]])
@@ -43,7 +45,7 @@ def test_a_fit_finds_the_states_in_the_order_of_their_shares(fitted: dpvb.Hidden
     stay = np.diagonal(fitted.transition_matrix_)
     np.testing.assert_allclose(fitted.expected_durations_, 1 / (1 - stay), rtol=1e-9)
     assert fitted.symbols_ == tuple(WORDS)
-    assert "Hidden Markov model of 2 states over 3 symbols" in fitted.summary()
+    assert "Hidden Markov model, states: 2, symbols: 3" in fitted.summary()
     assert "rest 0.8" in fitted.summary() or "rest 0.7" in fitted.summary()
 
 
@@ -172,3 +174,33 @@ def test_processes_release_the_same_bits() -> None:
     two = dpvb.HiddenMarkovModel(2, **given).fit(code_nt, cluster="local:2")
     np.testing.assert_array_equal(one._q.pooled, two._q.pooled)
     np.testing.assert_array_equal(one.transition_matrix_, two.transition_matrix_)
+
+
+def test_intervals_hold_the_truth_and_count_the_noise_in() -> None:
+    """Each within ten deviations, as the noise of a fit has no seed, and wider by the noise."""
+    code_nt, _ = people(3000, seed=6)
+    given: dict[str, Any] = {"symbols": WORDS, "clip": None, "power": 0.5, "delta": 1e-6, "random_state": 1}
+    model = dpvb.HiddenMarkovModel(2, epsilon=1.0, **given).fit(np.array(WORDS)[code_nt])
+    table = model.transition_intervals(0.9999, draws=20)
+    order = np.argsort(-model.emission_probabilities_[:, 0])
+    for i, j in np.ndindex(2, 2):
+        line = table.of(str(order[i]))[str(order[j])]
+        # The deviations are of 20 draws: a t of 19 degrees beyond 10 is one false alarm in 10⁸.
+        assert line.low - 5 * line.std <= STEP[i, j] <= line.high + 5 * line.std
+        assert line.low <= line.mean <= line.high
+    assert "noise counted in" in str(table)
+    naive = model.transition_intervals(0.9999, draws=10, noise_aware=False)
+    assert 1.5 * sum(line.std for line in naive) < sum(line.std for line in table)
+
+
+def test_people_of_a_bootstrap_are_counted_and_clipped_as_people_are() -> None:
+    rng = np.random.default_rng(7)
+    code_nt = rng.integers(0, 3, (50, 8))
+    for length, power, clip in ((3, 1.0, 2.0), (3, 0.5, None), (3, 0.7, 1.3)):
+        model = HiddenMarkov(3, 2, power=power, clip=clip, max_length=8)
+        assert model.length == length
+        given: dict[str, Any] = {"symbols": 3, "power": power, "clip": clip, "max_length": 8}
+        fitted = dpvb.HiddenMarkovModel(2, epsilon=math.inf, delta=1e-6, n_init=1, **given).fit(code_nt)
+        start_ww, pooled = bootstrap._counted(model, code_nt)
+        np.testing.assert_allclose(fitted._q.start_ww, start_ww, atol=1e-4)
+        np.testing.assert_allclose(fitted._q.pooled, pooled, rtol=1e-4, atol=1e-4)

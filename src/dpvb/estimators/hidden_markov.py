@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import PrivateEstimator, generator
 from dpvb.estimators.sequences import SequenceModel
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats, Ints
-from dpvb.guards.errors import ParameterError, check_integer
-from dpvb.models.sequences import dynamics, forward_backward, hidden_markov
+from dpvb.guards.errors import ParameterError, check_integer, check_number
+from dpvb.models.sequences import bootstrap, dynamics, forward_backward, hidden_markov
 from dpvb.models.sequences.discrete_emissions import Categorical
 from dpvb.models.sequences.numeric_emissions import Poisson
+from dpvb.results.groups import GroupTable, Line
 
 
 @dataclass(eq=False, repr=False)
@@ -122,11 +125,40 @@ class HiddenMarkovModel(SequenceModel):
         code_nt = dynamics.shown(state_nt, self.emission_probabilities_, draw)
         return np.array(self.symbols_)[code_nt], state_nt
 
+    def transition_intervals(
+        self, level: float = 0.95, *, noise_aware: bool = True, draws: int = 30, rng: Any = 0
+    ) -> GroupTable:
+        """Every transition probability with an interval that counts the privacy noise in.
+
+        The released windows are fitted without a prior that draws them to a chain of symbols. So are those of people
+        who are drawn from that fit, with the same noise: their spread is the interval's, and what they miss on average
+        is taken off its middle. So the estimates are not those of `transition_matrix_`, which predicts better. All
+        sequences are taken to be of one length. clip=None is for intervals: what a clip bends is known in part alone.
+
+        Args:
+            level: probability inside an interval, in (0, 1).
+            noise_aware: False leaves the privacy noise out of account; for comparison only.
+            draws: how many times people are drawn.
+            rng: a seed, a NumPy generator or None.
+        """
+        self._check_fitted()
+        level = check_number("level", level, low=0, high=1, closed="neither")
+        number, draw = check_integer("draws", draws, low=2, high=10**6), generator("rng", rng)
+        found = bootstrap.spread(self._fitted_model, self._q, number, draw, noise_aware=noise_aware)
+        reach = float(stdtrit(number - 1, 0.5 + level / 2)) * math.sqrt(1 + 1 / number)
+        lines = tuple(
+            Line(str(i), str(j), mean, own, max(mean - reach * own, 0.0), min(mean + reach * own, 1.0))
+            for (i, j), corrected in np.ndenumerate(found.step_kk)
+            for mean, own in [(float(np.clip(corrected, 0.0, 1.0)), float(found.std_kk[i, j]))]
+        )
+        aware = "noise counted in" if noise_aware else "privacy noise left out"
+        return GroupTable(lines, f"{len(lines)} transitions, {level:.0%} intervals, {aware}", ("after", "comes"))
+
     def summary(self) -> str:
         """The states in the order of their shares: how long they last, what they show, and what follows."""
         self._check_fitted()
         shown = "rate" if self.emissions == "poisson" else "shows"
-        lines = [f"Hidden Markov model of {self.n_states} states over {len(self.symbols_)} symbols", ""]
+        lines = [f"Hidden Markov model, states: {self.n_states}, symbols: {len(self.symbols_)}", ""]
         lines += [f"{'state':<8}{'first':>8}{'share':>8}{'lasts':>8}  {'followed by':<27}{shown}"]
         for k in range(self.n_states):
             then = ", ".join(f"{j} {self.transition_matrix_[k, j]:.3f}" for j in _largest(self.transition_matrix_[k]))
@@ -186,7 +218,7 @@ class HiddenMarkovModel(SequenceModel):
         return replace(like, **{name: array if array.ndim else float(array) for name, array in own.items()})
 
 
-_RELEASED = ("start_vw", "pooled", "start_std", "pooled_std")
+_RELEASED = ("start_ww", "pooled", "start_std", "pooled_std")
 
 
 def _largest(law: Floats) -> Ints:

@@ -14,65 +14,64 @@ import numpy as np
 
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.sequences import dynamics
+from dpvb.models.sequences.hidden_chain import HiddenChain
 from dpvb.models.sequences.hidden_markov import HiddenMarkov, HiddenMarkovPosterior
+from dpvb.models.sequences.window_fit import Windows
 
-# People who are drawn at a time, and entries of a table of their windows by their windows.
-_MOST_PEOPLE, _MOST_PAIRS = 20_000, 2e7
+# Symbols of a person who is drawn, and entries of a table of all windows by those of the same person: others stand for
+# longer sequences and for more people.
+_MOST_SYMBOLS, _MOST_PAIRS = 100, 1e7
 # Iterations of each fit, which begins where the model is.
-_ROUNDS = 300
+_ROUNDS = 1000
 
 
 class Spread(NamedTuple):
-    """Of each parameter the mean of the new fits, beside the model's own, and their standard deviation.
-
-    Attributes:
-        step_kk, step_std_kk: of A.
-        start_k, start_std_k: of π.
-        shown_kv, shown_std_kv: of B.
-    """
+    """Steps that are corrected by what new fits miss on average, and their standard deviation, (K, K) each."""
 
     step_kk: Floats
-    step_std_kk: Floats
-    start_k: Floats
-    start_std_k: Floats
-    shown_kv: Floats
-    shown_std_kv: Floats
+    std_kk: Floats
 
 
-def spread(model: HiddenMarkov, q: HiddenMarkovPosterior, draws: int, rng: np.random.Generator) -> Spread:
-    """What fits to new people of the model come to.
+def spread(
+    model: HiddenMarkov, q: HiddenMarkovPosterior, draws: int, rng: np.random.Generator, *, noise_aware: bool = True
+) -> Spread:
+    """What fits to new people of the model say of its steps.
 
     Args:
         model, q: as fitted; the noise of each new release is that of the first.
         draws: how many releases.
         rng: public randomness.
+        noise_aware: whether new releases have noise.
     """
-    units = max(float(q.start_vw.sum()), 1.0)
-    number = int(min(units, _MOST_PEOPLE, max(_MOST_PAIRS / model.max_length**2, 100.0)))
-    length = _length(model, q, float(q.pooled.sum()) / units, rng)
-    counted = [_counted(model, _people(model, q, number, length, rng)) for _ in range(draws)]
-    scale = units / number
+    chain = model.fitted(_unread(model, q.start_ww, q.pooled), q.chain, _ROUNDS).chain
+    units, weight = max(float(q.start_ww[: model.n_symbols].sum()), 1.0), max(float(q.pooled.sum()), 1.0)
+    longest = min(model.max_length, _MOST_SYMBOLS)
+    number = int(min(units, _MOST_PAIRS / longest**2))
+    length = _length(model, chain, weight / units, longest, rng)
+    counted = [_counted(model, _people(model, chain, number, length, rng)) for _ in range(draws)]
     centre = [np.mean(parts, axis=0) for parts in zip(*counted, strict=True)]
-    found: list[tuple[Floats, ...]] = []
+    scale = weight / max(float(centre[1].sum()), 1e-9)
+    found = []
     for own in counted:
-        # Fewer people than there were: their sums are as many times as large, and vary less.
-        start_vw, pooled = (scale * c + math.sqrt(scale) * (x - c) for x, c in zip(own, centre, strict=True))
-        start_vw += q.start_std * rng.standard_normal(start_vw.shape)
-        pooled += q.pooled_std * rng.standard_normal(pooled.shape)
-        chain = model.fitted(model.read(start_vw, q.start_std, pooled, q.pooled_std), q.chain, _ROUNDS).chain
-        laws = chain.laws(expected=False)
-        found.append((laws.step_kk, laws.start_k, model.shown_kv(chain)))
-    made: list[Floats] = []
-    for parts in zip(*found, strict=True):
-        made += [np.mean(parts, axis=0), np.std(parts, axis=0, ddof=1)]
-    return Spread(*made)
+        # Fewer people than there were: their sums are made as large, and vary as much less.
+        start_ww, pooled = (scale * c + math.sqrt(scale) * (x - c) for x, c in zip(own, centre, strict=True))
+        start_ww += noise_aware * q.start_std * rng.standard_normal(start_ww.shape)
+        pooled += noise_aware * q.pooled_std * rng.standard_normal(pooled.shape)
+        again = model.fitted(_unread(model, start_ww, pooled), chain, _ROUNDS).chain
+        found.append(again.laws(expected=False).step_kk)
+    return Spread(2 * chain.laws(expected=False).step_kk - np.mean(found, axis=0), np.std(found, axis=0, ddof=1))
 
 
-def _people(model: HiddenMarkov, q: HiddenMarkovPosterior, number: int, length: int, rng: np.random.Generator) -> Ints:
+def _unread(model: HiddenMarkov, start_ww: Floats, pooled: Floats) -> Windows:
+    """Released windows that no prior draws to a chain of symbols, as it would bend what states are."""
+    return Windows(np.maximum(start_ww[: model.n_symbols], 0.0), np.maximum(pooled, 0.0))
+
+
+def _people(model: HiddenMarkov, chain: HiddenChain, number: int, length: int, rng: np.random.Generator) -> Ints:
     """Symbols of people of nobody, (number, length)."""
-    start_k, _, step_kk = q.chain.laws(expected=False)
+    start_k, _, step_kk = chain.laws(expected=False)
     state_nt = dynamics.drawn(start_k, [step_kk], number, length, rng)
-    return dynamics.shown(state_nt, model.shown_kv(q.chain), rng)
+    return dynamics.shown(state_nt, model.shown_kv(chain), rng)
 
 
 def _windows(model: HiddenMarkov, code_nt: Ints) -> tuple[Ints, Floats]:
@@ -94,9 +93,9 @@ def _counted(model: HiddenMarkov, code_nt: Ints) -> tuple[Floats, Floats]:
     return start_vw.reshape(v + 1, v + 1), pooled.reshape((v,) * model.length)
 
 
-def _length(model: HiddenMarkov, q: HiddenMarkovPosterior, weight: float, rng: np.random.Generator) -> int:
+def _length(model: HiddenMarkov, chain: HiddenChain, weight: float, longest: int, rng: np.random.Generator) -> int:
     """The length with which a person's windows weigh so much on average."""
-    code_nt = _people(model, q, 500, model.max_length, rng)
-    lengths = np.arange(model.length, model.max_length + 1)
+    code_nt = _people(model, chain, 500, longest, rng)
+    lengths = np.arange(model.length, longest + 1)
     own = [float(_windows(model, code_nt[:, :long])[1].mean()) * (long - model.length + 1) for long in lengths]
     return int(lengths[np.argmin(np.abs(np.array(own) - weight))])

@@ -14,8 +14,7 @@ p, C                power, clip
 π, ρ, A, B          q.chain, see `hidden_chain`; ρ is the law of a window's first state
 ==================  =============================================================================
 
-From a random start EM needs tens of steps, and private steps are few; windows are released once, and steps on them are
-free. Triples tell A from B, pairs alone do so only in part.
+From a random start EM needs tens of steps. Private steps are few; steps on windows that are released once are free.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import Nonnegative, Nonnegatives, Positives
+from dpvb.guards.domains import Nonnegative, Positives
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 from dpvb.models.sequences import forward_backward, reading, starts, window_fit
 from dpvb.models.sequences.counts import SequenceRows, WindowCounts
@@ -44,8 +43,7 @@ from dpvb.models.sequences.window_fit import Fit, Windows
 _TRIPLES, _PAIRS = 40, 1000
 # Share of each block in the noise: few numbers say where sequences begin.
 _STARTS, _WINDOWS = 0.3, 0.95
-# Iterations from each start; then of the best, where states are fewer than symbols, so that the start is far from the
-# end. Elsewhere the start is the chain of symbols, and to stay near it predicts a little better.
+# Iterations from each start; then of the best, if states are fewer than symbols. Else a fit near its start is better.
 _ROUNDS, _MOST_ROUNDS = 100, 2000
 # Prior counts of every parameter of the laws.
 _PRIOR = 1.0
@@ -53,19 +51,19 @@ _PRIOR = 1.0
 
 @dataclass(frozen=True)
 class HiddenMarkovPosterior:
-    """q: the chain, what was released as it is read, and the public factors of the starts.
+    """q: the chain, what was released as it came, and the public factors of the starts.
 
     Attributes:
         chain: the posterior.
         tilt_rkw: factors of R starts, (R, K, 1 + K).
-        start_vw, pooled: weights of the windows, (V, V + 1), and (V, V, V) or (V, V).
+        start_ww, pooled: noisy weights of the windows, (V + 1, V + 1), and (V, V, V) or (V, V); linear.
         start_std, pooled_std: noise std of a number in the blocks; 0 before the release.
     """
 
     chain: HiddenChain
     tilt_rkw: Positives
-    start_vw: Nonnegatives
-    pooled: Nonnegatives
+    start_ww: Floats
+    pooled: Floats
     start_std: Nonnegative = 0.0
     pooled_std: Nonnegative = 0.0
 
@@ -152,7 +150,7 @@ class HiddenMarkov:
         v, k = self.n_symbols, self.n_states
         chain = HiddenChain(np.ones(k), np.ones(k), np.ones((k, k)), Categorical(np.ones((v, k)), _PRIOR), _PRIOR)
         chain = replace(chain, emissions=self._shown(chain))
-        zeros = np.zeros((v, v + 1)), np.zeros((v,) * self.length)
+        zeros = np.zeros((v + 1, v + 1)), np.zeros((v,) * self.length)
         return HiddenMarkovPosterior(chain, window_fit.tilts(rng, self.n_init, k), *zeros)
 
     def e_step(self, q: HiddenMarkovPosterior, batch: SequenceRows, blocks: Mapping[str, Block]) -> Contributions:
@@ -166,7 +164,10 @@ class HiddenMarkov:
     def m_step(self, s: Estimate, q: HiddenMarkovPosterior) -> HiddenMarkovPosterior:
         """What was released, read once, and the best of the fits to it."""
         start_std, std = s.noise_std("starts"), s.noise_std(self.name)
-        windows = self.read(s.read("starts"), start_std, s.read(self.name), std)
+        start_ww, pooled = s.read("starts"), s.read(self.name)
+        # What is left of the last row of the starts is noise alone.
+        read = reading.windows(pooled, std)[1] if self.length == 3 else reading.pairs(pooled, std)
+        windows = Windows(reading.pairs(start_ww, start_std)[: self.n_symbols], read)
         fits = []
         for tilt_kw in q.tilt_rkw:
             start = window_fit.from_chain(windows, tilt_kw, _PRIOR)
@@ -174,16 +175,11 @@ class HiddenMarkov:
         best = max(fits, key=lambda fit: fit.log).chain
         if self.n_states < self.n_symbols:
             best = self.fitted(windows, best, _MOST_ROUNDS).chain
-        return HiddenMarkovPosterior(best, q.tilt_rkw, windows.start_vw, windows.pooled, start_std, std)
+        return HiddenMarkovPosterior(best, q.tilt_rkw, start_ww, pooled, start_std, std)
 
     def fitted(self, windows: Windows, chain: HiddenChain, rounds: int) -> Fit:
         """The fit to windows after so many iterations."""
         return window_fit.fit(windows, chain, self.value_v, rounds=rounds, expected=self.estimate == "posterior")
-
-    def read(self, start_vw: Floats, start_std: float, pooled: Floats, std: float) -> Windows:
-        """Released windows, each toward what its own margins say; the last row of the starts is noise alone."""
-        read = reading.pairs(pooled, std) if self.length == 2 else reading.windows(pooled, std)[1]
-        return Windows(reading.pairs(start_vw, start_std)[: self.n_symbols], read)
 
     def shown_kv(self, chain: HiddenChain) -> Floats:
         """Probabilities of the symbols in every state, (K, V)."""
