@@ -553,7 +553,7 @@ BUGS = [
     ),
     Bug(
         "persons that are several units, or several persons that are one",
-        "persons of a streamed table by half of their digest's file alone",
+        "persons of a streamed table told apart by their parts alone",
         (("data/sequences/events.py", 'for name in ("person", "part"))', 'for name in ("part", "part"))'),),
         "test_sequences.py::test_all_forms_of_long_tables_are_the_same_units",
     ),

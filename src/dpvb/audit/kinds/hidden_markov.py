@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from dpvb.audit.cases import Case
-from dpvb.audit.kinds.markov_chain import BUDGET, WIDTH, of_windows
+from dpvb.audit.kinds.markov_chain import BUDGET, of_windows
 from dpvb.estimators.hidden_markov import HiddenMarkovModel
 
 
@@ -17,5 +17,8 @@ def forms(name: str) -> Mapping[str, Callable[[], Case]]:
 
 def of_emissions(emissions: str) -> Case:
     """The case of a model with such emissions."""
-    estimator = HiddenMarkovModel(3, symbols=WIDTH, emissions=emissions, n_init=1, **BUDGET)
-    return of_windows(f"HiddenMarkovModel, {emissions}", estimator, 3)
+
+    def made(width: int) -> HiddenMarkovModel:
+        return HiddenMarkovModel(3, symbols=width, emissions=emissions, n_init=1, **BUDGET)
+
+    return of_windows(f"HiddenMarkovModel, {emissions}", made, 3)
