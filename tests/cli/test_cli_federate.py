@@ -159,6 +159,25 @@ def test_documents_with_a_vocabulary(unit: str, tmp_path: Path) -> None:
     assert model.components_.shape == (2, 5)
 
 
+def test_events_of_persons(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    for name in NAMES:
+        lines = [f"{who},{rng.choice(['a', 'b', 'c'])},{t}" for who in range(30) for t in range(5)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["person,symbol,time", *lines]))
+    top = TOP.format(kind="MarkovChain", rounds=1, unit="person", columns="width = 3")
+    write_files(tmp_path, top, 'symbols = ["a", "b", "c"]', {"file": "{name}.csv"})
+    model, _ = in_process(tmp_path)
+    assert model.privacy_.unit == "person"
+    assert model.symbols_ == ("a", "b", "c")
+    agreement = tmp_path / "agreement.toml"
+    agreement.write_text(agreement.read_text().replace("width = 3", "width = 4"))
+    with pytest.raises(ParameterError, match="the number of symbols, 3"):
+        federate._no_rows(ServerConfig.load(tmp_path / "server.toml").agreement)
+    agreement.write_text(agreement.read_text().replace('unit = "person"', 'unit = "example"'))
+    with pytest.raises(ParameterError, match='unit must be "person"'):
+        federate._rows(ClientConfig.load(tmp_path / "north.toml"))
+
+
 def test_data_that_are_not_what_was_agreed(tmp_path: Path) -> None:
     matrices(tmp_path, x=features, y=labels, wide=lambda rng: rng.uniform(size=(40, 7)))
     data = {"file": "{name}.x.npy", "target": "{name}.y.npy"}

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 import dpvb
 from dpvb.data import Events
-from dpvb.errors import DataFormatError, ModelFileError, ParameterError, PrivacyError
+from dpvb.errors import DataFormatError, DpvbWarning, ModelFileError, ParameterError, PrivacyError
 from dpvb.ledger import Ledger
 from dpvb.models.sequences import dynamics
 from dpvb.results import model_file
@@ -90,7 +90,8 @@ def test_intervals_count_the_noise_in_and_say_what_the_clip_bends(fitted: Any) -
         assert 0 <= with_noise.low <= with_noise.mean <= with_noise.high <= 1
     assert "shortened" not in str(aware)
     tight = clone(fitted).set_params(clip=0.5).fit(X)
-    assert "clip shortened" in str(tight.transition_intervals())
+    with pytest.warns(DpvbWarning, match=r"clip=0.5 shortened .* clip=None, here 3\.\d+"):
+        assert "bends all rows" in str(tight.transition_intervals())
     assert aware.of("a" if fitted.order == 1 else "a, a")["b"].mean == pytest.approx(0.2, abs=0.05)
     assert "<table" in aware._repr_html_()
 
@@ -135,6 +136,13 @@ def test_a_person_of_two_sequences_is_one_unit() -> None:
     added = everybody._q.windows - nobody._q.windows
     assert 0.99 < np.linalg.norm(added) <= 1.0
     assert (added > 0).all()
+
+
+def test_several_owners_learn_what_one_would() -> None:
+    """Without noise, to the step of a grid that has room for all of them."""
+    exact = dpvb.MarkovChain("a,b,c", order=2, **EXACT)
+    joined = dpvb.federated.simulate(clone(exact), [X[:200], X[200:350], X[350:400]])
+    assert joined.transition_matrix_ == pytest.approx(exact.fit(X[:400]).transition_matrix_, rel=1e-9)
 
 
 def test_a_ledger_counts_a_fit_and_a_folder_goes_on_with_it(tmp_path: Path) -> None:

@@ -133,7 +133,8 @@ class HiddenMarkovModel(SequenceModel):
         The released windows are fitted without a prior that draws them to a chain of symbols. So are those of people
         who are drawn from that fit, with the same noise: their spread is the interval's, and what they miss on average
         is taken off its middle. So the estimates are not those of `transition_matrix_`, which predicts better. All
-        sequences are taken to be of one length. clip=None is for intervals: what a clip bends is known in part alone.
+        sequences are taken to be of one length. clip=None is for intervals: what a clip bends is known in part alone, and
+        a warning says so.
 
         Args:
             level: probability inside an interval, in (0, 1).
@@ -152,7 +153,8 @@ class HiddenMarkovModel(SequenceModel):
             for mean, own in [(float(np.clip(corrected, 0.0, 1.0)), float(found.std_kk[i, j]))]
         )
         aware = "noise counted in" if noise_aware else "privacy noise left out"
-        return GroupTable(lines, f"{len(lines)} transitions, {level:.0%} intervals, {aware}", ("after", "comes"))
+        head = self._said_of_clip(f"{len(lines)} transitions, {level:.0%} intervals, {aware}")
+        return GroupTable(lines, head, ("after", "comes"))
 
     def summary(self) -> str:
         """The states in the order of their shares: how long they last, what they show, and what follows."""

@@ -94,8 +94,8 @@ class MarkovChain(SequenceModel):
     def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True) -> GroupTable:
         """Every transition probability with an interval that counts the privacy noise in.
 
-        The intervals take lengths to be independent of symbols. They leave out what clip bends where it shortens units;
-        the head of the table says how many it shortened, as it was released.
+        The intervals take lengths to be independent of symbols. They leave out what clip bends where it shortens units:
+        a warning, and the head of the table, say how many those were, as it was released.
 
         Args:
             level: probability inside an interval, in (0, 1).
@@ -115,7 +115,7 @@ class MarkovChain(SequenceModel):
             for ends in [(max(mean - reach * own, 0.0), min(mean + reach * own, 1.0))]
         )
         aware = "noise counted in" if noise_aware else "privacy noise left out"
-        head = f"{len(lines)} transitions, {level:.0%} intervals, {aware}{self._bent}"
+        head = self._said_of_clip(f"{len(lines)} transitions, {level:.0%} intervals, {aware}")
         return GroupTable(lines, head, ("after", "comes"))
 
     def summary(self) -> str:
@@ -138,15 +138,6 @@ class MarkovChain(SequenceModel):
         return markov_chain.MarkovChain(
             len(symbols), self.order, self.power, self.clip, self.max_length, self.prior_weight
         )
-
-    @property
-    def _bent(self) -> str:
-        """What the released counts say of the clip."""
-        counts = self.privacy_.counts
-        if counts is None or counts.shortened <= 3 * counts.shortened_std:
-            return ""
-        share = min(counts.shortened / max(counts.counted, 1.0), 1.0)
-        return f"\nclip shortened {share:.0%} of the {self.privacy_.unit}s and bends all rows: clip=None does not"
 
     def _ahead(self, tail: tuple[int, ...], steps: int) -> Floats:
         """Laws of the symbols after these last ones, (steps, V)."""
