@@ -133,8 +133,8 @@ class HiddenMarkovModel(SequenceModel):
         The released windows are fitted without a prior that draws them to a chain of symbols. So are those of people
         who are drawn from that fit, with the same noise: their spread is the interval's, and what they miss on average
         is taken off its middle. So the estimates are not those of `transition_matrix_`, which predicts better. All
-        sequences are taken to be of one length. clip=None is for intervals: what a clip bends is known in part alone, and
-        a warning says so.
+        sequences are taken to be of one length. clip=None is for intervals: what a clip bends is known in part alone;
+        a warning says where it shortened many.
 
         Args:
             level: probability inside an interval, in (0, 1).
