@@ -129,6 +129,30 @@ def test_an_odd_cell_reaches_its_own_person_alone(column: str, stream: bool, cap
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_another_row_changes_the_sequences_of_its_own_persons_alone(stream: bool) -> None:
+    """Tables that differ in one row, whatever its cells: at most who had it and who has it differ."""
+    rng = np.random.default_rng(7)
+    cells = {"person": [*PEOPLE, "zoe"], "time": [0, 1.5, "2", "2020-01-01"], "symbol": [*SYMBOLS.values, "NEWS "]}
+    for _ in range(15):
+        data = table()
+        row = int(rng.integers(len(data["person"])))
+        other = {name: [*column] for name, column in data.items()}
+        persons = {data["person"][row]}
+        for name, own in cells.items():
+            choices = [*own, *ODD]
+            other[name][row] = choices[rng.integers(len(choices))]
+        found = events(other, stream=stream)
+        kept = sorted((tuple(codes),) for name, codes in PEOPLE.items() if name not in persons)
+        changed = [*found]
+        for unit in kept:
+            if unit in changed:
+                changed.remove(unit)
+        missing = len(kept) - (len(found) - len(changed))
+        assert missing <= 1  # Who has the row now.
+        assert len(changed) <= 2
+
+
 def test_an_odd_sequence_in_a_list_is_one_without_symbols() -> None:
     lists = [[SYMBOLS.values[code] for code in codes] for codes in PEOPLE.values()]
     for odd in (None, "news", 3, Unruly(), {}, np.zeros((2, 2)), np.float64(1)):

@@ -347,6 +347,16 @@ def test_an_impossible_sequence_adds_nothing_and_touches_no_other() -> None:
     assert np.isfinite(new.chain.step_kk).all()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_bits_of_a_sequence_do_not_depend_on_the_others(kind: str) -> None:
+    rng = np.random.default_rng(18)
+    lengths = rng.integers(0, 9, 40)
+    found, at, value_t = chain(kind, rng, 5), bounds(*lengths), drawn(kind, rng, int(lengths.sum()))
+    log_s = forward_backward.log_likelihood(found, at, value_t)
+    alone = [forward_backward.log_likelihood(found, bounds(b - a), value_t[a:b])[0] for a, b in itertools.pairwise(at)]
+    assert log_s.tolist() == alone
+
+
 def test_an_empty_sequence_and_one_symbol() -> None:
     rng = np.random.default_rng(12)
     found = chain("categorical", rng)

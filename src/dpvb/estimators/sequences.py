@@ -114,8 +114,8 @@ class SequenceModel(PrivateEstimator):
             return head
         share, most = min(counts.shortened / max(counts.counted, 1.0), 1.0), replace(model, clip=None).bound
         bent = (
-            f"clip={model.clip:g} shortened {share:.0%} of the {self.privacy_.unit}s, which bends all rows, and "
-            f"intervals leave that out. clip=None, here {most:.3g}, shortens nobody who has one sequence."
+            f"clip={model.clip:g} shortened {share:.0%} of the {self.privacy_.unit}s, which bends all rows; intervals "
+            f"leave that out. clip=None, here {most:.3g}, shortens nobody who has one sequence."
         )
         warnings.warn(bent, DpvbWarning, stacklevel=3)
         return f"{head}\n{bent}"

@@ -6,6 +6,7 @@ and what the posterior is once state k has shown value r so many times. A value 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from functools import reduce
 from typing import Protocol, Self
@@ -42,7 +43,7 @@ class Emissions(Protocol):
 
 def seen(value_r: Values) -> tuple[Floats, Bools]:
     """Values with 0 where they are missing, (R, D), and where they are not."""
-    x_rd = np.asarray(value_r, dtype=np.float64).reshape(len(value_r), -1)
+    x_rd = np.asarray(value_r, dtype=np.float64).reshape(len(value_r), math.prod(value_r.shape[1:]))
     seen_rd = ~np.isnan(x_rd)
     return np.where(seen_rd, x_rd, 0.0), seen_rd
 
