@@ -52,6 +52,7 @@ NAMES = [
     "analyses",
     "mixtures",
     "sequences",
+    "naive_bayes",
     "posterior_as_prior",
     "topics",
     "coverage_counts",

@@ -129,6 +129,45 @@ BUGS = [
         "test_conformance.py::test_bits_of_a_record_do_not_depend_on_its_batch[gaussians_step]",
     ),
     Bug(
+        "norms beyond the clip",
+        "a bound of categories that forgets the bins of numbers",
+        (
+            (
+                "models/mixtures/naive_bayes.py",
+                "bound = math.sqrt(len(self.sizes))",
+                "bound = math.sqrt(len(self.columns.sizes))",
+            ),
+        ),
+        "test_naive_bayes.py::test_no_row_of_a_known_class_passes_a_bound_and_some_reach_it",
+    ),
+    Bug(
+        "NaN and infinity",
+        "a faulty row that counts in its class",
+        (
+            ("models/mixtures/naive_bayes.py", "(self.n_classes,)) * batch.sound_n[:, None]", "(self.n_classes,))"),
+            ("models/mixtures/naive_bayes.py", "np.repeat(batch.sound_n, width)", "np.ones(n * width)"),
+        ),
+        "test_naive_bayes.py::test_a_row_of_no_class_or_with_a_fault_adds_nothing",
+    ),
+    Bug(
+        "NaN and infinity",
+        "a document with an unknown label that counts in a class",
+        (("data/documents/labelled.py", "unseen=-1, missing=-1", "unseen=0, missing=-1"),),
+        "test_naive_bayes.py::test_a_document_without_a_declared_label_is_no_row",
+    ),
+    Bug(
+        "NaN and infinity",
+        "a row with an undeclared label that makes a class of its own",
+        (("estimators/naive_bayes.py", "answer = replace(answer, unseen=False, missing=False)", "pass"),),
+        "test_naive_bayes.py::test_classes_of_a_mixed_table_are_learnt_and_sampled_in_its_types",
+    ),
+    Bug(
+        "files of strangers that are believed",
+        "classes of a file whose tables have another shape",
+        (("estimators/naive_bayes.py", 'raise ValueError("classes of another shape")', "pass"),),
+        "test_naive_bayes.py::test_a_file_with_rates_that_are_none_is_refused",
+    ),
+    Bug(
         "files of strangers that are believed",
         "groups of a file with a covariance that is none",
         (("estimators/mixture.py", "or not (diagonal_kd > 0).all()", ""),),
@@ -484,6 +523,36 @@ BUGS = [
         "what is known of coefficients for predictions, taken for intervals",
         (("estimators/coefficient_prior.py", "model._table.data), f", "model._weights.data), f"),),
         "test_coefficient_prior.py::test_rows_without_anybody_leave_what_was_known",
+    ),
+    Bug(
+        "releases about the same people that nobody adds up",
+        "an earlier linear regression whose noise its prior forgets",
+        (("models/regression/linear_path.py", "data = score.info", "data = replace(score, noise=0.0).info"),),
+        "test_linear_prior.py::test_a_second_fit_is_as_sure_as_it_may_be",
+    ),
+    Bug(
+        "releases about the same people that nobody adds up",
+        "a study whose mean is not measured in halves of the range of y",
+        (("estimators/coefficient_prior.py", "at_zero[name]) / half, std", "at_zero[name]), std"),),
+        "test_linear_prior.py::test_a_public_study_is_a_measurement_in_the_units_of_y",
+    ),
+    Bug(
+        "releases about the same people that nobody adds up",
+        "moments of an earlier release whose noise is dropped",
+        (("models/factors/moments.py", "share * other.noise)", "0.0)"),),
+        "test_factor_prior.py::test_joined_moments_know_their_noise_and_weigh_by_it",
+    ),
+    Bug(
+        "releases about the same people that nobody adds up",
+        "moments of the same data set as prior of its next factors",
+        (("estimators/factor_prior.py", '    check_release("prior", model, fit, public=public)\n', ""),),
+        "test_factor_prior.py::test_the_ledger_knows_whose_prior_it_is",
+    ),
+    Bug(
+        "releases about the same people that nobody adds up",
+        "a point estimate that gives intervals, of width 0",
+        (("estimators/regression.py", "if table.covariance.any() else (None, None)", ""),),
+        "test_mode.py::test_predictions_are_of_variance_zero_and_intervals_are_refused",
     ),
     Bug(
         "releases about the same people that nobody adds up",

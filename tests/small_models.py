@@ -17,6 +17,7 @@ from dpvb.audit.cases import HOSTILE_ROWS, D, table_records
 from dpvb.audit.integers import difference, in_steps, relative_norm, squared
 from dpvb.audit.kinds import NAMES as AUDITED
 from dpvb.audit.kinds import dpvi, factors, hidden_markov, markov_chain, mixture, regression, sbn
+from dpvb.audit.kinds import dpvi, factors, mixture, naive_bayes, regression, sbn
 from dpvb.audit.kinds.lda import HOSTILE_DOCUMENTS, TERMS, bags, documents
 from dpvb.audit.matrix import Matrix as Table
 from dpvb.core.blocks import Block
@@ -165,6 +166,8 @@ CASES = [
     ),
     *by_phase("gaussians", mixture.of_numbers("full"), {"first": 0.9999, "step": 0.99}),
     *by_phase("mixed", mixture.of_table(), {"step": 0.55}),
+    *by_phase("classes_gaussian", naive_bayes.of_table("gaussian"), {"first": 0.98}),
+    *by_phase("classes_words", naive_bayes.of_words(), {"first": 0.9999}),
     *by_phase("network", sbn.of_form("first_order"), {"first": 0.5, "step": 0.5}),
     *(
         by_phase("gradients", dpvi.of_guide("mean_field"), {"step": 0.9999, "last": 0.9999})
@@ -178,6 +181,7 @@ CASES = [
     ),
     *by_phase("chain", markov_chain.of_order(2), {"first": 0.9999}),
     *by_phase("hidden_markov", hidden_markov.of_emissions("categorical"), {"first": 0.9999}),
+    *by_phase("components", factors.of_solver("PCA", "three_releases"), {"first": 0.9999}),
     *by_phase("factors_paper", factors.of_solver("FactorAnalysis", "paper"), {"step": 0.3}),
 ]
 NAMES = [case.name for case in CASES]

@@ -192,8 +192,11 @@ def test_plan_of_replaced_documents_in_words() -> None:
     )
     printed = float(re.search(r"noise multiplier ([\d.]+):", shown).group(1))
     assert printed == pytest.approx(noise, rel=5e-3)
-    assert "no guarantee" not in shown.split("strong")[0]
-    assert "does not apply" in shown
+    assert "becomes at most 73.1 % sure" in " ".join(shown.split())
+    assert "renyi" not in shown
+    every = run("plan", "--epsilon", "1", *fixed, "--num-steps", "1", "--delta", "1e-5", "--methods").stdout
+    assert "no guarantee" not in every.split("strong")[0]
+    assert "does not apply" in every
 
 
 @pytest.mark.parametrize("sampler", [FullBatch(), Poisson(0.2)])
@@ -220,6 +223,16 @@ def test_topics_show_and_evaluate(tmp_path: Path, fitted: Path) -> None:
         assert " ".join(one) in shown
     assert all(fact in shown for fact in model.privacy_.remarks)
     assert run("show", fitted).stdout.strip() == str(model.privacy_)
+    brief = run("show", fitted, "--brief").stdout.rstrip().splitlines()
+    assert [line.split("  ")[0] for line in brief] == [
+        "Promise",
+        "Meaning",
+        "Made by",
+        "Result",
+        "Charged",
+        "Beyond it",
+    ]
+    assert brief[0].endswith(f"{model.privacy_.brief}.")
     assert json.loads(run("show", fitted, "--json").stdout) == model.privacy_.to_dict()
     data = write(tmp_path, "held_out.csv", 40)
     facts = json.loads(run("evaluate", fitted, data, "--public", "--words", 4, "--json").stdout)

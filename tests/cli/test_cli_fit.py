@@ -21,6 +21,19 @@ from dpvb.estimators import PrivateEstimator
 
 NAMES = ["lda", "logistic", "binomial", "factors", "linear", "mixture", "pca", "poisson", "negbin", "sbn"]
 NAMES += ["hidden-markov", "markov-chain"]
+NAMES = [
+    "lda",
+    "logistic",
+    "binomial",
+    "factors",
+    "linear",
+    "mixture",
+    "naive-bayes",
+    "pca",
+    "poisson",
+    "negbin",
+    "sbn",
+]
 
 
 def parameters(name: str) -> dict[str, Any]:
@@ -141,6 +154,7 @@ KEPT = {
     "negbin": f"{_ROWS} dispersion max_count",
     "linear": f"{_ROWS} y_range".replace(" covariance", ""),
     "mixture": f"{_EVERY} groups schema counts missing seed",
+    "naive-bayes": f"{_EVERY} schema response numbers bins counts missing seed",
     "sbn": f"{_EVERY} hidden threshold form group seed",
     "factors": f"{_EVERY} schema group row_norm low high components estimate solver seed",
     "hidden-markov": f"{_EVERY} states symbols emissions estimate person_column symbol_column max_length clip seed",

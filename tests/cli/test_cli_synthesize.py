@@ -111,3 +111,27 @@ def test_a_mixture_of_a_table_that_is_not_there(people: Path) -> None:
         assert "nothing was spent" in result.stderr
     assert not (people / "m.dpvb").exists()
     refuse(people, "--schema", "fit", "mixture", people / "people.csv", *given[2:])
+
+
+def test_classes_are_learnt_from_a_table_and_from_texts(people: Path) -> None:
+    """`dpvb fit naive-bayes`: a file's groups, measures on public rows, and what is refused."""
+    out, budget = people / "m.dpvb", (*BUDGET, "--quiet")
+    run("fit", "naive-bayes", people / "people.csv", "--schema", people / "people.json", "--response", "job",
+        "--counts", "visits", "--bins", "8", "--out", out, *budget)  # fmt: skip
+    assert "share" in run("groups", out).stdout
+    assert "accuracy" in run("evaluate", out, people / "people.csv", "--public").stdout
+    notes = people / "notes.csv"
+    notes.write_text("words,topic\n" + 'apple bread,"Food"\n' * 60 + "river stone,place\n" * 60 + "river,nowhere\n")
+    (people / "words.txt").write_text("apple\nbread\nriver\nstone\n")
+    given = ("--vocabulary", people / "words.txt", "--text-column", "words", "--label-column", "topic")
+    classes = ("--classes", "food,place", "--out", out, "--overwrite", *budget)
+    run("fit", "naive-bayes", notes, *given, *classes)
+    model = dpvb.load(out)
+    assert model.classes_.tolist() == ["food", "place"]
+    said = run("fit", "naive-bayes", people / "absent.csv", *given[:2], *classes, "--rehearse").stderr
+    assert "made-up documents" in said
+    public = people / "public.csv"
+    public.write_text("words,topic\napple,food\nstone,place\n")
+    assert "accuracy" in run("evaluate", out, public, "--public", *given[2:]).stdout
+    refuse(people, "--schema for a table, or --vocabulary and --classes", "fit", "naive-bayes", notes, *classes)
+    refuse(people, "the column 'label' once", "fit", "naive-bayes", notes, *given[:4], *classes)

@@ -44,6 +44,21 @@ def test_without_noise_it_is_least_squares_in_the_units_of_x_and_y(solver: str) 
     assert model.score(X, y, public=True) == pytest.approx(1 - residual_n.var() / y.var(), abs=1e-4)
 
 
+def test_the_reach_of_sigma_is_shown_where_errors_stop_counting() -> None:
+    """Errors of 3 in a range of 80: twelve is four of them; the histogram's bins tell them within a third."""
+    X, y = people(20_000)
+    one, other = (
+        dpvb.LinearRegression(**{**PLAIN, "y_range": (0, end), "epsilon": 4.0}).fit(X, y) for end in (80, 800)
+    )
+    for model in (one, other):
+        assert 8 < model.sigma_reach_ < 16
+        assert model.sigma_ == pytest.approx(3.0, rel=0.1)
+        assert f", errors counted up to {model.sigma_reach_:.4g}" in model.summary()
+    least = dpvb.LinearRegression(**PLAIN, solver="sufficient_statistics").fit(X, y)
+    assert least.sigma_reach_ == 80
+    assert "counted up to" not in least.summary()
+
+
 def test_a_wider_range_of_y_or_another_unit_changes_nothing_without_noise() -> None:
     X, y = people()
     one = dpvb.LinearRegression(**EXACT).fit(X, y)
@@ -98,6 +113,7 @@ def test_a_schema_has_a_numeric_target(tmp_path: Path) -> None:
     features = Table({name: data[name][:5] for name in ("age", "score", "old")}, Schema(columns))
     assert np.array_equal(again.predict(features), model.predict(features))
     assert (again.sigma_, again.sigma_interval()) == (model.sigma_, model.sigma_interval())
+    assert again.sigma_reach_ == model.sigma_reach_
     assert again.score(Table(data, schema), public=True) == model.score(Table(data, schema), public=True)
     with pytest.raises(ParameterError, match="must be of the kind 'numeric'"):
         dpvb.LinearRegression(**budget).fit(Table(data, Schema(columns, target=Target("hours"))))
@@ -230,6 +246,37 @@ def test_persons_clusters_and_owners(tmp_path: Path) -> None:
     joined = federated.simulate(dpvb.LinearRegression(**EXACT), [(X[:200], y[:200]), (X[200:], y[200:])], num_rounds=12)
     np.testing.assert_allclose(joined.coef_, one.coef_, rtol=1e-4)
     np.testing.assert_allclose(joined.sigma_, one.sigma_, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("solver", "stops"), [("first_order", (1, 3, 5, 8)), ("sufficient_statistics", (1,))])
+def test_a_ledger_counts_and_a_folder_goes_on(tmp_path: Path, solver: str, stops: tuple[int, ...]) -> None:
+    """Stopped after means, curvature, a score, the end; the same call ends it: a second charge has no budget left."""
+    ledger = dpvb.Ledger(tmp_path / "l.db")
+    X, y = people(400)
+    for stop in stops:
+        name = f"rows {stop}"
+        ledger.register(name, epsilon=1.0, delta=1e-6, unit="row", neighboring_relation="add_or_remove_one")
+        kept: dict[str, Any] = {"ledger": ledger, "dataset": name, "checkpoint": tmp_path / f"run {stop}"}
+        steps = {"num_steps": 4} if solver == "first_order" else {}
+
+        def stopped(step: int, plan: object, stop: int = stop) -> None:
+            if step == stop:
+                raise KeyboardInterrupt
+
+        model = dpvb.LinearRegression(**PLAIN, **kept, **steps, solver=solver)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, y, progress=stopped)
+        assert np.isfinite(model.fit(X, y).coef_).all()
+
+
+@pytest.mark.parametrize("trust", ["none", "secure_aggregation", "trusted_server"])
+def test_owners_with_noise_find_the_weights_and_an_honest_sigma(trust: str) -> None:
+    """Six standard deviations: false alarms below 1e-6."""
+    shards = [people(4_000, seed) for seed in range(3)]
+    model = federated.simulate(dpvb.LinearRegression(**PLAIN), shards, num_rounds=12, trust=trust)
+    assert (np.abs(model.coef_ - [0.3, 2.0]) < 6 * model.coef_std_).all()
+    variance, std, _ = model._sigma
+    assert abs(9.0 / 40**2 - variance) < 6 * std
 
 
 def test_draws_and_comparisons_are_in_the_units_of_y(private: Any) -> None:

@@ -81,6 +81,7 @@ NEEDED = {
     "LinearRegression": {"y_range": (0.0, 1.0), "low": 0.0, "high": 1.0},
     "GaussianMixture": {"low": 0.0, "high": 1.0},
     "FactorAnalysis": {"low": 0.0, "high": 1.0},
+    "NaiveBayes": {"response": "x1"},
     "PCA": {"low": 0.0, "high": 1.0},
     "MarkovChain": {"symbols": 3},
     "HiddenMarkovModel": {"n_states": 2, "symbols": 3},
@@ -96,8 +97,9 @@ def test_an_error_names_the_parameter_that_was_typed(kind):
     """Numbers out of any range for every parameter: what is refused is refused by the parameter's own name."""
     own = set(inspect.signature(kind).parameters) - {"ledger", "dataset", "checkpoint", "resume", "vocabulary"}
     data, refused = {"X": np.eye(3)}, {}
-    if kind.reads == "table":
-        data = {"X": dpvb.Table({"x0": np.ones(3)}, dpvb.Schema((dpvb.data.Numeric("x0", 0, 1),)))}
+    if kind.reads in ("table", "labelled"):
+        columns = dpvb.data.Numeric("x0", 0, 1), dpvb.data.Binary("x1")
+        data = {"X": dpvb.Table({"x0": np.ones(3), "x1": np.ones(3)}, dpvb.Schema(columns))}
     data |= {"y": np.ones(3)} if kind.reads == "rows" else {}
     data |= {"trials": np.ones(3)} if "max_trials" in own else {}
     for name in own:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
 import http.client
-import ipaddress
 import re
 import signal
 import subprocess
@@ -17,12 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import test_cli_federate
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 import dpvb
 from dpvb.errors import FederationError, ParameterError
+from dpvb.federated.certificates import Certificate
 from dpvb.federated.channel import Channel
 from dpvb.federated.flower import Address, parse_address
 from dpvb.federated.keys import Identity
@@ -105,38 +101,19 @@ def test_an_address() -> None:
             parse_address(text)
 
 
-def certificate(folder: Path, name: str) -> tuple[Path, Path]:
-    """A certificate for 127.0.0.1 that signs itself, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    paths = folder / f"{name}.pem", folder / f"{name}.key.pem"
-    paths[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    paths[1].write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return paths
+def certificate(folder: Path, name: str) -> tuple[Path, Path, Path]:
+    """A certificate for 127.0.0.1, its key, and its authority."""
+    (folder / name).mkdir()
+    return Certificate.generate("127.0.0.1").save(folder / name / "server.pem")
 
 
 def test_bytes_travel_whoever_starts_first_and_whoever_is_killed(tmp_path: Path) -> None:
-    own, key = certificate(tmp_path, "own")
+    own, key, authority = certificate(tmp_path, "own")
     with federation(tmp_path, "a", "b", tls=(own, key)) as (link, clients, told):
         assert link.clients == ("a", "b")
         early = link.send("a", b"before anybody is here")
         for client in clients.values():
-            client.start(link.address, certificate=str(own))
+            client.start(link.address, certificate=str(authority))
         assert link.wait(200.0) == ()
         assert polled(link, 1) == [(early, "a", b"BEFORE ANYBODY IS HERE")]
         assert link.poll(0.0) == []
@@ -156,7 +133,7 @@ def test_bytes_travel_whoever_starts_first_and_whoever_is_killed(tmp_path: Path)
         ticket = link.send("b", b"die")
         assert clients["b"].process.wait(200) == -9
         assert link.poll(0.5) == []
-        clients["b"].start(link.address, certificate=str(own))
+        clients["b"].start(link.address, certificate=str(authority))
         assert polled(link, 1) == [(ticket, "b", b"DIE")]
         assert clients["b"].diary.read_bytes().splitlines()[-2:] == [b"die", b"die"]
         assert [line.split(",")[0] for line in told if line.startswith("b ")] == ["b is here", "b is back"]
@@ -212,8 +189,8 @@ def test_a_stranger_is_sent_away_and_nothing_is_sent_to_it(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_a_client_that_does_not_trust_the_servers_certificate_says_so(tmp_path: Path) -> None:
-    own, key = certificate(tmp_path, "own")
-    other, _ = certificate(tmp_path, "other")
+    own, key, _ = certificate(tmp_path, "own")
+    _, _, other = certificate(tmp_path, "other")
     with federation(tmp_path, "a", tls=(own, key)) as (link, clients, told):
         clients["a"].start(link.address, certificate=str(other), patience=1.0)
         assert link.wait(3.0) == ("a",)
@@ -256,8 +233,8 @@ def test_faults_are_found_at_the_start(tmp_path: Path) -> None:
     channel = Channel(SERVER, {})
     with pytest.raises(ParameterError, match="can be reached from other machines"):
         SuperLink(channel, (), address=Address("0.0.0.0", 0))
-    own, key = certificate(tmp_path, "own")
-    _, other = certificate(tmp_path, "other")
+    own, key, _ = certificate(tmp_path, "own")
+    _, other, _ = certificate(tmp_path, "other")
     with pytest.raises(FederationError, match="do not belong together"):
         SuperLink(channel, (), address=LOOPBACK, tls=(own, other))
     with pytest.raises(FederationError, match=r"certificate: .* cannot be read"):

@@ -127,7 +127,7 @@ def same(one: Any, other: Any) -> bool:
 
 @EVERY_RUN
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 7])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.slow), 13])
 def test_a_server_that_dies_at_any_call_is_taken_over(
     trust: str, schedule: str, after: bool, every: int, tmp_path: Path
 ) -> None:

@@ -21,8 +21,8 @@ def place(postgresql: Server, tmp_path: Path) -> break_it.Place:
 ATTACKS = {
     "killed at named points": partial(break_it.killed_at_named_points, size=1),
     "killed at random times": partial(break_it.killed_at_random_times, size=4),
-    "flipped bits": partial(break_it.flipped_bits, size=24),
-    "same release again": partial(break_it.same_release_again, size=20),
+    "flipped bits": partial(break_it.flipped_bits, size=12),
+    "same release again": partial(break_it.same_release_again, size=8),
     "raced": partial(break_it.raced, sizes=(8,)),
     "changed rows": break_it.changed_rows,
     "restored backup": break_it.restored_backup,

@@ -206,7 +206,7 @@ WAYS = [replaced, without_its_log, replaced_without_its_log, replaced_with_its_l
 
 
 @pytest.mark.parametrize("mine_first", [True, False])
-@pytest.mark.parametrize("before", [0, 3])
+@pytest.mark.parametrize("before", [pytest.param(0, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("way", WAYS)
 def test_files_that_are_replaced_while_they_are_open(
     path: Path, way: Callable[[Path], None], before: int, mine_first: bool, tmp_path: Path, processes: Any

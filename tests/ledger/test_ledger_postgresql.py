@@ -135,7 +135,12 @@ def test_a_role_can_append_and_nothing_else(ledger: Ledger, postgresql: Server) 
         line.strip(" ;") for line in sys.modules[PostgreSQLStore.__module__].__doc__.splitlines() if "GRANT" in line
     ]
     assert tuple(grants) == GRANTS
-    theirs = appender(ledger, postgresql)
+    page = (Path(__file__).parents[2] / "docs" / "administration.md").read_text()
+    assert all(f"\n{grant};" in page for grant in GRANTS)
+    name = role(postgresql, "analyst")
+    postgresql.execute("GRANT ALL ON dpvb.entry, dpvb.head TO analyst", database=database(ledger.url))
+    assert ledger.grant("analyst")[1:] == list(GRANTS)
+    theirs = postgresql.url(database(ledger.url), name, name)
     with Ledger(theirs) as found:
         charge(found, "c")
         assert found.remaining("people").num_charges == 3
@@ -275,6 +280,40 @@ def test_a_schema_made_for_its_keeper_is_built_in(postgresql: Server, url: str) 
                 charge(theirs, "b")
     owners = "SELECT DISTINCT tableowner::text FROM pg_tables WHERE schemaname = 'dpvb'"
     assert postgresql.execute(owners, database=database(url)) == [("keeper",)]
+
+
+def test_a_role_that_looks_charges_nothing(ledger: Ledger, postgresql: Server) -> None:
+    name = role(postgresql, "auditor")
+    ledger.grant(name)
+    assert ledger.grant(name, append=False)[1:] == [grant.replace("analyst", name) for grant in GRANTS[:2]]
+    theirs = postgresql.url(database(ledger.url), name, name)
+    with Ledger(theirs, read_only=True) as found:
+        assert found.remaining("people") == ledger.remaining("people")
+        found.verify()
+        with pytest.raises(LedgerError, match="gives rights in it"):
+            found.grant("analyst")
+    with pytest.raises(LedgerError, match="permission denied"), Ledger(theirs) as found:
+        charge(found, "more")
+    ledger.verify()
+
+
+def test_rights_are_given_to_one_role_by_the_owner_and_in_a_database(
+    ledger: Ledger, postgresql: Server, tmp_path: Path
+) -> None:
+    postgresql.execute('CREATE ROLE "Ana ""x"" y"')
+    assert ledger.grant('Ana "x" y')[1] == 'GRANT USAGE ON SCHEMA dpvb TO "Ana ""x"" y"'
+    for nobody in ("public", "PUBLIC", "current_user", "no_such_role", "analyst; DROP TABLE dpvb.entry", ""):
+        with pytest.raises(LedgerError, match="has no role"):
+            ledger.grant(nobody)
+    (owner,) = {row[0] for row in postgresql.execute(OWNER, database=database(ledger.url))}
+    with pytest.raises(LedgerError, match="owns the ledger"):
+        ledger.grant(owner)
+    with Ledger(tmp_path / "budget.db") as file, pytest.raises(ParameterError, match="has no roles"):
+        file.grant("analyst")
+    ledger.verify()
+
+
+OWNER = "SELECT DISTINCT tableowner::text FROM pg_tables WHERE schemaname = 'dpvb'"
 
 
 # Ledgers of earlier versions
@@ -575,31 +614,43 @@ def test_passwords_stay_out_of_messages(postgresql: Server, url: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "postgresql+psycopg://admin:s3cr3t@server/x",
-        "Postgresql://admin:s3cr3t@server/x",
-        "mysql://admin:s3cr3t@server/x",
-        "://admin:s3cr3t@server/x",
-        "postgresql:/admin:s3cr3t@server/x",
-        Path("postgresql://admin:s3cr3t@server/x"),
-        "host=server user=admin password=s3cr3t",
-        "host=server password = s3cr3t",
-    ],
-)
+OF_ANOTHER_FORM = [
+    "postgresql+psycopg://admin:s3cr3t@server/x",
+    "Postgresql://admin:s3cr3t@server/x",
+    "mysql://admin:s3cr3t@server/x",
+    "://admin:s3cr3t@server/x",
+    "postgresql:/admin:s3cr3t@server/x",
+    Path("postgresql://admin:s3cr3t@server/x"),
+    "host=server user=admin password=s3cr3t",
+    "host=server password = s3cr3t",
+]
+
+
+@pytest.mark.parametrize("address", OF_ANOTHER_FORM)
 def test_addresses_of_another_form_are_refused_and_not_shown(address: str | Path) -> None:
-    """Whoever asks: a ledger of one's own, a fit, a command."""
+    """Whoever asks: a ledger of one's own, a fit."""
     with pytest.raises(ParameterError, match="another form") as caught:
         Ledger(address)
     with pytest.raises(ParameterError, match="another form") as of_a_fit, opened(address):
         pass
     for error in (caught.value, of_a_fit.value):
         assert "s3cr3t" not in f"{error!r} {error.__cause__!r} {error.__context__!r}"
-    program = "import sys; from dpvb.cli import app; app(sys.argv[1:])"
-    command = [sys.executable, "-c", program, "ledger", "show", str(address)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode != 0
+
+
+def test_no_command_shows_an_address_of_another_form() -> None:
+    program = """
+import sys
+from dpvb.cli import app
+for address in sys.argv[1:]:
+    try:
+        app(["ledger", "show", address])
+    except SystemExit as end:
+        print("ended with", end.code)
+"""
+    addresses = [str(address) for address in OF_ANOTHER_FORM]
+    done = subprocess.run([sys.executable, "-c", program, *addresses], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert done.stdout.count("ended with") == len(addresses) - done.stdout.count("ended with 0")
     assert "s3cr3t" not in done.stdout + done.stderr
 
 

@@ -141,7 +141,7 @@ def test_a_learned_dispersion_is_saved(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["poisson", "negative_binomial"])
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, math.inf])
+@pytest.mark.parametrize("epsilon", [0.1, math.inf])
 def test_hard_counts_give_finite_tables(kind: str, epsilon: float) -> None:
     rng = np.random.default_rng(4)
     estimator = dpvb.PoissonRegression if kind == "poisson" else dpvb.NegativeBinomialRegression

@@ -12,7 +12,8 @@ from sklearn import decomposition as plainly
 import dpvb
 from dpvb.data.tables.design import DesignRows
 from dpvb.models.factors import lengths, posterior, reading
-from dpvb.models.factors.three_releases import Moments, ThreeReleases
+from dpvb.models.factors.moments import Moments
+from dpvb.models.factors.three_releases import ThreeReleases
 
 D = 6
 

@@ -22,10 +22,12 @@ from dpvb.accounting.answers import (
     Answer,
     Method,
     answer,
+    belief,
     compare,
     curve,
     delta_of,
     epsilon_of,
+    true_positive_rate,
 )
 from dpvb.accounting.calibration import calibrate, most_steps
 from dpvb.accounting.events import Event, NeighboringRelation, Sampler
@@ -44,6 +46,7 @@ __all__ = [
     "SecondOpinion",
     "Steps",
     "answer",
+    "belief",
     "calibrate",
     "compare",
     "confirm",
@@ -55,6 +58,7 @@ __all__ = [
     "noise_multiplier",
     "num_steps",
     "second_opinion",
+    "true_positive_rate",
 ]
 
 

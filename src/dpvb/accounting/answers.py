@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -201,6 +201,36 @@ def curve(
         (delta, epsilon_of(events, delta=delta, neighboring_relation=neighboring_relation, method=method))
         for delta in deltas
     ]
+
+
+def belief(epsilon: float) -> float:
+    """How sure somebody can become who gave even odds to a unit's presence: e^ε/(1+e^ε).
+
+    Outside an event of probability δ: whatever (ε, δ) allows can be computed from a report that tells the truth with
+    probability δ, and otherwise is right with probability e^ε/(1+e^ε) (Kairouz, Oh & Viswanath 2015).
+    """
+    return 1.0 / (1.0 + math.exp(-epsilon))
+
+
+def true_positive_rate(points: Iterable[tuple[float, float]], false_positive_rate: float = 0.01) -> float:
+    """Upper bound on the power of any test for a unit's presence.
+
+    TPR ≤ e^ε FPR + δ and 1 - TPR ≥ e^-ε (1 - FPR - δ) (Wasserman & Zhou 2010; Kairouz et al. 2015).
+
+    Args:
+        points: (δ, ε) that all hold.
+        false_positive_rate: of the test.
+
+    Raises:
+        ParameterError: unless 0 ≤ false_positive_rate ≤ 1.
+    """
+    alarm = check_number("false_positive_rate", false_positive_rate, low=0, high=1)
+    bounds = [1.0]
+    for delta, epsilon in points:
+        if epsilon < 700:  # beyond, e^ε leaves the floating range and nothing is promised anyway
+            bounds.append(math.exp(epsilon) * alarm + delta)
+            bounds.append(1.0 - math.exp(-epsilon) * (1.0 - alarm - delta))
+    return min(bounds)
 
 
 def as_json(epsilon: float) -> float | str:

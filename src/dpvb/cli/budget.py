@@ -57,13 +57,16 @@ def plan(
             show_default=False,
         ),
     ] = None,
+    methods: Annotated[
+        bool, typer.Option("--methods", help="Also what every accounting method makes of the same releases.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Say what a budget buys, before any data are touched.
 
-    Shows the noise that meets (epsilon, delta), what the same releases promise at other values of delta, what every
-    accounting method makes of them, and what 4 and 16 times the compute would buy. Reads no data and spends nothing.
-    The releases are equal ones; `fit lda` makes one more, of word totals, out of the same budget. With
+    Shows what (epsilon, delta) means for one unit, the noise that meets it, what the same releases promise at other
+    values of delta, and what 4 and 16 times the compute would buy. Reads no data and spends
+    nothing. The releases are equal ones; `fit lda` makes one more, of word totals, out of the same budget. With
     --documents, says how many topics of so many documents stand above the noise; epsilon is 1 then, if not given.
 
         dpvb plan --epsilon 1 --delta 1e-5 --num-steps 20
@@ -74,6 +77,7 @@ def plan(
 
         dpvb plan --epsilon 1 --vocabulary-share 0.2
     """
+    from dpvb import accounting
     from dpvb.accounting import Event, doubts, planning
 
     if (documents is None) != (vocabulary_size is None):
@@ -118,6 +122,15 @@ def plan(
         out.print(found)
     if expected is not None:
         out.print(f"{documents:,} documents at epsilon = {_number(facts['epsilon'])}: {expected}")
+    if isinstance(facts["epsilon"], float):
+        alarms = accounting.true_positive_rate(
+            [(delta, facts["epsilon"]), *((d, e) for d, e in facts["curve"] if isinstance(e, float))]
+        )
+        out.print(
+            f"epsilon = {_number(facts['epsilon'])}: whoever gives even odds to one unit's presence becomes at most "
+            f"{_percent(accounting.belief(facts['epsilon']))} sure of it, but for a probability of {delta:g}; a test "
+            f"with 1 % false alarms finds at most {_percent(alarms)} of those who are there."
+        )
     out.print(
         f"noise multiplier {facts['noise_multiplier']:.6g}: {facts['num_steps']} releases "
         f"({facts['sampler']}, sampling probability {facts['sampling_prob']:.6g}, {facts['neighboring_relation']}) "
@@ -128,15 +141,16 @@ def plan(
         ["delta", "epsilon"],
         [[f"{d:g}", _number(e)] for d, e in facts["curve"]],
     )
-    unproven = facts["unproven_methods"]
-    print_table(
-        f"The same releases by every method, at delta = {facts['delta']:g}",
-        ["method", "epsilon", ""],
-        [
-            [name, "-" if value is None else _number(value), _remark(name, value, unproven)]
-            for name, value in facts["methods"].items()
-        ],
-    )
+    if methods:
+        unproven = facts["unproven_methods"]
+        print_table(
+            f"The same releases by every method, at delta = {facts['delta']:g}",
+            ["method", "epsilon", ""],
+            [
+                [name, "-" if value is None else _number(value), _remark(name, value, unproven)]
+                for name, value in facts["methods"].items()
+            ],
+        )
     if not facts["compute"]:
         return
     print_table(
@@ -180,7 +194,11 @@ def _vocabulary(share: float, topics: int, shape: dict[str, Any]) -> tuple[dict[
 
 
 @app.command()
-def show(model: options.Model, as_json: options.Json = False) -> None:
+def show(
+    model: options.Model,
+    brief: Annotated[bool, typer.Option("--brief", help="Six lines for whoever decides.")] = False,
+    as_json: options.Json = False,
+) -> None:
     """Print the privacy statement of a saved model.
 
     What is promised, to whom, by which releases, what is taken as public and what is not covered. The epsilon is
@@ -195,9 +213,36 @@ def show(model: options.Model, as_json: options.Json = False) -> None:
     if as_json:
         print_json(statement.to_dict() | ({} if report is None else {"audit": report.to_dict()}))
     else:
-        echo(str(statement))
+        echo(statement.in_short() if brief else str(statement))
         if report is not None:
             echo(f"{'Audit':<15}{report.summary}")
+
+
+@app.command()
+def report(
+    model: options.Model,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The HTML file to write.", show_default=False)] = None,
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
+) -> None:
+    """Write one page about a model: what was learned, how sure it is, what it cost, how it was done.
+
+    The page needs no network and runs no script; it may be published, as the model may. With --json the same as a model
+    card, on standard output.
+
+        dpvb report notes.dpvb --out notes.html
+
+        dpvb report notes.dpvb --json
+    """
+    if out is None and not as_json:
+        raise ParameterError("out= must name the page's file; or give as_json=True for a model card.")
+    if out is not None:
+        files.check_target(out, overwrite)
+    page = files.load_model(model).report()
+    if out is not None:
+        page.save(out, overwrite=overwrite)
+    if as_json:
+        print_json(page.card())
 
 
 @app.command()
@@ -223,6 +268,11 @@ def _remark(name: str, value: float | None, unproven: list[str]) -> str:
     if value is None:
         return "does not apply"
     return "claimed by the papers, no guarantee" if name in unproven else ""
+
+
+def _percent(probability: float) -> str:
+    """In percent, rounded up to one decimal."""
+    return f"{math.ceil(1000 * probability) / 10:.1f} %"
 
 
 def _number(value: float | str) -> str:

@@ -66,6 +66,27 @@ def keys(
 
 
 @federate.command()
+def certificate(
+    host: Annotated[
+        str, typer.Argument(help="Name or IP address by which clients call the server.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option(help="The file for the server's certificate; a new one.", show_default=False)],
+    days: Annotated[int, typer.Option(help="How long it is valid, at most 398 days.")] = 365,
+) -> None:
+    """Make a certificate for the server's TLS, where no authority of your own gives one.
+
+    Three files are written: the certificate, its secret key, and `authority.pem`, which every client needs.
+
+        dpvb federate certificate federation.example.org --out server.pem
+    """
+    from dpvb.federated.certificates import Certificate
+
+    chain, key, authority = Certificate.generate(host, days=days).save(out)
+    echo(f"{chain}: the certificate, and {key}: its key, for the server alone; valid for {days} days.")
+    echo(f"{authority}: for the clients, as `certificate` in their files.")
+
+
+@federate.command()
 def server(
     config: Config,
     overwrite: options.Overwrite = False,

@@ -112,7 +112,9 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
             with progress_bar(model.epsilon, model.delta, quiet=quiet) as tell:
                 model.fit(**rows, progress=tell, cluster=cluster)
             model.save(out, overwrite=True)  # What is there by now was looked at before anything was spent.
-        looks = [look.format(out) for method, look in LOOKS.items() if hasattr(model, method)]
+        point = getattr(model, "coef_std_", model) is None  # Which has no table.
+        able = [method for method in LOOKS if hasattr(model, method) and not (point and method == "coefficients")]
+        looks = [LOOKS[method].format(out) for method in able]
         remark(f"{out}: {kind.__name__}, {spent(model)}. Next: {'; '.join([*looks, f'dpvb show {out}'])}")
 
     *shared, _ = inspect.signature(run, eval_str=True).parameters.values()

@@ -110,6 +110,30 @@ def register(
 
 
 @ledger.command()
+def grant(
+    path: Place,
+    role: Annotated[str, typer.Argument(help="A role of the PostgreSQL server; it exists.", show_default=False)],
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Let the role look, verify and export, and charge nothing.")
+    ] = False,
+) -> None:
+    """Let a role of PostgreSQL charge its fits to a ledger, and do nothing else in it.
+
+    The ledger's owner gives the right; rights that the role had on the ledger's tables before are taken away. The
+    statements are printed.
+
+        dpvb ledger grant postgresql://keeper@server/budgets analyst
+
+        dpvb ledger grant postgresql://keeper@server/budgets auditor --read-only
+    """
+    from dpvb import Ledger
+
+    with Ledger(path, read_only=True) as found:
+        for statement in found.grant(role, append=not read_only):
+            echo(f"{statement};")
+
+
+@ledger.command()
 def show(
     path: Place,
     name: Annotated[

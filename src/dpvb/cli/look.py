@@ -236,6 +236,7 @@ def evaluate(
     ] = 10,
     vocabulary: options.Vocabulary = None,
     text_column: options.TextColumn = "text",
+    label_column: options.LabelColumn = "label",
     file_format: options.Format = None,
     token_pattern: options.TokenPattern = options.ANY_WORD,
     target: options.Target = None,
@@ -267,16 +268,20 @@ def evaluate(
             "--public if they are; do not measure on private ones."
         )
     fitted = files.load_model(model, "evaluate")
+    written: dict[str, Any]
     if fitted.reads == "documents":
         how = {"file_format": file_format, "token_pattern": token_pattern, "separator": separator, "encoding": encoding}
         given = _documents(fitted, data, vocabulary, text_column=text_column, **how) | {"words": words}
     elif fitted.reads == "images":
         given = reading.images(data)
+    elif fitted.reads == "labelled" and fitted.schema_ is None:
+        written = {"separator": separator, "decimal": decimal, "encoding": encoding}
+        given = reading.labelled(data, None, fitted.vocabulary_, text_column, label_column, **written)
     elif fitted.reads == "measurements":
         from dpvb.data import Table
 
         is_matrix = fitted.schema_ is None or data.suffix.lower() in (".npz", ".npy")
-        written: dict[str, Any] = {"separator": separator, "decimal": decimal, "encoding": encoding}
+        written = {"separator": separator, "decimal": decimal, "encoding": encoding}
         given = reading.measurements(data) if is_matrix else {"X": Table(data, fitted.schema_, **written)}
     else:
         beside: Any = {"target": target, "trials": trials, "exposure": exposure, "offset": offset}

@@ -56,6 +56,7 @@ PublicDocuments = Annotated[
         rich_help_panel=DATA,
     ),
 ]
+LabelColumn = Annotated[str, typer.Option(help="Column of the label of a text.", rich_help_panel=DATA)]
 TextColumn = Annotated[str, typer.Option(help="Column or key of the text.", rich_help_panel=DATA)]
 Format = Annotated[
     str | None,

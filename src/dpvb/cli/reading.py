@@ -150,6 +150,36 @@ def table(
     return {"X": Table(data, Schema.load(schema), separator=separator, decimal=decimal, encoding=encoding)}
 
 
+def labelled(
+    data: options.TableFile,
+    schema: options.SchemaFile = None,
+    vocabulary: options.Vocabulary = None,
+    text_column: options.TextColumn = "text",
+    label_column: options.LabelColumn = "label",
+    separator: options.Separator = ",",
+    decimal: options.Decimal = ".",
+    encoding: options.Encoding = "utf-8",
+) -> dict[str, Any]:
+    """A table with a schema, one of whose columns is the class; or a CSV file of texts and their labels.
+
+    Everything on the command line and in the schema is public; choose it without looking at the data. A row with a
+    fault, or with a label that is none of the classes, silently counts as no row.
+
+        dpvb fit {name} people.csv --schema people.json --response job {needed}--epsilon 1 --delta 1e-5 --out m.dpvb
+
+        dpvb fit {name} notes.csv --vocabulary english --classes spam,no {needed}--epsilon 1 --delta 1e-5 --out m.dpvb
+    """
+    if schema is not None:
+        return table(data, schema, separator, decimal, encoding)
+    if vocabulary is None:
+        raise ParameterError(f"{data.name!r} needs --schema for a table, or --vocabulary and --classes for texts.")
+    from dpvb.data.csv_files import Dialect
+    from dpvb.data.documents.labelled import read_labelled
+
+    texts, labels = read_labelled(data, text_column, label_column, Dialect(separator, decimal, encoding))
+    return {"X": texts, "y": labels}
+
+
 def images(data: options.Images, group: options.Group = None) -> dict[str, Any]:
     """Rows of zeros and ones, such as images.
 
@@ -192,6 +222,7 @@ READINGS: Final[Mapping[str, Callable[..., dict[str, Any]]]] = {
     "documents": documents,
     "rows": rows,
     "table": table,
+    "labelled": labelled,
     "measurements": measurements,
     "images": images,
     "sequences": sequences,

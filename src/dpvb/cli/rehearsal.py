@@ -34,7 +34,7 @@ def rehearse(model: PrivateEstimator, given: Mapping[str, Any], *, cluster: str 
 
         fitted: Any = model.rehearse(**columns, progress=told, cluster=cluster)
     seconds = time.perf_counter() - start
-    if hasattr(fitted, "summary"):
+    if getattr(fitted, "coef_std_", None) is not None:
         echo(_MARK)
         echo(fitted.summary())
     number = model.num_examples or NUM_ROWS
@@ -70,7 +70,9 @@ def _declared(form: str, given: Mapping[str, Any]) -> dict[str, Any]:
         return {"grouped": True}
     if given.get("schema") is not None:
         return {"schema": Schema.load(given["schema"])}
-    if form == "table":
+    if form == "labelled" and given["vocabulary"] is not None:
+        return {"vocabulary": check_vocabulary(given["vocabulary"])}
+    if form in ("table", "labelled"):
         raise ParameterError("--rehearse needs what the fit needs: --schema.")
     if form == "rows" and given["target"] is None:
         raise ParameterError("--rehearse needs what the fit needs: --schema for a table, or --target for a matrix.")

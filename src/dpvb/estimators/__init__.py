@@ -16,5 +16,6 @@ from dpvb.estimators.logistic import LogisticRegression as LogisticRegression
 from dpvb.estimators.markov_chain import MarkovChain as MarkovChain
 from dpvb.estimators.mixture import GaussianMixture as GaussianMixture
 from dpvb.estimators.mixture import Mixture as Mixture
+from dpvb.estimators.naive_bayes import NaiveBayes as NaiveBayes
 from dpvb.estimators.private import Private as Private
 from dpvb.estimators.sbn import SigmoidBeliefNetwork as SigmoidBeliefNetwork

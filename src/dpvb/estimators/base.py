@@ -7,7 +7,7 @@ import math
 import os
 import warnings
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import update_wrapper
@@ -51,6 +51,8 @@ from dpvb.ledger.address import Address
 from dpvb.models.declared import declared, told
 from dpvb.results import model_file
 from dpvb.results.audit_report import Report
+from dpvb.results.figures import Figure
+from dpvb.results.page import Page
 from dpvb.results.statement import PrivacyStatement
 from dpvb.runs.counted import AnyLedger, accountant, counted
 from dpvb.runs.run import Run
@@ -526,18 +528,47 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
             facts["audit"] = self.audit_.to_dict()
         model_file.save(path, kind=type(self).__name__, arrays=arrays, facts=facts)
 
-    def _repr_html_inner(self) -> str:
-        """The estimator for a notebook, where `sklearn.set_config` leaves diagrams on: parameters, and the promise."""
+    def facts_for_report(self) -> Iterator[Figure]:
+        """What a report shows of what was learned; released and public values alone. Each kind has its own."""
+        yield from ()
+
+    def report(self) -> Page:
+        """One page about the fitted model: what was learned, how sure it is, what it cost and how it was done.
+
+        Returns:
+            A page that a notebook shows, that `save` writes as HTML, and `card` gives as plain JSON values; it holds
+            released and public values alone.
+
+        Raises:
+            PrivacyError: if the releases cost more than the statement says.
+        """
+        self._check_fitted()
+        self.privacy_.verify()
+        return Page(
+            kind=type(self).__name__,
+            figures=tuple(self.facts_for_report()),
+            statement=self.privacy_,
+            parameters=self._parameters(),
+            audit=getattr(self, "audit_", None),
+        )
+
+    def _parameters(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+        """The parameters that somebody chose, and the others, in Python's words."""
         given = {name: pages.shortened(value) for name, value in self.get_params(deep=False).items()}
         defaults = {one.name: pages.shortened(one.default) for one in type(self).__signature__.parameters.values()}
-        chosen = [(name, value) for name, value in given.items() if value != defaults[name]]
-        others = [(name, value) for name, value in given.items() if value == defaults[name]]
+        chosen = tuple((name, value) for name, value in given.items() if value != defaults[name])
+        return chosen, tuple((name, value) for name, value in given.items() if value == defaults[name])
+
+    def _repr_html_inner(self) -> str:
+        """The estimator for a notebook, where `sklearn.set_config` leaves diagrams on: parameters, and the promise."""
+        chosen, others = self._parameters()
         fitted = hasattr(self, "privacy_")
         head = pages.title(f"{type(self).__name__}, {'fitted' if fitted else 'not fitted'}")
         table = pages.table(chosen) + pages.folded("The other parameters", pages.table(others))
         if not fitted:
             return f"<div>{head}{table}</div>"
-        rows = pages.folded("Coefficients", self.coefficients()._repr_html_()) if hasattr(self, "coefficients") else ""
+        tabled: Any = self if getattr(self, "coef_std_", None) is not None else None
+        rows = pages.folded("Coefficients", tabled.coefficients()._repr_html_()) if tabled else ""
         return f"<div>{head}{self.privacy_._repr_html_()}{rows}{pages.folded('Parameters', table)}</div>"
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from dpvb.data.tables.coordinates import coded, plain
+from dpvb.data.tables.response import LOGISTIC, Response
 from dpvb.data.tables.schema import Schema
-from dpvb.estimators.base import PrivateEstimator, load
+from dpvb.estimators.base import PrivateEstimator
 from dpvb.estimators.coefficients import Coefficients
-from dpvb.estimators.earlier import Fitted, check_release, told
+from dpvb.estimators.earlier import check_columns, check_release, opened_prior, told
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import DataFormatError, ParameterError, reason_of
+from dpvb.guards.errors import ParameterError
 from dpvb.models.regression.known import Known
 from dpvb.models.regression.weights import Weights
 
@@ -27,9 +25,29 @@ from dpvb.models.regression.weights import Weights
 _LEAST_STD = 1e-6
 
 
-def known_of(
-    fit: PrivateEstimator, prior: Any, frame: tuple[float, float, tuple[str, ...], Schema | None], *, public: bool
-) -> tuple[tuple[Known, Known], str]:
+class Frame(NamedTuple):
+    """What is public about the rows of a fit.
+
+    Attributes:
+        constant, row_norm: what rows are delivered with.
+        names: of the features.
+        schema: where there is one.
+        response: of the fit; the model has the range of a numeric one as [-1, 1].
+    """
+
+    constant: float
+    row_norm: float
+    names: tuple[str, ...]
+    schema: Schema | None
+    response: Response = LOGISTIC
+
+    @property
+    def unit(self) -> tuple[float, float]:
+        """What the model's ψ of 0 is in the units of the response, and how much one of 1 adds."""
+        return (self.response.middle, self.response.half) if self.response.kind == "numeric" else (0.0, 1.0)
+
+
+def known_of(fit: PrivateEstimator, prior: Any, frame: Frame, *, public: bool) -> tuple[tuple[Known, Known], str]:
     """What a prior says of the weights of a fit's rows, and where it comes from and what it cost whom, in words.
 
     It is read for predictions, and for intervals.
@@ -37,17 +55,14 @@ def known_of(
     Args:
         fit: the estimator that is to be fitted.
         prior: a fitted estimator of its class, names of coefficients with (mean, std), or the path of a file of either.
-        frame: constant, row_norm, names of features and schema of the rows.
+        frame: what is public about the rows.
         public: whether the rows behind a model were public.
 
     Raises:
         ParameterError: for another prior, or one of other columns; see `check_release`.
         DataFormatError, ModelFileError: for a file that cannot be read.
     """
-    if isinstance(prior, (str, os.PathLike)):
-        path = Path(prior)
-        prior = _study(path) if path.suffix == ".json" else load(path)
-    model = prior.model if isinstance(prior, Fitted) else prior
+    model = opened_prior(prior, '{"age": [0.03, 0.01]}')
     if isinstance(model, Mapping):
         found = _stated(model, frame)
         return (found, found), f"means and standard deviations of {len(model)} coefficients"
@@ -59,47 +74,43 @@ def known_of(
     check_release("prior", model, fit, public=public)
     _check_columns(model, frame)
     if model._weights.data is None or model._table.data is None:
+        full = " and covariance='full'" if hasattr(model, "covariance") else ""
         raise ParameterError(
-            "prior must be a fit with solver='first_order' and covariance='full', whose file holds what its rows said."
+            f"prior must be a fit with solver='first_order'{full}, whose file holds what its rows said."
         )
     return (model._weights.data, model._table.data), f"coefficients of {told(model, fit, public=public)}"
 
 
-def _check_columns(model: Any, frame: tuple[float, float, tuple[str, ...], Schema | None]) -> None:
-    """Check that a model's columns are those of the rows.
+def _check_columns(model: Any, frame: Frame) -> None:
+    """Check that a model's columns, their scale and the range of its response are those of the rows.
 
     Raises:
         ParameterError: naming the first that is not.
     """
-    constant, row_norm, names, schema = frame
-    own = model.schema_
-    if (schema is None) != (own is None):
-        raise ParameterError("prior must be of the same rows: one of both has a dpvb.Schema, or low= and high=.")
-    if schema is not None and own is not None:
-        ours, theirs = ({column.name: column for column in part.columns} for part in (schema, own))
-        if differing := [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]:
-            raise ParameterError(
-                f"prior must have the columns of the fit, each with its range or categories: {differing[0]!r} differs."
-            )
-    if model.feature_names_ != names:
-        raise ParameterError(f"prior must have the features of the fit in their order: {len(names)} of them.")
+    constant, row_norm, names, schema, response = frame
+    check_columns(model, names, schema)
+    if response.kind == "numeric" and model._fitted_response != response:
+        asks, has = (f"({one.range[0]:g}, {one.range[1]:g})" for one in (response, model._fitted_response))
+        raise ParameterError(f"prior must have the y_range of the fit, {asks}; its own is {has}.")
     for name, asked, had in (("row_norm", row_norm, model._row_norm), ("intercept", constant, model._constant)):
         if asked != had:
             raise ParameterError(f"prior must have the {name} of the fit, {asked:g}; its own is {had:g}.")
 
 
-def _stated(study: Mapping[Any, Any], frame: tuple[float, float, tuple[str, ...], Schema | None]) -> Known:
+def _stated(study: Mapping[Any, Any], frame: Frame) -> Known:
     """Coefficients of the table, by name, that are known up to standard deviations.
 
     Raises:
         ParameterError: for a name that is none of the table, or a mean or std outside its range.
     """
-    constant, row_norm, names, schema = frame
+    constant, row_norm, names, schema, _ = frame
+    middle, half = frame.unit
     nothing_d = np.zeros(len(names) + (constant > 0))
     weights = Weights.alone(nothing_d, nothing_d, nothing_d)
-    map_rd = Coefficients(weights, constant, row_norm, names, schema, 0.0).normal.map_rd
+    normal = Coefficients(weights, constant, row_norm, names, schema, middle).normal
     rows, matrix, _ = plain(names) if schema is None else coded(schema, "reference")
-    place = {name: sparse.csr_array(matrix @ map_rd)[[row]] for row, name in enumerate(rows)}
+    place = {name: sparse.csr_array(matrix @ normal.map_rd)[[row]] for row, name in enumerate(rows)}
+    at_zero = dict(zip(rows, np.asarray(matrix @ normal.mean_r), strict=True))
     found = Known.nothing(len(nothing_d))
     for name, value in study.items():
         row_d = place[name].toarray()[0] if name in place else nothing_d
@@ -108,7 +119,8 @@ def _stated(study: Mapping[Any, Any], frame: tuple[float, float, tuple[str, ...]
             raise ParameterError(
                 f"prior must name coefficients of the table, as coefficients() has them; {name!r} is {kind}."
             )
-        mean, std = _pair(name, value)
+        mean, std = _pair(name, value, half)
+        mean, std = (mean - at_zero[name]) / half, std / half
         # What is known better than this leaves no digits to what is not, and a fit would end after its charge.
         std = max(std, _LEAST_STD * float(np.linalg.norm(row_d)))
         precision: Floats = np.outer(row_d, row_d) / std**2
@@ -116,8 +128,13 @@ def _stated(study: Mapping[Any, Any], frame: tuple[float, float, tuple[str, ...]
     return found
 
 
-def _pair(name: str, value: Any) -> tuple[float, float]:
+def _pair(name: str, value: Any, half: float) -> tuple[float, float]:
     """A mean and a standard deviation; a larger mean would make numbers of a fit infinite, after its charge.
+
+    Args:
+        name: of the coefficient.
+        value: what was said of it.
+        half: what one is measured in.
 
     Raises:
         ParameterError: for anything else.
@@ -126,25 +143,10 @@ def _pair(name: str, value: Any) -> tuple[float, float]:
         mean, std = (float(part) for part in value)
     except (TypeError, ValueError):
         mean = std = math.nan
-    if not (abs(mean) <= 1e9 and 1e-9 <= std <= 1e9):
+    least, most = 1e-9 * half, 1e9 * half
+    if not (abs(mean) <= most and least <= std <= most):
         raise ParameterError(
-            f"prior[{name!r}] must be (mean, std), mean in [-1e9, 1e9] and std in [1e-9, 1e9], got {value!r}."
+            f"prior[{name!r}] must be (mean, std), mean in [{-most:g}, {most:g}] and std in [{least:g}, {most:g}], got "
+            f"{value!r}."
         )
     return mean, std
-
-
-def _study(path: Path) -> Any:
-    """Names of coefficients with (mean, std), as a file of JSON has them: {"age": [0.03, 0.01]}.
-
-    Raises:
-        DataFormatError: for a file that cannot be read, or holds no object.
-    """
-    try:
-        study = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataFormatError(f"{path}: {reason_of(error)}.") from None
-    except ValueError:
-        study = None
-    if not isinstance(study, dict):
-        raise DataFormatError(f'{path}: must be an object of JSON, as in {{"age": [0.03, 0.01]}}.')
-    return study

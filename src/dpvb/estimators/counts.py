@@ -158,7 +158,7 @@ class NegativeBinomialRegression(CountRegression):
         Args:
             level: probability inside, in (0, 1).
         """
-        self._check_fitted()
+        self._check_posterior()
         reach = float(-ndtri(tail(level)))
         if self._log_dispersion is None:
             return self._fitted_likelihood.r, self._fitted_likelihood.r

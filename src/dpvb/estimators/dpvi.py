@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -20,8 +20,11 @@ from dpvb.models.gradients import tuned
 from dpvb.models.gradients.density import Density
 from dpvb.models.gradients.extra import optional
 from dpvb.models.gradients.numpyro_model import NumPyro
+from dpvb.results.figures import Figure, Intervals
 
 # Steps of a fit, at least, and passes over the data where batches are smaller.
+#: Ends of a 95 % interval, in standard deviations.
+_NORMAL_95 = 1.959964
 _STEPS, _PASSES = 200, 20
 # Draws of the posterior by which rows are scored, and rows that are scored at a time.
 _DRAWS, _SCORED = 64, 4096
@@ -94,6 +97,18 @@ class DPVI(PrivateEstimator):
         self.n_iter_, self.n_features_in_ = task.notes["steps"], task.notes["width"]
         self._responses = task.notes["responses"]
         self._set_posterior(q.average_p, q.covariance)
+
+    def facts_for_report(self) -> Iterator[Figure]:
+        """Each parameter's mean and 95 % interval."""
+        loc_p, scale_p = np.ravel(self.loc_), np.ravel(self.scale_)
+        yield Intervals(
+            title="Parameters",
+            note="95 % intervals of a normal posterior, on the scale that is not constrained.",
+            rows=tuple(
+                (f"theta[{p}]", float(loc), float(loc - _NORMAL_95 * std), float(loc + _NORMAL_95 * std), "")
+                for p, (loc, std) in enumerate(zip(loc_p, scale_p, strict=True))
+            ),
+        )
 
     def sample_posterior(self, n: int = 1, rng: Any = None) -> Any:
         """Draw n θ from the posterior: (n, P), or the pytree of `parameters` with n first in every array.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpvb.estimators.base import PrivateEstimator
-from dpvb.guards.errors import ParameterError
+from dpvb.data.tables.schema import Schema
+from dpvb.estimators.base import PrivateEstimator, load
+from dpvb.guards.errors import DataFormatError, ParameterError, reason_of
 from dpvb.results.facts import ChargeFacts
 from dpvb.runs.counted import AnyLedger, opened
 
@@ -25,6 +28,55 @@ class Fitted:
 def kept(value: Any) -> Any:
     """What an estimator keeps of a parameter that may be a model or a path: a saved model holds no folder's name."""
     return Fitted(value) if isinstance(value, PrivateEstimator) else Path(value) if type(value) is str else value
+
+
+def opened_prior(prior: Any, example: str) -> Any:
+    """A prior that may be a model, a mapping, or the path of a file of either.
+
+    Args:
+        prior: the parameter.
+        example: what a .json file of a public study holds.
+
+    Raises:
+        DataFormatError, ModelFileError: for a file that cannot be read, or holds neither.
+    """
+    if not isinstance(prior, (str, os.PathLike)):
+        return prior.model if isinstance(prior, Fitted) else prior
+    path = Path(prior)
+    if path.suffix != ".json":
+        return load(path)
+    try:
+        study = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataFormatError(f"{path}: {reason_of(error)}.") from None
+    except ValueError:
+        study = None
+    if not isinstance(study, dict):
+        raise DataFormatError(f"{path}: must be an object of JSON, as in {example}.")
+    return study
+
+
+def check_columns(model: Any, names: tuple[str, ...], schema: Schema | None) -> None:
+    """Check that a model's columns are those of the rows of a fit.
+
+    Args:
+        model: a fitted estimator.
+        names, schema: of the features, and where there is one.
+
+    Raises:
+        ParameterError: naming the first that is not.
+    """
+    own = model.schema_
+    if (schema is None) != (own is None):
+        raise ParameterError("prior must be of the same rows: one of both has a dpvb.Schema, or low= and high=.")
+    if schema is not None and own is not None:
+        ours, theirs = ({column.name: column for column in part.columns} for part in (schema, own))
+        if differing := [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]:
+            raise ParameterError(
+                f"prior must have the columns of the fit, each with its range or categories: {differing[0]!r} differs."
+            )
+    if model.feature_names_ != names:
+        raise ParameterError(f"prior must have the features of the fit in their order: {len(names)} of them.")
 
 
 def check_release(name: str, model: Any, fit: PrivateEstimator, *, public: bool) -> None:

@@ -6,6 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,15 +16,20 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from dpvb.data.tables.schema import Schema
 from dpvb.estimators.base import PrivateEstimator, Task, fitted_only, generator
+from dpvb.estimators.earlier import Fitted, kept
+from dpvb.estimators.factor_prior import known_of
 from dpvb.estimators.measured import Columns, no_rows
+from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.kernels import linear
 from dpvb.models.factors import posterior, reading, tuned, uncertainty
+from dpvb.models.factors.moments import Moments
 from dpvb.models.factors.paper import PaperFactors
 from dpvb.models.factors.posterior import Factors
-from dpvb.models.factors.three_releases import Moments, ThreeReleases
+from dpvb.models.factors.three_releases import ThreeReleases
 from dpvb.results import pictures
+from dpvb.results.figures import Figure, Grid, Intervals
 
 SOLVERS = ("three_releases", "paper")
 ESTIMATES = ("posterior", "mode")
@@ -51,6 +57,11 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
             back to it. For columns of one unit.
         estimate: "posterior" (variational Bayes) or "mode" (the point that expectation maximisation ends at).
         solver: "three_releases", or "paper" (expectation maximisation with noise in every round; for comparison).
+        prior: what is known beside the rows ("three_releases" only): a fit of the same kind to other people, or the
+            path of its file, whose rows count like more rows; or what a public study found, {"loadings": (K,
+            n_features), "noise_variance": as the attribute, "mean": (n_features,), "rows": how many it is worth}, or
+            the path of a .json file.
+        public_prior: says that the rows behind a prior were public, or those of people who are not in these data.
 
     Attributes:
         components_: (K, n_features), see the class.
@@ -69,12 +80,17 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
     row_norm: float | None = None
     estimate: str = "posterior"
     solver: str = "three_releases"
+    prior: PrivateEstimator | Fitted | Mapping[str, Any] | Path | str | None = None
+    public_prior: bool = False
 
     declares: ClassVar[tuple[str, ...]] = ("schema", "width")
     reads: ClassVar[str | None] = "measurements"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "components"}
     _gamma: ClassVar[float]
     _isotropic: ClassVar[bool]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, kept(value) if name == "prior" else value)
 
     @abstractmethod
     def _read(self, q: Moments, prior_d: Floats, number: int | None) -> tuple[Factors, Floats]:
@@ -83,12 +99,16 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
     def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do; y is ignored."""
         columns = Columns.of(X, self.low, self.high, self.row_norm)
-        model = self._model(columns)
+        known, told = (
+            (None, "") if self.prior is None else known_of(self, self.prior, columns, public=self.public_prior)
+        )
+        model = self._model(columns, known)
         rows = columns.private(X, group)
         ranges = "" if columns.schema is None else ", their ranges and categories"
         public = {
             "columns": f"{columns.width} columns{ranges}",
             "row_norm": f"rows no longer than {columns.reach:g}, in units of their ranges where they have ranges",
+            **({"prior": f"the prior: {told}"} if told else {}),
             "parameters": f"solver {self.solver!r}, estimate {self.estimate!r}, the plan and all other parameters",
         }
         return self._task(model, rows, model.schedule, public, {"columns": columns})
@@ -223,28 +243,45 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         margin_dd = reach * uncertainty.moment_errors(covariance_dd, q.noise, q.count, q.lost) * unit_dd
         return q.second_dd * unit_dd - margin_dd, q.second_dd * unit_dd + margin_dd
 
+    def facts_for_report(self) -> Iterator[Figure]:
+        """The loadings, and each column's mean."""
+        names = getattr(self, "feature_names_in_", None)
+        columns = tuple(f"x{d}" for d in range(self.n_features_in_)) if names is None else tuple(map(str, names))
+        rows = tuple(f"factor {k}" for k in range(self.n_components_))
+        yield Grid(
+            title=f"Loadings of {self.n_components_} factors",
+            note="What a column gains by one standard deviation of a factor, in the column's units.",
+            rows=columns,
+            columns=rows,
+            values=tuple(map(tuple, self.loadings_.T.tolist())),
+        )
+
     def _errors(self, level: float) -> tuple[float, uncertainty.Errors]:
         """How many standard deviations an interval reaches, and these."""
         self._check_fitted()
         tail = (1 - check_number("level", level, low=0, high=1, closed="neither")) / 2
         q, found = self._released(), self._found
-        return float(-ndtri(tail)), uncertainty.errors(found.loading_dk, found.unique_d, q.noise, q.count, q.lost)
+        released = q.noise, q.count, q.lost
+        errors = uncertainty.errors(found.loading_dk, found.unique_d, *released, isotropic=self._isotropic)
+        return float(-ndtri(tail)), errors
 
     def _released(self) -> Moments:
         if self._moments is None:
             raise ParameterError("solver must be 'three_releases' for intervals, got 'paper', whose noise is unknown.")
         return self._moments
 
-    def _model(self, columns: Columns) -> Any:
+    def _model(self, columns: Columns, known: Moments | None = None) -> Any:
         """The model that the parameters name."""
         check_choice("estimate", self.estimate, ESTIMATES)
         width, reach = columns.width, columns.reach
         origin_d = None if columns.schema is None else columns.centre_d / columns.row_norm
         number = self._number(width)
         rounds = _ROUNDS if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**6)
-        rows = ThreeReleases(width, self._gamma, origin_d, reach / columns.row_norm)
+        rows = ThreeReleases(width, self._gamma, origin_d, reach / columns.row_norm, known)
         if check_choice("solver", self.solver, SOLVERS) == "three_releases":
             return rows
+        if known is not None:
+            raise ParameterError("prior must be None, unless solver='three_releases', got 'paper'.")
         if number is None:
             raise ParameterError("n_components must be a number with solver='paper', got None.")
         return PaperFactors(rows, number, columns.prior_d / reach**2, rounds, self._isotropic)
@@ -265,6 +302,10 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         self.n_components_, self.n_features_in_ = len(self.loadings_), self._columns.width
         self.feature_names_, self.schema_ = self._columns.feature_names, self._columns.schema
         self._show()
+
+    def _variances(self, noise_variance: Floats, columns: Columns) -> Floats:
+        """Unique variances (n_features,), in the units of X, of what `noise_variance_` would be."""
+        return noise_variance
 
     @abstractmethod
     def _show(self) -> None:
@@ -325,7 +366,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
             scalars = {name: check_number(name, facts["moments"][name], low=0) for name in _SCALARS}
             vectors = {name: arrays[name] for name in ("mean_d", "scale_d", "second_dd")}
             read: dict[str, Any] = {**scalars, **vectors}
-            self._moments = Moments(**read)
+            self._moments = domains.checked(Moments(**read))
         self._keep(arrays["mean_d"], arrays["scale_d"], found, arrays["direction_dk"])
 
 
@@ -395,6 +436,21 @@ class PCA(FactorModel):
         margin_k = reach * errors.strength_k * self.noise_variance_
         return np.maximum(self.explained_variance_ - margin_k, 0.0), self.explained_variance_ + margin_k
 
+    def facts_for_report(self) -> Iterator[Figure]:
+        """What each component explains, and the loadings."""
+        if self._moments is not None:
+            low_k, high_k = self.explained_variance_interval()
+            yield Intervals(
+                title="Explained variances",
+                note="95 % intervals, the privacy noise counted in.",
+                rows=tuple(
+                    (f"component {k}", float(self.explained_variance_[k]), float(low_k[k]), float(high_k[k]), "")
+                    for k in range(self.n_components_)
+                ),
+                reference=0.0,
+            )
+        yield from super().facts_for_report()
+
     def scree(self, ax: Any = None, level: float = 0.95) -> Any:
         """Draw what each component explains, with its interval, and return the axes.
 
@@ -419,6 +475,9 @@ class PCA(FactorModel):
         direction_dk = basis_de[:, : found.loading_dk.shape[1]]
         place_k = np.abs(direction_dk).argmax(axis=0)
         return found, direction_dk * np.where(direction_dk[place_k, np.arange(len(place_k))] < 0, -1.0, 1.0)
+
+    def _variances(self, noise_variance: Floats, columns: Columns) -> Floats:
+        return np.asarray(noise_variance / np.square(columns.units[0]))
 
     def _show(self) -> None:
         square = self._columns.reach**2

@@ -41,6 +41,7 @@ from dpvb.guards.errors import (
 from dpvb.models.topics import lda, reading
 from dpvb.models.topics.prior import Prior
 from dpvb.results import metrics
+from dpvb.results.figures import Bars, Figure
 from dpvb.runs.run import Run
 
 #: What a file holds of q beside the topics.
@@ -49,6 +50,8 @@ _ARRAYS = ("alpha_k", "background_v", "word_weight_v", "words_v", "sum_vk", "sum
 # which many steps are; shares of the word totals.
 _NOTHING, _MUCH, _FEW, _MANY = 4.0, 8.0, 3, 8
 _FEW_SHARE, _MANY_SHARE = 0.6, 0.3
+#: Words of a topic that a report shows.
+_WORDS_OF_A_REPORT = 12
 #: Signal of each topic from which on its words are clear; benchmark `topics` (n_components="auto") chose it.
 _CLEAR = 100.0
 #: The parameters of a fit over words without names.
@@ -429,6 +432,26 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         names = self.vocabulary_ or [f"#{v}" for v in range(self.n_features_in_)]
         order = np.argsort(-self.components_, axis=1, kind="stable")[:, :n]
         return [[names[v] for v in row] for row in order]
+
+    def facts_for_report(self) -> Iterator[Figure]:
+        """Each topic's most probable words."""
+        clear = None if self._fitted_model.means else self.above_noise_
+        probability_kv = self.components_ / self.components_.sum(axis=1, keepdims=True)
+        names = self.vocabulary_ or [f"#{v}" for v in range(self.n_features_in_)]
+        order = np.argsort(-probability_kv, axis=1, kind="stable")[:, :_WORDS_OF_A_REPORT]
+        yield Bars(
+            title=f"{len(order)} topics",
+            note="Bars are probabilities of a topic's most probable words."
+            + ("" if clear is None else f" {clear.sum()} of the topics stand above the noise."),
+            groups=tuple(
+                (
+                    f"Topic {k}",
+                    "" if clear is None or clear[k] else "no more than noise",
+                    tuple((names[v], float(probability_kv[k, v])) for v in row),
+                )
+                for k, row in enumerate(order)
+            ),
+        )
 
     def _expect(self, task: Task, plan: Plan) -> None:
         if self.num_examples is None or task.model.means:

@@ -42,10 +42,14 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
             schema's target, of the kind "numeric". Without an intercept, where all features are 0, y is the middle of
             its range: then a range (-a, a) gives a line through the origin.
         solver: "first_order" (second moments once, then clipped scores) or "sufficient_statistics" (all second moments
-            of x and y, once; for comparison).
+            of x and y, once; for comparison). An earlier fit as `prior` has the same y_range. It says of coefficients
+            what its rows did, each row worth 1/sigma_² of that fit, and says nothing of sigma_, which is that of the
+            rows of this fit alone. A study is in the units of y.
 
     Attributes:
-        sigma_: the standard deviation of y about its mean given x.
+        sigma_: the standard deviation of y about its mean given x, where an error counts at most `sigma_reach_`.
+        sigma_reach_: what an error counts at most, in units of y: at least four typical errors, so that normal ones
+            count in full. The privacy noise decides how much of longer tails can be known.
 
     The other parameters and the attributes are those of `Regression`.
     """
@@ -90,7 +94,7 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
 
     @property
     def _said_of_parameters(self) -> str:
-        return f"solver {self.solver!r}, the plan and all other parameters"
+        return f"solver {self.solver!r}, estimate {self.estimate!r}, the plan and all other parameters"
 
     def _private(
         self,
@@ -115,19 +119,23 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
         check_choice("solver", self.solver, SOLVERS)
         given: dict[str, Any] = {"intercept": design.intercept, "alpha": self.alpha}
         if self.solver == "sufficient_statistics":
+            if known:
+                raise ParameterError("prior must be None, unless solver='first_order', got 'sufficient_statistics'.")
             return OneRelease(design.width, **given, declared=self._declared(design, schema))
         if self.num_steps is not None:
             given["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
-        return Linear(design.width, **given, declared=self._declared(design, schema))
+        return Linear(design.width, **given, declared=self._declared(design, schema), known=known)
 
     def take(self, task: Task, q: Any) -> None:
         """Keep the posterior, and σ."""
-        self._set_response(self._response_of(task.notes["schema"]), *task.model.scale(q))
+        (variance, std), reach = task.model.scale(q), task.model.reach(q)
+        self._set_response(self._response_of(task.notes["schema"]), variance, std, reach)
         super().take(task, q)
 
-    def _set_response(self, response: Response, variance: float, std: float) -> None:
-        """Keep what y may be, and σ² with the standard deviation of its error, over half the range's square."""
-        self._fitted_response, self._sigma = response, (variance, std)
+    def _set_response(self, response: Response, variance: float, std: float, reach: float) -> None:
+        """Keep what y may be, σ² with its error's standard deviation, and its reach, for a range of half length 1."""
+        self._fitted_response, self._sigma = response, (variance, std, reach)
+        self.sigma_reach_ = response.half * reach
         self.sigma_ = response.half * math.sqrt(variance)
 
     def _shift_of(self, model: Any) -> float:
@@ -148,11 +156,14 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
     def sigma_interval(self, level: float = 0.95) -> tuple[float, float]:
         """Ends (low, high) of the credible interval of `sigma_`, the privacy noise counted in.
 
+        It is an interval of the standard deviation of errors that count at most `sigma_reach_`. With
+        solver="sufficient_statistics" errors count in full, and their sampling is taken to be that of normal ones.
+
         Args:
             level: probability inside, in (0, 1).
         """
-        self._check_fitted()
-        variance, std = self._sigma
+        self._check_posterior()
+        variance, std, _ = self._sigma
         reach = min(float(-ndtri(tail(level))) * std / variance, 600.0)
         return self.sigma_ * math.exp(-0.5 * reach), self.sigma_ * math.exp(0.5 * reach)
 
@@ -216,6 +227,8 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
     def _head(self, per: str, noise_aware: bool) -> Head:
         low, high = self.sigma_interval()
         model = f"Linear regression on {self._coefficients.columns}; sigma {self.sigma_:.4g} [{low:.4g}, {high:.4g}]"
+        if self.sigma_reach_ < self._fitted_response.half:
+            model += f", errors counted up to {self.sigma_reach_:.4g}"
         return Head(model, "response", per, self._prior, noise_aware, self.privacy_)
 
     @property
@@ -229,8 +242,11 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
         return arrays, {**facts, "y_range": [*self._fitted_response.range], "sigma": [*self._sigma]}
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        (low, high), (variance, std) = facts["y_range"], facts["sigma"]
+        (low, high), (variance, std, reach) = facts["y_range"], facts["sigma"]
         variance = check_number("sigma", variance, low=0, high=1e6, closed="right")
         response = Response("numeric", low=low, high=high)
-        self._set_response(response, variance, check_number("sigma's std", std, low=0, high=1e6))
+        std = check_number("sigma's std", std, low=0, high=1e6)
+        self._set_response(
+            response, variance, std, check_number("sigma's reach", reach, low=0, high=1e6, closed="right")
+        )
         super()._restore(arrays, facts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -34,6 +34,7 @@ from dpvb.models.mixtures.columns import Columns
 from dpvb.models.mixtures.components import Components
 from dpvb.models.mixtures.rows import drawn_rows
 from dpvb.models.mixtures.spread import Spread, drawn, spread
+from dpvb.results.figures import Figure
 from dpvb.results.groups import GroupTable, Line
 
 _COVARIANCES = {"full": "full", "diag": "diagonal"}
@@ -210,6 +211,10 @@ class Mixture(PrivateEstimator):
         )
         aware = "noise counted in" if noise_aware else "privacy noise left out"
         return GroupTable(lines, f"{len(now.number_k)} groups, {level:.0%} intervals, {aware}")
+
+    def facts_for_report(self) -> Iterator[Figure]:
+        """Each group's numbers, with their intervals."""
+        yield from self.groups().figures()
 
     def _drawn(self, n: Any, rng: Any, parameters: str) -> tuple[MixedRows, Any]:
         self._check_fitted()

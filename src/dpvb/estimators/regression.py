@@ -31,7 +31,7 @@ from dpvb.estimators.base import (
     generator,
     unbounded,
 )
-from dpvb.estimators.coefficient_prior import known_of
+from dpvb.estimators.coefficient_prior import Frame, known_of
 from dpvb.estimators.coefficients import Coefficients
 from dpvb.estimators.earlier import Fitted, kept
 from dpvb.estimators.ranges import check_names, in_order, places, schema_of
@@ -52,10 +52,12 @@ from dpvb.models.regression.slants import NO_PRODUCTS
 from dpvb.models.regression.weights import Weights
 from dpvb.results import exports
 from dpvb.results.coefficients import Coefficient, CoefficientTable, Head, Summary
+from dpvb.results.figures import Facts, Figure, Intervals
 
 _READING = ("mean_d", "covariance", "naive_covariance", "prior", "unseen_d", "centre_d", "slant_3k")
 SOLVERS = ("first_order", "sufficient_statistics", "paper")
 COVARIANCES = ("full", "diagonal")
+ESTIMATES = ("posterior", "mode")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -82,11 +84,18 @@ class Regression(PrivateEstimator):
             and columns with low and high are numbers.
         alpha: precision of the prior N(0, I/alpha) of the weights of rows of norm 1. Not given: a column's own spread
             is its unit, and an indicator's value.
+        prior: what is known beside it (solver="first_order" and a full covariance only): a fit of the same kind to
+            other people, or the path of its file, whose rows count like more rows; or coefficients of a public study by
+            the names of `coefficients`, with mean and standard deviation, {"age": (0.03, 0.01)}, or the path of a .json
+            file.
+        public_prior: says that the rows behind a prior were public, or those of people who are not in these data.
+        estimate: "posterior", or "mode", private expectation maximisation: the point where the posterior of predictions
+            is highest, with no uncertainty of it in predictions, and without intervals.
 
     Attributes:
         coef_, intercept_: posterior means in the units of X, (n_features,) and a number; of a table, per unit of a
             number (where the schema transforms it, of the transformed number) and per category.
-        coef_std_, intercept_std_: posterior standard deviations, the privacy noise counted in.
+        coef_std_, intercept_std_: posterior standard deviations, the privacy noise counted in; None of a mode.
         privacy_: the privacy statement of the fit.
         n_iter_, n_features_in_, feature_names_: steps, and number and names of the features.
     """
@@ -99,10 +108,16 @@ class Regression(PrivateEstimator):
     column_bound: float | Sequence[float] | NDArray[Any] | None = None
     numeric: bool | Sequence[int] | NDArray[Any] | None = None
     alpha: float | None = None
+    prior: PrivateEstimator | Fitted | Mapping[str, tuple[float, float]] | Path | str | None = None
+    public_prior: bool = False
+    estimate: str = "posterior"
 
     declares: ClassVar[tuple[str, ...]] = ("schema", "width")
     reads: ClassVar[str | None] = "rows"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "fit_intercept": "intercept"}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, kept(value) if name == "prior" else value)
 
     @property
     @abstractmethod
@@ -112,6 +127,10 @@ class Regression(PrivateEstimator):
     @property
     def _given_response(self) -> Response:
         """What a response may be where no schema says it."""
+        return self._response
+
+    def _response_of(self, schema: Schema | None) -> Response:
+        """What a response may be, by the parameters or by the schema's target."""
         return self._response
 
     @property
@@ -135,8 +154,12 @@ class Regression(PrivateEstimator):
     def _known(
         self, design: AnyDesign, names: tuple[str, ...] | None, schema: Schema | None
     ) -> tuple[tuple[Known, ...], str]:
-        """What is known of the weights beside the rows, and where it comes from, in words; here: nothing."""
-        return (), ""
+        """What is known of the weights beside the rows, and where it comes from, in words."""
+        if self.prior is None:
+            return (), ""
+        names = names or places(design.width - (design.intercept > 0))
+        frame = Frame(design.intercept, design.row_norm, names, schema, self._response_of(schema))
+        return known_of(self, self.prior, frame, public=self.public_prior)
 
     @property
     def _sparse_rows(self) -> bool:
@@ -154,7 +177,7 @@ class Regression(PrivateEstimator):
                 too little.
             intercept: True gives the interval of `intercept_` instead.
         """
-        self._check_fitted()
+        self._check_posterior()
         reach = float(-ndtri(tail(level)))
         std, intercept_std = self._stds(noise_aware)
         mean, margin = (self.intercept_, reach * intercept_std) if intercept else (self.coef_, reach * std)
@@ -182,7 +205,7 @@ class Regression(PrivateEstimator):
         Raises:
             ParameterError: for an argument outside its range, or a range where none was declared.
         """
-        self._check_fitted()
+        self._check_posterior()
         return self._coefficients.table(self._head(per, noise_aware), level, coding, exp)
 
     def curve(
@@ -209,7 +232,7 @@ class Regression(PrivateEstimator):
         Raises:
             ParameterError: no such column, a value that is none of it, or columns that `given` lacks.
         """
-        self._check_fitted()
+        self._check_posterior()
         head = self._head("unit", noise_aware)
         return self._coefficients.curve(head, column, at, reference, given or {}, level, exp)
 
@@ -237,6 +260,26 @@ class Regression(PrivateEstimator):
     def summary(self, level: float = 0.95, **options: Any) -> Summary:
         """The coefficient table as text; arguments are those of `coefficients`."""
         return Summary.of(self.coefficients(level, **options))
+
+    def facts_for_report(self) -> Iterator[Figure]:
+        """The table of coefficients, with its intervals; of a mode the coefficients alone."""
+        if self.coef_std_ is None:
+            values = np.ravel(self.coef_).tolist()
+            rows = (*zip(self.feature_names_, values, strict=False), ("intercept", float(np.ravel(self.intercept_)[0])))
+            yield Facts(
+                title="Coefficients",
+                note="The point of a mode; there are no intervals.",
+                head=("name", "coefficient"),
+                rows=tuple((name, f"{value:.4g}") for name, value in rows),
+            )
+            return
+        table = self.coefficients()
+        yield Intervals(
+            title=f"Coefficients: {table.scale}",
+            note=" ".join(table.head.lines()),
+            rows=tuple((row.name, row.mean, row.low, row.high, row.note) for row in table),
+            reference=0.0,
+        )
 
     def to_arviz(self, draws: int = 1000, *, chains: int = 4, rng: Any = None, **options: Any) -> Any:
         """Draws from the posterior as ArviZ reads them: a tree whose posterior's `coef` has the rows of `coefficients`.
@@ -267,7 +310,7 @@ class Regression(PrivateEstimator):
             n: number of draws.
             rng: a seed, a NumPy generator or None.
         """
-        self._check_fitted()
+        self._check_posterior()
         n = check_integer("n", n, low=0, high=10**9)
         normal_nd = generator("rng", rng).standard_normal((n, len(self._table.mean_d)))
         draws_nr = self._coefficients.normal.draws(normal_nd)
@@ -283,6 +326,7 @@ class Regression(PrivateEstimator):
         """What a fit would do, with what stands beside y."""
         if not isinstance(X, Table):
             _check_response(y)
+        check_choice("estimate", self.estimate, ESTIMATES)
         stated = "schema" if isinstance(X, Table) else "ranges"
         X = self._bounded(X)
         schema = X.schema if isinstance(X, Table) else None
@@ -317,7 +361,10 @@ class Regression(PrivateEstimator):
         self.n_iter_ = notes["steps"]
         self._set_columns(notes["names"], notes["width"], notes["schema"])
         self._shift, self._told = self._shift_of(task.model), notes["told"]
-        weights, table = (self._in_units(read) for read in (task.model.weights(q), task.model.table(q)))
+        weights, table = task.model.weights(q), task.model.table(q)
+        if self.estimate == "mode":
+            weights, table = weights.point(), replace(weights.point(), data=table.data)
+        weights, table = self._in_units(weights), self._in_units(table)
         self._set_posterior(weights, table, notes["constant"], notes["row_norm"])
 
     def _shift_of(self, model: Any) -> float:
@@ -449,7 +496,21 @@ class Regression(PrivateEstimator):
         self._first = int(constant > 0)
         self._coefficients = Coefficients(table, constant, row_norm, self.feature_names_, self.schema_, self._shift)
         self.coef_, self.intercept_ = self._shown(self._coefficients.normal.mean_r)
-        self.coef_std_, self.intercept_std_ = self._stds()
+        stds: tuple[Any, Any] = self._stds() if table.covariance.any() else (None, None)
+        self.coef_std_, self.intercept_std_ = stds
+
+    def _check_posterior(self) -> None:
+        """Check that what was fitted is a distribution.
+
+        Raises:
+            ParameterError: for a mode.
+        """
+        self._check_fitted()
+        if self.coef_std_ is None:
+            raise ParameterError(
+                "estimate must be 'posterior' for intervals, draws and tables, got 'mode', a point of which coef_ and "
+                "intercept_ are all that is known: fit other data, or plan the whole budget, with estimate='posterior'."
+            )
 
     def _stds(self, noise_aware: bool = True) -> tuple[Any, Any]:
         """Posterior standard deviations of the coefficients and of the intercept."""
@@ -482,7 +543,7 @@ class Regression(PrivateEstimator):
             DataFormatError: for rows of another width, or that hold NaN or infinity.
             ParameterError: for an offset or exposure that is no number, of another length, or not positive.
         """
-        self._check_fitted()
+        (self._check_posterior if table else self._check_fitted)()
         read = self._table if table else self._weights
         parts = [(np.empty(0), np.empty(0)), *(self._moments(x_nd, read) for x_nd in self._rows(X))]
         mean_n, variance_n = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -652,10 +713,6 @@ class BinomialLikelihoodRegression(Regression):
         solver: "first_order" (curvature once, then scores), "sufficient_statistics" (Pólya-Gamma augmentation,
             second moments released at each step) or "paper" (the same as published; for comparison).
         covariance: "full", or "diagonal" for features in the thousands ("first_order" only).
-        prior: what is known beside it ("first_order" and "full" only): a fit of the same kind to other people, or the
-            path of its file, whose rows count like more rows; or coefficients of a public study by the names of
-            `coefficients`, with mean and standard deviation, {"age": (0.03, 0.01)}, or the path of a .json file.
-        public_prior: says that the rows behind a prior were public, or those of people who are not in these data.
         max_offset: public bound, in (0, 50], on the absolute value of an offset, which is added to a row's log odds or
             log mean; farther ones are cut to it ("first_order" only). Not given: rows have no offset.
         max_weight: public bound, in (0, 1e9], on a row's weight; larger ones are cut to it, and the noise grows with
@@ -664,13 +721,8 @@ class BinomialLikelihoodRegression(Regression):
 
     solver: str = "first_order"
     covariance: str = "full"
-    prior: PrivateEstimator | Fitted | Mapping[str, tuple[float, float]] | Path | str | None = None
-    public_prior: bool = False
     max_offset: float | None = None
     max_weight: float | None = None
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, kept(value) if name == "prior" else value)
 
     @property
     @abstractmethod
@@ -706,15 +758,6 @@ class BinomialLikelihoodRegression(Regression):
             _check_beside(self._response, beside)
         return self._task_of(X, y, trials, group, beside)
 
-    def _known(
-        self, design: AnyDesign, names: tuple[str, ...] | None, schema: Schema | None
-    ) -> tuple[tuple[Known, ...], str]:
-        if self.prior is None:
-            return (), ""
-        names = names or places(design.width - (design.intercept > 0))
-        frame = (design.intercept, design.row_norm, names, schema)
-        return known_of(self, self.prior, frame, public=self.public_prior)
-
     def _said_of_response(self, schema: Schema | None) -> dict[str, str]:
         likelihood = self._likelihood
         kinds = {
@@ -731,7 +774,8 @@ class BinomialLikelihoodRegression(Regression):
 
     @property
     def _said_of_parameters(self) -> str:
-        return f"solver {self.solver!r}, covariance {self.covariance!r}, the plan and all other parameters"
+        forms = f"solver {self.solver!r}, covariance {self.covariance!r}, estimate {self.estimate!r}"
+        return f"{forms}, the plan and all other parameters"
 
     def _head(self, per: str, noise_aware: bool) -> Head:
         likelihood = self._likelihood
@@ -779,7 +823,7 @@ class BinomialLikelihoodRegression(Regression):
             )
         variant: Literal["paper", "corrected"] = "paper" if self.solver == "paper" else "corrected"
         is_private = check_number("epsilon", self.epsilon, low=0, closed="right") < np.inf
-        return PolyaGamma(width, variant=variant, average=is_private, **given)
+        return PolyaGamma(width, variant=variant, average=is_private, mode=self.estimate == "mode", **given)
 
     @property
     def _prior(self) -> str:

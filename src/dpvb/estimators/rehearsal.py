@@ -47,7 +47,7 @@ def made_up(
     rng = np.random.default_rng(0)
     if schema is not None:
         # A schema has its own persons.
-        if estimator.reads == "measurements" or (schema.target is None and estimator.reads == "table"):
+        if estimator.reads == "measurements" or (schema.target is None and estimator.reads in ("table", "labelled")):
             return {"X": Table(_cells(schema, num_rows, rng), schema)}
         response = schema.target.response if schema.target is not None else estimator._response
         table = Table(_cells(schema, num_rows, rng), schema)
@@ -66,10 +66,11 @@ def made_up(
         )
     width = check_integer("width", len(words) if words is not None else width, low=1)
     group = {"group": np.arange(num_rows)} if grouped else {}
-    if estimator.reads == "documents":
+    if estimator.reads in ("documents", "labelled"):
         places = np.repeat(np.arange(num_rows), WORDS), rng.integers(width, size=num_rows * WORDS)
         counts = sparse.csr_array((np.ones(num_rows * WORDS), places), shape=(num_rows, width))
-        return {"X": BagOfWords(counts, vocabulary=words), **group}
+        labels = {"y": _drawn(estimator.labels(), num_rows, rng)} if estimator.reads == "labelled" else {}
+        return {"X": BagOfWords(counts, vocabulary=words), **labels, **group}
     if estimator.reads == "images":
         level = estimator.threshold
         pixels = (0.0, 1.0) if level is None else (float(level), np.nextafter(float(level), np.inf))

@@ -23,6 +23,7 @@ from dpvb.kernels import linear
 from dpvb.models.belief_network import first_order, kernel, six_blocks
 from dpvb.models.belief_network.beta_normal import Scales
 from dpvb.results import metrics
+from dpvb.results.figures import Figure, Grid, Images
 
 FORMS = ("first_order", "six_blocks", "paper")
 # Rounds over the hidden units of a row that is transformed or scored: more than in a step of the fit.
@@ -64,6 +65,8 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         learning_offset, learning_decay: offset τ0 and decay κ of the step sizes ρ_t = (τ0 + t)^-κ; planned if not
             given.
         start_std, start_mean: the start: std of the weights, probability of the hidden units ("first_order").
+        estimate: "posterior", or "mode", private expectation maximisation: weights are points of highest density. The
+            first-order form has points already: there the prior alone counts their variances.
 
     Attributes:
         components_: weights W, (K, J): row k is the image that hidden unit k draws.
@@ -83,6 +86,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
     learning_decay: float | None = None
     start_std: float = 0.1
     start_mean: float = 0.5
+    estimate: str = "posterior"
 
     reads: ClassVar[str | None] = "images"
     command: ClassVar[str | None] = "sbn"
@@ -96,7 +100,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         decay = robbins_monro(*self._learning())
         public = {
             "columns": f"{rows.width} visible units",
-            "n_components": f"{model.n_components} hidden units, form {self.form!r}",
+            "n_components": f"{model.n_components} hidden units, form {self.form!r}, estimate {self.estimate!r}",
             "threshold": "entries are 0 or 1"
             if self.threshold is None
             else f"entries are 1 above {self.threshold:g}, else 0",
@@ -203,11 +207,29 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         psi_nj = z_nk @ self.components_ + self.visible_bias_
         return np.asarray(draw.random(psi_nj.shape) < expit(psi_nj), dtype=np.int8)
 
+    def facts_for_report(self) -> Iterator[Figure]:
+        """The weights of each hidden unit, as an image where there are squares of visible units."""
+        side = math.isqrt(self.n_features_in_)
+        order = np.argsort(-np.square(self.components_).sum(axis=1), kind="stable")
+        if side * side == self.n_features_in_:
+            images = self.components_[order].reshape(-1, side, side)
+            names = [f"unit {k}" for k in order]
+            yield Images.of("Weights of hidden units", "Red: turns a pixel on; blue: turns it off.", images, names)
+        else:
+            yield Grid(
+                title="Weights of hidden units",
+                note="Above 0: turns a visible unit on.",
+                rows=tuple(f"unit {k}" for k in order),
+                columns=tuple(f"#{j}" for j in range(self.n_features_in_)),
+                values=tuple(map(tuple, self.components_[order].tolist())),
+            )
+
     def _model(self, width: int) -> Any:
         """The model that the parameters name."""
         check_choice("form", self.form, FORMS)
         sweeps = self._planned()["sweeps"] if self.sweeps is None else self.sweeps
         given: dict[str, Any] = {"num_examples": self.num_examples, "sweeps": sweeps, "start_std": self.start_std}
+        given["mode"] = check_choice("estimate", self.estimate, ("posterior", "mode")) == "mode"
         given["ridge"] = self._planned()["ridge"] if self.ridge is None else self.ridge
         if self.form == "first_order":
             return first_order.SBN(self.n_components, width, clip=self.clip, start_mean=self.start_mean, **given)

@@ -552,6 +552,33 @@ class Ledger:
                 check_end(walk(store.uuid, rows.since(1), receipts, shared=store.shared), head)
                 self._check_heads(seen, head, rows, {})
 
+    @says_what_lacks
+    def grant(self, role: str, *, append: bool = True) -> list[str]:
+        """Let a role of PostgreSQL look at this ledger and append to it, and do nothing else in it.
+
+        Args:
+            role: public; it exists on the server, and keeps no other right on the ledger's tables.
+            append: whether fits of this role are charged; without it the role may look, verify and export.
+
+        Returns:
+            The statements that were carried out.
+
+        Raises:
+            ParameterError: if the ledger is a file.
+            LedgerError: if the role does not exist, or whoever asks does not own the ledger.
+        """
+        if not is_address(self._url):
+            raise ParameterError(
+                f"{self.shown} is a file, which has no roles: whoever may write the file may append. A team shares a "
+                "ledger in PostgreSQL: Ledger('postgresql://...')."
+            )
+        from dpvb.ledger.postgresql import PostgreSQLStore
+
+        with self._session.lock:
+            store = self._opened()
+            assert isinstance(store, PostgreSQLStore)
+            return store.grant(role, append=append)
+
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write the whole chain as JSON lines, for `verify_export`; of a damaged ledger, what can be read.
 

@@ -1,7 +1,8 @@
 """A ledger in PostgreSQL, for a team: `Ledger("postgresql://user@server/database")`.
 
 One ledger a database, in the schema `dpvb`, which the first `Ledger(...)` makes. Whoever makes it owns it. Others need
-no more than this, and should have no more:
+no more than this, and should have no more; `Ledger.grant("analyst")` gives it, and somebody who only looks needs the
+first two:
 
     GRANT USAGE ON SCHEMA dpvb TO analyst;
     GRANT SELECT ON dpvb.ledger, dpvb.entry, dpvb.head TO analyst;
@@ -31,6 +32,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, final
 
 from dpvb.guards.errors import LedgerError
+from dpvb.guards.strangers import printable
 from dpvb.ledger import schema
 from dpvb.ledger.address import without_password
 from dpvb.ledger.chain import COLUMNS, Entry
@@ -40,6 +42,12 @@ from dpvb.ledger.store import Transaction
 
 if TYPE_CHECKING:
     import psycopg
+
+#: What a role needs that looks, and what one needs besides that appends.
+_TO_LOOK = ("USAGE ON SCHEMA dpvb", "SELECT ON dpvb.ledger, dpvb.entry, dpvb.head")
+_TO_APPEND = ("INSERT ON dpvb.entry", "UPDATE (seq) ON dpvb.head")
+# PostgreSQL takes these words for everybody, and for whoever asks, in quotation marks too.
+_NO_ROLES = ("public", "none", "current_role", "current_user", "session_user")
 
 _NAMES = ", ".join(COLUMNS)
 _BATCH = 2_000
@@ -155,6 +163,38 @@ class PostgreSQLStore:
                     found = [_EARLIER]
             counted = {self._count(without) for without in (("seqscan",), ("indexscan", "indexonlyscan", "bitmapscan"))}
         return found if len(counted) == 1 else [*found, "the table and its primary key do not hold the same rows"]
+
+    def grant(self, role: str, *, append: bool) -> list[str]:
+        """Give a role the right to look, and to append; what it has beyond that is taken away.
+
+        Args:
+            role: that exists.
+            append: whether it may append.
+
+        Returns:
+            The statements, all of which were carried out.
+
+        Raises:
+            LedgerError: if this role does not own the ledger, or PostgreSQL refuses.
+        """
+        with self._typed(), self._block():
+            owner, own = self._owner()
+            if not own:
+                raise LedgerError(f"{self._place}: the ledger's owner {owner!r} gives rights in it; connect as it.")
+            if owner:
+                self._run("SELECT set_config('role', %s, true)", (owner,))
+            name = self._one("SELECT quote_ident(rolname) FROM pg_roles WHERE rolname = %s", (role,))
+            if name is None or role in _NO_ROLES:
+                raise LedgerError(
+                    f"{self._place} has no role {printable(role)!r}. Make it first: CREATE ROLE ... LOGIN PASSWORD"
+                )
+            if role == self._one("SELECT tableowner FROM pg_tables WHERE schemaname = 'dpvb' LIMIT 1"):
+                raise LedgerError(f"{self._place}: {printable(role)!r} owns the ledger, and has every right in it.")
+            statements = [f"REVOKE ALL ON dpvb.ledger, dpvb.entry, dpvb.head FROM {name}"]
+            statements += [f"GRANT {right} TO {name}" for right in (*_TO_LOOK, *(_TO_APPEND if append else ()))]
+            for statement in statements:
+                self._run(statement)
+        return statements
 
     def close(self) -> None:
         """Let go of the database; calling it again does nothing."""
@@ -286,9 +326,9 @@ class PostgreSQLStore:
     def _run(self, statement: str, values: Sequence[object] | None = None) -> psycopg.Cursor[Any]:
         return self._open().execute(statement, values)
 
-    def _one(self, statement: str) -> Any:
+    def _one(self, statement: str, values: Sequence[object] | None = None) -> Any:
         """The first value of the first row; None if there is no row."""
-        row = self._run(statement).fetchone()
+        row = self._run(statement, values).fetchone()
         return None if row is None else row[0]
 
     @contextmanager

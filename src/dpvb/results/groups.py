@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 from dpvb.guards import pages
 from dpvb.guards.strangers import printable
+from dpvb.results.figures import Intervals
 
 _NUMBERS = ("estimate", "low", "high")
 
 
 class Line(NamedTuple):
-    """One number of a group: an estimate, its standard deviation, and the ends of an interval."""
+    """One number of a group or a class: an estimate, its standard deviation, and the ends of an interval."""
 
     group: int | str
     name: str
@@ -46,6 +47,17 @@ class GroupTable:
     def of(self, group: int | str) -> dict[str, Line]:
         """The lines of one group by name."""
         return {line.name: line for line in self.lines if line.group == group}
+
+    def figures(self) -> Iterator[Intervals]:
+        """What a report shows: the numbers of each group, whose share comes first."""
+        for group in dict.fromkeys(line.group for line in self.lines):
+            share, *others = (line for line in self.lines if line.group == group)
+            yield Intervals(
+                title=f"{'Group ' if isinstance(group, int) else ''}{group}: "
+                f"{share.mean:.1%} of all, {share.low:.1%} to {share.high:.1%}",
+                note=self.head,
+                rows=tuple((line.name, line.mean, line.low, line.high, "") for line in others),
+            )
 
     def _rows(self) -> list[tuple[str, ...]]:
         return [

@@ -112,7 +112,7 @@ class PrivacyStatement:
         check_choice("neighboring_relation", self.neighboring_relation, RELATIONS)
         check_choice("method", self.method, _METHODS)
         check_choice("tool", self.tool, tuple(_TOOLS))
-        for delta, epsilon in self._points:
+        for delta, epsilon in self.points:
             check_number("delta", delta, low=0, high=1, closed="neither")
             check_number("epsilon", epsilon, low=0)
         for name in ("secret_noise", "rehearsal", "published"):
@@ -258,35 +258,22 @@ class PrivacyStatement:
         return "; ".join(faults) or f"epsilon = {_up(self.epsilon)} at delta = {self.delta:g}, for each {self.unit}"
 
     @property
-    def _points(self) -> list[tuple[float, float]]:
+    def points(self) -> list[tuple[float, float]]:
         """All (delta, epsilon) that hold."""
         return [(self.delta, self.epsilon), *self.curve]
 
     @property
     def belief(self) -> float:
-        """How sure somebody can become who gave even odds to a unit's presence: e^ε/(1+e^ε).
-
-        Outside an event of probability δ: whatever (ε, δ) allows can be computed from a report that tells the
-        truth with probability δ, and otherwise is right with probability e^ε/(1+e^ε) (Kairouz, Oh & Viswanath
-        2015).
-        """
-        return 1.0 / (1.0 + math.exp(-self.epsilon))
+        """How sure somebody can become who gave even odds to a unit's presence (`accounting.belief`)."""
+        return accounting.belief(self.epsilon)
 
     def true_positive_rate(self, false_positive_rate: float = 0.01) -> float:
-        """Upper bound on the power of any test for a unit's presence, by every point (δ, ε) of the curve.
-
-        TPR ≤ e^ε FPR + δ and 1 - TPR ≥ e^-ε (1 - FPR - δ) (Wasserman & Zhou 2010; Kairouz et al. 2015).
+        """Upper bound on the power of any test for a unit's presence (`accounting.true_positive_rate`).
 
         Raises:
             ParameterError: unless 0 ≤ false_positive_rate ≤ 1.
         """
-        alarm = check_number("false_positive_rate", false_positive_rate, low=0, high=1)
-        bounds = [1.0]
-        for delta, epsilon in self._points:
-            if epsilon < 700:  # beyond, e^ε leaves the floating range and nothing is promised anyway
-                bounds.append(math.exp(epsilon) * alarm + delta)
-                bounds.append(1.0 - math.exp(-epsilon) * (1.0 - alarm - delta))
-        return min(bounds)
+        return accounting.true_positive_rate(self.points, false_positive_rate)
 
     def verify(self) -> None:
         """Account for the listed releases anew: a check of a statement that came with a file.
@@ -363,9 +350,9 @@ class PrivacyStatement:
 
     def __str__(self) -> str:
         lines = [_TITLE, ""]
-        for warning in self._warnings():
+        for warning in self.warnings():
             lines += [*textwrap.wrap(f"!!! {warning}", _WIDTH, subsequent_indent="!!! "), ""]
-        for label, paragraphs in self._sections():
+        for label, paragraphs in self.sections():
             for n, paragraph in enumerate(paragraphs):
                 head = f"{label:<{_LABEL}}" if n == 0 else " " * _LABEL
                 lines += textwrap.wrap(
@@ -373,15 +360,45 @@ class PrivacyStatement:
                 )
         return "\n".join(lines)
 
+    def in_short(self) -> str:
+        """The statement in six lines, for whoever decides whether the result may go out."""
+        warnings = [f"!!! {warning}" for warning in self.warnings()]
+        return "\n".join([*warnings, *(f"{label:<{_LABEL}}{text}" for label, text in self.in_short_lines())])
+
+    def in_short_lines(self) -> list[tuple[str, str]]:
+        """The six lines, each with its label."""
+        unit, charge = self.unit, self.charge
+        meaning = (
+            f"{self.unit}s may be told of in full."
+            if self.epsilon == math.inf
+            else f"Even odds of a {unit}'s presence become at most {_percent(self.belief)}; a test with 1 % false "
+            f"alarms finds at most {_percent(self.true_positive_rate(0.01))}."
+        )
+        released = sum(release.event.num_steps for release in self.releases)
+        counted = "" if self.counts is None else f" In them, {self.counts.say(unit)}."
+        return list(
+            {
+                "Promise": f"{self.brief}.",
+                "Meaning": "The data are public." if self.published else meaning,
+                "Made by": f"{released} noisy sums, and public facts alone.{counted}",
+                "Result": " ".join(self.remarks) or "Intervals and measures hold the noise; see the model's own pages.",
+                "Charged": "Nobody keeps count here: several fits of the same data add up."
+                if charge is None
+                else f"Data set {charge.dataset!r}, entry {charge.seq} of ledger {charge.ledger}.",
+                "Beyond it": "Time and memory of the run, public facts chosen by looking, several "
+                f"{unit}s together, what is true of everybody.",
+            }.items()
+        )
+
     def _repr_html_(self) -> str:
         """The statement for a notebook: warnings and the promise in sight, the rest folded."""
-        rows = dict(self._sections())
+        rows = dict(self.sections())
         first = [(label, rows.pop(label)) for label in _IN_SIGHT if label in rows]
-        warnings = "".join(map(pages.boxed, self._warnings()))
+        warnings = "".join(map(pages.boxed, self.warnings()))
         rest = pages.folded("The rest of the statement", pages.table([*rows.items()]))
         return f"<div>{pages.title(_TITLE)}{warnings}{pages.table(first)}{rest}</div>"
 
-    def _warnings(self) -> Iterator[str]:
+    def warnings(self) -> Iterator[str]:
         """Why the promise is none, or weak."""
         if self.rehearsal:
             yield _REHEARSAL
@@ -395,11 +412,11 @@ class PrivacyStatement:
                 f"publishing one {self.unit} at random would meet such a promise."
             )
 
-    def _sections(self) -> Iterator[tuple[str, list[str]]]:
+    def sections(self) -> Iterator[tuple[str, list[str]]]:
         """Labels and paragraphs of the statement."""
-        return (section for section in self._all_sections() if not (self.published and section[0] in _OF_A_PROMISE))
+        return (section for section in self._all() if not (self.published and section[0] in _OF_A_PROMISE))
 
-    def _all_sections(self) -> Iterator[tuple[str, list[str]]]:
+    def _all(self) -> Iterator[tuple[str, list[str]]]:
         """Those of a promise, too."""
         unit = self.unit
         yield "Promise", [self._promise()]

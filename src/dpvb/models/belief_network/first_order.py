@@ -107,6 +107,7 @@ class SBN:
         start_std: standard deviation of the random start of the weights.
         start_mean: probability of the hidden units at the start.
         engine: "numba" (compiled, float32) or "numpy" (plain float64).
+        mode: True finds the weights of highest density: ⟨ζ⁻¹⟩ at w² instead of ⟨w²⟩.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -121,6 +122,7 @@ class SBN:
     start_std: float = 0.1
     start_mean: float = 0.5
     engine: Literal["numba", "numpy"] = "numba"
+    mode: bool = False
 
     def __post_init__(self) -> None:
         for name in ("n_components", "n_visible", "sweeps"):
@@ -179,9 +181,12 @@ class SBN:
         square_j = q.level_j**2
         curvature_j = 0.5 * (0.25 + kernel.xi_of(square_j))
         spread_k = q.mean_k * (1 - q.mean_k)
-        scales = q.scales.update(q.w_kj**2 + 1.0 / (q.count * curvature_j * spread_k[:, None]))
+        variance_kj = 1.0 / (q.count * curvature_j * spread_k[:, None])
+        scales = q.scales.update(np.maximum(q.w_kj**2, tuned.LEAST_SQUARE) if self.mode else q.w_kj**2 + variance_kj)
         gradient_kj = (s.read("gradient") - scales.precision_kj * q.w_kj) / q.count
-        w_kj = q.w_kj + s.rho * gradient_kj / (curvature_j * (spread_k[:, None] + noise["gradient"]))
+        # At a mode nothing bounds the prior's precision but its part in the curvature.
+        steep_kj = scales.precision_kj / q.count if self.mode else 0.0
+        w_kj = q.w_kj + s.rho * gradient_kj / (curvature_j * (spread_k[:, None] + noise["gradient"]) + steep_kj)
         level_j = q.level_j + s.rho * s.read("bias") / q.count / (curvature_j + noise["bias"])
         gain = 1.0 / (1.0 + (s.noise_std("hidden") / q.count / tuned.MEAN_DRIFT) ** 2)
         mean_k = q.mean_k + s.rho * gain * s.read("hidden") / q.count

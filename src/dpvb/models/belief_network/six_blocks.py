@@ -78,6 +78,7 @@ class SBNBlocks:
         prior_variance: ν_b and ν_c.
         start_std: standard deviation of the random start of the weights.
         engine: "numba" (compiled, float32) or "numpy" (plain float64).
+        mode: True finds the weights and offsets of highest density, of variance 0.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -92,6 +93,7 @@ class SBNBlocks:
     prior_variance: float = 100.0
     start_std: float = 0.1
     engine: Literal["numba", "numpy"] = "numba"
+    mode: bool = False
 
     def __post_init__(self) -> None:
         for name in ("n_components", "n_visible", "sweeps"):
@@ -136,7 +138,7 @@ class SBNBlocks:
         k, j = self.n_components, self.n_visible
         w_kj = rng.normal(0.0, self.start_std, (k, j))
         zero_k, zero_j = np.zeros(k), np.zeros(j)
-        v_kj = np.full((k, j), self.start_std**2)
+        v_kj = np.full((k, j), 0.0 if self.mode else self.start_std**2)
         return NetworkPosterior(
             w_kj, v_kj, zero_j, zero_j, zero_k, zero_k, Scales.start(k, j), self.num_examples or 1.0
         )
@@ -166,8 +168,7 @@ class SBNBlocks:
             mean_j = s.read("visible") / q.count if "visible" in s.names else np.full(self.n_visible, 0.5)
             return replace(q, c_j=logit(np.clip(mean_j, tuned.LEAST_VISIBLE, 1 - tuned.LEAST_VISIBLE)))
         hidden_k, xi_z_kj, xi_j = s.read("hidden"), s.read("xi_z"), np.maximum(s.read("xi"), 0.0)
-        paper = self.variant == "paper"
-        second = s.read("xi_zz")
+        paper, spread, second = self.variant == "paper", float(not self.mode), s.read("xi_zz")
         curvature_jkk = positive_semidefinite(unpack_symmetric(second, self.n_components) if paper else second)
         diagonal, ridge = np.arange(self.n_components), 0.0 if paper else self.ridge
         edge = ridge * math.sqrt(2 * self.n_components) * s.noise_std("xi_zz")
@@ -177,14 +178,15 @@ class SBNBlocks:
         curvature_jkk[:, diagonal, diagonal] += q.scales.precision_kj.T + edge + least_j[:, None]
         pull_kj = s.read("y_z") - 0.5 * hidden_k[:, None] - q.c_j * xi_z_kj
         w_kj = np.clip(np.linalg.solve(curvature_jkk, pull_kj.T[:, :, None])[:, :, 0].T, -_LARGEST, _LARGEST)
-        v_kj: Floats = 1.0 / curvature_jkk[:, diagonal, diagonal].T
+        v_kj: Floats = spread / curvature_jkk[:, diagonal, diagonal].T
         c_var_j = 1.0 / (1.0 / self.prior_variance + xi_j + ridge * s.noise_std("xi"))
         c_j = np.clip(c_var_j * (s.read("visible") - 0.5 * q.count - (xi_z_kj * w_kj).sum(axis=0)), -_LARGEST, _LARGEST)
         public_k = q.count * kernel.xi_of(q.hidden_square_k)
         xi_hidden_k = np.maximum(s.read("xi_hidden"), 0.0) if paper else public_k
         b_var_k = 1.0 / (1.0 / self.prior_variance + xi_hidden_k)
         b_k: Floats = b_var_k * (hidden_k - 0.5 * q.count)
-        return NetworkPosterior(w_kj, v_kj, c_j, c_var_j, b_k, b_var_k, q.scales.update(w_kj**2 + v_kj), q.count)
+        scales = q.scales.update(np.maximum(w_kj**2 + v_kj, tuned.LEAST_SQUARE))
+        return NetworkPosterior(w_kj, v_kj, c_j, spread * c_var_j, b_k, spread * b_var_k, scales, q.count)
 
     def bound(self, q: NetworkPosterior, y_nj: NDArray[Any], pi_nk: Floats, at_nj: Floats | None = None) -> Floats:
         """Lower bound on each example's log-likelihood, (n,), in nats, at q(z) and at the ξ that suits ⟨ψ²⟩ = at_nj."""

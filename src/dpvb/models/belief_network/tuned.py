@@ -20,6 +20,7 @@ MEAN_DRIFT = 0.05  # typical change of z̄ in a step; if the noise is larger tha
 
 # --- both forms: by hand ----------------------------------------------------------------------------------------------
 VISIBLE_BOUND = 0.5  # bound on a vector y, over √J: as long as a vector with a quarter of ones
+LEAST_SQUARE = 1e-12  # least w² by which the prior's precision is read; at 0 it is infinite
 COUNT_WEIGHT = 0.2  # noise budget (in bound / std) of the number of examples, as a fraction of that of Σ y
 
 # --- six_blocks, form "clipped": by hand ------------------------------------------------------------------------------

@@ -33,35 +33,13 @@ from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, Rows
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import Nonnegative, Positive, Positives, Symmetric
 from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.models.factors import lengths, reading, tuned
+from dpvb.models.factors.moments import Moments
 from dpvb.models.factors.rows import RowsBatch
 
 _C, _C_GRAM = tuned.MOMENTS_CONSTANT, tuned.GRAM_CONSTANT
 _REST, _REST_GRAM = math.sqrt(1.0 - _C**2), math.sqrt(1.0 - _C_GRAM**2)
-
-
-@dataclass(frozen=True)
-class Moments:
-    """q: what is known of the rows' moments so far, all of it in units of y.
-
-    Attributes:
-        mean_d, scale_d: m and s.
-        radius: R, in units of z.
-        lost: what shortening takes of the second moments, relative to what it leaves.
-        second_dd: S, given back what shortening takes on average.
-        noise: noise std of its diagonal; that of any other entry is 1/√2 of it.
-        count: number of rows.
-    """
-
-    mean_d: Floats
-    scale_d: Positives
-    radius: Positive
-    lost: Nonnegative
-    second_dd: Symmetric
-    noise: Nonnegative
-    count: Positive
 
 
 @dataclass(frozen=True)
@@ -73,6 +51,8 @@ class ThreeReleases:
         gamma: γ: how far the scales of columns follow their standard deviations, from 0 to 1.
         origin_d: what is taken off rows first, (d,), in their units; None: nothing.
         reach: a bound on the length of what is left.
+        known: moments of other rows beside these. Where noise is in them, their scales, radius and mean are taken over,
+            and second moments alone are released.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -82,6 +62,7 @@ class ThreeReleases:
     gamma: float = tuned.FACTORS_GAMMA
     origin_d: Floats | None = None
     reach: float = 1.0
+    known: Moments | None = None
 
     def __post_init__(self) -> None:
         check_integer("n_features", self.n_features, low=1, high=10**5)
@@ -91,20 +72,30 @@ class ThreeReleases:
             raise ParameterError(f"origin_d must hold {self.n_features} numbers, got shape {self.origin_d.shape}.")
 
     @property
+    def _taken_over(self) -> Moments | None:
+        """Of which moments scales, radius and mean are taken over: other scales would make their noise unlike."""
+        return self.known if self.known is not None and self.known.noise > 0 else None
+
+    @property
     def blocks(self) -> Mapping[str, Block]:
         """Means and squares, lengths, second moments."""
         d = self.n_features
+        gram = Block((1 + d, 1 + d), 1.0, "gram", "last")
+        if self._taken_over is not None:
+            return {"gram": gram}
         squares = {"squares": Block((d,), 1.0, "nonnegative", "first", weight=tuned.SQUARES_WEIGHT)}
         return {
             "moments": Block((1 + d,), 1.0, "real", "first", weight=tuned.MOMENTS_WEIGHT),
             **(squares if self.gamma > 0 else {}),
             "length": Block((tuned.BINS,), 1.0, "nonnegative", "second"),
-            "gram": Block((1 + d, 1 + d), 1.0, "gram", "last"),
+            "gram": gram,
         }
 
     @property
     def schedule(self) -> Schedule:
         """The plan: no steps."""
+        if self._taken_over is not None:
+            return Schedule(())
         first, second = tuned.MOMENTS_BUDGET, tuned.LENGTH_BUDGET
         # Parts of what is spent at all are relative to each other where there are no steps.
         return Schedule((), {"first": first / 2, "second": second / 2, "last": (1.0 - first - second) / 2})
@@ -117,6 +108,8 @@ class ThreeReleases:
     def start(self) -> Moments:
         """What is known before the first release."""
         d = self.n_features
+        if self._taken_over is not None:
+            return self._taken_over
         return Moments(np.zeros(d), np.ones(d), 1.0, 0.0, np.zeros((d, d)), 1.0, 1.0)
 
     def e_step(self, q: Moments, batch: RowsBatch, blocks: Mapping[str, Block]) -> Contributions:
@@ -139,7 +132,8 @@ class ThreeReleases:
     def m_step(self, s: Estimate, q: Moments) -> Moments:
         """Means and scales; the radius; second moments."""
         if "gram" in s.names:
-            return self._summed(s, q)
+            summed = self._summed(s, q)
+            return summed if self.known is None else summed.joined(self.known)
         if "length" in s.names:
             sd = s.noise_std("length")
             # Both are of one budget.

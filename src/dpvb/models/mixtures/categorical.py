@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.guards.arrays import Floats
+from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.mixtures import tuned
 
 
@@ -35,15 +35,15 @@ def log_density(code_nj: NDArray[np.int64], log_kv: Floats, sizes: Sequence[int]
     return log_nk
 
 
-def shares(cell_kv: Floats, number_k: Floats, base_v: Floats, std: float, sizes: Sequence[int]) -> Floats:
+def shares(cell_kv: Floats, number_k: Floats, base_v: Floats, std: Floats | float, sizes: Sequence[int]) -> Floats:
     """How much of each noisy count's way from the marginals is no noise, in [0, 1], (k, V); see `read`."""
-    share_kv = np.ones_like(cell_kv)
-    for own in starts(sizes) if std > 0 else []:
-        base_kv = number_k[:, None] * base_v[own]
-        signal = float(np.sum((cell_kv[:, own] - base_kv) ** 2 - std**2))
+    share_kv, square_v = np.ones_like(cell_kv), np.square(np.broadcast_to(std, cell_kv.shape[1:]))
+    for own in starts(sizes) if np.any(square_v > 0) else []:
+        base_kv = number_k[:, None] * base_v[..., own]
+        signal = float(np.sum((cell_kv[:, own] - base_kv) ** 2 - square_v[own]))
         scale = max(signal, 0.0) / max(float(np.sum(base_kv * number_k[:, None])), 1e-300)
         variance_kv = scale * base_kv * number_k[:, None]
-        share_kv[:, own] = variance_kv / (variance_kv + std**2)
+        share_kv[:, own] = variance_kv / (variance_kv + square_v[own])
     return share_kv
 
 
@@ -57,9 +57,19 @@ def read(cell_kv: Floats, number_k: Floats, base_v: Floats, std: float, sizes: S
         std: noise standard deviation of a count.
         sizes: categories of each column.
     """
+    return drawn(cell_kv, number_k, base_v, std, sizes) + tuned.MARGINAL_ROWS * base_v
+
+
+def drawn(cell_kv: Floats, number_k: Floats, base_v: Floats, std: Floats | float, sizes: Sequence[int]) -> Floats:
+    """Noisy counts, 0 at least, drawn to the released marginals as far as noise demands, (k, V).
+
+    Args:
+        cell_kv, number_k, base_v, sizes: as in `read`.
+        std: noise standard deviation of each count, (V,), or of all.
+    """
     base_kv = number_k[:, None] * base_v
     away_kv = shares(cell_kv, number_k, base_v, std, sizes) * (cell_kv - base_kv)
-    return np.maximum(base_kv + away_kv, 0.0) + tuned.MARGINAL_ROWS * base_v
+    return np.maximum(base_kv + away_kv, 0.0)
 
 
 def totals(expected_kv: Floats, sizes: Sequence[int]) -> Floats:
@@ -82,3 +92,13 @@ def marginals(cell_v: Floats, std: float, sizes: Sequence[int]) -> Floats:
         positive_v = np.maximum(cell_v[own], 0.0) + max(std, 1.0) / math.sqrt(size)
         made[own] = positive_v / positive_v.sum()
     return made
+
+
+def drawn_codes(probability_kv: Floats, k_n: Ints, sizes: Sequence[int], rng: np.random.Generator) -> Ints:
+    """Places of categories of rows of these components, (n, D)."""
+    code_nj = np.empty((len(k_n), len(sizes)), dtype=np.int64)
+    for place, own in enumerate(starts(sizes)):
+        ends_kv = np.cumsum(probability_kv[:, own], axis=1)
+        code_n = (rng.random(len(k_n))[:, None] >= ends_kv[k_n]).sum(axis=1)
+        code_nj[:, place] = np.minimum(code_n, own.stop - own.start - 1)
+    return code_nj

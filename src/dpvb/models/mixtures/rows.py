@@ -19,9 +19,5 @@ def drawn_rows(
     x_nd = now.mean_kd[k_n] + np.einsum("nij,nj->ni", now.root_kdd[k_n], normal_nd)
     count_np = np.minimum(rng.poisson(now.rate_kp[k_n]), columns.most_p)
     probability_kv = categorical.normalised(now.expected_kv, columns.sizes)
-    code_nj = np.empty((number, len(columns.sizes)), dtype=np.int64)
-    for place, own in enumerate(categorical.starts(columns.sizes)):
-        ends_kv = np.cumsum(probability_kv[:, own], axis=1)
-        code_n = (rng.random(number)[:, None] >= ends_kv[k_n]).sum(axis=1)
-        code_nj[:, place] = np.minimum(code_n, own.stop - own.start - 1)
+    code_nj = categorical.drawn_codes(probability_kv, k_n, columns.sizes, rng)
     return np.clip(x_nd, -1, 1), count_np, code_nj, k_n

@@ -26,3 +26,9 @@ CALM = ((1.2, 0.25), (0.3, 0.5))
 TILT, RATE_TILT = 0.7, 0.5
 # Share of the released marginals in a table of probabilities, in rows.
 MARGINAL_ROWS = 1.0
+# Naive Bayes: bins of a number, the norm of a document's words, and the root of the part of the budget for labels.
+BINS, WORDS, LABELS = 64, 4.0, 0.2
+# Rows of a class in a bin, in std of their noise, below which bins are brought together.
+CLEAR = 2.0
+# Rows that its priors count for: of tables, and of words.
+ALPHA, WORD_ALPHA = 1.0, 0.1

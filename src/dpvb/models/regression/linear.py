@@ -15,7 +15,7 @@ m_0                  start_e: the mean of y along the constant direction
 u_t; ū, Ḡ            point_e; mean.point_d, mean.score_d: averages of points and of scores at them
 τ_t                  clip: of the residual r = y - xᵀu in the score Σ w x̃ min(max(r/τ, -1), 1)
 s_e²                 spread: E min(r², τ²)
-σ²                   variance: E r², from block "square", clipped at `reach`, and from the histogram beyond
+σ²                   variance: E min(r², τ_p²), from block "square"; τ_p is `reach`
 A_w, f               curvature_ee · steep: Σ w x̃ x̃ᵀ times the share of |r| ≤ τ, which is minus a score's derivative
 ===================  =============================================================================
 """
@@ -39,6 +39,7 @@ from dpvb.models.regression import tuned
 from dpvb.models.regression.batch import RegressionBatch
 from dpvb.models.regression.curvature import RowMoments
 from dpvb.models.regression.declared import Declared, check_fields
+from dpvb.models.regression.known import Known
 from dpvb.models.regression.linear_iterate import LinearIterate
 from dpvb.models.regression.linear_path import LinearPath
 from dpvb.models.regression.residuals import EDGES, one_hot
@@ -56,6 +57,7 @@ class Linear:
         num_steps: T, number of scores.
         alpha: precision of the prior N(m_0, I/alpha) of the weights of x; None: the prior of `scaling`.
         declared: what is public about the columns; None: no column is numeric.
+        known: what is known of the weights of x beside these rows, read for predictions and for intervals; or nothing.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -66,6 +68,7 @@ class Linear:
     num_steps: int = 12
     alpha: float | None = None
     declared: Declared | None = None
+    known: tuple[Known, ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self.n_features, self.num_steps, self.intercept, self.alpha, self.declared)
@@ -76,7 +79,7 @@ class Linear:
 
     @property
     def _path(self) -> LinearPath:
-        return LinearPath(self.intercept, self.alpha, self._columns)
+        return LinearPath(self.intercept, self.alpha, self._columns, self.known)
 
     @property
     def blocks(self) -> Mapping[str, Block]:
@@ -155,3 +158,7 @@ class Linear:
     def scale(self, q: LinearIterate) -> tuple[float, float]:
         """σ², and the standard deviation of its error."""
         return q.variance, q.variance_std
+
+    def reach(self, q: LinearIterate) -> float:
+        """The most that a residual counts in σ²."""
+        return q.reach

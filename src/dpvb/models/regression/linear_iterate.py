@@ -23,7 +23,7 @@ class LinearIterate:
         start_e: m_0, the prior mean; point_e: u, where the next score is taken.
         mean: averages of points and scores.
         residuals: histograms of |r|.
-        clip: τ; reach: τ_p, the clip of the square at the end.
+        clip: τ; reach: τ_p, the most that a residual counts in σ².
         spread: E min(r², τ²).
         curvature_ee: Σ w² x̃ x̃ᵀ, read for predictions; table_ee, error_ee, doubt_e: the same, read for intervals, and
             mean square errors of its entries and of the slope.

@@ -16,6 +16,7 @@ from dpvb.models.regression import collinear, ridge, tuned
 from dpvb.models.regression.at_mean import read_at_mean
 from dpvb.models.regression.curvature import RowMoments, read, read_moments
 from dpvb.models.regression.declared import Declared
+from dpvb.models.regression.known import Known
 from dpvb.models.regression.linear_iterate import LinearIterate
 from dpvb.models.regression.residuals import EDGES, Residuals, Sizes
 from dpvb.models.regression.scaling import Scaling
@@ -29,6 +30,7 @@ class LinearPath:
     intercept: float
     alpha: float | None
     columns: Declared
+    known: tuple[Known, ...] = ()
 
     def started(self, s: Estimate, q: LinearIterate) -> LinearIterate:
         """Coordinates from the release of the curvature."""
@@ -55,15 +57,16 @@ class LinearPath:
         residuals = (Residuals.start() if q.step == 1 else q.residuals).joined(
             s.read("residual"), s.noise_std("residual") ** 2
         )
-        number = self.number(q.scaling, moments, residuals, s.noise_std("curvature"))
+        number, sizes = self._seen(q.scaling, moments, residuals, s.noise_std("curvature"))
         if q.step == 0:
             start_e = float(np.clip(moments.constant_e @ score_e / number, -1.0, 1.0)) * moments.constant_e
         mean = q.mean.joined(q.point_e, score_e, (q.clip * sd) ** 2)
-        sizes, noise_e = residuals.read(number), mean.noise * scale_e**2
+        noise_e = mean.noise * scale_e**2
         spread = q.spread if sizes is None else sizes.clipped(q.clip)
         found = replace(q, start_e=start_e, mean=mean, residuals=residuals, spread=spread, step=q.step + 1)
         information_e, one_e = spread * moments.eigenvalue_e, np.ones(len(scale_e))
         score = ridge.NoisyScore(mean.score_d, mean.point_d - start_e, np.diag(information_e), one_e / spread, noise_e)
+        score = replace(score, known=[one.turned(*self.turn(found)) for one in self.known[:1]])
         prior = self.prior(found, q.scaling.width_d, ridge.TAUS, self.size(found, spread))
         point_e = start_e + ridge.posterior(score, prior)[0]
         if sizes is None:
@@ -92,11 +95,10 @@ class LinearPath:
             turn_ee = moments.shrinking(q.scaling.part_d, self.intercept)
             table_ee = turn_ee @ table_ee @ turn_ee.T
         excess = max(float(s.read("excess")[0]), 0.0) / trace
-        number = self.number(q.scaling, moments, q.residuals, first_sd)
-        sizes = q.residuals.read(number)
+        number, sizes = self._seen(q.scaling, moments, q.residuals, first_sd)
         variance, error = self._variance(s, q, number, sizes)
         inside = 1.0 if sizes is None else max(sizes.within(q.clip), tuned.LEAST_SEEN)
-        spread = variance if sizes is None else variance * sizes.clipped(q.clip) / sizes.clipped(EDGES[-1])
+        spread = variance if sizes is None or sd == 0 else sizes.clipped(q.clip)
         steep = inside * (1.0 + excess)
         found = replace(q, curvature_ee=curvature_ee, table_ee=table_ee, steep=steep, spread=spread)
         return replace(
@@ -104,28 +106,29 @@ class LinearPath:
         )
 
     def _variance(self, s: Estimate, q: LinearIterate, number: float, sizes: Sizes | None) -> tuple[float, float]:
-        """σ², and the standard deviation of its error."""
+        """σ², the mean of min(r², τ_p²), and the standard deviation of its error."""
         sd = q.reach**2 * s.noise_std("square") / number
-        square = q.reach**2 * float(s.read("square")[0]) / number
-        rest = 0.0 if sizes is None else max(sizes.clipped(EDGES[-1]) - sizes.clipped(q.reach), 0.0)
         least = max(sd, EDGES[0] ** 2 / number) if sd > 0 else 1e-12
-        variance = min(max(square + rest, least), 1.0)  # y lies in [-1, 1]
-        fourth = 3.0 * variance**2 if sizes is None else sizes.clipped(EDGES[-1], 4)
+        variance = min(max(q.reach**2 * float(s.read("square")[0]) / number, least), 1.0)  # y lies in [-1, 1]
+        fourth = 3.0 * variance**2 if sizes is None else sizes.clipped(q.reach, 4)
         _, noise = self._number(q.scaling, q.moments, q.residuals, s.noise_std("curvature"))
         sampling = max(fourth - variance**2, 2.0 * variance**2) / number
-        return variance, math.sqrt(sampling + sd**2 + variance**2 * noise / number**2 + (tuned.OVERSHOOT * rest) ** 2)
+        return variance, math.sqrt(sampling + sd**2 + variance**2 * noise / number**2)
 
     def _reach(self, sizes: Sizes, number: float, budget: float) -> float:
-        """The clip of the square at the end, before its noise is known: noise against what lies beyond."""
+        """τ_p, the most that a residual counts in σ²: noise against what the histogram shows beyond."""
         weight = tuned.SQUARE_WEIGHT**2 / (1.0 + tuned.EXCESS_WEIGHT**2 + tuned.SQUARE_WEIGHT**2)
         sd, whole = 1.0 / math.sqrt(weight * tuned.LINEAR_LAST * budget), sizes.clipped(EDGES[-1])
-        taus = EDGES[sizes.typical() <= EDGES]
+        taus = np.geomspace(min(tuned.LEAST_REACH * sizes.typical(), 1.0), EDGES[-1], tuned.NUM_CLIPS)
         errors = [(tau**2 * sd / number) ** 2 + (tuned.OVERSHOOT * (whole - sizes.clipped(tau))) ** 2 for tau in taus]
         return float(taus[int(np.argmin(errors))])
 
-    def number(self, scaling: Scaling, moments: RowMoments, residuals: Residuals, sd: float) -> float:
-        """Number of rows, by all that was released of it."""
-        return self._number(scaling, moments, residuals, sd)[0]
+    def _seen(
+        self, scaling: Scaling, moments: RowMoments, residuals: Residuals, sd: float
+    ) -> tuple[float, Sizes | None]:
+        """Number of rows, by all that was released of it, and sizes of their |r|: none if there may be no rows."""
+        number, noise = self._number(scaling, moments, residuals, sd)
+        return number, residuals.read(number) if number >= tuned.CERTAIN_ROWS * math.sqrt(noise) else None
 
     def _number(self, scaling: Scaling, moments: RowMoments, residuals: Residuals, sd: float) -> tuple[float, float]:
         """That number, and its noise variance: the histograms', and the means' or the constant's."""
@@ -151,29 +154,41 @@ class LinearPath:
     def predictions(self, q: LinearIterate) -> Weights:
         """Posterior of the weights for predictions, in the coordinates of x: τ is estimated and averaged over."""
         prior = self.prior(q, q.scaling.width_d, ridge.TAUS, self.size(q, q.variance))
-        return self._posterior(q, q.curvature_ee, 0 * q.error_ee, 0 * q.doubt_e, prior)
+        return self._posterior(q, q.curvature_ee, 0 * q.error_ee, 0 * q.doubt_e, prior, self.known[:1])
 
     def table(self, q: LinearIterate) -> Weights:
         """Posterior of the weights for intervals: τ is fixed, spreads are at their low end, the curvature may err."""
         prior = self.prior(q, q.scaling.wide_d, (tuned.TABLE_TAU,), self.size(q, q.variance))
-        found = self._posterior(q, q.table_ee, q.error_ee, q.doubt_e, prior)
-        back_de = q.scaling.back(self.columns, self.intercept) @ q.moments.basis_de
+        found = self._posterior(q, q.table_ee, q.error_ee, q.doubt_e, prior, self.known[1:])
+        back_de, _ = self.turn(q)
         prior_dd = back_de @ prior.covariance(prior.taus[0]) @ back_de.T
         return replace(found, prior=prior_dd, unseen_d=q.scaling.unseen_d, centre_d=q.scaling.centre_d)
 
+    def turn(self, q: LinearIterate) -> tuple[Floats, Floats]:
+        """The map from m - m_0 in the eigenbasis to the weights of x, (d, e), and where it takes 0, (d,)."""
+        back_de = q.scaling.back(self.columns, self.intercept) @ q.moments.basis_de
+        return back_de, back_de @ q.start_e
+
     def _posterior(
-        self, q: LinearIterate, curvature_ee: Floats, error_ee: Floats, doubt_e: Floats, prior: ridge.Prior
+        self,
+        q: LinearIterate,
+        curvature_ee: Floats,
+        error_ee: Floats,
+        doubt_e: Floats,
+        prior: ridge.Prior,
+        known: tuple[Known, ...],
     ) -> Weights:
         """A Newton step from the averages, in the coordinates of x."""
         scale_e, steep_e = q.moments.scale_e, np.full(len(q.start_e), q.steep / q.spread)
         offset_e = scale_e * (q.mean.point_d - q.start_e)
         score = ridge.NoisyScore(q.mean.score_d / scale_e, offset_e, q.spread * curvature_ee, steep_e, q.mean.noise)
+        back_de, origin_d = self.turn(q)
+        x_de = back_de / scale_e
+        score = replace(score, known=[one.turned(x_de, origin_d) for one in known])
         prior = prior.turned(np.diag(scale_e))
         score = ridge.honest(score, prior, error_ee, doubt_e)
         mean_e, aware_ee = ridge.posterior(score, prior)
         _, naive_ee = ridge.posterior(replace(score, noise=0.0), prior)
-        back_de = q.scaling.back(self.columns, self.intercept) @ q.moments.basis_de
-        x_de = back_de / scale_e
-        return Weights.alone(
-            back_de @ (q.start_e + mean_e / scale_e), x_de @ aware_ee @ x_de.T, x_de @ naive_ee @ x_de.T
-        )
+        found = Weights.alone(origin_d + x_de @ mean_e, x_de @ aware_ee @ x_de.T, x_de @ naive_ee @ x_de.T)
+        data = score.information().turned(np.asarray(np.linalg.inv(x_de)), -scale_e * q.start_e)
+        return replace(found, data=data)

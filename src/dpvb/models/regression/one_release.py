@@ -170,6 +170,10 @@ class OneRelease:
         read, _ = self._read(q, moments, self._scaling(q, moments), table=False)
         return read.variance, read.variance_std
 
+    def reach(self, q: SecondMoments) -> float:
+        """The most that a residual counts in σ²: the length of the range of y."""
+        return 2.0
+
     def weights(self, q: SecondMoments) -> Weights:
         """Posterior of the weights for predictions, in the coordinates of x."""
         return self._weights(q, table=False)

@@ -133,16 +133,18 @@ RIDGE_GROWTH = 1.1  # growth of the ridge while the precision is not positive de
 LINEAR_CURVATURE, LINEAR_LAST = 0.25, 0.10  # parts of Σμ² for Σ x̂ x̂ᵀ, once, and for the last release
 FIRST_SCORE = 0.05  # part of the steps' budget for the first score, of y itself; the others' grow with t
 RESIDUAL_WEIGHT = 0.3  # noise budget of the histogram beside a score, as SCALAR_WEIGHT;
-EXCESS_WEIGHT, SQUARE_WEIGHT = 0.3, 0.3  # of both numbers beside the curvature at the end
+EXCESS_WEIGHT, SQUARE_WEIGHT = 0.3, 0.6  # of both numbers beside the curvature at the end
 RESIDUAL_BINS = 17  # from 2, the length of the range, down by √2
 FORGOTTEN = 2.0  # factor by which the noise variance of the histograms so far counts in the next step's mean of them
 SEEN_BIN, FAR_BIN = 2.0, 3.5  # std of noise below which a bin counts as empty, and beyond the first empty one
 LEAST_SEEN = 0.4  # least part of the rows that bins must show, for the clip to move
+CERTAIN_ROWS = 3.0  # std of its noise that the number of rows must reach, for residuals to have a scale
 LEAST_CLIP, NUM_CLIPS = 1.5, 16  # least clip, over a typical residual, and number of clips that are tried
 CLIP_FALL = 2.0  # largest factor by which the clip falls in a step
 CLIP_PRICE = 0.6  # part of the budget that pays for the scores
 LEAST_SHRINK, MORE_SHRINK, SHRINK_NOISE = 0.6, 0.7, 12.0  # κ = .6 + .7·mean min(1, 12 s²/(μ²λ)) divides the scales
-OVERSHOOT = 0.5  # std of what the histogram says of residuals beyond the clip of the square, over that itself
+LEAST_REACH = 4.0  # the least that a residual may count in σ², over a typical one: normal ones count in full
+OVERSHOOT = 0.5  # what σ² leaves of residuals beyond its clip, as the histogram shows it, counts this part of noise
 
 # --- one_release: `linear` --------------------------------------------------------------------------------------------
 RESPONSE_SIZE = 1.0  # a, by which y in [-1, 1] stands beside a row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy import sparse
@@ -24,7 +24,8 @@ class Weights:
         unseen_d: 1 for a column whose spread was not seen for noise, else 0.
         centre_d: released centres of numeric columns, and 0 for others. A diagonal covariance holds about them: weights
             of x - centre and of the constant are independent, once the slants are off x.
-        data: what the data say, those of an earlier release included; None: nothing that may travel.
+        data: what the data say, those of an earlier release included, of weights for the model's own unit of the
+            response; None: nothing that may travel.
         slant_3k: rows, columns and values of S where a diagonal covariance is one of weights of x - S x, (3, k).
     """
 
@@ -42,6 +43,10 @@ class Weights:
         """S, (d, d)."""
         (row, column, value), width = self.slant_3k, len(self.mean_d)
         return sparse.csr_array((value, (row.astype(np.intp), column.astype(np.intp))), shape=(width, width))
+
+    def point(self) -> Weights:
+        """The weights of highest density alone, as if they were certain."""
+        return replace(self, covariance=0.0 * self.covariance, naive_covariance=0.0 * self.naive_covariance)
 
     @classmethod
     def alone(cls, mean_d: Floats, covariance: Floats, naive_covariance: Floats) -> Weights:

@@ -1,0 +1,489 @@
+"""Private naive Bayes over tables of mixed columns, and over the words of documents."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp, ndtri
+from sklearn.base import ClassifierMixin
+
+from dpvb.data import BagOfWords, as_source, check_vocabulary
+from dpvb.data.documents.count_rows import concatenate
+from dpvb.data.documents.labelled import labelled
+from dpvb.data.spelling import Categories
+from dpvb.data.tables.columns import Binary, Categorical, check_categories
+from dpvb.data.tables.matrices import column
+from dpvb.data.tables.mixed import Layout, MixedRows
+from dpvb.data.tables.schema import Schema
+from dpvb.data.tables.table import Table
+from dpvb.estimators.base import PrivateEstimator, Task, fitted_only, generator
+from dpvb.estimators.mixture import _names
+from dpvb.guards import domains
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
+from dpvb.models.mixtures import bins, categorical, naive_bayes, tuned, words
+from dpvb.models.mixtures.classes import Classes
+from dpvb.models.mixtures.columns import Columns
+from dpvb.models.mixtures.moments import Numbers, Rates
+from dpvb.results import metrics
+from dpvb.results.figures import Figure
+from dpvb.results.groups import GroupTable, Line
+
+# Words of a class that a table of documents shows.
+_WORDS = 20
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
+    """Naive Bayes of a table or of documents, under (ε, δ)-differential privacy, from one release.
+
+    Within a class columns are independent of each other. `fit` takes a private `dpvb.Table`, one of whose columns is
+    the class; or documents X and their labels y, with `vocabulary` and `classes`: texts, counts, or a source of
+    dpvb.data, of which it counts whether a word is there. A row with another label counts as no row, silently. The
+    parameters of the budget, the batches and the ledger are those of `PrivateEstimator`.
+
+    Args:
+        response: the column of classes of a table, one of its categorical or binary columns. Not given: the schema's
+            target.
+        numbers: how numbers are modelled: "bins", by a probability for each bin of a public width, or "gaussian".
+        bins: number of bins of each number.
+        counts: numeric columns from 0 that have a Poisson distribution, as names or one text with commas between.
+        missing: numeric columns whose entries may be missing, in the same form. Elsewhere a row without a number is
+            faulty.
+        classes: the labels of documents, or one text with commas between; of a table its schema says them.
+        vocabulary: the words of documents, or the names of columns of counts, fixed without looking at the documents;
+            or a list that ships with dpvb, as "english".
+        clip: bound on the root of the number of words of a document: of a longer one each word counts less, in the fit
+            and in predictions.
+        lengths: whether the number of words of a document tells of its class; for images, not for texts.
+        alpha: rows that the priors count for: of each class, of each category, of each mean. Not given: 1, and for
+            words 0.1.
+        estimate: "posterior", predictions that average over the parameters, or "mode", at their estimates.
+
+    Attributes:
+        classes_: the labels.
+        class_prior_: share of each class, (classes,).
+        probabilities_: by name of each column that has categories the probabilities of its values, (classes, values);
+            of a number, those of its bins.
+        means_, variances_: of Gaussian numbers in the units of the columns, (classes, numbers).
+        rates_: rates of the counts, (classes, counts).
+        word_probabilities_: chance of each word to be in a document, (classes, words).
+        schema_, vocabulary_, privacy_, n_features_in_: the schema or the words, the privacy statement, and the number
+            of columns.
+    """
+
+    response: str | None = None
+    numbers: str = "bins"
+    bins: int = tuned.BINS
+    counts: str | Sequence[str] = ""
+    missing: str | Sequence[str] = ""
+    classes: Sequence[Any] | str | None = None
+    vocabulary: Sequence[str] | str | None = None
+    clip: float = tuned.WORDS
+    lengths: bool = False
+    alpha: float | None = None
+    estimate: str = "posterior"
+
+    declares: ClassVar[tuple[str, ...]] = ("schema",)
+    reads: ClassVar[str | None] = "labelled"
+    command: ClassVar[str | None] = "naive-bayes"
+
+    def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
+        """What a fit to private rows would do.
+
+        Args:
+            X: a table, or documents.
+            y: labels of documents; private.
+            group: private person of each row.
+        """
+        if isinstance(X, Table):
+            return self._of_table(X, y, group)
+        classes = self.labels()
+        for name in ("response", "counts", "missing"):
+            if getattr(self, name):
+                raise ParameterError(f"{name} must be left out with documents, got {getattr(self, name)!r}.")
+        if y is None:
+            raise ParameterError("y must be given with documents: the label of each.")
+        source = as_source(X, vocabulary=self.vocabulary)
+        terms = check_vocabulary(source.vocabulary if self.vocabulary is None else self.vocabulary, width=source.width)
+        held, model = labelled(source, y, classes, group), self._model(len(classes), None, len(terms))
+        public = {
+            "classes": f"the {len(classes)} classes",
+            "vocabulary": f"the vocabulary, {len(terms)} terms",
+            "parameters": f"the root of a document's number of words at most {model.clip:g}, the plan and all "
+            "other parameters",
+        }
+        notes = {"schema": None, "vocabulary": terms, "classes": classes}
+        return self._task(model, held, model.schedule, public, notes)
+
+    def _of_table(self, table: Table, y: Any, group: Iterable[object] | None) -> Task:
+        if y is not None or self.classes is not None or self.vocabulary is not None:
+            raise ParameterError(
+                "y, classes and vocabulary must be left out with a table: its schema says which column has the classes."
+            )
+        layout, answer = self._layouts(table.schema)
+        model = self._model(len(Layout.labels(answer)), layout, 0)
+        parts = {"numbers": layout.numbers, "counts": layout.counts, "categorical columns": layout.choices}
+        public = {
+            "schema": ", ".join(f"{len(own)} {name}" for name, own in parts.items() if own)
+            + ", their ranges and categories",
+            "classes": f"the {model.n_classes} classes",
+            "parameters": "the plan and all other parameters",
+        }
+        notes = {"schema": table.schema, "vocabulary": None, "classes": Layout.labels(answer)}
+        return self._task(model, table.mixed(_with(layout, answer), group=group), model.schedule, public, notes)
+
+    def take(self, task: Task, q: Any) -> None:
+        """Keep what was learned of the classes."""
+        self._set(task.model, q, task.notes["schema"], task.notes["vocabulary"], task.notes["classes"])
+
+    def no_rows(self, *, schema: Schema | None, vocabulary: Any, width: int | None) -> dict[str, Any]:
+        """No row of a table with a schema."""
+        if schema is None:
+            raise ParameterError("naive Bayes needs a schema, what is public about the columns of its table.")
+        return {"X": Table({name: np.empty(0) for name in schema.read_columns}, schema)}
+
+    def quality(self, rows: Any) -> Floats:
+        """Log-probability of each row's own label."""
+        model = self._fitted_model
+        with np.errstate(all="ignore"):
+            if model.num_words:
+                r_nk = words.split(rows, model.num_words, model.n_classes)[0]
+                code_n, sound_n = r_nk.argmax(axis=1), np.where(r_nk.any(axis=1), 1.0, np.nan)
+            else:
+                code_n, sound_n = rows.code_nj[:, 0], rows.sound_n
+            return np.asarray(_log_proba(model, self._q, rows)[np.arange(len(code_n)), code_n] * sound_n)
+
+    def quality_range(self, model: Any) -> tuple[float, float]:
+        """From four times the score of a uniform guess to 0."""
+        return -4.0 * math.log(model.n_classes), 0.0
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Log-probabilities of the classes of each row, (rows, classes), the privacy noise counted in: as private as X.
+
+        Args:
+            X: a table, or the columns of one; documents in any form that `fit` takes.
+
+        Raises:
+            DataFormatError: for rows of other columns, or that hold what their schema calls faulty.
+        """
+        self._check_fitted()
+        return _log_proba(self._fitted_model, self._q, self._visible(X))
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Probabilities of the classes of each row, (rows, classes); see `predict_log_proba`."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The likeliest class of each row, (rows,): as private as X, without any guarantee."""
+        return np.asarray(self.classes_[self.predict_log_proba(X).argmax(axis=1)])
+
+    @fitted_only
+    def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
+        """Accuracy on public rows.
+
+        Raises:
+            PrivacyError: unless public=True says that the rows are not private.
+        """
+        return self.evaluate(X, y, public=public)["accuracy"]
+
+    def evaluate(self, X: Any, y: Any = None, *, public: bool = False) -> dict[str, float]:
+        """Log-likelihood per row and accuracy on public rows; of two classes AUC and calibration error (10 bins), too.
+
+        Args:
+            X, y: as in `fit`; y may be given beside a table.
+            public: states that the rows are not private.
+
+        Raises:
+            PrivacyError: unless public=True.
+            DataFormatError: for rows without a label, or with another one.
+        """
+        self._check_fitted()
+        self._check_public(public)
+        log_nk = self.predict_log_proba(X)
+        code_n = self._codes(X, y, len(log_nk))
+        own_n = log_nk[np.arange(len(code_n)), code_n]
+        found = {
+            "log_likelihood": float(own_n.mean()) if len(own_n) else 0.0,
+            "accuracy": float(np.mean(log_nk.argmax(axis=1) == code_n)) if len(own_n) else 1.0,
+        }
+        if len(self.classes_) == 2:
+            y_n, p_n = code_n.astype(np.float64), np.exp(log_nk[:, 1])
+            found |= {"auc": metrics.auc(y_n, p_n), "calibration_error": metrics.calibration_error(y_n, p_n)}
+        return found
+
+    def sample(self, n: int = 1, rng: Any = None) -> Any:
+        """Draw n rows of nobody: columns by name, the class among them, in the schema's types.
+
+        Args:
+            n: number of rows; public.
+            rng: a seed, a NumPy generator or None.
+
+        Raises:
+            ParameterError: for a model of documents, whose words do not make texts.
+        """
+        self._check_fitted()
+        number, draw = check_integer("n", n, low=0, high=10**9), generator("rng", rng)
+        if self.schema_ is None:
+            raise ParameterError("sample must be asked of a model of a table: words without order make no texts.")
+        model, q, layout = self._fitted_model, self._q, self._layout
+        k_n = draw.choice(len(self.classes_), size=number, p=self.class_prior_)
+        code_nj = categorical.drawn_codes(categorical.normalised(q.expected_kv, model.sizes), k_n, model.sizes, draw)
+        if model.num_bins:
+            start = len(layout.choices)
+            x_nd = bins.drawn(code_nj[:, start:], model.num_bins, draw)
+            lacks_nj = np.isnan(x_nd[:, list(layout.gap_places)]).astype(np.int64)
+            code_nj = np.hstack([code_nj[:, :start], lacks_nj])
+        else:
+            deviation_nd = np.sqrt(q.numbers.variance_kd[k_n])
+            x_nd = q.numbers.mean_kd[k_n] + deviation_nd * draw.standard_normal((number, len(layout.numbers)))
+        count_np = np.minimum(draw.poisson(q.rates.mean_kp[k_n]), model.columns.most_p)
+        whole_n = np.ones(number)
+        rows = MixedRows(np.clip(x_nd, -1, 1), count_np, np.column_stack([k_n, code_nj]), whole_n, whole_n < 0)
+        return _with(layout, self._answer).cells(rows)
+
+    def groups(self, level: float = 0.95, *, noise_aware: bool = True) -> GroupTable:
+        """Share, means, rates and probabilities of each class, each with an interval; of documents its telling words.
+
+        Args:
+            level: probability inside an interval, in (0, 1).
+            noise_aware: False leaves the privacy noise out of account; for comparison only.
+        """
+        self._check_fitted()
+        level = check_number("level", level, low=0, high=1, closed="neither")
+        reach, aware = float(ndtri(0.5 + level / 2)), float(noise_aware)
+        lines = tuple(
+            Line(label, name, mean, std, max(mean - reach * std, low), min(mean + reach * std, high))
+            for k, label in enumerate(map(str, self.classes_.tolist()))
+            for name, mean, std, (low, high) in self._numbers_of(k, aware)
+        )
+        said = "noise counted in" if noise_aware else "privacy noise left out"
+        return GroupTable(lines, f"{len(self.classes_)} classes, {level:.0%} intervals, {said}")
+
+    def facts_for_report(self) -> Iterator[Figure]:
+        """Each class's numbers, or its telling words, with intervals."""
+        yield from self.groups().figures()
+
+    def _numbers_of(self, k: int, aware: float) -> Iterable[tuple[str, float, float, tuple[float, float]]]:
+        """Name, mean, standard deviation and range of every number of a class."""
+        q, model, unit = self._q, self._fitted_model, (0.0, 1.0)
+        total, share = float(q.number_k.sum()), float(self.class_prior_[k])
+        variance = share * (1 - share) / (total + 1)
+        noise = (q.number_std / total) ** 2 * ((1 - share) ** 2 + (len(q.number_k) - 1) * share**2)
+        yield "share", share, math.sqrt(variance + aware * noise), unit
+        if self.schema_ is None:
+            p_w, number = self.word_probabilities_[k], float(q.number_k[k]) + model.prior
+            std_w = np.sqrt(p_w * (1 - p_w) / (number + 1) + aware * q.word_noise_kw[k])
+            others_w = (self.class_prior_ @ self.word_probabilities_ - share * p_w) / max(1 - share, 1e-12)
+            telling_w = p_w * np.log(p_w / np.maximum(others_w, 1e-12))
+            for w in np.argsort(-telling_w, kind="stable")[:_WORDS].tolist():
+                yield self.vocabulary_[w], float(p_w[w]), float(std_w[w]), unit
+            return
+        half_d = self._layout.scale[1]
+        for d, own in enumerate(self._layout.numbers if not model.num_bins else ()):
+            spread = math.sqrt(q.numbers.error_kd[k, d] - (1 - aware) * q.numbers.noise_kd[k, d])
+            yield own.name, float(self.means_[k, d]), half_d[d] * spread, (-math.inf, math.inf)
+        for p, own in enumerate(self._layout.counts):
+            spread = math.sqrt(q.rates.error_kp[k, p] - (1 - aware) * q.rates.noise_kp[k, p])
+            yield own.name, float(self.rates_[k, p]), spread, (0.0, math.inf)
+        total_v = categorical.totals(q.expected_kv, model.sizes)[k]
+        for (name, labels), places in zip(self._labels.items(), categorical.starts(model.sizes), strict=True):
+            for label, p_v, total, noise in zip(
+                labels, self.probabilities_[name][k], total_v[places], q.cell_noise_kv[k, places], strict=True
+            ):
+                std = math.sqrt(p_v * (1 - p_v) / (total + 1) + aware * min(noise, 0.25))
+                yield f"{name}={label}", float(p_v), std, unit
+
+    def labels(self) -> tuple[Any, ...]:
+        """The declared labels of documents.
+
+        Raises:
+            ParameterError: where they or the words are not declared.
+        """
+        if self.classes is None:
+            raise ParameterError(
+                "X must be a dpvb.Table, one of whose columns is the class; or documents, with vocabulary= and "
+                "classes=, the labels that there are, fixed without looking at the documents."
+            )
+        given = _names("classes", self.classes) if isinstance(self.classes, str) else self.classes
+        classes = check_categories("y", "classes", given)
+        if len(classes) < 2:
+            raise ParameterError(f"classes must be two labels at least, got {list(classes)!r}.")
+        return classes
+
+    def _layouts(self, schema: Schema) -> tuple[Layout, Binary | Categorical]:
+        """How the columns beside the class are modelled, and the column of classes.
+
+        Raises:
+            ParameterError: where there is none.
+        """
+        name, target = self.response, schema.target
+        if name is None and target is None:
+            raise ParameterError("response must name the column of classes where the schema has no target.")
+        whole = Layout.of(schema, _names("counts", self.counts), _names("missing", self.missing))
+        answer = next(
+            (choice for choice in whole.choices if choice.name == (name or getattr(target, "name", ""))), None
+        )
+        if answer is None or answer.width + isinstance(answer, Binary) < 2:
+            raise ParameterError(
+                f"response must name a column of two classes or more, categorical or binary, got {name!r}; such are "
+                f"{', '.join(choice.name for choice in whole.choices) or 'none'}."
+            )
+        if isinstance(answer, Categorical):  # What is no class counts as no row.
+            answer = replace(answer, unseen=False, missing=False)
+        else:
+            answer = replace(answer, missing=None)
+        if len(whole.order) == 1:
+            raise ParameterError("the schema must have a column beside that of the classes.")
+        own = tuple(choice for choice in whole.choices if choice.name != answer.name)
+        return replace(whole, choices=own, order=tuple(one for one in whole.order if one != answer.name)), answer
+
+    def _model(self, number: int, layout: Layout | None, width: int) -> naive_bayes.NaiveBayes:
+        """The model that the parameters name."""
+        check_choice("numbers", self.numbers, ("bins", "gaussian"))
+        if not isinstance(self.lengths, (bool, np.bool_)):
+            raise ParameterError(f"lengths must be True or False, got {self.lengths!r}.")
+        columns = Columns()
+        if layout is not None:
+            columns = Columns(len(layout.numbers), layout.gap_places, layout.max_counts, layout.sizes)
+        number_of_bins = check_integer("bins", self.bins, low=2, high=10**4) if self.numbers == "bins" else 0
+        prior = (tuned.WORD_ALPHA if width else tuned.ALPHA) if self.alpha is None else self.alpha
+        return naive_bayes.NaiveBayes(
+            number, columns, number_of_bins, width, self.clip, bool(self.lengths), prior, self.estimate
+        )
+
+    def _visible(self, X: Any) -> Any:
+        """Rows that the caller may see, as the model reads them."""
+        if self.schema_ is None:
+            source = as_source(X, vocabulary=None if isinstance(X, BagOfWords) else self.vocabulary_)
+            if source.width != self.n_features_in_:
+                raise DataFormatError(
+                    f"X has {source.width} features, but NaiveBayes is expecting {self.n_features_in_} features as "
+                    "input: the width of its vocabulary."
+                )
+            return concatenate((chunk.rows for chunk in source.chunks()), source.width)
+        layout = self._layout
+        if isinstance(X, Table) and not {*layout.order} <= {*X.schema.read_columns}:
+            raise DataFormatError("the table's schema is not the one that the model was fitted with.")
+        table = X if isinstance(X, Table) else Table(X, _without(self.schema_, self._answer.name))
+        rows = MixedRows.joined([chunk.rows for chunk in table.mixed(layout).chunks()] or [layout.none])
+        if np.isnan(rows.sound_n).any():
+            raise DataFormatError("X has rows that their schema calls faulty, for which nothing can be inferred.")
+        return rows
+
+    def _codes(self, X: Any, y: Any, number: int) -> NDArray[np.int64]:
+        """The place of each row's label.
+
+        Raises:
+            DataFormatError: for rows without one, or with one that is no class.
+        """
+        if y is None and self.schema_ is not None:
+            table = X if isinstance(X, Table) else Table(X, self.schema_)
+            parts = [chunk.rows for chunk in table.mixed(_with(self._layout, self._answer)).chunks()]
+            rows = MixedRows.joined(parts or [_with(self._layout, self._answer).none])
+            code_n = np.where(np.isnan(rows.sound_n), -1, rows.code_nj[:, 0])
+        elif y is None:
+            raise DataFormatError("requires y to be passed, but the target y is None: the label of each document.")
+        else:
+            code_n = Categories(self.classes_.tolist()).places(column("y", y, number), unseen=-1, missing=-1)
+        if (code_n < 0).any():
+            raise DataFormatError(f"y has labels that are none of the classes {', '.join(map(str, self.classes_))}.")
+        return np.asarray(code_n)
+
+    def _set(self, model: Any, q: Classes, schema: Schema | None, terms: Any, classes: Sequence[Any]) -> None:
+        """Keep the classes, and show them in the columns' units."""
+        self._fitted_model, self._q, self.schema_, self.vocabulary_ = model, q, schema, terms
+        self.classes_ = np.asarray(classes)
+        self.n_iter_ = 1
+        self.class_prior_ = q.number_k / q.number_k.sum()
+        self.word_probabilities_ = q.word_kw
+        self.n_features_in_ = len(terms) if schema is None else 0
+        if schema is None:
+            return
+        self._layout, self._answer = self._layouts(schema)
+        self.n_features_in_ = len(self._layout.order)
+        middle_d, half_d = self._layout.scale
+        if not model.num_bins:
+            self.means_, self.variances_ = middle_d + half_d * q.numbers.mean_kd, half_d**2 * q.numbers.variance_kd
+        self.rates_ = q.rates.mean_kp
+        self._labels = {one.name: Layout.labels(one) for one in self._layout.choices}
+        if model.num_bins:
+            for own, middle, half in zip(self._layout.numbers, middle_d, half_d, strict=True):
+                edges = middle + half * np.linspace(-1, 1, model.num_bins + 1)
+                ends = [f"{low:.6g} to {high:.6g}" for low, high in pairwise(edges.tolist())]
+                self._labels[own.name] = [*ends, *["missing"] * (own.name in self._layout.gaps)]
+        else:
+            self._labels |= {f"{name} missing": ["no", "yes"] for name in self._layout.gaps}
+        probability_kv = categorical.normalised(q.expected_kv, model.sizes)
+        starts = zip(self._labels, categorical.starts(model.sizes), strict=True)
+        self.probabilities_ = {name: probability_kv[:, own] for name, own in starts}
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        q = self._q
+        arrays = {name: array for name, array in vars(q).items() if isinstance(array, np.ndarray)}
+        arrays |= {f"numbers_{name}": array for name, array in vars(q.numbers).items()}
+        arrays |= {f"rates_{name}": array for name, array in vars(q.rates).items()}
+        facts = {
+            "schema": None if self.schema_ is None else self.schema_.to_json(),
+            "vocabulary": None if self.vocabulary_ is None else [*self.vocabulary_],
+            "classes": self.classes_.tolist(),
+            "number_std": q.number_std,
+            "counts": [*_names("counts", self.counts)],
+            "missing": [*_names("missing", self.missing)],
+        }
+        return arrays, facts
+
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
+        self.counts, self.missing = (tuple(map(str, facts[name])) for name in ("counts", "missing"))
+        schema = None if facts["schema"] is None else Schema.from_json(facts["schema"])
+        terms = None if facts["vocabulary"] is None else check_vocabulary(facts["vocabulary"])
+        classes = check_categories("y", "classes", facts["classes"])
+        if schema is None:
+            self.classes, self.vocabulary = classes, terms
+        model = self._model(len(classes), None if schema is None else self._layouts(schema)[0], len(terms or ()))
+        lengths = {"k": len(classes), "v": sum(model.sizes), "d": model.gaussians, "p": len(model.columns.max_counts)}
+        lengths["w"] = model.num_words
+        for name, array in arrays.items():
+            if array.shape != tuple(lengths[axis] for axis in name.rsplit("_", 1)[-1]):
+                raise ValueError("classes of another shape")
+        parts = {
+            start: kind(**{name: arrays[f"{start}_{name}"] for name in kind.__annotations__})
+            for start, kind in (("numbers", Numbers), ("rates", Rates))
+        }
+        own = {name: arrays[name] for name in ("number_k", "expected_kv", "cell_noise_kv", "word_kw", "word_noise_kw")}
+        q = Classes(**own, **parts, number_std=float(facts["number_std"]))  # type: ignore[arg-type]
+        self._set(model, domains.checked(q), schema, terms, classes)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = tags.non_deterministic = True
+        tags.input_tags.sparse = tags.input_tags.string = True
+        return tags
+
+
+def _log_proba(model: naive_bayes.NaiveBayes, q: Classes, rows: Any) -> Floats:
+    """Log-probabilities of the classes of rows, each from its own numbers alone."""
+    log_nk = model.log_joint(q, rows)
+    return np.asarray(log_nk - logsumexp(log_nk, axis=1, keepdims=True))
+
+
+def _with(layout: Layout, answer: Binary | Categorical) -> Layout:
+    """A layout whose first choice is the class."""
+    return replace(layout, choices=(answer, *layout.choices), order=(*layout.order, answer.name))
+
+
+def _without(schema: Schema, name: str) -> Schema:
+    """A schema of rows without their class."""
+    columns = tuple(one for one in schema.columns if name not in (one.name, *_factors(one)))
+    return replace(schema, columns=columns, target=None, group=None)
+
+
+def _factors(term: Any) -> tuple[str, ...]:
+    """The columns of an interaction."""
+    return (term.first, term.second) if hasattr(term, "first") else ()

@@ -1,0 +1,149 @@
+"""A report: one page about a model that needs no network, and the same as JSON, for whoever must judge it.
+
+Everything on the page is a released or a public value. Every text in it is escaped, whoever wrote it: words, names of
+columns, names of data sets. The page runs no script.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from dpvb.guards.errors import ParameterError, reason_of
+from dpvb.guards.strangers import printable
+from dpvb.results.audit_report import Report
+from dpvb.results.figures import MOST_COLUMNS, MOST_ROWS, Figure
+from dpvb.results.statement import PrivacyStatement
+from dpvb.version import __version__
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+#: Version of the JSON form.
+FORMAT = 1
+# Width and height of the curve, and room for its labels.
+_WIDTH, _HEIGHT, _LEFT, _ABOVE, _BELOW = 440.0, 190.0, 30.0, 34.0, 34.0
+_MOST_EPSILON = 100.0
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a report is made of; all of it is public.
+
+    Attributes:
+        kind: the model's class.
+        figures: what was learned.
+        statement: what is promised.
+        parameters: those that were chosen, and the others, in Python's words.
+        audit: what an audit found; None: there was none.
+    """
+
+    kind: str
+    figures: tuple[Figure, ...]
+    statement: PrivacyStatement
+    parameters: tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
+    audit: Report | None
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the page as one HTML file.
+
+        Args:
+            path: the file; its folder must exist.
+            overwrite: whether it may take the place of a file that is there.
+
+        Raises:
+            ParameterError: if a file is there that may not be replaced, or cannot be written.
+        """
+        text = self.html()
+        try:
+            with open(path, "w" if overwrite else "x", encoding="utf-8") as file:
+                file.write(text)
+        except FileExistsError:
+            raise ParameterError(
+                f"{os.fspath(path)!r} is already there. Name another file, or give overwrite=True."
+            ) from None
+        except OSError as error:
+            raise ParameterError(f"{os.fspath(path)!r} cannot be written: {reason_of(error)}.") from error
+
+    def _repr_html_(self) -> str:
+        """The page for a notebook, in a frame of its own."""
+        frame = 'title="report" sandbox="" style="width:100%;height:40rem;border:0"'
+        return f'<iframe {frame} srcdoc="{escape(self.html())}"></iframe>'
+
+    def html(self) -> str:
+        """The page."""
+        return _template().render(
+            page=self,
+            version=__version__,
+            short=self.statement.in_short_lines(),
+            warnings=list(self.statement.warnings()),
+            sections=list(self.statement.sections()),
+            curve=_curve(self.statement),
+            most_rows=MOST_ROWS,
+            most_columns=MOST_COLUMNS,
+        )
+
+    def card(self) -> dict[str, Any]:
+        """The same as plain JSON values, as `docs/report.md` describes them."""
+        return {
+            "format": FORMAT,
+            "version": __version__,
+            "kind": self.kind,
+            "brief": dict(self.statement.in_short_lines()),
+            "warnings": list(self.statement.warnings()),
+            "learned": [figure.to_dict() for figure in self.figures],
+            "parameters": {name: value for names in self.parameters for name, value in names},
+            "privacy": self.statement.to_dict(),
+            "audit": None if self.audit is None else self.audit.to_dict(),
+        }
+
+
+def _curve(statement: PrivacyStatement) -> Mapping[str, Any] | None:
+    """Points of ε over log δ, in the units of the drawing, and their labels; None where nothing is promised."""
+    points = sorted({(delta, epsilon) for delta, epsilon in statement.points if 0 < epsilon < _MOST_EPSILON})
+    if len(points) < 2:
+        return None
+    most = max(epsilon for _, epsilon in points)
+    low, high = math.log10(points[0][0]), math.log10(points[-1][0])
+    places = [
+        (
+            _LEFT + (math.log10(delta) - low) / (high - low) * (_WIDTH - _LEFT - 20.0),
+            _ABOVE + (1 - epsilon / most) * (_HEIGHT - _BELOW - _ABOVE),
+            f"{delta:.1g}",
+            f"{epsilon:.3g}",
+            delta == statement.delta,
+        )
+        for delta, epsilon in points
+    ]
+    return {"places": places, "width": _WIDTH, "height": _HEIGHT, "floor": _HEIGHT - _BELOW, "left": _LEFT}
+
+
+def _number(value: float) -> str:
+    """Four digits; a word for what is no number."""
+    return f"{value:.4g}" if math.isfinite(value) else "unknown" if math.isnan(value) else "∞" if value > 0 else "-∞"
+
+
+def _shown(value: object) -> object:
+    """A text as a page may show it: in one line, without what a terminal or a browser would obey."""
+    return printable(value) if type(value) is str else value
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+    engine = Environment(
+        loader=PackageLoader("dpvb.results", "."),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
+    )
+    engine.filters["number"] = _number
+    return engine.get_template("page.html.jinja")

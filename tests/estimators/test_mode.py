@@ -1,0 +1,135 @@
+"""The point estimate of regressions and belief networks: where the posterior is highest, without uncertainty."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit
+
+import dpvb
+from dpvb.errors import ParameterError
+
+ROWS: dict[str, Any] = {"delta": 1e-6, "row_norm": 4.0}
+KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "logistic": (dpvb.LogisticRegression, {}),
+    "logistic, diagonal": (dpvb.LogisticRegression, {"covariance": "diagonal"}),
+    "logistic, one release of what is known": (dpvb.LogisticRegression, {"solver": "sufficient_statistics"}),
+    "binomial": (dpvb.BinomialRegression, {"max_trials": 1}),
+    "poisson": (dpvb.PoissonRegression, {"max_count": 5}),
+    "negative binomial": (dpvb.NegativeBinomialRegression, {"max_count": 5}),
+    "linear": (dpvb.LinearRegression, {"y_range": (-1.0, 2.0)}),
+    "linear, one release": (dpvb.LinearRegression, {"y_range": (-1.0, 2.0), "solver": "sufficient_statistics"}),
+}
+
+
+def drawn(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 2))
+    return X, (rng.random(n) < expit(0.5 + X @ [1.0, -0.7])) + 0
+
+
+def fitted(kind: str, n: int = 400, **given: Any) -> Any:
+    make, own = KINDS[kind]
+    X, y = drawn(n)
+    beside = {"trials": np.ones(n)} if kind == "binomial" else {}
+    return make(**{**ROWS, "epsilon": 1.0, "estimate": "mode", **own, **given}).fit(X, y, **beside)
+
+
+def test_without_noise_it_is_the_highest_point_of_the_posterior() -> None:
+    """Sixty rows, N(0, I) for weights of rows of norm 1; the mean of variational Bayes lies elsewhere."""
+    X, y = drawn(60)
+    rows = np.column_stack([np.full(60, 0.4), X / 4.0])
+
+    def loss(m: np.ndarray) -> float:
+        return float(np.logaddexp(0, rows @ m).sum() - y @ (rows @ m) + 0.5 * m @ m)
+
+    best = minimize(loss, np.zeros(3), tol=1e-10).x
+    given: dict[str, Any] = {"epsilon": math.inf, "alpha": 1.0, "n": 60, "num_steps": 200}
+    for estimate, far in (("mode", False), ("posterior", True)):
+        model = fitted("logistic, one release of what is known", estimate=estimate, **given)
+        found = np.append(model.intercept_ / 0.4, 4.0 * np.ravel(model.coef_))
+        assert np.abs(found - best).max() > 1e-2 if far else np.abs(found - best).max() < 1e-4
+
+
+@pytest.mark.parametrize("kind", ["logistic", "linear", "poisson"])
+def test_other_regressions_read_the_same_release_at_its_highest_point(kind: str) -> None:
+    """Without noise, to which the mean of a normal posterior is the highest point; predictions then are those of it."""
+    (mode, posterior), X = (
+        (fitted(kind, epsilon=math.inf, estimate=name) for name in ("mode", "posterior")),
+        drawn(9)[0],
+    )
+    if kind == "logistic":
+        np.testing.assert_allclose(mode.decision_function(X), posterior.decision_function(X), rtol=1e-9)
+        np.testing.assert_array_less(np.abs(posterior.predict_proba(X) - 0.5), np.abs(mode.predict_proba(X) - 0.5))
+    else:
+        np.testing.assert_allclose(mode.predict(X), posterior.predict(X), rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_predictions_are_of_variance_zero_and_intervals_are_refused(kind: str, tmp_path: Path) -> None:
+    model, X = fitted(kind), drawn(5)[0]
+    mean_n, variance_n = model._psi(X)
+    assert not variance_n.any()
+    np.testing.assert_allclose(mean_n, model.intercept_ + X @ np.ravel(model.coef_), rtol=1e-9)
+    assert model.coef_std_ is None
+    assert model.intercept_std_ is None
+    calls = [model.credible_interval, model.coefficients, model.summary, model.sample_posterior, model.to_arviz]
+    calls += [
+        lambda: model.contrast({"x0": 1.0}),
+        lambda: model.predict_interval(X),
+        lambda: dpvb.compare(model, model),
+    ]
+    calls += [getattr(model, name) for name in ("sigma_interval", "dispersion_interval") if hasattr(model, name)]
+    for call in calls:
+        with pytest.raises(ParameterError, match="estimate must be 'posterior' for intervals"):
+            call()
+    assert "fitted" in model._repr_html_inner()
+    assert "estimate 'mode'" in " ".join(str(model.privacy_).split())
+    model.save(tmp_path / "m.dpvb")
+    again = dpvb.load(tmp_path / "m.dpvb")
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert again.coef_std_ is None
+
+
+def test_a_mode_is_a_prior_as_a_posterior_is() -> None:
+    """What travels is what rows said, which both hold: without noise the same second fit."""
+    exact: dict[str, Any] = {"epsilon": math.inf, "public_prior": True, "estimate": "posterior"}
+    second = [
+        fitted("linear", prior=fitted("linear", epsilon=math.inf, estimate=name), **exact)
+        for name in ("mode", "posterior")
+    ]
+    np.testing.assert_allclose(second[0].coef_, second[1].coef_, rtol=1e-12)
+    np.testing.assert_allclose(second[0].coef_std_, second[1].coef_std_, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["logistic", "linear"])
+def test_another_estimate_is_refused(kind: str) -> None:
+    with pytest.raises(ParameterError, match="estimate must be"):
+        fitted(kind, estimate="map")
+
+
+@pytest.mark.parametrize("form", ["first_order", "six_blocks", "paper"])
+def test_a_belief_network_at_its_mode_has_points_alone(form: str) -> None:
+    """Finite, without variances, and as good as the posterior within a nat a row."""
+    y_nj = (np.random.default_rng(0).random((300, 8)) < np.tile([0.8, 0.2], 4)).astype(float)
+    given: dict[str, Any] = {
+        "form": form,
+        "delta": 1e-5,
+        "epsilon": math.inf,
+        "num_steps": 8,
+        "num_examples": 300,
+        "random_state": 0,
+    }
+    mode = dpvb.SigmoidBeliefNetwork(3, **given, estimate="mode").fit(y_nj)
+    posterior = dpvb.SigmoidBeliefNetwork(3, **given).fit(y_nj)
+    assert np.isfinite(mode.components_).all()
+    assert not any(getattr(mode._q, name).any() for name in ("v_kj", "c_var_j", "b_var_k") if hasattr(mode._q, name))
+    assert not np.array_equal(mode.components_, posterior.components_)
+    assert mode.score(y_nj, public=True) > posterior.score(y_nj, public=True) - 1.0
+    with pytest.raises(ParameterError, match="estimate"):
+        dpvb.SigmoidBeliefNetwork(3, **given, estimate="map").fit(y_nj)

@@ -1,0 +1,217 @@
+"""The page about a model: what it shows of each kind, and that nothing in it is obeyed by a browser."""
+
+from __future__ import annotations
+
+import json
+import math
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import dpvb
+from dpvb.audit import kinds
+from dpvb.audit.kinds import NAMES
+from dpvb.cli import app
+from dpvb.errors import ModelFileError, ParameterError
+from dpvb.results.figures import MOST_ROWS, Bars, Facts, Figure, Grid, Images, Intervals
+from dpvb.results.page import Page
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "{{ 7 * 7 }} {% raw %}",
+    '=HYPERLINK("http://x")',
+    "\\input{/etc/passwd}",
+    "\x1b[31mred\x1b[0m",
+    "a\u202eb\nc",
+    "&lt;b&gt;",
+    "</style><script>",
+    "javascript:alert(1)",
+    "x" * 5_000,
+]
+
+
+class Read(HTMLParser):
+    """Tags, attributes and texts of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[str] = []
+        self.given: list[tuple[str, str]] = []
+        self.texts: list[str] = []
+        self.open: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.given += [(name, value or "") for name, value in attrs]
+        if tag not in ("meta", "img"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.given += [(name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self.texts.append(data)
+
+
+def checked(page: str) -> Read:
+    """A page that is well formed, runs nothing and asks nothing of a network."""
+    read = Read(page)
+    assert read.open == []
+    assert not {"script", "iframe", "object", "embed", "link", "base", "form", "a"} & {*read.tags}
+    assert not [name for name, _ in read.given if name.startswith("on")]
+    assert all(value.startswith("data:image/png;base64,") for name, value in read.given if name in ("src", "href"))
+    ids = [value for name, value in read.given if name == "id"]
+    assert len(ids) == len(set(ids))
+    assert len(page.encode()) < 1_500_000
+    assert "url(" not in page
+    assert "@import" not in page
+    assert all(text.isprintable() or text.isspace() for text in "".join(read.texts).splitlines())
+    return read
+
+
+def fitted() -> dpvb.LogisticRegression:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 1, (300, 2))
+    return dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, low=0, high=1).fit(x, rng.integers(0, 2, 300))
+
+
+def page_of(*figures: Figure, **changed: Any) -> Page:
+    facts = {"kind": "Model", "parameters": ((), ()), "audit": None, "statement": fitted().privacy_}
+    return Page(figures=figures, **(facts | changed))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_kind_has_a_page_and_a_card(name: str, tmp_path: Path) -> None:
+    case = kinds.shipped(name)[0]
+    assert case.fit is not None
+    model = case.fit(case.records(np.random.default_rng(0), 60))
+    page = model.report()
+    read = checked(page.html())
+    text = " ".join(" ".join(read.texts).split())
+    for part in ("In six lines", "What was learned", "What it cost", "How it was done", "How it was audited"):
+        assert part in text
+    assert model.privacy_.brief in text
+    assert page.figures
+    assert "no picture of its own" not in text
+    card = json.loads(json.dumps(page.card(), allow_nan=False))
+    assert card["privacy"]["run_id"] == model.privacy_.run_id
+    assert [figure["title"] for figure in card["learned"]] == [figure.title for figure in page.figures]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_is_obeyed(text: str) -> None:
+    page = page_of(
+        Bars(title=text, note=text, groups=((text, text, ((text, 1.0), ("b", 0.5))),)),
+        Intervals(title=text, note=text, rows=((text, 1.0, 0.0, 2.0, text),)),
+        Grid(title=text, note=text, rows=(text,), columns=(text, "c"), values=((1.0, -2.0),)),
+        Facts(title=text, note=text, head=(text, text), rows=((text, text),)),
+        Images.of(text, text, np.ones((1, 2, 2)), [text]),
+        kind=text,
+        parameters=(((text, text),), ((text, text),)),
+    )
+    read = checked(page.html())
+    shown = "".join(one if one.isprintable() else "?" for one in text)
+    assert sum(one.strip() == shown.strip() for one in read.texts) >= 15
+    assert read.tags == checked(page_of_harmless(page)).tags
+
+
+def page_of_harmless(page: Page) -> str:
+    """The same page with a word where the text was."""
+    word = "w"
+    return page_of(
+        Bars(title=word, note=word, groups=((word, word, ((word, 1.0), ("b", 0.5))),)),
+        Intervals(title=word, note=word, rows=((word, 1.0, 0.0, 2.0, word),)),
+        Grid(title=word, note=word, rows=(word,), columns=(word, "c"), values=((1.0, -2.0),)),
+        Facts(title=word, note=word, head=(word, word), rows=((word, word),)),
+        Images.of(word, word, np.ones((1, 2, 2)), [word]),
+        kind=word,
+        parameters=(((word, word),), ((word, word),)),
+        statement=page.statement,
+    ).html()
+
+
+def test_odd_numbers_are_shown_and_stay_in_the_picture() -> None:
+    odd = (math.nan, math.inf, -math.inf, 1e308, -1e308, 0.0)
+    rows = tuple((str(a), a, b, c, "") for a in odd for b in odd for c in odd)
+    for figure in (
+        Intervals(title="t", rows=rows),
+        Intervals(title="t", rows=rows, reference=1.0, log=True),
+        Intervals(title="t", rows=()),
+        Bars(title="t", groups=()),
+        Bars(title="t", groups=(("a", "", (("b", 0.0),)),)),
+        Grid(title="t", rows=("a",), columns=("b",), values=((math.nan,),)),
+        Grid(title="t", rows=(), columns=(), values=()),
+    ):
+        checked(page_of(figure).html())
+        json.dumps(page_of(figure).card(), allow_nan=False)
+        if isinstance(figure, Intervals):
+            assert all(0 <= share <= 1 for place in figure.places for share in place)
+
+
+def test_places_are_shares_of_the_scale_and_remarks_do_not_stretch_it() -> None:
+    rows = (("a", 1.0, 0.0, 2.0, ""), ("b", 3.0, 2.0, 4.0, ""), ("c", 0.0, -100.0, 100.0, "prior"))
+    figure = Intervals(title="t", rows=rows, reference=0.0)
+    assert figure.places == [(0.25, 0.0, 0.5), (0.75, 0.5, 1.0), (0.0, 0.0, 1.0)]
+    assert figure.line == 0.0
+    ratios = Intervals(title="t", rows=(("a", 1.0, 0.1, 10.0, ""),), reference=1.0, log=True)
+    assert ratios.places == [pytest.approx((0.5, 0.0, 1.0))]
+
+
+def test_long_tables_are_cut_and_say_so() -> None:
+    figure = Intervals(title="t", rows=tuple((f"c{n}", 0.0, -1.0, 1.0, "") for n in range(MOST_ROWS + 7)))
+    page = page_of(figure)
+    assert "and 7 more rows" in page.html()
+    assert f"c{MOST_ROWS}" not in checked(page.html()).texts
+    assert len(page.card()["learned"][0]["rows"]) == MOST_ROWS + 7
+
+
+def test_the_command_writes_page_and_card(tmp_path: Path) -> None:
+    model, run = fitted(), CliRunner().invoke
+    model.save(tmp_path / "m.dpvb")
+    done = run(app, ["report", str(tmp_path / "m.dpvb"), "--out", str(tmp_path / "m.html"), "--json"])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "m.html").read_text() == model.report().html()
+    assert json.loads(done.stdout) == json.loads(json.dumps(model.report().card()))
+    again = run(app, ["report", str(tmp_path / "m.dpvb"), "--out", str(tmp_path / "m.html")])
+    assert again.exit_code == 2
+    assert "already there" in again.output
+    assert run(app, ["report", str(tmp_path / "m.dpvb")]).exit_code == 2
+    with pytest.raises(ParameterError, match="already there"):
+        model.report().save(tmp_path / "m.html")
+    with pytest.raises(ParameterError, match="cannot be written"):
+        model.report().save(tmp_path / "no" / "m.html")
+    model.report().save(tmp_path / "m.html", overwrite=True)
+
+
+def test_a_notebook_shows_the_page_in_a_frame_that_may_do_nothing() -> None:
+    frame = Read(fitted().report()._repr_html_())
+    assert frame.tags == ["iframe"]
+    assert dict(frame.given)["sandbox"] == ""
+    checked(dict(frame.given)["srcdoc"])
+
+
+def test_a_file_that_promises_too_little_has_no_page(tmp_path: Path) -> None:
+    model = fitted()
+    model.privacy_ = dpvb.load(saved(model, tmp_path)).privacy_
+    object.__setattr__(model.privacy_, "epsilon", 0.01)
+    with pytest.raises(Exception, match="Do not trust this file"):
+        model.report()
+    with pytest.raises(ModelFileError):
+        dpvb.load(tmp_path)
+
+
+def saved(model: Any, folder: Path) -> Path:
+    model.save(folder / "m.dpvb")
+    return folder / "m.dpvb"
