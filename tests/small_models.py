@@ -16,8 +16,7 @@ from dpvb.audit import cases
 from dpvb.audit.cases import HOSTILE_ROWS, D, table_records
 from dpvb.audit.integers import difference, in_steps, relative_norm, squared
 from dpvb.audit.kinds import NAMES as AUDITED
-from dpvb.audit.kinds import dpvi, factors, hidden_markov, markov_chain, mixture, regression, sbn
-from dpvb.audit.kinds import dpvi, factors, mixture, naive_bayes, regression, sbn
+from dpvb.audit.kinds import dpvi, factors, hidden_markov, markov_chain, mixture, naive_bayes, regression, sbn
 from dpvb.audit.kinds.lda import HOSTILE_DOCUMENTS, TERMS, bags, documents
 from dpvb.audit.matrix import Matrix as Table
 from dpvb.core.blocks import Block

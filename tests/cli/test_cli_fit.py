@@ -19,14 +19,14 @@ from dpvb.cli import fit
 from dpvb.cli.resumption import kept, remember
 from dpvb.estimators import PrivateEstimator
 
-NAMES = ["lda", "logistic", "binomial", "factors", "linear", "mixture", "pca", "poisson", "negbin", "sbn"]
-NAMES += ["hidden-markov", "markov-chain"]
 NAMES = [
     "lda",
     "logistic",
     "binomial",
     "factors",
+    "hidden-markov",
     "linear",
+    "markov-chain",
     "mixture",
     "naive-bayes",
     "pca",

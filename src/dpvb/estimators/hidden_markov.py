@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
@@ -20,6 +20,7 @@ from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.models.sequences import bootstrap, dynamics, forward_backward, hidden_markov
 from dpvb.models.sequences.discrete_emissions import Categorical
 from dpvb.models.sequences.numeric_emissions import Poisson
+from dpvb.results.figures import Figure, Grid
 from dpvb.results.groups import GroupTable, Line
 
 
@@ -155,6 +156,15 @@ class HiddenMarkovModel(SequenceModel):
         aware = "noise counted in" if noise_aware else "privacy noise left out"
         head = self._said_of_clip(f"{len(lines)} transitions, {level:.0%} intervals, {aware}")
         return GroupTable(lines, head, ("after", "comes"))
+
+    def facts_for_report(self) -> Iterator[Figure]:
+        """What follows each state, and what it shows."""
+        states, names = tuple(f"state {k}" for k in range(self.n_states)), tuple(map(str, self.symbols_))
+        given = [("What follows each state", states, self.transition_matrix_)]
+        given += [("What each state shows", names, self.emission_probabilities_)]
+        for title, columns, law in given:
+            values = tuple(map(tuple, law.tolist()))
+            yield Grid(title=title, note="Probabilities.", rows=states, columns=columns, values=values)
 
     def summary(self) -> str:
         """The states in the order of their shares: how long they last, what they show, and what follows."""

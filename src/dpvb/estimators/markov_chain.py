@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_integer, check_number
 from dpvb.models.sequences import dynamics, markov_chain, uncertainty
+from dpvb.results.figures import Figure, Grid
 from dpvb.results.groups import GroupTable, Line
 
 
@@ -117,6 +118,13 @@ class MarkovChain(SequenceModel):
         aware = "noise counted in" if noise_aware else "privacy noise left out"
         head = self._said_of_clip(f"{len(lines)} transitions, {level:.0%} intervals, {aware}")
         return GroupTable(lines, head, ("after", "comes"))
+
+    def facts_for_report(self) -> Iterator[Figure]:
+        """What follows each symbol."""
+        names = tuple(map(str, self.symbols_))
+        note = "Probability of the column's symbol after the row's."
+        values = tuple(map(tuple, self._laws[0].tolist()))
+        yield Grid(title="What follows each symbol", note=note, rows=names, columns=names, values=values)
 
     def summary(self) -> str:
         """The symbols in the order of their shares: how often, how many times in a row, and what follows."""
