@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
@@ -16,7 +17,7 @@ from dpvb.estimators.base import PrivateEstimator, generator
 from dpvb.estimators.sequences import SequenceModel
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats, Ints
-from dpvb.guards.errors import ParameterError, check_integer, check_number
+from dpvb.guards.errors import DpvbWarning, ParameterError, check_integer, check_number
 from dpvb.models.sequences import bootstrap, dynamics, forward_backward, hidden_markov
 from dpvb.models.sequences.discrete_emissions import Categorical
 from dpvb.models.sequences.numeric_emissions import Poisson
@@ -154,7 +155,10 @@ class HiddenMarkovModel(SequenceModel):
             for mean, own in [(float(np.clip(corrected, 0.0, 1.0)), float(found.std_kk[i, j]))]
         )
         aware = "noise counted in" if noise_aware else "privacy noise left out"
-        head = self._said_of_clip(f"{len(lines)} transitions, {level:.0%} intervals, {aware}")
+        head = f"{len(lines)} transitions, {level:.0%} intervals, {aware}"
+        if bent := self._bent:
+            warnings.warn(bent, DpvbWarning, stacklevel=2)
+            head += f"\n{bent}"
         return GroupTable(lines, head, ("after", "comes"))
 
     def facts_for_report(self) -> Iterator[Figure]:

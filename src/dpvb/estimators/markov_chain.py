@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
@@ -15,9 +16,9 @@ from dpvb.estimators.base import generator
 from dpvb.estimators.sequences import SequenceModel
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import check_integer, check_number
+from dpvb.guards.errors import DpvbWarning, check_integer, check_number
 from dpvb.models.sequences import dynamics, markov_chain, uncertainty
-from dpvb.results.figures import Figure, Grid
+from dpvb.results.figures import Figure, Grid, Intervals
 from dpvb.results.groups import GroupTable, Line
 
 
@@ -103,7 +104,28 @@ class MarkovChain(SequenceModel):
             noise_aware: False leaves the privacy noise out of account; for comparison only.
         """
         self._check_fitted()
-        level = check_number("level", level, low=0, high=1, closed="neither")
+        if bent := self._bent:
+            warnings.warn(bent, DpvbWarning, stacklevel=2)
+        return self._table(check_number("level", level, low=0, high=1, closed="neither"), noise_aware)
+
+    def facts_for_report(self) -> Iterator[Figure]:
+        """Which symbol follows which, and every transition with its interval."""
+        names, table = tuple(map(str, self.symbols_)), self._table(0.95, noise_aware=True)
+        yield Grid(
+            title="Which symbol follows which",
+            note="Probability of the symbol of a column after that of a row.",
+            rows=names,
+            columns=names,
+            values=tuple(map(tuple, self._laws[0].tolist())),
+        )
+        yield Intervals(
+            title="Transitions",
+            note=table.head,
+            rows=tuple((f"{line.group} → {line.name}", line.mean, line.low, line.high, "") for line in table),
+        )
+
+    def _table(self, level: float, noise_aware: bool) -> GroupTable:
+        """The lines of `transition_intervals`."""
         q, reach = self._q, float(ndtri(0.5 + level / 2))
         weight = uncertainty.window_weight(float(q.windows.sum()), float(q.first_v.sum()), self._fitted_model.power)
         noise_std = q.windows_std if noise_aware else 0.0
@@ -116,15 +138,9 @@ class MarkovChain(SequenceModel):
             for ends in [(max(mean - reach * own, 0.0), min(mean + reach * own, 1.0))]
         )
         aware = "noise counted in" if noise_aware else "privacy noise left out"
-        head = self._said_of_clip(f"{len(lines)} transitions, {level:.0%} intervals, {aware}")
+        head = f"{len(lines)} transitions, {level:.0%} intervals, {aware}"
+        head += f"\n{self._bent}" if self._bent else ""
         return GroupTable(lines, head, ("after", "comes"))
-
-    def facts_for_report(self) -> Iterator[Figure]:
-        """What follows each symbol."""
-        names = tuple(map(str, self.symbols_))
-        note = "Probability of the column's symbol after the row's."
-        values = tuple(map(tuple, self._laws[0].tolist()))
-        yield Grid(title="What follows each symbol", note=note, rows=names, columns=names, values=values)
 
     def summary(self) -> str:
         """The symbols in the order of their shares: how often, how many times in a row, and what follows."""

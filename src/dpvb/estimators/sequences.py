@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from dpvb.data.sequences.rows import SequenceRows
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import PrivateEstimator, Task, fitted_only
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import DataFormatError, DpvbWarning, ParameterError
+from dpvb.guards.errors import DataFormatError, ParameterError
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -107,18 +106,17 @@ class SequenceModel(PrivateEstimator):
         rows = self._visible(X, lengths)
         return float(self._fitted_model.score(self._q, rows).sum()) / max(len(rows.code), 1)
 
-    def _said_of_clip(self, head: str) -> str:
-        """The head of a table of intervals, and a warning where the clip shortened more than hardly anybody."""
+    @property
+    def _bent(self) -> str:
+        """What the released counts say of the clip; nothing where it shortened hardly anybody."""
         counts, model = self.privacy_.counts, self._fitted_model
         if model.clip is None or counts is None or counts.shortened <= 3 * counts.shortened_std:
-            return head
+            return ""
         share, most = min(counts.shortened / max(counts.counted, 1.0), 1.0), replace(model, clip=None).bound
-        bent = (
+        return (
             f"clip={model.clip:g} shortened {share:.0%} of the {self.privacy_.unit}s, which bends all rows; intervals "
             f"leave that out. clip=None, here {most:.3g}, shortens nobody who has one sequence."
         )
-        warnings.warn(bent, DpvbWarning, stacklevel=3)
-        return f"{head}\n{bent}"
 
     def _visible(self, X: Any, lengths: Any) -> SequenceRows:
         """Sequences that the caller may see."""
