@@ -53,6 +53,8 @@ NAMES = [
     "mixtures",
     "sequences",
     "naive_bayes",
+    "mixture_coverage",
+    "mixture_speed",
     "posterior_as_prior",
     "topics",
     "coverage_counts",

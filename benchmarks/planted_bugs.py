@@ -74,7 +74,7 @@ BUGS = [
     Bug(
         "norms beyond the clip",
         "scores of one group declared in the place of those of all",
-        (("models/mixtures/scores.py", "return upper_norms(np.stack(own, axis=1))", "return own[0]"),),
+        (("models/mixtures/scores.py", "for norm_n in self._clipped[1]:", "for norm_n in self._clipped[1][:1]:"),),
         "test_mixtures.py::test_scores_that_are_summed_have_the_norm_that_is_declared",
     ),
     Bug(
@@ -83,8 +83,8 @@ BUGS = [
         (
             (
                 "models/mixtures/scores.py",
-                "u_nu *= (weight_n / np.maximum(upper_norms(u_nu), 1.0))[:, None]",
-                "u_nu *= (weight_n / np.maximum(weight_n * upper_norms(u_nu), 1.0))[:, None]",
+                "factor_kn = self.r_kn / np.maximum(norm_kn, 1.0)",
+                "factor_kn = self.r_kn / np.maximum(self.r_kn * norm_kn, 1.0)",
             ),
         ),
         "test_mixtures.py::test_each_component_is_clipped_by_itself",
@@ -102,6 +102,18 @@ BUGS = [
         "test_mixtures.py::test_no_row_passes_a_bound_and_some_reach_it",
     ),
     Bug(
+        "releases about the same people that nobody adds up",
+        "groups of the same people as a prior",
+        (("estimators/group_prior.py", '    check_release("prior", model, fit, public=fit.public_prior)\n', ""),),
+        "test_group_prior.py::test_a_release_of_the_same_people_is_no_prior",
+    ),
+    Bug(
+        "noise or sensitivity off by a factor",
+        "one pair a row in the bound of the tables of all pairs",
+        (("models/mixtures/pairs.py", "return math.sqrt(len(self.places))", "return 1.0"),),
+        "test_mixtures.py::test_a_row_has_one_cell_of_each_pair_of_columns_whatever_it_holds",
+    ),
+    Bug(
         "noise or sensitivity off by a factor",
         "weights of a release whose squares do not add up to 1",
         (
@@ -113,7 +125,7 @@ BUGS = [
     Bug(
         "NaN and infinity",
         "a faulty row that counts in a mixture",
-        (("models/mixtures/mixture.py", "            r_nk *= batch.sound_n[:, None]\n", ""),),
+        (("models/mixtures/mixture.py", "            r_kn *= batch.sound_n\n", ""),),
         "test_mixtures.py::test_a_faulty_row_adds_nothing",
     ),
     Bug(
@@ -122,8 +134,8 @@ BUGS = [
         (
             (
                 "models/mixtures/mixture.py",
-                "r_nk = np.exp(log_nk - log_nk.max(axis=1, keepdims=True))",
-                "r_nk = np.exp(log_nk - log_nk.max(initial=-1e3))",
+                "r_kn = np.exp(log_kn - log_kn.max(axis=0))",
+                "r_kn = np.exp(log_kn - log_kn.max(initial=-1e3))",
             ),
         ),
         "test_conformance.py::test_bits_of_a_record_do_not_depend_on_its_batch[gaussians_step]",

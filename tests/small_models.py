@@ -164,7 +164,7 @@ CASES = [
         {"last": 0.9999},
     ),
     *by_phase("gaussians", mixture.of_numbers("full"), {"first": 0.9999, "step": 0.99}),
-    *by_phase("mixed", mixture.of_table(), {"step": 0.55}),
+    *by_phase("mixed", mixture.of_table(), {"step": 0.55, "last": 0.9999}),
     *by_phase("classes_gaussian", naive_bayes.of_table("gaussian"), {"first": 0.98}),
     *by_phase("classes_words", naive_bayes.of_words(), {"first": 0.9999}),
     *by_phase("network", sbn.of_form("first_order"), {"first": 0.5, "step": 0.5}),

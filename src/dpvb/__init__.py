@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dpvb.estimators import *  # noqa: F403
     from dpvb.ledger import Ledger as Ledger
     from dpvb.models.base import Model as Model
+    from dpvb.results.combined import combine as combine
 
 _ROOMS = ("accounting", "audit", "data", "federated", "kernels", "testing")
 # Names are imported on first use, so that `import dpvb` stays light; what is not here is a kind of estimator.
@@ -50,6 +51,7 @@ _HOMES = {
     "Schema": "dpvb.data.tables.schema",
     "SparseRows": "dpvb.core.forms",
     "Table": "dpvb.data.tables.table",
+    "combine": "dpvb.results.combined",
     "private_range": "dpvb.choosing.ranges",
     "select": "dpvb.choosing.select",
 }

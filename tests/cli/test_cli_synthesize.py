@@ -76,6 +76,29 @@ def test_a_fitted_mixture_makes_any_number_of_tables_and_spends_nothing(people: 
     assert said["statement"] == fitted.privacy_.to_dict()
 
 
+def test_a_page_of_fidelity_has_the_pairs_that_were_paid_for(people: Path) -> None:
+    data, page, model = people / "people.csv", people / "page.html", people / "m.dpvb"
+    given = ["--schema", people / "people.json", "--rows", "60", *BUDGET, "--seed", "0", "--quiet"]
+    run("synthesize", data, *given, "--out", people / "s.csv", "--fidelity", page, "--check-share", "0.1")
+    text = page.read_text()
+    assert text.startswith("<!doctype html>")
+    assert "s.csv" in text
+    assert "age × job" in text
+    assert "script" not in text
+    dpvb.GaussianMixture(2, low=0, high=1, epsilon=1.0, delta=1e-6).fit(np.random.default_rng(0).random((200, 2))).save(
+        model
+    )
+    run(
+        "synthesize", model, "--rows", "50", "--out", people / "g.csv", "--tables", "2", "--fidelity", people / "g.html"
+    )
+    assert "g-2.csv" in (people / "g.html").read_text()
+    refuse(people, "--fidelity", "synthesize", data, *given, "--out", people / "t.csv", "--fidelity", page)
+    refuse(people, ".html", "synthesize", data, *given, "--out", people / "t.csv", "--fidelity", people / "a.txt")
+    refuse(
+        people, "--check-share", "synthesize", model, "--rows", "5", "--out", people / "t.csv", "--check-share", ".1"
+    )
+
+
 def test_what_is_missing_or_there_already_is_refused_before_anything_is_spent(people: Path) -> None:
     data, out, schema = people / "people.csv", people / "s.csv", people / "people.json"
 

@@ -12,11 +12,13 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm, poisson
+from scipy.stats import t as student
 from sklearn import mixture as peers
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from test_sklearn import EXCLUDED, FAULTS
 
 import dpvb
+from dpvb.core.contributions import Grid
 from dpvb.core.forms import nonnegative
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
@@ -27,6 +29,7 @@ from dpvb.models.mixtures import categorical, updates
 from dpvb.models.mixtures.columns import Columns
 from dpvb.models.mixtures.components import Components, Posterior
 from dpvb.models.mixtures.mixture import Mixture
+from dpvb.models.mixtures.spread import drawn, spread
 from dpvb.results import model_file
 
 MIXED = Columns(numbers=3, gaps=(2,), max_counts=(9.0,), sizes=(3, 2, 2))
@@ -75,8 +78,21 @@ def sums(model: Mixture, q: Posterior, batch: MixedRows) -> updates.Released:
         cell_kv = found["categories"].left.T @ found["categories"].right  # type: ignore[attr-defined]
     score_ku = np.zeros((k, 0))
     if "scores" in found:
-        score_ku = np.stack([found["scores"]._of(place).sum(axis=0) for place in range(k)])  # type: ignore[attr-defined]
+        score_ku = summed(found["scores"], np.ones(len(batch.sound_n)), k)
     return updates.Released(count_k, cell_kv, score_ku, 0.0, 0.0, 0.0)
+
+
+def summed(scores: Any, weight_n: np.ndarray, k: int) -> np.ndarray:
+    """Weighted sums of the scores of all components, on a grid that shows forty bits of them."""
+    out_ku = np.zeros((k, scores.at.clip.size), dtype=np.int64)
+    step = 2.0 ** -math.ceil(40 + math.log2(scores.at.clip.clip))
+    scores.accumulate(weight_n, Grid(step, 1.0), out_ku)
+    return np.asarray(out_ku * step)
+
+
+def each(scores: Any, k: int) -> np.ndarray:
+    """Scores of every row, (n, k, size)."""
+    return np.stack([summed(scores, weight_n, k) for weight_n in np.eye(scores.r_kn.shape[1])])
 
 
 # --- the bound of a row -------------------------------------------------------------------------------------
@@ -124,8 +140,44 @@ def test_scores_that_are_summed_have_the_norm_that_is_declared() -> None:
     batch, q = rows(rng, 60, MIXED), somewhere(rng, model, 4)
     found = model.e_step(q, batch, {name: b for name, b in model.blocks.items() if b.phase == "step"})
     scores: Any = found["scores"]
-    whole_nu = np.concatenate([scores._of(place) for place in range(4)], axis=1)
-    np.testing.assert_allclose(scores.norms(), np.linalg.norm(whole_nu, axis=1), rtol=1e-9)
+    np.testing.assert_allclose(scores.norms(), np.linalg.norm(each(scores, 4).reshape(60, -1), axis=1), rtol=1e-9)
+
+
+@pytest.mark.parametrize("columns", [MIXED, Columns(3, covariance="diagonal"), Columns(4), Columns(max_counts=(9.0,))])
+def test_scores_are_those_of_the_formula(columns: Columns) -> None:
+    """Row by row and component by component, gaps among them, each clipped by itself."""
+    rng, model = np.random.default_rng(3), Mixture(3, columns)
+    q, batch = somewhere(rng, model, 3), rows(rng, 40, columns)
+    found: Any = model.e_step(q, batch, {n: b for n, b in model.blocks.items() if b.phase == "step"})["scores"]
+    (a1, a2), d = columns.clip.scales, columns.numbers
+    row_e, column_e = columns.shape.pairs
+    wanted = np.zeros((40, 3, columns.clip.size))
+    for n in range(40):
+        lacks_d = np.isnan(batch.x_nd[n])
+        for k in range(3):
+            z_d = np.linalg.solve(q.now.root_kdd[k], np.where(lacks_d, 0, batch.x_nd[n] - q.now.mean_kd[k]))
+            h_e = z_d[row_e] * z_d[column_e]
+            h_e[:d] = np.where(lacks_d, 0, (h_e[:d] - 1) / math.sqrt(2))
+            counted_p = (batch.count_np[n] - q.now.rate_kp[k]) / np.sqrt(q.now.rate_kp[k])
+            whole = np.concatenate([a1 * z_d, a1 * counted_p, a2 * h_e])
+            wanted[n, k] = found.r_kn[k, n] * whole / max(1, np.linalg.norm(whole))
+    np.testing.assert_allclose(each(found, 3), wanted, atol=1e-11)
+    np.testing.assert_allclose(found.norms(), np.linalg.norm(wanted.reshape(40, -1), axis=1), rtol=1e-9)
+
+
+def test_sums_are_exact_however_many_rows_are_added_at_a_time() -> None:
+    """More rows than are looked at side by side, on a coarse grid and on one where few of them fill 53 bits."""
+    rng, model = np.random.default_rng(3), Mixture(2, MIXED)
+    q, batch = somewhere(rng, model, 2), rows(rng, 700, MIXED)
+    blocks = {name: block for name, block in model.blocks.items() if block.phase == "step"}
+    for grid in (Grid(2.0**-20, 1.0), Grid(2.0**-46, 1.0)):
+        whole, parts = (np.zeros((2, MIXED.clip.size), dtype=np.int64) for _ in range(2))
+        scores: Any = model.e_step(q, batch, blocks)["scores"]
+        scores.accumulate(np.ones(700), grid, whole)
+        for part in (slice(0, 1), slice(1, 258), slice(258, 700)):
+            own: Any = model.e_step(q, batch.take(part), blocks)["scores"]
+            own.accumulate(np.ones(own.r_kn.shape[1]), grid, parts)
+        np.testing.assert_array_equal(whole, parts)
 
 
 @pytest.mark.parametrize("layout", ["C", "F"])
@@ -151,19 +203,34 @@ def test_each_component_is_clipped_by_itself() -> None:
     batch = rows(np.random.default_rng(1), 50, model.columns)
     found: Any = model.e_step(replace(q, now=now), batch, {n: b for n, b in model.blocks.items() if b.phase == "step"})
     scores = found["scores"]
-    for place in range(2):
-        assert (np.linalg.norm(scores._of(place), axis=1) <= scores.r_nk[:, place] * (1 + 1e-9) + 1e-150).all()
+    assert (np.linalg.norm(each(scores, 2), axis=2) <= scores.r_kn.T * (1 + 1e-9) + 1e-150).all()
 
 
-@pytest.mark.parametrize("columns", [MIXED, Columns(numbers=2), Columns(sizes=(2, 5)), Columns(max_counts=(7.0,))])
-def test_blocks_of_a_release_share_one_unit_of_sensitivity(columns: Columns) -> None:
-    fitted = Mixture(3, columns)
-    kinds = {"count"} | {"categories"} * bool(columns.sizes) if False else set(fitted.blocks)
-    for phase in ("first", "second", "third", "step"):
-        own = [block for block in fitted.blocks.values() if block.phase == phase]
-        assert own
-        assert all(block.weight > 0 for block in own)
-    assert len(kinds) % 4 == 0
+def test_a_row_has_one_cell_of_each_pair_of_columns_whatever_it_holds() -> None:
+    """Ordinary rows, gaps, and numbers and counts beyond their ranges: the norm is the bound, and never more."""
+    model = Mixture(2, MIXED, check=0.1)
+    block = model.blocks["pairs"]
+    assert block.bound == pytest.approx(math.sqrt(6 * 5 / 2))
+    batch = rows(np.random.default_rng(0), 200, MIXED)
+    batch.x_nd[:20] = np.array([[1e308, -1e308, 3.0]])
+    batch.count_np[20:40] = np.array([[1e300]])
+    batch.sound_n[40] = np.nan
+    found = model.e_step(model.init(np.random.default_rng(0)), batch, {"pairs": block})["pairs"].of_block(block, 200)
+    norm_n = found.norms()
+    np.testing.assert_allclose(np.delete(norm_n, 40), block.bound, rtol=1e-9)
+    assert not np.isfinite(norm_n[40])
+    pairs = model.pairs
+    code_nj = pairs.codes(batch)
+    assert ((code_nj >= 0) & (code_nj < pairs.sizes)).all()
+    cell_c = pairs.counted(batch)
+    for (i, j), own in zip(pairs.places, pairs.tables, strict=True):
+        other = np.zeros((pairs.sizes[i], pairs.sizes[j]))
+        np.add.at(other, (code_nj[:, i], code_nj[:, j]), 1)
+        np.testing.assert_array_equal(cell_c[own], other.ravel())
+    for column, size in enumerate(pairs.sizes):
+        margin_v, factor = pairs.margin(cell_c, column)
+        np.testing.assert_allclose(margin_v, np.bincount(code_nj[:, column], minlength=size))
+        assert 0 < factor < math.sqrt(max(pairs.sizes))
 
 
 # --- what a step is -----------------------------------------------------------------------------------------
@@ -228,8 +295,7 @@ def test_expected_logarithms_are_those_of_the_posteriors() -> None:
     model = Mixture(2, columns)
     rng = np.random.default_rng(8)
     q, batch = somewhere(rng, model, 2), rows(rng, 3, columns)
-    z_nkf = model.standardised(q.now, batch)
-    exact_nk = model.log_joint(q.now, batch, z_nkf, expected=True)
+    exact_nk = model.log_joint(q.now, batch, expected=True)
     log_pi = np.log(rng.dirichlet(q.now.number_k, 400_000))
     for k in range(2):
         log_p = np.log(rng.dirichlet(q.now.expected_kv[k], 400_000))
@@ -423,6 +489,109 @@ def test_several_tables_differ_by_more_than_one_does() -> None:
     assert spread["draw"] > 1.5 * spread["mean"]
 
 
+def test_fidelity_shows_what_was_released_beside_the_rows_and_pairs_if_they_were_paid_for() -> None:
+    """Without noise the released values are those of the data: rows of the data themselves differ by nothing."""
+    cells = {name: values for name, values in people(1000).items() if name != "visits"}
+    schema = replace(SCHEMA, columns=tuple(column for column in SCHEMA.columns if column.name != "visits"))
+    given: dict[str, Any] = {"missing": "income", **EXACT, "num_steps": 2, "check_share": 0.2}
+    found = dpvb.Mixture(2, **given).fit(Table(cells, schema)).fidelity(cells)
+    for line in found:
+        # Means of numbers are of clipped rows.
+        assert line.synthetic == pytest.approx(
+            line.released, **({"rel": 0.05} if line.name in SCHEMA.read_columns else {"abs": 1e-4})
+        )
+    assert [pair.distance for pair in found.pairs] == pytest.approx([0.0] * 21, abs=1e-3)
+    assert {pair.by_chance > 0 for pair in found.pairs} == {True}
+    assert [line.name for line in found if line.name.startswith("income:")][-1] == "income: missing"
+    assert found.to_frame("pairs").shape == (21, 2)
+    assert "by chance" in str(found)
+    assert "<table" in found._repr_html_()
+    plain = dpvb.Mixture(2, **{**given, "check_share": 0.0}).fit(Table(cells, schema)).fidelity(cells)
+    assert plain.pairs == ()
+    assert len(plain) < len(found)
+
+
+def test_chance_in_fidelity_is_that_of_noise_and_of_drawing() -> None:
+    """Shares of a coin and their distance over 60 fits; false alarms below 1e-6 (5 standard errors); seeds 0 to 59."""
+    rng, schema = np.random.default_rng(0), Schema((Binary("a"), Binary("b")))
+    cells = {name: rng.integers(0, 2, 400) for name in ("a", "b")}
+    found = []
+    for seed in range(60):
+        model = dpvb.Mixture(1, epsilon=1.0, delta=1e-6, num_steps=1, check_share=0.5, random_state=seed)
+        model.fit(Table(cells, schema))
+        seen = model.fidelity({name: values[:0].tolist() + [0, 1] * 200 for name, values in cells.items()})
+        line, pair = seen.lines[1], seen.pairs[0]
+        # The rows that are compared are fixed here, and so have no chance of their own.
+        noise = math.sqrt(line.std**2 - 0.25 / 400)
+        found.append(((line.released - cells["a"].mean()) / noise, pair.distance - pair.by_chance))
+    score_n = np.array(found)[:, 0]
+    # The number of rows is released, too: what divides a count has noise of half its size.
+    assert abs(score_n.mean()) < 5 / math.sqrt(60)
+    assert 0.3 < score_n.std() < 1.5
+
+
+def test_private_rows_and_no_rows_have_no_fidelity() -> None:
+    cells = people(50)
+    model = dpvb.Mixture(1, **KINDS, **EXACT, num_steps=1).fit(Table(cells, SCHEMA))
+    with pytest.raises(ParameterError, match="private rows come in"):
+        model.fidelity(Table(cells, SCHEMA))
+    with pytest.raises(DataFormatError, match="at least one"):
+        model.fidelity({name: values[:0] for name, values in cells.items()})
+    with pytest.raises(ParameterError, match="check_share must be 0 for a table of one column"):
+        dpvb.GaussianMixture(1, low=-1, high=1, **EXACT, check_share=0.1).fit(np.zeros((5, 1)))
+
+
+def test_two_groups_start_along_the_axis_on_which_rows_spread_most() -> None:
+    """Of 100 random starts every one has its groups at least a standard deviation apart on that axis."""
+    model, root_dd = Mixture(2, Columns(numbers=3)), np.array([[0.1, 0, 0], [0.2, 0.4, 0], [0.0, 0.1, 0.05]])
+    value_d, vector_dd = np.linalg.eigh(root_dd @ root_dd.T)
+    for seed in range(100):
+        q = model.init(np.random.default_rng(seed))
+        q = replace(q, home=replace(q.home, root_kdd=root_dd[None]))
+        apart = np.diff(updates.split(q, 2, model.columns).mean_kd @ vector_dd[:, -1])
+        assert abs(apart[0]) > math.sqrt(value_d[-1])
+
+
+def test_weights_are_drawn_as_they_are_uncertain() -> None:
+    """Variances of 4,000 draws of the weights of three groups, noise in them: within 18 % of those that are told.
+
+    That is eight standard errors of a sample variance; seed 0.
+    """
+    columns, number_k = Columns(numbers=1), np.array([300.0, 150.0, 50.0])
+    model = Mixture(3, columns)
+    q = somewhere(np.random.default_rng(0), model, 3)
+    q = replace(q, now=replace(q.now, number_k=number_k), sums=replace(q.sums, count_std=8.0, share=1.0, releases=1.0))
+    now, of = spread(q, columns)
+    rng = np.random.default_rng(0)
+    sizes = np.array([drawn(now, of, columns, rng).number_k for _ in range(4_000)])
+    weights = sizes / sizes.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(weights.var(axis=0), of.weight_k, rtol=0.18)
+
+
+def test_several_analyses_are_combined_by_the_rule_of_synthetic_data() -> None:
+    """By hand; where the rows' own variance is the larger, at least b/m; and intervals of normal estimates cover."""
+    found = dpvb.combine([1.0, 2.0, 4.0], [0.5, 0.7, 0.6])
+    between = np.var([1, 2, 4], ddof=1)
+    assert found.mean == pytest.approx(7 / 3)
+    assert found.std**2 == pytest.approx(4 / 3 * between - 0.6)
+    freedom = 2 * (1 - 0.6 / (4 / 3 * between)) ** 2
+    assert found.high - found.mean == pytest.approx(student.ppf(0.975, max(freedom, 1)) * found.std)
+    assert dpvb.combine([1.0, 1.1], [5.0, 5.0]).std == pytest.approx(math.sqrt(0.005 / 2))
+    rng = np.random.default_rng(0)
+    inside = 0
+    for _ in range(2000):  # A posterior of std .1 around a value that is itself .1 off, and tables whose own is .05.
+        center = rng.normal(0, 0.1)
+        estimates = rng.normal(center, 0.1, 20) + rng.normal(0, 0.05, 20)
+        one = dpvb.combine(estimates, np.full(20, 0.0025))
+        inside += one.low <= 0 <= one.high
+    assert 0.925 <= inside / 2000 <= 0.975  # 5 standard errors.
+    for estimates, variances in (([1.0], [1.0]), ([1.0, 2.0], [1.0]), ("ab", [1.0, 2.0]), ([[1.0, 2.0]], [[1.0, 2.0]])):
+        with pytest.raises(ParameterError, match="as many numbers"):
+            dpvb.combine(estimates, variances)
+    with pytest.raises(ParameterError, match="finite"):
+        dpvb.combine([1.0, math.nan], [1.0, 1.0])
+
+
 @pytest.mark.slow
 def test_intervals_of_separate_groups_cover() -> None:
     """95 % intervals of means and shares over 60 noisy fits, nearly all of which find both groups.
@@ -583,6 +752,7 @@ def test_a_faulty_row_adds_nothing() -> None:
         ({"clip": 0.0}, "clip"),
         ({"prior_weight": -1.0}, "prior_weight"),
         ({"num_steps": 0}, "num_steps"),
+        ({"check_share": 0.6}, "check_share"),
     ],
 )
 def test_public_mistakes_are_refused_with_their_name(given: dict[str, Any], words: str) -> None:

@@ -12,6 +12,7 @@ import typer
 from dpvb.cli import files, options, reading
 from dpvb.cli.root import app
 from dpvb.cli.terminal import echo, print_json, progress_bar, remark, spent
+from dpvb.guards import pages
 from dpvb.guards.errors import ParameterError, check_integer
 
 
@@ -74,6 +75,21 @@ def synthesize(
             show_default=False,
         ),
     ] = None,
+    fidelity: Annotated[
+        Path | None,
+        typer.Option(
+            help="A .html page to write: the rows beside what was released of the private ones, and nothing else of "
+            "them.",
+            show_default=False,
+        ),
+    ] = None,
+    check_share: Annotated[
+        float,
+        typer.Option(
+            help="Share of the budget for tables of all pairs of columns, which the page then compares.",
+            rich_help_panel=options.PLAN,
+        ),
+    ] = 0.0,
     seed: Annotated[int | None, typer.Option(help="Seed of the public draws alone.", show_default=False)] = None,
     ledger: Annotated[
         str | None,
@@ -96,7 +112,7 @@ def synthesize(
 
         dpvb synthesize people.csv --schema people.json --rows 50000 --epsilon 1 --delta 1e-6 --out synthetic.csv
 
-        dpvb synthesize people.dpvb --rows 50000 --out synthetic.csv
+        dpvb synthesize people.dpvb --rows 50000 --out synthetic.csv --fidelity page.html
     """
     check_integer("--rows", rows, low=1, high=10**9)
     if out.suffix.lower() != ".csv":
@@ -104,12 +120,16 @@ def synthesize(
     many = 0 if tables is None else check_integer("--tables", tables, low=2, high=10**4)
     targets = [out.with_name(f"{out.stem}-{place}.csv") for place in range(1, many + 1)] or [out]
     said = out.with_suffix(".json")
+    if fidelity is not None and fidelity.suffix.lower() != ".html":
+        raise ParameterError(f"--fidelity must end in .html, got {fidelity.name!r}.")
     for path in (*targets, said):
         files.check_target(path, overwrite)
+    if fidelity is not None:
+        files.check_target(fidelity, overwrite, "--fidelity")
     if data.suffix.lower() == ".dpvb":
-        if schema is not None or epsilon is not None or delta is not None or ledger is not None:
+        if schema is not None or epsilon is not None or delta is not None or ledger is not None or check_share:
             raise ParameterError(
-                "--schema, --epsilon, --delta and --ledger belong to a table; a mixture has been fitted."
+                "--schema, --epsilon, --delta, --check-share and --ledger belong to a table; a mixture has been fitted."
             )
         model = files.load_model(data, "groups")
     else:
@@ -125,6 +145,7 @@ def synthesize(
             delta=delta,
             counts=counts,
             missing=missing,
+            check_share=check_share,
             random_state=seed,
             ledger=ledger,
             dataset=dataset,
@@ -133,22 +154,30 @@ def synthesize(
         given = reading.table(data, schema, **how)
         with progress_bar(epsilon, delta, quiet=quiet) as tell:
             model.fit(**given, progress=tell)
-    _write(model, rows, targets, said, many, seed)
+    _write(model, rows, targets, said, many, seed, fidelity)
     remark(f"{', '.join(map(str, targets))}: {rows:,} rows of nobody each; {said}: the promise. {spent(model)}.")
 
 
-def _write(model: Any, rows: int, targets: list[Path], said: Path, many: int, seed: int | None) -> None:
-    """Rows of nobody, and what was promised to those who stand behind them."""
+def _write(
+    model: Any, rows: int, targets: list[Path], said: Path, many: int, seed: int | None, page: Path | None
+) -> None:
+    """Rows of nobody, what was promised to those who stand behind them, and a page of fidelity if one is asked for."""
     from dpvb.estimators import Mixture
     from dpvb.estimators.base import generator
 
     rng = generator("seed", seed)
+    shown: list[str] = []
     for path in targets:
         found = Mixture.sample(model, rows, rng, parameters="draw" if many else "mean")
         with files.replacing(path) as part, part.open("w", encoding="utf-8", newline="") as file:
             lines = csv.writer(file, lineterminator="\n")
             lines.writerow(found)
             lines.writerows(zip(*(map(_cell, values.tolist()) for values in found.values()), strict=True))
+        if page is not None:
+            shown += [pages.title(path.name), model.fidelity(found)._repr_html_()]
+    if page is not None:
+        with files.replacing(page) as part:
+            part.write_text(pages.whole("Synthetic rows beside what was released", "".join(shown)), encoding="utf-8")
     facts = {"rows": rows, "tables": [path.name for path in targets], "parameters": "draw" if many else "mean"}
     with files.replacing(said) as part:
         part.write_text(json.dumps({**facts, "statement": model.privacy_.to_dict()}, indent=2) + "\n", encoding="utf-8")

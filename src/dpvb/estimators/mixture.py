@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -25,6 +26,9 @@ from dpvb.estimators.base import (
     generator,
     unbounded,
 )
+from dpvb.estimators.earlier import Fitted, kept
+from dpvb.estimators.fidelity import compared
+from dpvb.estimators.group_prior import known_of
 from dpvb.estimators.ranges import check_names, in_order, schema_of
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats, Ints
@@ -32,8 +36,10 @@ from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, ch
 from dpvb.models.mixtures import categorical, mixture, tuned
 from dpvb.models.mixtures.columns import Columns
 from dpvb.models.mixtures.components import Components
+from dpvb.models.mixtures.marginals import Marginals, marginals
 from dpvb.models.mixtures.rows import drawn_rows
 from dpvb.models.mixtures.spread import Spread, drawn, spread
+from dpvb.results.fidelity import FidelityTable
 from dpvb.results.figures import Figure
 from dpvb.results.groups import GroupTable, Line
 
@@ -59,8 +65,15 @@ class Mixture(PrivateEstimator):
         prune: whether fewer groups are kept where the released number of rows is small, and noise would drown more.
         covariance_type: "full", or "diag" for numbers that are independent within a group.
         estimate: "posterior" (variational Bayes) or "mode" (expectation maximisation).
-        prior_weight: weight of the priors of groups, which draw them to the mean and the spread of all rows; 0: none.
+        prior: groups to start from and to draw to, of the same columns: a fitted estimator of the class, or the path of
+            its file; each counts as the rows that would make it as sure. The fit has these groups. Whoever is in both
+            data sets is promised the sum of both budgets, and the statement says so.
+        public_prior: says that the rows behind a prior were public, or those of people who are not in these data.
+        prior_weight: weight of the priors of groups, which draw them to the mean and the spread of all rows, or to
+            `prior`, of which each row counts as so many; 0: none.
         clip: bound on a row's score, over its root mean square in its own group.
+        check_share: share of the budget, up to .5, for a release of the tables of all pairs of columns, with which
+            `fidelity` compares synthetic rows; 0: none, and `fidelity` has single columns alone.
 
     Attributes:
         weights_: share of each group, largest first, (K,).
@@ -79,24 +92,34 @@ class Mixture(PrivateEstimator):
     prune: bool = True
     covariance_type: str = "full"
     estimate: str = "posterior"
+    prior: PrivateEstimator | Fitted | Path | str | None = None
+    public_prior: bool = False
     prior_weight: float = 1.0
     clip: float = tuned.CLIP
+    check_share: float = 0.0
 
     declares: ClassVar[tuple[str, ...]] = ("schema",)
     reads: ClassVar[str | None] = "table"
     command: ClassVar[str | None] = "mixture"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "groups"}
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, kept(value) if name == "prior" else value)
+
     def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do; y is ignored."""
         table, names = self._table(X)
         layout = self._layout(table.schema)
-        model = self._model(layout)
+        model, told = self._model(layout), ""
+        if self.prior is not None:
+            known, told = known_of(self, self.prior, table.schema, layout, model.columns)
+            model = replace(model, known=known, n_components=len(known.share_k), prune=False)
         parts = {"numbers": layout.numbers, "counts": layout.counts, "categorical columns": layout.choices}
         public = {
             "schema": ", ".join(f"{len(own)} {name}" for name, own in parts.items() if own)
             + ", their ranges and categories",
             "n_components": f"at most {model.n_components} groups",
+            **({"prior": f"the prior: {told}"} if told else {}),
             "parameters": "the plan, the random directions of the start and all other parameters",
         }
         notes = {"schema": table.schema, "names": names}
@@ -106,9 +129,9 @@ class Mixture(PrivateEstimator):
         """Keep the groups, the largest first."""
         self.n_iter_ = task.notes["steps"]
         self._set_schema(task.notes["schema"], task.notes["names"])
-        now, of = spread(q, task.model.columns)
+        now, of = spread(q, task.model.columns, task.model.known)
         order = np.argsort(-now.number_k, kind="stable")
-        self._set_groups(now.taken(order), of.taken(order))
+        self._set_groups(now.taken(order), of.taken(order), marginals(q, task.model.columns))
 
     def no_rows(self, *, schema: Schema | None, vocabulary: Any, width: int | None) -> dict[str, Any]:
         """No row of a table with a schema."""
@@ -216,6 +239,29 @@ class Mixture(PrivateEstimator):
         """Each group's numbers, with their intervals."""
         yield from self.groups().figures()
 
+    def fidelity(self, rows: Any) -> FidelityTable:
+        """Synthetic rows beside what was released of the private ones: single columns, and pairs if they were paid for.
+
+        Without `check_share` means and shares are those that the first tenth of the budget released.
+
+        Args:
+            rows: synthetic, as `sample` gives them, without the groups; never private ones: how they differ from what
+                was released would tell of them, and no budget pays for that.
+
+        Raises:
+            ParameterError: for a `dpvb.Table`, which is what private rows come in.
+            DataFormatError: as in `predict`, and for no rows.
+        """
+        if isinstance(rows, Table):
+            raise ParameterError(
+                "rows must be synthetic ones, as sample() gives them, got a dpvb.Table, what private rows come in: "
+                "these are never compared with what was released."
+            )
+        seen = Mixture._visible(self, rows) if isinstance(rows, Mapping) else self._visible(rows)
+        if not len(seen.sound_n):
+            raise DataFormatError("rows must be at least one: of no rows nothing can be compared.")
+        return compared(self._layout_, self._fitted_model.columns, self._labels, self._marginals, seen)
+
     def _drawn(self, n: Any, rng: Any, parameters: str) -> tuple[MixedRows, Any]:
         self._check_fitted()
         number, draw = check_integer("n", n, low=0, high=10**9), generator("rng", rng)
@@ -251,12 +297,13 @@ class Mixture(PrivateEstimator):
             raise ParameterError(f"prune must be True or False, got {self.prune!r}.")
         prior = check_number("prior_weight", self.prior_weight, low=0, high=1e9)
         steps = None if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**6)
-        return mixture.Mixture(self.n_components, columns, bool(self.prune), self.estimate, prior, steps)
+        check = check_number("check_share", self.check_share, low=0, high=0.5)
+        return mixture.Mixture(self.n_components, columns, bool(self.prune), self.estimate, prior, steps, None, check)
 
     def _visible(self, X: Any) -> MixedRows:
         """Rows that the caller may see, as the model reads them."""
         self._check_fitted()
-        table = X if isinstance(X, Table) else Table(X, self.schema_)
+        table = X if isinstance(X, Table) else Table(X, replace(self.schema_, group=None))
         if replace(table.schema, group=None) != replace(self.schema_, group=None):
             raise DataFormatError("the table's schema is not the one that the model was fitted with.")
         parts = [chunk.rows for chunk in table.mixed(self._layout_, group=None).chunks()]
@@ -266,8 +313,7 @@ class Mixture(PrivateEstimator):
         return rows
 
     def _log_joint(self, rows: MixedRows) -> Floats:
-        model = self._fitted_model
-        return model.log_joint(self._now, rows, model.standardised(self._now, rows), expected=False)
+        return self._fitted_model.log_joint(self._now, rows)
 
     def _log_density(self, rows: MixedRows) -> Floats:
         with np.errstate(all="ignore"):
@@ -282,9 +328,9 @@ class Mixture(PrivateEstimator):
         starts = categorical.starts(self._layout_.sizes)
         self._places = dict(zip(self._labels, starts, strict=True))
 
-    def _set_groups(self, now: Components, of: Spread) -> None:
+    def _set_groups(self, now: Components, of: Spread, seen: Marginals) -> None:
         """Keep the components, and show them in the columns' units."""
-        self._now, self._spread = now, of
+        self._now, self._spread, self._marginals = now, of, seen
         middle_d, half_d = self._layout_.scale
         self.weights_ = now.number_k / now.number_k.sum()
         self.means_ = middle_d + half_d * now.mean_kd
@@ -296,7 +342,7 @@ class Mixture(PrivateEstimator):
         self.probabilities_ = {name: self._probability_kv[:, own] for name, own in self._places.items()}
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        arrays = {**vars(self._now), **vars(self._spread)}
+        arrays = {**vars(self._now), **vars(self._spread), **vars(self._marginals)}
         facts = {
             "schema": self.schema_.to_json(),
             "named": self._named,
@@ -313,8 +359,9 @@ class Mixture(PrivateEstimator):
         self._set_schema(schema, ("",) if facts["named"] else None)
         columns = self._fitted_model.columns
         lengths = {"k": len(arrays["number_k"]), "d": columns.numbers, "p": len(columns.max_counts)}
-        lengths["v"] = sum(columns.sizes)
-        made = [kind(**{name: arrays[name] for name in kind.__annotations__}) for kind in (Components, Spread)]
+        lengths |= {"v": sum(columns.sizes), "1": 1, "c": self._fitted_model.pairs.length if self.check_share else 0}
+        kinds: tuple[Any, ...] = Components, Spread, Marginals
+        made = [kind(**{name: arrays[name] for name in kind.__annotations__}) for kind in kinds]
         for part in made:
             for name, array in vars(part).items():
                 if array.shape != tuple(lengths[axis] for axis in name.rsplit("_", 1)[-1]):
@@ -322,7 +369,7 @@ class Mixture(PrivateEstimator):
         diagonal_kd = np.diagonal(arrays["root_kdd"], axis1=1, axis2=2)
         if not lengths["k"] or not (arrays["number_k"] > 0).all() or not (diagonal_kd > 0).all():
             raise ValueError("groups without rows or variances")
-        self._set_groups(*(domains.checked(part) for part in made))  # type: ignore[arg-type]
+        self._set_groups(*map(domains.checked, made))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

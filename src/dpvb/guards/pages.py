@@ -45,6 +45,13 @@ def boxed(text: str) -> str:
     return f'<p style="border:1px solid currentColor;padding:.4em"><strong>{escaped(text)}</strong></p>'
 
 
+def whole(text: str, inner: str) -> str:
+    """A file of its own with a title: one that runs nothing and loads nothing."""
+    policy = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+    head = f'<meta charset="utf-8">{policy}<title>{escaped(text)}</title>'
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>{inner}</body></html>\n'
+
+
 def folded(text: str, inner: str) -> str:
     """HTML that is out of sight until its title is clicked."""
     return f"<details><summary>{escaped(text)}</summary>{inner}</details>"

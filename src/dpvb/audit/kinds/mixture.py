@@ -56,7 +56,7 @@ def of_table() -> Case:
     """The case of a mixture of a number, a count, and two columns of categories."""
     columns = Numeric("x", *_ENDS), Numeric("count", 0, 9)
     schema = Schema((*columns, Categorical("choice", _CATEGORIES, unseen=False, missing=False), Binary("flag")))
-    estimator = Mixture(_GROUPS, counts="count", prune=False, epsilon=1.0, delta=1e-6)
+    estimator = Mixture(_GROUPS, counts="count", prune=False, check_share=0.1, epsilon=1.0, delta=1e-6)
 
     def records(rng: np.random.Generator, n: int) -> Floats:
         numbers = rng.standard_normal((n, 1)), rng.poisson(2.0, (n, 1))

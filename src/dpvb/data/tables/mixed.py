@@ -238,7 +238,8 @@ class Mixed(Held):
     def __init__(self, rows: MixedRows, group: Iterable[object] | None = None) -> None:
         self._rows = rows
         width = sum(part.shape[1] for part in rows.parts[:3])
-        self._units = Units(np.arange(len(rows.sound_n) + 1, dtype=np.int64) * width, group)
+        # A mixture forms several numbers of each row and group: chunks are smaller than those of plain rows.
+        self._units = Units(np.arange(len(rows.sound_n) + 1, dtype=np.int64) * max(16 * width, 512), group)
 
     def __repr__(self) -> str:
         return f"Mixed(unit={self.unit!r})"

@@ -53,7 +53,7 @@ def read(cell_kv: Floats, number_k: Floats, base_v: Floats, std: float, sizes: S
     Args:
         cell_kv: noisy counts of every category in every component.
         number_k: rows of each component.
-        base_v: marginals of all rows, which sum to 1 in each column.
+        base_v: marginals of all rows, which sum to 1 in each column; or (k, V), probabilities of each component.
         std: noise standard deviation of a count.
         sizes: categories of each column.
     """

@@ -98,7 +98,10 @@ class Sums:
 
 @dataclass(frozen=True)
 class Posterior:
-    """Components, the one that came first, the sums behind both, and the public directions of the start."""
+    """Components, the one that came first, the sums behind both, the public directions of the start, and the check.
+
+    The check is the released cells of `pairs.Pairs` and their noise; there are none without it.
+    """
 
     now: Components
     home: Components
@@ -107,3 +110,5 @@ class Posterior:
     direction_kd: Floats
     tilt_kv: Floats
     tilt_kp: Floats
+    cell_c: Floats
+    cell_std: Nonnegative = 0.0

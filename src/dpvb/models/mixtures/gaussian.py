@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.guards.arrays import Floats
-from dpvb.kernels.linear import product
 from dpvb.models.mixtures import tuned
 
 Places = NDArray[np.intp]
@@ -52,6 +51,11 @@ class Shape:
         return found
 
     @property
+    def alone(self) -> NDArray[np.bool_]:
+        """Whether each number has a variance alone, (d,)."""
+        return np.isin(np.arange(self.width), self.gaps) | (not self.full)
+
+    @property
     def size(self) -> int:
         """Number of entries of h."""
         return len(self.pairs[0])
@@ -72,20 +76,7 @@ class Shape:
         return made
 
 
-def standardised(x_nd: Floats, mean_kd: Floats, root_kdd: Floats) -> Floats:
-    """What z is, of every row and component, (n, K, d), each row's bits its own; of a number that is missing, 0."""
-    k, d = mean_kd.shape
-    inverse_kdd = _inverse(root_kdd)
-    lacks_nd = np.isnan(x_nd)
-    z_nf = product(np.where(lacks_nd, 0.0, x_nd), inverse_kdd.reshape(k * d, d).T)
-    z_nf -= np.einsum("kij,kj->ki", inverse_kdd, mean_kd).ravel()
-    z_nkd = z_nf.reshape(len(x_nd), k, d)
-    if lacks_nd.any():
-        z_nkd *= ~lacks_nd[:, None, :]
-    return z_nkd
-
-
-def _inverse(root_kdd: Floats) -> Floats:
+def inverse(root_kdd: Floats) -> Floats:
     """Inverses of lower triangular matrices, row by row; where there is none, numbers that are not finite."""
     inverse_kdd = np.zeros_like(root_kdd)
     for i in range(root_kdd.shape[1]):
@@ -95,13 +86,21 @@ def _inverse(root_kdd: Floats) -> Floats:
     return inverse_kdd
 
 
-def log_density(x_nd: Floats, z_nkd: Floats, root_kdd: Floats, gaps: tuple[int, ...]) -> Floats:
-    """Log-density of every row under every component, (n, K), in nats; a number that is missing has density 1."""
+def log_density(x_nd: Floats, square_kn: Floats, root_kdd: Floats, gaps: tuple[int, ...]) -> Floats:
+    """Log-density of every row under every component, (K, n), in nats; a number that is missing has density 1.
+
+    Args:
+        x_nd: the rows.
+        square_kn: Σ z² of the numbers that are there.
+        root_kdd: Cholesky factors.
+        gaps: places of the numbers that may be missing.
+    """
     each_kd = np.log(np.diagonal(root_kdd, axis1=1, axis2=2)) + 0.5 * math.log(2 * math.pi)
-    log_nk: Floats = -0.5 * np.add.reduce(np.square(z_nkd), axis=2) - each_kd.sum(axis=1)
+    log_kn: Floats = -0.5 * square_kn
+    log_kn -= each_kd.sum(axis=1)[:, None]
     for place in gaps:
-        log_nk += np.isnan(x_nd[:, place, None]) * each_kd[:, place]
-    return log_nk
+        log_kn += np.isnan(x_nd[:, place]) * each_kd[:, place, None]
+    return log_kn
 
 
 def expected_correction(number_k: Floats, width: int) -> Floats:

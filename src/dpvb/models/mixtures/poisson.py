@@ -9,15 +9,10 @@ from dpvb.guards.arrays import Floats
 from dpvb.models.mixtures import tuned
 
 
-def standardised(count_np: Floats, rate_kp: Floats) -> Floats:
-    """Scores of every row and component, (n, K, P): of mean 0 and variance 1 where the rate is right."""
-    # Row by row in memory: sums over an array's last axis follow its layout, and one row has another than many.
-    return np.asarray((np.ascontiguousarray(count_np)[:, None, :] - rate_kp) / np.sqrt(rate_kp))
-
-
 def log_density(count_np: Floats, rate_kp: Floats) -> Floats:
     """Log-probability of every row under every component, (n, K), in nats."""
-    count_np = np.ascontiguousarray(count_np)  # as above
+    # Row by row in memory: sums over an array's last axis follow its layout, and one row has another than many.
+    count_np = np.ascontiguousarray(count_np)
     each_nkp = count_np[:, None, :] * np.log(rate_kp) - rate_kp - gammaln(count_np + 1)[:, None, :]
     return np.asarray(np.add.reduce(each_nkp, axis=2))
 

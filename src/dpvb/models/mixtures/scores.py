@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 
 from dpvb.core.blocks import Block
-from dpvb.core.contributions import Grid, check_shape, upper_norms
-from dpvb.core.forms import Rows
+from dpvb.core.contributions import Grid, check_shape, floats
 from dpvb.guards.arrays import Floats, Ints
-from dpvb.models.mixtures import tuned
+from dpvb.models.mixtures import gaussian, tuned
+from dpvb.models.mixtures.components import Components, MixedRows
 from dpvb.models.mixtures.gaussian import Shape
 
 # Draws from which the constants are found, over their entries.
 _DRAWS = 2**20
-# Most entries of scores that are kept, 64 MiB.
-_KEPT = 2**23
+# Room in a norm for the rounding of its squares, and of the entries that are summed.
+_ROOM = 1.0 + 2.0**-40
 
 
 @dataclass(frozen=True)
@@ -55,24 +56,6 @@ class Clip:
         second = ((1 - tuned.FIRST) / max(self.shape.size, 1)) ** 0.5
         return (share / max(self.first, 1)) ** 0.5 / self.clip, second / self.clip
 
-    def clipped(self, z_nf: Floats, weight_n: Floats, lacks_nd: Floats) -> Floats:
-        """Weighted clipped scores of the rows in one component, (n, size).
-
-        Args:
-            z_nf: of the numbers, then of the counts; 0 for a number that is missing.
-            weight_n: responsibilities.
-            lacks_nd: 1 for a number that is missing, else 0.
-        """
-        d, (a1, a2) = self.shape.width, self.scales
-        u_nu = np.empty((len(z_nf), self.size))
-        np.multiply(z_nf, a1, out=u_nu[:, : self.first])
-        u_nu[:, self.first :] = self.shape.second(z_nf[:, :d])
-        if lacks_nd.any():
-            u_nu[:, self.first : self.first + d] *= 1.0 - lacks_nd
-        u_nu[:, self.first :] *= a2
-        u_nu *= (weight_n / np.maximum(upper_norms(u_nu), 1.0))[:, None]
-        return u_nu
-
     @property
     def constants(self) -> tuple[float, float, float]:
         """Of rows of N(0, I): the mean of the diagonal entries of h after clipping, and what is left of z and h."""
@@ -99,53 +82,102 @@ def _constants(clip: Clip) -> tuple[float, float, float, float]:
 
 
 @dataclass(frozen=True)
-class Scores:
-    """Clipped scores of all rows and components, formed one component at a time.
+class Coordinates:
+    """Rows in the own coordinates of some components, which are formed anew wherever they are needed.
 
     Attributes:
         clip: public.
-        z_nkf: scores of numbers and counts in the components that are in use.
-        r_nk: responsibilities; a faulty row's are NaN.
-        lacks_nd: 1 for a number that is missing, else 0.
-        used: places of those components in the block.
+        x_nd, count_np: numbers and counts.
+        mean_kd, inverse_kdd, rate_kp: of the components; L⁻¹ in the place of V = L Lᵀ.
+        square_kn: Σ z² over the numbers.
+        length_kn: squared norms of (a1 z, a2 h).
     """
 
     clip: Clip
-    z_nkf: Floats
-    r_nk: Floats
-    lacks_nd: Floats
+    x_nd: Floats
+    count_np: Floats
+    mean_kd: Floats
+    inverse_kdd: Floats
+    rate_kp: Floats
+    square_kn: Floats
+    length_kn: Floats
+
+    @classmethod
+    def of(cls, clip: Clip, now: Components, rows: MixedRows) -> Coordinates:
+        """Those of rows in the components in use."""
+        from dpvb.models.mixtures import scores_numba
+
+        used = list(now.used)
+        inverse_kdd = gaussian.inverse(now.root_kdd[used])
+        own = (
+            floats(rows.x_nd),
+            floats(rows.count_np),
+            floats(now.mean_kd[used]),
+            inverse_kdd,
+            floats(now.rate_kp[used]),
+        )
+        square_kn, length_kn = np.empty((2, len(used), len(rows.sound_n)))
+        scores_numba.lengths(*own, clip.shape.alone, *clip.scales, square_kn, length_kn)
+        return cls(clip, *own, square_kn, length_kn)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Clipped scores of all rows and components, formed some rows at a time.
+
+    Attributes:
+        at: the rows in own coordinates.
+        r_kn: responsibilities; a faulty row's are NaN.
+        used: places of the components in the block.
+    """
+
+    at: Coordinates
+    r_kn: Floats
     used: tuple[int, ...]
 
     def of_block(self, block: Block, num_rows: int) -> Scores:
         """Itself, of the block's components."""
-        check_shape((len(self.r_nk), self.clip.size), num_rows, block.shape[-1])
-        check_shape(self.z_nkf.shape, num_rows, len(self.used), self.clip.first)
+        check_shape((self.r_kn.shape[1], self.at.clip.size), num_rows, block.shape[-1])
+        check_shape(self.at.length_kn.T.shape, num_rows, len(self.used))
         if max(self.used) >= block.shape[0]:
             raise ValueError("components are places of the block.")
         return self
 
+    @cached_property
+    def _clipped(self) -> tuple[Floats, Floats]:
+        """What the scores of each row and component are multiplied by, and upper bounds on norms after that."""
+        with np.errstate(all="ignore"):
+            norm_kn = np.sqrt(self.at.length_kn) * _ROOM
+            factor_kn = self.r_kn / np.maximum(norm_kn, 1.0)
+            return factor_kn, factor_kn * norm_kn
+
     def norms(self) -> Floats:
-        """Upper bounds on the rows' norms, of the very numbers that are summed."""
-        own = [upper_norms(self._of(place)) for place in range(len(self.used))]
-        return upper_norms(np.stack(own, axis=1))
+        """Upper bounds on the rows' norms; squares are added in the components' order, whatever else is there."""
+        square_n = np.zeros(self.r_kn.shape[1])
+        with np.errstate(all="ignore"):
+            for norm_n in self._clipped[1]:
+                square_n += norm_n * norm_n
+            # The addend covers squares that underflow.
+            return np.asarray(np.sqrt(square_n) * _ROOM + len(self.used) * 2.0**-530)
 
     def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
-        """Truncate every weighted entry and add, component by component."""
-        for place, k in enumerate(self.used):
-            Rows(self._of(place)).accumulate(weights, grid, out[k])
+        """Truncate every weighted entry and add."""
+        from dpvb.models.mixtures import scores_numba
 
-    @cached_property
-    def _kept(self) -> dict[int, Floats]:
-        return {}
-
-    def _of(self, place: int) -> Floats:
-        """Scores of one component, kept for the second look at them where there are few."""
-        if place in self._kept:
-            return self._kept[place]
-        found = self._formed(place)
-        if len(self.used) * found.size <= _KEPT:
-            self._kept[place] = found
-        return found
-
-    def _formed(self, place: int) -> Floats:
-        return self.clip.clipped(self.z_nkf[:, place], self.r_nk[:, place], self.lacks_nd)
+        at = self.at
+        rows: Any = slice(None) if weights.all() else np.flatnonzero(weights)
+        factor_kn = self._clipped[0][:, rows] * (weights[rows] * (1.0 / grid.step))
+        scores_numba.add(
+            at.x_nd[rows],
+            at.count_np[rows],
+            at.mean_kd,
+            at.inverse_kdd,
+            at.rate_kp,
+            np.stack(at.clip.shape.pairs, axis=1),
+            factor_kn,
+            *at.clip.scales,
+            # No entry is larger than the bound: so many stay below 2⁵³ together.
+            max(1, int(2.0**52 * grid.step / grid.bound)),
+            np.array(self.used),
+            out,
+        )

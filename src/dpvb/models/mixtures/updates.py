@@ -12,6 +12,7 @@ from dpvb.guards.arrays import Floats
 from dpvb.models.mixtures import categorical, gaussian, poisson, tuned
 from dpvb.models.mixtures.columns import Columns
 from dpvb.models.mixtures.components import Components, Posterior, Sums
+from dpvb.models.mixtures.known import Known
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ def split(q: Posterior, number: int, columns: Columns) -> Components:
     """The start of so many components: public random directions around the one that came first."""
     home, used = q.home, np.arange(len(q.direction_kd)) < number
     direction_kd, several = q.direction_kd - q.direction_kd[used].mean(axis=0), float(number > 1)
+    if number == 2 and columns.numbers > 1:  # More directions never all miss it.
+        direction_kd = _along(direction_kd, home.root_kdd[0])
     # As far apart as rows are, however few directions there are.
     direction_kd *= math.sqrt(number * columns.numbers / max(float(np.square(direction_kd[used]).sum()), 1e-300))
     number_k = np.where(used, home.number_k[0] / number, 0.0)
@@ -90,6 +93,15 @@ def split(q: Posterior, number: int, columns: Columns) -> Components:
         np.maximum(number_k, 1.0)[:, None] * categorical.normalised(tilted_kv, columns.sizes),
         np.repeat(home.wander_k, len(used)),
     )
+
+
+def _along(direction_kd: Floats, root_dd: Floats) -> Floats:
+    """Directions turned towards the axis along which rows spread most, where they would miss it."""
+    value_d, vector_dd = np.linalg.eigh(root_dd @ root_dd.T)
+    axis_d = np.linalg.solve(root_dd, vector_dd[:, -1]) * math.sqrt(value_d[-1])
+    part_k = direction_kd @ axis_d
+    least_k = 0.7 * np.linalg.norm(direction_kd, axis=1)
+    return direction_kd + np.outer(np.copysign(np.maximum(np.abs(part_k), least_k), part_k) - part_k, axis_d)
 
 
 def _spread(number: int) -> float:
@@ -105,21 +117,35 @@ def step_size(q: Posterior, new: Released, columns: Columns, steps: int) -> floa
     return 1.0 if t == 1 or early else float((t + 1) ** -tuned.DECAY[columns.kind])
 
 
-def step(q: Posterior, new: Released, columns: Columns, rho: float, prior: float) -> Posterior:
-    """All components after a release: running means of counts, and a step of their scores."""
+def step(
+    q: Posterior, new: Released, columns: Columns, rho: float, prior: float, known: Known | None = None
+) -> Posterior:
+    """All components after a release: running means of counts, and a step of their scores; towards `known` if it is."""
     used = list(q.now.used)
     sums = averaged(q.sums, new, rho)
     number_k, std = numbers(sums, columns)
     k, all_rows = len(used), q.home.number_k[0]
     towards = replace(q.home, root_kdd=_spread(k) * q.home.root_kdd)
     least = max(2 * std, all_rows / (20 * k), 1.0)
-    now = moved(q.now, towards, new.score_ku, new.score_std, number_k, least, rho, columns, prior)
-    base_v = categorical.normalised(q.home.expected_kv, columns.sizes)[0]
+    weight = prior if known is None else 0.0
+    now = moved(q.now, towards, new.score_ku, new.score_std, number_k, least, rho, columns, weight)
+    if known is not None:
+        now = known.joined(q.now, now, number_k, rho, columns.clip.inefficiency)
+    base_v = base(q, columns, known)
     cell_std, row_k = math.sqrt(sums.share) * sums.cell_std, np.maximum(number_k, tuned.LEAST_ROWS * std)
     expected_kv = categorical.read(sums.cell_kv, row_k, base_v, cell_std, columns.sizes)
     weight_k = np.zeros(len(number_k))
     weight_k[used] = row_k[used] + max(prior, 1e-9) / k
+    if known is not None:
+        weight_k, expected_kv = weight_k + known.share_k, expected_kv + known.cell_kv
     return replace(q, now=replace(now, number_k=weight_k, expected_kv=expected_kv), sums=sums)
+
+
+def base(q: Posterior, columns: Columns, known: Known | None) -> Floats:
+    """Probabilities that noisy counts of categories are drawn to: those of all rows, or of each known group."""
+    expected_kv = q.home.expected_kv if known is None else known.groups.expected_kv
+    found_kv = categorical.normalised(expected_kv, columns.sizes)
+    return found_kv[0] if known is None else found_kv
 
 
 def moved(

@@ -1,0 +1,122 @@
+"""Mixtures with everything around a fit: ledgers and runs that go on, federations, persons, choices among settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpvb
+from dpvb.data import Binary, Numeric, Schema, Table
+from dpvb.errors import BudgetError
+from dpvb.ledger import Ledger
+
+SCHEMA = Schema((Numeric("x", -4, 4), Numeric("visits", 0, 20), Binary("flag")))
+GIVEN: dict[str, Any] = {"counts": "visits", "num_steps": 4, "check_share": 0.1, "random_state": 0, "delta": 1e-6}
+
+
+def people(n: int = 600) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    one = rng.random(n) < 0.4
+    visits = rng.poisson(np.where(one, 2, 9)).clip(0, 20)
+    return {"x": rng.normal(np.where(one, -2, 2), 0.5), "visits": visits, "flag": (rng.random(n) < one).astype(int)}
+
+
+def part(cells: dict[str, np.ndarray], which: Any) -> Table:
+    return Table({name: values[which] for name, values in cells.items()}, SCHEMA)
+
+
+def same(one: Any, two: Any) -> None:
+    assert one.groups().lines == two.groups().lines
+    rows = one.sample(50, 0)
+    assert one.fidelity(rows).lines == two.fidelity(rows).lines
+    assert one.fidelity(rows).pairs == two.fidelity(rows).pairs
+
+
+def test_a_ledger_is_charged_once_and_a_stopped_fit_goes_on_with_the_releases_that_it_made(tmp_path: Path) -> None:
+    """Stopped in the first phases, at a step and before the check: noise of what was released is not drawn again."""
+    path = tmp_path / "budget.db"
+    with Ledger(path) as made:
+        made.register("people", unit="row", neighboring_relation="add_or_remove_one", epsilon=3.0, delta=1e-5)
+    table = part(people(), slice(None))
+    given = {**GIVEN, "epsilon": 1.0, "ledger": path, "dataset": "people"}
+    for stops in ((2,), (5,), (7,)):
+        checkpoint = tmp_path / f"run-{stops[0]}"
+
+        def stop(step: int, plan: Any, at: int = stops[0]) -> None:
+            if step == at:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            dpvb.Mixture(2, **given, checkpoint=checkpoint).fit(table, progress=stop)
+        fitted = dpvb.Mixture(2, **given, checkpoint=checkpoint).fit(table)
+        same(dpvb.Mixture(2, **given, checkpoint=checkpoint, resume="read").fit(table), fitted)
+    with Ledger(path) as found:
+        found.verify()
+        assert len([entry for entry in found.entries() if entry.kind == "charge"]) == 3
+    with pytest.raises(BudgetError):
+        dpvb.Mixture(2, **{**given, "epsilon": 3.0}).fit(table)
+
+
+@pytest.mark.parametrize("trust", ["none", "secure_aggregation", "trusted_server"])
+def test_owners_fit_one_mixture_and_one_check(trust: str) -> None:
+    cells = people(2000)
+    shards = [{"X": part(cells, slice(own, None, 2))} for own in (0, 1)]
+    model = dpvb.federated.simulate(dpvb.Mixture(2, **GIVEN, epsilon=8.0), shards, trust=trust)
+    assert np.sort(model.means_[:, 0]) == pytest.approx([-2, 2], abs=1.0)
+    found = {line.name: line for line in model.fidelity(cells)}
+    assert abs(found["flag=1"].released - cells["flag"].mean()) < 7 * found["flag=1"].std
+    assert len(model.fidelity(cells).pairs) == 3
+
+
+def test_without_noise_owners_have_the_fit_of_all_rows() -> None:
+    cells, exact = people(), {**GIVEN, "epsilon": np.inf}
+    shards = [{"X": part(cells, slice(own, None, 2))} for own in (0, 1)]
+    together = dpvb.Mixture(2, **exact).fit(part(cells, slice(None)))
+    apart = dpvb.federated.simulate(dpvb.Mixture(2, **exact), shards)
+    np.testing.assert_allclose(apart.means_, together.means_, rtol=1e-9)
+    np.testing.assert_allclose(apart._marginals.cell_c, together._marginals.cell_c, rtol=1e-9)
+
+
+def test_a_person_counts_once_in_groups_and_in_the_check() -> None:
+    """Hundred rows of a person are as one; a person of each row is as no persons."""
+    cells, exact = people(60), {**GIVEN, "epsilon": np.inf, "prune": False}
+    table = part(cells, slice(None))
+    alone = dpvb.Mixture(2, **exact).fit(table)
+    singles = dpvb.Mixture(2, **exact).fit(table, group=np.arange(60))
+    np.testing.assert_allclose(singles.means_, alone.means_, rtol=1e-6)
+    np.testing.assert_allclose(singles._marginals.cell_c, alone._marginals.cell_c, rtol=1e-6)
+    assert singles.privacy_.unit == "person"
+    places = np.r_[np.arange(60), np.full(99, 7)]
+    crowd = dpvb.Mixture(2, **exact).fit(part(cells, places), group=places)
+    # All blocks of a person together are within the bound, which a single row does not use up.
+    assert 60 - 1e-3 <= crowd._marginals.number_1[0] < 60.5
+    np.testing.assert_allclose(crowd._marginals.cell_c, alone._marginals.cell_c, atol=1e-2)
+
+
+def test_batches_are_drawn_and_a_table_of_persons_says_so_itself() -> None:
+    cells = people(2000)
+    model = dpvb.Mixture(2, **{**GIVEN, "num_steps": 20}, epsilon=4.0, sampling_prob=0.3).fit(part(cells, slice(None)))
+    assert np.sort(model.means_[:, 0]) == pytest.approx([-2, 2], abs=1.0)
+    schema = Schema(SCHEMA.columns, group="who")
+    owned = Table({**people(200), "who": np.repeat(np.arange(100), 2)}, schema)
+    of_persons = dpvb.Mixture(2, **GIVEN, epsilon=4.0).fit(owned)
+    assert of_persons.privacy_.unit == "person"
+    assert of_persons.fidelity(of_persons.sample(20, 0)).pairs
+
+
+def test_settings_of_a_table_are_chosen() -> None:
+    grid = [{"n_components": 1, "check_share": 0.0}, {"n_components": 2, "check_share": 0.1}]
+    best = dpvb.select(
+        dpvb.Mixture(1, **GIVEN, epsilon=1.0), grid, part(people(), slice(None)), epsilon=8.0, delta=1e-5
+    )
+    assert len(best.weights_) <= best.n_components
+    assert len(best.fidelity(best.sample(10, 0)).pairs) == (3 if best.n_components == 2 else 0)
+    assert best.privacy_.epsilon <= 8.0
+
+
+def test_a_cluster_gives_the_same_bits_with_a_check() -> None:
+    table, exact = part(people(200), slice(None)), {**GIVEN, "epsilon": np.inf}
+    same(*(dpvb.Mixture(2, **exact).fit(table, cluster=cluster) for cluster in (None, "local:2")))
