@@ -651,6 +651,24 @@ BUGS = [
         "test_sequences.py::test_files_of_a_streamed_table_are_this_users_alone_and_go_away",
     ),
     Bug(
+        "many rows of one person",
+        "each of a person's sequences begins with the weight of one",
+        (("models/sequences/hidden_markov.py", "self.n_symbols + 1, 2, 0.0)", "self.n_symbols + 1, 2, 1.0)"),),
+        "test_hidden_markov.py::test_sequences_of_a_person_are_one_unit",
+    ),
+    Bug(
+        "a unit that makes a computation fail",
+        "a symbol beyond the public ones counted as the end of a sequence",
+        (
+            (
+                "models/sequences/starts.py",
+                "np.where((rows.code >= 0) & (rows.code < n_symbols), rows.code, -1)",
+                "rows.code",
+            ),
+        ),
+        "test_hidden_markov.py::test_a_symbol_as_large_as_the_end_of_a_sequence_is_a_gap",
+    ),
+    Bug(
         "persons that are several units, or several persons that are one",
         "a person of an earlier month who counts again in a later one",
         (("data/persons.py", "None if identity(cell) in known else cell", "cell"),),

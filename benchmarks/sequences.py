@@ -1,8 +1,8 @@
-"""Private Markov chains: held-out log-probability of real sequences, coverage of intervals, and a million people.
+"""Private Markov chains and hidden Markov models: held-out log-probability, coverage of intervals, a million people.
 
 Needs DPVB_DATA, the folder that holds sequences/ (msnbc, biofam, ewt).
 
-    python -m benchmarks.sequences
+    python -m benchmarks.sequences            (hidden: hidden Markov models alone)
 """
 
 import os
@@ -11,17 +11,20 @@ import subprocess
 import sys
 import time
 import warnings
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import dpvb
-from dpvb.models.sequences import dynamics
+from dpvb.models.sequences import dynamics, forward_backward
+from dpvb.models.sequences.discrete_emissions import Categorical
+from dpvb.models.sequences.hidden_chain import HiddenChain
 
 DATA = Path(os.environ.get("DPVB_DATA", Path(__file__).parents[1] / "data")) / "sequences"
 EPSILONS = (0.5, 1.0, 2.0, 4.0, np.inf)
-SEEDS, FITS = 3, 100
+SEEDS, FITS, HIDDEN_FITS = 3, 100, 20
 #: Log-probability of a symbol that must be reached at ε = 1.
 MUST = {("msnbc 100,000", 1): -1.588, ("msnbc 100,000", 2): -1.505, ("msnbc 10,000", 2): -1.60}
 MUST |= {("biofam", 1): -0.46, ("ewt tags", 1): -2.12}
@@ -122,12 +125,69 @@ def million() -> None:
     )
 
 
+def hidden() -> None:
+    """Hidden Markov models: held-out log-probability by people, states and ε, intervals of steps, and speed."""
+    print("\n## Hidden Markov models\n\nLog-probability of a held-out symbol in nats, default settings, mean of "
+          f"{SEEDS} fits; what must be reached at ε = 1.\n")  # fmt: skip
+    print("| sequences | states |" + "".join(f" ε = {e:g} |" for e in EPSILONS) + " must at 1 | seconds |")
+    print("|---|---|" + "---|" * (len(EPSILONS) + 2))
+    for number, states, must in ((10_000, 20, -1.595), (100_000, 20, -1.516), (100_000, 34, -1.508)):
+        x, _, test, width, delta = msnbc(number)
+        row, start = [], time.process_time()
+        for epsilon in EPSILONS:
+            model = dpvb.HiddenMarkovModel(states, symbols=width, epsilon=epsilon, delta=delta)
+            many = range(SEEDS if epsilon < np.inf else 1)
+            row.append(np.mean([model.fit(x).score(test, public=True) for _ in many]))
+        seconds = (time.process_time() - start) / (4 * SEEDS + 1)
+        told = f"{must} {'met' if row[1] >= must else 'MISSED'}"
+        line = f"| msnbc {number:,} | {states} |" + "".join(f" {one:.3f} |" for one in row)
+        print(f"{line} {told} | {seconds:.1f} |", flush=True)
+    step_kk = np.array([[0.85, 0.1, 0.05], [0.1, 0.8, 0.1], [0.05, 0.2, 0.75]])
+    shown_kv = np.array([[0.6, 0.2, 0.1, 0.05, 0.03, 0.02], [0.05, 0.1, 0.6, 0.15, 0.05, 0.05],
+                         [0.02, 0.03, 0.05, 0.1, 0.3, 0.5]])  # fmt: skip
+    print(
+        "\nShare of 95 % intervals that hold the true steps of 3 states that show 6 symbols: 20,000 people of 20 "
+        f"symbols, {HIDDEN_FITS} fits, clip=None, power=0.5.\n\n| ε | intervals | noise left out |\n|---|---|---|"
+    )
+    rng = np.random.default_rng(1)
+    for epsilon in (0.5, 1.0, 4.0):
+        held = np.zeros(2)
+        for _ in range(HIDDEN_FITS):
+            x = dynamics.shown(dynamics.drawn(np.full(3, 1 / 3), [step_kk], 20_000, 20, rng), shown_kv, rng)
+            given: dict[str, Any] = {"symbols": 6, "clip": None, "power": 0.5, "delta": 1e-6}
+            model = dpvb.HiddenMarkovModel(3, epsilon=epsilon, **given).fit(x)
+            orders = [[*order] for order in permutations(range(3))]
+            order = min(orders, key=lambda own: np.abs(model.emission_probabilities_[own] - shown_kv).sum())
+            for place, aware in enumerate((True, False)):
+                table = model.transition_intervals(noise_aware=aware)
+                lines = [table.of(str(order[i]))[str(order[j])] for i, j in np.ndindex(3, 3)]
+                held[place] += np.mean([a.low <= b <= a.high for a, b in zip(lines, step_kk.ravel(), strict=True)])
+        print(f"| {epsilon:g} |" + "".join(f" {one / HIDDEN_FITS:.3f} |" for one in held), flush=True)
+    print("\nPositions per CPU-second of an E-step over whole sequences, 17 symbols:\n")
+    print("| states | up to 10 symbols | 1,000 symbols |\n|---|---|---|")
+    for states, positions in ((4, 2_000_000), (20, 500_000)):
+        rates = []
+        for longest in (10, 1000):
+            length_n = rng.integers(1, 11, 2 * positions // 11) if longest == 10 else np.full(positions // 1000, 1000)
+            bounds, symbol_t = np.append(0, np.cumsum(length_n)), rng.integers(0, 17, int(length_n.sum()))
+            start_k, step_kk = 0.1 + rng.random(states), 0.1 + rng.random((states, states))
+            chain = HiddenChain(start_k, start_k, step_kk, Categorical(0.1 + rng.random((17, states))))
+            for symbols, own in ((symbol_t[: bounds[2]], bounds[:3]), (symbol_t, bounds)):  # the first one compiles
+                start = time.process_time()
+                forward_backward.expected_counts(chain, own, symbols, np.ones(len(own) - 1), expected=False)
+            rates.append(len(symbol_t) / (time.process_time() - start))
+        print(f"| {states} |" + "".join(f" {rate / 1e6:.1f} M |" for rate in rates), flush=True)
+
+
 if __name__ == "__main__":
     warnings.filterwarnings("ignore")
     if sys.argv[1:] == ["million"]:
         million()
+    elif sys.argv[1:] == ["hidden"]:
+        hidden()
     else:
         scores()
         coverage()
         print(subprocess.run([sys.executable, "-m", "benchmarks.sequences", "million"], check=True, text=True,
                              stdout=subprocess.PIPE).stdout)  # fmt: skip
+        hidden()

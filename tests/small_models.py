@@ -16,7 +16,7 @@ from dpvb.audit import cases
 from dpvb.audit.cases import HOSTILE_ROWS, D, table_records
 from dpvb.audit.integers import difference, in_steps, relative_norm, squared
 from dpvb.audit.kinds import NAMES as AUDITED
-from dpvb.audit.kinds import dpvi, factors, markov_chain, mixture, naive_bayes, regression, sbn
+from dpvb.audit.kinds import dpvi, factors, hidden_markov, markov_chain, mixture, naive_bayes, regression, sbn
 from dpvb.audit.kinds.lda import HOSTILE_DOCUMENTS, TERMS, bags, documents
 from dpvb.audit.matrix import Matrix as Table
 from dpvb.core.blocks import Block
@@ -179,6 +179,7 @@ CASES = [
         "factors", factors.of_solver("FactorAnalysis", "three_releases"), {"first": 0.6, "second": 0.9, "last": 0.9}
     ),
     *by_phase("chain", markov_chain.of_order(2), {"first": 0.9999}),
+    *by_phase("hidden_markov", hidden_markov.of_emissions("categorical"), {"first": 0.9999}),
     *by_phase("components", factors.of_solver("PCA", "three_releases"), {"first": 0.9999}),
     *by_phase("factors_paper", factors.of_solver("FactorAnalysis", "paper"), {"step": 0.3}),
 ]

@@ -24,6 +24,7 @@ NAMES = [
     "logistic",
     "binomial",
     "factors",
+    "hidden-markov",
     "linear",
     "markov-chain",
     "mixture",
@@ -156,6 +157,7 @@ KEPT = {
     "naive-bayes": f"{_EVERY} schema response numbers bins counts missing seed",
     "sbn": f"{_EVERY} hidden threshold form group seed",
     "factors": f"{_EVERY} schema group row_norm low high components estimate solver seed",
+    "hidden-markov": f"{_EVERY} states symbols emissions estimate person_column symbol_column max_length clip seed",
     "markov-chain": f"{_EVERY} symbols order person_column symbol_column max_length clip seed",
     "pca": f"{_EVERY} schema group row_norm low high components estimate solver seed",
 }

@@ -1,4 +1,4 @@
-"""`dpvb fit markov-chain` and `transitions`: a long table to a law, and what is refused."""
+"""`dpvb fit markov-chain`, `fit hidden-markov` and `transitions`: a long table to a law, and what is refused."""
 
 from __future__ import annotations
 
@@ -45,3 +45,13 @@ def test_a_public_mistake_is_one_line(visits: Path) -> None:
     refuse(visits.parent, "'symbol'", *call, "--symbols", "front,news")
     refuse(visits.parent, "at least two", *call, *COLUMNS[2:], "--symbols", "front")
     refuse(visits.parent, "order must be", *call, *COLUMNS, "--order", "3")
+
+
+def test_a_long_table_becomes_hidden_states(visits: Path) -> None:
+    out, call = visits.with_name("m.dpvb"), ["fit", "hidden-markov", visits, *COLUMNS, *BUDGET]
+    run(*call, "--states", "2", "--out", out)
+    assert dpvb.load(out).transition_matrix_.shape == (2, 2)
+    run(*call, "--states", "1", "--clip", "20", "--out", out, "--overwrite")
+    shown = run("transitions", out).stdout
+    assert "Hidden Markov model, states: 1, symbols: 3" in shown
+    assert "1 transitions, 95% intervals, noise counted in" in shown

@@ -84,6 +84,7 @@ NEEDED = {
     "NaiveBayes": {"response": "x1"},
     "PCA": {"low": 0.0, "high": 1.0},
     "MarkovChain": {"symbols": 3},
+    "HiddenMarkovModel": {"n_states": 2, "symbols": 3},
     "DPVI": {"log_density": lambda theta, x: -((x - theta) ** 2).sum(), "parameters": 3},
 }
 KINDS = [

@@ -9,7 +9,7 @@ import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import update_wrapper
 from pathlib import Path
 from types import MethodType
@@ -687,6 +687,9 @@ def load(path: str | os.PathLike[str]) -> Any:
                 "class of your own, import its module first."
             )
         params = {k: float(v) if v in ("inf", "-inf") else v for k, v in stored.facts["params"].items()}
+        # A list that a class must be given is beside the parameters, under its name.
+        lacking = {field.name for field in fields(kind) if field.default is MISSING} - params.keys()
+        params |= {name: stored.facts[name] for name in lacking & stored.facts.keys()}
         if foreign := params.keys() & OF_THE_RUN:
             raise ModelFileError(
                 f"{os.fspath(path)}: tampered with: it says {sorted(foreign)[0]}, which belongs to the call of a fit."

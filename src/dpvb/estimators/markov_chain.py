@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -11,20 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from dpvb.data.sequences.events import Events
-from dpvb.data.sequences.rows import SequenceRows
 from dpvb.data.sequences.symbols import Symbols
-from dpvb.estimators.base import PrivateEstimator, Task, fitted_only, generator
+from dpvb.estimators.base import generator
+from dpvb.estimators.sequences import SequenceModel
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import DataFormatError, DpvbWarning, ParameterError, check_integer, check_number
+from dpvb.guards.errors import DpvbWarning, check_integer, check_number
 from dpvb.models.sequences import dynamics, markov_chain, uncertainty
 from dpvb.results.figures import Figure, Grid, Intervals
 from dpvb.results.groups import GroupTable, Line
 
 
 @dataclass(eq=False, repr=False)
-class MarkovChain(PrivateEstimator):
+class MarkovChain(SequenceModel):
     """Which symbol follows which in people's sequences, under (ε, δ)-differential privacy.
 
     Visits of pages, states of a life, tags of words: the next symbol depends on the last one, or on the last two. `fit`
@@ -55,70 +54,11 @@ class MarkovChain(PrivateEstimator):
     symbols: int | str | Sequence[Any]
     _: KW_ONLY
     order: int = 1
-    max_length: int = 20
     power: float = 0.5
     clip: float | None = 1.5
     prior_weight: float = 10.0
 
-    reads: ClassVar[str | None] = "sequences"
     command: ClassVar[str | None] = "markov-chain"
-
-    def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
-        """What a fit to private sequences would do; y: the lengths of sequences that X has after one another."""
-        symbols = Symbols(self.symbols)
-        model = self._model(symbols)
-        if isinstance(X, Events):
-            if y is not None or group is not None:
-                raise ParameterError("lengths and group must be None with events, which have a column of persons.")
-            source: Any = X.sequences(symbols)
-        else:
-            source = symbols.sequences(X, y, group)
-        public = {
-            "symbols": f"{len(symbols)} symbols",
-            "max_length": f"the first {model.max_length} symbols of a sequence",
-            "parameters": "the plan and all other parameters",
-        }
-        return self._task(model, source, model.schedule, public, {"symbols": symbols.values})
-
-    def take(self, task: Task, q: Any) -> None:
-        """Keep the chain."""
-        self._set_chain(task.notes["symbols"], q)
-
-    def no_rows(self, *, schema: Any, vocabulary: Any, width: int | None) -> dict[str, Any]:
-        """No sequences of so many symbols."""
-        if width not in (None, len(Symbols(self.symbols))):
-            raise ParameterError(f"width must be the number of symbols, {len(Symbols(self.symbols))}, got {width}.")
-        return {"X": []}
-
-    def quality(self, rows: Any) -> Floats:
-        """Log-probability of a symbol, the mean of each sequence."""
-        length_n = np.diff(rows.indptr)
-        return np.where(length_n > 0, self._fitted_model.score(self._q, rows) / np.maximum(length_n, 1), np.nan)
-
-    def quality_range(self, model: Any) -> tuple[float, float]:
-        """From the score of a uniform guess to certainty."""
-        return -float(np.log(model.n_symbols)), 0.0
-
-    def score_samples(self, X: Any, lengths: Any = None, *, public: bool = False) -> Floats:
-        """Log-probability of each public sequence, (sequences,), in nats.
-
-        Raises:
-            PrivacyError: unless public=True says that X is not private.
-            DataFormatError: for symbols that are none of the public ones.
-        """
-        self._check_public(public)
-        return self._fitted_model.score(self._q, self._visible(X, lengths))
-
-    @fitted_only
-    def score(self, X: Any, lengths: Any = None, *, public: bool = False) -> float:
-        """Log-probability of public sequences per symbol, in nats; higher is better.
-
-        Raises:
-            PrivacyError, DataFormatError: as `score_samples`.
-        """
-        self._check_public(public)
-        rows = self._visible(X, lengths)
-        return float(self._fitted_model.score(self._q, rows).sum()) / max(len(rows.code), 1)
 
     def predict_next(self, X: Any, lengths: Any = None) -> Floats:
         """Probabilities of the next symbol of each sequence, (sequences, V): as private as X, without any guarantee.
@@ -223,29 +163,6 @@ class MarkovChain(PrivateEstimator):
             len(symbols), self.order, self.power, self.clip, self.max_length, self.prior_weight
         )
 
-    def _visible(self, X: Any, lengths: Any) -> SequenceRows:
-        """Sequences that the caller may see."""
-        self._check_fitted()
-        if isinstance(X, Events):
-            raise DataFormatError("X must be sequences, as a list or with lengths: events have no order of persons.")
-        rows = Symbols(self.symbols_).rows(X, lengths)
-        if (rows.code < 0).any():
-            raise DataFormatError(f"X has cells that are none of the symbols {[*self.symbols_][:8]}.")
-        return rows
-
-    @property
-    def _bent(self) -> str:
-        """What the released counts say of the clip; nothing where it shortened hardly anybody."""
-        counts = self.privacy_.counts
-        if self.clip is None or counts is None or counts.shortened <= 3 * counts.shortened_std:
-            return ""
-        share = min(counts.shortened / max(counts.counted, 1.0), 1.0)
-        most = (self.max_length - self.order) ** self.power
-        return (
-            f"clip={self.clip:g} shortened {share:.0%} of the {self.privacy_.unit}s, which bends all rows; intervals "
-            f"leave that out. clip=None, here {most:.3g}, shortens nobody who has one sequence."
-        )
-
     def _ahead(self, tail: tuple[int, ...], steps: int) -> Floats:
         """Laws of the symbols after these last ones, (steps, V)."""
         laws = [self.initial_, *self._laws]
@@ -259,7 +176,7 @@ class MarkovChain(PrivateEstimator):
             state = joint if joint.ndim <= self.order else joint.sum(axis=0)
         return np.array(found)
 
-    def _set_chain(self, symbols: Sequence[Any], q: markov_chain.Chain) -> None:
+    def _set(self, symbols: Sequence[Any], q: markov_chain.Chain) -> None:
         """Keep q, and show it."""
         self.symbols_, self._q, self.n_iter_, self.n_features_in_ = tuple(symbols), q, 0, len(symbols)
         self._fitted_model = self._model(Symbols(self.symbols_))
@@ -282,9 +199,4 @@ class MarkovChain(PrivateEstimator):
         given: dict[str, Any] = {
             name: arrays[name] if np.ndim(value) else float(arrays[name]) for name, value in like.items()
         }
-        self._set_chain(symbols.values, domains.checked(markov_chain.Chain(**given)))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True
-        return tags
+        self._set(symbols.values, domains.checked(markov_chain.Chain(**given)))

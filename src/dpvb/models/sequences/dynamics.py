@@ -41,6 +41,15 @@ def durations(law: Floats) -> Floats:
         return np.asarray(np.where(shares_v > 0, shares_v / np.maximum(arrivals_v, 0.0), 0.0))
 
 
+def shown(state_nt: Ints, shown_kv: Floats, rng: np.random.Generator) -> Ints:
+    """What hidden states show, as codes, (n, length); laws of the states in rows."""
+    upto_kv, code_nt = np.cumsum(shown_kv, axis=1), np.empty_like(state_nt)
+    for k, upto_v in enumerate(upto_kv):
+        own = state_nt == k
+        code_nt[own] = np.searchsorted(upto_v / upto_v[-1], rng.random(np.count_nonzero(own)), side="right")
+    return code_nt
+
+
 def drawn(initial_v: Floats, laws: list[Floats], n: int, length: int, rng: np.random.Generator) -> Ints:
     """Sequences of nobody as codes, (n, length).
 

@@ -1,0 +1,148 @@
+"""States that show D counts, or D numbers.
+
+=================  ========================================================================
+paper              code
+=================  ========================================================================
+λ_dk ~ Gam         `Poisson.shape_dk`, `rate_dk`
+μ, τ ~ N × Gam     `Gaussian`: μ_dk ~ N(mean, 1/(weight τ)), τ_dk ~ Gam(shape, rate)
+=================  ========================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from scipy.special import digamma, gammainc, gammaln
+
+from dpvb.guards.arrays import Floats, Ints
+from dpvb.guards.domains import Positive, Positives
+from dpvb.models.sequences import emissions
+from dpvb.models.sequences.emissions import Values
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """D counts, independent given the state; NaN: missing.
+
+    Attributes:
+        shape_dk, rate_dk: gamma parameters of every rate.
+        most: Y; a count of Y stands for Y or more. 0: there is no such count.
+        prior: prior shape, and prior rate over the public unit.
+        unit: what a prior mean of a rate is.
+    """
+
+    shape_dk: Positives
+    rate_dk: Positives
+    most: int = 0
+    prior: Positive = 0.1
+    unit: Positive = 1.0
+
+    @property
+    def n_states(self) -> int:
+        """K."""
+        return len(self.shape_dk.T)
+
+    @property
+    def mean_dk(self) -> Floats:
+        """Rates."""
+        return np.asarray(self.shape_dk / self.rate_dk)
+
+    def log_likelihood(self, value_r: Values, *, expected: bool) -> Floats:
+        """Σ_d x ⟨log λ⟩ - ⟨λ⟩ - log x!, and log P(X ≥ Y) at the means for a count of Y."""
+        mean_dk = self.mean_dk
+        log_dk = digamma(self.shape_dk) - np.log(self.rate_dk) if expected else np.log(mean_dk)
+        x_rd, seen_rd = emissions.seen(value_r)
+        many_dk = np.log(np.maximum(gammainc(max(self.most, 1), mean_dk), 1e-300))
+
+        def term(d: int) -> Floats:
+            x_r = x_rd[:, d, None]
+            log_rk = x_r * log_dk[d] - mean_dk[d] - gammaln(x_r + 1.0)
+            log_rk = np.where((self.most > 0) & (x_r >= self.most), many_dk[d], log_rk)
+            return np.where(seen_rd[:, d, None], log_rk, 0.0)
+
+        return emissions.added(term(d) for d in range(len(mean_dk)))
+
+    def updated(self, value_r: Values, weight_rk: Floats) -> Self:
+        """Prior, sums and numbers of counts; Y counts as the mean of Y and more."""
+        x_rd, seen_rd = emissions.seen(value_r)
+        number_dk, sum_dk = seen_rd.T @ weight_rk, x_rd.T @ weight_rk
+        if self.most > 0:
+            mean_dk = self.mean_dk
+            at_least_dk, below_dk = gammainc(self.most, mean_dk), mean_dk
+            if self.most > 1:
+                below_dk = mean_dk * gammainc(self.most - 1, mean_dk)
+            more_dk = np.where(at_least_dk > 0, below_dk / np.maximum(at_least_dk, 1e-300), self.most) - self.most
+            sum_dk += ((x_rd >= self.most).T @ weight_rk) * np.maximum(more_dk, 0.0)
+        return replace(self, shape_dk=self.prior + sum_dk, rate_dk=self.prior / self.unit + number_dk)
+
+    def permuted(self, order_k: Ints) -> Self:
+        """The states in another order."""
+        return replace(self, shape_dk=self.shape_dk[:, order_k], rate_dk=self.rate_dk[:, order_k])
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """D numbers, independent given the state; NaN: missing.
+
+    Attributes:
+        mean_dk, weight_dk: normal part of every posterior.
+        shape_dk, rate_dk: gamma part.
+        prior_weight, prior_mean: the prior's normal part.
+        prior_shape, prior_rate: the prior's gamma part; their ratio bounds variances from below.
+    """
+
+    mean_dk: Floats
+    weight_dk: Positives
+    shape_dk: Positives
+    rate_dk: Positives
+    prior_weight: Positive = 0.1
+    prior_mean: float = 0.0
+    prior_shape: Positive = 0.5
+    prior_rate: Positive = 1e-3
+
+    @property
+    def n_states(self) -> int:
+        """K."""
+        return len(self.mean_dk.T)
+
+    @property
+    def variance_dk(self) -> Floats:
+        """1/⟨τ⟩."""
+        return np.asarray(self.rate_dk / self.shape_dk)
+
+    def log_likelihood(self, value_r: Values, *, expected: bool) -> Floats:
+        """Σ_d ½⟨log τ/2π⟩ - ½⟨τ (x - μ)²⟩."""
+        variance_dk = self.variance_dk
+        log_dk = -np.log(2 * math.pi * variance_dk)
+        if expected:
+            log_dk = digamma(self.shape_dk) - np.log(2 * math.pi * self.rate_dk) - 1.0 / self.weight_dk
+        x_rd, seen_rd = emissions.seen(value_r)
+        return emissions.added(
+            np.where(
+                seen_rd[:, d, None],
+                0.5 * (log_dk[d] - (x_rd[:, d, None] - self.mean_dk[d]) ** 2 / variance_dk[d]),
+                0.0,
+            )
+            for d in range(len(log_dk))
+        )
+
+    def updated(self, value_r: Values, weight_rk: Floats) -> Self:
+        """Prior, numbers, means and squares about them."""
+        x_rd, seen_rd = emissions.seen(value_r)
+        number_dk, sum_dk = seen_rd.T @ weight_rk, x_rd.T @ weight_rk
+        weight_dk = self.prior_weight + number_dk
+        mean_dk = (self.prior_weight * self.prior_mean + sum_dk) / weight_dk
+        square_dk = self.prior_weight * (mean_dk - self.prior_mean) ** 2
+        for d in range(len(mean_dk)):
+            away_rk = np.where(seen_rd[:, d, None], x_rd[:, d, None] - mean_dk[d], 0.0)
+            square_dk[d] += np.sum(weight_rk * away_rk**2, axis=0)
+        shape_dk, rate_dk = self.prior_shape + 0.5 * number_dk, self.prior_rate + 0.5 * square_dk
+        return replace(self, mean_dk=mean_dk, weight_dk=weight_dk, shape_dk=shape_dk, rate_dk=rate_dk)
+
+    def permuted(self, order_k: Ints) -> Self:
+        """The states in another order."""
+        names = ("mean_dk", "weight_dk", "shape_dk", "rate_dk")
+        return replace(self, **{name: getattr(self, name)[:, order_k] for name in names})
