@@ -32,7 +32,7 @@ def test_a_statement_shows_its_warning_and_all_its_facts(fitted) -> None:
     shown = text_of(fitted.privacy_._repr_html_())
     flat = " ".join(str(fitted.privacy_).replace("!!!", "").split())
     assert "NO PRIVACY: epsilon is infinite" in shown
-    for label, paragraphs in fitted.privacy_._sections():
+    for label, paragraphs in fitted.privacy_.sections():
         assert label in shown
         for paragraph in paragraphs:
             assert paragraph in shown

@@ -719,8 +719,10 @@ def test_without_rows_the_prior_is_left() -> None:
     np.testing.assert_allclose(model.means_, 0, atol=1e-12)
     np.testing.assert_allclose(model.covariances_[0], 4 * np.eye(2), rtol=1e-9)
     noisy = dpvb.GaussianMixture(4, **RANGES, epsilon=0.01, delta=1e-6, random_state=0).fit(np.empty((0, 2)))
-    assert len(noisy.weights_) == 1
+    assert noisy.weights_.sum() == pytest.approx(1.0)
     assert np.isfinite(noisy.means_).all()
+    columns = Mixture(4, Columns(numbers=2)).columns
+    assert [splitting.kept(np.array([n]), 4, math.inf, columns) for n in (-500.0, 0.0, 59.0, 60.0)] == [1, 1, 1, 2]
 
 
 @pytest.mark.filterwarnings("ignore::dpvb.errors.DpvbWarning")

@@ -45,7 +45,7 @@ def _along(direction_kd: Floats, root_dd: Floats) -> Floats:
     value_d, vector_dd = np.linalg.eigh(root_dd @ root_dd.T)
     axis_d = np.linalg.solve(root_dd, vector_dd[:, -1]) * math.sqrt(value_d[-1])
     part_k = direction_kd @ axis_d
-    least_k = 0.7 * np.linalg.norm(direction_kd, axis=1)
+    least_k = tuned.ALONG * np.linalg.norm(direction_kd, axis=1)
     return direction_kd + np.outer(np.copysign(np.maximum(np.abs(part_k), least_k), part_k) - part_k, axis_d)
 
 

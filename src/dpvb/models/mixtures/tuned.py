@@ -24,6 +24,8 @@ ROWS, NOISES, CELLS = 60.0, 5.0, 8.0
 CALM = ((1.2, 0.25), (0.3, 0.5))
 # Spread of the start: of log probabilities, and of log rates.
 TILT, RATE_TILT = 0.7, 0.5
+# Least part of a direction of two groups that lies along the axis on which rows spread most.
+ALONG = 0.7
 # Bins of a number in tables of two columns.
 BINS = 10
 # Share of the released marginals in a table of probabilities, in rows.
