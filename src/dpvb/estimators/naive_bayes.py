@@ -19,7 +19,7 @@ from dpvb.data.documents.labelled import labelled
 from dpvb.data.spelling import Categories
 from dpvb.data.tables.columns import Binary, Categorical, check_categories
 from dpvb.data.tables.matrices import column
-from dpvb.data.tables.mixed import Layout, MixedRows
+from dpvb.data.tables.mixed import Layout, MixedRows, shown
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import Table
 from dpvb.estimators.base import PrivateEstimator, Task, fitted_only, generator
@@ -37,6 +37,10 @@ from dpvb.results.groups import GroupTable, Line
 
 # Words of a class that a table of documents shows.
 _WORDS = 20
+# Least rows of a class, those of its prior among them.
+_LEAST_ROWS = 1e-9
+# How far a mean may be beyond its range by rounding.
+_ROUNDING = 1e-6
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -415,8 +419,8 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         self._labels = {one.name: Layout.labels(one) for one in self._layout.choices}
         if model.num_bins:
             for own, middle, half in zip(self._layout.numbers, middle_d, half_d, strict=True):
-                edges = middle + half * np.linspace(-1, 1, model.num_bins + 1)
-                ends = [f"{low:.6g} to {high:.6g}" for low, high in pairwise(edges.tolist())]
+                edges = shown(own, middle + half * np.linspace(-1, 1, model.num_bins + 1))
+                ends = [f"{low} to {high}" for low, high in pairwise(edges)]
                 self._labels[own.name] = [*ends, *["missing"] * (own.name in self._layout.gaps)]
         else:
             self._labels |= {f"{name} missing": ["no", "yes"] for name in self._layout.gaps}
@@ -456,8 +460,14 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             start: kind(**{name: arrays[f"{start}_{name}"] for name in kind.__annotations__})
             for start, kind in (("numbers", Numbers), ("rates", Rates))
         }
+        std = check_number("number_std", facts["number_std"], low=0, high=1e100)
         own = {name: arrays[name] for name in ("number_k", "expected_kv", "cell_noise_kv", "word_kw", "word_noise_kw")}
-        q = Classes(**own, **parts, number_std=float(facts["number_std"]))  # type: ignore[arg-type]
+        q = Classes(**own, **parts, number_std=std)  # type: ignore[arg-type]
+        most_p, least_k, rate_kp = model.columns.most_p, q.number_k / _LEAST_ROWS, q.rates.mean_kp
+        least_kp = rate_kp / (tuned.LEAST_RATE * np.minimum(most_p, 1.0))
+        over = max(part.max(initial=0.0) for part in (np.abs(q.numbers.mean_kd), rate_kp / most_p))
+        if min(least_k.min(), least_kp.min(initial=1.0)) < 1 - _ROUNDING or over > 1 + _ROUNDING:
+            raise ValueError("numbers beyond their ranges")
         self._set(model, domains.checked(q), schema, terms, classes)
 
     def __sklearn_tags__(self) -> Any:

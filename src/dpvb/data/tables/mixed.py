@@ -186,6 +186,12 @@ def _untransformed(column: Number, value_n: Floats) -> Floats:
     return np.asarray(np.expm1(value_n) if column.transform == "log1p" else np.sinh(value_n))
 
 
+def shown(column: Number, value_n: Floats) -> list[str]:
+    """Places in the range of a column as texts in its own units, where they are transformed or days."""
+    cell_n = column.cells(np.clip(_untransformed(column, value_n), *column.range))
+    return [str(cell.astype("M8[m]")) if isinstance(column, Date) else f"{cell:.6g}" for cell in cell_n]
+
+
 def _plain(column: Any) -> Any:
     """A column as a mixture models it: a curve is a number."""
     return Numeric(column.name, column.low, column.high, None, column.missing) if isinstance(column, Spline) else column
