@@ -504,6 +504,26 @@ def test_documents_that_are_grouped_already_are_refused() -> None:
     for group in (None, ["p", "q", "p", "q"]):
         with pytest.raises(ParameterError, match="give group= to fit"):
             model.fit(BagOfWords(counts, group=["p", "q", "p", "q"]), y, group=group)
+    with pytest.raises(DataFormatError, match="answered in another order"):
+        model.fit(counts, y).predict(BagOfWords(counts, group=["p", "q", "p", "q"]))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [dpvb.LDA(2, vocabulary=VOCABULARY, **NOISY), dpvb.NaiveBayes(vocabulary=VOCABULARY, classes=(0, 1), **NOISY)],
+)
+def test_documents_of_other_words_or_of_another_order_are_refused(model: Any) -> None:
+    """In a fit and in what is asked of it; the same words, and columns without names, are taken."""
+    counts, y = documents(20)
+    y = None if isinstance(model, dpvb.LDA) else y
+    turned = BagOfWords(counts, vocabulary=VOCABULARY[::-1])
+    with pytest.raises(DataFormatError, match="X has 'figs' as word 1, but its vocabulary has 'apple' there"):
+        model.fit(turned, y)
+    model.fit(BagOfWords(counts, vocabulary=VOCABULARY), y)
+    ask = model.transform if y is None else model.predict
+    np.testing.assert_array_equal(ask(counts), ask(BagOfWords(counts, vocabulary=VOCABULARY)))
+    with pytest.raises(DataFormatError, match="X has 'figs' as word 1"):
+        ask(turned)
 
 
 def test_settings_can_be_chosen() -> None:

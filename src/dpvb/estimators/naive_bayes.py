@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtri
 from sklearn.base import ClassifierMixin
 
-from dpvb.data import BagOfWords, as_source, check_vocabulary
+from dpvb.data import Source, as_source, check_vocabulary
+from dpvb.data.documents.bag_of_words import check_words
 from dpvb.data.documents.count_rows import concatenate
 from dpvb.data.documents.labelled import labelled
 from dpvb.data.spelling import Categories
@@ -365,12 +366,15 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     def _visible(self, X: Any) -> Any:
         """Rows that the caller may see, as the model reads them."""
         if self.schema_ is None:
-            source = as_source(X, vocabulary=None if isinstance(X, BagOfWords) else self.vocabulary_)
+            source = as_source(X, vocabulary=None if isinstance(X, Source) else self.vocabulary_)
             if source.width != self.n_features_in_:
                 raise DataFormatError(
                     f"X has {source.width} features, but NaiveBayes is expecting {self.n_features_in_} features as "
                     "input: the width of its vocabulary."
                 )
+            check_words(source, self.vocabulary_)
+            if source.unit == "person":
+                raise DataFormatError("X must not be grouped by person: its rows would be answered in another order.")
             return concatenate((chunk.rows for chunk in source.chunks()), source.width)
         layout = self._layout
         if isinstance(X, Table) and not {*layout.order} <= {*X.schema.read_columns}:
