@@ -302,6 +302,13 @@ def test_a_binary_target_and_a_column_of_its_values_are_one_thing() -> None:
     np.testing.assert_array_equal(one.predict_proba(cells), two.predict_proba(cells))
 
 
+def test_a_target_may_stand_beside_the_column_of_classes() -> None:
+    schema = Schema((Numeric("x", 0, 1), Categorical("k", ("a", "b"))), target=Target("t", classes=("no", "yes")))
+    cells = {"x": [0.1, 0.9] * 10, "k": ["a", "b"] * 10, "t": ["no", "yes"] * 10}
+    model = dpvb.NaiveBayes(response="k", **EXACT).fit(Table(cells, schema))
+    assert model.predict({"x": [0.1, 0.9], "t": ["no", "yes"]}).tolist() == ["a", "b"]
+
+
 def test_texts_and_their_counts_are_one_thing() -> None:
     counts, y = documents(40)
     texts = [" ".join(np.repeat(VOCABULARY, row.astype(int))) for row in counts]

@@ -495,7 +495,8 @@ def _with(layout: Layout, answer: Binary | Categorical) -> Layout:
 def _without(schema: Schema, name: str) -> Schema:
     """A schema of rows without their class."""
     columns = tuple(one for one in schema.columns if name not in (one.name, *_factors(one)))
-    return replace(schema, columns=columns, target=None, group=None)
+    target = None if schema.target is None or schema.target.name == name else schema.target
+    return replace(schema, columns=columns, target=target, group=None)
 
 
 def _factors(term: Any) -> tuple[str, ...]:
