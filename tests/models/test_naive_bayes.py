@@ -619,6 +619,12 @@ def test_public_mistakes_are_refused_with_their_name(given: dict[str, Any], said
         dpvb.NaiveBayes(**{**OPTIONS, "missing": "income", **NOISY, **given}).fit(Table(people(5), SCHEMA))
 
 
+def test_a_count_that_no_float_tells_from_the_next_is_refused() -> None:
+    schema = Schema((Numeric("n", 0, 1e17), Categorical("k", ("a", "b"))))
+    with pytest.raises(ParameterError, match="high of the count 'n'"):
+        dpvb.NaiveBayes(response="k", counts="n", **NOISY).fit(Table({"n": [1.0], "k": ["a"]}, schema))
+
+
 def test_documents_need_classes_words_and_labels() -> None:
     counts, y = documents(20)
     given: dict[str, Any] = {"vocabulary": VOCABULARY, "classes": (0, 1), **NOISY}
