@@ -533,7 +533,7 @@ BUGS = [
     Bug(
         "releases about the same people that nobody adds up",
         "what is known of coefficients for predictions, taken for intervals",
-        (("estimators/coefficient_prior.py", "model._table.data), f", "model._weights.data), f"),),
+        (("estimators/coefficient_prior.py", "data, model._table.data\n", "data, model._weights.data\n"),),
         "test_coefficient_prior.py::test_rows_without_anybody_leave_what_was_known",
     ),
     Bug(
@@ -565,6 +565,30 @@ BUGS = [
         "a point estimate that gives intervals, of width 0",
         (("estimators/regression.py", "if table.covariance.any() else (None, None)", ""),),
         "test_mode.py::test_predictions_are_of_variance_zero_and_intervals_are_refused",
+    ),
+    Bug(
+        "releases about the same people that nobody adds up",
+        "a prior of a file that forged what it cost",
+        (("estimators/earlier.py", "    statement.verify()\n", ""),),
+        "test_linear_prior.py::test_a_prior_whose_releases_cost_more_than_it_says_is_refused",
+    ),
+    Bug(
+        "releases about the same people that nobody adds up",
+        "a release that is called public and loses the name of its data set",
+        (("estimators/earlier.py", 'f"{_EARLIER}{charged}, {_PUBLIC}{behind}" if charged else ', ""),),
+        "test_linear_prior.py::test_a_release_that_is_called_public_keeps_the_name_of_its_data",
+    ),
+    Bug(
+        "releases about the same people that nobody adds up",
+        "a prior of hostile numbers that ends a fit after its charge",
+        (("estimators/coefficient_prior.py", "if not all(map(_is_of_a_fit, both)):", "if False:"),),
+        "test_linear_prior.py::test_a_prior_of_hostile_numbers_is_refused_before_the_charge",
+    ),
+    Bug(
+        "persons that are several units, or several persons that are one",
+        "persons of labelled documents who become as many units as they have documents",
+        (("data/documents/labelled.py", 'if documents.unit == "person":', "if False:"),),
+        "test_naive_bayes.py::test_documents_that_are_grouped_already_are_refused",
     ),
     Bug(
         "releases about the same people that nobody adds up",

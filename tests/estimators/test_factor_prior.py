@@ -12,8 +12,9 @@ import pytest
 from scipy.special import chdtri
 
 import dpvb
-from dpvb.errors import DataFormatError, ParameterError
+from dpvb.errors import DataFormatError, ModelFileError, ParameterError
 from dpvb.models.factors.moments import Moments
+from dpvb.results import model_file
 
 KINDS = (dpvb.FactorAnalysis, dpvb.PCA)
 D, N = 5, 3_000
@@ -161,3 +162,22 @@ def test_the_ledger_knows_whose_prior_it_is(tmp_path: Path) -> None:
         with pytest.raises(ParameterError, match="other people than dataset='x'"):
             dpvb.PCA(2, **given, prior=once).fit(people(300))
         assert ledger.remaining("x") == left
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("name", "number"), [("scale_d", 1e-300), ("second_dd", 1e300), ("radius", 1e300)])
+def test_a_file_whose_moments_would_end_the_next_fit_is_refused(
+    kind: Any, name: str, number: float, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.dpvb"
+    kind(2, **RANGES, epsilon=2.0).fit(people(30)).save(path)
+    stored = model_file.load(path)
+    arrays, facts = {**stored.arrays}, {**stored.facts, "moments": {**stored.facts["moments"]}}
+    if name in arrays:
+        arrays[name] = arrays[name].copy()
+        arrays[name].flat[0] = number
+    else:
+        facts["moments"][name] = number
+    model_file.save(path, kind=stored.kind, arrays=arrays, facts=facts)
+    with pytest.raises(ModelFileError):
+        dpvb.load(path)

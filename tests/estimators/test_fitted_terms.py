@@ -298,6 +298,7 @@ def test_counts_have_interactions_too() -> None:
     np.testing.assert_allclose(found[1].coef_std_, found[0].coef_std_, rtol=2e-6)
 
 
+@pytest.mark.slow
 def test_with_noise_interactions_and_curves_are_covered() -> None:
     """Six tables of 20,000 rows at ε = 1: estimates without noise and privacy's within 6 stds, 85 % within 1.96.
 

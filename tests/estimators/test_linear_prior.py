@@ -12,7 +12,8 @@ from scipy.stats import chi2
 
 import dpvb
 from dpvb.data import Numeric, Schema, Table, Target
-from dpvb.errors import ParameterError
+from dpvb.errors import ParameterError, PrivacyError
+from dpvb.results import model_file
 
 EXACT: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-6, "y_range": (0, 80), "low": [0, -5], "high": [100, 5]}
 PRIVATE: dict[str, Any] = {**EXACT, "epsilon": 1.0}
@@ -150,3 +151,51 @@ def test_a_range_of_y_may_be_that_of_a_schema() -> None:
     np.testing.assert_allclose(fit(80, once).coef_std_, once.coef_std_ / math.sqrt(2), rtol=0.02)
     with pytest.raises(ParameterError, match=r"y_range of the fit, \(0, 90\)"):
         fit(90, once)
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "number"),
+    [("precision", (0, 0), 1e30), ("precision", (0, 1), 1e15), ("pull_d", (0,), 1e300)],
+)
+@pytest.mark.parametrize("start", ["", "table_"])
+def test_a_prior_of_hostile_numbers_is_refused_before_the_charge(
+    first: Any, start: str, name: str, place: tuple[int, ...], number: float, tmp_path: Path
+) -> None:
+    """Numbers that overflow, and precisions that have a negative eigenvalue."""
+    path, name = tmp_path / "m.dpvb", f"{start}data_{name}"
+    first.save(path)
+    stored = model_file.load(path)
+    array = stored.arrays[name].copy()
+    array[place] = array[place[::-1]] = number
+    model_file.save(path, kind=stored.kind, arrays={**stored.arrays, name: array}, facts=stored.facts)
+    with dpvb.Ledger(tmp_path / "budget.db") as ledger:
+        ledger.register("x", epsilon=4.0, delta=1e-3, unit="row", neighboring_relation="add_or_remove_one")
+        with pytest.raises(ParameterError, match="no normal likelihood"):
+            dpvb.LinearRegression(**PRIVATE, prior=path, ledger=ledger, dataset="x").fit(
+                *people(np.random.default_rng(0), 30)
+            )
+        assert ledger.remaining("x").num_charges == 0
+
+
+def test_a_prior_whose_releases_cost_more_than_it_says_is_refused(first: Any, tmp_path: Path) -> None:
+    path = tmp_path / "m.dpvb"
+    first.save(path)
+    stored = model_file.load(path)
+    facts = {**stored.facts, "privacy": {**stored.facts["privacy"], "epsilon": 0.01}}
+    model_file.save(path, kind=stored.kind, arrays=stored.arrays, facts=facts)
+    with pytest.raises(PrivacyError, match="Do not trust this file"):
+        dpvb.LinearRegression(**PRIVATE, prior=path).fit(*people(np.random.default_rng(0), 30))
+
+
+def test_a_release_that_is_called_public_keeps_the_name_of_its_data(tmp_path: Path) -> None:
+    """Other people than those of the second fit are not other people than those of the third."""
+    X, y = people(np.random.default_rng(0), 200)
+    with dpvb.Ledger(tmp_path / "budget.db") as ledger:
+        for name in ("a", "b"):
+            ledger.register(name, epsilon=4.0, delta=1e-3, unit="row", neighboring_relation="add_or_remove_one")
+        given = {**PRIVATE, "ledger": ledger}
+        first = dpvb.LinearRegression(**given, dataset="a").fit(X, y)
+        second = dpvb.LinearRegression(**given, dataset="b", prior=first, public_prior=True).fit(X, y)
+        assert "an earlier release of data set 'a'" in " ".join(str(second.privacy_).split())
+        with pytest.raises(ParameterError, match="other people than dataset='a'"):
+            dpvb.LinearRegression(**given, dataset="a", prior=second).fit(X, y)

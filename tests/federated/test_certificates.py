@@ -112,3 +112,9 @@ def test_the_command_writes_three_new_files(tmp_path: Path) -> None:
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
     with pytest.raises(FederationError, match="cannot be written here"):
         Certificate.generate("localhost").save(tmp_path / "no" / "server.pem")
+
+
+def test_a_certificate_is_not_called_as_its_authority(tmp_path: Path) -> None:
+    with pytest.raises(FederationError, match="the name of the authority's file"):
+        Certificate.generate("server.example").save(tmp_path / "authority.pem")
+    assert not [*tmp_path.iterdir()]

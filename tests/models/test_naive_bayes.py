@@ -302,6 +302,13 @@ def test_a_binary_target_and_a_column_of_its_values_are_one_thing() -> None:
     np.testing.assert_array_equal(one.predict_proba(cells), two.predict_proba(cells))
 
 
+def test_a_target_may_stand_beside_the_column_of_classes() -> None:
+    schema = Schema((Numeric("x", 0, 1), Categorical("k", ("a", "b"))), target=Target("t", classes=("no", "yes")))
+    cells = {"x": [0.1, 0.9] * 10, "k": ["a", "b"] * 10, "t": ["no", "yes"] * 10}
+    model = dpvb.NaiveBayes(response="k", **EXACT).fit(Table(cells, schema))
+    assert model.predict({"x": [0.1, 0.9], "t": ["no", "yes"]}).tolist() == ["a", "b"]
+
+
 def test_texts_and_their_counts_are_one_thing() -> None:
     counts, y = documents(40)
     texts = [" ".join(np.repeat(VOCABULARY, row.astype(int))) for row in counts]
@@ -403,7 +410,8 @@ def test_a_file_with_rates_that_are_none_is_refused(tmp_path: Any) -> None:
     path = tmp_path / "m.dpvb"
     dpvb.NaiveBayes(**OPTIONS, **NOISY).fit(Table(people(), SCHEMA)).save(path)
     stored = model_file.load(path)
-    for name, changed in (("rates_mean_kp", -1.0), ("number_k", 0.0), ("expected_kv", -1.0)):
+    changes = (("rates_mean_kp", 1e300), ("rates_mean_kp", 1e-300), ("number_k", 1e-300))
+    for name, changed in (*changes, ("rates_mean_kp", -1.0), ("number_k", 0.0), ("expected_kv", -1.0)):
         model_file.save(
             path, kind=stored.kind, arrays={**stored.arrays, name: stored.arrays[name] * changed}, facts=stored.facts
         )
@@ -413,6 +421,34 @@ def test_a_file_with_rates_that_are_none_is_refused(tmp_path: Any) -> None:
     model_file.save(path, kind=stored.kind, arrays=arrays, facts=stored.facts)
     with pytest.raises(ModelFileError, match="do not fit together"):
         dpvb.load(path)
+    model_file.save(path, kind=stored.kind, arrays=stored.arrays, facts={**stored.facts, "number_std": 1e300})
+    with pytest.raises(ModelFileError, match="do not fit together"):
+        dpvb.load(path)
+
+
+def test_a_file_with_means_beyond_the_range_is_refused(tmp_path: Any) -> None:
+    path = tmp_path / "m.dpvb"
+    dpvb.NaiveBayes(**{**OPTIONS, "numbers": "gaussian"}, **NOISY).fit(Table(people(), SCHEMA)).save(path)
+    stored = model_file.load(path)
+    arrays = {**stored.arrays, "numbers_mean_kd": np.full_like(stored.arrays["numbers_mean_kd"], 1e300)}
+    model_file.save(path, kind=stored.kind, arrays=arrays, facts=stored.facts)
+    with pytest.raises(ModelFileError, match="do not fit together"):
+        dpvb.load(path)
+
+
+def test_bins_are_shown_in_the_units_of_their_columns() -> None:
+    schema = Schema(
+        (
+            Numeric("income", 0, 3e5, transform="log1p"),
+            Date("since", low="2000-01-01", high="2020-01-01"),
+            Categorical("kind", ("x", "y")),
+        )
+    )
+    cells = {"income": [10.0, 1e3], "since": ["2001-02-03", "2019-01-01"], "kind": ["x", "y"]}
+    names = [line.name for line in dpvb.NaiveBayes(response="kind", bins=2, **NOISY).fit(Table(cells, schema)).groups()]
+    middle = math.expm1(math.log1p(3e5) / 2)
+    assert {f"income=0 to {middle:.6g}", f"income={middle:.6g} to 300000"} < {*names}
+    assert "since=2000-01-01T00:00 to 2009-12-31T12:00" in names
 
 
 def test_a_cluster_and_a_ledger_change_no_bit(tmp_path: Any) -> None:
@@ -466,6 +502,35 @@ def test_a_person_of_many_rows_counts_as_one() -> None:
     alone = dpvb.NaiveBayes(**given).fit(counts[:1], y[:1], group=["p"])
     copies = dpvb.NaiveBayes(**given).fit(np.tile(counts[:1], (50, 1)), np.tile(y[:1], 50), group=["p"] * 50)
     np.testing.assert_allclose(alone.class_prior_, copies.class_prior_, rtol=1e-6)
+
+
+def test_documents_that_are_grouped_already_are_refused() -> None:
+    """Their rows have another order than the labels, and their persons would be lost."""
+    counts, y = documents(4)
+    model = dpvb.NaiveBayes(vocabulary=VOCABULARY, classes=(0, 1), **NOISY)
+    for group in (None, ["p", "q", "p", "q"]):
+        with pytest.raises(ParameterError, match="give group= to fit"):
+            model.fit(BagOfWords(counts, group=["p", "q", "p", "q"]), y, group=group)
+    with pytest.raises(DataFormatError, match="answered in another order"):
+        model.fit(counts, y).predict(BagOfWords(counts, group=["p", "q", "p", "q"]))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [dpvb.LDA(2, vocabulary=VOCABULARY, **NOISY), dpvb.NaiveBayes(vocabulary=VOCABULARY, classes=(0, 1), **NOISY)],
+)
+def test_documents_of_other_words_or_of_another_order_are_refused(model: Any) -> None:
+    """In a fit and in what is asked of it; the same words, and columns without names, are taken."""
+    counts, y = documents(20)
+    y = None if isinstance(model, dpvb.LDA) else y
+    turned = BagOfWords(counts, vocabulary=VOCABULARY[::-1])
+    with pytest.raises(DataFormatError, match="X has 'figs' as word 1, but its vocabulary has 'apple' there"):
+        model.fit(turned, y)
+    model.fit(BagOfWords(counts, vocabulary=VOCABULARY), y)
+    ask = model.transform if y is None else model.predict
+    np.testing.assert_array_equal(ask(counts), ask(BagOfWords(counts, vocabulary=VOCABULARY)))
+    with pytest.raises(DataFormatError, match="X has 'figs' as word 1"):
+        ask(turned)
 
 
 def test_settings_can_be_chosen() -> None:
@@ -552,6 +617,12 @@ def test_odd_documents_are_fitted_in_silence(odd: str, epsilon: float) -> None:
 def test_public_mistakes_are_refused_with_their_name(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ParameterError, match=said):
         dpvb.NaiveBayes(**{**OPTIONS, "missing": "income", **NOISY, **given}).fit(Table(people(5), SCHEMA))
+
+
+def test_a_count_that_no_float_tells_from_the_next_is_refused() -> None:
+    schema = Schema((Numeric("n", 0, 1e17), Categorical("k", ("a", "b"))))
+    with pytest.raises(ParameterError, match="high of the count 'n'"):
+        dpvb.NaiveBayes(response="k", counts="n", **NOISY).fit(Table({"n": [1.0], "k": ["a"]}, schema))
 
 
 def test_documents_need_classes_words_and_labels() -> None:

@@ -177,6 +177,21 @@ def test_long_tables_are_cut_and_say_so() -> None:
     assert len(page.card()["learned"][0]["rows"]) == MOST_ROWS + 7
 
 
+def test_the_scale_of_a_figure_is_found_once() -> None:
+    """Found for each cell, it would take the square of their number."""
+    asked = 0
+
+    class Counted(Grid):
+        @property
+        def most(self) -> float:
+            nonlocal asked
+            asked += 1
+            return super().most
+
+    page_of(Counted(title="t", rows=("a", "b"), columns=("c", "d"), values=((1.0, 2.0), (3.0, 4.0)))).html()
+    assert asked == 1
+
+
 def test_the_command_writes_page_and_card(tmp_path: Path) -> None:
     model, run = fitted(), CliRunner().invoke
     model.save(tmp_path / "m.dpvb")

@@ -23,6 +23,8 @@ from dpvb.models.regression.weights import Weights
 
 # Least standard deviation of what a study says, for weights of rows of norm 1.
 _LEAST_STD = 1e-6
+# Largest number that an earlier fit may say of weights, and how negative rounding may make its precisions.
+_MOST, _ROUNDING = 1e20, 1e-6
 
 
 class Frame(NamedTuple):
@@ -78,7 +80,16 @@ def known_of(fit: PrivateEstimator, prior: Any, frame: Frame, *, public: bool) -
         raise ParameterError(
             f"prior must be a fit with solver='first_order'{full}, whose file holds what its rows said."
         )
-    return (model._weights.data, model._table.data), f"coefficients of {told(model, fit, public=public)}"
+    both = model._weights.data, model._table.data
+    if not all(map(_is_of_a_fit, both)):
+        raise ParameterError("prior must be the file of a fit: what it says of coefficients is no normal likelihood.")
+    return both, f"coefficients of {told(model, fit, public=public)}"
+
+
+def _is_of_a_fit(known: Known) -> bool:
+    """Whether a fit may have said this; from anything else the next one would end after its charge."""
+    size, length = (float(np.abs(part).max(initial=0.0)) for part in (known.precision, known.pull_d))
+    return max(size, length) <= _MOST and float(np.linalg.eigvalsh(known.precision).min()) >= -_ROUNDING * size
 
 
 def _check_columns(model: Any, frame: Frame) -> None:

@@ -16,6 +16,7 @@ from dpvb.runs.counted import AnyLedger, opened
 
 # What the statement of a fit with a private prior says of it.
 _EARLIER = "an earlier release"
+_PUBLIC = "a model whose data are said to be public"
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,10 @@ def check_release(name: str, model: Any, fit: PrivateEstimator, *, public: bool)
 
     Raises:
         ParameterError: for a rehearsal, a model that promises nothing to those behind it, or one of the same data set.
+        PrivacyError: for a file whose releases cost more than its statement says.
     """
     statement = model.privacy_
+    statement.verify()
     if statement.rehearsal:
         raise ParameterError(f"{name} must be a fit, and not a rehearsal: its rows were made up.")
     public = public or statement.published
@@ -116,9 +119,10 @@ def told(model: Any, fit: PrivateEstimator, *, public: bool) -> str:
     """
     past = model.privacy_
     behind = "".join(f"; behind it there is another: {said}" for said in past.public if _EARLIER in said)
-    if public or past.published:
-        return f"a model whose data are said to be public{behind}"
     charged = f" of data set {past.charge.dataset!r}" if past.charge is not None else ""
+    if public or past.published:
+        # Data that a ledger counts may be those of a later fit, whatever is said of this one.
+        return f"{_EARLIER}{charged}, {_PUBLIC}{behind}" if charged else f"{_PUBLIC}{behind}"
     sums = f"epsilon = {past.epsilon + fit.epsilon:.6g}, delta = {past.delta + fit.delta:.6g}"
     both = f"whoever is in both data sets is promised no more than {sums}"
     if _kin(past.charge, fit.ledger, fit.dataset) == "disjoint":

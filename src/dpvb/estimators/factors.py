@@ -359,11 +359,13 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
             raise ValueError("loadings of another shape")
         names = ("loading_dk", "unique_d", "strength_k", "error_k")
         found = Factors(**{name: arrays[f"found_{name}"] for name in names})
-        if not ((found.unique_d > 0).all() and (arrays["scale_d"] > 0).all()):
+        if not ((found.unique_d > 0).all() and (arrays["scale_d"] >= 1 / _MOST).all()):
             raise ValueError("variances that are not positive")
+        if any((np.abs(array) > _MOST).any() for array in arrays.values()):
+            raise ValueError("numbers that no fit has")
         self._moments = None
         if facts["moments"] is not None:
-            scalars = {name: check_number(name, facts["moments"][name], low=0) for name in _SCALARS}
+            scalars = {name: check_number(name, facts["moments"][name], low=0, high=_MOST) for name in _SCALARS}
             vectors = {name: arrays[name] for name in ("mean_d", "scale_d", "second_dd")}
             read: dict[str, Any] = {**scalars, **vectors}
             self._moments = domains.checked(Moments(**read))
@@ -371,6 +373,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
 
 
 _SCALARS = ("radius", "lost", "noise", "count")
+# Larger numbers of a file would make numbers of a fit infinite that has it as its prior, after its charge.
+_MOST = 1e30
 
 
 @dataclass(eq=False, repr=False)

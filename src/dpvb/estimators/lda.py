@@ -20,6 +20,7 @@ from dpvb.core.plan import Plan
 from dpvb.core.schedule import SHARES, Schedule, robbins_monro
 from dpvb.data import BagOfWords, Source, as_source, check_vocabulary
 from dpvb.data.documents import word_lists
+from dpvb.data.documents.bag_of_words import check_words
 from dpvb.data.documents.texts import Texts
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN
 from dpvb.data.persons import newcomers
@@ -558,6 +559,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
                 f"X has {source.width} features, but {type(self).__name__} is expecting {self.n_features_in_} "
                 "features as input: the width of its vocabulary."
             )
+        check_words(source, self.vocabulary_)
         return (chunk.rows for chunk in source.chunks())
 
     def _bound(self, X: Any, public: bool, topics: Any = "mean") -> tuple[float, float]:

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtri
 from sklearn.base import ClassifierMixin
 
-from dpvb.data import BagOfWords, as_source, check_vocabulary
+from dpvb.data import Source, as_source, check_vocabulary
+from dpvb.data.documents.bag_of_words import check_words
 from dpvb.data.documents.count_rows import concatenate
 from dpvb.data.documents.labelled import labelled
 from dpvb.data.spelling import Categories
 from dpvb.data.tables.columns import Binary, Categorical, check_categories
 from dpvb.data.tables.matrices import column
-from dpvb.data.tables.mixed import Layout, MixedRows
+from dpvb.data.tables.mixed import Layout, MixedRows, shown
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import Table
 from dpvb.estimators.base import PrivateEstimator, Task, fitted_only, generator
@@ -37,6 +38,10 @@ from dpvb.results.groups import GroupTable, Line
 
 # Words of a class that a table of documents shows.
 _WORDS = 20
+# Least rows of a class, those of its prior among them.
+_LEAST_ROWS = 1e-9
+# How far a mean may be beyond its range by rounding.
+_ROUNDING = 1e-6
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -361,12 +366,15 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     def _visible(self, X: Any) -> Any:
         """Rows that the caller may see, as the model reads them."""
         if self.schema_ is None:
-            source = as_source(X, vocabulary=None if isinstance(X, BagOfWords) else self.vocabulary_)
+            source = as_source(X, vocabulary=None if isinstance(X, Source) else self.vocabulary_)
             if source.width != self.n_features_in_:
                 raise DataFormatError(
                     f"X has {source.width} features, but NaiveBayes is expecting {self.n_features_in_} features as "
                     "input: the width of its vocabulary."
                 )
+            check_words(source, self.vocabulary_)
+            if source.unit == "person":
+                raise DataFormatError("X must not be grouped by person: its rows would be answered in another order.")
             return concatenate((chunk.rows for chunk in source.chunks()), source.width)
         layout = self._layout
         if isinstance(X, Table) and not {*layout.order} <= {*X.schema.read_columns}:
@@ -415,8 +423,8 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         self._labels = {one.name: Layout.labels(one) for one in self._layout.choices}
         if model.num_bins:
             for own, middle, half in zip(self._layout.numbers, middle_d, half_d, strict=True):
-                edges = middle + half * np.linspace(-1, 1, model.num_bins + 1)
-                ends = [f"{low:.6g} to {high:.6g}" for low, high in pairwise(edges.tolist())]
+                edges = shown(own, middle + half * np.linspace(-1, 1, model.num_bins + 1))
+                ends = [f"{low} to {high}" for low, high in pairwise(edges)]
                 self._labels[own.name] = [*ends, *["missing"] * (own.name in self._layout.gaps)]
         else:
             self._labels |= {f"{name} missing": ["no", "yes"] for name in self._layout.gaps}
@@ -456,8 +464,14 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             start: kind(**{name: arrays[f"{start}_{name}"] for name in kind.__annotations__})
             for start, kind in (("numbers", Numbers), ("rates", Rates))
         }
+        std = check_number("number_std", facts["number_std"], low=0, high=1e100)
         own = {name: arrays[name] for name in ("number_k", "expected_kv", "cell_noise_kv", "word_kw", "word_noise_kw")}
-        q = Classes(**own, **parts, number_std=float(facts["number_std"]))  # type: ignore[arg-type]
+        q = Classes(**own, **parts, number_std=std)  # type: ignore[arg-type]
+        most_p, least_k, rate_kp = model.columns.most_p, q.number_k / _LEAST_ROWS, q.rates.mean_kp
+        least_kp = rate_kp / (tuned.LEAST_RATE * np.minimum(most_p, 1.0))
+        over = max(part.max(initial=0.0) for part in (np.abs(q.numbers.mean_kd), rate_kp / most_p))
+        if min(least_k.min(), least_kp.min(initial=1.0)) < 1 - _ROUNDING or over > 1 + _ROUNDING:
+            raise ValueError("numbers beyond their ranges")
         self._set(model, domains.checked(q), schema, terms, classes)
 
     def __sklearn_tags__(self) -> Any:
@@ -481,7 +495,8 @@ def _with(layout: Layout, answer: Binary | Categorical) -> Layout:
 def _without(schema: Schema, name: str) -> Schema:
     """A schema of rows without their class."""
     columns = tuple(one for one in schema.columns if name not in (one.name, *_factors(one)))
-    return replace(schema, columns=columns, target=None, group=None)
+    target = None if schema.target is None or schema.target.name == name else schema.target
+    return replace(schema, columns=columns, target=target, group=None)
 
 
 def _factors(term: Any) -> tuple[str, ...]:

@@ -85,10 +85,12 @@ class Certificate:
             The three paths; the second can be read by its owner alone.
 
         Raises:
-            FederationError: if one of them is there already or cannot be written.
+            FederationError: if one of them is there already or cannot be written, or two would have one name.
         """
         chain = Path(path)
         key, authority = chain.with_name(f"{chain.name}.key"), chain.with_name("authority.pem")
+        if chain == authority:
+            raise FederationError(f"{chain}: this is the name of the authority's file. Choose another, as server.pem.")
         if taken := [str(one) for one in (chain, key, authority) if one.exists() or one.is_symlink()]:
             raise FederationError(f"{' and '.join(taken)}: already there. Choose another folder, or remove it.")
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -244,7 +244,7 @@ def as_source(
     """
     if isinstance(data, DocumentSource):
         if vocabulary is not None:
-            check_vocabulary(vocabulary, width=data.width)
+            check_words(data, check_vocabulary(vocabulary, width=data.width))
         return data if group is None else in_memory(data, group=group)
     if isinstance(data, (str, bytes)):
         raise DataFormatError("Documents must be a matrix or a list of strings; open a file with open_documents(path).")
@@ -263,6 +263,20 @@ def as_source(
             )
         return BagOfWords.from_texts(data, vocabulary=vocabulary, token_pattern=token_pattern, group=group)
     return BagOfWords(data, vocabulary=vocabulary, group=group)
+
+
+def check_words(source: DocumentSource, words: Sequence[str] | None) -> None:
+    """Check that the columns of documents are these words, where both are named.
+
+    Raises:
+        DataFormatError: naming the first that differs; both are public.
+    """
+    for place, (own, word) in enumerate(zip(source.vocabulary or (), words or (), strict=False)):
+        if own != word:
+            raise DataFormatError(
+                f"X has {own!r} as word {place + 1}, but its vocabulary has {word!r} there: count the words of one "
+                "vocabulary, in one order."
+            )
 
 
 def cells_of_texts(texts: object) -> Iterable[object]:

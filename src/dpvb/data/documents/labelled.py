@@ -17,6 +17,7 @@ from dpvb.data.documents.count_rows import CountRows, DocumentSource, concatenat
 from dpvb.data.readable import check_readable
 from dpvb.data.spelling import Categories
 from dpvb.data.tables.matrices import column
+from dpvb.guards.errors import ParameterError
 
 
 def labelled(
@@ -32,7 +33,12 @@ def labelled(
 
     Raises:
         DataFormatError: y or group of another length than the documents.
+        ParameterError: documents that are grouped by person already: labels have the order in which these were read.
     """
+    if documents.unit == "person":
+        raise ParameterError(
+            "X must not be grouped by person yet where documents have labels: give group= to fit, beside y."
+        )
     width = documents.width
     rows = concatenate((chunk.rows for chunk in in_memory(documents).chunks()), width)
     code_n = Categories(classes).places(column("y", y, rows.num_rows), unseen=-1, missing=-1)

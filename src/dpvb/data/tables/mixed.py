@@ -22,12 +22,16 @@ from dpvb.data.tables.columns import Binary, Categorical
 from dpvb.data.tables.ranged import Date, Numeric, Spline
 from dpvb.data.tables.schema import Schema
 from dpvb.data.units import Chunk, Held, Units
-from dpvb.guards.errors import ParameterError
+from dpvb.guards.errors import ParameterError, check_number
 
 #: What a mixture models by a Gaussian.
 Number: TypeAlias = Numeric | Date
 #: What a mixture models by a table of probabilities.
 Choice: TypeAlias = Binary | Categorical
+
+
+# Below 2^53 every whole number has a float of its own, and NumPy draws it.
+_MOST_COUNT = 2.0**53
 
 
 @dataclass(frozen=True)
@@ -58,8 +62,8 @@ class Layout:
             gaps: names of numeric columns whose entries may be missing.
 
         Raises:
-            ParameterError: for a name that is no such column, a count whose range does not begin at 0, or a response of
-                trials.
+            ParameterError: for a name that is no such column, a count whose range does not begin at 0 or ends beyond
+                2^53, or a response of trials.
         """
         columns = [_plain(column) for column in schema.own_columns]
         counts = [*counts]
@@ -86,6 +90,7 @@ class Layout:
                 raise ParameterError(
                     f"a count must be a numeric column from low=0 without transform or gaps, got {column.name!r}."
                 )
+            check_number(f"high of the count {column.name!r}", column.high, high=_MOST_COUNT)
             counted.append(column)
         numbers: tuple[Number, ...] = tuple(column for name, column in numeric.items() if name not in counts)
         choices = tuple(column for column in columns if isinstance(column, (Binary, Categorical)))
@@ -184,6 +189,12 @@ def _untransformed(column: Number, value_n: Floats) -> Floats:
     if isinstance(column, Date) or column.transform is None:
         return value_n
     return np.asarray(np.expm1(value_n) if column.transform == "log1p" else np.sinh(value_n))
+
+
+def shown(column: Number, value_n: Floats) -> list[str]:
+    """Places in the range of a column as texts in its own units, where they are transformed or days."""
+    cell_n = column.cells(np.clip(_untransformed(column, value_n), *column.range))
+    return [str(cell.astype("M8[m]")) if isinstance(column, Date) else f"{cell:.6g}" for cell in cell_n]
 
 
 def _plain(column: Any) -> Any:
