@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -189,6 +190,17 @@ def test_files_of_a_streamed_table_are_this_users_alone_and_go_away() -> None:
     del source
     gc.collect()
     assert not folder.exists()
+
+
+def test_a_forked_process_leaves_the_files_of_its_parent() -> None:
+    source = Events(table(), time="time", stream=True).sequences(SYMBOLS)
+    assert isinstance(source, Partitioned)
+    child = os.fork()
+    if not child:
+        source._removed()  # what the end of a process calls
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert units(source) == EXPECTED
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, DataFormatError, OSError])

@@ -135,7 +135,7 @@ class Partitioned(Sharded[SequenceRows]):
     def __init__(self, pieces: Iterator[_Piece]) -> None:
         """Read a long table once."""
         folder = tempfile.mkdtemp(prefix="dpvb-")  # Nobody else may enter it.
-        self._removed = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._removed = weakref.finalize(self, _remove, folder, os.getpid())
         paths = [Path(folder) / f"{number:02d}" for number in range(_FILES)]
         reason = None
         with ExitStack() as undone:
@@ -148,6 +148,12 @@ class Partitioned(Sharded[SequenceRows]):
         if reason is not None:
             raise DataFormatError(f"stream needs room for the rows among temporary files in {folder!r}: {reason}.")
         super().__init__([Shard(path, partial(_read, path)) for path in paths], unit="person")
+
+
+def _remove(folder: str, process: int) -> None:
+    """Remove the files of this process; one that was forked from it leaves them."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _cut(pieces: Iterator[_Piece], paths: Sequence[Path]) -> None:
