@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
 import stat
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +58,7 @@ def test_all_forms_of_sequences_are_the_same_units() -> None:
     matrix = np.array([one + [None] * (width - len(one)) for one in lists], dtype=object)
     padded = sorted((tuple(codes + [-1] * (width - len(codes))),) for codes in PEOPLE.values())
     assert units(SYMBOLS.sequences(matrix)) == padded
+    assert units(SYMBOLS.sequences(arrow.array([{"page": "news"}]))) == [((),)]
     some = [np.array(one)[:, None] if len(one) % 2 else one for one in lists]
     for data in (lists, tuple(map(tuple, lists)), some, pandas.Series(lists), arrow.array(lists)):
         assert units(SYMBOLS.sequences(data)) == EXPECTED
@@ -188,12 +192,42 @@ def test_files_of_a_streamed_table_are_this_users_alone_and_go_away() -> None:
     assert not folder.exists()
 
 
+def test_a_forked_process_leaves_the_files_of_its_parent() -> None:
+    source = Events(table(), time="time", stream=True).sequences(SYMBOLS)
+    assert isinstance(source, Partitioned)
+    child = os.fork()
+    if not child:
+        source._removed()  # what the end of a process calls
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert units(source) == EXPECTED
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, DataFormatError, OSError])
+def test_a_table_that_is_not_read_to_its_end_leaves_no_files(error: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def pieces() -> Iterator[Any]:
+        yield from Events(table(), time="time")._pieces(SYMBOLS)
+        assert [*tmp_path.iterdir()]
+        raise error
+
+    # The traceback that is held here holds what was being made.
+    with pytest.raises(DataFormatError if error is OSError else error) as held:
+        Partitioned(pieces())
+    assert held.tb is not None
+    assert not [*tmp_path.iterdir()]
+
+
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
         (lambda: SYMBOLS.sequences("news"), DataFormatError, "X must hold sequences, got str"),
         (lambda: SYMBOLS.sequences({"news": 1}), DataFormatError, "X must hold sequences, got dict"),
         (lambda: SYMBOLS.sequences(np.zeros((2, 2, 2))), DataFormatError, "X must hold sequences, got ndarray"),
+        (lambda: SYMBOLS.sequences(np.array(["news", "sports"])), DataFormatError, "or one array of all symbols with"),
+        (lambda: SYMBOLS.sequences(["news"], 1), DataFormatError, "lengths must be a one-dimensional array, got int"),
+        (lambda: SYMBOLS.sequences(["news"], "1"), DataFormatError, "lengths must be a one-dimensional array, got str"),
         (lambda: SYMBOLS.sequences(["news"], [2]), DataFormatError, "lengths must add up"),
         (lambda: SYMBOLS.sequences(["news"], [-1, 2]), DataFormatError, "whole numbers from 0"),
         (lambda: SYMBOLS.sequences(["news"], [np.nan]), DataFormatError, "whole numbers from 0"),
@@ -203,6 +237,7 @@ def test_files_of_a_streamed_table_are_this_users_alone_and_go_away() -> None:
         (lambda: Symbols(1), ParameterError, "symbols must be"),
         (lambda: Symbols(None), ParameterError, "public values"),
         (lambda: Events(table(), person="nobody"), DataFormatError, "nobody"),
+        (lambda: Events(table(), person=None), ParameterError, "name of a column"),  # type: ignore[arg-type]
         (lambda: Events(table(), person="symbol"), ParameterError, "different columns"),
         (lambda: Events(table(), stream="yes"), ParameterError, "stream must be"),  # type: ignore[arg-type]
         (lambda: Events(table(), separator="x"), ParameterError, "separator"),

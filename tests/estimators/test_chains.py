@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from sklearn.base import clone
 
 import dpvb
+from dpvb.choosing import select
+from dpvb.core.noise import InsecureNoise
 from dpvb.data import Events
 from dpvb.errors import DataFormatError, DpvbWarning, ModelFileError, ParameterError, PrivacyError
 from dpvb.ledger import Ledger
@@ -71,6 +74,8 @@ def test_a_score_is_the_log_probability_of_a_symbol(fitted: Any) -> None:
         clone(fitted).score([["a"]], public=True)
     with pytest.raises(DataFormatError, match="none of the symbols"):
         fitted.predict_next([["a", "z"]])
+    with pytest.raises(DataFormatError, match=r"give \[X\], or lengths"):
+        fitted.predict_next(["a", "b"])
 
 
 def test_rows_of_nobody_come_from_a_seed(fitted: Any) -> None:
@@ -104,7 +109,14 @@ def test_a_file_holds_the_chain_and_no_other(fitted: Any, tmp_path: Path) -> Non
     assert found.summary() == fitted.summary()
     stored = model_file.load(tmp_path / "m.dpvb")
     arrays = dict(stored.arrays)
-    for name, odd in (("first_v", np.array([1.0, -1.0, 1.0])), ("windows", np.ones((2, 2))), ("pairs_vv", -np.eye(3))):
+    for name, odd in (
+        ("first_v", np.array([1.0, -1.0, 1.0])),
+        ("windows", np.ones((2, 2))),
+        ("pairs_vv", -np.eye(3)),
+        ("first_v", np.full(3, 1e308)),
+        ("pairs_vv", np.full((3, 3), 1e308)),
+    ):
+        (tmp_path / "odd.dpvb").unlink(missing_ok=True)
         model_file.save(
             tmp_path / "odd.dpvb", kind="MarkovChain", arrays=arrays | {name: odd}, facts=dict(stored.facts)
         )
@@ -162,10 +174,13 @@ def test_a_rehearsal_reads_nothing_and_select_finds_the_better_order() -> None:
     copy = dpvb.MarkovChain("a,b,c", order=2, **BUDGET).rehearse(num_rows=300)
     assert copy.privacy_.rehearsal
     alternating = np.tile(np.array(["a", "a", "b", "b"], dtype=object), (3000, 3))
-    best = dpvb.select(
-        dpvb.MarkovChain("a,b,c", **BUDGET), [{"order": 1}, {"order": 2}], alternating, epsilon=4.0, delta=1e-6
+    data = {"X": alternating, "y": None, "group": None}
+    # With other noise one selection in eleven tries order 1 alone.
+    noise = map(InsecureNoise, count(1000))
+    choice = select._fixed(
+        dpvb.MarkovChain("a,b,c", **BUDGET), [{"order": 1}, {"order": 2}], data, epsilon=4.0, delta=1e-6
     )
-    assert best.order == 2
+    assert select._charged(choice, data, lambda: next(noise), None, None).order == 2
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import dpvb
 from dpvb.errors import DataFormatError, ModelFileError, ParameterError, PrivacyError
@@ -162,6 +163,15 @@ def test_a_model_file_of_another_shape_is_refused(fitted: dpvb.HiddenMarkovModel
             other._restore({**arrays, name: arrays[name][:-1]}, facts)
     with pytest.raises(PrivacyError, match="positive"):
         other._restore({**arrays, "step_kk": -arrays["step_kk"]}, facts)
+    for name in ("start_k", "step_kk", "count_vk"):
+        with pytest.raises(ValueError, match="make no probabilities"):
+            other._restore({**arrays, name: np.full_like(arrays[name], 1e308)}, facts)
+    greedy = clone(other).set_params(n_states=1000, n_init=1000)
+    with pytest.raises(ValueError, match="another shape"):  # and takes no memory before
+        greedy._restore(arrays, facts)
+    other._restore({**arrays, "start_k": arrays["start_k"].astype(np.float32)}, facts)
+    other.privacy_ = fitted.privacy_
+    assert other.predict_next([["rest"]]) == pytest.approx(fitted.predict_next([["rest"]]), abs=1e-6)
     (tmp_path / "days.dpvb").write_bytes((tmp_path / "days.dpvb").read_bytes()[:-20])
     with pytest.raises(ModelFileError):
         dpvb.load(tmp_path / "days.dpvb")

@@ -10,8 +10,9 @@ import pytest
 
 import dpvb
 from dpvb.data import Binary, Numeric, Schema, Table
-from dpvb.errors import BudgetError
+from dpvb.errors import BudgetError, ModelFileError
 from dpvb.ledger import Ledger
+from dpvb.results import model_file
 
 SCHEMA = Schema((Numeric("x", -4, 4), Numeric("visits", 0, 20), Binary("flag")))
 GIVEN: dict[str, Any] = {"counts": "visits", "num_steps": 4, "check_share": 0.1, "random_state": 0, "delta": 1e-6}
@@ -120,3 +121,22 @@ def test_settings_of_a_table_are_chosen() -> None:
 def test_a_cluster_gives_the_same_bits_with_a_check() -> None:
     table, exact = part(people(200), slice(None)), {**GIVEN, "epsilon": np.inf}
     same(*(dpvb.Mixture(2, **exact).fit(table, cluster=cluster) for cluster in (None, "local:2")))
+
+
+def test_a_file_whose_groups_say_nothing_of_a_row_is_refused(tmp_path: Path) -> None:
+    """Finite numbers in the domains of their parts, of which sums and squares overflow."""
+    fitted = dpvb.Mixture(2, **{**GIVEN, "epsilon": 1.0, "num_steps": 1}).fit(part(people(300), slice(None)))
+    fitted.save(tmp_path / "m.dpvb")
+    stored = model_file.load(tmp_path / "m.dpvb")
+    arrays, facts = dict(stored.arrays), dict(stored.facts)
+    for name, value in (("number_k", 1e308), ("mean_kd", 1e308), ("root_kdd", 1e-308), ("root_kdd", 1e308)):
+        odd = {**arrays, name: np.full_like(arrays[name], value)}
+        model_file.save(tmp_path / f"{name}{value}", kind="Mixture", arrays=odd, facts=facts)
+        with pytest.raises(ModelFileError, match="do not fit together"):
+            dpvb.load(tmp_path / f"{name}{value}")
+    # A prior that claims to be sure beyond measure is met as one that is very sure.
+    sure = {**arrays, "mean_k": np.zeros(2)}
+    model_file.save(tmp_path / "sure", kind="Mixture", arrays=sure, facts=facts)
+    given = {**GIVEN, "epsilon": 1.0, "prior": tmp_path / "sure", "public_prior": True}
+    again = dpvb.Mixture(2, **given).fit(part(people(), slice(None)))
+    assert again.means_ == pytest.approx(fitted.means_)

@@ -217,18 +217,21 @@ class HiddenMarkovModel(SequenceModel):
         released = {name: np.asarray(getattr(q, name)) for name in _RELEASED}
         return {**arrays, **released}, {"symbols": [*self.symbols_]}
 
+    @np.errstate(all="ignore")  # `_check_laws` finds what overflows
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         self.symbols = facts["symbols"]
         symbols = Symbols(self.symbols)
-        q = self._model(symbols).init(generator("random_state", 0))
+        # Factors of starts are no part of a file, and one of them is small whatever the file says.
+        q = replace(self._model(symbols), n_init=1).init(generator("random_state", 0))
         chain, released = self._taken(q.chain, arrays), self._taken(q, {name: arrays[name] for name in _RELEASED})
         chain = replace(chain, emissions=self._taken(q.chain.emissions, arrays))
         self._set(symbols.values, domains.checked(replace(released, chain=chain)))
+        self._check_laws(self.initial_, self.transition_matrix_, self.emission_probabilities_)
 
     @staticmethod
     def _taken(like: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
         """A part of q with the arrays of its own names, of its own shapes."""
-        own = {name: arrays[name] for name in vars(like) if name in arrays}
+        own = {name: arrays[name].astype(np.float64, casting="same_kind") for name in vars(like) if name in arrays}
         if any(np.shape(array) != np.shape(getattr(like, name)) for name, array in own.items()):
             raise ValueError("a model of another shape")
         return replace(like, **{name: array if array.ndim else float(array) for name, array in own.items()})

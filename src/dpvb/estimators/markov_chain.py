@@ -190,6 +190,7 @@ class MarkovChain(SequenceModel):
         arrays = {name: np.asarray(value) for name, value in vars(self._q).items()}
         return arrays, {"symbols": [*self.symbols_]}
 
+    @np.errstate(all="ignore")  # `_check_laws` finds what overflows
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         self.symbols = facts["symbols"]
         symbols = Symbols(self.symbols)
@@ -200,3 +201,4 @@ class MarkovChain(SequenceModel):
             name: arrays[name] if np.ndim(value) else float(arrays[name]) for name, value in like.items()
         }
         self._set(symbols.values, domains.checked(markov_chain.Chain(**given)))
+        self._check_laws(self.initial_, *self._laws)

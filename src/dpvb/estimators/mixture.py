@@ -352,6 +352,7 @@ class Mixture(PrivateEstimator):
         }
         return arrays, facts
 
+    @np.errstate(all="ignore")  # what overflows is found at the end
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         self.n_iter_ = int(facts["steps"])
         self.counts, self.missing = (tuple(map(str, facts[name])) for name in ("counts", "missing"))
@@ -370,6 +371,12 @@ class Mixture(PrivateEstimator):
         if not lengths["k"] or not (arrays["number_k"] > 0).all() or not (diagonal_kd > 0).all():
             raise ValueError("groups without rows or variances")
         self._set_groups(*map(domains.checked, made))
+        shapes = ((1, columns.numbers), (1, len(columns.max_counts)), (1, len(columns.sizes)))
+        x_1d, count_1p, code_1j = map(np.zeros, shapes)
+        row = MixedRows(x_1d, count_1p, code_1j.astype(np.int64), np.ones(1), np.zeros(1, dtype=np.bool_))
+        known = self._fitted_model.log_joint(self._now, row), np.square(self._now.root_kdd).sum()
+        if not all(np.isfinite(one).all() for one in known):
+            raise ValueError("groups that say nothing of a row in the middle of all ranges")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -123,10 +123,18 @@ class SequenceModel(PrivateEstimator):
         self._check_fitted()
         if isinstance(X, Events):
             raise DataFormatError("X must be sequences, as a list or with lengths: events have no order of persons.")
+        if lengths is None and isinstance(X, (list, tuple)) and any(map(np.isscalar, X)):
+            raise DataFormatError("X must hold sequences, got symbols: give [X], or lengths.")
         rows = Symbols(self.symbols_).rows(X, lengths)
         if (rows.code < 0).any():
             raise DataFormatError(f"X has cells that are none of the symbols {[*self.symbols_][:8]}.")
         return rows
+
+    @staticmethod
+    def _check_laws(*laws: Floats) -> None:
+        """Check that rows of probabilities sum to 1; those of a file whose sums overflow do not."""
+        if not all(np.allclose(law.sum(axis=-1), 1.0) for law in laws):
+            raise ValueError("numbers that make no probabilities")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

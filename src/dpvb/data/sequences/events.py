@@ -34,7 +34,7 @@ from dpvb.data.shards import Shard, Sharded
 from dpvb.data.slabs import Integers
 from dpvb.data.spelling import Cells, as_numbers, cells_of, each
 from dpvb.data.tables.columns import Categorical
-from dpvb.data.tables.ranged import Date, Numeric
+from dpvb.data.tables.ranged import Date, Numeric, check_name
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import persons_of, reader_of
 from dpvb.guards.errors import DataFormatError, ParameterError, reason_of
@@ -90,6 +90,7 @@ class Events:
     def __post_init__(self) -> None:
         if not isinstance(self.stream, bool):
             raise ParameterError(f"stream must be True or False, got {self.stream!r}.")
+        check_name(self.person)
         names = [name for name in (self.person, self.symbol, self.time, self.sequence) if name is not None]
         if len(set(names)) < len(names):
             raise ParameterError(f"person, symbol, time and sequence must be different columns, got {names}.")
@@ -134,16 +135,25 @@ class Partitioned(Sharded[SequenceRows]):
     def __init__(self, pieces: Iterator[_Piece]) -> None:
         """Read a long table once."""
         folder = tempfile.mkdtemp(prefix="dpvb-")  # Nobody else may enter it.
-        self._removed = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._removed = weakref.finalize(self, _remove, folder, os.getpid())
         paths = [Path(folder) / f"{number:02d}" for number in range(_FILES)]
         reason = None
-        try:
-            _cut(pieces, paths)
-        except OSError as error:
-            reason = reason_of(error)
+        with ExitStack() as undone:
+            undone.callback(self._removed)  # A traceback that somebody keeps would keep the files.
+            try:
+                _cut(pieces, paths)
+                undone.pop_all()
+            except OSError as error:
+                reason = reason_of(error)
         if reason is not None:
             raise DataFormatError(f"stream needs room for the rows among temporary files in {folder!r}: {reason}.")
         super().__init__([Shard(path, partial(_read, path)) for path in paths], unit="person")
+
+
+def _remove(folder: str, process: int) -> None:
+    """Remove the files of this process; one that was forked from it leaves them."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _cut(pieces: Iterator[_Piece], paths: Sequence[Path]) -> None:

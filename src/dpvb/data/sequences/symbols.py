@@ -67,7 +67,8 @@ class Symbols:
         if isinstance(data, np.ndarray) and data.ndim == 2:
             num_rows, width = data.shape
             return SequenceRows(np.arange(num_rows + 1, dtype=np.int64) * width, self.codes(data.ravel()))
-        if not (isinstance(data, (list, tuple)) or is_column(data)):
+        is_flat = isinstance(data, np.ndarray) and data.dtype.kind != "O"
+        if is_flat or not (isinstance(data, (list, tuple)) or is_column(data)):
             raise DataFormatError(f"X must hold sequences, got {type(data).__name__}. {_WAY_OUT}")
         if type(data).__module__.startswith("pyarrow."):
             own: list[Cells] = [_of_arrow(one) for one in data]
@@ -85,7 +86,7 @@ class Symbols:
         if isinstance(data, np.ndarray) and data.shape[1:] == (1,):
             data = data[:, 0]
         cells = column("X", data, len(data) if hasattr(data, "__len__") else 0)
-        length_n = as_numbers(lengths if isinstance(lengths, np.ndarray) else cells_of(lengths))
+        length_n = as_numbers(column("lengths", lengths, len(lengths) if hasattr(lengths, "__len__") else 0))
         if length_n.ndim != 1 or not ((length_n >= 0) & (length_n == np.floor(length_n))).all():
             raise DataFormatError("lengths must be whole numbers from 0, one for each sequence.")
         if length_n.sum() != len(cells):
@@ -119,8 +120,8 @@ def arranged(
 
 def _of_arrow(one: Any) -> Cells:
     """The cells of one sequence in an Arrow column of lists."""
-    values = getattr(one, "values", None)
-    return [] if values is None else arrow_cells(values)
+    values = getattr(one, "values", None)  # of a struct a method
+    return [] if values is None or callable(values) else arrow_cells(values)
 
 
 def _cells(one: object) -> Cells:

@@ -90,7 +90,7 @@ def as_rows(now: Components, of: Spread, columns: Columns, weight: float) -> Kno
     return Known(
         now,
         weight * max(rows, 1.0) * weight_k,
-        weight * columns.clip.inefficiency / of.mean_k,
+        weight * columns.clip.inefficiency / np.maximum(of.mean_k, 1e-250),
         weight * np.maximum(row_kv, 1.0) * probability_kv,
     )
 
