@@ -103,7 +103,7 @@ def test_a_first_line_that_may_be_a_persons_row_is_neither_shown_nor_written(
     data = tmp_path / "t.csv"
     data.write_text(f"{line}\n1,2,3\n")
     refuse(tmp_path, f"{said}, so that it may be a person's row and no header", "schema", "--header", data)
-    shown = run("schema", "--header", data, code=2).stderr
+    shown = run("schema", "--header", data, code=2).stderr.replace(str(data), "")  # Folders of tests have numbers.
     assert not any(field in shown for field in line.replace("name", "").split(",") if field)
     sure = run("schema", "--header", data, "--yes")
     assert [one["name"] for one in json.loads(sure.stdout)["columns"]] == [field for field in line.split(",") if field]
