@@ -79,6 +79,7 @@ def plan(
     """
     from dpvb import accounting
     from dpvb.accounting import Event, doubts, planning
+    from dpvb.results.statement import percent
 
     if (documents is None) != (vocabulary_size is None):
         raise ParameterError("documents= needs vocabulary_size=, and the other way round.")
@@ -128,8 +129,8 @@ def plan(
         )
         out.print(
             f"epsilon = {_number(facts['epsilon'])}: whoever gives even odds to one unit's presence becomes at most "
-            f"{_percent(accounting.belief(facts['epsilon']))} sure of it, but for a probability of {delta:g}; a test "
-            f"with 1 % false alarms finds at most {_percent(alarms)} of those who are there."
+            f"{percent(accounting.belief(facts['epsilon']))} sure of it, but for a probability of {delta:g}; a test "
+            f"with 1 % false alarms finds at most {percent(alarms)} of those who are there."
         )
     out.print(
         f"noise multiplier {facts['noise_multiplier']:.6g}: {facts['num_steps']} releases "
@@ -268,11 +269,6 @@ def _remark(name: str, value: float | None, unproven: list[str]) -> str:
     if value is None:
         return "does not apply"
     return "claimed by the papers, no guarantee" if name in unproven else ""
-
-
-def _percent(probability: float) -> str:
-    """In percent, rounded up to one decimal."""
-    return f"{math.ceil(1000 * probability) / 10:.1f} %"
 
 
 def _number(value: float | str) -> str:

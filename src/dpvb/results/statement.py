@@ -371,8 +371,8 @@ class PrivacyStatement:
         meaning = (
             f"{self.unit}s may be told of in full."
             if self.epsilon == math.inf
-            else f"Even odds of a {unit}'s presence become at most {_percent(self.belief)}; a test with 1 % false "
-            f"alarms finds at most {_percent(self.true_positive_rate(0.01))}."
+            else f"Even odds of a {unit}'s presence become at most {percent(self.belief)}; a test with 1 % false "
+            f"alarms finds at most {percent(self.true_positive_rate(0.01))}."
         )
         released = sum(release.event.num_steps for release in self.releases)
         counted = "" if self.counts is None else f" In them, {self.counts.say(unit)}."
@@ -486,9 +486,9 @@ class PrivacyStatement:
         }[self.neighboring_relation]
         return [
             f"Someone who knows everything else and is 50 % sure {question} can become at most "
-            f"{_percent(self.belief)} sure from the result, except that with a probability of at most {self.delta:g} "
+            f"{percent(self.belief)} sure from the result, except that with a probability of at most {self.delta:g} "
             "more may be learned.",
-            f"A test that raises a false alarm for 1 % of the {found.format(_percent(self.true_positive_rate(0.01)))}.",
+            f"A test that raises a false alarm for 1 % of the {found.format(percent(self.true_positive_rate(0.01)))}.",
         ]
 
     def _mechanism(self) -> Iterator[str]:
@@ -548,6 +548,6 @@ def _up(value: float) -> str:
     return f"{float(Context(prec=4, rounding=ROUND_CEILING).create_decimal_from_float(value)):.4g}"
 
 
-def _percent(probability: float) -> str:
+def percent(probability: float) -> str:
     """A probability in percent, rounded up to one decimal."""
     return f"{math.ceil(1000 * probability) / 10:.1f} %"
