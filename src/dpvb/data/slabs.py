@@ -88,13 +88,21 @@ def slab_of_triples(row: NDArray[Any], column: NDArray[Any], value: NDArray[Any]
 
 
 def stacked(slabs: Iterable[Slab]) -> Slab:
-    """Return the rows of all slabs, in order."""
-    held = list(slabs)
-    return Slab(
-        running_total(np.concatenate([np.empty(0, np.int64), *(np.diff(slab.indptr) for slab in held)])),
-        np.concatenate([np.empty(0, np.int32), *(slab.indices for slab in held)]),
-        np.concatenate([np.empty(0), *(slab.values for slab in held)]),
-    )
+    """Return the rows of all slabs, in order; no slab is held on to."""
+    lengths, indices, values = [np.empty(0, np.int64)], np.empty(0, np.int32), np.empty(0)
+    for slab in slabs:
+        lengths.append(np.diff(slab.indptr))
+        indices, values = _grown(indices, slab.indices), _grown(values, slab.values)
+    return Slab(running_total(np.concatenate(lengths)), indices, values)
+
+
+def _grown(held: NDArray[Any], more: NDArray[Any]) -> NDArray[Any]:
+    """The entries of both, in the place of the first where its type holds them and the system lets it grow."""
+    number = len(held)
+    held = held.astype(np.result_type(held, more), copy=False)
+    held.resize(number + len(more), refcheck=False)
+    held[number:] = more
+    return held
 
 
 def places(indptr: Integers, rows: Which) -> tuple[Integers, Which]:

@@ -35,8 +35,8 @@ def places(width: int) -> tuple[str, ...]:
 
 def in_order(matrix: Matrix, schema: Schema) -> Table:
     """A matrix as a table, its columns in the order of a schema."""
-    x_nd = matrix.dense(slice(None))
-    return Table({column.name: x_nd[:, place] for place, column in enumerate(schema.own_columns)}, schema)
+    names = [column.name for column in schema.own_columns]
+    return Table(dict(zip(names, matrix.columns(), strict=True)), schema)
 
 
 def check_names(names: tuple[str, ...] | None, known: tuple[str, ...] | None) -> None:

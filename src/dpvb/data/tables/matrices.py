@@ -57,6 +57,9 @@ class Matrix(Protocol):
     def dense(self, rows: Which) -> Floats:
         """The chosen rows, (n, width); never a view that a caller may not change."""
 
+    def columns(self) -> Sequence[NDArray[Any]]:
+        """All columns, to be read and not to be changed: of numbers of a common type no copies."""
+
     def entries(self, rows: Which) -> Entries:
         """The chosen rows without their zeros."""
 
@@ -81,6 +84,10 @@ class DenseMatrix:
         """The chosen rows in float64."""
         with np.errstate(all="ignore"):  # a long double beyond float64 would warn, and a warning is a message
             return np.array(self._array[rows], dtype=np.float64, order="C")
+
+    def columns(self) -> Sequence[NDArray[Any]]:
+        """All columns; of single and double precision as they are kept."""
+        return [*(self._array if self._array.dtype in (np.float32, np.float64) else self.dense(slice(None))).T]
 
     def entries(self, rows: Which) -> Entries:
         """The chosen rows without their zeros."""
@@ -116,9 +123,13 @@ class SparseMatrix:
         self.num_rows, self.width = len(slab.indptr) - 1, width
 
     @classmethod
-    def stacked(cls, parts: Sequence[SparseMatrix], width: int) -> SparseMatrix:
-        """The rows of all parts, in order."""
+    def stacked(cls, parts: Iterable[SparseMatrix], width: int) -> SparseMatrix:
+        """The rows of all parts, in order; no part is held on to."""
         return cls(stacked(part._slab for part in parts), width)
+
+    def columns(self) -> Sequence[NDArray[Any]]:
+        """All columns, their zeros included."""
+        return [*self.dense(slice(None)).T]
 
     def entries(self, rows: Which) -> Entries:
         """The chosen rows: entries in the order of their columns, equal places added, zeros left out."""

@@ -43,6 +43,9 @@ class Records(NamedTuple):
     malformed: NDArray[np.bool_]
 
 
+_NO_ROWS = SparseMatrix(Slab(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0)), 0)
+
+
 class _Encoded(NamedTuple):
     """Some rows as numbers: features, and what the data say of responses and persons."""
 
@@ -121,7 +124,7 @@ class Table:
                 "stream=True needs a file, and a schema without a group: persons are brought together."
             )
         if not stream:
-            self._held = _joined([*self._pieces()], schema)
+            self._held = _joined(self._pieces(), schema)
             self._count = self._held.matrix.num_rows
 
     def __repr__(self) -> str:
@@ -434,11 +437,17 @@ def persons_of(piece: Records, schema: Schema) -> list[object]:
     return [None if lacks else cell for cell, lacks in zip(cells, missing | piece.malformed, strict=True)]
 
 
-def _joined(pieces: list[_Encoded], schema: Schema) -> _Encoded:
-    """All pieces as one."""
-    target = schema.target
+def _joined(parts: Iterable[_Encoded], schema: Schema) -> _Encoded:
+    """All parts as one; the features of a part are let go of before the next one comes."""
+    target, pieces = schema.target, list[_Encoded]()
+
+    def matrices() -> Iterator[SparseMatrix]:
+        for part in parts:
+            pieces.append(part._replace(matrix=_NO_ROWS))
+            yield part.matrix
+
     return _Encoded(
-        SparseMatrix.stacked([piece.matrix for piece in pieces], schema.width),
+        SparseMatrix.stacked(matrices(), schema.width),
         _concatenated([piece.y_n for piece in pieces]),
         None if target is None or target.trials is None else _concatenated([piece.trials_n for piece in pieces]),
         None if schema.group is None else [one for piece in pieces for one in piece.group or []],
