@@ -66,10 +66,8 @@ def topics(
 @app.command()
 def coef(
     model: options.Model,
-    level: Annotated[float, typer.Option(help="Probability inside an interval.")] = 0.95,
-    naive: Annotated[
-        bool, typer.Option("--naive", help="Leave the privacy noise out of account; such intervals are too short.")
-    ] = False,
+    level: options.Level = 0.95,
+    naive: options.Naive = False,
     coding: Annotated[
         str, typer.Option(help="What levels are compared with: 'reference', 'sum' (their mean) or 'places' (nothing).")
     ] = "reference",

@@ -15,6 +15,10 @@ RUN = "the run: where it is counted and kept"
 Model = Annotated[Path, typer.Argument(help="A model that `dpvb fit` wrote.", show_default=False)]
 Out = Annotated[Path, typer.Option(help="The model file to write.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+Level = Annotated[float, typer.Option(help="Probability inside an interval.")]
+Naive = Annotated[
+    bool, typer.Option("--naive", help="Leave the privacy noise out of account; such intervals are too short.")
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a file that is already there.")]
 Rehearse = Annotated[
     bool,

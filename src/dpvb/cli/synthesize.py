@@ -19,10 +19,8 @@ from dpvb.guards.errors import ParameterError, check_integer
 @app.command()
 def groups(
     model: options.Model,
-    level: Annotated[float, typer.Option(help="Probability inside an interval.")] = 0.95,
-    naive: Annotated[
-        bool, typer.Option("--naive", help="Leave the privacy noise out of account; such intervals are too short.")
-    ] = False,
+    level: options.Level = 0.95,
+    naive: options.Naive = False,
     as_json: options.Json = False,
 ) -> None:
     """Print the groups of a mixture: shares, means, rates and probabilities, with intervals that know the noise.

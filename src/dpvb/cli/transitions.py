@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from dpvb.cli import files, options
 from dpvb.cli.root import app
 from dpvb.cli.terminal import echo, print_json
@@ -14,10 +10,8 @@ from dpvb.cli.terminal import echo, print_json
 @app.command()
 def transitions(
     model: options.Model,
-    level: Annotated[float, typer.Option(help="Probability inside an interval.")] = 0.95,
-    naive: Annotated[
-        bool, typer.Option("--naive", help="Leave the privacy noise out of account; such intervals are too short.")
-    ] = False,
+    level: options.Level = 0.95,
+    naive: options.Naive = False,
     as_json: options.Json = False,
 ) -> None:
     """Print the symbols of a chain and what follows each, with intervals that know the noise.
