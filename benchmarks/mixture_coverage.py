@@ -47,6 +47,7 @@ def main() -> None:
     )
     cells = [("made up", simple, ("x", "y", "flag"), 3000, epsilon, 2) for epsilon in (0.5, 1.0, math.inf)]
     cells.append(("adult", small, ("age", "hours", "sex"), 5000, 1.0, 10))
+    print("## Analyses of synthetic tables\n")
     print(
         "\n| rows | N | ε | groups | what | covered by ten tables | by one | std said over std seen |\n|" + "---|" * 8
     )
