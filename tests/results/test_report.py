@@ -20,7 +20,7 @@ from dpvb.core.sampling import FixedSize, FullBatch, Poisson
 from dpvb.errors import ModelFileError, ParameterError, PrivacyError
 from dpvb.results import model_file
 from dpvb.results.facts import BlockFacts, ChargeFacts, ReleaseFacts
-from dpvb.results.statement import PrivacyStatement, _percent, _up
+from dpvb.results.statement import PrivacyStatement, _up, percent
 
 BLOCKS = {"counts": Block((7702, 50), 15.0, "nonnegative"), "length": Block((), 2.5)}
 PUBLIC = ["the vocabulary, 7702 terms", "number of topics 50", "clip 0.03"]
@@ -147,9 +147,9 @@ def test_printed_epsilons_are_rounded_up(value):
 
 @given(st.floats(0, 1))
 def test_printed_percentages_are_rounded_up(p):
-    percent = float(_percent(p).removesuffix(" %"))
-    assert 100 * p <= percent + 1e-12
-    assert percent <= 100 * p + 0.1 + 1e-9
+    shown = float(percent(p).removesuffix(" %"))
+    assert 100 * p <= shown + 1e-12
+    assert shown <= 100 * p + 0.1 + 1e-9
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda s: s.name)
@@ -181,8 +181,8 @@ def test_the_text_states_every_fact(sampler, relation, clip):
         f"epsilon = {_up(statement.epsilon)}, delta = 1e-07",
         f"({relation})",
         "one person",
-        f"at most {_percent(statement.belief)} sure",
-        f"finds at most {_percent(statement.true_positive_rate(0.01))} of",
+        f"at most {percent(statement.belief)} sure",
+        f"finds at most {percent(statement.true_positive_rate(0.01))} of",
         "false alarm for 1 %",
         "20 releases",
         "noise multiplier 4.",
