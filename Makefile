@@ -5,10 +5,15 @@ PY := $(VENV)/bin/python
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo quick test test-slow test-lowest first-contact benchmarks peers planted-bugs break-it fuzz lint clean
+.PHONY: demo docs quick test test-slow pages test-lowest first-contact benchmarks peers planted-bugs break-it fuzz lint clean
 
 demo: $(VENV)/plot
 	$(VENV)/bin/dpvb demo --out demo-output
+
+# Runs every block and command of every page and every notebook, then makes the site in `site`; a warning is an error.
+docs: .venv-docs/ready
+	$(PY) -m pytest -q -n 2 --dist worksteal -m "slow or not slow" tests/laws/test_site.py
+	PATH="$(CURDIR)/.venv-docs/bin:$$PATH" NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
 
 # The inner loop, at most a minute on two quiet cores: the core, the guards, the models, the laws, one case a family.
 QUICK := $(wildcard tests/core tests/guards tests/kernels tests/models) \
@@ -24,6 +29,15 @@ test: lint
 
 test-slow: $(VENV)/dev
 	$(PY) -m pytest -q -n 2 --dist worksteal -m "slow or not slow"
+
+# Reports in a headless browser, and the core as pip installs it in an environment of its own.
+pages: $(VENV)/pages
+	$(PY) -m pytest -q -n 0 tests_browser
+
+$(VENV)/pages: $(VENV)/dev
+	setup/debian.sh chromium
+	$(PY) -m pip install -q --disable-pip-version-check -e '.[pages]'
+	touch $@
 
 # The quick tests with the lowest versions that pyproject.toml allows, in an environment of their own.
 test-lowest: .venv-lowest/ready
@@ -87,5 +101,12 @@ $(VENV)/dev: $(PY) pyproject.toml
 	$(PY) -m pip install -q --disable-pip-version-check -e '.[dev]'
 	touch $@
 
+# Its notebooks see all that the tests have; the tests see nothing of what a site and notebooks need.
+.venv-docs/ready: $(VENV)/dev
+	python3 -m venv .venv-docs
+	.venv-docs/bin/python setup/see_packages.py $(PY)
+	.venv-docs/bin/python -m pip install -q --disable-pip-version-check -e '.[docs]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) .venv-fuzz .venv-lowest build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-docs site .venv-fuzz .venv-lowest build dist demo-output .pytest_cache .mypy_cache .ruff_cache .hypothesis

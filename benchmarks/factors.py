@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ import pandas as pd
 import dpvb
 from dpvb.accounting import gaussian
 
-EPSILONS, NEAR, DELTA = (0.5, 1.0, 2.0, 4.0), (0.5, 1.0, 4.0), 1e-5
+EPSILONS, DELTA = (0.5, 1.0, 2.0, 4.0), 1e-5
 PEER = Path(__file__).parents[1] / ".venv-peers-diffprivlib" / "bin" / "python"
 ADULT = "age workclass weight education education_num marital occupation relationship race sex gain loss hours country"
 
@@ -163,59 +162,6 @@ def large(x_nd: np.ndarray, k: int, row_norm: float) -> None:
     print(f"\nFactorAnalysis at ε = 1: log-likelihood {factors.score(test, public=True):.0f}, {spent:.0f} CPU-s.")
 
 
-#: Simulated tables of 10 columns: rows, factors, ranges too wide by.
-CELLS = tuple((n, k, wide) for n in (5_000, 20_000) for k in (2, 3) for wide in ((1.0,), (1.0, 3.0, 10.0, 50.0)))
-TABLES, PSI = 50, np.linspace(0.3, 0.8, 10)
-
-
-def simulated(seed: int, rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Normal rows, and the loadings W as rows, with WΨ⁻¹Wᵀ diagonal."""
-    rng = np.random.default_rng([seed, rows, k])
-    basis_dk = np.linalg.qr(np.random.default_rng(k).normal(size=(10, k)))[0]
-    loading_kd = (basis_dk * np.array([3.0, 2.0, 1.4])[:k]).T
-    x_nd = rng.standard_normal((rows, k)) @ loading_kd + rng.standard_normal((rows, 10)) * np.sqrt(PSI)
-    turn_kk = np.linalg.svd(loading_kd / np.sqrt(PSI), full_matrices=False)[0]
-    return x_nd, turn_kk.T @ loading_kd
-
-
-def inside(low, true, high) -> float:
-    return float(np.mean((low <= true) & (true <= high)))
-
-
-def covered(rows: int, k: int, wide: tuple[float, ...], epsilon: float, tables: int) -> list[float]:
-    """Coverage of 95 % intervals of loadings, covariances and explained variances; median half lengths."""
-    found = []
-    for seed in range(tables):
-        x_nd, loading_kd = simulated(seed, rows, k)
-        true_dd = loading_kd.T @ loading_kd + np.diag(PSI)
-        end_d = 4 * np.sqrt(np.diagonal(true_dd)) * np.resize(wide, 10)
-        given = {"low": -end_d, "high": end_d, "epsilon": epsilon, "delta": DELTA}
-        factors, components = (kind(k, **given).fit(x_nd) for kind in (dpvb.FactorAnalysis, dpvb.PCA))
-        low, high = factors.loadings_interval()
-        sign_k = np.where((factors.loadings_ * loading_kd).sum(axis=1) < 0, -1.0, 1.0)
-        parts = [inside(low, loading_kd * sign_k[:, None], high), float(np.median(high - low)) / 2]
-        low, high = (end[np.triu_indices(10)] for end in factors.covariance_interval())
-        parts.append(inside(low, true_dd[np.triu_indices(10)], high))
-        value_k = np.linalg.eigvalsh(true_dd / np.outer(components.scale_, components.scale_))[::-1][:k]
-        low, high = components.explained_variance_interval()
-        found.append([*parts, inside(low, value_k, high), float(np.median((high - low) / value_k)) / 2])
-    return np.mean(found, axis=0).tolist()
-
-
-def coverage(tables: int) -> None:
-    print(f"\n### Coverage of 95 % intervals: {tables} simulated normal tables a cell, d = 10\n")
-    print("Ranges are so many times four standard deviations to each side. Half lengths are medians: of an interval of")
-    print("a loading, where columns have standard deviations of about 1, and of an explained variance over itself.\n")
-    print("| rows | factors | ranges too wide | ε | loadings | half | covariances | explained variances | half |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    with ProcessPoolExecutor(2) as pool:
-        cells = {(*cell, epsilon): pool.submit(covered, *cell, epsilon, tables) for cell in CELLS for epsilon in NEAR}
-        for (rows, k, wide, epsilon), cell in cells.items():
-            loadings, half, covariances, explained, relative = cell.result()
-            shown = f"{rows:,} | {k} | {', '.join(f'{w:g}' for w in wide)} | {epsilon:g} | {loadings:.3f} | {half:.3f}"
-            print(f"| {shown} | {covariances:.3f} | {explained:.3f} | {relative:.2f} |", flush=True)
-
-
 def main() -> None:
     folder = Path(
         os.environ.get("DPVB_DATA") or sys.exit("set DPVB_DATA to the folder that holds mnist/, adult/, clusters/")
@@ -228,7 +174,6 @@ def main() -> None:
     table("Adult", adults(folder), 10, 3.0, range(1))
     table("phoneme", (phoneme - 1.5) / 3.5, 2, 1.5, range(5), peer=True)
     large(images(folder, 28, 60_000), 20, 20.0)
-    coverage(TABLES)
 
 
 if __name__ == "__main__":

@@ -369,6 +369,43 @@ def table(given: Input, **how: Any) -> Callable[[Any], Any]:
     return lambda data: Table(data, schema, **how).design()
 
 
+def events_of_csv(given: Input) -> Callable[[Any], Any]:
+    return events(given, **dialect(given))
+
+
+def events(given: Input, **how: Any) -> Callable[[Any], Any]:
+    """Events of persons, with moments or in order, at once or by files of their own."""
+    from dpvb.data import Events
+    from dpvb.data.sequences.symbols import Symbols
+
+    symbols, when = Symbols(("a", "1", "b")), given.option(1, [None, "text"])
+    how |= {"person": "id", "symbol": "kind", "time": when, "stream": given.option(2, [False, True])}
+    return lambda data: Events(data, **how).sequences(symbols)
+
+
+def sequences(given: Input) -> Callable[[Any], Any]:
+    """Each record's cells as a sequence of its own, or of the person that its second cell names."""
+    from dpvb.data.sequences.symbols import Symbols
+
+    symbols, grouped = Symbols((0, 1, "a")), given.option(4, [False, True])
+    return lambda rows: symbols.sequences(rows, group=second_of(rows) if grouped else None)
+
+
+def second_of(rows: Any) -> list[Any]:
+    """The second cell of each sequence."""
+    return [row[1] for row in rows]
+
+
+def sequences_of(given: Input) -> Write:
+    """Records in a list of lists, of tuples, or of arrays of objects."""
+    make = given.option(5, [list, tuple, partial(as_array, objects=True)])
+
+    def write(records: Sequence[list[bytes]], folder: Path) -> Any:
+        return [make(cells(r)) for r in records]
+
+    return write
+
+
 def write_table(given: Input) -> Write:
     def write(records: Sequence[list[bytes]], folder: Path) -> Path:
         rows = [["text", "id", "kind"]]
@@ -588,6 +625,9 @@ CHECKS: dict[str, Check] = {
     "law table of csv": law(write_table, table_of_csv),
     "law table in memory": law(columns_of, table),
     "law matrix in memory": law(matrix_of, design),
+    "law events of csv": law(write_table, events_of_csv),
+    "law events in memory": law(columns_of, events),
+    "law sequences in memory": law(sequences_of, sequences),
     "law csv, any body": body("x.csv", b"id,text\n", any_documents(**WORDS)),
     "law csv of Europe, any body": body(
         "x.csv", b"id;text\n", any_documents(separator=";", encoding="cp1252", **WORDS)

@@ -1,4 +1,4 @@
-"""Private Markov chains and hidden Markov models: held-out log-probability, coverage of intervals, a million people.
+"""Private Markov chains and hidden Markov models: held-out log-probability, a million people.
 
 Needs DPVB_DATA, the folder that holds sequences/ (msnbc, biofam, ewt).
 
@@ -11,20 +11,19 @@ import subprocess
 import sys
 import time
 import warnings
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import dpvb
-from dpvb.models.sequences import dynamics, forward_backward
+from dpvb.models.sequences import forward_backward
 from dpvb.models.sequences.discrete_emissions import Categorical
 from dpvb.models.sequences.hidden_chain import HiddenChain
 
 DATA = Path(os.environ.get("DPVB_DATA", Path(__file__).parents[1] / "data")) / "sequences"
 EPSILONS = (0.5, 1.0, 2.0, 4.0, np.inf)
-SEEDS, FITS, HIDDEN_FITS = 3, 100, 20
+SEEDS = 3
 #: Log-probability of a symbol that must be reached at ε = 1.
 MUST = {("msnbc 100,000", 1): -1.588, ("msnbc 100,000", 2): -1.505, ("msnbc 10,000", 2): -1.60}
 MUST |= {("biofam", 1): -0.46, ("ewt tags", 1): -2.12}
@@ -85,30 +84,6 @@ def scores() -> None:
             print(f"| {name} | {order} |" + "".join(f" {one:.3f} |" for one in row) + f" {told} |", flush=True)
 
 
-def coverage() -> None:
-    """How often 95 % intervals of transition probabilities hold the truth."""
-    print(
-        "\nShare of 95 % intervals that hold the true transition probability: 20,000 people of 20 symbols from a chain "
-        f"of order 1, {FITS} fits. clip=None shortens nobody. The default shortens these people, which bends all rows; "
-        "the table of intervals says so.\n"
-    )
-    print("| symbols | ε | clip=None | noise left out | default clip |\n|---|---|---|---|---|")
-    for width in (3, 5):
-        rng = np.random.default_rng(width)
-        law, first = rng.dirichlet(np.full(width, 2.0), size=width), np.full(width, 1 / width)
-        for epsilon in (0.5, 1.0, 4.0):
-            held = np.zeros(3)
-            for _ in range(FITS):
-                x = dynamics.drawn(first, [law], 20_000, 20, rng)
-                for place, (clip, aware) in enumerate(((None, True), (None, False), (1.5, True))):
-                    if place != 1:
-                        model = dpvb.MarkovChain(width, clip=clip, epsilon=epsilon, delta=1e-6).fit(x)
-                    lines = model.transition_intervals(noise_aware=aware)
-                    truth = law.ravel()
-                    held[place] += np.mean([a.low <= b <= a.high for a, b in zip(lines, truth, strict=True)])
-            print(f"| {width} | {epsilon:g} |" + "".join(f" {one / FITS:.3f} |" for one in held), flush=True)
-
-
 def million() -> None:
     """Time and memory of a million people, in a process of their own; and the bits of two processes."""
     x = np.random.default_rng(0).integers(17, size=(1_000_000, 20), dtype=np.uint8)
@@ -126,7 +101,7 @@ def million() -> None:
 
 
 def hidden() -> None:
-    """Hidden Markov models: held-out log-probability by people, states and ε, intervals of steps, and speed."""
+    """Hidden Markov models: held-out log-probability by people, states and ε, and speed."""
     print("\n## Hidden Markov models\n\nLog-probability of a held-out symbol in nats, default settings, mean of "
           f"{SEEDS} fits; what must be reached at ε = 1.\n")  # fmt: skip
     print("| sequences | states |" + "".join(f" ε = {e:g} |" for e in EPSILONS) + " must at 1 | seconds |")
@@ -142,27 +117,7 @@ def hidden() -> None:
         told = f"{must} {'met' if row[1] >= must else 'MISSED'}"
         line = f"| msnbc {number:,} | {states} |" + "".join(f" {one:.3f} |" for one in row)
         print(f"{line} {told} | {seconds:.1f} |", flush=True)
-    step_kk = np.array([[0.85, 0.1, 0.05], [0.1, 0.8, 0.1], [0.05, 0.2, 0.75]])
-    shown_kv = np.array([[0.6, 0.2, 0.1, 0.05, 0.03, 0.02], [0.05, 0.1, 0.6, 0.15, 0.05, 0.05],
-                         [0.02, 0.03, 0.05, 0.1, 0.3, 0.5]])  # fmt: skip
-    print(
-        "\nShare of 95 % intervals that hold the true steps of 3 states that show 6 symbols: 20,000 people of 20 "
-        f"symbols, {HIDDEN_FITS} fits, clip=None, power=0.5.\n\n| ε | intervals | noise left out |\n|---|---|---|"
-    )
     rng = np.random.default_rng(1)
-    for epsilon in (0.5, 1.0, 4.0):
-        held = np.zeros(2)
-        for _ in range(HIDDEN_FITS):
-            x = dynamics.shown(dynamics.drawn(np.full(3, 1 / 3), [step_kk], 20_000, 20, rng), shown_kv, rng)
-            given: dict[str, Any] = {"symbols": 6, "clip": None, "power": 0.5, "delta": 1e-6}
-            model = dpvb.HiddenMarkovModel(3, epsilon=epsilon, **given).fit(x)
-            orders = [[*order] for order in permutations(range(3))]
-            order = min(orders, key=lambda own: np.abs(model.emission_probabilities_[own] - shown_kv).sum())
-            for place, aware in enumerate((True, False)):
-                table = model.transition_intervals(noise_aware=aware)
-                lines = [table.of(str(order[i]))[str(order[j])] for i, j in np.ndindex(3, 3)]
-                held[place] += np.mean([a.low <= b <= a.high for a, b in zip(lines, step_kk.ravel(), strict=True)])
-        print(f"| {epsilon:g} |" + "".join(f" {one / HIDDEN_FITS:.3f} |" for one in held), flush=True)
     print("\nPositions per CPU-second of an E-step over whole sequences, 17 symbols:\n")
     print("| states | up to 10 symbols | 1,000 symbols |\n|---|---|---|")
     for states, positions in ((4, 2_000_000), (20, 500_000)):
@@ -187,7 +142,6 @@ if __name__ == "__main__":
         hidden()
     else:
         scores()
-        coverage()
         print(subprocess.run([sys.executable, "-m", "benchmarks.sequences", "million"], check=True, text=True,
                              stdout=subprocess.PIPE).stdout)  # fmt: skip
         hidden()

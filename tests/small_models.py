@@ -16,7 +16,17 @@ from dpvb.audit import cases
 from dpvb.audit.cases import HOSTILE_ROWS, D, table_records
 from dpvb.audit.integers import difference, in_steps, relative_norm, squared
 from dpvb.audit.kinds import NAMES as AUDITED
-from dpvb.audit.kinds import dpvi, factors, hidden_markov, markov_chain, mixture, naive_bayes, regression, sbn
+from dpvb.audit.kinds import (
+    dpvi,
+    factors,
+    hidden_markov,
+    linear_dynamical,
+    markov_chain,
+    mixture,
+    naive_bayes,
+    regression,
+    sbn,
+)
 from dpvb.audit.kinds.lda import HOSTILE_DOCUMENTS, TERMS, bags, documents
 from dpvb.audit.matrix import Matrix as Table
 from dpvb.core.blocks import Block
@@ -180,6 +190,9 @@ CASES = [
     ),
     *by_phase("chain", markov_chain.of_order(2), {"first": 0.9999}),
     *by_phase("hidden_markov", hidden_markov.of_emissions("categorical"), {"first": 0.9999}),
+    *by_phase("hidden_steps", hidden_markov.of_emissions("categorical", "iterated"), {"step": 0.9}),
+    *by_phase("hidden_cells", hidden_markov.of_points("gaussian"), {"first": 0.9}),
+    *by_phase("linear_dynamical", linear_dynamical.of_points(), {"first": 0.5, "second": 0.5}),
     *by_phase("components", factors.of_solver("PCA", "three_releases"), {"first": 0.9999}),
     *by_phase("factors_paper", factors.of_solver("FactorAnalysis", "paper"), {"step": 0.3}),
 ]

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dpvb.data.tables.schema import Schema as Schema
     from dpvb.data.tables.table import Table as Table
     from dpvb.estimators import *  # noqa: F403
+    from dpvb.estimators.planned import plan as plan
     from dpvb.ledger import Ledger as Ledger
     from dpvb.models.base import Model as Model
     from dpvb.results.combined import combine as combine
@@ -52,6 +53,7 @@ _HOMES = {
     "SparseRows": "dpvb.core.forms",
     "Table": "dpvb.data.tables.table",
     "combine": "dpvb.results.combined",
+    "plan": "dpvb.estimators.planned",
     "private_range": "dpvb.choosing.ranges",
     "select": "dpvb.choosing.select",
 }

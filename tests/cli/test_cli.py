@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 import dpvb
 from dpvb import accounting, cli
-from dpvb.cli import files, terminal
+from dpvb.cli import files, fit, terminal
 from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch, Poisson
 from dpvb.errors import PrivacyError
@@ -176,11 +176,33 @@ def test_plan_from_noise_and_in_words() -> None:
 
 
 def test_plan_says_what_to_expect_of_topics() -> None:
-    shown = " ".join(run("plan", "--documents", 2000, "--vocabulary-size", 7702, "--topics", 10).stdout.split())
-    assert "expect none of 10 topics above the noise; from about 9,500 documents on, most" in shown
-    facts = json.loads(run("plan", "--documents", 2000, "--vocabulary-size", 7702, "--epsilon", 1, "--json").stdout)
-    assert facts["topics"]["signal"] < facts["topics"]["detectable"]
-    assert "--documents needs --vocabulary-size" in run("plan", "--documents", 2000, code=2).stderr.replace("=", "")
+    given = ("plan", "lda", "--units", 2000, "--width", 7702, "--topics", 10, "--epsilon", 1, "--delta", 1e-5)
+    shown = run(*given).stdout
+    assert shown.startswith(
+        "2,000 documents, 7,702 words, 10 topics, ε = 1: expect none of 10 topics above the noise; from about 9,500 "
+        "documents on, most.\nFor more, one of these must give: about 9,500 documents instead of 2,000; or ε = 5.8 "
+        "instead of 1; or about 2 topics instead of 10.\n"
+    )
+    assert "becomes at most 73.2 % sure" in shown
+    facts = json.loads(run(*given, "--json").stdout)
+    assert facts["forecast"]["strength"] < 1 < facts["ladder"][-1]["strength"]
+    assert "--units must be" in run(*given[:2], "--units", 0, *given[4:], code=2).stderr
+    assert "No such command" in run("plan", "nonsense", code=2).stderr
+
+
+@pytest.mark.parametrize("name", sorted(fit.summaries()))
+def test_every_kind_that_is_fitted_is_planned(name: str) -> None:
+    assert f"dpvb plan {name} --units" in " ".join(run("plan", name, "--help").stdout.split())
+
+
+def test_plan_of_a_table_takes_its_schema_alone(tmp_path: Path) -> None:
+    schema, picture = tmp_path / "s.json", tmp_path / "p.svg"
+    columns = [dpvb.data.Numeric("age", 18, 90), dpvb.data.Categorical("job", ["a", "b"])]
+    dpvb.Schema(columns, target=dpvb.data.Target("y", "logistic", classes=(0, 1))).save(schema)
+    given = ("--units", 20_000, "--schema", schema, "--epsilon", 1, "--delta", 1e-6)
+    assert "2 columns, ε = 1: expect effects beyond" in run("plan", "logistic", *given, "--plot", picture).stdout
+    assert picture.read_text().startswith("<?xml")
+    assert "--units" in run("plan", "logistic", *given[2:], code=2).stderr
 
 
 def test_plan_of_replaced_documents_in_words() -> None:

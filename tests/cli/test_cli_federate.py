@@ -178,6 +178,19 @@ def test_events_of_persons(tmp_path: Path) -> None:
         federate._rows(ClientConfig.load(tmp_path / "north.toml"))
 
 
+def test_points_of_persons(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    for name in NAMES:
+        lines = [f"{who},{rng.random()},{rng.random()},{t}" for who in range(30) for t in range(7)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["person,x,y,time", *lines]))
+    top = TOP.format(kind="LinearDynamicalSystem", rounds=2, unit="person", columns="width = 2")
+    given = 'n_states = 2\ncolumns = ["x", "y"]\nlow = 0.0\nhigh = 1.0'
+    write_files(tmp_path, top, given, {"file": "{name}.csv"})
+    model, _ = in_process(tmp_path)
+    assert model.privacy_.unit == "person"
+    assert model.columns_ == ("x", "y")
+
+
 def test_data_that_are_not_what_was_agreed(tmp_path: Path) -> None:
     matrices(tmp_path, x=features, y=labels, wide=lambda rng: rng.uniform(size=(40, 7)))
     data = {"file": "{name}.x.npy", "target": "{name}.y.npy"}
@@ -252,7 +265,7 @@ def test_faults_end_in_one_line(tmp_path: Path) -> None:
 
 def test_the_guides_files_are_read(tmp_path: Path) -> None:
     guide = (Path(__file__).parents[2] / "docs" / "federated.md").read_text()
-    blocks = {text.split(" ")[1].split("\n")[0]: text for text in re.findall(r"```toml\n(.*?)```", guide, re.S)}
+    blocks = dict(re.findall(r'```toml title="(.*?)"\n(.*?)```', guide, re.S))
     assert set(blocks) == {"agreement.toml", "server.toml", "north.toml"}
     agreement = blocks["agreement.toml"]
     for name in ("server", "north"):
@@ -273,7 +286,7 @@ def test_the_guides_files_are_read(tmp_path: Path) -> None:
         (tmp_path / "server.pem", tmp_path / "server.pem.key"),
         str(tmp_path / "budget.db"),
     )
-    commands = set(re.findall(r"^    (dpvb [\w ]+)", guide, re.M))
+    commands = set(re.findall(r"^(?:\$ )?(dpvb federate [\w ]+)", guide, re.M))
     for command in commands:
         words = command.split()[1:3]
         run(*words, "--help")

@@ -1,4 +1,4 @@
-"""`dpvb fit markov-chain`, `fit hidden-markov` and `transitions`: a long table to a law, and what is refused."""
+"""`dpvb fit` of chains, hidden states and linear systems, and `transitions`: long tables, and what is refused."""
 
 from __future__ import annotations
 
@@ -55,3 +55,21 @@ def test_a_long_table_becomes_hidden_states(visits: Path) -> None:
     shown = run("transitions", out).stdout
     assert "Hidden Markov model, states: 1, symbols: 3" in shown
     assert "1 transitions, 95% intervals, noise counted in" in shown
+
+
+def test_a_long_table_of_numbers_becomes_a_system(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    lines = [f"{pen},{rng.integers(100)},{rng.integers(100)},{t}" for pen in range(300) for t in range(8)]
+    (tmp_path / "pens.csv").write_text("\n".join(["pen,x,y,t", *lines]) + "\n")
+    out = tmp_path / "pens.dpvb"
+    call = ["fit", "linear-dynamical", tmp_path / "pens.csv", "--columns", "x,y", "--states", "2", "--low", "0"]
+    call += ["--high", "100,99", "--person-column", "pen", "--time-column", "t", "--max-length", "8", *BUDGET]
+    for more in ([], ["--stream", "--overwrite"]):
+        run(*call, "--out", out, *more)
+    found = dpvb.load(out)
+    assert found.columns_ == ("x", "y")
+    assert found.high == [100.0, 99.0]
+    shown = run(*call, "--out", tmp_path / "n.dpvb", "--rehearse")
+    assert "made-up" in shown.stdout + shown.stderr
+    refuse(tmp_path, "low and high or row_norm", *call[:7], *call[11:], "--out", tmp_path / "n.dpvb")
+    refuse(tmp_path, "z", *call[:4], "x,z", *call[5:], "--out", tmp_path / "n.dpvb")

@@ -91,30 +91,20 @@ def test_demo_on_a_slice(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model.dpvb", "topics.png"]
 
 
-README = Path(__file__).parents[2] / "README.md"
-EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.slow
-def test_the_first_example_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    exec(EXAMPLES[0], {})
-    assert dpvb.load("wikipedia.dpvb").privacy_.epsilon <= 2.0
-
-
-def test_the_example_of_regression_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    """Being with the state adds 1 to the log odds of the simulation; the noise moves that by about 0.1."""
-    held: dict[str, Any] = {}
-    exec(EXAMPLES[1], held)
-    weight = {row.name: row.mean for row in held["model"].coefficients()}
-    assert weight["work=state"] == pytest.approx(1.0, abs=0.7)
-    assert "privacy noise" in capsys.readouterr().out
+def example(page: str) -> str:
+    """The first program of a page."""
+    found = re.search(r"^```python\n(.*?)^```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    assert found is not None
+    return found[1]
 
 
 def test_the_example_of_belief_networks_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """Always the mean pixel errs by 0.5 on average."""
     held: dict[str, Any] = {}
-    exec(EXAMPLES[2], held)
+    exec(example("theory/belief-networks.md"), held)
     assert float(capsys.readouterr().out) < 0.4
     assert held["new"].shape == (10, 64)
 
@@ -122,7 +112,7 @@ def test_the_example_of_belief_networks_runs(capsys: pytest.CaptureFixture[str])
 def test_the_example_of_federated_data_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """Weights of 4, -1 and 0 from 8,800 rows of three owners: the privacy noise moves them by about 0.3."""
     held: dict[str, Any] = {}
-    exec(next(example for example in EXAMPLES if "federated.simulate" in example), held)
+    exec(example("start/clinics.md"), held)
     assert held["model"].coef_[0] == pytest.approx([4.0, -1.0, 0.0], abs=1.5)
     assert "masks cancel" in capsys.readouterr().out.replace("\n               ", " ")
 
@@ -130,5 +120,5 @@ def test_the_example_of_federated_data_runs(capsys: pytest.CaptureFixture[str]) 
 def test_the_example_of_a_density_runs() -> None:
     """Twenty thousand rows give weights to about 0.01."""
     held: dict[str, Any] = {}
-    exec(next(example for example in EXAMPLES if "dpvb.DPVI" in example), held)
+    exec(example("theory/dpvi.md"), held)
     assert held["model"].loc_ == pytest.approx([1.0, 2.0, -1.0], abs=0.15)

@@ -76,7 +76,7 @@ def test_every_line_and_every_program_runs_in_order(tmp_path: Path) -> None:
         else:
             script += shell(code, of_the_source=False)
     run(script, tmp_path)
-    assert (tmp_path / "wikipedia.dpvb").exists()
+    assert (tmp_path / "first-try" / "model.dpvb").exists()
 
 
 def test_lines_for_the_source_name_what_is_there() -> None:

@@ -27,7 +27,7 @@ def test_it_is_the_same_at_each_call(folder: Path, tmp_path: Path) -> None:
     run("sample", tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(made_up.NAMES)
     written = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
-    assert len(written) == 2_506
+    assert len(written) == 2_507
     assert [name for name in written if (folder / name).read_bytes() != (tmp_path / name).read_bytes()] == []
 
 
@@ -75,6 +75,15 @@ def test_every_unit_counts(folder: Path) -> None:
     images = read_matrix(folder / "images-ubyte.gz")
     assert images.shape == (5_000, 64)
     assert 0.45 < (images > 0).mean() < 0.55
+    with (folder / "visits.csv").open() as file:
+        visits = list(csv.DictReader(file))
+    assert {row["page"] for row in visits} == {"front", "news", "sports"}
+    assert len({row["user"] for row in visits}) == 3_000
+    seen = {(row["user"], int(row["clock"])): row["page"] for row in visits}
+    pairs = [(page, seen[user, clock + 1]) for (user, clock), page in seen.items() if (user, clock + 1) in seen]
+    assert sum(one == two for one, two in pairs) / len(pairs) == pytest.approx(
+        0.6, abs=0.02
+    )  # The same data each time.
 
 
 def test_a_fit_finds_what_is_in_it(folder: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from dpvb.data import Events
-from dpvb.data.sequences.events import _ROW, Partitioned
+from dpvb.data.sequences.events import Partitioned, _row_of
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.errors import DataFormatError, ParameterError
 
@@ -60,7 +60,8 @@ def test_all_forms_of_sequences_are_the_same_units() -> None:
     assert units(SYMBOLS.sequences(matrix)) == padded
     assert units(SYMBOLS.sequences(arrow.array([{"page": "news"}]))) == [((),)]
     some = [np.array(one)[:, None] if len(one) % 2 else one for one in lists]
-    for data in (lists, tuple(map(tuple, lists)), some, pandas.Series(lists), arrow.array(lists)):
+    series, arrays = [*map(pandas.Series, lists)], [pandas.Series(one).array for one in lists]
+    for data in (lists, tuple(map(tuple, lists)), some, series, arrays, pandas.Series(lists), arrow.array(lists)):
         assert units(SYMBOLS.sequences(data)) == EXPECTED
     for data in (
         flat,
@@ -184,7 +185,9 @@ def test_files_of_a_streamed_table_are_this_users_alone_and_go_away() -> None:
     assert not any(text.encode() in written for text in (*PEOPLE, *SYMBOLS.values))
     other = Events(table(), time="time", stream=True).sequences(SYMBOLS)
     again = b"".join(shard.path.read_bytes() for shard in other.parts(1))
-    first, second = ({*map(tuple, np.frombuffer(found, _ROW)["person"].tolist())} for found in (written, again))
+    first, second = (
+        {*map(tuple, np.frombuffer(found, _row_of(SYMBOLS))["person"].tolist())} for found in (written, again)
+    )
     assert len(first) == len(second) == len(PEOPLE)
     assert first.isdisjoint(second)  # Another key, other digests.
     del source
@@ -214,7 +217,7 @@ def test_a_table_that_is_not_read_to_its_end_leaves_no_files(error: Any, tmp_pat
 
     # The traceback that is held here holds what was being made.
     with pytest.raises(DataFormatError if error is OSError else error) as held:
-        Partitioned(pieces())
+        Partitioned(pieces(), SYMBOLS)
     assert held.tb is not None
     assert not [*tmp_path.iterdir()]
 
@@ -248,3 +251,22 @@ def test_a_table_that_is_not_read_to_its_end_leaves_no_files(error: Any, tmp_pat
 def test_a_public_mistake_is_refused(call: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         call()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_moments_that_differ_in_their_last_digit_are_in_order(tmp_path: Path, stream: bool) -> None:
+    """Whole numbers beyond 2^53, and moments finer than a microsecond, in all forms of a column."""
+    pandas = pytest.importorskip("pandas")
+    late = 2**60
+    stamps = [f"2026-01-01T00:00:00.00000000{n}" for n in (3, 1, 2)]
+    exact = np.array([late + 3, late + 1, late + 2])
+    columns = [exact, exact.tolist(), [*map(str, exact)], np.array(stamps, "M8[ns]"), stamps]
+    columns += [[pandas.Timestamp(one) for one in stamps], exact.astype(np.uint64), (exact * 8 - 1).astype(np.uint64)]
+    columns += [[-int(one) for one in exact[[1, 0, 2]]]]
+    data: dict[str, Any] = {"person": ["a"] * 3, "symbol": ["weather", "news", "sports"]}
+    for moments in columns:
+        assert units(Events({**data, "when": moments}, time="when", stream=stream).sequences(SYMBOLS)) == [((0, 1, 2),)]
+    without = Events({**data, "when": [10**400, late, late + 1]}, time="when", stream=stream)
+    assert units(without.sequences(SYMBOLS)) == [((0, 1),)]  # What is no number has no moment.
+    pandas.DataFrame({"person": "a", "symbol": ["weather", "news", "sports"], "when": exact}).to_csv(tmp_path / "e.csv")
+    assert units(Events(tmp_path / "e.csv", time="when", stream=stream).sequences(SYMBOLS)) == [((0, 1, 2),)]

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from dpvb.data import Categorical, Numeric, Schema, Table
 from dpvb.data.slabs import Slab, stacked
+from dpvb.data.tables.matrices import SparseMatrix
 
 
 @pytest.mark.parametrize("ids", [np.int32, np.int64])
@@ -42,3 +44,36 @@ def test_no_slab_is_held_on_to() -> None:
             assert sum(one() is not None for one in alive) <= 1
 
     assert stacked(slabs()).values.sum() == 10_000
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int64, np.bool_])
+def test_full_rows_are_the_same_bits_as_rows_whose_entries_come_in_another_order(kind: type) -> None:
+    values_nd = np.random.default_rng(1).integers(-1, 2, (7, 5)).astype(kind)
+    if values_nd.dtype.kind == "f":
+        values_nd[1:4, 2] = [-0.0, np.nan, -np.inf]
+    own, place_nd = np.arange(0, 36, 5), np.tile(np.arange(5, dtype=np.int8), (7, 1))
+    full = SparseMatrix(Slab(own, place_nd.ravel(), values_nd.ravel()), 5)
+    turned = SparseMatrix(Slab(own, place_nd[:, ::-1].ravel(), values_nd[:, ::-1].ravel()), 5)
+    for rows in (slice(None), slice(2, 5), np.array([6, 0, 2]), np.array([], dtype=np.int64)):
+        assert full.dense(rows).tobytes() == turned.dense(rows).tobytes()
+        assert full.dense(rows).dtype == np.float64
+    copy_nd = full.dense(slice(None))
+    copy_nd[:] = 7.0
+    assert values_nd.tobytes() != copy_nd.astype(kind).tobytes()
+
+
+def test_as_many_entries_as_full_rows_have_are_not_taken_for_full_rows() -> None:
+    matrix = SparseMatrix(Slab(np.array([0, 1, 4]), np.array([0, 1, 0, 1]), np.array([1.0, 2.0, 3.0, 4.0])), 2)
+    assert matrix.dense(slice(None)).tolist() == [[1.0, 0.0], [3.0, 6.0]]
+
+
+@pytest.mark.parametrize(("width", "size"), [(100, 1), (300, 2), (33_000, 4)])
+def test_a_table_keeps_places_in_the_smallest_type_that_holds_its_width(width: int, size: int) -> None:
+    """Most of these are categories of one column, so that a row has two entries alone."""
+    schema = Schema([Numeric("a", 0, 1), Categorical("b", tuple(range(width - 1)), unseen=False)])
+    held = Table({"a": [0.25, 0.5, 1.0], "b": [0, width - 2, 1]}, schema)._held
+    assert held is not None
+    assert held.matrix._slab.indices.dtype.itemsize == size
+    dense_nd = held.matrix.dense(slice(None))
+    assert (dense_nd[:, 0].tolist(), np.count_nonzero(dense_nd)) == ([0.25, 0.5, 1.0], 6)
+    assert dense_nd[[0, 1, 2], [1, width - 1, 2]].all()

@@ -52,13 +52,15 @@ def test_the_noise_of_a_plan_is_that_of_the_fit() -> None:
 
 
 def test_a_forecast_is_in_proportion_to_documents_and_against_topics() -> None:
-    one = model(10, epsilon=1.0, num_steps=20).forecast(2_000, 7_702)
-    assert 6 < one.signal < 9
-    assert one.needed == pytest.approx(2_000 * one.detectable / one.signal)
+    one = model(10, epsilon=1.0, num_steps=20).expect(2_000, 7_702)
+    assert 6 < one.strength * reading.detectable(lda.LDA(10, 7_702)) < 9
+    assert one.needed == pytest.approx(2_000 / one.strength, rel=1e-3)
+    assert one.affordable == pytest.approx(10 * one.strength)
+    assert one.values == (("topics above the noise", 0.0),)
     assert str(one) == "expect none of 10 topics above the noise; from about 9,500 documents on, most"
-    assert model(5, epsilon=1.0, num_steps=20).forecast(8_000, 7_702).signal == pytest.approx(8 * one.signal)
-    assert str(model(5, epsilon=1.0).forecast(20_000, 7_702)) == "expect most of 5 topics above the noise"
-    assert math.isinf(model(5, epsilon=math.inf).forecast(10, 7_702).signal)
+    assert model(5, epsilon=1.0, num_steps=20).expect(8_000, 7_702).strength == pytest.approx(8 * one.strength)
+    assert str(model(5, epsilon=1.0).expect(20_000, 7_702)) == "expect most of 5 topics above the noise"
+    assert model(5, epsilon=math.inf).expect(10, 7_702).values[0][1] == 5
 
 
 def test_detectable_energy_is_ten_deviations_of_noise() -> None:
@@ -108,7 +110,9 @@ def test_what_stands_out_is_said_kept_and_saved(tmp_path: Any, fixed_noise: int)
 
 def test_without_noise_all_topics_stand_above_it_and_far_below_none() -> None:
     assert model(2, epsilon=math.inf).fit(documents(1, n=30)).above_noise_.all()
-    assert not model(2, epsilon=0.1).fit(documents(5, n=30)).above_noise_.any()
+    # Noise alone lifts a topic in one fit of some tens; in five of ten once in millions.
+    lifted = [model(2, epsilon=0.1).fit(documents(5, n=30)).above_noise_.any() for _ in range(10)]
+    assert sum(lifted) < 6
 
 
 def test_a_fit_of_persons_is_compared_with_persons(fixed_noise: int) -> None:
@@ -139,7 +143,8 @@ def test_auto_takes_as_many_topics_as_are_clear() -> None:
     matrix = documents(5, n=20)
     given: dict[str, Any] = {"num_examples": 3_000}
     chosen = model("auto", **given)
-    expected = model(1, **given).forecast(3_000, TERMS).signal // 100
+    one = model(1, **given).expect(3_000, TERMS)
+    expected = one.strength * reading.detectable(lda.LDA(1, TERMS)) // 100
     assert expected > 1
     fitted = chosen.fit(matrix)
     assert len(fitted.components_) == expected

@@ -184,7 +184,10 @@ def test_so_does_minibatch_and_the_number_of_topics_may_be_planned() -> None:
 
 def test_topics_above_the_noise_are_counted_as_ever(fitted: dpvb.LDA) -> None:
     assert 0 <= fitted.topics_above_noise_ <= 2
-    assert str(model().forecast(1_500, 200)).startswith("expect")
+    assert str(model().expect(1_500, 200)).startswith("expect")
+    assert model().expect(1_500, 200).facts.startswith("200 words")
+    # What finds words is a part of the budget.
+    assert model().expect(1_500, 200).strength < model(vocabulary=None).expect(1_500, 200).strength
 
 
 def test_a_rehearsal_reads_nothing_and_finds_made_up_words() -> None:

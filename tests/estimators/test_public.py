@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import io, sparse
+from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer
 from test_cli import run
 
 import dpvb
+from dpvb.accounting.doubts import warn_of_ranges
 from dpvb.data import Categorical, Numeric, Schema, Stream, Table, Target, open_documents
-from dpvb.errors import DataFormatError, ParameterError
+from dpvb.errors import DataFormatError, MeasuredRangeWarning, ParameterError
 
 WORDS = ["apple", "pear", "plum"]
 TEXTS = ["apple pear", "plum plum", "pear", ""] * 10
@@ -168,3 +171,48 @@ def test_provenance_speaks_of_what_is_public(given: Any) -> None:
 def test_provenance_survives_a_model_file(tmp_path: Path) -> None:
     lda(vocabulary=WORDS, provenance={"vocabulary": "a list of fruit"}).fit(TEXTS).save(tmp_path / "m.dpvb")
     assert "source: a list of fruit" in str(dpvb.load(tmp_path / "m.dpvb").privacy_)
+
+
+ROWS = np.random.default_rng(0).uniform(-1, 1, (40, 2))
+SIMPLE = {"epsilon": 1.0, "delta": 1e-5}
+LONG: dict[str, tuple[Any, tuple[Any, ...], str, str]] = {
+    "matrix": (dpvb.LogisticRegression(low=ROWS.min(), high=1.0, **SIMPLE), (ROWS, ROWS[:, 0] > 0), "'low'", "ranges"),
+    "columns": (dpvb.PCA(1, low=-1.0, high=ROWS.max(axis=0), **SIMPLE), (ROWS,), "'high'", "columns"),
+    "response": (
+        dpvb.LinearRegression(low=-1, high=1, y_range=(0, ROWS.max()), **SIMPLE),
+        (ROWS, ROWS[:, 0]),
+        "'y_range'",
+        "y_range",
+    ),
+    "schema": (
+        dpvb.Mixture(1, **SIMPLE),
+        (Table({"age": ROWS[:, 0]}, Schema((Numeric("age", low=float(ROWS[:, 0].min()), high=2.0),))),),
+        "'age'",
+        "schema",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_range_that_looks_computed_is_spoken_of_and_its_ends_are_not_shown(name: str) -> None:
+    model, rows, said, what = LONG[name]
+    with pytest.warns(MeasuredRangeWarning, match=f"the range of {said} has more digits") as found:
+        fitted = clone(model).fit(*rows)
+    (warned,) = (one for one in found if one.category is MeasuredRangeWarning)
+    assert warned.filename == __file__
+    assert "dpvb.private_range" in str(warned.message)
+    assert not re.search(r"\d", str(warned.message))
+    assert all(fact.endswith("; source: stated by the caller") for fact in fitted.privacy_.public)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", MeasuredRangeWarning)
+        sourced = clone(model).set_params(provenance={what: "the pilot study of 2019"}).fit(*rows)
+    assert sum(fact.endswith("; source: the pilot study of 2019") for fact in sourced.privacy_.public) == 1
+
+
+@pytest.mark.parametrize("end", [0, 17, 0.5, 36.6, 1e-5, 12345678, 123456789012.0, -2.5e9, 0.12345678])
+def test_a_range_that_somebody_typed_is_nothing_to_speak_of(end: float) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", MeasuredRangeWarning)
+        warn_of_ranges([("low", end), ("high", float("inf"))])
+    with pytest.warns(MeasuredRangeWarning):
+        warn_of_ranges([("low", end), ("high", 1 / 3)])

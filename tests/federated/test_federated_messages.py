@@ -70,6 +70,8 @@ def same(a: Any, b: Any) -> bool:
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, partial):
+        return same((a.func, a.args, a.keywords), (b.func, b.args, b.keywords))
     if is_dataclass(a):
         return all(same(getattr(a, part.name), getattr(b, part.name)) for part in fields(a))
     return bool(a == b)

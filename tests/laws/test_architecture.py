@@ -287,3 +287,32 @@ def test_importing_is_light(room: str, also: tuple[str, ...]) -> None:
     seconds, *found = done.stdout.split()
     assert found == []
     assert float(seconds) < 0.6
+
+
+def test_a_first_fit_brings_no_corner_that_it_does_not_need() -> None:
+    """What scikit-learn's base imports is its own affair; beyond that a new process waits for nothing."""
+    heavy = ["dp_accounting", "matplotlib", "jinja2", "typer", "rich", "jax", "distributed", "flwr", "psycopg"]
+    heavy += ["sklearn.ensemble", "sklearn.model_selection", "sklearn.linear_model", "sklearn.metrics", "sklearn.svm"]
+    heavy += ["sklearn.preprocessing", "sklearn.decomposition", "scipy.signal", "scipy.io", "scipy.cluster"]
+    heavy += ["dpvb.audit", "dpvb.federated", "dpvb.cli", "dpvb.sample", "dpvb.choosing"]
+    code = (
+        "import sys, dpvb; dpvb.LogisticRegression(epsilon=1.0, delta=1e-6, low=0, high=1).fit([[0.2], [0.4]], [0, 1]);"
+        "dpvb.LDA, dpvb.Mixture, dpvb.MarkovChain, dpvb.PCA, dpvb.LinearRegression;"
+        f"print(*(name for name in {heavy!r} if name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_only_small_parts_of_scipy_and_scikit_learn_are_imported_at_the_top() -> None:
+    """The others cost a tenth of a second and more each: whoever needs them imports them where they are called."""
+    small = ("scipy.sparse", "scipy.special", "scipy.linalg", "scipy.optimize", "scipy.fft")
+    small += ("sklearn.base", "sklearn.utils.validation")
+    rare = {ROOT / "audit" / "words.py"}  # An audit takes minutes.
+    for path in FILES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("scipy", "sklearn"):
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+                assert all(name.startswith(small) for name in names) or path in rare, f"{path}: {names}"
+            if isinstance(node, ast.Import):
+                assert not any(alias.name.split(".")[0] in ("scipy", "sklearn") for alias in node.names), path

@@ -1,4 +1,4 @@
-"""What pages say of the tree is so: tests, files, rooms, sections and versions; and the README's ledger runs."""
+"""What pages say of the tree and of the results is so: tests, files, rooms, sections, versions, numbers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from test_architecture import ORDER
+
+from benchmarks import pictures
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -83,5 +85,25 @@ def test_versions_agree() -> None:
 
 def test_the_example_of_a_ledger_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    section = README[README.index("## A budget that lasts\n") :]
-    exec(section.split("```python\n")[1].split("```")[0], {})
+    page = (ROOT / "docs" / "how-to" / "ledger.md").read_text()
+    exec(page.split("```python\n")[1].split("```")[0], {})
+
+
+def test_the_readme_is_short_and_its_numbers_are_those_of_the_results() -> None:
+    assert len(README.splitlines()) <= 150
+    results = (ROOT / "benchmarks" / "RESULTS.md").read_text()
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in README.splitlines() if line.count("|") == 7
+    ]
+    measured = [row for row in rows[2:] if row[5]]
+    assert len(measured) >= 11
+    for *_, private, without, title in measured:
+        section = results[results.index(f"\n## {title}\n") + 4 :].split("\n## ")[0]
+        numbers = [number for number in (private, without) if number not in ("", "1")]
+        assert [number for number in numbers if number not in section] == [], title
+
+
+def test_pictures_are_of_the_results_that_are_there() -> None:
+    """`python -m benchmarks.pictures` draws them anew."""
+    for name in pictures.PICTURES:
+        assert pictures.digest(name) in (pictures.FOLDER / f"{name}.svg").read_text(), name

@@ -104,7 +104,7 @@ def test_converged_gamma_is_a_stationary_point_of_the_bound(engine):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_compiled_statistic_at_tight_tolerance(dtype):
     """Relative L1 error of the summed statistic against float64 topics and the plain iteration."""
-    indptr, indices, counts, b_vk = corpus(3, docs=120, terms=200, topics=20)
+    indptr, indices, counts, b_vk = corpus(3, docs=40, terms=200, topics=20)
     alpha_k = np.full(20, 0.05)
     sums = []
     for engine, topics in (("numpy", b_vk), ("numba", b_vk.astype(dtype))):

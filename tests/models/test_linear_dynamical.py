@@ -1,224 +1,209 @@
-"""Linear dynamical systems against dense Gaussians, and fits from windows against whole sequences."""
+"""What a person adds to moments of windows, and the systems that are read from them."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from dpvb.core import loop
+from dpvb.core.blocks import Block
+from dpvb.core.contributions import Grid
+from dpvb.core.plan import phased
+from dpvb.core.sampling import FullBatch
+from dpvb.core.wall import Wall
+from dpvb.data.sequences.numbers import Numbers
+from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
-from dpvb.models.sequences import gram_fit, linear_dynamical
-from dpvb.models.sequences.gram_fit import Grams
-from dpvb.models.sequences.linear_dynamical import LinearSystem
+from dpvb.models.sequences.grams import WindowGrams
+from dpvb.models.sequences.linear_dynamical import LinearDynamical, LinearPosterior
 
-K, D = 2, 3
-
-
-def square(rng: np.random.Generator, k: int) -> Floats:
-    root = rng.standard_normal((k, k + 2))
-    return np.asarray(root @ root.T / k)
+D = 2
 
 
-def system(rng: np.random.Generator, k: int = K, d: int = D) -> LinearSystem:
-    return LinearSystem(
-        step_kk=0.6 * rng.standard_normal((k, k)),
-        step_noise_kk=square(rng, k),
-        shown_dk=rng.standard_normal((d, k)),
-        shown_d=rng.standard_normal(d),
-        noise_d=0.2 + rng.random(d),
-        start_k=rng.standard_normal(k),
-        start_kk=square(rng, k),
-        pooled_k=rng.standard_normal(k),
-        pooled_kk=square(rng, k),
-    )
+def grams(*sequences: Any, length: int = 2, longest: int = 20, starts: bool = False, units: Any = None) -> WindowGrams:
+    rows = Numbers(D).rows([*sequences])
+    made = WindowGrams(rows.indptr, rows.value_td, length, longest, 0.5, starts)
+    made = made.of_block(Block((length * D + 1,) * 2, 1.0, "psd"), len(sequences))
+    return made if units is None else made.grouped(np.array(units), max(units) + 1)
 
 
-def drawn(found: LinearSystem, rng: np.random.Generator, n: int, length: int) -> Floats:
-    k = len(found.start_k)
-    state_nk = found.start_k + rng.standard_normal((n, k)) @ np.linalg.cholesky(found.start_kk).T
-    x_ntd = np.empty((n, length, len(found.shown_d)))
+def mean_moments(sequences: Any, length: int, longest: int, starts: bool) -> Floats:
+    """(1/M) Σ y yᵀ as it is defined."""
+    found = []
+    for one in sequences:
+        points = np.array(one, dtype=np.float64).reshape(-1, D)[:longest]
+        windows = [points[t : t + length].ravel() for t in range(len(points) - length + 1)]
+        found += [np.append(y, 0.5) for y in (windows[:1] if starts else windows) if np.isfinite(y).all()]
+    width = length * D + 1
+    return sum((np.outer(y, y) for y in found), np.zeros((width, width))) / max(len(found), 1)
+
+
+def summed(made: WindowGrams, weights: Any, size: int) -> Floats:
+    """The packed sum in units of 2⁻³⁰."""
+    out = np.zeros(size * (size + 1) // 2, dtype=np.int64)
+    made.accumulate(np.array(weights, dtype=np.float64), Grid(2.0**-30, 64.0), out)
+    return out * 2.0**-30
+
+
+NUMBER = st.one_of(st.floats(-4, 4, width=32), st.just(math.nan))
+SEQUENCES = st.lists(st.lists(st.tuples(NUMBER, NUMBER), max_size=7), min_size=1, max_size=5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEQUENCES, st.integers(1, 3), st.integers(3, 6), st.booleans(), st.integers(1, 3))
+def test_norms_and_sums_are_those_of_the_definition(
+    sequences: Any, length: int, longest: int, starts: bool, persons: int
+) -> None:
+    """Of every person, whatever is missing; the sum is that of the lower triangle's entries, none of them longer."""
+    units = [place % persons for place in range(len(sequences))]
+    made = grams(*sequences, length=length, longest=longest, starts=starts, units=units)
+    norm_u, size = made.norms(), length * D + 1
+    for unit in range(max(units) + 1):
+        own = [one for one, at in zip(sequences, units, strict=True) if at == unit]
+        truth = mean_moments(own, length, longest, starts)
+        exact = float(np.linalg.norm(truth))
+        assert exact * (1 - 1e-12) <= norm_u[unit] <= exact * (1 + 1e-5) + 1e-12
+        found = summed(made, np.eye(max(units) + 1)[unit], size)
+        row, column = np.triu_indices(size, 1)
+        wanted = np.concatenate([np.diagonal(truth), truth[row, column]])
+        np.testing.assert_allclose(found, wanted, atol=3e-9)
+        assert np.linalg.norm(np.concatenate([found, found[size:]])) <= norm_u[unit] * (1 + 1e-15)
+
+
+def test_a_constant_sequence_attains_the_norm_that_is_declared() -> None:
+    """Any point of the ranges: the mean is one outer product, of norm ‖y‖² ≤ W + c²."""
+    model = LinearDynamical(D, 2, 3, max_length=9, reach=math.sqrt(2.0))
+    q = model.init(np.random.default_rng(0))
+    rows = Numbers(D, -1.0, 1.0).rows([[[1.0, -1.0]] * 9, [[1.0, 1.0], [-1.0, 1.0]] * 4])
+    points = model.e_step(q, rows, {"points": model.blocks["points"]})["points"].norms()
+    assert points[0] == pytest.approx(model.blocks["points"].bound, rel=1e-12)
+    assert points[1] < points[0]
+    windows = model.e_step(q, rows, {name: model.blocks[name] for name in ("windows", "starts")})
+    for made in windows.values():
+        assert made.norms()[0] == pytest.approx(3 / (3 * D) + 0.3**2, rel=1e-12)
+
+
+def test_a_window_crosses_no_end_and_nothing_missing_or_beyond_the_cap() -> None:
+    one, gap = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], [math.nan, 0.0]
+    whole = summed(grams(one), [1.0], 5)
+    for other in ([[*one, gap, one[0]]], [[*one, gap], [one[2]]], [one, [gap, one[0], gap]]):
+        made = grams(*other, units=[0] * len(other))
+        np.testing.assert_array_equal(summed(made, [1.0], 5), whole)
+    np.testing.assert_array_equal(summed(grams([*one, [9.0, 9.0]], longest=3), [1.0], 5), whole)
+    assert not summed(grams([gap, *one], starts=True), [1.0], 5).any()
+    for huge in ([[1e200, 1.0], [1.0, 1.0]], [[1e300, -1e300], [1e300, 1e300]]):
+        assert not grams(huge).norms()[0] < 1e300  # The wall adds nothing of what has no number for a norm.
+
+
+def test_persons_are_one_unit_and_the_order_of_units_changes_no_bit() -> None:
+    rng = np.random.default_rng(1)
+    sequences = [rng.uniform(-1, 1, (length, D)) for length in (4, 7, 2, 1, 5)]
+    made = grams(*sequences, units=[0, 1, 0, 1, 2])
+    order = [4, 1, 3, 0, 2]
+    other = grams(*(sequences[place] for place in order), units=[2, 1, 1, 0, 0])
+    for weights in np.eye(3):
+        np.testing.assert_array_equal(summed(made, weights, 5), summed(other, weights, 5))
+    np.testing.assert_array_equal(made.norms(), other.norms())
+    alone = grams(sequences[1], sequences[3], units=[0, 0])
+    assert alone.norms()[0] == made.norms()[1]
+
+
+def turning(rng: np.random.Generator, number: int, length: int) -> Floats:
+    """A state that turns, seen through noise, in units where points are well within 1."""
+    angle, x_ntd = 0.5, np.empty((number, length, D))
+    turn = 0.95 * np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    state = rng.standard_normal((number, 2))
     for t in range(length):
-        noise_nd = np.sqrt(found.noise_d) * rng.standard_normal((n, len(found.shown_d)))
-        x_ntd[:, t] = state_nk @ found.shown_dk.T + found.shown_d + noise_nd
-        root_kk = np.linalg.cholesky(found.step_noise_kk)
-        state_nk = state_nk @ found.step_kk.T + rng.standard_normal((n, k)) @ root_kk.T
+        x_ntd[:, t] = 0.1 * state @ np.array([[1.0, 0.5], [0.0, 1.0]]) + 0.03 * rng.standard_normal((number, D)) + 0.2
+        state = state @ turn.T + math.sqrt(1 - 0.95**2) * rng.standard_normal((number, 2))
     return x_ntd
 
 
-def joint(found: LinearSystem, length: int) -> tuple[Floats, Floats]:
-    """Mean and covariance of all states and of all that is seen, as one linear map of independent noise."""
-    k = len(found.start_k)
-    ways = np.zeros((length, length, k, k))  # how the noise of step s reaches state t
-    for t in range(length):
-        for s in range(t + 1):
-            ways[t, s] = np.linalg.matrix_power(found.step_kk, t - s)
-    way = ways.transpose(0, 2, 1, 3).reshape(length * k, length * k)
-    noise = np.zeros((length * k, length * k))
-    for s in range(length):
-        noise[s * k : (s + 1) * k, s * k : (s + 1) * k] = found.step_noise_kk if s else found.start_kk
-    mean_z = way[:, :k] @ found.start_k
-    shown = np.kron(np.eye(length), found.shown_dk)
-    both = np.vstack([np.eye(length * k), shown])
-    cov = both @ way @ noise @ way.T @ both.T
-    cov[length * k :, length * k :] += np.diag(np.tile(found.noise_d, length))
-    return np.concatenate([mean_z, shown @ mean_z + np.tile(found.shown_d, length)]), cov
+def fitted(model: LinearDynamical, numbers: Numbers, x: Any, noise: float = 0.0) -> LinearPosterior:
+    plan = phased(model.blocks, FullBatch(), [], shares=model.schedule.budget).scaled(noise)
+    wall: Wall[Any] = Wall(numbers.sequences(x), plan)
+    return loop.fit(model, wall, plan, rho=model.schedule.rho, rng=np.random.default_rng(0))[0]
 
 
-def test_filter_and_smoother_equal_conditioning_of_the_dense_joint_law() -> None:
-    """Cross-covariances too, with numbers missing here and there, and one sequence shorter than the other."""
-    rng = np.random.default_rng(1)
-    found, length = system(rng), 5
-    x_ntd = drawn(found, rng, 3, length)
-    x_ntd[0, 1, 2] = x_ntd[0, 3] = x_ntd[1, 3:] = np.nan
-    filtered, smoothed = linear_dynamical.filtered(found, x_ntd), linear_dynamical.smoothed(found, x_ntd)
-    mean, cov = joint(found, length)
-    states = length * K
-    for n, x_td in enumerate(x_ntd):
-        for t in range(length):
-            seen_td = ~np.isnan(x_td)
-            seen_td[t + 1 :] = False
-            place = states + np.flatnonzero(seen_td.ravel())
-            gain = np.linalg.solve(cov[np.ix_(place, place)], cov[place]).T
-            given = mean + gain @ (x_td.ravel()[place - states] - mean[place])
-            left, own = cov - gain @ cov[place], slice(t * K, (t + 1) * K)
-            np.testing.assert_allclose(filtered.mean_ntk[n, t], given[own], rtol=1e-9, atol=1e-11)
-            np.testing.assert_allclose(filtered.cov_ntkk[n, t], left[own, own], rtol=1e-9, atol=1e-11)
-        # What is left after the last position is given all of the sequence.
-        density = multivariate_normal(mean[place], cov[np.ix_(place, place)])
-        assert smoothed.log_n[n] == pytest.approx(density.logpdf(x_td.ravel()[place - states]), rel=1e-10)
-        np.testing.assert_allclose(smoothed.mean_ntk[n].ravel(), given[:states], rtol=1e-9, atol=1e-11)
-        for t in range(length):
-            own, after = slice(t * K, (t + 1) * K), slice((t + 1) * K, (t + 2) * K)
-            np.testing.assert_allclose(smoothed.cov_ntkk[n, t], left[own, own], rtol=1e-8, atol=1e-10)
-            if t < length - 1:
-                np.testing.assert_allclose(smoothed.cross_ntkk[n, t], left[after, own], rtol=1e-8, atol=1e-10)
-
-
-def test_a_forecast_is_the_filter_of_what_is_missing() -> None:
+def test_without_noise_the_system_is_found_and_declared_ranges_are_of_no_account() -> None:
+    """Wider ranges, and a shift: the same scales, system and density in the columns' own units."""
     rng = np.random.default_rng(2)
-    found = system(rng)
-    x_ntd = drawn(found, rng, 4, 6)
-    seen = linear_dynamical.filtered(found, x_ntd)
-    mean_ntd, variance_ntd = linear_dynamical.forecast(found, seen.mean_ntk[:, -1], seen.cov_ntkk[:, -1], 3)
-    longer = np.concatenate([x_ntd, np.full((4, 3, D), np.nan)], axis=1)
-    states = linear_dynamical.filtered(found, longer)
-    shown = states.mean_ntk[:, 6:] @ found.shown_dk.T + found.shown_d
-    np.testing.assert_allclose(mean_ntd, shown, rtol=1e-10)
-    spread = found.shown_dk @ states.cov_ntkk[:, 6:] @ found.shown_dk.T
-    np.testing.assert_allclose(variance_ntd, np.diagonal(spread, axis1=2, axis2=3) + found.noise_d, rtol=1e-10)
+    x, new = turning(rng, 3000, 12), turning(rng, 300, 12)
+    scores, systems = [], []
+    for low, high in ((-1.0, 1.0), (-40.0, 10.0)):
+        numbers = Numbers(D, low, high)
+        model = LinearDynamical(D, 2, 4, clip=2.0, max_length=12, reach=numbers.reach)
+        q = fitted(model, numbers, x)
+        np.testing.assert_allclose(
+            q.mean_d * model.reach * numbers.unit_d + numbers.centre_d, x.mean(axis=(0, 1)), atol=1e-6
+        )
+        np.testing.assert_allclose(q.scale_d * model.reach * numbers.unit_d, x.std(axis=(0, 1)), rtol=1e-6)
+        rows = numbers.rows(new)
+        scores.append(model.score(q, rows) - 12 * np.log(numbers.unit_d).sum())
+        systems.append(q.system)
+    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-3)
+    for system in systems:
+        values = np.linalg.eigvals(system.step_kk)
+        np.testing.assert_allclose(np.abs(values), 0.95, atol=0.02)
+        np.testing.assert_allclose(np.sort(np.angle(values)), [-0.5, 0.5], atol=0.03)
+        np.testing.assert_allclose(np.sqrt(system.noise_d) * x.std(axis=(0, 1)), 0.03, atol=0.004)
 
 
-def gram(x_ntd: Floats, length: int) -> Floats:
-    """Second moments of all windows, weighted alike."""
-    n, total, d = x_ntd.shape
-    made = np.zeros((length * d + 1, length * d + 1))
-    for start in range(total - length + 1):
-        y = np.column_stack([x_ntd[:, start : start + length].reshape(n, -1), np.ones(n)])
-        made += y.T @ y
-    return made
-
-
-def whole(found: LinearSystem, x_ntd: Floats) -> tuple[LinearSystem, float]:
-    """One step of EM on whole sequences, by the smoother."""
-    states = linear_dynamical.smoothed(found, x_ntd)
-    n, length, k = states.mean_ntk.shape
-    z, v = states.mean_ntk, states.cov_ntkk
-    zz = np.einsum("nti,ntj->ntij", z, z) + v
-    cross = np.einsum("nti,ntj->ntij", z[:, 1:], z[:, :-1]) + states.cross_ntkk
-    one = np.concatenate([z, np.ones((n, length, 1))], axis=2)
-    left = np.einsum("nti,ntj->ij", one, one)
-    left[:k, :k] += v.sum(axis=(0, 1))
-    right = np.einsum("ntd,nti->di", x_ntd, one)
-    shown = right @ np.linalg.inv(left)
-    step_kk = cross.sum(axis=(0, 1)) @ np.linalg.inv(zz[:, :-1].sum(axis=(0, 1)))
-    noise_kk = (zz[:, 1:].sum(axis=(0, 1)) - step_kk @ cross.sum(axis=(0, 1)).T) / (n * (length - 1))
-    first_k = z[:, 0].mean(axis=0)
-    first_kk = zz[:, 0].mean(axis=0) - np.outer(first_k, first_k)
-    noise_d = (np.square(x_ntd).sum(axis=(0, 1)) - (shown * right).sum(axis=1)) / (n * length)
-    laws = first_k, first_kk, first_k, first_kk
-    return LinearSystem(step_kk, noise_kk, shown[:, :k], shown[:, k], noise_d, *laws), float(states.log_n.sum())
-
-
-def test_a_step_on_windows_as_long_as_the_sequences_is_a_step_on_them() -> None:
-    """So the linear map H S Hᵀ + n V is the sum over people."""
+def test_a_score_is_a_sequences_own_and_what_is_missing_costs_nothing() -> None:
     rng = np.random.default_rng(3)
-    found = system(rng)
-    found = replace(found, pooled_k=found.start_k, pooled_kk=found.start_kk)
-    x_ntd = drawn(found, rng, 40, 4)
-    new, log = whole(found, x_ntd)
-    for grams in (Grams(gram(x_ntd, 4)), Grams(0.3 * gram(x_ntd, 4), 0.7 * gram(x_ntd, 4))):
-        made = gram_fit.step(grams, found)
-        assert made.log * 40 == pytest.approx(log, rel=1e-10)
-        for name, values in vars(new).items():
-            np.testing.assert_allclose(getattr(made.system, name), values, rtol=1e-8, atol=1e-10)
+    numbers = Numbers(D, -1.0, 1.0)
+    model = LinearDynamical(D, 2, 3, max_length=8, reach=numbers.reach)
+    q = fitted(model, numbers, turning(rng, 200, 8), noise=1.0)
+    parts = [turning(rng, 1, length)[0] for length in (1, 8, 3, 30, 5)]
+    parts[2][1, 0] = math.nan
+    together = model.score(q, numbers.rows([*parts, np.empty((0, D)), np.full((4, D), math.nan)]))
+    alone = [model.score(q, numbers.rows([one]))[0] for one in parts]
+    assert together.tolist() == [*alone, 0.0, 0.0]
+    longer = [*parts[0], [math.nan, math.nan]]
+    assert model.score(q, numbers.rows([longer]))[0] == pytest.approx(alone[0], rel=1e-12)
 
 
-def test_no_iteration_lowers_the_likelihood_and_the_basis_of_states_is_a_name() -> None:
+def test_noise_alone_still_makes_a_system() -> None:
+    """Of nobody, of one, and of many with far too much noise."""
+    numbers = Numbers(D, 0.0, 1.0)
+    model = LinearDynamical(D, 2, 3, max_length=6, reach=numbers.reach)
     rng = np.random.default_rng(4)
-    true = system(rng)
-    x_ntd = drawn(true, rng, 200, 7)
-    grams = Grams(gram(x_ntd, 3), gram(x_ntd[:, :3], 3))
-    found = gram_fit.from_directions(grams, K, D)
-    moved, before = found.in_basis(np.array([[2.0, 1.0], [-0.5, 1.5]])), -np.inf
-    for _ in range(25):
-        new, other = gram_fit.step(grams, found), gram_fit.step(grams, moved)
-        assert new.log >= before - 1e-9 * abs(before)
-        assert other.log == pytest.approx(new.log, rel=1e-8)
-        before, found, moved = new.log, new.system, other.system
-    np.testing.assert_allclose(
-        linear_dynamical.filtered(moved, x_ntd).log_n, linear_dynamical.filtered(found, x_ntd).log_n, rtol=1e-6
-    )
+    for x, noise in (([], 5.0), ([], 0.0), (rng.random((1, 6, D)), 50.0), (rng.random((300, 6, D)), 1e6)):
+        q = fitted(model, numbers, x, noise)
+        assert all(np.isfinite(values).all() for values in vars(q.system).values())
+        assert np.isfinite(model.score(q, numbers.rows(rng.random((2, 6, D))))).all()
 
 
-def test_windows_of_long_sequences_give_the_system_that_made_them() -> None:
-    """A turning state seen through noise: by its windows the fit comes as near to new sequences as the truth."""
-    rng = np.random.default_rng(5)
-    angle = 0.4
-    turn = 0.97 * np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-    true = replace(
-        system(rng),
-        step_kk=turn,
-        step_noise_kk=0.05 * np.eye(2),
-        shown_d=np.zeros(D),
-        noise_d=np.full(D, 0.2),
-        start_k=np.zeros(2),
-        start_kk=0.8 * np.eye(2),
-    )
-    x_ntd, new_ntd = drawn(true, rng, 2000, 30), drawn(true, rng, 500, 30)
-    grams = Grams(gram(x_ntd, 5), gram(x_ntd[:, :5], 5))
-    found = gram_fit.fit(grams, gram_fit.from_directions(grams, 2, D), rounds=150).system
-    lost_n = linear_dynamical.filtered(true, new_ntd).log_n - linear_dynamical.filtered(found, new_ntd).log_n
-    assert lost_n.mean() / 30 < 2e-3
-    eigenvalues = np.linalg.eigvals(found.step_kk)
-    np.testing.assert_allclose(np.sort(np.abs(np.angle(eigenvalues))), [angle, angle], atol=0.02)
-    np.testing.assert_allclose(np.abs(eigenvalues), 0.97, atol=0.02)
+def test_scales_that_are_released_first_spend_a_tenth() -> None:
+    """Σ 1/σ² of both releases, and the widths of the blocks."""
+    model = LinearDynamical(3, 2, 5)
+    plan = phased(model.blocks, FullBatch(), [], shares=model.schedule.budget)
+    first, second = (1 / release.mechanism.noise_multiplier**2 for release in plan)
+    assert first / (first + second) == pytest.approx(0.1)
+    assert {name: block.shape for name, block in model.blocks.items()} == {
+        "points": (4, 4),
+        "windows": (16, 16),
+        "starts": (16, 16),
+    }
+    assert "starts" not in LinearDynamical(3, 2, 5, max_length=5).blocks
 
 
-def test_a_system_without_memory_is_factor_analysis_of_single_points() -> None:
-    rng = np.random.default_rng(6)
-    one = replace(system(rng), step_kk=np.zeros((2, 2)), start_k=np.zeros(2), start_kk=np.eye(2))
-    one = replace(one, step_noise_kk=np.eye(2))
-    x_ntd = rng.standard_normal((5, 4, D))
-    law = multivariate_normal(one.shown_d, one.shown_dk @ one.shown_dk.T + np.diag(one.noise_d))
-    np.testing.assert_allclose(linear_dynamical.filtered(one, x_ntd).log_n, law.logpdf(x_ntd).sum(axis=1), rtol=1e-11)
-
-
-def test_states_that_are_seen_exactly_are_a_vector_autoregression() -> None:
-    rng = np.random.default_rng(7)
-    one = replace(system(rng, k=2, d=2), shown_dk=np.eye(2), shown_d=np.zeros(2), noise_d=np.full(2, 1e-12))
-    x_ntd = rng.standard_normal((3, 6, 2))
-    first = multivariate_normal(one.start_k, one.start_kk).logpdf(x_ntd[:, 0])
-    steps = multivariate_normal(np.zeros(2), one.step_noise_kk).logpdf(x_ntd[:, 1:] - x_ntd[:, :-1] @ one.step_kk.T)
-    np.testing.assert_allclose(linear_dynamical.filtered(one, x_ntd).log_n, first + steps.sum(axis=1), rtol=1e-8)
-
-
-def test_a_noisy_matrix_is_read_as_moments_of_something() -> None:
-    rng = np.random.default_rng(8)
-    noise = rng.standard_normal((7, 7))
-    found = gram_fit.read(100 * np.eye(7) + 200 * (noise + noise.T))
-    assert np.linalg.eigvalsh(found).min() > 0
-    np.testing.assert_allclose(gram_fit.read(100 * np.eye(7)), 100 * np.eye(7), rtol=1e-12)
-    made = gram_fit.fit(Grams(found), gram_fit.from_directions(Grams(found), 2, 2), rounds=20).system
-    assert all(np.isfinite(values).all() for values in vars(made).values())
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"n_states": 0}, "n_states"),
+        ({"n_states": 9}, "n_states must be at most 8 with window=5"),
+        ({"window": 1}, "window"),
+        ({"window": 300, "max_length": 400}, "window must be at most 256 with 2 columns, got 300"),
+        ({"max_length": 4}, "max_length"),
+        ({"clip": 0.0}, "clip"),
+    ],
+)
+def test_a_public_mistake_is_refused(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(ParameterError, match=words):
+        LinearDynamical(**{"n_features": 2, "n_states": 2, "window": 5, **wrong})

@@ -243,7 +243,14 @@ def test_no_rows_end_at_the_prior_without_warnings(make: Any, intercept: float, 
     assert (np.abs(read.mean_d[free]) < 5 * std_d[free]).all()  # The prior's mean, 0, is well inside.
 
 
-@pytest.mark.parametrize(("epsilon", "outliers"), [(1.0, False), (1.0, True), (4.0, True)])
+@pytest.mark.parametrize(
+    ("epsilon", "outliers"),
+    [
+        pytest.param(1.0, False, marks=pytest.mark.slow),
+        (1.0, True),
+        pytest.param(4.0, True, marks=pytest.mark.slow),
+    ],
+)
 def test_intervals_of_weights_and_of_sigma_cover(epsilon: float, outliers: bool) -> None:
     """Binomial limits for a coverage of .93 of weights, .85 of σ: false alarms below 1e-6; seeds 0 to 29.
 

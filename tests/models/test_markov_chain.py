@@ -131,6 +131,20 @@ def test_without_noise_the_law_is_a_ratio_of_counts() -> None:
     assert drawn.transition_matrix_ == pytest.approx(toward, rel=1e-5)
 
 
+def test_a_mode_is_where_the_posterior_of_each_row_is_highest() -> None:
+    """Of counts above 1 less one of each; of others the mean; and a score of what was not seen is finite."""
+    codes = np.random.default_rng(2).integers(V - 1, size=(400, 8))
+    share: Any = {"power": 1.0, "clip": None, "max_length": 8, "epsilon": np.inf, "delta": 1e-6}
+    mean, mode = (dpvb.MarkovChain(V, estimate=one, **share).fit(codes) for one in ("posterior", "mode"))
+    alpha = mean.transition_matrix_ * (mean._q.windows.sum(axis=1, keepdims=True) + 10)
+    highest = np.maximum(alpha - 1, 0)[: V - 1]
+    assert mode.transition_matrix_[: V - 1] == pytest.approx(highest / highest.sum(axis=1, keepdims=True), abs=1e-8)
+    assert mode.transition_matrix_[V - 1, : V - 1] == pytest.approx(1 / (V - 1), abs=0.05)
+    assert np.isfinite(mode.score([[0, V - 1, 0]], public=True))
+    for left, right in zip(mean.transition_intervals(), mode.transition_intervals(), strict=True):
+        assert left == right
+
+
 @pytest.mark.parametrize("order", [1, 2])
 def test_a_reading_is_nearer_than_the_noise_and_stays_finite(order: int) -> None:
     """Of sparse counts: a quarter less squared error than with negative entries set to 0 (seed 3)."""
@@ -206,6 +220,7 @@ def test_deviations_follow_the_derivative_of_the_law() -> None:
         ({"clip": 0.0}, "clip must be"),
         ({"max_length": 2, "order": 2}, "max_length must be"),
         ({"prior_weight": -1.0}, "prior_weight must be"),
+        ({"estimate": "median"}, "estimate must be"),
     ],
 )
 def test_a_public_mistake_is_refused_with_a_way_out(change: dict[str, Any], words: str) -> None:

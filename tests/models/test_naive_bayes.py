@@ -654,3 +654,17 @@ def test_documents_need_classes_words_and_labels() -> None:
     with pytest.raises(ParameterError, match="model of a table"):
         fitted.sample(3)
     assert fitted.predict(counts[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("kind", ["mixture", "gaussian", "bins"])
+def test_a_range_whose_square_is_no_number_is_refused_before_the_data_are_read(kind: str) -> None:
+    schema = Schema((Numeric("a", -1e299, 1e299), Categorical("y", ("u", "v"))))
+    table = Table({"a": [1e298, -2e298, 5e298], "y": ["u", "v", "u"]}, schema)
+    budget: dict[str, Any] = {"epsilon": np.inf, "delta": 1e-6}
+    if kind == "bins":
+        model = dpvb.NaiveBayes(response="y", **budget).fit(table)
+        assert np.isfinite(model.predict_proba(table)).all()
+        return
+    model = dpvb.Mixture(2, **budget) if kind == "mixture" else dpvb.NaiveBayes(response="y", numbers=kind, **budget)
+    with pytest.raises(ParameterError, match=r"high of column 'a' must be at most 2e\+150 above its low, got 2e\+299"):
+        model.fit(table)

@@ -18,6 +18,7 @@ from dpvb.audit.kinds import NAMES
 from dpvb.cli import app
 from dpvb.errors import ModelFileError, ParameterError
 from dpvb.results.figures import MOST_ROWS, Bars, Facts, Figure, Grid, Images, Intervals
+from dpvb.results.groups import GroupTable, Line
 from dpvb.results.page import Page
 
 HOSTILE = [
@@ -164,9 +165,57 @@ def test_places_are_shares_of_the_scale_and_remarks_do_not_stretch_it() -> None:
     rows = (("a", 1.0, 0.0, 2.0, ""), ("b", 3.0, 2.0, 4.0, ""), ("c", 0.0, -100.0, 100.0, "prior"))
     figure = Intervals(title="t", rows=rows, reference=0.0)
     assert figure.places == [(0.25, 0.0, 0.5), (0.75, 0.5, 1.0), (0.0, 0.0, 1.0)]
-    assert figure.line == 0.0
+    assert figure.lines == [0.0] * 3
+    own = Intervals(title="t", rows=rows, reference=0.0, scales=((0.0, 4.0), (-2.0, 6.0), (-1.0, 1.0)))
+    assert own.places == [(0.25, 0.0, 0.5), (0.625, 0.5, 0.75), (0.5, 0.0, 1.0)]
+    assert own.lines == [0.0, 0.25, 0.5]
     ratios = Intervals(title="t", rows=(("a", 1.0, 0.1, 10.0, ""),), reference=1.0, log=True)
     assert ratios.places == [pytest.approx((0.5, 0.0, 1.0))]
+
+
+def test_a_coefficient_is_drawn_per_range_and_a_group_by_the_scale_of_its_row() -> None:
+    """On one scale, the interval of an income would hide those of probabilities, and so would its coefficient."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 10, (20_000, 2))
+    model = dpvb.LogisticRegression(epsilon=1.0, delta=1e-5, low=0, high=10)
+    (figure,) = model.fit(x, x[:, 0] > rng.uniform(0, 10, 20_000)).facts_for_report()
+    assert isinstance(figure, Intervals)
+    assert figure.lines == [0.5] * len(figure.rows)
+    whole = model.coefficients(per="range")
+    most = max(max(abs(row.low), abs(row.high)) for row in whole)
+    assert not any(row.note for row in whole)
+    assert [place[0] for place in figure.places] == pytest.approx([0.5 + row.mean / most / 2 for row in whole])
+    lines = (
+        *(
+            Line(0, "share", 0.6, 0.1, 0.5, 0.7),
+            Line(0, "age", 40.0, 1.0, 30.0, 50.0),
+            Line(0, "p", 0.2, 0.1, 0.0, 0.4),
+        ),
+        *(
+            Line(1, "share", 0.4, 0.1, 0.3, 0.5),
+            Line(1, "age", 60.0, 1.0, 50.0, 70.0),
+            Line(1, "p", 0.8, 0.1, 0.6, 1.0),
+        ),
+    )
+    first, second = GroupTable(lines, "head").figures()
+    assert first.places == [(0.25, 0.0, 0.5), pytest.approx((0.2, 0.0, 0.4))]
+    assert second.places == [(0.75, 0.5, 1.0), pytest.approx((0.8, 0.6, 1.0))]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (43_742.4, "43742"),
+        (9_999_999.0, "9999999"),
+        (1e7, "1e+07"),
+        (9999.4, "9999"),
+        (-12345.6, "-12346"),
+        (0.12345, "0.1235"),
+    ],
+)
+def test_a_number_of_a_usual_size_has_no_exponent(value: float, shown: str) -> None:
+    texts = checked(page_of(Grid(title="t", rows=("a",), columns=("b",), values=((value,),))).html()).texts
+    assert shown in texts
 
 
 def test_long_tables_are_cut_and_say_so() -> None:

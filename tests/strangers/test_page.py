@@ -22,7 +22,7 @@ TRUE_KD = np.array([[0.9] * 10 + [0.2] * 10, [0.1] * 10 + [0.7] * 10])
 @pytest.fixture
 def patterns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The page's module."""
-    code = PAGE.split("```python\n")[1].split("```")[0]
+    code = PAGE.split("""```python title="patterns.py"\n""")[1].split("```")[0]
     assert len(code.splitlines()) < 55
     (tmp_path / "patterns.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
@@ -55,6 +55,7 @@ def test_a_faulty_row_counts_as_none_in_the_model_of_the_page(patterns: Any) -> 
     np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_the_model_of_the_page_keeps_every_law(patterns: Any) -> None:
     hostile = np.vstack(
         [np.zeros(D), np.full(D, D**-0.5), np.eye(D)[:2], np.full((1, D), 1e300), np.full((1, D), 1e-300)]

@@ -27,6 +27,7 @@ from dpvb.accounting.answers import (
     curve,
     delta_of,
     epsilon_of,
+    power,
     true_positive_rate,
 )
 from dpvb.accounting.calibration import calibrate, most_steps
@@ -57,6 +58,7 @@ __all__ = [
     "epsilon_of",
     "noise_multiplier",
     "num_steps",
+    "power",
     "second_opinion",
     "true_positive_rate",
 ]

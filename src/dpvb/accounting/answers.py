@@ -233,6 +233,29 @@ def true_positive_rate(points: Iterable[tuple[float, float]], false_positive_rat
     return min(bounds)
 
 
+def power(events: Sequence[Event], *, neighboring_relation: str, false_positive_rate: float = 0.01) -> float:
+    """Upper bound on the power of any test for a unit's presence in a plan's releases; exact without sampling.
+
+    A plan of Gaussian releases of all units is one of them, μ apart: its best test finds Φ(Φ⁻¹(α) + μ) of those who are
+    there (Dong, Roth & Su 2022). Otherwise it is the least bound by the points of the plan's curve.
+
+    Raises:
+        ParameterError: for a value outside its range.
+    """
+    from scipy.special import ndtr, ndtri
+
+    plan, relation = check_plan(events), check_relation(neighboring_relation)
+    alarm = check_number("false_positive_rate", false_positive_rate, low=0, high=1)
+    if any(event.noise_multiplier == 0 for event in plan):
+        return 1.0
+    best = 1.0
+    for pairs in dominating_pairs(plan, relation):
+        if len(pairs) == 1 and pairs[0].q == 1:
+            best = float(ndtr(ndtri(alarm) + pairs[0].mu)) + added_delta(plan)
+    points = curve(plan, neighboring_relation=relation)
+    return min(best, true_positive_rate(((delta, epsilon) for delta, epsilon in points), alarm))
+
+
 def as_json(epsilon: float) -> float | str:
     """An epsilon as JSON can hold it: infinity is the text "inf"."""
     return "inf" if epsilon == math.inf else epsilon

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from dpvb.accounting.events import Event
-from dpvb.guards.errors import DpvbWarning
+from dpvb.guards.errors import DpvbWarning, MeasuredRangeWarning
 
 #: Above these a budget promises little, whatever the data are.
 MOST_DELTA, MOST_EPSILON = 1e-3, 10.0
@@ -15,6 +15,8 @@ MOST_DELTA, MOST_EPSILON = 1e-3, 10.0
 _MANY = 1_000
 # A sum is told from its noise where it exceeds so many standard deviations, those of a 95 % interval.
 _DEVIATIONS = 1.96
+# Whoever declares a range from what is known of a column needs no more digits.
+_DIGITS = 8
 
 
 def warn(
@@ -52,6 +54,29 @@ def warn_of_count(delta: float, *, unit: str, count: float, stacklevel: int = 3)
     if delta * count >= 1:
         message = _one_in(delta, unit, f"{count:,.0f}, the number of {unit}s by what was released")
         warnings.warn(message, DpvbWarning, stacklevel=stacklevel)
+
+
+def warn_of_ranges(ends: Iterable[tuple[str, float]], *, stacklevel: int = 3) -> None:
+    """Warn of ends of public ranges that look computed; the message holds none of them.
+
+    Args:
+        ends: names and values; public, by what the caller states.
+        stacklevel: as in `warn`.
+    """
+    names = dict.fromkeys(name for name, end in ends if math.isfinite(end) and not _is_short(float(end)))
+    if names:
+        warnings.warn(
+            f"the range of {', '.join(map(repr, names))} has more digits than somebody declares. If it was computed "
+            "from private rows (X.min(), X.max(), a quantile), it shows a value of theirs, and no budget covers that. "
+            "Declare a round range that is known beforehand, or pay for one with dpvb.private_range. provenance= says "
+            "where a public range comes from, and ends this warning.",
+            MeasuredRangeWarning,
+            stacklevel=stacklevel,
+        )
+
+
+def _is_short(value: float) -> bool:
+    return value.is_integer() or float(f"{value:.{_DIGITS}g}") == value
 
 
 def units_in_noise(events: Sequence[Event]) -> float:

@@ -42,13 +42,14 @@ from dpvb.core.plan import Mechanism, Plan, Release
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator, Task, generator
+from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.private_words import check_known
 from dpvb.guards.errors import LedgerError, ParameterError, WallError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import says_what_lacks
 from dpvb.guards.silence import silence
 from dpvb.results.facts import ChargeFacts, SelectionFacts
 from dpvb.results.statement import PrivacyStatement
-from dpvb.runs.counted import check_account, counted, opened
+from dpvb.runs.counted import AnyLedger, check_account, counted, opened
 
 #: η of the laws of K that are offered.
 DISTRIBUTIONS: Mapping[str, float] = {"geometric": 1.0, "logarithmic": 0.0}
@@ -62,12 +63,12 @@ _OWN = ("epsilon", "delta", "noise_multiplier", "accountant", "neighboring_relat
 def select(
     estimator: Any,
     candidates: Sequence[Mapping[str, Any]],
-    X: Any,
-    y: Any = None,
+    X: Records,
+    y: Responses = None,
     *,
     epsilon: float,
     delta: float,
-    ledger: Any = None,
+    ledger: AnyLedger | None = None,
     dataset: str | None = None,
     expected_runs: float | None = None,
     distribution: str = "geometric",

@@ -6,18 +6,34 @@ code 2. No command prints a size, a length or any other fact of private data.
 
 from __future__ import annotations
 
-from dpvb.cli import audit, budget, faults, federate, fit, ledger, look, sample, schema, synthesize, transitions
+from dpvb.cli import (
+    audit,
+    budget,
+    docs,
+    faults,
+    federate,
+    fit,
+    ledger,
+    look,
+    plan,
+    sample,
+    schema,
+    synthesize,
+    transitions,
+)
 from dpvb.cli.root import app
 
 __all__ = [
     "app",
     "audit",
     "budget",
+    "docs",
     "faults",
     "federate",
     "fit",
     "ledger",
     "look",
+    "plan",
     "sample",
     "schema",
     "synthesize",

@@ -38,11 +38,11 @@ federate = typer.Typer(
 
         dpvb federate client --config north.toml
 
-    The guide docs/federated.md has the files in full.""",
+    `dpvb docs federated` has the files in full.""",
 )
 app.add_typer(federate, name="federate")
 
-Config = Annotated[Path, typer.Option(help="This party's own file, TOML; see docs/federated.md.", show_default=False)]
+Config = Annotated[Path, typer.Option(help="This party's own file, TOML: `dpvb docs federated`.", show_default=False)]
 
 
 @federate.command()
@@ -297,7 +297,8 @@ def _rows(settings: ClientConfig) -> dict[str, Any]:
     events = estimator.reads == "sequences"
     if events and (own.group or own.group_column or own.target or not person):
         raise ParameterError(
-            '[data] file must be a long table with the columns person, symbol and time, and unit must be "person".'
+            "[data] file must be a long table with the columns person, time, and symbol or numbers, and unit must be "
+            '"person".'
         )
     matrix = not events and estimator.reads != "documents" and agreement.schema is None
     if matrix:
@@ -317,7 +318,7 @@ def _rows(settings: ClientConfig) -> dict[str, Any]:
     elif not events and (own.group_column is not None) != person:
         raise ParameterError('[data] group_column belongs to unit = "person": it names the person of a document.')
     public = {name: getattr(agreement, name) for name in ("schema", "vocabulary", "width")}
-    time = {"time_column": "time"} if events else {}
+    time = {"time_column": "time", "columns": getattr(estimator, "columns", None)} if events else {}
     rows = read(estimator.reads, {**vars(own), **public, **time, "data": own.file})
     if matrix and (rows["X"].ndim != 2 or rows["X"].shape[1] != agreement.width):
         raise ParameterError(f"[data] file must be a matrix with the {agreement.width} columns of the agreement.")

@@ -38,24 +38,27 @@ _PLAIN = (bool, int, float, Path, str)
 _NUMBERS = Sequence[float]
 
 
-class _Kinds(Commands):
+class Kinds(Commands):
     """The group whose commands are the kinds of models."""
 
     def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all kinds."""
         return list(kinds())
 
     def get_command(self, ctx: Any, name: str) -> Any:
+        """A kind's command; None for another name."""
         return _command(name) if name in kinds() else None
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, for which no kind is imported."""
         shown = copy(self)
         shown.list_commands = lambda ctx: list(summaries())  # type: ignore[method-assign]
         shown.get_command = lambda ctx, name: TyperCommand(name, help=summaries()[name])  # type: ignore[method-assign]
-        super(_Kinds, shown).format_help(ctx, formatter)
+        super(Kinds, shown).format_help(ctx, formatter)
 
 
 fit = typer.Typer(
-    cls=_Kinds, no_args_is_help=True, help="Fit a private model; `dpvb fit lda --help` explains one of them."
+    cls=Kinds, no_args_is_help=True, help="Fit a private model; `dpvb fit lda --help` explains one of them."
 )
 app.add_typer(fit, name="fit")
 
@@ -69,11 +72,12 @@ def summaries() -> dict[str, str]:
             if isinstance(kind, ast.ClassDef):
                 values = {ast.unparse(line.target): line.value for line in kind.body if isinstance(line, ast.AnnAssign)}
                 if isinstance(name := values.get("command"), ast.Constant) and name.value is not None:
-                    found[str(name.value)] = _summary(ast.get_docstring(kind))
+                    found[str(name.value)] = summary(ast.get_docstring(kind))
     return found
 
 
-def _summary(docstring: str | None) -> str:
+def summary(docstring: str | None) -> str:
+    """The first sentence of a docstring."""
     return (docstring or "").split("\n\n")[0]
 
 
@@ -87,7 +91,7 @@ def kinds() -> dict[str, type[PrivateEstimator]]:
 
 def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
     """The function that a kind's command calls; its signature has the options."""
-    own, hints = {option.name: option for option in _options(kind)}, get_type_hints(kind)
+    own, hints = {option.name: option for option in options_of(kind)}, get_type_hints(kind)
 
     def run(
         *,
@@ -103,7 +107,7 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
             resumption.remember(given["checkpoint"], f"fit_{kind.command}", call)
         files.check_target(out, overwrite)
         known = inspect.signature(kind).parameters
-        model = kind(**{name: _value(name, value, hints[name]) for name, value in given.items() if name in known})
+        model = kind(**{name: value_of(name, value, hints[name]) for name, value in given.items() if name in known})
         if rehearse:
             rehearsal.rehearse(model, given, cluster=cluster, quiet=quiet)
             return
@@ -119,7 +123,7 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
 
     *shared, _ = inspect.signature(run, eval_str=True).parameters.values()
     # Those first that must be given.
-    ordered = sorted((*_of_files(kind), *own.values(), *shared), key=lambda option: option.default is not option.empty)
+    ordered = sorted((*of_files(kind), *own.values(), *shared), key=lambda option: option.default is not option.empty)
     run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
     run.__annotations__ = {option.name: option.annotation for option in ordered}
     return run
@@ -144,36 +148,38 @@ def _told_of_stops(model: PrivateEstimator, out: Path, checkpoint: Path | None) 
 def _command(name: str) -> Any:
     """A kind's command, of what its class and its way of reading say."""
     kind = kinds()[name]
-    needed = [option for option in _options(kind) if option.default is option.empty][2:]
-    words = "".join(f"{_word(kind, option.name)} N " for option in needed)
+    needed = [option for option in options_of(kind) if option.default is option.empty][2:]
+    words = "".join(f"{word_of(kind, option.name)} N " for option in needed)
     about = inspect.cleandoc(READINGS[str(kind.reads)].__doc__ or "").format(name=name, needed=words)
     program = typer.Typer(add_completion=False)
-    program.command(name, help=f"{_summary(inspect.getdoc(kind))}\n\n{about}")(fitting(kind))
+    program.command(name, help=f"{summary(inspect.getdoc(kind))}\n\n{about}")(fitting(kind))
     return typer.main.get_command(program)
 
 
-def _of_files(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
-    """The options that say how a kind's files are read; columns beside the response only where the kind bounds them."""
+def of_files(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
+    """The options that say how a kind's files are read; of columns only those of which the kind has a parameter."""
     from dpvb.data.tables.response import BOUNDS
 
-    bounds = {**BOUNDS, "trials": "max_trials"}
+    bounds = {**BOUNDS, "trials": "max_trials", "symbol_column": "symbols"}
     for option in inspect.signature(READINGS[str(kind.reads)], eval_str=True).parameters.values():
+        if option.name == "columns":
+            continue  # The kind's own parameter says them.
         if option.name not in bounds or bounds[option.name] in inspect.signature(kind).parameters:
             yield option.replace(kind=option.KEYWORD_ONLY)
 
 
-def _options(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
+def options_of(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
     """The options of an estimator's parameters, but of those that its files bring."""
     from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator
     from dpvb.guards.lacking import described
 
     texts, hints = described(kind), get_type_hints(kind)
-    of_files = {option.name for option in _of_files(kind)}
+    brought = {option.name for option in of_files(kind)}
     for name, parameter in inspect.signature(kind).parameters.items():
         plain = _plain(hints[name])
-        if plain is None or name in of_files:
+        if plain is None or name in brought:
             continue
-        word, needed = _word(kind, name), parameter.default is parameter.empty
+        word, needed = word_of(kind, name), parameter.default is parameter.empty
         panel = options.PLAN if name in PrivateEstimator.__annotations__ else "the model"
         panel = options.RUN if name in OF_THE_RUN else panel
         option = typer.Option(
@@ -186,7 +192,8 @@ def _options(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
         yield inspect.Parameter(name, parameter.KEYWORD_ONLY, default=default, annotation=Annotated[plain, option])
 
 
-def _word(kind: type[PrivateEstimator], name: str) -> str:
+def word_of(kind: type[PrivateEstimator], name: str) -> str:
+    """The option of a parameter."""
     return f"--{kind.spelled.get(name, name).replace('_', '-')}"
 
 
@@ -200,7 +207,7 @@ def _plain(hint: Any) -> Any:
     return plain | None if plain is not None and NoneType in members else plain
 
 
-def _value(name: str, value: Any, hint: Any) -> Any:
+def value_of(name: str, value: Any, hint: Any) -> Any:
     """What an option says: labels, numbers where they are some; one number or several, or a word; the rest as it is."""
     if isinstance(value, str) and _NUMBERS in get_args(hint):
         try:

@@ -200,7 +200,7 @@ def picture(
     ] = None,
     overwrite: options.Overwrite = False,
 ) -> None:
-    """Draw a model: topics as bars, or the weights of a belief network as images.
+    """Draw a model: topics as bars, the weights of a belief network as images, or the steps of a chain as a heat map.
 
     dpvb picture digits.dpvb --out digits.png
     """
@@ -209,8 +209,11 @@ def picture(
     if out.suffix.lower() not in _PICTURES:
         raise ParameterError(f"--out must end in {_PICTURES_SAID}, got {out.name!r}.")
     files.check_target(out, overwrite)
-    fitted = files.load_model(model, "topics", "reconstruct")
-    if hasattr(fitted, "topics"):
+    fitted = files.load_model(model, "topics", "reconstruct", "steps")
+    if hasattr(fitted, "steps"):
+        names, law_vv, duration_v = fitted.steps()
+        pictures.steps_picture(out, names, law_vv, duration_v, fitted.privacy_)
+    elif hasattr(fitted, "topics"):
         names = fitted.vocabulary_ or [f"#{v}" for v in range(fitted.n_features_in_)]
         pictures.topics_picture(out, fitted.components_, names, fitted.privacy_)
     else:

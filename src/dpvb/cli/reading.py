@@ -88,16 +88,13 @@ def rows(
 
         dpvb fit {name} X.npz --target y.npy {needed}--low 18,0 --high 90,500000 --epsilon 1 --delta 1e-5 --out m.dpvb
     """
-    from dpvb.data import Schema, Table
-
     if schema is not None:
         if target or trials or exposure or offset or weights or group:
             raise ParameterError(
                 "--target, --trials, --exposure, --offset, --weights and --group belong to a matrix; a schema names "
                 "these columns."
             )
-        public = Schema.load(schema)
-        return {"X": Table(data, public, separator=separator, decimal=decimal, encoding=encoding)}
+        return table(data, schema, separator=separator, decimal=decimal, encoding=encoding)
     _check_matrix(data)
     if target is None:
         raise ParameterError("a matrix needs --target, a .npy file with the response of each row.")
@@ -195,6 +192,7 @@ def sequences(
     data: options.TableFile,
     person_column: options.PersonColumn = "person",
     symbol_column: options.SymbolColumn = "symbol",
+    columns: str | None = None,
     time_column: options.TimeColumn = None,
     sequence_column: options.SequenceColumn = None,
     stream: options.StreamEvents = False,
@@ -202,19 +200,20 @@ def sequences(
     decimal: options.Decimal = ".",
     encoding: options.Encoding = "utf-8",
 ) -> dict[str, Any]:
-    """Sequences of public symbols from a long table: a row for each event, with its person, its symbol and its time.
+    """Sequences from a long table: a row for each event, with its person, its symbol or its numbers, and its time.
 
     Everything on the command line is public; choose it without looking at the data. All rows of a person are protected
-    together. A row that names nobody silently counts as no row, and one with another symbol is a gap.
+    together. A row that names nobody silently counts as no row. One with another symbol is a gap, and a cell of the
+    columns that is no number is missing.
 
-        dpvb fit {name} visits.csv --symbols front,news,sports --person-column user --symbol-column page --time-column
-        clock --epsilon 1 --delta 1e-5 --out visits.dpvb
+        dpvb fit {name} events.csv {needed}--person-column user --time-column clock --epsilon 1 --delta 1e-5 --out
+        events.dpvb
     """
     from dpvb.data import Events
 
     written: dict[str, Any] = {"separator": separator, "decimal": decimal, "encoding": encoding}
-    columns: dict[str, Any] = {"person": person_column, "symbol": symbol_column, "time": time_column}
-    return {"X": Events(data, sequence=sequence_column, stream=stream, **columns, **written)}
+    named: dict[str, Any] = {"person": person_column, "symbol": symbol_column, "time": time_column}
+    return {"X": Events(data, values=columns, sequence=sequence_column, stream=stream, **named, **written)}
 
 
 #: By what a kind of model says that it reads.

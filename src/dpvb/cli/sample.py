@@ -20,7 +20,7 @@ def sample(
         Path, typer.Argument(help="Where the files go; a new folder, or one without such files.", show_default=False)
     ],
 ) -> None:
-    """Write made-up data to try all of this on: notes, a table with its schema, images, a word list.
+    """Write made-up data to try all of this on: notes, a table with its schema, images, visits, a word list.
 
     They are the same at each call. Nobody is in them; the files whose names begin with public_ are for `dpvb evaluate`.
     What is there already is never replaced.
@@ -33,4 +33,4 @@ def sample(
     if there := [name for name in made_up.NAMES if os.path.lexists(folder / name)]:
         raise ParameterError(f"{str(folder)!r} holds {there[0]!r} already. Name a new folder.")
     made_up.write(folder)
-    remark(f"{folder}: {', '.join(made_up.NAMES)}. Next: dpvb fit logistic --help, or the README's command lines.")
+    remark(f"{folder}: {', '.join(made_up.NAMES)}. Next: dpvb fit logistic --help, or dpvb docs, which prints pages.")

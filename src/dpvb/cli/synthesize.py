@@ -1,4 +1,4 @@
-"""`dpvb groups`, `dpvb synthesize`: what a mixture says of a table, and a table of people who do not exist."""
+"""`dpvb groups`, `dpvb synthesize`: what a mixture says of a table; rows and sequences of people who do not exist."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from dpvb.cli.root import app
 from dpvb.cli.terminal import echo, print_json, progress_bar, remark, spent
 from dpvb.guards import pages
 from dpvb.guards.errors import ParameterError, check_integer
+
+# Sequences of nobody that are drawn together.
+_TOGETHER = 10_000
 
 
 @app.command()
@@ -39,13 +42,17 @@ def synthesize(
     data: Annotated[
         Path,
         typer.Argument(
-            help="A table of private rows: .csv, .csv.gz or .parquet; or a mixture that `dpvb fit` wrote, which costs "
-            "nothing more.",
+            help="A table of private rows: .csv, .csv.gz or .parquet; or a mixture, a Markov chain or a hidden Markov "
+            "model that `dpvb fit` wrote, which costs nothing more.",
             show_default=False,
         ),
     ],
     rows: Annotated[
-        int, typer.Option(help="How many rows to make: a public number, not that of the data.", show_default=False)
+        int,
+        typer.Option(
+            help="How many rows, or people with a sequence each, to make: a public number, not that of the data.",
+            show_default=False,
+        ),
     ],
     out: Annotated[Path, typer.Option(help="The .csv file to write.", show_default=False)],
     schema: options.SchemaFile = None,
@@ -66,6 +73,10 @@ def synthesize(
     missing: Annotated[
         str, typer.Option(help="Numeric columns whose entries may be missing.", rich_help_panel=options.DATA)
     ] = "",
+    length: Annotated[
+        int | None,
+        typer.Option(help="Symbols of each sequence; without it those that the fit allowed.", show_default=False),
+    ] = None,
     tables: Annotated[
         int | None,
         typer.Option(
@@ -111,8 +122,14 @@ def synthesize(
         dpvb synthesize people.csv --schema people.json --rows 50000 --epsilon 1 --delta 1e-6 --out synthetic.csv
 
         dpvb synthesize people.dpvb --rows 50000 --out synthetic.csv --fidelity page.html
+
+    Of a Markov chain or a hidden Markov model it writes sequences, a line for each symbol: person, time, symbol.
+
+        dpvb synthesize visits.dpvb --rows 10000 --length 8 --out synthetic.csv
     """
     check_integer("--rows", rows, low=1, high=10**9)
+    if length is not None:
+        check_integer("--length", length, low=1, high=10**6)
     if out.suffix.lower() != ".csv":
         raise ParameterError(f"--out must end in .csv, got {out.name!r}.")
     many = 0 if tables is None else check_integer("--tables", tables, low=2, high=10**4)
@@ -127,9 +144,9 @@ def synthesize(
     if data.suffix.lower() == ".dpvb":
         if schema is not None or epsilon is not None or delta is not None or ledger is not None or check_share:
             raise ParameterError(
-                "--schema, --epsilon, --delta, --check-share and --ledger belong to a table; a mixture has been fitted."
+                "--schema, --epsilon, --delta, --check-share and --ledger belong to a table; a model has been fitted."
             )
-        model = files.load_model(data, "groups")
+        model = files.load_model(data, "groups", "steps")
     else:
         if epsilon is None or delta is None:
             raise ParameterError(
@@ -152,6 +169,15 @@ def synthesize(
         given = reading.table(data, schema, **how)
         with progress_bar(epsilon, delta, quiet=quiet) as tell:
             model.fit(**given, progress=tell)
+    is_of_sequences = hasattr(model, "steps")
+    if is_of_sequences and (many or fidelity is not None):
+        raise ParameterError("--tables and --fidelity belong to a mixture; this model is of sequences.")
+    if not is_of_sequences and length is not None:
+        raise ParameterError("--length belongs to a model of sequences, such as `dpvb fit markov-chain` writes.")
+    if is_of_sequences:
+        _write_sequences(model, rows, length, out, said, seed)
+        remark(f"{out}: {rows:,} people who do not exist; {said}: the promise. {spent(model)}.")
+        return
     _write(model, rows, targets, said, many, seed, fidelity)
     remark(f"{', '.join(map(str, targets))}: {rows:,} rows of nobody each; {said}: the promise. {spent(model)}.")
 
@@ -179,6 +205,24 @@ def _write(
     facts = {"rows": rows, "tables": [path.name for path in targets], "parameters": "draw" if many else "mean"}
     with files.replacing(said) as part:
         part.write_text(json.dumps({**facts, "statement": model.privacy_.to_dict()}, indent=2) + "\n", encoding="utf-8")
+
+
+def _write_sequences(model: Any, people: int, length: int | None, out: Path, said: Path, seed: int | None) -> None:
+    """Sequences of nobody as a long table, and what was promised to those who stand behind them."""
+    from dpvb.estimators.base import generator
+
+    rng = generator("seed", seed)
+    with files.replacing(out) as part, part.open("w", encoding="utf-8", newline="") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(("person", "time", "symbol"))
+        for first in range(0, people, _TOGETHER):
+            drawn = model.sample(min(people - first, _TOGETHER), rng, length=length)
+            symbol_nt = drawn[0] if isinstance(drawn, tuple) else drawn
+            for person, symbol_t in enumerate(symbol_nt.tolist(), first + 1):
+                lines.writerows((person, time, symbol) for time, symbol in enumerate(symbol_t, 1))
+    facts = {"people": people, "tables": [out.name], "statement": model.privacy_.to_dict()}
+    with files.replacing(said) as part:
+        part.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
 
 
 def _cell(value: Any) -> Any:

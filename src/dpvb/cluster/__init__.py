@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 from dpvb.cluster.dask import DaskEngine, shows_pages
 from dpvb.cluster.engine import Engine
@@ -21,6 +21,20 @@ from dpvb.core.source import Source
 from dpvb.guards.errors import ParameterError
 
 __all__ = ["LocalPool", "is_on_show", "spread"]
+
+
+class DaskClient(Protocol):
+    """A `distributed.Client`, as far as its type tells."""
+
+    @property
+    def status(self) -> str:
+        """What it says of its connection."""
+
+    def nthreads(self) -> Mapping[str, int]:
+        """Threads of each worker."""
+
+
+Cluster: TypeAlias = str | LocalPool | DaskClient | None
 
 
 @contextmanager
@@ -70,7 +84,7 @@ def _engine(cluster: object) -> Engine:
     distributed = sys.modules.get("distributed")  # Whoever has a client has imported it.
     if distributed is None or not isinstance(cluster, distributed.Client):
         raise ParameterError(
-            f"cluster must be None, 'local:N' (as in 'local:2'), a LocalPool, or a distributed.Client, got "
-            f"{type(cluster).__name__}."
+            f"cluster must be None, 'local:N' (as in 'local:2'), a LocalPool, or a distributed.Client, which "
+            f"pip install '.[cluster]' in dpvb's source folder brings, got {type(cluster).__name__}."
         )
     return DaskEngine(cluster)

@@ -99,7 +99,7 @@ def stacked(slabs: Iterable[Slab]) -> Slab:
 def _grown(held: NDArray[Any], more: NDArray[Any]) -> NDArray[Any]:
     """The entries of both, in the place of the first where its type holds them and the system lets it grow."""
     number = len(held)
-    held = held.astype(np.result_type(held, more), copy=False)
+    held = held.astype(np.result_type(held, more) if number else more.dtype, copy=False)
     held.resize(number + len(more), refcheck=False)
     held[number:] = more
     return held

@@ -12,6 +12,7 @@ from dpvb.estimators.factors import FactorAnalysis as FactorAnalysis
 from dpvb.estimators.hidden_markov import HiddenMarkovModel as HiddenMarkovModel
 from dpvb.estimators.lda import LDA as LDA
 from dpvb.estimators.linear import LinearRegression as LinearRegression
+from dpvb.estimators.linear_dynamical import LinearDynamicalSystem as LinearDynamicalSystem
 from dpvb.estimators.logistic import LogisticRegression as LogisticRegression
 from dpvb.estimators.markov_chain import MarkovChain as MarkovChain
 from dpvb.estimators.mixture import GaussianMixture as GaussianMixture

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.special import ndtr
 
 from dpvb.core import loop
 from dpvb.core.plan import Plan
@@ -22,54 +23,57 @@ from dpvb.data import BagOfWords
 from dpvb.guards.arrays import Bools, Floats
 from dpvb.guards.errors import ParameterError
 from dpvb.models.topics import lda, reading
+from dpvb.results.forecast import Forecast
 
 # Tuned by hand; benchmark `topics` shows what they do.
 _LENGTH = 60  # words of a document that is drawn
 _MARGIN = 1.25  # over the largest deviation where there are no topics
 # Parts of the detectable signal: below the one no topic can stand out; above the other the test waits to be asked for.
 _HOPELESS, PLENTY = 1 / 8, 3.0
+# Standard deviation of the logarithms of topics' sizes.
+_SIZES = 0.5
 
 
 @dataclass(frozen=True)
-class Forecast:
-    """What to expect of a fit, from public facts alone.
+class Signal:
+    """What public facts say of topics and their noise.
 
     Attributes:
-        n_components: number of topics.
-        num_documents: public number of documents, or a released one.
-        signal: norm of a topic's expected sum off the background, over the noise std of an entry.
-        detectable: the signal from which on a topic stands above the noise.
+        model: the topic model.
+        num_units: number of documents or persons: a public one, or a released one.
+        over_noise: norm of a topic's expected sum off the background, over the noise std of an entry.
+        detectable: the same from which on a topic stands above the noise.
     """
 
-    n_components: int
-    num_documents: float
-    signal: float
+    model: lda.LDA
+    num_units: float
+    over_noise: float
     detectable: float
 
-    @property
-    def needed(self) -> float:
-        """Number of documents from which on most topics stand above the noise."""
-        return self.num_documents * self.detectable / self.signal if self.signal > 0 else math.inf
 
-    def __str__(self) -> str:
-        """The forecast in one sentence."""
-        share = self.signal / self.detectable
-        if share >= 1:
-            return f"expect most of {self.n_components} topics above the noise"
-        few = "none" if share < 1 / 3 else "few"
-        return (
-            f"expect {few} of {self.n_components} topics above the noise; from about {_rounded(self.needed)} documents "
-            "on, most"
-        )
+def signal(model: lda.LDA, plan: Plan, rho: StepSize, num_units: float) -> Signal:
+    """The signal of so many units under a calibrated plan."""
+    found = reading.signal(model, num_units, final_std(plan, rho))
+    return Signal(model, num_units, found, reading.detectable(model))
 
 
-def forecast(model: lda.LDA, plan: Plan, rho: StepSize, num_documents: float) -> Forecast:
-    """What to expect of so many documents under a calibrated plan."""
+def of_topics(found: Signal, unit: str) -> Forecast:
+    """How many topics stand above the noise, where sizes of topics differ as they usually do."""
+    strength, number = found.over_noise / found.detectable, found.model.n_components
+    above = number * (float(ndtr(math.log(strength) / _SIZES)) if 0 < strength < math.inf else float(strength > 0))
+    few = "none" if strength < 1 / 3 else "few" if strength < 1 else "most"
     return Forecast(
-        model.n_components,
-        num_documents,
-        reading.signal(model, num_documents, final_std(plan, rho)),
-        reading.detectable(model),
+        num_units=found.num_units,
+        unit=unit,
+        facts=f"{found.model.n_terms:,} words, {number} topics",
+        measure="topics above the noise",
+        values=(("topics above the noise", round(above, 1)),),
+        expected=f"{few} of {number} topics above the noise",
+        strength=strength,
+        then="most",
+        size="topics",
+        parts=number,
+        affordable=number * strength,
     )
 
 
@@ -138,8 +142,3 @@ def _without_topics(q: lda.Topics, number: int, unit: str, rng: np.random.Genera
     row_j = np.repeat(np.arange(number), _LENGTH)
     counts = sparse.coo_array((np.ones(len(word_j)), (row_j, word_j)), shape=(number, len(q.lambda_vk))).tocsr()
     return BagOfWords(counts, group=np.arange(number) if unit == "person" else None)
-
-
-def _rounded(number: float) -> str:
-    digits = 1 - math.floor(math.log10(number))
-    return f"{math.ceil(round(number * 10.0**digits, 6)) / 10.0**digits:,.0f}"

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpvb.accounting import doubts
 from dpvb.accounting.events import named_sampler
-from dpvb.cluster import is_on_show, spread
+from dpvb.cluster import Cluster, is_on_show, spread
 from dpvb.core import loop
 from dpvb.core.counting import COUNTED, SHARES
 from dpvb.core.journal import Journal
@@ -33,7 +33,11 @@ from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.data.arrow import import_arrow
 from dpvb.data.tables.matrices import has_columns, is_arrow_table
+from dpvb.data.tables.ranged import Numeric, Spline
+from dpvb.data.tables.table import Table
 from dpvb.estimators import rehearsal
+from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.noise_of_means import of_means
 from dpvb.guards import pages
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import (
@@ -44,6 +48,7 @@ from dpvb.guards.errors import (
     PrivacyError,
     check_integer,
     check_number,
+    check_path,
 )
 from dpvb.guards.lacking import check_given, says_what_lacks
 from dpvb.guards.strangers import imported, misfit, place_of
@@ -52,6 +57,7 @@ from dpvb.models.declared import declared, told
 from dpvb.results import model_file
 from dpvb.results.audit_report import Report
 from dpvb.results.figures import Figure
+from dpvb.results.forecast import MOST, Forecast, searched
 from dpvb.results.page import Page
 from dpvb.results.statement import PrivacyStatement
 from dpvb.runs.counted import AnyLedger, accountant, counted
@@ -208,7 +214,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         super().__setattr__(name, Address(value) if name == "ledger" and type(value) is str else value)
 
     @abstractmethod
-    def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to these rows would do; nothing is spent, and nothing private is looked at.
 
         Raises:
@@ -237,12 +243,12 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        X: Records,
+        y: Responses = None,
         *,
         group: Iterable[object] | None = None,
         progress: Progress | None = None,
-        cluster: Any = None,
+        cluster: Cluster = None,
         **rows: Any,
     ) -> Self:
         """Fit privately.
@@ -260,11 +266,22 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
             KeyboardInterrupt: by Ctrl-C; its notes say what was released and charged, and what goes on.
         """
         task = self.task(X, y, group=group, **rows)
+        if self.provenance is None:
+            doubts.warn_of_ranges(self._ends(X))
         with told_how_far(progress) as tell:
             task, q = self._run(task, tell, cluster)
             self.take(task, q)
         self._look_back(task)
         return self
+
+    def _ends(self, X: Records) -> Iterator[tuple[str, float]]:
+        """Ends of the ranges that are public by what the caller states, with the name of column or parameter."""
+        columns = X.schema.own_columns if isinstance(X, Table) else ()
+        given: list[tuple[str, object]] = [(name, getattr(self, name, None)) for name in ("low", "high", "y_range")]
+        given += [(one.name, (one.low, one.high)) for one in columns if isinstance(one, Numeric | Spline)]
+        for name, ends in given:
+            if ends is not None:
+                yield from ((name, float(end)) for end in np.ravel(np.asarray(ends, dtype=np.float64)).tolist())
 
     def rehearse(
         self,
@@ -276,7 +293,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         grouped: bool = False,
         num_rows: int | None = None,
         progress: Progress | None = None,
-        cluster: Any = None,
+        cluster: Cluster = None,
     ) -> Self:
         """A fitted copy from made-up rows: the same parameters, plan and noise; nothing is read and nothing is charged.
 
@@ -304,6 +321,40 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         task = copy.task(**rows)
         copy.take(*copy._run(task, progress, cluster, rehearses=True))
         return copy  # type: ignore[no-any-return]
+
+    def expect(
+        self,
+        n: int,
+        width: int | None = None,
+        *,
+        schema: Schema | None = None,
+        vocabulary: Sequence[str] | None = None,
+        responses: int | None = None,
+    ) -> Forecast:
+        """What to expect of a fit to about n units, from public facts alone; reads nothing and spends nothing.
+
+        Args:
+            n: roughly how many units there will be, a number that does not come from the data.
+            width, schema, vocabulary, responses: what is public of the columns, as in `rehearse`.
+
+        Raises:
+            ParameterError: for a number outside its range, or for what a fit would be refused.
+        """
+        number = check_integer("n", n, low=1, high=MOST)
+        task, plan = self._foreseen(width=width, schema=schema, vocabulary=vocabulary, responses=responses)
+        return searched(lambda many: self._forecast(task, plan, many), number)
+
+    def _foreseen(self, **columns: Any) -> tuple[Task, Plan]:
+        """What a fit would do in declared columns, and its releases as they are calibrated for it."""
+        own = None if self._opens else getattr(self, "vocabulary", None)
+        columns["vocabulary"] = own if columns["vocabulary"] is None else columns["vocabulary"]
+        kind = clone(self).set_params(ledger=None, dataset=None, checkpoint=None, resume="continue")
+        task = kind.task(**rehearsal.made_up(kind, 1, **columns, grouped=False))
+        return task, kind._calibrated(task.plan)
+
+    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
+        """What a plan lets one expect of n units; a kind without a measure of its own has the noise of means."""
+        return of_means(task.plan.unit, plan, n)
 
     def _sampler(self) -> Sampler:
         """The sampler that the public parameters name; without any, the full batch."""
@@ -371,7 +422,9 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         given = check_number("noise_multiplier", self.noise_multiplier, low=0, high=1e12)
         return check_budget(relative.scaled(given), epsilon=self.epsilon, delta=self.delta)
 
-    def _run(self, task: Task, progress: Progress | None, cluster: Any, *, rehearses: bool = False) -> tuple[Task, Any]:
+    def _run(
+        self, task: Task, progress: Progress | None, cluster: Cluster, *, rehearses: bool = False
+    ) -> tuple[Task, Any]:
         """Run a task's plan on its data, here or on a cluster; returns the task as it ended, and q; sets `privacy_`.
 
         A rehearsal has made-up data: no ledger is charged, and the statement says so.
@@ -475,7 +528,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         """What is charged, and where a run is kept."""
         return {name: getattr(self, name) for name in OF_THE_RUN}
 
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
+    def partial_fit(self, X: Records, y: Responses = None) -> Self:
         """Refused: a private plan is fixed before the data are read.
 
         Raises:
@@ -515,7 +568,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         self._check_fitted()
         if self.privacy_.rehearsal:
             raise ParameterError("a rehearsal is not saved: its rows were made up. Call fit with the data, then save.")
-        if not overwrite and isinstance(path, (str, os.PathLike)) and os.path.exists(path):
+        if not overwrite and check_path("path", path).exists():
             raise ParameterError(f"{os.fspath(path)!r} is already there. Name another file, or give overwrite=True.")
         arrays, facts = self._state()
         facts = {
@@ -616,9 +669,10 @@ def unbounded(needed: str, got: str, *ways: str) -> ParameterError:
     return ParameterError(f"X needs a public bound on its numbers, {needed}, got {got}. Ways out: {told}.")
 
 
-def column_names(X: Any) -> tuple[str, ...] | None:
+def column_names(X: Records) -> tuple[str, ...] | None:
     """Column names of a data frame or an Arrow table; None for what has none, or others than texts."""
-    names = list(X.columns) if has_columns(X) else []
+    given: Any = X
+    names = list(given.columns) if has_columns(given) else []
     if is_arrow_table(X) and not all(isinstance(name, str) for name in names):  # Arrow's own has its cells there
         names = import_arrow().table(X).column_names
     return tuple(names) if names and all(isinstance(name, str) for name in names) else None

@@ -12,6 +12,7 @@ from sklearn.base import RegressorMixin
 from dpvb.data.tables.response import Response
 from dpvb.data.tables.schema import Schema
 from dpvb.estimators.base import fitted_only
+from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.regression import BinomialLikelihoodRegression
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression.likelihood import Likelihood
@@ -48,7 +49,7 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
     def _response(self) -> Response:
         return Response("binomial", max_trials=self.max_trials, max_offset=self.max_offset, max_weight=self.max_weight)
 
-    def fit(self, X: Any, y: Any = None, trials: Any = None, **options: Any) -> Self:
+    def fit(self, X: Records, y: Responses = None, trials: Any = None, **options: Any) -> Self:
         """Fit privately: y successes out of trials in each row; see `PrivateEstimator.fit`."""
         return super().fit(X, y, trials=trials, **options)
 
@@ -57,16 +58,16 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
         rows = super().no_rows(schema=schema, vocabulary=vocabulary, width=width)
         return rows if schema is not None else {**rows, "trials": np.empty(0)}
 
-    def predict_proba(self, X: Any, offset: Any = None) -> Floats:
+    def predict_proba(self, X: Records, offset: Any = None) -> Floats:
         """Posterior predictive probabilities of failure and success in a trial, (rows, 2); as private as X."""
         return both_outcomes(*self._psi(X, offset=offset))
 
-    def predict(self, X: Any, trials: Any = 1, offset: Any = None) -> Floats:
+    def predict(self, X: Records, trials: Any = 1, offset: Any = None) -> Floats:
         """Expected number of successes of each row in so many trials, (rows,); of one trial: the probability."""
         return np.asarray(self.predict_proba(X, offset)[:, 1] * np.asarray(trials, dtype=np.float64))
 
     def predict_interval(
-        self, X: Any, trials: Any = 1, level: float = 0.95, *, offset: Any = None
+        self, X: Records, trials: Any = 1, level: float = 0.95, *, offset: Any = None
     ) -> tuple[Floats, Floats]:
         """Ends (low, high) of the posterior predictive interval of successes in so many trials, (rows,).
 
@@ -81,7 +82,9 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
         return binomial_interval(*self._psi(X, table=True, offset=offset), trials, tail(level))
 
     @fitted_only
-    def score(self, X: Any, y: Any = None, trials: Any = None, *, offset: Any = None, public: bool = False) -> float:
+    def score(
+        self, X: Records, y: Responses = None, trials: Any = None, *, offset: Any = None, public: bool = False
+    ) -> float:
         """Share of the binomial deviance of public rows that the features explain; at most 1.
 
         Raises:
@@ -90,7 +93,7 @@ class BinomialRegression(RegressorMixin, BinomialLikelihoodRegression):  # type:
         return self.evaluate(X, y, trials, offset=offset, public=public)["explained_deviance"]
 
     def evaluate(
-        self, X: Any, y: Any = None, trials: Any = None, *, offset: Any = None, public: bool = False
+        self, X: Records, y: Responses = None, trials: Any = None, *, offset: Any = None, public: bool = False
     ) -> dict[str, float]:
         """Deviance per row, and its share that features and offset explain, on public rows, each of weight 1.
 

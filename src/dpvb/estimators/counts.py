@@ -14,6 +14,7 @@ from sklearn.base import RegressorMixin
 
 from dpvb.data.tables.response import BOUNDS, Response
 from dpvb.estimators.base import Task, fitted_only
+from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.regression import BinomialLikelihoodRegression
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_number
@@ -47,7 +48,7 @@ class CountRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ig
         """The bounds of what stands beside a count."""
         return {name: getattr(self, name) for name in BOUNDS.values()}
 
-    def predict(self, X: Any, exposure: Any = None, offset: Any = None) -> Floats:
+    def predict(self, X: Records, exposure: Any = None, offset: Any = None) -> Floats:
         """Expected count of each row at the posterior mean of the weights, (rows,), at most max_count.
 
         Args:
@@ -58,7 +59,7 @@ class CountRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ig
         return self._fitted_likelihood.expected(mean_n)
 
     def predict_interval(
-        self, X: Any, level: float = 0.95, *, exposure: Any = None, offset: Any = None
+        self, X: Records, level: float = 0.95, *, exposure: Any = None, offset: Any = None
     ) -> tuple[Floats, Floats]:
         """Ends (low, high) of the posterior predictive interval of each row's count, (rows,); as private as X.
 
@@ -72,7 +73,9 @@ class CountRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ig
         return count_interval(self._fitted_likelihood, *psi, tail(level))
 
     @fitted_only
-    def score(self, X: Any, y: Any = None, *, exposure: Any = None, offset: Any = None, public: bool = False) -> float:
+    def score(
+        self, X: Records, y: Responses = None, *, exposure: Any = None, offset: Any = None, public: bool = False
+    ) -> float:
         """Share of the deviance of public rows that the features explain; at most 1.
 
         Raises:
@@ -81,7 +84,7 @@ class CountRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ig
         return self.evaluate(X, y, exposure=exposure, offset=offset, public=public)["explained_deviance"]
 
     def evaluate(
-        self, X: Any, y: Any = None, *, exposure: Any = None, offset: Any = None, public: bool = False
+        self, X: Records, y: Responses = None, *, exposure: Any = None, offset: Any = None, public: bool = False
     ) -> dict[str, float]:
         """Deviance per row, and its share that the features explain, on public rows, each of weight 1.
 

@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpvb.core.plan import Plan
 from dpvb.core.schedule import Schedule
 from dpvb.data.tables.numbers import Numbers
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
+from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.noise_of_means import stds_of
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
 from dpvb.models.gradients import model as variational
@@ -21,11 +24,15 @@ from dpvb.models.gradients.density import Density
 from dpvb.models.gradients.extra import optional
 from dpvb.models.gradients.numpyro_model import NumPyro
 from dpvb.results.figures import Figure, Intervals
+from dpvb.results.forecast import Forecast, two_digits
 
 # Steps of a fit, at least, and passes over the data where batches are smaller.
 #: Ends of a 95 % interval, in standard deviations.
 _NORMAL_95 = 1.959964
 _STEPS, _PASSES = 200, 20
+# Standard deviation of a parameter, over that of its prior, that is worth a fit; square of a gradient over that of the
+# clip, as benchmark `forecasts` shows it.
+_WORTH, _INFORMATIVE = 0.1, 0.35
 # Draws of the posterior by which rows are scored, and rows that are scored at a time.
 _DRAWS, _SCORED = 64, 4096
 
@@ -75,7 +82,7 @@ class DPVI(PrivateEstimator):
     start_scale: float = 0.1
     row_by_row: bool | None = None
 
-    def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do; the density is tried first, on public rows."""
         given = Numbers(X, y, group=group)
         model = self._model(given.features, given.responses)
@@ -97,6 +104,28 @@ class DPVI(PrivateEstimator):
         self.n_iter_, self.n_features_in_ = task.notes["steps"], task.notes["width"]
         self._responses = task.notes["responses"]
         self._set_posterior(q.average_p, q.covariance)
+
+    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
+        number, start = task.model.density.num_parameters, math.floor(tuned.AVERAGE_START * task.model.num_steps)
+        of_steps = stds_of(plan, "gradient")[start:]
+        noise = of_steps[0] / math.sqrt(len(of_steps))
+        information = n * self.clip**2 * _INFORMATIVE / number
+        std = (1.0 / (1.0 / (1.0 / information + (noise / information) ** 2) + 1.0)) ** 0.5
+        strength = _WORTH / std
+        return Forecast(
+            num_units=n,
+            unit=task.plan.unit,
+            facts=f"{number:,} parameters",
+            measure="standard deviation of a parameter, where gradients of rows are about as long as clip",
+            values=(("a parameter", std),),
+            expected=f"parameters known to ±{two_digits(2 * std)}, where gradients of {task.plan.unit}s are about "
+            "as long as clip",
+            strength=strength,
+            then=f"to ±{2 * _WORTH:g}",
+            size="parameters",
+            parts=number,
+            affordable=number * strength,
+        )
 
     def facts_for_report(self) -> Iterator[Figure]:
         """Each parameter's mean and 95 % interval."""
@@ -129,7 +158,7 @@ class DPVI(PrivateEstimator):
         formed = self._formed(self.loc_[None])
         return formed[0] if isinstance(formed, np.ndarray) else optional("jax").tree.map(lambda leaf: leaf[0], formed)
 
-    def score_samples(self, X: Any, y: Any = None, *, public: bool = False) -> Floats:
+    def score_samples(self, X: Records, y: Responses = None, *, public: bool = False) -> Floats:
         """Log of the posterior predictive density of each public row, (rows,), in nats, by 64 draws of θ.
 
         Raises:
@@ -164,7 +193,7 @@ class DPVI(PrivateEstimator):
         return np.concatenate(found)
 
     @fitted_only
-    def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
+    def score(self, X: Records, y: Responses = None, *, public: bool = False) -> float:
         """Mean of `score_samples`: log predictive density of a public row, in nats; higher is better.
 
         Raises:

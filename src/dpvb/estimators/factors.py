@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,25 +14,31 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from dpvb.core.plan import Plan
 from dpvb.data.tables.schema import Schema
 from dpvb.estimators.base import PrivateEstimator, Task, fitted_only, generator
 from dpvb.estimators.earlier import Fitted, kept
 from dpvb.estimators.factor_prior import known_of
+from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.measured import Columns, no_rows
+from dpvb.estimators.noise_of_means import stds_of
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.kernels import linear
-from dpvb.models.factors import posterior, reading, tuned, uncertainty
+from dpvb.models.factors import foreseen, posterior, reading, tuned, uncertainty, unshrunk
 from dpvb.models.factors.moments import Moments
 from dpvb.models.factors.paper import PaperFactors
 from dpvb.models.factors.posterior import Factors
 from dpvb.models.factors.three_releases import ThreeReleases
 from dpvb.results import pictures
 from dpvb.results.figures import Figure, Grid, Intervals
+from dpvb.results.forecast import Forecast
 
 SOLVERS = ("three_releases", "paper")
 ESTIMATES = ("posterior", "mode")
+# A share of the variance that is worth a direction of its own.
+_WORTH = 0.1
 # Rounds of the papers' iteration.
 _ROUNDS = 10
 # A row's score over the number of columns: from that of a uniform guess to that of columns with std .02 of their range.
@@ -96,7 +102,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
     def _read(self, q: Moments, prior_d: Floats, number: int | None) -> tuple[Factors, Floats]:
         """Loadings and unique variances from second moments, and the directions of factors, (d, K)."""
 
-    def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do; y is ignored."""
         columns = Columns.of(X, self.low, self.high, self.row_norm)
         known, told = (
@@ -128,6 +134,27 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         length_k = np.maximum(np.linalg.norm(found.loading_dk, axis=0), 1e-300)
         self._keep(q.mean_d, np.ones(len(q.mean_d)), found, found.loading_dk / length_k)
 
+    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
+        if not isinstance(task.model, ThreeReleases):
+            return super()._forecast(task, plan, n)
+        d = task.model.n_features
+        share = foreseen.least_share(d, stds_of(plan, "gram")[-1], sum(stds_of(plan, "length")), n)
+        most = min(d, math.floor(1 / share) if share > 0 else d)
+        return Forecast(
+            num_units=n,
+            unit=task.plan.unit,
+            facts=f"{d:,} columns",
+            measure="least share of the variance of all columns with which a direction is seen",
+            values=(("least share of the variance", share), ("directions at most", float(most))),
+            expected=f"those directions alone that hold {min(share, 1.0):.2g} of the variance of all columns or more, "
+            f"{most} at most",
+            strength=_WORTH / share if share > 0 else math.inf,
+            then=f"those that hold {_WORTH:g}",
+            size="columns",
+            parts=d,
+            affordable=d * (_WORTH / share) ** 2 if share > 0 else math.inf,
+        )
+
     def no_rows(self, *, schema: Schema | None, vocabulary: Sequence[str] | None, width: int | None) -> dict[str, Any]:
         """No row, of a table with a schema or of so many columns."""
         return no_rows(schema, width)
@@ -152,7 +179,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
     def _covariance_dd(self) -> Floats:
         return np.asarray(self.loadings_.T @ self.loadings_ + np.diag(self._unique_d))
 
-    def transform(self, X: Any) -> Floats:
+    def transform(self, X: Records) -> Floats:
         """Factors of each row, (rows, K): as private as X, without any guarantee.
 
         Raises:
@@ -163,7 +190,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         parts = [linear.product(x_nd - self.mean_, reader_kd.T) for x_nd in self._rows(X)]
         return np.concatenate([np.empty((0, self.n_components_)), *parts])
 
-    def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> Floats:
+    def fit_transform(self, X: Records, y: None = None, **fit_params: Any) -> Floats:
         """Fit, then return the rows' own factors, which are as private as the rows."""
         self._say_once(
             "fit_transform returns one row for each private row: these rows are as private as the data themselves and "
@@ -171,7 +198,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         )
         return self.fit(X, y, **fit_params).transform(X)
 
-    def score_samples(self, X: Any, *, public: bool = False) -> Floats:
+    def score_samples(self, X: Records, *, public: bool = False) -> Floats:
         """Log-density of each public row under the fitted model, (rows,), in nats and in the units of X.
 
         Raises:
@@ -184,7 +211,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         return np.concatenate([np.empty(0), *(self._density(x, self.mean_, covariance_dd) for x in self._rows(X))])
 
     @fitted_only
-    def score(self, X: Any, y: None = None, *, public: bool = False) -> float:
+    def score(self, X: Records, y: None = None, *, public: bool = False) -> float:
         """Mean of `score_samples`: log-density of a public row, in nats; higher is better.
 
         Raises:
@@ -193,7 +220,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         found = self.score_samples(X, public=public)
         return float(found.mean()) if len(found) else 0.0
 
-    def evaluate(self, X: Any, y: None = None, *, public: bool = False) -> dict[str, float]:
+    def evaluate(self, X: Records, y: None = None, *, public: bool = False) -> dict[str, float]:
         """Log-density of a public row, see `score`.
 
         Raises:
@@ -219,15 +246,17 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
     def loadings_interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Ends (low, high) of the intervals of `loadings_`, each (K, n_features), the privacy noise counted in.
 
-        A factor is told by what it explains: where two explain nearly the same, their loadings turn into each other,
-        and the intervals say so.
+        They are centred on the loadings that are nearest to the released moments, which no prior has drawn together
+        (principal components: on `loadings_`). A factor is told by what it explains: where two explain nearly the same,
+        their loadings turn into each other, and the intervals say so.
 
         Args:
             level: probability inside, in (0, 1).
         """
-        reach, errors = self._errors(level)
-        margin_kd = reach * (errors.loading_dk * self._unit_d[:, None]).T
-        return self.loadings_ - margin_kd, self.loadings_ + margin_kd
+        reach, centre = _reach(level), self._centre
+        centre_kd = (centre.loading_dk * self._unit_d[:, None]).T
+        margin_kd = reach * (self._errors(centre).loading_dk * self._unit_d[:, None]).T
+        return centre_kd - margin_kd, centre_kd + margin_kd
 
     def covariance_interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Ends (low, high) of the intervals of the columns' covariances, in the units of X.
@@ -237,7 +266,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         Args:
             level: probability inside, in (0, 1).
         """
-        (reach, _), q = self._errors(level), self._released()
+        reach, q = _reach(level), self._released()
         covariance_dd = self._found.covariance_dd
         unit_dd = np.outer(self._unit_d, self._unit_d)
         margin_dd = reach * uncertainty.moment_errors(covariance_dd, q.noise, q.count, q.lost) * unit_dd
@@ -256,16 +285,19 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
             values=tuple(map(tuple, self.loadings_.T.tolist())),
         )
 
-    def _errors(self, level: float) -> tuple[float, uncertainty.Errors]:
-        """How many standard deviations an interval reaches, and these."""
-        self._check_fitted()
-        tail = (1 - check_number("level", level, low=0, high=1, closed="neither")) / 2
-        q, found = self._released(), self._found
+    @property
+    def _centre(self) -> Factors:
+        """Where intervals of loadings are centred."""
+        return self._found
+
+    def _errors(self, found: Factors) -> uncertainty.Errors:
+        """Standard deviations of what was found."""
+        q = self._released()
         released = q.noise, q.count, q.lost
-        errors = uncertainty.errors(found.loading_dk, found.unique_d, *released, isotropic=self._isotropic)
-        return float(-ndtri(tail)), errors
+        return uncertainty.errors(found.loading_dk, found.unique_d, *released, isotropic=self._isotropic)
 
     def _released(self) -> Moments:
+        self._check_fitted()
         if self._moments is None:
             raise ParameterError("solver must be 'three_releases' for intervals, got 'paper', whose noise is unknown.")
         return self._moments
@@ -323,7 +355,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         constant = -0.5 * len(mean_d) * math.log(2 * math.pi) - float(np.log(np.diagonal(root_dd) * size_d).sum())
         return np.asarray(constant - 0.5 * np.square(white_nd).sum(axis=1))
 
-    def _rows(self, X: Any) -> Iterator[Floats]:
+    def _rows(self, X: Records) -> Iterator[Floats]:
         """Rows that the caller may see, in the units of X."""
         unit_d, origin_d = self._columns.units
         for chunk in self._columns.visible(X).chunks():
@@ -372,6 +404,11 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         self._keep(arrays["mean_d"], arrays["scale_d"], found, arrays["direction_dk"])
 
 
+def _reach(level: float) -> float:
+    """How many standard deviations an interval reaches to each side."""
+    return float(-ndtri((1 - check_number("level", level, low=0, high=1, closed="neither")) / 2))
+
+
 _SCALARS = ("radius", "lost", "noise", "count")
 # Larger numbers of a file would make numbers of a fit infinite that has it as its prior, after its charge.
 _MOST = 1e30
@@ -399,6 +436,15 @@ class FactorAnalysis(FactorModel):
         read = reading.split(q.second_dd, q.noise, q.count, prior_d)
         found = posterior.factors(read, q.count, number, prior_d, is_point=self.estimate == "mode")
         return found, found.loading_dk
+
+    @property
+    def _centre(self) -> Factors:
+        q, found = self._released(), self._found
+        if q.noise == 0 or self.n_components_ == 0:  # Nothing was shrunk for noise, or there is nothing.
+            return found
+        near = unshrunk.nearest(q.second_dd, q.noise, q.count, self.n_components_)
+        sign_k = np.where((near.loading_dk * found.loading_dk).sum(axis=0) < 0, -1.0, 1.0)
+        return replace(near, loading_dk=near.loading_dk * sign_k)
 
     def _show(self) -> None:
         self.components_, self.noise_variance_ = self.loadings_, self._unique_d
@@ -436,8 +482,7 @@ class PCA(FactorModel):
         Args:
             level: probability inside, in (0, 1).
         """
-        reach, errors = self._errors(level)
-        margin_k = reach * errors.strength_k * self.noise_variance_
+        margin_k = _reach(level) * self._errors(self._found).strength_k * self.noise_variance_
         return np.maximum(self.explained_variance_ - margin_k, 0.0), self.explained_variance_ + margin_k
 
     def facts_for_report(self) -> Iterator[Figure]:
@@ -496,7 +541,7 @@ class PCA(FactorModel):
     def _reader(self) -> Floats:
         return np.asarray(self.components_ / self.scale_)
 
-    def inverse_transform(self, X: Any) -> Floats:
+    def inverse_transform(self, X: Records) -> Floats:
         """Rows, in the units of X, whose factors are those given, (rows, K)."""
         self._check_fitted()
         return np.asarray(np.asarray(X, dtype=np.float64) @ (self.components_ * self.scale_) + self.mean_)

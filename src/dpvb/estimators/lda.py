@@ -25,9 +25,9 @@ from dpvb.data.documents.texts import Texts
 from dpvb.data.documents.vocabulary import TOKEN_PATTERN
 from dpvb.data.persons import newcomers
 from dpvb.estimators import above_noise, private_words
-from dpvb.estimators.above_noise import Forecast
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
 from dpvb.estimators.earlier import Fitted, kept
+from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.topic_prior import Known
 from dpvb.guards import domains
 from dpvb.guards.arrays import Bools, Floats
@@ -43,6 +43,7 @@ from dpvb.models.topics import lda, reading
 from dpvb.models.topics.prior import Prior
 from dpvb.results import metrics
 from dpvb.results.figures import Bars, Figure
+from dpvb.results.forecast import Forecast
 from dpvb.runs.run import Run
 
 #: What a file holds of q beside the topics.
@@ -164,8 +165,8 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
 
     def task(
         self,
-        X: Any,
-        y: Any = None,
+        X: Records,
+        y: Responses = None,
         *,
         group: Iterable[object] | None = None,
         seen: Iterable[object] | None = None,
@@ -257,7 +258,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def _opens(self) -> bool:
         return private_words.is_private(self.vocabulary)
 
-    def _open_task(self, X: Any, group: Iterable[object] | None) -> Task:
+    def _open_task(self, X: Records, group: Iterable[object] | None) -> Task:
         """What a fit to texts would do whose words its first release finds."""
         for name, usual in (("prior", None), ("earlier", None), ("public_vocabulary", False), ("background", True)):
             if getattr(self, name) is not usual:
@@ -304,18 +305,22 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         self.n_iter_ = task.notes["steps"]
         self._set_topics(task.model, q)
 
-    def forecast(self, num_documents: int, n_terms: int) -> Forecast:
-        """What to expect of a fit to so many documents over so many terms; reads nothing, and spends nothing.
-
-        Raises:
-            ParameterError: for a number or a parameter outside its range.
-        """
-        number = check_integer("num_documents", num_documents, low=1)
-        own = clone(self).set_params(**_ANY_WORDS, provenance=None)
+    def _foreseen(self, **columns: Any) -> tuple[Task, Plan]:
+        if self._opens or columns["width"] is None:
+            task, plan = super()._foreseen(**columns)
+            if columns["width"] is None:
+                return task, plan
+            width = check_integer("width", columns["width"], low=1)
+            return task._replace(model=replace(task.model, n_terms=width)), plan
+        own = clone(self).set_params(**_ANY_WORDS, provenance=None, ledger=None, dataset=None, checkpoint=None)
         if (known := self._known(self.prior, public=self.public_prior)) is not None and known.model is None:
             own.prior = None  # Frequencies of words change no plan.
-        task = own.task(**own.no_rows(schema=None, vocabulary=None, width=check_integer("n_terms", n_terms, low=1)))
-        return above_noise.forecast(task.model, self._calibrated(task.plan), task.rho, number)
+        width = check_integer("width", columns["width"], low=1)
+        task = own.task(**own.no_rows(schema=None, vocabulary=None, width=width))
+        return task, own._calibrated(task.plan)
+
+    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
+        return above_noise.of_topics(above_noise.signal(task.model, plan, task.rho, n), task.plan.unit)
 
     @property
     def above_noise_(self) -> Bools:
@@ -366,7 +371,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         guess = math.log(max(model.n_terms, 2))
         return -1.5 * guess, -0.5 * guess
 
-    def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> Floats:
+    def fit_transform(self, X: Records, y: None = None, **fit_params: Any) -> Floats:
         """Fit, then return the rows' own topic proportions, which are as private as the rows."""
         self._say_once(
             "fit_transform returns one row for each private document: these rows are as private as the "
@@ -374,12 +379,17 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         )
         return self.fit(X, y, **fit_params).transform(X)
 
-    def transform(self, X: Any) -> Floats:
-        """Expected topic proportions of each document, (rows, K): as private as X, without any guarantee."""
+    def transform(self, X: Records) -> Floats:
+        """Expected topic proportions of each document, (rows, K): as private as X, without any guarantee.
+
+        Rows stand as documents stand in X. Those of a `dpvb.data.BagOfWords` with group= stand person by person, the
+        persons in the order in which each is first named, without documents of nobody: give X without group= to get
+        all in its own order.
+        """
         parts = [self._fitted_model.proportions(self._q, rows) for rows in self._rows(X)]
         return np.concatenate([np.empty((0, len(self.components_))), *parts])
 
-    def perplexity(self, X: Any, *, topics: str = "mean", public: bool = False) -> float:
+    def perplexity(self, X: Records, *, topics: str = "mean", public: bool = False) -> float:
         """Per-word perplexity bound of public documents (Hoffman et al. 2010); lower is better.
 
         Args:
@@ -395,7 +405,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         return float(np.exp(-bound / tokens)) if tokens else 1.0
 
     @fitted_only
-    def score(self, X: Any, y: None = None, *, public: bool = False) -> float:
+    def score(self, X: Records, y: None = None, *, public: bool = False) -> float:
         """Log-likelihood bound of public documents, in nats; higher is better.
 
         Raises:
@@ -403,7 +413,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         """
         return self._bound(X, public)[0]
 
-    def evaluate(self, X: Any, y: None = None, *, words: int = 10, public: bool = False) -> dict[str, Any]:
+    def evaluate(self, X: Records, y: None = None, *, words: int = 10, public: bool = False) -> dict[str, Any]:
         """Perplexities of public documents, by the bound and by completion, and coherence (NPMI) of the topics in them.
 
         Args:
@@ -457,9 +467,9 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
     def _expect(self, task: Task, plan: Plan) -> None:
         if self.num_examples is None or task.model.means:
             return
-        expected = above_noise.forecast(task.model, plan, task.rho, self.num_examples)
-        said = str(expected) if expected.signal < expected.detectable else ""
-        if self.n_components == "auto" and expected.n_components == 1:
+        expected = self._forecast(task, plan, self.num_examples)
+        said = str(replace(expected, needed=expected.num_units / expected.strength)) if expected.strength < 1 else ""
+        if self.n_components == "auto" and expected.parts == 1:
             said = "one topic is all that will be clear: no two topics would be far above the noise"
         if said:
             warnings.warn(f"{said}{_WAY_OUT}", FewTopicsWarning, stacklevel=4)
@@ -510,7 +520,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         if self.num_examples is None:
             return model, schedule
         plan = self._calibrated(clone(self).set_params(provenance=None)._task(model, source, schedule, {}, {}).plan)
-        signal = above_noise.forecast(model, plan, schedule.rho, self.num_examples).signal
+        signal = above_noise.signal(model, plan, schedule.rho, self.num_examples).over_noise
         return laid(0 if signal < _NOTHING else _FEW if signal < _MUCH else _MANY)
 
     def _number_of_topics(self, source: Any, schedule: Schedule) -> int:
@@ -524,7 +534,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             )
         one = self._model(source.width, 1)
         plan = self._calibrated(clone(self).set_params(provenance=None)._task(one, source, schedule, {}, {}).plan)
-        signal = above_noise.forecast(one, plan, schedule.rho, self.num_examples).signal
+        signal = above_noise.signal(one, plan, schedule.rho, self.num_examples).over_noise
         return int(min(max(signal // _CLEAR, 1), source.width))
 
     def _model(self, width: int, n_components: int, **parts: Any) -> lda.LDA:
@@ -549,7 +559,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             **parts,
         )
 
-    def _rows(self, X: Any) -> Iterator[Any]:
+    def _rows(self, X: Records) -> Iterator[Any]:
         """Cleaned rows of documents, in order."""
         self._check_fitted()
         words = None if isinstance(X, Source) else self.vocabulary_
@@ -562,7 +572,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         check_words(source, self.vocabulary_)
         return (chunk.rows for chunk in source.chunks())
 
-    def _bound(self, X: Any, public: bool, topics: Any = "mean") -> tuple[float, float]:
+    def _bound(self, X: Records, public: bool, topics: Any = "mean") -> tuple[float, float]:
         self._check_public(public)
         bound = tokens = 0.0
         for rows in self._rows(X):

@@ -16,10 +16,12 @@ from dpvb.data.tables.response import Response
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.estimators.base import Task, fitted_only
+from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.regression import Regression
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 from dpvb.models.regression import tuned
+from dpvb.models.regression.foreseen import LINEAR, Scores
 from dpvb.models.regression.known import Known
 from dpvb.models.regression.linear import Linear
 from dpvb.models.regression.one_release import OneRelease
@@ -98,16 +100,16 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
 
     def _private(
         self,
-        X: Any,
-        y: Any,
+        X: Records,
+        y: Responses,
         trials: Any,
         group: Iterable[object] | None,
         row_norm: float | None,
         beside: Mapping[str, Any] | None = None,
     ) -> AnyDesign:
         """Private rows; those of a schema's own target have its range."""
-        own = isinstance(X, Table) and y is None and self.y_range is None
-        response = self._response_of(X.schema) if own else self._given_response
+        schema = X.schema if isinstance(X, Table) and y is None and self.y_range is None else None
+        response = self._given_response if schema is None else self._response_of(schema)
         return self._rows_of(X, y, trials, group, row_norm, response)
 
     @property
@@ -125,6 +127,9 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
         if self.num_steps is not None:
             given["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
         return Linear(design.width, **given, declared=self._declared(design, schema), known=known)
+
+    def _scores(self, model: Any) -> tuple[Scores, str] | None:
+        return (LINEAR, "standard deviations of the errors") if isinstance(model, Linear) else None
 
     def take(self, task: Task, q: Any) -> None:
         """Keep the posterior, and σ."""
@@ -167,11 +172,11 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
         reach = min(float(-ndtri(tail(level))) * std / variance, 600.0)
         return self.sigma_ * math.exp(-0.5 * reach), self.sigma_ * math.exp(0.5 * reach)
 
-    def predict(self, X: Any) -> Floats:
+    def predict(self, X: Records) -> Floats:
         """Posterior mean of y for each row, (rows,); as private as X."""
         return self._psi(X)[0]
 
-    def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Floats, Floats]:
+    def predict_interval(self, X: Records, level: float = 0.95) -> tuple[Floats, Floats]:
         """Ends (low, high) of the posterior predictive interval of each row's y, (rows,); as private as X.
 
         Its variance is σ² + xᵀ Cov x: the weights' uncertainty, that of the privacy noise included, is in it.
@@ -186,7 +191,7 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
         return mean_n - reach * std_n, mean_n + reach * std_n
 
     @fitted_only
-    def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
+    def score(self, X: Records, y: Responses = None, *, public: bool = False) -> float:
         """R², the share of the variance of y that the features explain, on public rows; at most 1.
 
         Raises:
@@ -194,7 +199,7 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
         """
         return self.evaluate(X, y, public=public)["r2"]
 
-    def evaluate(self, X: Any, y: Any = None, *, public: bool = False) -> dict[str, float]:
+    def evaluate(self, X: Records, y: Responses = None, *, public: bool = False) -> dict[str, float]:
         """R², root mean squared error and log density per row, in nats, on public rows; y is clipped to its range.
 
         Raises:

@@ -12,6 +12,7 @@ from sklearn.base import ClassifierMixin
 
 from dpvb.data.tables.response import Response
 from dpvb.estimators.base import Task, fitted_only
+from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.regression import BinomialLikelihoodRegression
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression.likelihood import Likelihood
@@ -60,11 +61,11 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
         target = task.notes["target"]
         self.classes_ = np.asarray(self.classes if target is None else target.classes)
 
-    def decision_function(self, X: Any, offset: Any = None) -> Floats:
+    def decision_function(self, X: Records, offset: Any = None) -> Floats:
         """Posterior mean of the log odds of the second class, (rows,); as private as X."""
         return self._psi(X, offset=offset)[0]
 
-    def predict_proba(self, X: Any, offset: Any = None) -> Floats:
+    def predict_proba(self, X: Records, offset: Any = None) -> Floats:
         """Posterior predictive probabilities of the two classes, (rows, 2); as private as X.
 
         The weights' uncertainty, that of the privacy noise included, is averaged over. Rows are clipped as in fit.
@@ -78,7 +79,7 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
         """
         return both_outcomes(*self._psi(X, offset=offset))
 
-    def predict_interval(self, X: Any, level: float = 0.95, *, offset: Any = None) -> tuple[Floats, Floats]:
+    def predict_interval(self, X: Records, level: float = 0.95, *, offset: Any = None) -> tuple[Floats, Floats]:
         """Ends (low, high) of the credible interval of the probability of the second class, (rows,); as private as X.
 
         Args:
@@ -87,18 +88,18 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
         """
         return probability_interval(*self._psi(X, table=True, offset=offset), tail(level))
 
-    def predict_log_proba(self, X: Any, offset: Any = None) -> Floats:
+    def predict_log_proba(self, X: Records, offset: Any = None) -> Floats:
         """Logarithms of `predict_proba`, -inf for what is below the smallest number."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X, offset))
 
-    def predict(self, X: Any, offset: Any = None) -> NDArray[Any]:
+    def predict(self, X: Records, offset: Any = None) -> NDArray[Any]:
         """The likelier class of each row, (rows,)."""
         positive_n = self.decision_function(X, offset) > 0
         return np.asarray(self.classes_[positive_n.astype(np.int64)])
 
     @fitted_only
-    def score(self, X: Any, y: Any = None, *, offset: Any = None, public: bool = False) -> float:
+    def score(self, X: Records, y: Responses = None, *, offset: Any = None, public: bool = False) -> float:
         """Accuracy on public rows.
 
         Raises:
@@ -106,7 +107,9 @@ class LogisticRegression(ClassifierMixin, BinomialLikelihoodRegression):  # type
         """
         return self.evaluate(X, y, offset=offset, public=public)["accuracy"]
 
-    def evaluate(self, X: Any, y: Any = None, *, offset: Any = None, public: bool = False) -> dict[str, float]:
+    def evaluate(
+        self, X: Records, y: Responses = None, *, offset: Any = None, public: bool = False
+    ) -> dict[str, float]:
         """AUC, log-likelihood per row, accuracy and calibration error (10 bins) on public rows, each of weight 1.
 
         Args:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from dpvb.core.plan import Plan
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import generator
+from dpvb.estimators.given import Records
+from dpvb.estimators.noise_of_means import stds_of
 from dpvb.estimators.sequences import SequenceModel
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import DpvbWarning, check_integer, check_number
-from dpvb.models.sequences import dynamics, markov_chain, uncertainty
+from dpvb.guards.errors import check_integer, check_number
+from dpvb.models.sequences import dynamics, foreseen, markov_chain, uncertainty
 from dpvb.results.figures import Figure, Grid, Intervals
 from dpvb.results.groups import GroupTable, Line
 
@@ -41,6 +43,7 @@ class MarkovChain(SequenceModel):
         clip: bound on what a person's windows add; None: what one sequence of max_length can reach: nobody with one
             is then shortened, the noise is larger, and intervals are those of the whole.
         prior_weight: weight of the chain of lower order, to which a row of few windows is drawn; 0: none.
+        estimate: "posterior", means of the rows, or "mode", their most probable values; intervals are about means.
 
     Attributes:
         symbols_: the symbols, in the order of all that follows.
@@ -57,10 +60,11 @@ class MarkovChain(SequenceModel):
     power: float = 0.5
     clip: float | None = 1.5
     prior_weight: float = 10.0
+    estimate: str = "posterior"
 
     command: ClassVar[str | None] = "markov-chain"
 
-    def predict_next(self, X: Any, lengths: Any = None) -> Floats:
+    def predict_next(self, X: Records, lengths: Any = None) -> Floats:
         """Probabilities of the next symbol of each sequence, (sequences, V): as private as X, without any guarantee.
 
         Raises:
@@ -68,7 +72,7 @@ class MarkovChain(SequenceModel):
         """
         return np.asarray(self.forecast(X, lengths)[:, 0])
 
-    def forecast(self, X: Any, lengths: Any = None, *, steps: int = 1) -> Floats:
+    def forecast(self, X: Records, lengths: Any = None, *, steps: int = 1) -> Floats:
         """Probabilities of the symbols 1 to `steps` places on, (sequences, steps, V): as private as X.
 
         Raises:
@@ -93,24 +97,29 @@ class MarkovChain(SequenceModel):
         long = check_integer("length", self.max_length if length is None else length, low=1, high=10**6)
         return np.array(self.symbols_)[dynamics.drawn(self.initial_, self._laws, number, long, draw)]
 
-    def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True) -> GroupTable:
+    def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True, rng: Any = 0) -> GroupTable:
         """Every transition probability with an interval that counts the privacy noise in.
 
-        The intervals take lengths to be independent of symbols. They leave out what clip bends where it shortens units:
-        a warning, and the head of the table, say how many those were, as it was released.
+        The intervals take lengths to be independent of symbols. Where clip shortened many, as it was released, what it
+        bends is counted in, and the estimates are not those of `transition_matrix_`: as it shortens people who are
+        drawn from the chain, each with one sequence, all of one length. The head of the table says so.
 
         Args:
             level: probability inside an interval, in (0, 1).
             noise_aware: False leaves the privacy noise out of account; for comparison only.
+            rng: a seed, a NumPy generator or None; for the people who are drawn.
         """
         self._check_fitted()
-        if bent := self._bent:
-            warnings.warn(bent, DpvbWarning, stacklevel=2)
-        return self._table(check_number("level", level, low=0, high=1, closed="neither"), noise_aware)
+        return self._table(check_number("level", level, low=0, high=1, closed="neither"), noise_aware, rng)
+
+    def steps(self) -> tuple[tuple[str, ...], Floats, Floats]:
+        """Names of the symbols, what follows each, (V, V), and how many times each comes in a row, (V,)."""
+        self._check_fitted()
+        return tuple(map(str, self.symbols_)), self._laws[0], self.expected_durations_
 
     def facts_for_report(self) -> Iterator[Figure]:
         """Which symbol follows which, and every transition with its interval."""
-        names, table = tuple(map(str, self.symbols_)), self._table(0.95, noise_aware=True)
+        names, table = tuple(map(str, self.symbols_)), self._table(0.95, noise_aware=True, rng=0)
         yield Grid(
             title="Which symbol follows which",
             note="Probability of the symbol of a column after that of a row.",
@@ -120,27 +129,27 @@ class MarkovChain(SequenceModel):
         )
         yield Intervals(
             title="Transitions",
-            note=table.head,
+            note=table.head.replace("\n", "; "),
             rows=tuple((f"{line.group} → {line.name}", line.mean, line.low, line.high, "") for line in table),
         )
 
-    def _table(self, level: float, noise_aware: bool) -> GroupTable:
+    def _table(self, level: float, noise_aware: bool, rng: Any) -> GroupTable:
         """The lines of `transition_intervals`."""
-        q, reach = self._q, float(ndtri(0.5 + level / 2))
-        weight = uncertainty.window_weight(float(q.windows.sum()), float(q.first_v.sum()), self._fitted_model.power)
+        model, q = replace(self._fitted_model, estimate="posterior"), self._q
+        reach = float(ndtri(0.5 + level / 2))
         noise_std = q.windows_std if noise_aware else 0.0
-        law = self.transition_matrix_
-        std = uncertainty.deviations(law, q.windows, self._fitted_model.prior_weight, weight, noise_std)
+        if self._shortened:
+            law, std = uncertainty.unbent(model, q, generator("rng", rng), noise_std)
+        else:
+            weight = uncertainty.window_weight(float(q.windows.sum()), float(q.first_v.sum()), model.power)
+            law = model.law(q)
+            std = uncertainty.deviations(law, q.windows, model.prior_weight, weight, noise_std)
         lines = tuple(
-            Line(", ".join(str(self.symbols_[one]) for one in before), str(self.symbols_[place]), mean, own, *ends)
+            Line.within(before_it, str(self.symbols_[place]), mean, float(std[(*before, place)]), reach, (0.0, 1.0))
             for (*before, place), mean in np.ndenumerate(law)
-            for own in [float(std[(*before, place)])]
-            for ends in [(max(mean - reach * own, 0.0), min(mean + reach * own, 1.0))]
+            for before_it in [", ".join(str(self.symbols_[one]) for one in before)]
         )
-        aware = "noise counted in" if noise_aware else "privacy noise left out"
-        head = f"{len(lines)} transitions, {level:.0%} intervals, {aware}"
-        head += f"\n{self._bent}" if self._bent else ""
-        return GroupTable(lines, head, ("after", "comes"))
+        return GroupTable(lines, self._head(len(lines), level, noise_aware), ("after", "comes"))
 
     def summary(self) -> str:
         """The symbols in the order of their shares: how often, how many times in a row, and what follows."""
@@ -157,10 +166,16 @@ class MarkovChain(SequenceModel):
             )
         return "\n".join(lines)
 
+    def _deviation(self, model: markov_chain.MarkovChain, plan: Plan, n: float) -> tuple[int, float]:
+        v, k = model.n_symbols, model.order + 1
+        weight = foreseen.total(n, model.max_length - model.order, v, k, model.power, model.bound)
+        [noise] = stds_of(plan, "pairs" if model.order == 1 else "windows")
+        return v, foreseen.deviation(v, model.order, weight, n, model.power, model.prior_weight, noise)
+
     def _model(self, symbols: Symbols) -> markov_chain.MarkovChain:
         """The model that the parameters name."""
         return markov_chain.MarkovChain(
-            len(symbols), self.order, self.power, self.clip, self.max_length, self.prior_weight
+            len(symbols), self.order, self.power, self.clip, self.max_length, self.prior_weight, self.estimate
         )
 
     def _ahead(self, tail: tuple[int, ...], steps: int) -> Floats:

@@ -21,6 +21,7 @@ from dpvb.data.tables.ranged import Date, Numeric
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import AnyDesign, Table
 from dpvb.estimators.base import BY_RELEASE, ONE_UNIT, column_names, unbounded
+from dpvb.estimators.given import Records
 from dpvb.estimators.ranges import check_names, in_order, places, schema_of
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_number
@@ -43,7 +44,7 @@ class Columns:
     row_norm: float
 
     @classmethod
-    def of(cls, X: Any, low: Any, high: Any, row_norm: float | None) -> Columns:
+    def of(cls, X: Records, low: Any, high: Any, row_norm: float | None) -> Columns:
         """The columns of private rows.
 
         Raises:
@@ -128,13 +129,13 @@ class Columns:
         parts = [(1.0 if c.numeric else INDICATOR) * np.full(c.width, share(c.width)) for c in self.schema.own_columns]
         return np.concatenate(parts)
 
-    def private(self, X: Any, group: Iterable[object] | None) -> AnyDesign:
+    def private(self, X: Records, group: Iterable[object] | None) -> AnyDesign:
         """Private rows; features over row_norm."""
         if self.schema is None:
             return Design(X, row_norm=self.row_norm, group=group)
         return self._table(X).design(fit_intercept=False, group=group, labelled=False, row_norm=self.row_norm)
 
-    def visible(self, X: Any) -> AnyDesign:
+    def visible(self, X: Records) -> AnyDesign:
         """Rows that the caller may see, brought to the public bounds as private ones are.
 
         Raises:
@@ -153,7 +154,7 @@ class Columns:
             raise DataFormatError(f"X has {design.width} features, but {self.width} features are expected as input.")
         return design
 
-    def _table(self, X: Any) -> Table:
+    def _table(self, X: Records) -> Table:
         """Rows as a table; numbers without names are in the order of a schema that has numbers alone."""
         assert self.schema is not None
         if isinstance(X, Table):

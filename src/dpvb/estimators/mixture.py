@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import logsumexp, ndtri
 
+from dpvb.core.plan import Plan
 from dpvb.data.tables.matrices import as_matrix
 from dpvb.data.tables.mixed import Layout, MixedRows
 from dpvb.data.tables.schema import Schema
@@ -28,12 +29,14 @@ from dpvb.estimators.base import (
 )
 from dpvb.estimators.earlier import Fitted, kept
 from dpvb.estimators.fidelity import compared
+from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.group_prior import known_of
+from dpvb.estimators.noise_of_means import stds_of
 from dpvb.estimators.ranges import check_names, in_order, schema_of
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
-from dpvb.models.mixtures import categorical, mixture, tuned
+from dpvb.models.mixtures import categorical, mixture, splitting, tuned
 from dpvb.models.mixtures.columns import Columns
 from dpvb.models.mixtures.components import Components
 from dpvb.models.mixtures.marginals import Marginals, marginals
@@ -41,11 +44,14 @@ from dpvb.models.mixtures.rows import drawn_rows
 from dpvb.models.mixtures.spread import Spread, drawn, spread
 from dpvb.results.fidelity import FidelityTable
 from dpvb.results.figures import Figure
-from dpvb.results.groups import GroupTable, Line
+from dpvb.results.forecast import Forecast
+from dpvb.results.groups import GroupTable, Line, head
 
 _COVARIANCES = {"full": "full", "diag": "diagonal"}
 # Nats above a uniform guess, for each column, at which a row's score is cut when settings are chosen.
 _ABOVE_UNIFORM = 3.0
+# So many groups say more than the table of each column.
+_SEVERAL = 2
 
 
 @dataclass(eq=False, repr=False)
@@ -106,7 +112,7 @@ class Mixture(PrivateEstimator):
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, kept(value) if name == "prior" else value)
 
-    def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do; y is ignored."""
         table, names = self._table(X)
         layout = self._layout(table.schema)
@@ -133,6 +139,27 @@ class Mixture(PrivateEstimator):
         order = np.argsort(-now.number_k, kind="stable")
         self._set_groups(now.taken(order), of.taken(order), marginals(q, task.model.columns))
 
+    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
+        model: mixture.Mixture = task.model
+        [noise] = stds_of(plan, "count_third")
+        mu = splitting.precision(noise, 3, model.columns)  # "first" to "third".
+        allowed = splitting.allowed(n, mu, model.columns)
+        number = splitting.kept(np.array([n]), model.n_components, mu, model.columns)
+        number = number if model.prune else model.n_components
+        return Forecast(
+            num_units=n,
+            unit=task.plan.unit,
+            facts=f"{len(task.notes['schema'].own_columns)} columns, up to {model.n_components} groups",
+            measure="groups",
+            values=(("groups", float(number)),),
+            expected=f"{number} of up to {model.n_components} groups",
+            strength=allowed / min(model.n_components, _SEVERAL),
+            then=f"{min(model.n_components, _SEVERAL)} or more",
+            size="groups",
+            parts=model.n_components,
+            affordable=allowed,
+        )
+
     def no_rows(self, *, schema: Schema | None, vocabulary: Any, width: int | None) -> dict[str, Any]:
         """No row of a table with a schema."""
         if schema is None:
@@ -150,7 +177,7 @@ class Mixture(PrivateEstimator):
         number = len(model.columns.sizes) + len(model.columns.max_counts) + model.columns.numbers
         return low, low + _ABOVE_UNIFORM * number
 
-    def predict(self, X: Any) -> Ints:
+    def predict(self, X: Records) -> Ints:
         """Number of the likeliest group of each row, (rows,): as private as X, without any guarantee.
 
         Raises:
@@ -158,7 +185,7 @@ class Mixture(PrivateEstimator):
         """
         return np.asarray(np.argmax(self.predict_proba(X), axis=1), dtype=np.int64)
 
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: Records) -> Floats:
         """Probabilities of the groups of each row, (rows, K): as private as X, without any guarantee.
 
         Raises:
@@ -167,7 +194,7 @@ class Mixture(PrivateEstimator):
         log_nk = self._log_joint(self._visible(X))
         return np.asarray(np.exp(log_nk - logsumexp(log_nk, axis=1, keepdims=True)))
 
-    def score_samples(self, X: Any, *, public: bool = False) -> Floats:
+    def score_samples(self, X: Records, *, public: bool = False) -> Floats:
         """Log-density of each public row, (rows,), in nats, per unit of each number (or of the transformed one).
 
         Raises:
@@ -180,7 +207,7 @@ class Mixture(PrivateEstimator):
         return self._log_density(rows) - in_units
 
     @fitted_only
-    def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
+    def score(self, X: Records, y: Responses = None, *, public: bool = False) -> float:
         """Mean of `score_samples`: log-density of a public row, in nats; higher is better.
 
         Raises:
@@ -227,19 +254,23 @@ class Mixture(PrivateEstimator):
             for name, places in self._places.items():
                 for place, label in zip(range(places.start, places.stop), self._labels[name], strict=True):
                     std = math.sqrt(probability_kv[k, place])
-                    found.append((k, f"{name}={label}", self._probability_kv[k, place], std, (0.0, 1.0)))
-        lines = tuple(
-            Line(k, name, float(mean), std, max(mean - reach * std, low), min(mean + reach * std, high))
-            for k, name, mean, std, (low, high) in found
-        )
-        aware = "noise counted in" if noise_aware else "privacy noise left out"
-        return GroupTable(lines, f"{len(now.number_k)} groups, {level:.0%} intervals, {aware}")
+                    found.append(
+                        (
+                            k,
+                            f"{name}={'<missing>' if label is None else label}",
+                            self._probability_kv[k, place],
+                            std,
+                            (0.0, 1.0),
+                        )
+                    )
+        lines = tuple(Line.within(k, name, float(mean), std, reach, ends) for k, name, mean, std, ends in found)
+        return GroupTable(lines, head(len(now.number_k), "groups", level, noise_aware))
 
     def facts_for_report(self) -> Iterator[Figure]:
         """Each group's numbers, with their intervals."""
         yield from self.groups().figures()
 
-    def fidelity(self, rows: Any) -> FidelityTable:
+    def fidelity(self, rows: Records) -> FidelityTable:
         """Synthetic rows beside what was released of the private ones: single columns, and pairs if they were paid for.
 
         Without `check_share` means and shares are those that the first tenth of the budget released.
@@ -272,7 +303,7 @@ class Mixture(PrivateEstimator):
         whole_n = np.ones(number)
         return MixedRows(x_nd, count_np, code_nj, whole_n, whole_n < 0), k_n
 
-    def _table(self, X: Any) -> tuple[Table, tuple[str, ...] | None]:
+    def _table(self, X: Records) -> tuple[Table, tuple[str, ...] | None]:
         """Private rows as a table, and the names of their columns.
 
         Raises:
@@ -292,6 +323,7 @@ class Mixture(PrivateEstimator):
         """The model that the parameters name."""
         kind = _COVARIANCES[check_choice("covariance_type", self.covariance_type, (*_COVARIANCES,))]
         clip = check_number("clip", self.clip, low=1e-2, high=1e9)
+        layout.check_squares()
         columns = Columns(len(layout.numbers), layout.gap_places, layout.max_counts, layout.sizes, kind, clip)
         if not isinstance(self.prune, (bool, np.bool_)):
             raise ParameterError(f"prune must be True or False, got {self.prune!r}.")
@@ -300,7 +332,7 @@ class Mixture(PrivateEstimator):
         check = check_number("check_share", self.check_share, low=0, high=0.5)
         return mixture.Mixture(self.n_components, columns, bool(self.prune), self.estimate, prior, steps, None, check)
 
-    def _visible(self, X: Any) -> MixedRows:
+    def _visible(self, X: Records) -> MixedRows:
         """Rows that the caller may see, as the model reads them."""
         self._check_fitted()
         table = X if isinstance(X, Table) else Table(X, replace(self.schema_, group=None))
@@ -412,7 +444,7 @@ class GaussianMixture(Mixture):
         cells = self._layout_.cells(rows)
         return np.column_stack([cells[name].astype(np.float64) for name in self._layout_.order]), k_n
 
-    def _table(self, X: Any) -> tuple[Table, tuple[str, ...] | None]:
+    def _table(self, X: Records) -> tuple[Table, tuple[str, ...] | None]:
         if isinstance(X, Table):
             raise ParameterError("X must be a matrix of numbers; a dpvb.Table goes to dpvb.Mixture.")
         if self.low is None or self.high is None:
@@ -426,7 +458,7 @@ class GaussianMixture(Mixture):
         matrix, names = _dense(X), column_names(X)
         return in_order(matrix, schema_of(names, matrix.width, self.low, self.high)), names
 
-    def _visible(self, X: Any) -> MixedRows:
+    def _visible(self, X: Records) -> MixedRows:
         self._check_fitted()
         if isinstance(X, Table):
             raise DataFormatError("the model was fitted on plain rows, not on a table: give rows of the same columns.")
@@ -457,7 +489,7 @@ def _names(parameter: str, given: Any) -> tuple[str, ...]:
     raise ParameterError(f"{parameter} must be names of columns, as a list or with commas between, got {given!r}.")
 
 
-def _dense(X: Any) -> Any:
+def _dense(X: Records) -> Any:
     """A matrix of numbers.
 
     Raises:

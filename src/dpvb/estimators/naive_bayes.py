@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtri
 from sklearn.base import ClassifierMixin
 
+from dpvb.core.plan import Plan
 from dpvb.data import Source, as_source, check_vocabulary
 from dpvb.data.documents.bag_of_words import check_words
 from dpvb.data.documents.count_rows import concatenate
@@ -24,20 +25,25 @@ from dpvb.data.tables.mixed import Layout, MixedRows, shown
 from dpvb.data.tables.schema import Schema
 from dpvb.data.tables.table import Table
 from dpvb.estimators.base import PrivateEstimator, Task, fitted_only, generator
+from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.mixture import _names
+from dpvb.estimators.noise_of_means import middle, stds_of
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
-from dpvb.models.mixtures import bins, categorical, naive_bayes, tuned, words
+from dpvb.models.mixtures import bins, categorical, foreseen, naive_bayes, tuned, words
 from dpvb.models.mixtures.classes import Classes
 from dpvb.models.mixtures.columns import Columns
 from dpvb.models.mixtures.moments import Numbers, Rates
 from dpvb.results import metrics
 from dpvb.results.figures import Figure
-from dpvb.results.groups import GroupTable, Line
+from dpvb.results.forecast import Forecast, two_digits
+from dpvb.results.groups import GroupTable, Line, head
 
 # Words of a class that a table of documents shows.
 _WORDS = 20
+# A probability is clear that is so many standard deviations.
+_TOLD = 2.0
 # Least rows of a class, those of its prior among them.
 _LEAST_ROWS = 1e-9
 # How far a mean may be beyond its range by rounding.
@@ -99,7 +105,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     reads: ClassVar[str | None] = "labelled"
     command: ClassVar[str | None] = "naive-bayes"
 
-    def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do.
 
         Args:
@@ -127,7 +133,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         notes = {"schema": None, "vocabulary": terms, "classes": classes}
         return self._task(model, held, model.schedule, public, notes)
 
-    def _of_table(self, table: Table, y: Any, group: Iterable[object] | None) -> Task:
+    def _of_table(self, table: Table, y: Responses, group: Iterable[object] | None) -> Task:
         if y is not None or self.classes is not None or self.vocabulary is not None:
             raise ParameterError(
                 "y, classes and vocabulary must be left out with a table: its schema says which column has the classes."
@@ -147,6 +153,29 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     def take(self, task: Task, q: Any) -> None:
         """Keep what was learned of the classes."""
         self._set(task.model, q, task.notes["schema"], task.notes["vocabulary"], task.notes["classes"])
+
+    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
+        model, k = task.model, task.model.n_classes
+        cells, words_, count = ((stds_of(plan, name) or [0.0])[0] for name in ("categories", "words", "count"))
+        row, share = n / k, 1 / k
+        share_std = math.sqrt(share * (1 - share) / n + (1 - share) * (count / n) ** 2)
+        probability_j, std_j, plain_j = foreseen.probabilities(model, row, cells, words_)
+        strength = middle(probability_j / plain_j) / _TOLD
+        columns = f"{model.num_words:,} words" if model.num_words else f"{len(model.sizes)} columns"
+        return Forecast(
+            num_units=n,
+            unit=task.plan.unit,
+            facts=f"{k} classes, {columns}",
+            measure="standard deviation of a probability within a class",
+            values=(("a probability within a class", middle(std_j)), ("the share of a class", share_std)),
+            expected=f"probabilities within a class known to ±{two_digits(2 * middle(std_j))}, shares of classes to "
+            f"±{two_digits(2 * share_std)}",
+            strength=strength,
+            then="most probabilities are clear",
+            size="classes",
+            parts=k,
+            affordable=k * strength,
+        )
 
     def no_rows(self, *, schema: Schema | None, vocabulary: Any, width: int | None) -> dict[str, Any]:
         """No row of a table with a schema."""
@@ -169,7 +198,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         """From four times the score of a uniform guess to 0."""
         return -4.0 * math.log(model.n_classes), 0.0
 
-    def predict_log_proba(self, X: Any) -> Floats:
+    def predict_log_proba(self, X: Records) -> Floats:
         """Log-probabilities of the classes of each row, (rows, classes), the privacy noise counted in: as private as X.
 
         Args:
@@ -181,16 +210,16 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         self._check_fitted()
         return _log_proba(self._fitted_model, self._q, self._visible(X))
 
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: Records) -> Floats:
         """Probabilities of the classes of each row, (rows, classes); see `predict_log_proba`."""
         return np.exp(self.predict_log_proba(X))
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Records) -> NDArray[Any]:
         """The likeliest class of each row, (rows,): as private as X, without any guarantee."""
         return np.asarray(self.classes_[self.predict_log_proba(X).argmax(axis=1)])
 
     @fitted_only
-    def score(self, X: Any, y: Any = None, *, public: bool = False) -> float:
+    def score(self, X: Records, y: Responses = None, *, public: bool = False) -> float:
         """Accuracy on public rows.
 
         Raises:
@@ -198,7 +227,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         """
         return self.evaluate(X, y, public=public)["accuracy"]
 
-    def evaluate(self, X: Any, y: Any = None, *, public: bool = False) -> dict[str, float]:
+    def evaluate(self, X: Records, y: Responses = None, *, public: bool = False) -> dict[str, float]:
         """Log-likelihood per row and accuracy on public rows; of two classes AUC and calibration error (10 bins), too.
 
         Args:
@@ -264,12 +293,11 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         level = check_number("level", level, low=0, high=1, closed="neither")
         reach, aware = float(ndtri(0.5 + level / 2)), float(noise_aware)
         lines = tuple(
-            Line(label, name, mean, std, max(mean - reach * std, low), min(mean + reach * std, high))
+            Line.within(label, name, mean, std, reach, ends)
             for k, label in enumerate(map(str, self.classes_.tolist()))
-            for name, mean, std, (low, high) in self._numbers_of(k, aware)
+            for name, mean, std, ends in self._numbers_of(k, aware)
         )
-        said = "noise counted in" if noise_aware else "privacy noise left out"
-        return GroupTable(lines, f"{len(self.classes_)} classes, {level:.0%} intervals, {said}")
+        return GroupTable(lines, head(len(self.classes_), "classes", level, noise_aware))
 
     def facts_for_report(self) -> Iterator[Figure]:
         """Each class's numbers, or its telling words, with intervals."""
@@ -303,7 +331,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
                 labels, self.probabilities_[name][k], total_v[places], q.cell_noise_kv[k, places], strict=True
             ):
                 std = math.sqrt(p_v * (1 - p_v) / (total + 1) + aware * min(noise, 0.25))
-                yield f"{name}={label}", float(p_v), std, unit
+                yield f"{name}={'<missing>' if label is None else label}", float(p_v), std, unit
 
     def labels(self) -> tuple[Any, ...]:
         """The declared labels of documents.
@@ -357,13 +385,15 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         columns = Columns()
         if layout is not None:
             columns = Columns(len(layout.numbers), layout.gap_places, layout.max_counts, layout.sizes)
+        if layout is not None and self.numbers == "gaussian":
+            layout.check_squares()
         number_of_bins = check_integer("bins", self.bins, low=2, high=10**4) if self.numbers == "bins" else 0
         prior = (tuned.WORD_ALPHA if width else tuned.ALPHA) if self.alpha is None else self.alpha
         return naive_bayes.NaiveBayes(
             number, columns, number_of_bins, width, self.clip, bool(self.lengths), prior, self.estimate
         )
 
-    def _visible(self, X: Any) -> Any:
+    def _visible(self, X: Records) -> Any:
         """Rows that the caller may see, as the model reads them."""
         if self.schema_ is None:
             source = as_source(X, vocabulary=None if isinstance(X, Source) else self.vocabulary_)
@@ -385,7 +415,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             raise DataFormatError("X has rows that their schema calls faulty, for which nothing can be inferred.")
         return rows
 
-    def _codes(self, X: Any, y: Any, number: int) -> NDArray[np.int64]:
+    def _codes(self, X: Records, y: Responses, number: int) -> NDArray[np.int64]:
         """The place of each row's label.
 
         Raises:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpvb.data import Design
 from dpvb.estimators.base import BY_RELEASE, ONE_UNIT, PrivateEstimator, Task, column_names, named, unbounded
+from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.tryout import said, try_out
 from dpvb.guards import domains
 from dpvb.guards.arrays import Bools, Floats, Ints
@@ -51,7 +52,7 @@ class Private(PrivateEstimator):
     row_norm: float | None = None
     clip: Literal["block", "joint"] = "block"
 
-    def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do; y is ignored.
 
         Raises:
@@ -116,7 +117,7 @@ class Private(PrivateEstimator):
             )
         return replace(self.model, num_steps=num_steps)
 
-    def _source(self, X: Any, group: Iterable[object] | None) -> tuple[Any, Any]:
+    def _source(self, X: Records, group: Iterable[object] | None) -> tuple[Any, Any]:
         """The rows that are given, and a row of zeros that is nobody's."""
         if all(hasattr(type(X), name) for name in ("chunks", "count")) and hasattr(X, "unit"):
             if group is not None:

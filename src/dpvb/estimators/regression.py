@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtri
 
+from dpvb.core.plan import Plan
 from dpvb.data.shards import paths_of
 from dpvb.data.tables.columns import INDICATOR
 from dpvb.data.tables.design import Design, SparseDesignRows
@@ -31,9 +32,11 @@ from dpvb.estimators.base import (
     generator,
     unbounded,
 )
+from dpvb.estimators.coefficient_forecast import of_coefficients
 from dpvb.estimators.coefficient_prior import Frame, known_of
 from dpvb.estimators.coefficients import Coefficients
 from dpvb.estimators.earlier import Fitted, kept
+from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.ranges import check_names, in_order, places, schema_of
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
@@ -44,6 +47,7 @@ from dpvb.models.regression.base_rate import is_shifted
 from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
+from dpvb.models.regression.foreseen import Scores
 from dpvb.models.regression.known import Known
 from dpvb.models.regression.likelihood import Likelihood
 from dpvb.models.regression.polya_gamma import PolyaGamma
@@ -53,6 +57,7 @@ from dpvb.models.regression.weights import Weights
 from dpvb.results import exports
 from dpvb.results.coefficients import Coefficient, CoefficientTable, Head, Summary
 from dpvb.results.figures import Facts, Figure, Intervals
+from dpvb.results.forecast import Forecast
 
 _READING = ("mean_d", "covariance", "naive_covariance", "prior", "unseen_d", "centre_d", "slant_3k")
 SOLVERS = ("first_order", "sufficient_statistics", "paper")
@@ -273,12 +278,21 @@ class Regression(PrivateEstimator):
                 rows=tuple((name, f"{value:.4g}") for name, value in rows),
             )
             return
-        table = self.coefficients()
+        table, how = self.coefficients(), ""
+        scales: tuple[tuple[float, float], ...] = ()
+        if self.schema_ is not None:
+            whole = [*self.coefficients(per="range")]
+            known = [row for row in whole if not row.note] or whole
+            most = max(max(abs(row.low), abs(row.high)) for row in known)
+            units = [row.std / one.std if one.std else 1.0 for row, one in zip(table, whole, strict=True)]
+            scales = tuple((-most * unit, most * unit) for unit in units)
+            how = " Numbers are per unit of a column; the pictures are per whole declared range, so that rows compare."
         yield Intervals(
             title=f"Coefficients: {table.scale}",
-            note=" ".join(table.head.lines()),
+            note=" ".join(table.head.lines()) + how,
             rows=tuple((row.name, row.mean, row.low, row.high, row.note) for row in table),
             reference=0.0,
+            scales=scales,
         )
 
     def to_arviz(self, draws: int = 1000, *, chains: int = 4, rng: Any = None, **options: Any) -> Any:
@@ -316,12 +330,17 @@ class Regression(PrivateEstimator):
         draws_nr = self._coefficients.normal.draws(normal_nd)
         return draws_nr[:, 1:], draws_nr[:, 0]
 
-    def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do."""
         return self._task_of(X, y, None, group)
 
     def _task_of(
-        self, X: Any, y: Any, trials: Any, group: Iterable[object] | None, beside: Mapping[str, Any] | None = None
+        self,
+        X: Records,
+        y: Responses,
+        trials: Any,
+        group: Iterable[object] | None,
+        beside: Mapping[str, Any] | None = None,
     ) -> Task:
         """What a fit would do, with what stands beside y."""
         if not isinstance(X, Table):
@@ -367,6 +386,14 @@ class Regression(PrivateEstimator):
         weights, table = self._in_units(weights), self._in_units(table)
         self._set_posterior(weights, table, notes["constant"], notes["row_norm"])
 
+    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
+        scores = self._scores(task.model)
+        return super()._forecast(task, plan, n) if scores is None else of_coefficients(task, plan, n, *scores)
+
+    def _scores(self, model: Any) -> tuple[Scores, str] | None:
+        """What a model's scores are like, and the unit of its effects; None for one that releases no scores."""
+        return None
+
     def _shift_of(self, model: Any) -> float:
         """What ψ has beside the weights of a model."""
         return 0.0
@@ -396,7 +423,7 @@ class Regression(PrivateEstimator):
             psi_n = linear.dot(rows.x_nd, mean_d)
         return psi_n + self._shift + (0.0 if rows.offset_n is None else rows.offset_n)
 
-    def _bounded(self, X: Any) -> Any:
+    def _bounded(self, X: Records) -> Any:
         """Rows with a public bound: a table, or a matrix where row_norm says one.
 
         Raises:
@@ -429,8 +456,8 @@ class Regression(PrivateEstimator):
 
     def _private(
         self,
-        X: Any,
-        y: Any,
+        X: Records,
+        y: Responses,
         trials: Any,
         group: Iterable[object] | None,
         row_norm: float | None,
@@ -441,8 +468,8 @@ class Regression(PrivateEstimator):
 
     def _rows_of(
         self,
-        X: Any,
-        y: Any,
+        X: Records,
+        y: Responses,
         trials: Any,
         group: Iterable[object] | None,
         row_norm: float | None,
@@ -531,7 +558,9 @@ class Regression(PrivateEstimator):
         """Coefficients, or their standard deviations, and the intercept."""
         return value_r[1:], float(value_r[0])
 
-    def _psi(self, X: Any, *, table: bool = False, offset: Any = None, exposure: Any = None) -> tuple[Floats, Floats]:
+    def _psi(
+        self, X: Records, *, table: bool = False, offset: Any = None, exposure: Any = None
+    ) -> tuple[Floats, Floats]:
         """Posterior means and variances of ψ, (rows,), of rows that the caller may see; rows are clipped as in fit.
 
         Args:
@@ -563,7 +592,7 @@ class Regression(PrivateEstimator):
             return mean_n, np.maximum(variance_n + float(centre_d**2 @ covariance), 0.0)
         return mean_n, np.maximum(((x_nd @ covariance) * x_nd).sum(axis=1), 0.0)
 
-    def _rows(self, X: Any) -> Iterator[Any]:
+    def _rows(self, X: Records) -> Iterator[Any]:
         """Rows as the model reads them, dense or sparse."""
         self._check_fitted()
         for rows in self._chunks(self._visible(X)):
@@ -582,7 +611,7 @@ class Regression(PrivateEstimator):
                 f"X has {width} features, but {type(self).__name__} is expecting {expected} features as input."
             )
 
-    def _tabled(self, X: Any, schema: Schema) -> Table:
+    def _tabled(self, X: Records, schema: Schema) -> Table:
         """Rows as a table; numbers without names are in the order of a schema that has numbers alone."""
         if isinstance(X, Table):
             return X
@@ -593,7 +622,7 @@ class Regression(PrivateEstimator):
         return in_order(matrix, schema)
 
     def _measured(
-        self, X: Any, y: Any, trials: Any, public: bool, offset: Any = None, exposure: Any = None
+        self, X: Records, y: Responses, trials: Any, public: bool, offset: Any = None, exposure: Any = None
     ) -> tuple[Floats, Floats, Floats, Floats, Floats]:
         """Mean and variance of ψ, response, trials and offset of public rows, each of which counts as one.
 
@@ -621,7 +650,7 @@ class Regression(PrivateEstimator):
         mean_n, variance_n, y_n, trials_n, offset_n = map(np.concatenate, zip(*parts, strict=True))
         return mean_n, variance_n, y_n, trials_n, offset_n
 
-    def _visible(self, X: Any) -> AnyDesign:
+    def _visible(self, X: Records) -> AnyDesign:
         """Rows that the caller may see, brought to the public norm as private ones are."""
         if self.schema_ is not None:
             features = replace(self.schema_, target=None, group=None)
@@ -740,8 +769,8 @@ class BinomialLikelihoodRegression(Regression):
 
     def task(
         self,
-        X: Any,
-        y: Any = None,
+        X: Records,
+        y: Responses = None,
         *,
         trials: Any = None,
         exposure: Any = None,
@@ -783,6 +812,14 @@ class BinomialLikelihoodRegression(Regression):
         return Head(
             model, "log rate" if likelihood.is_count else "log odds", per, self._prior, noise_aware, self.privacy_
         )
+
+    def _scores(self, model: Any) -> tuple[Scores, str] | None:
+        if not isinstance(model, (FirstOrder, FirstOrderDiagonal)):
+            return None
+        unit, scores = "log rate" if model.likelihood.is_count else "log odds", Scores.of(model.likelihood)
+        if isinstance(model, FirstOrderDiagonal):
+            scores = replace(scores, power=tuned.DIAGONAL_SCALE_POWER, shrink=tuned.DIAGONAL_SCALE_SHRINK)
+        return scores, unit
 
     def quality(self, rows: Any) -> Floats:
         """Log-likelihood of each row at the posterior mean, times its weight."""
@@ -840,7 +877,7 @@ def _largest(schema: Schema) -> Floats:
     return np.where(schema.numeric, 1.0, INDICATOR)
 
 
-def _check_response(y: Any) -> None:
+def _check_response(y: Responses) -> None:
     if y is None:
         raise DataFormatError("requires y to be passed, but the target y is None: the response of each row.")
 
@@ -872,7 +909,7 @@ def _of_rows(name: str, given: Any, number: int) -> Floats:
     return np.log(value_n) if name == "exposure" else value_n
 
 
-def _is_named(X: Any) -> bool:
+def _is_named(X: Records) -> bool:
     """Whether rows say which column is which, or are files that do."""
     if isinstance(X, (Mapping, str, os.PathLike)) or paths_of(X) is not None:
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -53,8 +54,7 @@ def made_up(
         table = Table(_cells(schema, num_rows, rng), schema)
         return {"X": table} if schema.target is not None else {"X": table, **_responses(response, num_rows, rng)}
     if estimator.reads == "sequences":
-        symbols = np.array(Symbols(estimator.symbols).values, dtype=object)
-        drawn = symbols[rng.integers(len(symbols), size=(num_rows, estimator.max_length))]
+        drawn = _sequences(estimator, num_rows, rng)
         return {"X": drawn, **({"group": np.arange(num_rows)} if grouped else {})}
     if estimator._opens:
         return {"X": _texts(num_rows, rng), **({"group": np.arange(num_rows)} if grouped else {})}
@@ -82,6 +82,19 @@ def made_up(
         return {"X": x_nd, **group}
     shape = (num_rows, responses) if check_integer("responses", responses, low=0) else (num_rows,)
     return {"X": x_nd, "y": rng.standard_normal(shape), **group}
+
+
+def _sequences(estimator: Any, num_rows: int, rng: np.random.Generator) -> Any:
+    """Sequences as long as any counts: of symbols, of numbers, or of bits where nobody bounds the numbers."""
+    content = estimator._content()
+    shape = num_rows, estimator.max_length
+    if isinstance(content, Symbols):
+        return np.array(content.values, dtype=object)[rng.integers(len(content), size=shape)]
+    if not math.isfinite(content.reach):
+        return rng.integers(2, size=(*shape, len(content)))
+    return _numbers(estimator, rng.random((num_rows * estimator.max_length, len(content)))).reshape(
+        *shape, len(content)
+    )
 
 
 def _texts(num_rows: int, rng: np.random.Generator) -> list[str]:

@@ -13,21 +13,27 @@ from scipy import sparse
 from scipy.special import expit
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from dpvb.core.plan import Plan
 from dpvb.core.schedule import Schedule, robbins_monro
 from dpvb.data.tables.design import BinaryMatrix, binary_rows
 from dpvb.estimators.base import PrivateEstimator, Task, column_names, fitted_only, generator
+from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.noise_of_means import stds_of
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, check_choice, check_integer, check_number
 from dpvb.kernels import linear
-from dpvb.models.belief_network import first_order, kernel, six_blocks
+from dpvb.models.belief_network import first_order, foreseen, kernel, six_blocks
 from dpvb.models.belief_network.beta_normal import Scales
 from dpvb.results import metrics
 from dpvb.results.figures import Figure, Grid, Images
+from dpvb.results.forecast import Forecast, two_digits
 
 FORMS = ("first_order", "six_blocks", "paper")
 # Rounds over the hidden units of a row that is transformed or scored: more than in a step of the fit.
 _SWEEPS = 15
+# Noise in a weight with which images can be told from it, and about the noise of the steps alone that comes to it.
+_TOLD, _CLEAR = 0.5, 0.1
 # Share of the budget for Σ y and the number of examples, which are released once.
 _FIRST = 0.0225
 # Full-batch steps, τ0 and κ of the step sizes, ridge, sweeps. "noisy": first order below this ε; "paper": as published.
@@ -92,7 +98,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
     command: ClassVar[str | None] = "sbn"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_components": "hidden"}
 
-    def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do; y is ignored."""
         rows = binary_rows(X, threshold=self.threshold, group=group)
         model = self._model(rows.width)
@@ -119,6 +125,27 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         self.n_iter_, self.n_features_in_ = task.notes["steps"], task.notes["width"]
         self._set_network(task.model, q)
 
+    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
+        if self.form != "first_order":
+            return super()._forecast(task, plan, n)
+        model: first_order.SBN = task.model
+        std = foreseen.noise_of_weights(model, stds_of(plan, "gradient"), task.rho, n)
+        # By the steps alone: plans that differ are compared, too.
+        strength, std = _CLEAR / std if std > 0 else math.inf, foreseen.seen(model, std)
+        return Forecast(
+            num_units=n,
+            unit=task.plan.unit,
+            facts=f"{model.n_visible:,} visible units, {model.n_components} hidden units",
+            measure="noise in a weight",
+            values=(("noise in a weight", std),),
+            expected=f"noise of {two_digits(std)} in weights, which are about 1 where a hidden unit draws something",
+            strength=strength,
+            then=f"{_TOLD:g}",
+            size="hidden units",
+            parts=model.n_components,
+            affordable=model.n_components * strength**2,
+        )
+
     def no_rows(self, *, schema: Any, vocabulary: Any, width: int | None) -> dict[str, Any]:
         """No row of so many visible units."""
         return {"X": sparse.csr_array(np.empty((0, width or 0)))}
@@ -135,7 +162,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         """From the score of a uniform guess to 0."""
         return -model.n_visible * math.log(2.0), 0.0
 
-    def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> Floats:
+    def fit_transform(self, X: Records, y: None = None, **fit_params: Any) -> Floats:
         """Fit, then return the rows' own hidden probabilities, which are as private as the rows."""
         self._say_once(
             "fit_transform returns one row for each private row: these rows are as private as the data themselves and "
@@ -143,7 +170,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         )
         return self.fit(X, y, **fit_params).transform(X)
 
-    def transform(self, X: Any) -> Floats:
+    def transform(self, X: Records) -> Floats:
         """Probabilities of the hidden units of each row, (rows, K): as private as X, without any guarantee.
 
         Raises:
@@ -151,7 +178,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         """
         return self._inferred(X, lambda rows: self._local(rows)[0], self.n_components)
 
-    def reconstruct(self, X: Any) -> Floats:
+    def reconstruct(self, X: Records) -> Floats:
         """Probabilities of the visible units given the inferred hidden ones, (rows, J): σ(⟨ψ⟩); as private as X.
 
         Raises:
@@ -160,7 +187,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         self._check_fitted()
         return self._inferred(X, lambda rows: expit(self._local(rows)[2]), self.n_features_in_)
 
-    def score_samples(self, X: Any, *, public: bool = False) -> Floats:
+    def score_samples(self, X: Records, *, public: bool = False) -> Floats:
         """Lower bound on the log-likelihood of each public row at the learned weights, (rows,), in nats.
 
         Raises:
@@ -172,7 +199,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         return np.concatenate([np.empty(0), *parts])
 
     @fitted_only
-    def score(self, X: Any, y: None = None, *, public: bool = False) -> float:
+    def score(self, X: Records, y: None = None, *, public: bool = False) -> float:
         """Mean of `score_samples`: bound on the log-likelihood of a public row, in nats; higher is better.
 
         Raises:
@@ -181,7 +208,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         bounds = self.score_samples(X, public=public)
         return float(bounds.mean()) if len(bounds) else 0.0
 
-    def evaluate(self, X: Any, y: None = None, *, public: bool = False) -> dict[str, float]:
+    def evaluate(self, X: Records, y: None = None, *, public: bool = False) -> dict[str, float]:
         """Share of the entries of public rows that are reconstructed, and `score`.
 
         Raises:
@@ -265,10 +292,10 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         pi_nk, xi_nj, psi_nj = (part.astype(np.float64) for part in found)
         return pi_nk, xi_nj, psi_nj
 
-    def _inferred(self, X: Any, infer: Callable[[NDArray[Any]], Floats], width: int) -> Floats:
+    def _inferred(self, X: Records, infer: Callable[[NDArray[Any]], Floats], width: int) -> Floats:
         return np.concatenate([np.empty((0, width)), *(infer(rows) for rows in self._rows(X))])
 
-    def _rows(self, X: Any) -> Iterator[NDArray[Any]]:
+    def _rows(self, X: Records) -> Iterator[NDArray[Any]]:
         """Rows that the caller may see."""
         self._check_fitted()
         source = BinaryMatrix(X, threshold=self.threshold)

@@ -9,12 +9,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dpvb.core.plan import Plan
 from dpvb.data.sequences.events import Events
-from dpvb.data.sequences.rows import SequenceRows
+from dpvb.data.sequences.numbers import Numbers
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import PrivateEstimator, Task, fitted_only
+from dpvb.estimators.given import Records, Responses
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import DataFormatError, ParameterError
+from dpvb.guards.errors import DataFormatError, ParameterError, check_path
+from dpvb.results import pictures
+from dpvb.results.forecast import Forecast, two_digits
+from dpvb.results.groups import head
+
+# A probability is clear that is so many standard deviations.
+_TOLD = 2.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -40,39 +48,73 @@ class SequenceModel(PrivateEstimator):
 
     reads: ClassVar[str | None] = "sequences"
 
+    def _content(self) -> Symbols | Numbers:
+        """What the sequences are made of."""
+        return Symbols(self.symbols)
+
     @abstractmethod
-    def _model(self, symbols: Symbols) -> Any:
+    def _model(self, content: Any) -> Any:
         """The model that the parameters name."""
 
     @abstractmethod
     def _set(self, symbols: Sequence[Any], q: Any) -> None:
         """Keep q, and show it; `_fitted_model` and `_q` are what scores need."""
 
-    def task(self, X: Any, y: Any = None, *, group: Iterable[object] | None = None) -> Task:
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private sequences would do; y: the lengths of sequences that X has after one another."""
-        symbols = Symbols(self.symbols)
-        model = self._model(symbols)
+        content: Any = self._content()
+        model = self._model(content)
         if isinstance(X, Events):
             if y is not None or group is not None:
                 raise ParameterError("lengths and group must be None with events, which have a column of persons.")
-            source: Any = X.sequences(symbols)
+            source: Any = X.sequences(content)
         else:
-            source = symbols.sequences(X, y, group)
+            source = content.sequences(X, y, group)
+        names, what = (content.values, "symbols") if isinstance(content, Symbols) else (content.names, "columns")
         public = {
-            "symbols": f"{len(symbols)} symbols",
-            "max_length": f"the first {model.max_length} symbols of a sequence",
+            what: f"{len(content)} {what}",
+            "max_length": f"the first {model.max_length} {content.things} of a sequence",
             "parameters": "the plan and all other parameters",
         }
-        return self._task(model, source, model.schedule, public, {"symbols": symbols.values})
+        return self._task(model, source, model.schedule, public, {"symbols": names})
 
     def take(self, task: Task, q: Any) -> None:
         """Keep the model."""
         self._set(task.notes["symbols"], q)
 
+    @abstractmethod
+    def _deviation(self, model: Any, plan: Plan, n: float) -> tuple[int, float]:
+        """Of how many a law is, symbols or states, and the standard deviation of one of its probabilities."""
+
+    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
+        return self._of_steps(task.model, task.plan.unit, plan, n)
+
+    def _of_steps(self, model: Any, unit: str, plan: Plan, n: float) -> Forecast:
+        """How well the probabilities of what follows what will be known."""
+        number, std = self._deviation(model, plan, n)
+        what = "symbols" if number == model.n_symbols else "states"
+        strength = 1 / number / (_TOLD * std)
+        return Forecast(
+            num_units=n,
+            unit=unit,
+            facts=f"{model.n_symbols} symbols" + (f", {number} states" if what == "states" else ""),
+            measure="standard deviation of a transition probability",
+            values=(("a transition probability", std),),
+            expected=f"transition probabilities known to ±{two_digits(2 * std)}, where even ones are "
+            f"{two_digits(1 / number)}",
+            strength=strength,
+            then="they are clear",
+            size=what,
+            parts=number,
+            affordable=number * strength ** (2 / 3),
+        )
+
     def no_rows(self, *, schema: Any, vocabulary: Any, width: int | None) -> dict[str, Any]:
         """No sequences of so many symbols."""
-        if width not in (None, len(Symbols(self.symbols))):
-            raise ParameterError(f"width must be the number of symbols, {len(Symbols(self.symbols))}, got {width}.")
+        content = self._content()
+        if width not in (None, len(content)):
+            what = "symbols" if isinstance(content, Symbols) else "columns"
+            raise ParameterError(f"width must be the number of {what}, {len(content)}, got {width}.")
         return {"X": []}
 
     def quality(self, rows: Any) -> Floats:
@@ -84,7 +126,7 @@ class SequenceModel(PrivateEstimator):
         """From the score of a uniform guess to certainty."""
         return -float(np.log(model.n_symbols)), 0.0
 
-    def score_samples(self, X: Any, lengths: Any = None, *, public: bool = False) -> Floats:
+    def score_samples(self, X: Records, lengths: Any = None, *, public: bool = False) -> Floats:
         """Log-probability of each public sequence, (sequences,), in nats.
 
         Raises:
@@ -92,11 +134,10 @@ class SequenceModel(PrivateEstimator):
             DataFormatError: for symbols that are none of the public ones.
         """
         self._check_public(public)
-        scores: Floats = self._fitted_model.score(self._q, self._visible(X, lengths))
-        return scores
+        return self._scores(self._visible(X, lengths))
 
     @fitted_only
-    def score(self, X: Any, lengths: Any = None, *, public: bool = False) -> float:
+    def score(self, X: Records, lengths: Any = None, *, public: bool = False) -> float:
         """Log-probability of public sequences per symbol, in nats; higher is better.
 
         Raises:
@@ -104,27 +145,62 @@ class SequenceModel(PrivateEstimator):
         """
         self._check_public(public)
         rows = self._visible(X, lengths)
-        return float(self._fitted_model.score(self._q, rows).sum()) / max(len(rows.code), 1)
+        return float(self._scores(rows).sum()) / max(int(rows.indptr[-1]), 1)
 
-    @property
-    def _bent(self) -> str:
-        """What the released counts say of the clip; nothing where it shortened hardly anybody."""
-        counts, model = self.privacy_.counts, self._fitted_model
-        if model.clip is None or counts is None or counts.shortened <= 3 * counts.shortened_std:
-            return ""
-        share, most = min(counts.shortened / max(counts.counted, 1.0), 1.0), replace(model, clip=None).bound
+    def _scores(self, rows: Any) -> Floats:
+        """Log-probability of each sequence, in units of the columns."""
+        return np.asarray(self._fitted_model.score(self._q, rows))
+
+    @abstractmethod
+    def steps(self) -> tuple[tuple[str, ...], Floats, Floats]:
+        """Names of the symbols or states, what follows each, (V, V), and how many times each comes in a row, (V,)."""
+
+    def plot(self, path: Any, *, overwrite: bool = False) -> None:
+        """Draw what follows what as a heat map, and how long each symbol or state lasts.
+
+        Args:
+            path: the picture to write; the suffix tells the format (.png, .pdf, .svg).
+            overwrite: whether it may take the place of a file that is there.
+
+        Raises:
+            ParameterError: for no path, or if a file is there that may not be replaced.
+            DpvbError: if matplotlib is not installed.
+        """
+        self._check_fitted()
+        if not overwrite and check_path("path", path).exists():
+            raise ParameterError(f"{str(path)!r} is already there. Name another file, or give overwrite=True.")
+        pictures.steps_picture(path, *self.steps(), self.privacy_)
+
+    def _head(self, number: int, level: float, noise_aware: bool) -> str:
+        """What stands above a table of steps."""
+        above = head(number, "transitions", level, noise_aware)
+        if not self._shortened:
+            return above
+        most = replace(self._fitted_model, clip=None).bound
         return (
-            f"clip={model.clip:g} shortened {share:.0%} of the {self.privacy_.unit}s, which bends all rows; intervals "
-            f"leave that out. clip=None, here {most:.3g}, shortens nobody who has one sequence."
+            f"{above}\nclip={self._fitted_model.clip:g} shortened {self._shortened:.0%} of the {self.privacy_.unit}s. "
+            "That is counted in, as if each had one sequence, whose length says nothing of its symbols. "
+            f"clip=None, here {most:.3g}, shortens nobody who has one sequence."
         )
 
-    def _visible(self, X: Any, lengths: Any) -> SequenceRows:
+    @property
+    def _shortened(self) -> float:
+        """The share of units that the clip shortened, as the released counts say; 0 if that is hardly anybody."""
+        counts = self.privacy_.counts
+        if self._fitted_model.clip is None or counts is None or counts.shortened <= 3 * counts.shortened_std:
+            return 0.0
+        return min(counts.shortened / max(counts.counted, 1.0), 1.0)
+
+    def _visible(self, X: Records, lengths: Any) -> Any:
         """Sequences that the caller may see."""
         self._check_fitted()
         if isinstance(X, Events):
             raise DataFormatError("X must be sequences, as a list or with lengths: events have no order of persons.")
         if lengths is None and isinstance(X, (list, tuple)) and any(map(np.isscalar, X)):
             raise DataFormatError("X must hold sequences, got symbols: give [X], or lengths.")
+        content = self._content()
+        if isinstance(content, Numbers):
+            return content.rows(X, lengths)
         rows = Symbols(self.symbols_).rows(X, lengths)
         if (rows.code < 0).any():
             raise DataFormatError(f"X has cells that are none of the symbols {[*self.symbols_][:8]}.")

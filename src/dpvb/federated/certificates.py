@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from dpvb.guards.errors import FederationError, ParameterError, check_integer, reason_of
+from dpvb.guards.errors import FederationError, ParameterError, check_integer, check_path, reason_of
 from dpvb.guards.own import write_own
 from dpvb.guards.strangers import printable
 
@@ -87,7 +87,7 @@ class Certificate:
         Raises:
             FederationError: if one of them is there already or cannot be written, or two would have one name.
         """
-        chain = Path(path)
+        chain = check_path("path", path)
         key, authority = chain.with_name(f"{chain.name}.key"), chain.with_name("authority.pem")
         if chain == authority:
             raise FederationError(f"{chain}: this is the name of the authority's file. Choose another, as server.pem.")

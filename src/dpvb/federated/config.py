@@ -22,7 +22,15 @@ from dpvb.federated.agreement import SCHEDULES
 from dpvb.federated.flower import Address, parse_address
 from dpvb.federated.keys import Identity, check_name, check_public
 from dpvb.federated.trust import TRUST, Trust
-from dpvb.guards.errors import FederationError, ParameterError, check_choice, check_integer, check_number, reason_of
+from dpvb.guards.errors import (
+    FederationError,
+    ParameterError,
+    check_choice,
+    check_integer,
+    check_number,
+    check_path,
+    reason_of,
+)
 
 UNITS: Final = ("example", "person", "client")
 # Parameters of estimators that are no keys of [model], and where else they come from.
@@ -299,7 +307,7 @@ class _Table:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> _Table:
         """The whole of a file."""
-        path = Path(path).absolute()
+        path = check_path("path", path).absolute()
         try:
             with open(path, "rb") as file:
                 content = file.read(_MAX_BYTES + 1)

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from dpvb.guards.errors import CheckpointError, FederationError, ParameterError, reason_of
+from dpvb.guards.errors import CheckpointError, FederationError, ParameterError, check_path, reason_of
 from dpvb.guards.own import read_own, write_own
 
 _HEAD: Final = b"dpvb identity 1\n"
@@ -92,7 +92,7 @@ class Identity:
         """
         text = _HEAD + f"{self.name} {self._private.private_bytes_raw().hex()}\n".encode("ascii")
         try:
-            write_own(path, text, new=True)
+            write_own(check_path("path", path), text, new=True)
         except OSError as error:
             raise FederationError(f"{Path(path)}: an identity cannot be written here ({error.strerror}).") from error
 
@@ -104,7 +104,7 @@ class Identity:
             FederationError: if the file is missing, damaged, or not this user's alone.
         """
         try:
-            text = read_own(path)
+            text = read_own(check_path("path", path))
         except FileNotFoundError as error:
             raise FederationError(f"{Path(path)}: no identity can be read here ({reason_of(error)}).") from error
         except CheckpointError as error:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Final, final
 
 from dpvb.core.forks import Origin
-from dpvb.guards.errors import CheckpointError, FederationError
+from dpvb.guards.errors import CheckpointError, FederationError, check_path
 from dpvb.guards.own import check_own_folder, locked, read_own, sync_folder, unlock, write_own
 from dpvb.runs.checkpoint import token_of
 
@@ -63,7 +63,7 @@ class Memory:
         self._origin = Origin()
         self._path: Path | None = None
         if folder is not None:
-            self._path = Path(folder).absolute()
+            self._path = check_path("folder", folder).absolute()
             try:
                 self._path.mkdir(mode=0o700, exist_ok=True)
                 check_own_folder(self._path)

@@ -21,14 +21,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Final, NamedTuple, Self, final
 
 from dpvb.core.journal import Sums
 from dpvb.federated import messages
 from dpvb.federated.transport import Reply, Transport
 from dpvb.guards import own
-from dpvb.guards.errors import CheckpointError, FederationError, ModelFileError
+from dpvb.guards.errors import CheckpointError, FederationError, ModelFileError, check_path
 from dpvb.results import model_file
 
 _TABLES: Final = (
@@ -72,7 +71,7 @@ class Recorded:
     def __init__(
         self, transport: Transport, folder: str | os.PathLike[str], ready: Callable[[], object] = lambda: None
     ) -> None:
-        self._transport, self._folder = transport, Path(folder).absolute()
+        self._transport, self._folder = transport, check_path("folder", folder).absolute()
         self._open: dict[int, tuple[str, bytes]] = {}
         self._tickets: dict[int, int] = {}  # The transport's tickets, to those of the record.
         self._unwritten: list[tuple[_Event, bytes | None]] = []

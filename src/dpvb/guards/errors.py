@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+from pathlib import Path
 from typing import Literal
 
 
@@ -24,6 +26,10 @@ class FewTopicsWarning(DpvbWarning):
 
 class FewWordsWarning(DpvbWarning):
     """A fit that was to find its words found few, as was released; its charge stands."""
+
+
+class MeasuredRangeWarning(DpvbWarning):
+    """A public range has so many digits that somebody may have computed it from private rows."""
 
 
 class ParameterError(DpvbError, ValueError):
@@ -126,3 +132,15 @@ def check_choice(name: str, value: object, choices: tuple[str, ...], *, hint: st
         way_out = f" {hint}" if hint else ""
         raise ParameterError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.{way_out}")
     return value
+
+
+def check_path(name: str, value: object) -> Path:
+    """Return where a public argument says that a file or a folder is; a number, which `open` takes too, says no place.
+
+    Raises:
+        ParameterError: naming the parameter and the value.
+    """
+    place = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+    if not isinstance(place, str) or not place:
+        raise ParameterError(f"{name} must be a path, as text or as pathlib has it, got {value!r}.")
+    return Path(place)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TextIO
 
-from dpvb.guards.errors import LedgerError
+from dpvb.guards.errors import LedgerError, check_path
 from dpvb.guards.strangers import parsed_json, printable
 from dpvb.ledger.chain import COLUMNS, FORMAT, Entry, canonical
 from dpvb.ledger.facts import Receipt
@@ -82,7 +82,7 @@ def write_export(path: str | os.PathLike[str], store: Store) -> None:
         LedgerError: if the file cannot be written.
     """
     try:
-        with open(path, "w", encoding="ascii") as file:
+        with open(check_path("path", path), "w", encoding="ascii") as file:
             file.write(canonical({"format": FORMAT, "ledger": store.uuid}) + "\n")
             try:
                 with store.transaction(write=False) as rows:
@@ -102,8 +102,9 @@ def verify_export(path: str | os.PathLike[str], receipts: Sequence[Receipt] = ()
     Raises:
         LedgerError: naming the row and the check that failed, or if the file is none that `export` wrote.
     """
+    place = check_path("path", path)
     try:
-        with open(path, encoding="ascii") as file:
+        with open(place, encoding="ascii") as file:
             lines = _lines(file)
             first = next(lines, {})
             uuid = first.get("ledger")

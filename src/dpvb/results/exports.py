@@ -11,11 +11,10 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import DataFormatError, DpvbError, ParameterError, reason_of
+from dpvb.guards.errors import DataFormatError, DpvbError, ParameterError, check_path, reason_of
 from dpvb.guards.strangers import printable
 from dpvb.version import __version__
 
@@ -79,15 +78,14 @@ def write(path: str | os.PathLike[str], text: str, *, overwrite: bool) -> None:
         ParameterError: for no path, or if a file is there that may not be replaced.
         DataFormatError: if the file cannot be written.
     """
-    if not isinstance(path, (str, os.PathLike)):
-        raise ParameterError(f"path must be that of a file, or None for the text, got {path!r}.")
-    if not overwrite and os.path.exists(path):
-        raise ParameterError(f"{os.fspath(path)!r} is already there. Name another file, or give overwrite=True.")
+    place = check_path("path", path)
+    if not overwrite and place.exists():
+        raise ParameterError(f"{str(place)!r} is already there. Name another file, or give overwrite=True.")
     try:
-        Path(path).write_text(text, encoding="utf-8", newline="")
+        place.write_text(text, encoding="utf-8", newline="")
     except (OSError, UnicodeError) as error:
         reason = reason_of(error) if isinstance(error, OSError) else "it holds text that is not Unicode"
-        raise DataFormatError(f"{os.fspath(path)!r} cannot be written: {reason}.") from error
+        raise DataFormatError(f"{str(place)!r} cannot be written: {reason}.") from error
 
 
 def frame(names: Sequence[str], rows: Sequence[Sequence[object]], facts: Mapping[str, object]) -> Any:

@@ -61,35 +61,42 @@ class Bars(Figure):
 
 @dataclass(frozen=True, kw_only=True)
 class Intervals(Figure):
-    """Estimates with their intervals, on one scale.
+    """Estimates with their intervals, on one scale or each on its own.
 
     Attributes:
         rows: for each a name, the estimate, the ends of its interval, and a remark.
         reference: where a line is drawn; None: nowhere.
         log: whether the scale is that of logarithms.
+        scales: the ends of each row's own scale; (): one scale serves all rows.
     """
 
     rows: tuple[tuple[str, float, float, float, str], ...]
     reference: float | None = None
     log: bool = False
+    scales: tuple[tuple[float, float], ...] = ()
 
     form = "intervals"
 
     @property
     def places(self) -> list[tuple[float, float, float]]:
         """Of each row the estimate and the ends as shares of the width, in [0, 1]; what lies beyond is at the edge."""
-        low, high = self._ends
-        width = (high - low) or 1.0
         return [
-            (self._share(mean, low, width), self._share(one, low, width), self._share(other, low, width))
-            for _, mean, one, other, _ in self.rows
+            (self._share(mean, ends), self._share(low, ends), self._share(high, ends))
+            for (_, mean, low, high, _), ends in zip(self.rows, self._ends_of_rows, strict=True)
         ]
 
     @property
-    def line(self) -> float | None:
-        """The reference as a share of the width."""
-        low, high = self._ends
-        return None if self.reference is None else self._share(self.reference, low, (high - low) or 1.0)
+    def lines(self) -> list[float | None]:
+        """Of each row the reference as a share of the width."""
+        at = self.reference
+        return [None if at is None else self._share(at, ends) for ends in self._ends_of_rows]
+
+    @property
+    def _ends_of_rows(self) -> list[tuple[float, float]]:
+        """The ends of the scale of each row."""
+        if self.scales:
+            return [(self._at(low), self._at(high)) for low, high in self.scales]
+        return [self._ends] * len(self.rows)
 
     @property
     def _ends(self) -> tuple[float, float]:
@@ -105,8 +112,8 @@ class Intervals(Figure):
             return value
         return math.log(value) if 0 < value < math.inf else math.copysign(math.inf, value - 1)
 
-    def _share(self, value: float, low: float, width: float) -> float:
-        share = (self._at(value) - low) / width
+    def _share(self, value: float, ends: tuple[float, float]) -> float:
+        share = (self._at(value) - ends[0]) / ((ends[1] - ends[0]) or 1.0)
         return 0.5 if math.isnan(share) else min(max(share, 0.0), 1.0)
 
 

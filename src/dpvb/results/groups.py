@@ -23,6 +23,20 @@ class Line(NamedTuple):
     low: float
     high: float
 
+    @classmethod
+    def within(
+        cls, group: int | str, name: str, mean: float, std: float, reach: float, ends: tuple[float, float]
+    ) -> Line:
+        """A line whose interval reaches so many standard deviations, and not beyond the ends of what is possible."""
+        low, high = ends
+        return cls(group, name, mean, std, max(mean - reach * std, low), min(mean + reach * std, high))
+
+
+def head(number: int, what: str, level: float, noise_aware: bool) -> str:
+    """What stands above a table: of how much it is, and what its intervals are."""
+    aware = "noise counted in" if noise_aware else "privacy noise left out"
+    return f"{number} {what}, {level:.0%} intervals, {aware}"
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GroupTable:
@@ -49,14 +63,19 @@ class GroupTable:
         return {line.name: line for line in self.lines if line.group == group}
 
     def figures(self) -> Iterator[Intervals]:
-        """What a report shows: the numbers of each group, whose share comes first."""
+        """What a report shows: the numbers of each group, whose share comes first, on one scale in all groups."""
+        scales: dict[str, tuple[float, float]] = {}
+        for line in self.lines:
+            low, high = scales.get(line.name, (line.low, line.high))
+            scales[line.name] = min(low, line.low), max(high, line.high)
         for group in dict.fromkeys(line.group for line in self.lines):
             share, *others = (line for line in self.lines if line.group == group)
             yield Intervals(
                 title=f"{'Group ' if isinstance(group, int) else ''}{group}: "
                 f"{share.mean:.1%} of all, {share.low:.1%} to {share.high:.1%}",
-                note=self.head,
+                note=f"{self.head}. The scale of a row is the same in all groups.",
                 rows=tuple((line.name, line.mean, line.low, line.high, "") for line in others),
+                scales=tuple(scales[line.name] for line in others),
             )
 
     def _rows(self) -> list[tuple[str, ...]]:

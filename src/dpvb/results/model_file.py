@@ -33,7 +33,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpvb.guards.errors import ModelFileError, ParameterError
+from dpvb.guards.errors import ModelFileError, ParameterError, check_path
 from dpvb.guards.own import sync_folder
 from dpvb.guards.strangers import parsed_json, printable
 from dpvb.version import __version__
@@ -90,7 +90,7 @@ def save(
         ModelFileError: if the file cannot be written; nothing half-written is left.
     """
     members = _members(kind, arrays, facts)
-    target = _target(_path(path))
+    target = _target(check_path("path", path))
     temporary = target.parent / f".dpvb-{secrets.token_hex(8)}.tmp"
     try:
         with open(temporary, "xb+") as file:
@@ -117,7 +117,7 @@ def load(path: str | os.PathLike[str], *, kind: str | None = None) -> StoredMode
         ModelFileError: if the file is missing, is no model file, was damaged or tampered with, has a newer format,
             or holds another kind.
     """
-    found = _path(path)
+    found = check_path("path", path)
     with _refusing(found), open(_regular(found), "rb") as file:
         return _stored(file, kind)
 
@@ -215,13 +215,6 @@ def _manifest(kind: str, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str,
 def _manifest_limit(array_bytes: int) -> int:
     """Room for a long vocabulary, which comes with large arrays; parsed JSON takes up to 16 times its size."""
     return 2**22 + array_bytes // 4
-
-
-def _path(path: str | os.PathLike[str]) -> Path:
-    try:
-        return Path(path)
-    except TypeError as error:
-        raise ParameterError(f"path must be the path of a file, got {path!r}.") from error
 
 
 def _target(path: Path) -> Path:

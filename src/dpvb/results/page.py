@@ -14,7 +14,7 @@ from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from dpvb.guards.errors import ParameterError, reason_of
+from dpvb.guards.errors import ParameterError, check_path, reason_of
 from dpvb.guards.strangers import printable
 from dpvb.results.audit_report import Report
 from dpvb.results.figures import MOST_COLUMNS, MOST_ROWS, Figure
@@ -29,6 +29,8 @@ FORMAT = 1
 # Width and height of the curve, and room for its labels.
 _WIDTH, _HEIGHT, _LEFT, _ABOVE, _BELOW = 440.0, 190.0, 30.0, 34.0, 34.0
 _MOST_EPSILON = 100.0
+# Between these a number is written out, without an exponent.
+_MANY, _TOO_MANY = 1e4, 1e7
 
 
 @dataclass(frozen=True)
@@ -59,16 +61,16 @@ class Page:
         Raises:
             ParameterError: if a file is there that may not be replaced, or cannot be written.
         """
-        text = self.html()
+        place, text = check_path("path", path), self.html()
         try:
-            with open(path, "w" if overwrite else "x", encoding="utf-8") as file:
+            with open(place, "w" if overwrite else "x", encoding="utf-8") as file:
                 file.write(text)
         except FileExistsError:
             raise ParameterError(
-                f"{os.fspath(path)!r} is already there. Name another file, or give overwrite=True."
+                f"{str(place)!r} is already there. Name another file, or give overwrite=True."
             ) from None
         except OSError as error:
-            raise ParameterError(f"{os.fspath(path)!r} cannot be written: {reason_of(error)}.") from error
+            raise ParameterError(f"{str(place)!r} cannot be written: {reason_of(error)}.") from error
 
     def _repr_html_(self) -> str:
         """The page for a notebook, in a frame of its own."""
@@ -120,11 +122,20 @@ def _curve(statement: PrivacyStatement) -> Mapping[str, Any] | None:
         )
         for delta, epsilon in points
     ]
-    return {"places": places, "width": _WIDTH, "height": _HEIGHT, "floor": _HEIGHT - _BELOW, "left": _LEFT}
+    return {
+        "places": places,
+        "width": _WIDTH,
+        "height": _HEIGHT,
+        "floor": _HEIGHT - _BELOW,
+        "left": _LEFT,
+        "top": _ABOVE,
+    }
 
 
 def _number(value: float) -> str:
-    """Four digits; a word for what is no number."""
+    """Four digits, and all those before the point of what is below ten million; a word for what is no number."""
+    if _MANY <= abs(value) < _TOO_MANY:
+        return f"{value:.0f}"
     return f"{value:.4g}" if math.isfinite(value) else "unknown" if math.isnan(value) else "∞" if value > 0 else "-∞"
 
 

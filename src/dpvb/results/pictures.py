@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import os
+import textwrap
 from collections.abc import Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import DpvbError
+from dpvb.guards.errors import DpvbError, check_path
 from dpvb.guards.strangers import printable
 from dpvb.results import metrics
 
@@ -25,6 +25,8 @@ _PRIVATE, _REFERENCE = "#2f6f9f", "#d9822b"
 _COLUMNS = 7
 # A logarithmic axis shows ratios up to this one.
 _LARGEST_LOG = 200.0
+# Letters of a name beside a heat map; most rows of one whose cells have numbers.
+_LONGEST_NAME, _NUMBERED = 24, 12
 
 
 def topics_picture(
@@ -113,6 +115,48 @@ def weights_picture(
     _write(figure, path)
 
 
+def steps_picture(
+    path: str | os.PathLike[str],
+    names: Sequence[str],
+    law_vv: NDArray[Any],
+    duration_v: NDArray[Any],
+    statement: PrivacyStatement,
+) -> None:
+    """Draw what follows what as a heat map, and how long each symbol or state lasts as bars beside it.
+
+    Args:
+        path: where to write; the suffix tells the format (.png, .pdf, .svg).
+        names: of the V symbols or states.
+        law_vv: probabilities of the next one, rows sum to 1, (V, V).
+        duration_v: expected number of times in a row, (V,).
+        statement: of the fit.
+
+    Raises:
+        DpvbError: if matplotlib is not installed.
+    """
+    shown, place = [printable(name)[:_LONGEST_NAME] for name in names], np.arange(len(names))
+    side = max(3.0, min(0.45 * len(names), 40.0))
+    figure = _figure_class()(figsize=(side + 4.0, side + 1.0), layout="constrained")
+    axes, beside = figure.subplots(1, 2, width_ratios=(side, 1.5))
+    image = axes.imshow(law_vv, cmap="Blues", vmin=0.0, vmax=1.0)
+    figure.colorbar(image, ax=axes, label="probability", shrink=0.6)
+    axes.set_xticks(place, shown, rotation=90, fontsize=7, parse_math=False, usetex=False)
+    axes.set_yticks(place, shown, fontsize=7, parse_math=False, usetex=False)
+    axes.set_xlabel("comes next", fontsize=9)
+    axes.set_ylabel("after", fontsize=9)
+    if len(names) <= _NUMBERED:
+        for (a, b), value in np.ndenumerate(law_vv):
+            axes.text(b, a, f"{value:.2f}", ha="center", va="center", fontsize=6, color="w" if value > 0.5 else "k")
+    beside.barh(place, duration_v, color=_PRIVATE, height=0.7)
+    beside.set_ylim(len(names) - 0.5, -0.5)
+    beside.set_yticks([])
+    beside.tick_params(labelsize=7)
+    beside.set_xlabel("times in a row", fontsize=9)
+    beside.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"What follows what, at epsilon = {statement.epsilon:.3g}, delta = {statement.delta:g}", fontsize=9)
+    _write(figure, path)
+
+
 def forest_picture(path: str | os.PathLike[str], table: CoefficientTable) -> None:
     """Draw a table of coefficients as intervals, see `draw_forest`.
 
@@ -125,6 +169,36 @@ def forest_picture(path: str | os.PathLike[str], table: CoefficientTable) -> Non
     """
     figure = _figure_class()(figsize=_forest_size(len(table)), layout="constrained")
     draw_forest(figure.subplots(), table)
+    _write(figure, path)
+
+
+def ladder_picture(
+    path: str | os.PathLike[str], points: Sequence[tuple[float, float, float]], measure: str, epsilon: float
+) -> None:
+    """Draw what epsilon buys, and what a test with 1 % false alarms then finds at most.
+
+    Args:
+        path: where to write; the suffix tells the format (.png, .pdf, .svg).
+        points: epsilon, what is expected, and the power of the test.
+        measure: what is expected, in words.
+        epsilon: the budget itself, which a line marks.
+
+    Raises:
+        DpvbError: if matplotlib is not installed.
+    """
+    figure = _figure_class()(figsize=(7.0, 3.0), layout="constrained")
+    panels = figure.subplots(1, 2)
+    for axes, place, title in zip(panels, (1, 2), (measure, "found by a test with 1 % false alarms"), strict=True):
+        axes.plot(
+            [point[0] for point in points], [point[place] for point in points], "o-", color=_PRIVATE, markersize=4
+        )
+        axes.axvline(epsilon, color=_REFERENCE, linewidth=1)
+        axes.set_xscale("log")
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("epsilon", fontsize=8)
+        axes.set_title("\n".join(textwrap.wrap(title, 44)), fontsize=8, loc="left")
+        axes.tick_params(labelsize=7)
+        axes.spines[["top", "right"]].set_visible(False)
     _write(figure, path)
 
 
@@ -211,7 +285,7 @@ def _write(figure: Any, path: str | os.PathLike[str]) -> None:
     for text in figure.findobj(Text):
         text.set_usetex(False)
     with rc_context({"text.usetex": False}):  # For the texts that are made as they are drawn.
-        figure.savefig(Path(path), dpi=110)
+        figure.savefig(check_path("path", path), dpi=110)
 
 
 def _draw_curve(axes: Any, statement: PrivacyStatement) -> None:

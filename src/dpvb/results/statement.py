@@ -380,7 +380,7 @@ class PrivacyStatement:
             {
                 "Promise": f"{self.brief}.",
                 "Meaning": "The data are public." if self.published else meaning,
-                "Made by": f"{released} noisy sums, and public facts alone.{counted}",
+                "Made by": f"{released} noisy sum{'s' * (released != 1)}, and public facts alone.{counted}",
                 "Result": " ".join(self.remarks) or "Intervals and measures hold the noise; see the model's own pages.",
                 "Charged": "Nobody keeps count here: several fits of the same data add up."
                 if charge is None
@@ -498,7 +498,8 @@ class PrivacyStatement:
         total = sum(release.event.num_steps for release in self.releases)
         noise = [release.event.noise_multiplier for release in self.releases]
         spread = "" if min(noise) == max(noise) else f", noise multipliers from {min(noise):.6g} to {max(noise):.6g}"
-        yield f"{total} sums were released{spread}; the result was computed from them and from public facts alone."
+        made, them = ("1 sum was", "it") if total == 1 else (f"{total} sums were", "them")
+        yield f"{made} released{spread}; the result was computed from {them} and from public facts alone."
         for release in self.releases[:_MAX_LISTED]:
             yield f"- {_release(release, self.unit)}"
         if len(self.releases) > _MAX_LISTED:

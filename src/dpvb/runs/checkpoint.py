@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from dpvb.core.journal import Sums
 from dpvb.guards import own
-from dpvb.guards.errors import CheckpointError, ModelFileError
+from dpvb.guards.errors import CheckpointError, ModelFileError, check_path
 from dpvb.guards.strangers import parsed_json
 from dpvb.results import model_file
 
@@ -73,7 +73,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path).absolute()
+        self.path = check_path("checkpoint", path).absolute()
         self._manifest_path, self._token_path = self.path / "run.json", token_of(self.path)
         self._lock: IO[bytes] | None = None
         try:

@@ -1,7 +1,7 @@
-"""Data of nobody, for a first try: notes, a table with its schema, images, a word list, the same at each call.
+"""Data of nobody, for a first try: notes, a table with its schema, images, visits, a word list, always the same.
 
 What a fit should find is known. The notes are about four subjects; illness follows from age and work; the images are
-four squares.
+four squares; who sees a page sees it again more often than not.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ NAMES: Final = (
     *("notes", "public_notes", "words.txt"),
     *("people.csv", "public_people.csv", "people.json"),
     *("images-ubyte.gz", "public_images-ubyte.gz"),
+    "visits.csv",
 )
 _SEED = 20_261_122
-_NOTES, _PEOPLE, _IMAGES, _PUBLIC = 2_000, 20_000, 5_000, 500
+_NOTES, _PEOPLE, _IMAGES, _VISITORS, _PUBLIC = 2_000, 20_000, 5_000, 3_000, 500
 # Words of four subjects, and those that say nothing.
 *_SUBJECTS, _FILLERS = (
     text.split()
@@ -56,6 +57,7 @@ def write(folder: Path) -> None:
     (folder / "people.json").write_text(json.dumps(_SCHEMA, indent=2) + "\n", encoding="utf-8")
     for name, number in (("images-ubyte.gz", _IMAGES), ("public_images-ubyte.gz", _PUBLIC)):
         (folder / name).write_bytes(_images(rng, number))
+    (folder / "visits.csv").write_text(_visits(rng, _VISITORS), encoding="utf-8")
 
 
 def _note(rng: np.random.Generator) -> str:
@@ -93,6 +95,17 @@ def _table(rng: np.random.Generator, number: int) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([("age", "income", "work", "urban", "ill"), *rows()])
     return text.getvalue()
+
+
+def _visits(rng: np.random.Generator, number: int) -> str:
+    """A row for each page that somebody saw, in no order; after each page the next of three, or with 0.6 the same."""
+    pages, rows = ("front", "news", "sports"), []
+    for user in range(number):
+        page = int(rng.integers(3))
+        for clock in range(int(rng.integers(2, 9))):
+            rows.append(f"{user},{pages[page]},{clock}")
+            page = (page + int(rng.random() < 0.4)) % 3
+    return "\n".join(["user,page,clock", *(rows[place] for place in rng.permutation(len(rows)))]) + "\n"
 
 
 def _images(rng: np.random.Generator, number: int) -> bytes:

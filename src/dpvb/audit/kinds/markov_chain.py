@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpvb.audit.cases import Case, of_estimator
-from dpvb.data.sequences.rows import Sequences
+from dpvb.data.sequences.rows import SequenceRows, Sequences
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.markov_chain import MarkovChain
 from dpvb.estimators.sequences import SequenceModel
@@ -26,7 +26,7 @@ def forms(name: str) -> Mapping[str, Callable[[], Case]]:
     return {f"order {order}": partial(of_order, order) for order in (1, 2)}
 
 
-def sequences(matrix: Floats, group: Any = None, width: int = WIDTH) -> Sequences:
+def sequences(matrix: Floats, group: Any = None, width: int = WIDTH) -> Sequences[SequenceRows]:
     """A matrix as sequences: the first column is the length of each, and one that is no length leaves nothing."""
     matrix = np.asarray(matrix, dtype=np.float64)
     length_n = np.clip(np.nan_to_num(matrix[:, 0], posinf=0.0, neginf=0.0), 0, matrix.shape[1] - 1).astype(np.int64)

@@ -1,1 +1,1 @@
-"""Sequences of symbols as privacy units: lists, flat arrays with lengths, and long tables of events."""
+"""Sequences of symbols or numbers as privacy units: lists, flat arrays with lengths, and long tables of events."""

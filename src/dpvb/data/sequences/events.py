@@ -6,7 +6,7 @@ The files are this user's alone, and are removed when the sequences are no longe
 process that is killed leaves them where temporary files are.
 
 A row that names nobody, or has no moment or no part where a column of them is declared, is nobody's. One whose symbol
-is none of the public ones is a gap: no window crosses it.
+is none of the public ones is a gap: no window crosses it. A cell of numbers that is no finite one is missing.
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpvb.data.csv_files import Dialect
 from dpvb.data.persons import digest_of, numbered
-from dpvb.data.sequences.rows import SequenceRows, Sequences
-from dpvb.data.sequences.symbols import Symbols, arranged
+from dpvb.data.sequences.content import Content, arranged
+from dpvb.data.sequences.numbers import Numbers
+from dpvb.data.sequences.rows import Rows, Sequences
+from dpvb.data.sequences.symbols import Symbols
 from dpvb.data.shards import Shard, Sharded
 from dpvb.data.slabs import Integers
-from dpvb.data.spelling import Cells, as_numbers, cells_of, each
+from dpvb.data.spelling import Cells, as_numbers, cells_of, each, spelled
 from dpvb.data.tables.columns import Categorical
 from dpvb.data.tables.ranged import Date, Numeric, check_name
 from dpvb.data.tables.schema import Schema
@@ -42,7 +44,9 @@ from dpvb.guards.errors import DataFormatError, ParameterError, reason_of
 # Files into which a streamed table is cut.
 _FILES = 64
 _DAYS = Date("time", low="1970-01-01", high="2100-01-01", unit="days")
-_ROW = np.dtype([("person", "<u8", 2), ("part", "<u8", 2), ("time", "<f8"), ("code", "<i4")])
+_ROW = [("person", "<u8", 2), ("part", "<u8", 2), ("time", "<f8", 2)]
+# Of a whole number that float64 holds.
+_MOST_DIGITS = 308
 
 
 class _Piece(NamedTuple):
@@ -51,12 +55,12 @@ class _Piece(NamedTuple):
     persons: list[object]
     parts: list[object]
     time_n: NDArray[np.float64]
-    code_n: NDArray[np.int32]
+    held_n: NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Events:
-    """A private long table: in each row a person, a symbol, and when it was.
+    """A private long table: in each row a person, a symbol or some numbers, and when it was.
 
     Names of columns are public, everything else is private.
 
@@ -65,6 +69,7 @@ class Events:
             of a .csv or .parquet file, a list of such paths, or a folder of .parquet files.
         person: column of the person; all rows of a person are one unit.
         symbol: column of the symbols.
+        values: in its place, columns of numbers, in the order of the model's; one text with commas between, too.
         time: column by which a person's rows are ordered, numbers or dates; None: they are in order.
         sequence: column that says which of a person's sequences a row belongs to; None: each person has one.
         stream: True reads a table in bounded memory, over files of its own; for one larger than memory.
@@ -78,6 +83,7 @@ class Events:
     data: Any
     person: str = "person"
     symbol: str = "symbol"
+    values: str | Sequence[str] | None = None
     time: str | None = None
     sequence: str | None = None
     stream: bool = False
@@ -91,63 +97,82 @@ class Events:
         if not isinstance(self.stream, bool):
             raise ParameterError(f"stream must be True or False, got {self.stream!r}.")
         check_name(self.person)
-        names = [name for name in (self.person, self.symbol, self.time, self.sequence) if name is not None]
+        names = [name for name in (self.person, *self._read, self.time, self.sequence) if name is not None]
         if len(set(names)) < len(names):
-            raise ParameterError(f"person, symbol, time and sequence must be different columns, got {names}.")
+            own = "symbol" if self.values is None else "values"
+            raise ParameterError(f"person, {own}, time and sequence must be different columns, got {names}.")
         object.__setattr__(self, "_dialect", Dialect(self.separator, self.decimal, self.encoding))
         self._reader([0, 1])
 
     def __repr__(self) -> str:
-        return f"Events(person={self.person!r}, symbol={self.symbol!r}, time={self.time!r})"
+        held = f"symbol={self.symbol!r}" if self.values is None else f"values={[*self._read]}"
+        return f"Events(person={self.person!r}, {held}, time={self.time!r})"
 
-    def sequences(self, symbols: Symbols) -> Sequences | Partitioned:
-        """The persons' sequences of public symbols, held in memory or in files."""
-        pieces = self._pieces(symbols)
+    @property
+    def _read(self) -> tuple[str, ...]:
+        """Columns of the symbols, or of the numbers."""
+        return (self.symbol,) if self.values is None else Numbers(self.values).names
+
+    def sequences(self, content: Content[Rows]) -> Sequences[Rows] | Partitioned[Rows]:
+        """The persons' sequences of public symbols, or of numbers, held in memory or in files.
+
+        Raises:
+            ParameterError: for symbols of a table of numbers, or the other way, or numbers of another width.
+        """
+        if isinstance(content, Numbers) != (self.values is not None):
+            needed = "name the columns of the numbers" if self.values is None else "be None, as symbols are asked for"
+            raise ParameterError(f"values of the events must {needed}, got {self.values!r}.")
+        if isinstance(content, Numbers) and len(self._read) != len(content):
+            raise ParameterError(f"values of the events must be {len(content)} columns, got {[*self._read]}.")
+        pieces: Iterator[_Piece] = self._pieces(content)
         if self.stream:
-            return Partitioned(pieces)
-        found = _joined([*pieces])
+            return Partitioned(pieces, content)
+        found = _joined([*pieces], content)
         person_n, part_n = (numbered(cells) for cells in (found.persons, found.parts))
-        rows, person = arranged(np.where(part_n < 0, -1, person_n), part_n, found.time_n, found.code_n)
-        return Sequences(rows, person)
+        indptr, order, person = arranged(np.where(part_n < 0, -1, person_n), part_n, found.time_n)
+        return Sequences(content.made(indptr, found.held_n[order]), person)
 
     def _reader(self, values: Sequence[Any]) -> Any:
-        """What reads the columns, whose public symbols are these."""
-        columns: list[Any] = [Categorical(self.symbol, (*values,), unseen=False, missing=False)]
+        """What reads the columns; public symbols are these."""
+        columns: list[Any] = [Numeric(name, 0, 1) for name in self._read]
+        if self.values is None:
+            columns = [Categorical(self.symbol, (*values,), unseen=False, missing=False)]
         columns += [] if self.time is None else [Numeric(self.time, 0, 1)]
         # A part is an id like a person's: as it is written.
         columns += [] if self.sequence is None else [Date(self.sequence, "1970-01-01", "2100-01-01")]
         return reader_of(self.data, Schema((*columns,), group=self.person), self.file_format, self._dialect)
 
-    def _pieces(self, symbols: Symbols) -> Iterator[_Piece]:
-        reader, schema = self._reader(symbols.values), Schema((Numeric(self.symbol, 0, 1),), group=self.person)
+    def _pieces(self, content: Content[Any]) -> Iterator[_Piece]:
+        values = content.values if isinstance(content, Symbols) else ()
+        reader, schema = self._reader(values), Schema((Numeric(self._read[0], 0, 1),), group=self.person)
         for piece in reader.pieces():
             persons = persons_of(piece, schema)
             parts: list[object] = [0] * len(persons) if self.sequence is None else cells_of(piece.cells[self.sequence])
-            time_n = np.zeros(len(persons)) if self.time is None else _times(piece.cells[self.time])
-            sound_n = np.isfinite(time_n)
+            time_n = np.zeros((len(persons), 2)) if self.time is None else _times(piece.cells[self.time])
+            sound_n = np.isfinite(time_n[:, 0])
             own = [one if sound else None for one, sound in zip(persons, sound_n, strict=True)]
-            yield _Piece(own, parts, time_n, symbols.codes(piece.cells[self.symbol]))
+            yield _Piece(own, parts, time_n, content.of_columns(piece.cells, self._read))
 
 
-class Partitioned(Sharded[SequenceRows]):
+class Partitioned(Sharded[Rows], Generic[Rows]):
     """Persons' sequences in files of this process: see the head of this file."""
 
-    def __init__(self, pieces: Iterator[_Piece]) -> None:
+    def __init__(self, pieces: Iterator[_Piece], content: Content[Rows]) -> None:
         """Read a long table once."""
         folder = tempfile.mkdtemp(prefix="dpvb-")  # Nobody else may enter it.
-        self._removed = weakref.finalize(self, _remove, folder, os.getpid())
+        self._removed: Any = weakref.finalize(self, _remove, folder, os.getpid())
         paths = [Path(folder) / f"{number:02d}" for number in range(_FILES)]
         reason = None
         with ExitStack() as undone:
             undone.callback(self._removed)  # A traceback that somebody keeps would keep the files.
             try:
-                _cut(pieces, paths)
+                _cut(pieces, paths, _row_of(content))
                 undone.pop_all()
             except OSError as error:
                 reason = reason_of(error)
         if reason is not None:
             raise DataFormatError(f"stream needs room for the rows among temporary files in {folder!r}: {reason}.")
-        super().__init__([Shard(path, partial(_read, path)) for path in paths], unit="person")
+        super().__init__([Shard(path, partial(_read, path, content)) for path in paths], unit="person")
 
 
 def _remove(folder: str, process: int) -> None:
@@ -156,7 +181,13 @@ def _remove(folder: str, process: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _cut(pieces: Iterator[_Piece], paths: Sequence[Path]) -> None:
+def _row_of(content: Content[Any]) -> np.dtype[Any]:
+    """What a file holds of each row."""
+    like = content.encoded([])
+    return np.dtype([*_ROW, ("held", like.dtype.newbyteorder("<"), like.shape[1:])])
+
+
+def _cut(pieces: Iterator[_Piece], paths: Sequence[Path], kind: np.dtype[Any]) -> None:
     """Write each row to the file that a digest of its person names."""
     key = secrets.token_bytes(32)
     with ExitStack() as stack:
@@ -166,19 +197,20 @@ def _cut(pieces: Iterator[_Piece], paths: Sequence[Path]) -> None:
         ]
         for piece in pieces:
             person_n, part_n = (_digests(cells, key) for cells in (piece.persons, piece.parts))
-            row_n = np.empty(len(person_n), dtype=_ROW)
-            row_n["person"], row_n["part"], row_n["time"], row_n["code"] = person_n, part_n, piece.time_n, piece.code_n
+            row_n = np.empty(len(person_n), dtype=kind)
+            row_n["person"], row_n["part"], row_n["time"], row_n["held"] = person_n, part_n, piece.time_n, piece.held_n
             somebody = (person_n != 0).any(axis=1) & (part_n != 0).any(axis=1)
             place_n = np.where(somebody, person_n[:, 0] % len(paths), len(paths))
             for place, file in enumerate(files):
                 file.write(row_n[place_n == place].tobytes())
 
 
-def _read(path: Path) -> Sequences:
+def _read(path: Path, content: Content[Rows]) -> Sequences[Rows]:
     """The persons of one file."""
-    row_n = np.fromfile(path, dtype=_ROW)
+    row_n = np.fromfile(path, dtype=_row_of(content))
     person_n, part_n = (_ranks(row_n[name]) for name in ("person", "part"))
-    return Sequences(*arranged(person_n, part_n, row_n["time"], row_n["code"]))
+    indptr, order, person = arranged(person_n, part_n, row_n["time"])
+    return Sequences(content.made(indptr, row_n["held"][order]), person)
 
 
 def _ranks(digest_n: NDArray[np.uint64]) -> Integers:
@@ -202,19 +234,44 @@ def _digests(cells: Sequence[object], key: bytes) -> NDArray[np.uint64]:
 
 
 def _times(cells: Cells) -> NDArray[np.float64]:
-    """Numbers as they are, and dates in days; NaN for what is neither."""
+    """Moments as pairs in whose order they are, (n, 2): numbers as they are, or dates in days, and what these leave."""
     number_n = as_numbers(cells)
-    lacks = np.flatnonzero(np.isnan(number_n))
-    number_n[lacks] = _DAYS.numbers(
-        cells[lacks] if isinstance(cells, np.ndarray) else [cells[n] for n in lacks.tolist()]
-    )
-    return number_n
+    is_date_n = np.isnan(number_n)
+    number_n[is_date_n] = _DAYS.numbers(_some(cells, is_date_n))
+    rest_n = np.zeros(len(number_n))
+    finer_n = is_date_n | (np.abs(number_n) >= 2.0**53)
+    rest_n[finer_n] = _rests(_some(cells, finer_n))
+    return np.stack([number_n, rest_n], axis=1)
 
 
-def _joined(pieces: Sequence[_Piece]) -> _Piece:
+def _some(cells: Cells, mask_n: NDArray[np.bool_]) -> Cells:
+    return cells[mask_n] if isinstance(cells, np.ndarray) else [cells[n] for n in np.flatnonzero(mask_n).tolist()]
+
+
+def _rests(cells: Cells) -> NDArray[np.int64]:
+    """What float64 leaves of whole numbers, and microseconds of moments, in picoseconds."""
+    if isinstance(cells, np.ndarray) and cells.dtype.kind == "f":
+        return np.zeros(len(cells), dtype=np.int64)
+    if isinstance(cells, np.ndarray) and cells.dtype.kind == "i" and (np.abs(cells.astype(np.float64)) < 2**62).all():
+        return np.asarray(cells - cells.astype(np.float64).astype(np.int64), dtype=np.int64)
+    if isinstance(cells, np.ndarray) and cells.dtype.kind == "M" and np.datetime_data(cells.dtype) == ("ns", 1):
+        return cells.astype(np.int64) % 1000 * 1000
+    return each(cells, _rest)
+
+
+def _rest(cell: object) -> int:
+    text = spelled(cell) or ""
+    if text.removeprefix("-").isdecimal():
+        whole = int(text) if len(text) <= _MOST_DIGITS else 0
+        return max(-(2**62), min(whole - int(float(whole)), 2**62))
+    fraction = text.removesuffix("Z").partition(".")[2]
+    return int(fraction[6:18].ljust(12, "0")) if fraction.isdecimal() else 0
+
+
+def _joined(pieces: Sequence[_Piece], content: Content[Any]) -> _Piece:
     return _Piece(
         [one for piece in pieces for one in piece.persons],
         [one for piece in pieces for one in piece.parts],
-        np.concatenate([np.empty(0), *(piece.time_n for piece in pieces)]),
-        np.concatenate([np.empty(0, np.int32), *(piece.code_n for piece in pieces)]),
+        np.concatenate([np.empty((0, 2)), *(piece.time_n for piece in pieces)]),
+        np.concatenate([content.encoded([]), *(piece.held_n for piece in pieces)]),
     )

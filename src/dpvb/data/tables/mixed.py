@@ -32,6 +32,8 @@ Choice: TypeAlias = Binary | Categorical
 
 # Below 2^53 every whole number has a float of its own, and NumPy draws it.
 _MOST_COUNT = 2.0**53
+# Half of the widest range of a number that has a variance; its square, with room for a product.
+_MOST_SQUARED = 1e150
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,19 @@ class Layout:
         ends = [(float(column.ends[0][0]), float(column.ends[1][0])) for column in self.numbers]
         low_d, high_d = np.array(ends).reshape(-1, 2).T
         return (low_d + high_d) / 2, (high_d - low_d) / 2
+
+    def check_squares(self) -> None:
+        """Refuse numbers whose variance in the unit of their column is no number.
+
+        Raises:
+            ParameterError: naming the column.
+        """
+        for column, half in zip(self.numbers, self.scale[1], strict=True):
+            if half > _MOST_SQUARED:
+                raise ParameterError(
+                    f"high of column {column.name!r} must be at most {2 * _MOST_SQUARED:g} above its low, got "
+                    f"{2 * half:g}: a variance would be no number. Declare the column in a larger unit."
+                )
 
     def rows(self, cells: Mapping[str, Cells], malformed: NDArray[np.bool_], missing: frozenset[str]) -> MixedRows:
         """Cells by column name as a mixture reads them; each row is made from its own cells.

@@ -12,7 +12,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from dpvb.data.tables.columns import Binary, Categorical, Column, Interaction, P
 from dpvb.data.tables.ranged import Date, Encoded, Numeric, Spline, check_name
 from dpvb.data.tables.response import BOUNDS, Kind, Response
 from dpvb.guards import pages
-from dpvb.guards.errors import DataFormatError, DpvbError, ParameterError, check_number, reason_of
+from dpvb.guards.errors import DataFormatError, DpvbError, ParameterError, check_number, check_path, reason_of
 from dpvb.guards.strangers import parsed_json
 
 _FORMAT = "dpvb-schema"
@@ -317,7 +316,7 @@ class Schema:
             DataFormatError: the file cannot be written.
         """
         try:
-            Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
+            check_path("path", path).write_text(self.to_json() + "\n", encoding="utf-8")
         except (OSError, UnicodeError) as error:
             reason = reason_of(error) if isinstance(error, OSError) else "it holds text that is not Unicode"
             raise DataFormatError(f"The schema file {os.fspath(path)!r} cannot be written: {reason}.") from error
@@ -331,7 +330,7 @@ class Schema:
             ParameterError: as `from_json`.
         """
         try:
-            content = Path(path).read_bytes()
+            content = check_path("path", path).read_bytes()
         except OSError as error:
             raise DataFormatError(f"The schema file {os.fspath(path)!r} cannot be read: {reason_of(error)}.") from error
         return cls.from_json(content)

@@ -403,7 +403,9 @@ def _mixed(path: Path, schema: Schema, own: Mapping[str, Any], layout: Layout, o
 def _encode(piece: Records, schema: Schema) -> _Encoded:
     """A piece's cells as numbers; a malformed row is NaN."""
     num_rows, entries = len(piece.malformed), sum(term.entries for term in schema.terms)
-    place_ne, value_ne = np.empty((num_rows, entries), dtype=np.int32), np.empty((num_rows, entries))
+    # Places are kept in the smallest type that holds the width, which is public.
+    place_ne = np.empty((num_rows, entries), dtype=np.min_scalar_type(-schema.width))
+    value_ne = np.empty((num_rows, entries))
     made = schema.encoded(piece.cells)
     start = 0
     for term in schema.terms:

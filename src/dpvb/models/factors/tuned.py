@@ -34,4 +34,6 @@ ROUNDS = 60  # of the alternation between factors and unique variances
 EM_ROUNDS = 30  # for the weights of the prior of variances
 BEYOND = 1.6  # of the noise edge: how far the largest eigenvalue of noise alone may lie beyond it, times d^(2/3)
 LEAST_MEAN = 0.1  # least mean of the prior of variances, in std of their noise
+LEAST_UNIQUE = 0.01  # least part of a column that is its own, where an interval is centred: `factor_coverage`
+METRICS = 4  # rounds that find by what errors are measured there; they end at about the second
 LEAST = 1e-9  # least variance, as a fraction of its prior mean

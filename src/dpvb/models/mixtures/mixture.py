@@ -138,11 +138,14 @@ class Mixture:
                 r_kn = np.ones((1, len(batch.sound_n)))
             else:
                 log_kn = self._log_joint(now, batch, at, expected=self.estimate == "posterior")
-                r_kn = np.exp(log_kn - log_kn.max(axis=0))
+                log_kn -= log_kn.max(axis=0)
+                r_kn = np.exp(log_kn, out=log_kn)
                 r_kn /= sum(r_kn)  # one after the other: a row's own order, whatever else is there
             r_kn *= batch.sound_n
-            whole_nk = np.zeros((len(batch.sound_n), *blocks[name].shape))
-            whole_nk[:, list(now.used)] = r_kn.T
+            whole_nk = np.ascontiguousarray(r_kn.T)
+            if len(r_kn) < blocks[name].shape[0]:
+                whole_nk = np.zeros((len(batch.sound_n), *blocks[name].shape))
+                whole_nk[:, list(now.used)] = r_kn.T
             made: dict[str, Any] = {"count": Rows(whole_nk), "scores": Scores(at, r_kn, now.used)}
             if self.columns.sizes:
                 made["categories"] = Kron(whole_nk, categorical.one_hot(batch.code_nj, self.columns.sizes))
@@ -190,9 +193,7 @@ class Mixture:
             return q
         if self.known is not None:
             return replace(q, now=self.known.start(float(q.home.number_k[0]), columns.sizes))
-        noise = s.noise_std(f"count_{phase}") * columns.weights[0] / math.hypot(*columns.weights)
-        # Σ 1/σ² of the whole run but for its check, as its noise is laid out.
-        mu = math.sqrt(len(_HOME) / tuned.HOME) / noise if noise > 0 else math.inf
+        mu = splitting.precision(s.noise_std(f"count_{phase}"), len(_HOME), columns)
         number = (
             splitting.kept(updates.numbers(q.home_sums, columns)[0], self.n_components, mu, columns)
             if self.prune

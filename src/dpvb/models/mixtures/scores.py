@@ -147,9 +147,12 @@ class Scores:
     def _clipped(self) -> tuple[Floats, Floats]:
         """What the scores of each row and component are multiplied by, and upper bounds on norms after that."""
         with np.errstate(all="ignore"):
-            norm_kn = np.sqrt(self.at.length_kn) * _ROOM
-            factor_kn = self.r_kn / np.maximum(norm_kn, 1.0)
-            return factor_kn, factor_kn * norm_kn
+            norm_kn = np.sqrt(self.at.length_kn)
+            norm_kn *= _ROOM
+            factor_kn = np.maximum(norm_kn, 1.0)
+            np.divide(self.r_kn, factor_kn, out=factor_kn)
+            norm_kn *= factor_kn
+            return factor_kn, norm_kn
 
     def norms(self) -> Floats:
         """Upper bounds on the rows' norms; squares are added in the components' order, whatever else is there."""

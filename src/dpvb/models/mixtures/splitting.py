@@ -12,12 +12,28 @@ from dpvb.models.mixtures.columns import Columns
 from dpvb.models.mixtures.components import Components, Posterior
 
 
+def precision(std: float, releases: int, columns: Columns) -> float:
+    """Root of Σ 1/σ² of a whole run but for its check, as its noise is laid out.
+
+    Args:
+        std: noise of the number of rows in one of the first releases.
+        releases: how many of these there are.
+        columns: what is declared.
+    """
+    noise = std * columns.weights[0] / math.hypot(*columns.weights)
+    return math.sqrt(releases / tuned.HOME) / noise if noise > 0 else math.inf
+
+
+def allowed(number: float, mu: float, columns: Columns) -> float:
+    """How many components so many rows allow; mu: root of the budget Σ 1/σ²."""
+    size = max(columns.shape.size, len(columns.max_counts), (sum(columns.sizes) - len(columns.sizes)) / tuned.CELLS, 1)
+    return min(max(number, 0.0) * min(mu, 1e100) / (tuned.NOISES * size), number / tuned.ROWS)
+
+
 def kept(number_k: Floats, most: int, mu: float, columns: Columns) -> int:
     """How many components the released number of rows of one allows, at most so many; mu: root of the budget Σ 1/σ²."""
-    number = float(number_k[0])
-    size = max(columns.shape.size, len(columns.max_counts), (sum(columns.sizes) - len(columns.sizes)) / tuned.CELLS, 1)
-    allowed = min(float(most), max(number, 0.0) * min(mu, 1e100) / (tuned.NOISES * size), number / tuned.ROWS)
-    return min(most, max(2, math.floor(allowed))) if allowed >= 1 else 1
+    number = min(float(most), allowed(float(number_k[0]), mu, columns))
+    return min(most, max(2, math.floor(number))) if number >= 1 else 1
 
 
 def split(q: Posterior, number: int, columns: Columns) -> Components:

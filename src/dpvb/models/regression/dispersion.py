@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import digamma
-from scipy.stats import nbinom
 
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Positive
@@ -42,6 +41,8 @@ def score(y_n: Floats, mean_n: Floats, r: float) -> Floats:
 def information(r: float, log_mean: float, variance: float) -> float:
     """Mean of I over rows whose ψ is normal, by quantiles of the distribution; public."""
     mean_k = np.exp(np.clip(log_mean + math.sqrt(variance) * _NODE_K, -20.0, 20.0))
+    from scipy.stats import nbinom  # Here, as it takes long to import.
+
     y_ky = np.asarray(nbinom.ppf(_SHARE_Y, r, (r / (r + mean_k))[:, None]))
     square_k = (score(y_ky, mean_k[:, None], r) ** 2).mean(axis=1)
     return float(_WEIGHT_K @ square_k / _WEIGHT_K.sum())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,13 @@ class SequenceRows(Protocol):
     @property
     def code(self) -> NDArray[Any]:
         """Places of the symbols, negative for a gap, (symbols,)."""
+
+
+class Coded(NamedTuple):
+    """Sequences of symbols that stand for something else."""
+
+    indptr: Ints
+    code: NDArray[Any]
 
 
 @dataclass(frozen=True)

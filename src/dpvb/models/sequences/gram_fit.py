@@ -23,12 +23,11 @@ import numpy as np
 
 from dpvb.guards.arrays import Floats
 from dpvb.models.sequences import gram_moments
-from dpvb.models.sequences.linear_dynamical import LinearSystem
+from dpvb.models.sequences.kalman import LinearSystem
 
-# Eigenvalues of S are read as at least so much of its number of windows.
-_LEAST_MOMENT = 1e-3
-# A start has so much of a state's variance in each step, and so much of a number's mean variance in its noise.
-_START_STEP, _START_NOISE = 0.3, 0.05
+# Starts have so much of a state's variance in each step, and so much of a number's mean variance in its noise. EM goes
+# so far from each of them, and on from the best.
+_STARTS, _FIRST_ROUNDS = ((0.3, 0.05), (1.0, 0.05), (0.05, 0.3)), 100
 
 
 @dataclass(frozen=True)
@@ -56,11 +55,10 @@ class Fit(NamedTuple):
     log: float
 
 
-def read(gram: Floats) -> Floats:
+def read(gram: Floats, least: float) -> Floats:
     """A noisy matrix of second moments with its eigenvalues brought to a floor."""
-    number = max(float(gram[-1, -1]), 1.0)
     value_e, vector_ee = np.linalg.eigh((gram + gram.T) / 2)
-    return np.asarray((vector_ee * np.maximum(value_e, _LEAST_MOMENT * number)) @ vector_ee.T)
+    return np.asarray((vector_ee * np.maximum(value_e, least)) @ vector_ee.T)
 
 
 def step(grams: Grams, system: LinearSystem) -> Fit:
@@ -102,7 +100,16 @@ def fit(grams: Grams, system: LinearSystem, *, rounds: int) -> Fit:
     return found
 
 
-def from_directions(grams: Grams, n_states: int, width: int) -> LinearSystem:
+def best(grams: Grams, n_states: int, width: int, *, rounds: int) -> Fit:
+    """The most likely system that is found from several starts."""
+    starts = (from_directions(grams, n_states, width, *start) for start in _STARTS)
+    found = max((fit(grams, start, rounds=_FIRST_ROUNDS) for start in starts), key=lambda one: one.log)
+    return fit(grams, found.system, rounds=rounds)
+
+
+def from_directions(
+    grams: Grams, n_states: int, width: int, step: float = _STARTS[0][0], noise: float = _STARTS[0][1]
+) -> LinearSystem:
     """A start from the principal directions of windows, whose scores are the states.
 
     A window of a system that moves without noise is (C, C A, C A², ..) z_1. So the first points of the directions are
@@ -112,6 +119,8 @@ def from_directions(grams: Grams, n_states: int, width: int) -> LinearSystem:
         grams: read moments, of windows of two points or more.
         n_states: K, at most the numbers of a window.
         width: D.
+        step: share of a state's variance that each step adds.
+        noise: variance of what is shown beside the states, over the mean variance.
     """
     mean_e = grams.pooled[:-1, -1] / grams.pooled[-1, -1]
     cov_ee = grams.pooled[:-1, :-1] / grams.pooled[-1, -1] - np.outer(mean_e, mean_e)
@@ -120,8 +129,8 @@ def from_directions(grams: Grams, n_states: int, width: int) -> LinearSystem:
     step_kk = np.linalg.lstsq(seen_ek[:-width], seen_ek[width:], rcond=None)[0].T
     step_kk /= max(1.0, float(np.abs(np.linalg.eigvals(step_kk)).max()))
     left_d = np.diagonal(cov_ee - seen_ek @ seen_ek.T).reshape(-1, width).mean(axis=0)
-    noise_d = np.maximum(left_d, 0.0) + _START_NOISE * float(np.trace(cov_ee)) / len(cov_ee)
+    noise_d = np.maximum(left_d, 0.0) + noise * float(np.trace(cov_ee)) / len(cov_ee)
     zero_k, eye_kk = np.zeros(n_states), np.eye(n_states)
     mean_d = mean_e.reshape(-1, width).mean(axis=0)
     laws = zero_k, eye_kk, zero_k, eye_kk
-    return LinearSystem(step_kk, _START_STEP * eye_kk, seen_ek[:width], mean_d, noise_d, *laws)
+    return LinearSystem(step_kk, step * eye_kk, seen_ek[:width], mean_d, noise_d, *laws)

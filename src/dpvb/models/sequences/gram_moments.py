@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from dpvb.guards.arrays import Floats
-from dpvb.models.sequences.linear_dynamical import LinearSystem
+from dpvb.models.sequences.kalman import LinearSystem
 
 #: Variances are at least so much of the largest, or of the mean square of a number.
 LEAST_VARIANCE: Final = 1e-6

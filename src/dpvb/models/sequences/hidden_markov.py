@@ -1,4 +1,4 @@
-"""Hidden Markov models of symbols or counts: one release of windows, then EM or variational Bayes on them.
+"""Hidden Markov models of symbols, counts or bits: one release of windows, then EM or variational Bayes on them.
 
     z_1 ~ π,   z_t+1 ~ A_z_t,   x_t ~ B_z_t        unit: a person
 
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -32,11 +33,10 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Positives
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 from dpvb.models.sequences import forward_backward, reading, starts, window_fit
-from dpvb.models.sequences.counts import SequenceRows, WindowCounts
+from dpvb.models.sequences.alphabet import KINDS, Alphabet
+from dpvb.models.sequences.counts import WindowCounts
 from dpvb.models.sequences.discrete_emissions import Categorical
-from dpvb.models.sequences.emissions import Values
 from dpvb.models.sequences.hidden_chain import HiddenChain
-from dpvb.models.sequences.numeric_emissions import Poisson
 from dpvb.models.sequences.window_fit import Fit, Windows
 
 # Up to so many symbols triples are released, and above them pairs.
@@ -74,7 +74,8 @@ class HiddenMarkov:
 
     Attributes:
         n_symbols, n_states: V and K.
-        emissions: "categorical", or "poisson" where symbols are the counts 0 to V - 1, the last one or more.
+        emissions: "categorical"; "poisson" where symbols are the counts 0 to V - 1, the last one or more; "bernoulli"
+            where they are the patterns of bits, V = 2^D.
         estimate: "posterior" (variational Bayes) or "mode" (EM).
         n_init: R, how many starts are tried on what was released.
         power: p in [0.5, 1], how much persons with many windows weigh: each window of a person counts M^(p-1).
@@ -101,7 +102,7 @@ class HiddenMarkov:
                 "symbols that are alike."
             )
         check_integer("n_states", self.n_states, low=1, high=1000)
-        check_choice("emissions", self.emissions, ("categorical", "poisson"))
+        check_choice("emissions", self.emissions, KINDS)
         check_choice("estimate", self.estimate, ("posterior", "mode"))
         check_integer("n_init", self.n_init, low=1, high=1000)
         check_number("power", self.power, low=0.5, high=1)
@@ -125,11 +126,9 @@ class HiddenMarkov:
         return "windows" if self.length == 3 else "pairs"
 
     @property
-    def value_v(self) -> Values:
-        """What the V places stand for."""
-        return (
-            np.arange(self.n_symbols) if self.emissions == "categorical" else np.arange(float(self.n_symbols))[:, None]
-        )
+    def alphabet(self) -> Alphabet:
+        """What the V symbols stand for."""
+        return Alphabet(self.emissions, self.n_symbols)
 
     @property
     def blocks(self) -> Mapping[str, Block]:
@@ -149,12 +148,13 @@ class HiddenMarkov:
         """All states alike, and the factors of the starts."""
         v, k = self.n_symbols, self.n_states
         chain = HiddenChain(np.ones(k), np.ones(k), np.ones((k, k)), Categorical(np.ones((v, k)), _PRIOR), _PRIOR)
-        chain = replace(chain, emissions=self._shown(chain))
+        chain = replace(chain, emissions=self.alphabet.started(chain))
         zeros = np.zeros((v + 1, v + 1)), np.zeros((v,) * self.length)
         return HiddenMarkovPosterior(chain, window_fit.tilts(rng, self.n_init, k), *zeros)
 
-    def e_step(self, q: HiddenMarkovPosterior, batch: SequenceRows, blocks: Mapping[str, Block]) -> Contributions:
+    def e_step(self, q: HiddenMarkovPosterior, batch: Any, blocks: Mapping[str, Block]) -> Contributions:
         """Counts of windows, whatever q is."""
+        batch = self.alphabet.coded(batch)
         made = {
             "starts": WindowCounts(starts.shortened(batch, self.n_symbols), 2, self.n_symbols + 1, 2, 0.0),
             self.name: WindowCounts(batch, self.length, self.n_symbols, self.max_length, self.power),
@@ -171,7 +171,7 @@ class HiddenMarkov:
         fits = []
         for tilt_kw in q.tilt_rkw:
             start = window_fit.from_chain(windows, tilt_kw, _PRIOR)
-            fits.append(self.fitted(windows, replace(start, emissions=self._shown(start)), _ROUNDS))
+            fits.append(self.fitted(windows, replace(start, emissions=self.alphabet.started(start)), _ROUNDS))
         best = max(fits, key=lambda fit: fit.log).chain
         if self.n_states < self.n_symbols:
             best = self.fitted(windows, best, _MOST_ROUNDS).chain
@@ -179,25 +179,14 @@ class HiddenMarkov:
 
     def fitted(self, windows: Windows, chain: HiddenChain, rounds: int) -> Fit:
         """The fit to windows after so many iterations."""
-        return window_fit.fit(windows, chain, self.value_v, rounds=rounds, expected=self.estimate == "posterior")
+        return window_fit.fit(
+            windows, chain, self.alphabet.value_v, rounds=rounds, expected=self.estimate == "posterior"
+        )
 
     def shown_kv(self, chain: HiddenChain) -> Floats:
         """Probabilities of the symbols in every state, (K, V)."""
-        return np.exp(chain.emissions.log_likelihood(self.value_v, expected=False)).T
+        return np.exp(chain.emissions.log_likelihood(self.alphabet.value_v, expected=False)).T
 
-    def score(self, q: HiddenMarkovPosterior, rows: SequenceRows) -> Floats:
+    def score(self, q: HiddenMarkovPosterior, rows: Any) -> Floats:
         """Log-probability of the symbols of each sequence, (n,), in nats; a gap says nothing."""
-        return forward_backward.log_likelihood(q.chain, rows.indptr, self.values(rows))
-
-    def values(self, rows: SequenceRows) -> Values:
-        """What states show, with gaps as the emissions have them."""
-        code_t = np.where((rows.code >= 0) & (rows.code < self.n_symbols), rows.code, -1).astype(np.int64)
-        return code_t if self.emissions == "categorical" else np.where(code_t < 0, np.nan, code_t)[:, None]
-
-    def _shown(self, chain: HiddenChain) -> Categorical | Poisson:
-        """The emissions of a start, from those of symbols."""
-        assert isinstance(chain.emissions, Categorical)
-        if self.emissions == "categorical":
-            return chain.emissions
-        one_1k = np.ones((1, self.n_states))
-        return Poisson(one_1k, one_1k, self.n_symbols - 1).updated(self.value_v, chain.emissions.count_vk)
+        return forward_backward.log_likelihood(q.chain, rows.indptr, self.alphabet.values(rows))

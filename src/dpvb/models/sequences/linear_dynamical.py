@@ -1,130 +1,184 @@
-"""A linear dynamical system, and passes over whole sequences (Kalman 1960; Rauch, Tung & Striebel 1965).
+"""Linear dynamical systems of numbers: scales, then second moments of windows, each released once; then EM on them.
 
-    z_1 ~ N(m_0, P_0),   z_t+1 = A z_t + N(0, Q),   x_t = C z_t + d + N(0, diag R)
+    z_1 ~ N(m_0, P_0),   z_t+1 = A z_t + N(0, Q),   x_t = C z_t + d + N(0, diag R)        unit: a person
 
-==============  ================================================================================
-paper           code
-==============  ================================================================================
-A, Q            step_kk, step_noise_kk
-C, d, R         shown_dk, shown_d, noise_d
-m_0, P_0        start_k, start_kk: the first state of a sequence
-m, P            pooled_k, pooled_kk: the first state of a window from anywhere
-z_t|t, z_t|T    `States.mean_ntk` and `cov_ntkk` of `filtered`, of `smoothed`
-==============  ================================================================================
+==================  =============================================================================
+paper               code
+==================  =============================================================================
+D, K, W, L          n_features, n_states, window; max_length: the first L points of each sequence count
+block "points"      mean of p pᵀ over a person's points, p = (x, c_0): norm ≤ 1 + c_0², as ‖x‖ ≤ 1
+m, s                q.mean_d, q.scale_d: mean and standard deviation of each number, as they were released
+y                   W points (x - m)/s in a row, over √(D W), and c behind them: ‖y‖² is 1 + c² on average
+block "windows"     mean of y yᵀ over a person's windows; norm ≤ max ‖y‖², clipped to C
+block "starts"      the same of first windows, for L > W; with L = W all windows are first ones
+C                   clip; c_0, c: _POINT, _WINDOW
+A, Q, C, d, R       q.system, see `kalman`, for (x - m)/s
+==================  =============================================================================
 
-Sequences are rows of an array (n, T, D); what is missing is NaN, and so is what follows a shorter sequence. What is
-found of a sequence depends on nothing else.
+For L = W the moments are all that data say of a linear system; for longer sequences a window's first state has a law of
+its own. Steps of EM on private data need many releases, and make a good fit worse. A window with a number missing
+counts for nothing. With scales released first the noise is as small for ranges that are much too wide.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
+from dpvb.core.blocks import Block
+from dpvb.core.contributions import Contributions
+from dpvb.core.estimate import Estimate
+from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import Covariance, Positives
+from dpvb.guards.domains import Nonnegative, Positive, Positives
+from dpvb.guards.errors import ParameterError, check_integer, check_number
+from dpvb.models.sequences import gram_fit, kalman
+from dpvb.models.sequences.gram_fit import Grams
+from dpvb.models.sequences.grams import NumberRows, WindowGrams
+from dpvb.models.sequences.kalman import LinearSystem
+
+# Constants behind a point and behind a window: a larger one is a better mean, and more noise elsewhere.
+_POINT, _WINDOW = 0.6, 0.3
+# Part of the budget for the scales, and weights of the blocks of the second release.
+_SCALES, _STARTS, _WINDOWS = 0.1, 0.55, 0.84
+# Eigenvalues of moments are read as at least so much of the noise, and of the number of windows.
+_LEAST_NOISE, _LEAST = 0.5, 1e-9
+# Iterations of EM, and the largest number of columns of a matrix of moments.
+_ROUNDS, _MOST = 300, 513
 
 
 @dataclass(frozen=True)
-class LinearSystem:
-    """Point estimates of all parameters; public."""
-
-    step_kk: Floats
-    step_noise_kk: Covariance
-    shown_dk: Floats
-    shown_d: Floats
-    noise_d: Positives
-    start_k: Floats
-    start_kk: Covariance
-    pooled_k: Floats
-    pooled_kk: Covariance
-
-    def in_basis(self, basis_kk: Floats) -> LinearSystem:
-        """The same system with states basis · z; the inverse of the basis exists."""
-        back_kk = np.linalg.inv(basis_kk)
-        return replace(
-            self,
-            step_kk=basis_kk @ self.step_kk @ back_kk,
-            step_noise_kk=basis_kk @ self.step_noise_kk @ basis_kk.T,
-            shown_dk=self.shown_dk @ back_kk,
-            start_k=basis_kk @ self.start_k,
-            start_kk=basis_kk @ self.start_kk @ basis_kk.T,
-            pooled_k=basis_kk @ self.pooled_k,
-            pooled_kk=basis_kk @ self.pooled_kk @ basis_kk.T,
-        )
-
-
-class States(NamedTuple):
-    """Laws of states.
+class LinearPosterior:
+    """q: the system, and what was released, as it came.
 
     Attributes:
-        mean_ntk, cov_ntkk: of every position.
-        cross_ntkk: covariances of z_t+1 with z_t, (n, T - 1, K, K); of a filter, none.
-        log_n: log-likelihood of every sequence, in nats.
+        mean_d, scale_d: m and s, in units of the reader over `reach`.
+        system: of numbers (x - m)/s.
+        pooled, start: noisy moments of windows in the model's units, and how many people they are of; linear.
+        pooled_std, start_std: noise std of the diagonals; 0 before the release.
+        count: noisy number of people.
     """
 
-    mean_ntk: Floats
-    cov_ntkk: Floats
-    cross_ntkk: Floats
-    log_n: Floats
+    mean_d: Floats
+    scale_d: Positives
+    system: LinearSystem
+    pooled: Floats
+    start: Floats
+    pooled_std: Nonnegative = 0.0
+    start_std: Nonnegative = 0.0
+    count: Positive = 1.0
 
 
-def filtered(system: LinearSystem, x_ntd: Floats) -> States:
-    """Laws of states given what was seen so far."""
-    n, length, _ = x_ntd.shape
-    k = len(system.start_k)
-    mean_ntk, cov_ntkk = np.empty((n, length, k)), np.empty((n, length, k, k))
-    log_n, mean_nk, cov_nkk = np.zeros(n), np.tile(system.start_k, (n, 1)), np.tile(system.start_kk, (n, 1, 1))
-    for t in range(length):
-        if t > 0:
-            mean_nk = np.einsum("ij,nj->ni", system.step_kk, mean_nk)
-            cov_nkk = system.step_kk @ cov_nkk @ system.step_kk.T + system.step_noise_kk
-        for d in range(len(system.shown_d)):  # One number after another: what is missing is left out.
-            mean_nk, cov_nkk, log_d = _seen(system, d, x_ntd[:, t, d], mean_nk, cov_nkk)
-            log_n += log_d
-        mean_ntk[:, t], cov_ntkk[:, t] = mean_nk, cov_nkk
-    return States(mean_ntk, cov_ntkk, np.empty((n, 0, k, k)), log_n)
+@dataclass(frozen=True)
+class LinearDynamical:
+    """The model; every field is public.
 
+    Attributes:
+        n_features, n_states: D and K.
+        window: W.
+        clip: C, in units of what windows of average length add.
+        max_length: L.
+        reach: norm of a point in the units of the reader.
 
-def smoothed(system: LinearSystem, x_ntd: Floats) -> States:
-    """Laws of states given the whole of each sequence."""
-    found = filtered(system, x_ntd)
-    n, length, k = found.mean_ntk.shape
-    mean_ntk, cov_ntkk = found.mean_ntk.copy(), found.cov_ntkk.copy()
-    cross_ntkk = np.empty((n, max(length - 1, 0), k, k))
-    for t in reversed(range(length - 1)):
-        ahead_nk = np.einsum("ij,nj->ni", system.step_kk, mean_ntk[:, t])
-        both_nkk = system.step_kk @ cov_ntkk[:, t]
-        ahead_nkk = both_nkk @ system.step_kk.T + system.step_noise_kk
-        gain_nkk = np.swapaxes(np.linalg.solve(ahead_nkk, both_nkk), 1, 2)
-        mean_ntk[:, t] += np.einsum("nij,nj->ni", gain_nkk, mean_ntk[:, t + 1] - ahead_nk)
-        cov_ntkk[:, t] += gain_nkk @ (cov_ntkk[:, t + 1] - ahead_nkk) @ np.swapaxes(gain_nkk, 1, 2)
-        cross_ntkk[:, t] = cov_ntkk[:, t + 1] @ np.swapaxes(gain_nkk, 1, 2)
-    return States(mean_ntk, cov_ntkk, cross_ntkk, found.log_n)
+    Raises:
+        ParameterError: for a field outside its range.
+    """
 
+    n_features: int
+    n_states: int
+    window: int = 6
+    clip: float = 0.75
+    max_length: int = 50
+    reach: float = 1.0
 
-def forecast(system: LinearSystem, mean_nk: Floats, cov_nkk: Floats, steps: int) -> tuple[Floats, Floats]:
-    """Means and variances of what is seen next, (n, steps, D), from laws of the last state."""
-    mean_ntd, variance_ntd = [], []
-    for _ in range(steps):
-        mean_nk = np.einsum("ij,nj->ni", system.step_kk, mean_nk)
-        cov_nkk = system.step_kk @ cov_nkk @ system.step_kk.T + system.step_noise_kk
-        mean_ntd.append(np.einsum("dj,nj->nd", system.shown_dk, mean_nk) + system.shown_d)
-        shown_ndk = np.einsum("di,nij->ndj", system.shown_dk, cov_nkk)
-        variance_ntd.append(np.einsum("ndj,dj->nd", shown_ndk, system.shown_dk) + system.noise_d)
-    return np.stack(mean_ntd, axis=1), np.stack(variance_ntd, axis=1)
+    def __post_init__(self) -> None:
+        d, k = check_integer("n_features", self.n_features, low=1), check_integer("n_states", self.n_states, low=1)
+        check_integer("window", self.window, low=2, high=10**4)
+        if self.width > _MOST:
+            raise ParameterError(
+                f"window must be at most {(_MOST - 1) // d} with {d} columns, got {self.window}: the square of their "
+                "product is released. Take shorter windows, or fewer columns."
+            )
+        if k > (most := (self.window - 1) * d):
+            raise ParameterError(f"n_states must be at most {most} with window={self.window}, got {k}.")
+        check_integer("max_length", self.max_length, low=self.window, high=10**6)
+        check_number("clip", self.clip, low=1e-3, high=1e9)
 
+    @property
+    def width(self) -> int:
+        """Numbers of a window, and one."""
+        return self.window * self.n_features + 1
 
-def _seen(system: LinearSystem, d: int, x_n: Floats, mean_nk: Floats, cov_nkk: Floats) -> tuple[Floats, Floats, Floats]:
-    """The law of a state after one number, and the number's log-density; R is diagonal, so numbers come one by one."""
-    shown_k, seen_n = system.shown_dk[d], ~np.isnan(x_n)
-    to_nk = np.einsum("j,nij->ni", shown_k, cov_nkk)
-    variance_n = np.einsum("j,nj->n", shown_k, to_nk) + system.noise_d[d]
-    away_n = np.where(seen_n, x_n, 0.0) - np.einsum("j,nj->n", shown_k, mean_nk) - system.shown_d[d]
-    gain_nk = np.where(seen_n[:, None], to_nk / variance_n[:, None], 0.0)
-    log_n = np.where(seen_n, -0.5 * (np.log(2 * math.pi * variance_n) + away_n**2 / variance_n), 0.0)
-    cov_nkk = cov_nkk - gain_nk[:, :, None] * to_nk[:, None, :]
-    return mean_nk + gain_nk * away_n[:, None], 0.5 * (cov_nkk + np.swapaxes(cov_nkk, 1, 2)), log_n
+    @property
+    def blocks(self) -> Mapping[str, Block]:
+        """Points, and windows from everywhere and from starts."""
+        d, bound = self.n_features + 1, self.clip * (1.0 + _WINDOW**2)
+        points = Block((d, d), 1.0 + _POINT**2, "psd", phase="first")
+        windows = Block((self.width, self.width), bound, "psd", phase="second", weight=_WINDOWS)
+        starts = {"starts": replace(windows, weight=_STARTS)} if self.max_length > self.window else {}
+        return {"points": points, "windows": windows, **starts}
+
+    @property
+    def schedule(self) -> Schedule:
+        """No steps; parts of what is spent at all are relative to each other."""
+        return Schedule((), {"first": _SCALES / 2, "second": (1.0 - _SCALES) / 2})
+
+    def init(self, rng: np.random.Generator) -> LinearPosterior:
+        """Nothing is known, and nothing is drawn."""
+        zero_ee = np.zeros((self.width, self.width))
+        grams = Grams(np.eye(self.width))
+        system = gram_fit.from_directions(grams, self.n_states, self.n_features)
+        return LinearPosterior(np.zeros(self.n_features), np.ones(self.n_features), system, zero_ee, zero_ee)
+
+    def e_step(self, q: LinearPosterior, batch: NumberRows, blocks: Mapping[str, Block]) -> Contributions:
+        """Second moments of points, or of windows in the scales that were released."""
+        x_td = np.ascontiguousarray(batch.value_td / self.reach)
+        if "points" in blocks:
+            return {"points": WindowGrams(batch.indptr, x_td, 1, self.max_length, _POINT)}
+        with np.errstate(over="ignore", invalid="ignore"):
+            x_td = (x_td - q.mean_d) / (q.scale_d * math.sqrt(self.width - 1))
+        made = WindowGrams(batch.indptr, x_td, self.window, self.max_length, _WINDOW)
+        return {name: replace(made, starts=name == "starts") for name in blocks}
+
+    def m_step(self, s: Estimate, q: LinearPosterior) -> LinearPosterior:
+        """The scales; then the moments, and the system that makes them most likely."""
+        if "windows" not in s.names:
+            gram, sd = s.read("points"), s.noise_std("points")
+            count = max(float(gram[-1, -1]), sd, 1e-9) / _POINT**2
+            mean_d = gram[:-1, -1] / (_POINT * count)
+            mean_d /= max(1.0, float(np.linalg.norm(mean_d)))
+            least = max(sd / count, 1e-24)
+            variance_d = np.maximum(np.diagonal(gram)[:-1] / count - mean_d**2, least)
+            return replace(q, mean_d=mean_d, scale_d=np.minimum(np.sqrt(variance_d), 1.0), count=count)
+        pooled, pooled_std, start, start_std = s.read("windows"), s.noise_std("windows"), q.start, 0.0
+        if self.max_length > self.window:
+            start, start_std = s.read("starts"), s.noise_std("starts")
+        q = replace(q, pooled=pooled, start=start, pooled_std=pooled_std, start_std=start_std)
+        found = gram_fit.best(self.grams(q), self.n_states, self.n_features, rounds=_ROUNDS)
+        return replace(q, system=found.system)
+
+    def grams(self, q: LinearPosterior) -> Grams:
+        """The released moments, of (x - m)/s and of one, as they are read from noise."""
+        unit_e = np.append(np.full(self.width - 1, math.sqrt(self.width - 1)), 1.0 / _WINDOW)
+
+        def read(gram: Floats, sd: float) -> Floats:
+            number = max(float(gram[-1, -1]), sd, 1e-9) / _WINDOW**2
+            found = gram * np.outer(unit_e, unit_e)
+            found[-1, -1] = number
+            return gram_fit.read(found, max(_LEAST_NOISE * sd * (self.width - 1), _LEAST * number))
+
+        start = read(q.start, q.start_std) if self.max_length > self.window else None
+        return Grams(read(q.pooled, q.pooled_std), start)
+
+    def score(self, q: LinearPosterior, rows: NumberRows) -> Floats:
+        """Log-density of each sequence in the units of the reader, (n,), in nats, each by itself."""
+        log_n = np.zeros(len(rows.indptr) - 1)
+        scale_d = q.scale_d * self.reach
+        x_td = (rows.value_td - q.mean_d * self.reach) / scale_d
+        for own, x_ntd in kalman.in_blocks(rows.indptr, x_td):
+            seen_nd = np.count_nonzero(~np.isnan(x_ntd), axis=1)
+            log_n[own] = kalman.filtered(q.system, x_ntd).log_n - np.add.reduce(seen_nd * np.log(scale_d), axis=1)
+        return log_n

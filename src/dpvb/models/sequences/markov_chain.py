@@ -14,6 +14,7 @@ p, C                power, clip
 T_abc, T_ab         counts_w: the block as it is read from noise
 P(c | a, b)         (T_abc + α P(c | b)) / (Σ_c T_abc + α), P(b | a) = (T_ab + α P(b)) / (Σ_b T_ab + α)
 α                   prior_weight
+estimate            "posterior": these means; "mode": where the Dirichlet of each row is highest, less 1 in each count
 ==================  =============================================================================
 """
 
@@ -30,7 +31,7 @@ from dpvb.core.estimate import Estimate
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Nonnegatives, Positives
-from dpvb.guards.errors import ParameterError, check_integer, check_number
+from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 from dpvb.models.sequences import reading
 from dpvb.models.sequences.counts import SequenceRows, WindowCounts
 
@@ -69,6 +70,7 @@ class MarkovChain:
         clip: C; None: what one sequence of max_length symbols can reach, so that no such person is shortened.
         max_length: L.
         prior_weight: α, weight of the chain of lower order; 0: none.
+        estimate: "posterior" or "mode".
 
     Raises:
         ParameterError: for a field outside its range.
@@ -80,6 +82,7 @@ class MarkovChain:
     clip: float | None = 1.5
     max_length: int = 20
     prior_weight: float = 10.0
+    estimate: str = "posterior"
 
     def __post_init__(self) -> None:
         check_integer("order", self.order, low=1, high=2)
@@ -93,6 +96,7 @@ class MarkovChain:
         check_number("power", self.power, low=0.5, high=1)
         check_integer("max_length", self.max_length, low=self.order + 1, high=10**6)
         check_number("prior_weight", self.prior_weight, low=0, high=1e9)
+        check_choice("estimate", self.estimate, ("posterior", "mode"))
         if self.clip is not None:
             check_number("clip", self.clip, low=1e-3, high=1e9)
 
@@ -150,8 +154,8 @@ class MarkovChain:
             order: 1 for the pairs alone of a chain of order 2; None: the chain's own.
         """
         symbol_v = q.pairs_vv.sum(axis=0) + q.pairs_vv.sum(axis=1) + 1e-9 * q.first_v
-        pair_vv = _mixed(q.pairs_vv, symbol_v / symbol_v.sum(), self.prior_weight)
-        return pair_vv if 1 in (self.order, order) else _mixed(q.windows, pair_vv, self.prior_weight)
+        pair_vv = self._mixed(q.pairs_vv, symbol_v / symbol_v.sum())
+        return pair_vv if 1 in (self.order, order) else self._mixed(q.windows, pair_vv)
 
     def score(self, q: Chain, rows: SequenceRows) -> Floats:
         """Log-probability of the symbols of each sequence, (n,), in nats; NaN for a sequence with a gap."""
@@ -166,8 +170,11 @@ class MarkovChain:
         # Added in order: the bits of a sequence are its own.
         return np.asarray(np.bincount(row_t, weights=found_t, minlength=len(rows.indptr) - 1), dtype=np.float64)
 
-
-def _mixed(counts: Floats, lower: Floats, weight: float) -> Floats:
-    """Conditional probabilities from counts and a chain of lower order, which has so much weight."""
-    weight = max(weight, 1e-9 * float(counts.max(initial=0.0)), 1e-250)
-    return np.asarray((counts + weight * lower) / (counts.sum(axis=-1, keepdims=True) + weight))
+    def _mixed(self, counts: Floats, lower: Floats) -> Floats:
+        """Conditional probabilities from counts and a chain of lower order, which has so much weight."""
+        weight = max(self.prior_weight, 1e-9 * float(counts.max(initial=0.0)), 1e-250)
+        alpha = counts + weight * lower
+        if self.estimate == "mode":
+            # Nothing is impossible, so that there is one long run; a row of counts below 1 keeps its mean.
+            alpha = np.maximum(alpha - 1.0, 1e-9 * alpha)
+        return np.asarray(alpha / alpha.sum(axis=-1, keepdims=True))

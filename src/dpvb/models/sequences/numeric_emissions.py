@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 from scipy.special import digamma, gammainc, gammaln
 
-from dpvb.guards.arrays import Floats, Ints
+from dpvb.guards.arrays import Bools, Floats, Ints
 from dpvb.guards.domains import Positive, Positives
 from dpvb.models.sequences import emissions
 from dpvb.models.sequences.emissions import Values
@@ -87,6 +87,8 @@ class Poisson:
 class Gaussian:
     """D numbers, independent given the state; NaN: missing.
 
+    A value of 2D numbers stands for points that are alike: their means, and their variances about these.
+
     Attributes:
         mean_dk, weight_dk: normal part of every posterior.
         shape_dk, rate_dk: gamma part.
@@ -119,26 +121,24 @@ class Gaussian:
         log_dk = -np.log(2 * math.pi * variance_dk)
         if expected:
             log_dk = digamma(self.shape_dk) - np.log(2 * math.pi * self.rate_dk) - 1.0 / self.weight_dk
-        x_rd, seen_rd = emissions.seen(value_r)
-        return emissions.added(
-            np.where(
-                seen_rd[:, d, None],
-                0.5 * (log_dk[d] - (x_rd[:, d, None] - self.mean_dk[d]) ** 2 / variance_dk[d]),
-                0.0,
-            )
-            for d in range(len(log_dk))
-        )
+        (x_rd, seen_rd), own_rd = self._points(value_r)
+
+        def term(d: int) -> Floats:
+            square_rk = (x_rd[:, d, None] - self.mean_dk[d]) ** 2 + own_rd[:, d, None]
+            return np.where(seen_rd[:, d, None], 0.5 * (log_dk[d] - square_rk / variance_dk[d]), 0.0)
+
+        return emissions.added(term(d) for d in range(len(log_dk)))
 
     def updated(self, value_r: Values, weight_rk: Floats) -> Self:
         """Prior, numbers, means and squares about them."""
-        x_rd, seen_rd = emissions.seen(value_r)
+        (x_rd, seen_rd), own_rd = self._points(value_r)
         number_dk, sum_dk = seen_rd.T @ weight_rk, x_rd.T @ weight_rk
         weight_dk = self.prior_weight + number_dk
         mean_dk = (self.prior_weight * self.prior_mean + sum_dk) / weight_dk
         square_dk = self.prior_weight * (mean_dk - self.prior_mean) ** 2
         for d in range(len(mean_dk)):
-            away_rk = np.where(seen_rd[:, d, None], x_rd[:, d, None] - mean_dk[d], 0.0)
-            square_dk[d] += np.sum(weight_rk * away_rk**2, axis=0)
+            square_rk = np.where(seen_rd[:, d, None], (x_rd[:, d, None] - mean_dk[d]) ** 2 + own_rd[:, d, None], 0.0)
+            square_dk[d] += np.sum(weight_rk * square_rk, axis=0)
         shape_dk, rate_dk = self.prior_shape + 0.5 * number_dk, self.prior_rate + 0.5 * square_dk
         return replace(self, mean_dk=mean_dk, weight_dk=weight_dk, shape_dk=shape_dk, rate_dk=rate_dk)
 
@@ -146,3 +146,10 @@ class Gaussian:
         """The states in another order."""
         names = ("mean_dk", "weight_dk", "shape_dk", "rate_dk")
         return replace(self, **{name: getattr(self, name)[:, order_k] for name in names})
+
+    def _points(self, value_r: Values) -> tuple[tuple[Floats, Bools], Floats]:
+        """Values, where they are not missing, and their own variances."""
+        d = len(self.mean_dk)
+        x_rd = np.asarray(value_r, dtype=np.float64)
+        own_rd = x_rd[:, d:] if x_rd.shape[1] > d else np.zeros((len(x_rd), d))
+        return emissions.seen(x_rd[:, :d]), own_rd

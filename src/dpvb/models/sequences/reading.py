@@ -27,7 +27,7 @@ def pairs(x_vv: Floats, sd: float) -> Floats:
     """Weights of pairs (V, V): each toward the total of its row times the share of its second symbol."""
     noise = sd * math.sqrt(len(x_vv))
     row_v, share_v = (totals(x_vv.sum(axis=axis), noise) for axis in (1, 0))
-    return _toward(np.outer(row_v, share_v / share_v.sum()), x_vv, sd)
+    return toward(np.outer(row_v, share_v / share_v.sum()), x_vv, sd)
 
 
 def windows(x_vvv: Floats, sd: float) -> tuple[Floats, Floats]:
@@ -38,11 +38,11 @@ def windows(x_vvv: Floats, sd: float) -> tuple[Floats, Floats]:
     """
     pairs_vv = pairs((x_vvv.sum(axis=2) + x_vvv.sum(axis=0)) / 2, sd * math.sqrt(len(x_vvv) / 2))
     share_vv = pairs_vv / np.maximum(pairs_vv.sum(axis=1, keepdims=True), 1e-200)
-    return pairs_vv, _toward(pairs_vv[:, :, None] * share_vv, x_vvv, sd)
+    return pairs_vv, toward(pairs_vv[:, :, None] * share_vv, x_vvv, sd)
 
 
-def _toward(mean: Floats, x: Floats, sd: float) -> Floats:
-    """Posterior means of numbers with these prior means; without noise the numbers themselves."""
+def toward(mean: Floats, x: Floats, sd: float) -> Floats:
+    """Posterior means of numbers with these prior means, rows alike; without noise the numbers themselves."""
     if sd <= 0.0:
         return np.maximum(x, 0.0)
     rows = x.reshape(-1, x.shape[-1])

@@ -1,0 +1,107 @@
+"""How often 95 % intervals of chains and hidden Markov models hold the true steps.
+
+20,000 people of 20 symbols each, or of 5 to 20, from known laws; states are matched by what they show.
+
+    python -m benchmarks.sequence_coverage            (or: chains, hidden, and a number of fits)
+"""
+
+import sys
+import warnings
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+import dpvb
+from dpvb.models.sequences import dynamics
+
+PEOPLE, LONGEST, FITS = 20_000, 20, 100
+EPSILONS = (0.5, 1.0, 4.0)
+STEP_3 = np.array([[0.85, 0.1, 0.05], [0.1, 0.8, 0.1], [0.05, 0.2, 0.75]])
+SHOWN_3 = np.array([[0.6, 0.2, 0.1, 0.05, 0.03, 0.02], [0.05, 0.1, 0.6, 0.15, 0.05, 0.05],
+                    [0.02, 0.03, 0.05, 0.1, 0.3, 0.5]])  # fmt: skip
+# Each of five states stays with .65, goes on to the next with .2, and shows two of ten symbols most.
+STEP_5 = 0.05 + 0.6 * np.eye(5) + 0.15 * np.roll(np.eye(5), 1, axis=1)
+SHOWN_5 = (0.02 + np.kron(np.eye(5), [[0.48, 0.28]])) / 0.96
+
+
+def shortened(code_nt: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
+    """The same people with 5 to 20 symbols each."""
+    return [row[:length] for row, length in zip(code_nt, rng.integers(5, LONGEST + 1, PEOPLE), strict=True)]
+
+
+def held(lines: Any, truth: np.ndarray) -> float:
+    """The share of intervals that hold the truth."""
+    return float(np.mean([line.low <= one <= line.high for line, one in zip(lines, truth.ravel(), strict=True)]))
+
+
+def chains(fits: int) -> None:
+    """Markov chains of order 1 and 2 of three and five symbols."""
+    print(
+        "## Intervals of steps\n\n"
+        f"Share of 95 % intervals that hold the true probability of a chain: {PEOPLE:,} people of {LONGEST} symbols, "
+        f"or of 5 to {LONGEST}, {fits} fits. The default clip shortens most of these people; clip=None nobody.\n"
+    )
+    print("| symbols | order | ε | default clip | 5 to 20 | clip=None | std, default | std, None |")
+    print("|---|---|---|---|---|---|---|---|")
+    for width, order in ((3, 1), (5, 1), (3, 2)):
+        rng = np.random.default_rng(width)
+        laws = [rng.dirichlet(np.full(width, 2.0), size=(width,) * own) for own in range(1, order + 1)]
+        for epsilon in EPSILONS:
+            shares, stds = np.zeros(3), np.zeros(3)
+            for _ in range(fits):
+                code_nt = dynamics.drawn(np.full(width, 1 / width), laws, PEOPLE, LONGEST, rng)
+                given: dict[str, Any] = {"order": order, "epsilon": epsilon, "delta": 1e-6}
+                usual = dpvb.MarkovChain(width, **given).fit(code_nt)
+                short = dpvb.MarkovChain(width, **given).fit(shortened(code_nt, rng))
+                whole = dpvb.MarkovChain(width, clip=None, **given).fit(code_nt)
+                tables = [model.transition_intervals() for model in (usual, short, whole)]
+                shares += [held(table, laws[-1]) for table in tables]
+                stds += [np.mean([line.std for line in table]) for table in tables]
+            told = "".join(f" {one / fits:.3f} |" for one in shares)
+            print(
+                f"| {width} | {order} | {epsilon:g} |{told} {stds[0] / fits:.4f} | {stds[2] / fits:.4f} |", flush=True
+            )
+
+
+def hidden(fits: int) -> None:
+    """Hidden Markov models of three states that show six symbols, and of five that show ten."""
+    print(
+        f"\nShare of 95 % intervals that hold the true step between hidden states: {PEOPLE:,} people of {LONGEST} "
+        f"symbols, or of 5 to {LONGEST}, {fits} fits. Three states show six symbols, and five show ten. "
+        "The default has clip=2, which shortens all of these people, and power=1; clip=None is with power=0.5.\n"
+    )
+    print("| states | ε | default clip | 5 to 20 | clip=None | std, default | std, None |")
+    print("|---|---|---|---|---|---|---|")
+    for step_kk, shown_kv in ((STEP_3, SHOWN_3), (STEP_5, SHOWN_5)):
+        k, v = shown_kv.shape
+        rng = np.random.default_rng(k)
+        orders = [[*order] for order in permutations(range(k))]
+        for epsilon in EPSILONS:
+            shares, stds = np.zeros(3), np.zeros(3)
+            for seed in range(fits):
+                state_nt = dynamics.drawn(np.full(k, 1 / k), [step_kk], PEOPLE, LONGEST, rng)
+                code_nt = dynamics.shown(state_nt, shown_kv, rng)
+                given: dict[str, Any] = {"symbols": v, "epsilon": epsilon, "delta": 1e-6, "random_state": seed}
+                fitted = [
+                    dpvb.HiddenMarkovModel(k, **given).fit(code_nt),
+                    dpvb.HiddenMarkovModel(k, **given).fit(shortened(code_nt, rng)),
+                    dpvb.HiddenMarkovModel(k, clip=None, power=0.5, **given).fit(code_nt),
+                ]
+                for place, model in enumerate(fitted):
+                    shown = model.emission_probabilities_
+                    order = min(orders, key=lambda own: np.abs(shown[own] - shown_kv).sum())
+                    table = model.transition_intervals()
+                    lines = [table.of(str(order[i]))[str(order[j])] for i, j in np.ndindex(k, k)]
+                    shares[place] += held(lines, step_kk)
+                    stds[place] += np.mean([line.std for line in lines])
+            told = "".join(f" {one / fits:.3f} |" for one in shares)
+            print(f"| {k} | {epsilon:g} |{told} {stds[0] / fits:.4f} | {stds[2] / fits:.4f} |", flush=True)
+
+
+if __name__ == "__main__":
+    warnings.filterwarnings("ignore")
+    words = [word for word in sys.argv[1:] if not word.isdecimal()] or ["chains", "hidden"]
+    number = next((int(word) for word in sys.argv[1:] if word.isdecimal()), FITS)
+    for word in words:
+        {"chains": chains, "hidden": hidden}[word](number)

@@ -1,0 +1,45 @@
+"""`dpvb docs`: the pages, which travel with the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import dpvb
+from dpvb.cli.root import app
+from dpvb.cli.terminal import echo, remark
+from dpvb.guards.errors import ParameterError
+
+
+def pages() -> dict[str, Path]:
+    """Every page by its name, such as "choosing" or "how-to/priors": those of a wheel, or of the source's folder."""
+    package = Path(dpvb.__file__).parent
+    folder = next((there for there in (package / "docs", package.parents[1] / "docs") if there.is_dir()), package)
+    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.md"))}
+
+
+@app.command()
+def docs(
+    page: Annotated[str | None, typer.Argument(help="Its name; left out: all names.", show_default=False)] = None,
+) -> None:
+    """Print a page of the documentation, or the names of all.
+
+    dpvb docs choosing
+    """
+    known = pages()
+    if page is None:
+        for name, path in known.items():
+            echo(f"{name:34} {_title(path)}")
+        remark("Next: dpvb docs NAME.")
+        return
+    name = page.removeprefix("docs/").removesuffix(".md")
+    if name not in known:
+        raise ParameterError(f"PAGE must be one of those that `dpvb docs` names, such as 'choosing', got {page!r}.")
+    echo(known[name].read_text(encoding="utf-8").rstrip())
+
+
+def _title(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return next((line.removeprefix("# ") for line in lines if line.startswith("# ")), "")

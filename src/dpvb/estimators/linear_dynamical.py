@@ -1,0 +1,328 @@
+"""Private linear dynamical systems over people's sequences of numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from dpvb.data.sequences.events import Events
+from dpvb.data.sequences.numbers import Numbers
+from dpvb.data.sequences.rows import NumberRows
+from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Task, fitted_only, generator, unbounded
+from dpvb.estimators.given import Records, Responses
+from dpvb.guards import domains
+from dpvb.guards.arrays import Floats
+from dpvb.guards.errors import DataFormatError, ParameterError, check_integer, check_number
+from dpvb.models.sequences import kalman, linear_dynamical
+from dpvb.models.sequences.kalman import LinearSystem
+from dpvb.results.figures import Figure, Grid
+
+# Nats above a uniform guess, for each column, at which a sequence's score is cut when settings are chosen.
+_ABOVE_UNIFORM = 3.0
+_LAWS = tuple(LinearSystem.__annotations__)
+_RELEASED = ("mean_d", "scale_d", "pooled", "start", "pooled_std", "start_std", "count")
+
+
+class Bands(NamedTuple):
+    """What comes next, each (sequences, steps, D), in units of the columns.
+
+    Attributes:
+        mean: expected numbers.
+        low, high: ends of the bands, each number's own.
+    """
+
+    mean: Floats
+    low: Floats
+    high: Floats
+
+
+@dataclass(eq=False, repr=False)
+class LinearDynamicalSystem(PrivateEstimator):
+    """Hidden motion behind people's sequences of numbers, under (ε, δ)-differential privacy.
+
+    A few hidden numbers move by a linear rule with noise, and each point shows them through noise: gait, pens, weights
+    over months, sensors. z' = A z + noise, and x = C z + d + noise. `fit` takes private sequences: a list with an array
+    (points, D) for each; an array (sequences, points, D); one array of all points and then the lengths, as hmmlearn has
+    them; or a long table, `dpvb.data.Events` with `values`. Without group= each sequence is a unit; with it, and of
+    events always, a person with all of theirs. NaN is a missing number, and so is what is no number, silently. The
+    scales of the columns are released once, then moments of windows, to which the system is fitted: there are no steps.
+    The parameters of the budget and the ledger are those of `PrivateEstimator`.
+
+    Args:
+        n_states: hidden numbers K.
+        columns: the numbers of a point: their names, as a list or one text with commas between; or how many.
+        low, high: public range of each column, numbers or (D,), in its units: values outside are brought to its ends.
+        row_norm: in their place, a public bound on the norm of a point: longer ones are shortened to it.
+        window: points of a window, from 2. Longer ones see slower motion, and hold more noise.
+        max_length: the first so many points of each sequence count.
+        clip: bound on what a person's windows add, in units of what average windows add.
+
+    Attributes:
+        columns_: names of the columns.
+        transition_matrix_, transition_noise_: A, and the covariance of its noise, (K, K). States have variance 1 and no
+            covariance in windows from everywhere; the first one moves the columns most.
+        loadings_, offset_, noise_variance_: C, (K, D), d and the variances of the noise, (D,), in units of the columns.
+        initial_mean_, initial_covariance_: law of a sequence's first state, (K,) and (K, K).
+        privacy_, n_iter_, n_features_in_: the privacy statement, number of steps (0), of columns.
+    """
+
+    n_states: int
+    _: KW_ONLY
+    columns: int | str | Sequence[str]
+    low: float | Sequence[float] | NDArray[Any] | None = None
+    high: float | Sequence[float] | NDArray[Any] | None = None
+    row_norm: float | None = None
+    window: int = 6
+    max_length: int = 50
+    clip: float = 0.75
+
+    reads: ClassVar[str | None] = "sequences"
+    command: ClassVar[str | None] = "linear-dynamical"
+    spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_states": "states"}
+
+    def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
+        """What a fit to private sequences would do; y: the lengths of sequences that X has after one another."""
+        numbers = self._content()
+        model = self._model(numbers)
+        if isinstance(X, Events):
+            if y is not None or group is not None:
+                raise ParameterError("lengths and group must be None with events, which have a column of persons.")
+            source: Any = X.sequences(numbers)
+        else:
+            source = numbers.sequences(X, y, group)
+        public = {
+            "columns": f"{len(numbers)} columns and their bounds",
+            "max_length": f"the first {model.max_length} points of a sequence",
+            "parameters": "the plan and all other parameters",
+        }
+        return self._task(model, source, model.schedule, public, {"numbers": numbers})
+
+    def take(self, task: Task, q: Any) -> None:
+        """Keep the system."""
+        self._set(task.notes["numbers"], replace(q, system=kalman.in_order(q.system)))
+
+    def no_rows(self, *, schema: Any, vocabulary: Any, width: int | None) -> dict[str, Any]:
+        """No sequences of so many columns."""
+        if width not in (None, len(Numbers(self.columns))):
+            raise ParameterError(f"width must be the number of columns, {len(Numbers(self.columns))}, got {width}.")
+        return {"X": []}
+
+    def quality(self, rows: Any) -> Floats:
+        """Log-density of a point in units of the bounds, the mean of each sequence."""
+        length_n = np.diff(rows.indptr)
+        return np.where(length_n > 0, self._fitted_model.score(self._q, rows) / np.maximum(length_n, 1), np.nan)
+
+    def quality_range(self, model: Any) -> tuple[float, float]:
+        """From the score of a uniform guess."""
+        uniform = -model.n_features * math.log(2.0)
+        return uniform, uniform + model.n_features * _ABOVE_UNIFORM
+
+    def predict(self, X: Records, lengths: Any = None) -> list[Floats]:
+        """Expected states at each point given all of its sequence, (points, K): as private as X, without any guarantee.
+
+        Raises:
+            DataFormatError: for what holds no sequences.
+        """
+        rows = self._visible(X, lengths)
+        found = np.empty((len(rows.value_td), self.n_states))
+        for own, x_ntd in kalman.in_blocks(rows.indptr, self._moved(rows)):
+            mean_ntk = kalman.smoothed(self._system, x_ntd).mean_ntk
+            for row, mean_tk in zip(own, mean_ntk, strict=True):
+                start, stop = rows.indptr[row : row + 2]
+                found[start:stop] = mean_tk[: stop - start]
+        return np.split(found, rows.indptr[1:-1])[: len(rows.indptr) - 1]
+
+    def forecast(self, X: Records, lengths: Any = None, *, steps: int = 1, level: float = 0.95) -> Bands:
+        """The points 1 to `steps` places after each sequence, with bands: as private as X, without any guarantee.
+
+        The bands are those of the fitted system: they hold each number by itself with the probability `level`.
+
+        Raises:
+            DataFormatError: for what holds no sequences.
+        """
+        rows, steps = self._visible(X, lengths), check_integer("steps", steps, low=1, high=10**6)
+        reach = float(ndtri(0.5 + check_number("level", level, low=0, high=1, closed="neither") / 2))
+        number, d = len(rows.indptr) - 1, len(self.columns_)
+        mean_ntd, variance_ntd = np.empty((number, steps, d)), np.empty((number, steps, d))
+        for own, x_ntd in kalman.in_blocks(rows.indptr, self._moved(rows)):
+            given = kalman.filtered(self._system, x_ntd)
+            last_n = np.diff(rows.indptr)[own] - 1
+            for place in np.unique(last_n):
+                which = last_n == place
+                laws = given.mean_ntk[which, place], given.cov_ntkk[which, place]
+                if place < 0:  # Before a first point no step has been made.
+                    mean_ntd[own[which]], variance_ntd[own[which]] = self._ahead_of_all(int(which.sum()), steps)
+                    continue
+                mean_ntd[own[which]], variance_ntd[own[which]] = kalman.forecast(self._system, *laws, steps)
+        centre = mean_ntd * self._scale_d + self._mean_d
+        margin = reach * np.sqrt(variance_ntd) * self._scale_d
+        return Bands(centre, centre - margin, centre + margin)
+
+    def sample(self, n: int = 1, rng: Any = None, *, length: int | None = None) -> Floats:
+        """Draw n sequences of nobody, (n, length, D); they tell no more than the system does.
+
+        Args:
+            n: number of sequences; public.
+            rng: a seed, a NumPy generator or None.
+            length: points of each; None: max_length. The system says nothing of how long sequences are.
+        """
+        self._check_fitted()
+        number, draw = check_integer("n", n, low=0, high=10**9), generator("rng", rng)
+        long = check_integer("length", self.max_length if length is None else length, low=1, high=10**6)
+        return kalman.drawn(self._system, number, long, draw) * self._scale_d + self._mean_d
+
+    def score_samples(self, X: Records, lengths: Any = None, *, public: bool = False) -> Floats:
+        """Log-density of each public sequence in the units of the columns, (sequences,), in nats.
+
+        Raises:
+            PrivacyError: unless public=True says that X is not private.
+            DataFormatError: for what holds no sequences.
+        """
+        self._check_public(public)
+        rows = self._visible(X, lengths)
+        seen_td = ~np.isnan(rows.value_td)
+        unit_t = np.where(seen_td, np.log(self._numbers_.unit_d), 0.0).sum(axis=1)
+        row_t = np.repeat(np.arange(len(rows.indptr) - 1), np.diff(rows.indptr))
+        own_n = np.bincount(row_t, weights=unit_t, minlength=len(rows.indptr) - 1)
+        return np.asarray(self._fitted_model.score(self._q, rows) - own_n)
+
+    @fitted_only
+    def score(self, X: Records, lengths: Any = None, *, public: bool = False) -> float:
+        """Log-density of public sequences per point, in nats and in the units of the columns; higher is better.
+
+        Raises:
+            PrivacyError, DataFormatError: as `score_samples`.
+        """
+        found_n = self.score_samples(X, lengths, public=public)
+        seen_t = ~np.isnan(self._visible(X, lengths).value_td).all(axis=1)
+        return float(found_n.sum()) / max(int(np.count_nonzero(seen_t)), 1)
+
+    def facts_for_report(self) -> Iterator[Figure]:
+        """What the states do to the columns, and how they move."""
+        states = tuple(f"state {k}" for k in range(self.n_states))
+        yield Grid(
+            title="What each state adds to the columns",
+            note="By one standard deviation of the state, in units of the columns.",
+            rows=states,
+            columns=self.columns_,
+            values=tuple(map(tuple, self.loadings_.tolist())),
+        )
+        yield Grid(
+            title="How states move",
+            note="What one more of the state of a column adds to that of a row, a step later.",
+            rows=states,
+            columns=states,
+            values=tuple(map(tuple, self.transition_matrix_.tolist())),
+        )
+
+    def summary(self) -> str:
+        """The columns, and the modes of the motion: how long each lasts, and how it turns."""
+        self._check_fitted()
+        lines = [f"Linear dynamical system, states: {self.n_states}, columns: {len(self.columns_)}", ""]
+        lines += [f"{'column':<16}{'offset':>12}{'states std':>12}{'noise std':>12}"]
+        moved_d = np.sqrt(np.square(self.loadings_).sum(axis=0))
+        for d, name in enumerate(self.columns_):
+            lines.append(
+                f"{name[:15]:<16}{self.offset_[d]:>12.4g}{moved_d[d]:>12.4g}{math.sqrt(self.noise_variance_[d]):>12.4g}"
+            )
+        lines += ["", f"{'mode':<6}{'each step times':>16}{'halves in':>12}{'period':>12}  (steps)"]
+        every = np.linalg.eigvals(self.transition_matrix_)
+        values = sorted((complex(value) for value in every if value.imag >= 0), key=lambda value: -abs(value))
+        for place, value in enumerate(values):
+            size, angle = abs(value), abs(math.atan2(value.imag, value.real))
+            halves = f"{math.log(0.5) / math.log(size):.1f}" if 0 < size < 1 else ("never" if size >= 1 else "at once")
+            period = f"{2 * math.pi / angle:.1f}" if angle > 0 else "none"
+            lines.append(f"{place:<6}{size:>16.3f}{halves:>12}{period:>12}")
+        return "\n".join(lines)
+
+    def _content(self) -> Numbers:
+        """The columns with their bounds.
+
+        Raises:
+            ParameterError: without a bound.
+        """
+        if self.low is None and self.high is None and self.row_norm is None:
+            way = "low= and high=, the range of each column that you know without looking at the data"
+            raise unbounded("low and high or row_norm", "none", way, ONE_UNIT)
+        return Numbers(self.columns, self.low, self.high, self.row_norm)
+
+    def _model(self, numbers: Numbers) -> linear_dynamical.LinearDynamical:
+        """The model that the parameters name."""
+        return linear_dynamical.LinearDynamical(
+            len(numbers), self.n_states, self.window, self.clip, self.max_length, numbers.reach
+        )
+
+    def _visible(self, X: Records, lengths: Any) -> NumberRows:
+        """Sequences that the caller may see, brought to the public bounds as private ones are."""
+        self._check_fitted()
+        if isinstance(X, Events):
+            raise DataFormatError("X must be sequences, as a list or with lengths: events have no order of persons.")
+        if lengths is None and isinstance(X, (list, tuple)) and any(map(np.isscalar, X)):
+            raise DataFormatError("X must hold sequences, got numbers: give [X], or lengths.")
+        return self._numbers_.rows(X, lengths)
+
+    def _moved(self, rows: NumberRows) -> Floats:
+        """Points as the system has them."""
+        reach = self._fitted_model.reach
+        return np.asarray((rows.value_td - self._q.mean_d * reach) / (self._q.scale_d * reach))
+
+    def _ahead_of_all(self, number: int, steps: int) -> tuple[Floats, Floats]:
+        """Laws of the first points of sequences."""
+        system = self._system
+        mean_nk, cov_nkk = np.tile(system.start_k, (number, 1)), np.tile(system.start_kk, (number, 1, 1))
+        still = replace(system, step_kk=np.eye(self.n_states), step_noise_kk=0.0 * system.step_noise_kk)
+        first = kalman.forecast(still, mean_nk, cov_nkk, 1)
+        if steps == 1:
+            return first
+        after = kalman.forecast(system, mean_nk, cov_nkk, steps - 1)
+        return np.concatenate([first[0], after[0]], axis=1), np.concatenate([first[1], after[1]], axis=1)
+
+    def _set(self, numbers: Numbers, q: linear_dynamical.LinearPosterior) -> None:
+        """Keep q, and show it in units of the columns."""
+        model = self._model(numbers)
+        self._numbers_, self._fitted_model, self.columns_ = numbers, model, numbers.names
+        self._q, self._system, self.n_iter_, self.n_features_in_ = q, q.system, 0, len(numbers)
+        self._scale_d = q.scale_d * model.reach * numbers.unit_d
+        self._mean_d = q.mean_d * model.reach * numbers.unit_d + numbers.centre_d
+        self.transition_matrix_, self.transition_noise_ = q.system.step_kk, q.system.step_noise_kk
+        self.loadings_ = (q.system.shown_dk * self._scale_d[:, None]).T
+        self.offset_ = q.system.shown_d * self._scale_d + self._mean_d
+        self.noise_variance_ = q.system.noise_d * self._scale_d**2
+        self.initial_mean_, self.initial_covariance_ = q.system.start_k, q.system.start_kk
+
+    def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        arrays = {name: getattr(self._system, name) for name in _LAWS}
+        arrays |= {name: np.asarray(getattr(self._q, name)) for name in _RELEASED}
+        ends = {name: getattr(self, name) for name in ("low", "high")}
+        bounds = {
+            name: None if end is None else np.asarray(end, dtype=np.float64).tolist() for name, end in ends.items()
+        }
+        return arrays, {"columns": [*self.columns_], **bounds}
+
+    @np.errstate(all="ignore")  # The checks find what overflows.
+    def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
+        self.columns, self.low, self.high = facts["columns"], facts["low"], facts["high"]
+        numbers = self._content()
+        q = self._model(numbers).init(generator("random_state", 0))
+        parts = [(q.system, _LAWS), (q, _RELEASED)]
+        if any(arrays[name].shape != np.shape(getattr(like, name)) for like, names in parts for name in names):
+            raise ValueError("a system of another shape")
+        taken: dict[str, Any] = {
+            name: array if array.ndim else float(array)
+            for _, names in parts
+            for name, array in ((name, arrays[name].astype(np.float64, casting="same_kind")) for name in names)
+        }
+        system = LinearSystem(**{name: taken[name] for name in _LAWS})
+        q = domains.checked(replace(q, system=system, **{name: taken[name] for name in _RELEASED}))
+        self._set(numbers, q)
+        laws = (system.step_noise_kk, system.start_kk, system.pooled_kk)
+        if not all(np.linalg.eigvalsh(law)[0] >= -1e-9 * np.abs(law).max() for law in laws):
+            raise ValueError("numbers that make no covariances")
+        if not all(np.isfinite(shown).all() for shown in (self.loadings_, self.offset_, self.noise_variance_)):
+            raise ValueError("numbers that make no system")

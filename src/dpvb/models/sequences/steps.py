@@ -1,0 +1,184 @@
+"""What an E-step adds to sums over states, person by person; nothing of a person's sums is kept.
+
+A person has m sequences, M pairs of positions in them, and T positions that show something. With γ_t = q(z_t) and
+ξ_t = q(z_t, z_t+1) of a sequence's own passes, u_t ≥ 0 what a position shows:
+
+============  ===========================  ======================================================
+sums          statistic                    norm and why
+============  ===========================  ======================================================
+`firsts`      Σ_s γ_s,1 / m                1: entries are nonnegative and sum to 1
+`pairs`       M^(p-1) Σ ξ_t                M^p: the entries of each ξ_t sum to 1; one certain state
+`shown`       T^(p-1) Σ u_t ⊗ γ_t          T^p max ‖u_t‖: ‖γ_t‖ ≤ 1; one certain state, one value
+============  ===========================  ======================================================
+
+Passes are made over some persons at a time, and kept for the other blocks where few are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from dpvb.core.blocks import Block
+from dpvb.core.contributions import Grid, check_shape
+from dpvb.guards.arrays import Floats, Ints
+from dpvb.models.sequences import kernel_steps_numba as kernel
+from dpvb.models.sequences.hidden_chain import Laws
+
+# Entries of α over which a part of the passes goes; parts that are kept.
+_ENTRIES, _KEPT = 2**20, 16
+# Room for rounding: sums of at most 2^22 positive terms, and a power.
+_ROOM = 1.0 + 2.0**-28
+
+
+class Shown(NamedTuple):
+    """What positions show.
+
+    Attributes:
+        likelihood_rk, row_t: likelihoods under every state, up to a factor of each row, and each position's row.
+        place_tf, value_tf: places (V) of what is counted, negative where nothing is, and nonnegative values there.
+    """
+
+    likelihood_rk: Floats
+    row_t: Ints
+    place_tf: Ints
+    value_tf: Floats
+
+
+class _Part(NamedTuple):
+    """The passes over some persons: sequences of each, positions of each sequence, and what `passes` found."""
+
+    first_u: Ints
+    bounds: Ints
+    shown: Shown
+    alpha_tk: Floats
+    beta_tk: Floats
+    scale_t: Floats
+    seen_s: Ints
+
+
+@dataclass(eq=False)
+class Walk:
+    """Both passes over every sequence.
+
+    Attributes:
+        indptr: first position of each sequence, and the number of all, (n + 1,).
+        longest: positions of a sequence that count.
+        laws: π and A.
+        show: what the positions with these numbers show.
+        units: order of the sequences by unit, and the first of each unit, (units + 1,); None: each is a unit.
+    """
+
+    indptr: Ints
+    longest: int
+    laws: Laws
+    show: Callable[[Ints], Shown]
+    units: tuple[Ints, Ints] | None = None
+    _kept: dict[int, _Part] = field(default_factory=dict)
+    _of: tuple[Ints, Walk] | None = None
+
+    def grouped(self, unit_of_row: Ints, num_units: int) -> Walk:
+        """The same sequences as those of persons; all blocks of a batch share one."""
+        if self._of is None or self._of[0] is not unit_of_row:
+            order = np.argsort(unit_of_row, kind="stable")
+            units = order, np.searchsorted(unit_of_row[order], np.arange(num_units + 1))
+            self._of = unit_of_row, replace(self, units=units, _kept={}, _of=None)
+        return self._of[1]
+
+    def parts(self) -> Iterator[tuple[slice, _Part]]:
+        """The passes, some persons at a time."""
+        every = np.arange(len(self.indptr))
+        order, first = (every[:-1], every) if self.units is None else self.units
+        length_s = np.minimum(np.diff(self.indptr), self.longest)[order]
+        bounds = np.append(0, np.cumsum(length_s))
+        # Persons whose positions end in the same multiple go together.
+        slab_u = bounds[first[1:]] // max(1, _ENTRIES // len(self.laws.start_k))
+        edges = np.flatnonzero(np.diff(slab_u, prepend=-1, append=-1)) if len(slab_u) else np.zeros(1, np.int64)
+        for number, (low, high) in enumerate(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)):
+            if number in self._kept:
+                yield slice(low, high), self._kept[number]
+                continue
+            own = slice(first[low], first[high])
+            part = self._passed(order[own], length_s[own], first[low : high + 1] - first[low])
+            if number < _KEPT:
+                self._kept[number] = part
+            yield slice(low, high), part
+
+    def _passed(self, sequence_s: Ints, length_s: Ints, first_u: Ints) -> _Part:
+        bounds = np.append(0, np.cumsum(length_s)).astype(np.int64)
+        place_t = np.repeat(self.indptr[sequence_s] - bounds[:-1], length_s) + np.arange(bounds[-1])
+        shown, k = self.show(place_t), len(self.laws.start_k)
+        found = np.empty((len(place_t), k)), np.empty((len(place_t), k)), np.empty(len(place_t))
+        seen_s, step_kk = np.empty(len(length_s), np.int64), np.ascontiguousarray(self.laws.step_kk)
+        given = bounds, shown.row_t, shown.place_tf, shown.likelihood_rk, self.laws.start_k, step_kk
+        kernel.passes(*given, np.ascontiguousarray(step_kk.T), *found, seen_s)
+        return _Part(first_u, bounds, shown, *found, seen_s)
+
+
+@dataclass(frozen=True)
+class StateSums:
+    """One of the statistics of the head of this file.
+
+    Attributes:
+        walk: the passes.
+        kind: which one.
+        shape: (K,), (K, K), or (V, K).
+        power: p.
+    """
+
+    walk: Walk
+    kind: Literal["firsts", "pairs", "shown"]
+    shape: tuple[int, ...]
+    power: float
+
+    def of_block(self, block: Block, num_rows: int) -> StateSums:
+        """Itself, of the block's states."""
+        check_shape((len(self.walk.indptr) - 1, *self.shape), num_rows, *block.shape)
+        return self
+
+    def grouped(self, unit_of_row: Ints, num_units: int) -> StateSums:
+        """The same sequences as those of persons."""
+        return replace(self, walk=self.walk.grouped(unit_of_row, num_units))
+
+    def nonnegative(self) -> StateSums:
+        """Itself: probabilities and what is shown are nonnegative."""
+        return self
+
+    def norms(self) -> Floats:
+        """Exact norms, with room for rounding."""
+        units = self.walk.units
+        out_u = np.empty(len(self.walk.indptr) - 1 if units is None else len(units[1]) - 1)
+        for own, part in self.walk.parts():
+            if self.kind == "pairs":
+                kernel.pair_norms(*self._pairs(part), out_u[own])
+            else:
+                scratch = np.zeros((1 if self.kind == "firsts" else self.shape[0], self.shape[-1]))
+                kernel.shown_norms(*self._shown(part), scratch, out_u[own])
+        return out_u * _ROOM
+
+    def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
+        """Truncate what persons add, pair by pair of states or position by position, and add it."""
+        for own, part in self.walk.parts():
+            if self.kind == "pairs":
+                kernel.add_pairs(*self._pairs(part), weights[own], grid.step, out)
+            else:
+                kernel.add_shown(*self._shown(part), weights[own], grid.step, out.reshape(-1, self.shape[-1]))
+
+    def _pairs(self, part: _Part) -> tuple[object, ...]:
+        passed = part.shown.row_t, part.shown.likelihood_rk, part.alpha_tk, part.beta_tk, part.scale_t
+        step_kk = np.ascontiguousarray(self.walk.laws.step_kk)
+        return part.first_u, part.bounds, part.seen_s, *passed, step_kk, self.power
+
+    def _shown(self, part: _Part) -> tuple[object, ...]:
+        passed = part.alpha_tk, part.beta_tk
+        if self.kind == "shown":
+            shown = part.shown.place_tf, part.shown.value_tf
+            return part.first_u, part.bounds, part.seen_s, *shown, *passed, self.power
+        # First positions alone, a sequence each; what stands in the place of an empty one is not read.
+        first_s, num = np.minimum(part.bounds[:-1], max(len(part.scale_t) - 1, 0)), len(part.seen_s)
+        firsts = (found_tk[first_s] if len(found_tk) else np.zeros((num, self.shape[-1])) for found_tk in passed)
+        alone = np.zeros((num, 1), np.int64), np.ones((num, 1))
+        return part.first_u, np.arange(num + 1), part.seen_s, *alone, *firsts, 0.0

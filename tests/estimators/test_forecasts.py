@@ -1,0 +1,297 @@
+"""What is expected of every kind of model from public facts alone, and what a plan says of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from strangers import mixture as strangers
+
+import dpvb
+from dpvb import accounting
+from dpvb.accounting import Event
+from dpvb.core.noise import InsecureNoise
+from dpvb.data import Categorical, Numeric, Target
+from dpvb.errors import ParameterError
+from dpvb.estimators import PrivateEstimator
+from dpvb.results.forecast import Forecast, least, searched
+
+NUMBERS = [Numeric("age", 18, 90), Numeric("height", 100, 220)]
+TABLE = dpvb.Schema([*NUMBERS, Categorical("job", ["a", "b", "c"])])
+
+
+def answered(kind: Any, **more: Any) -> dpvb.Schema:
+    return dpvb.Schema(TABLE.columns, target=Target("y", kind, **more))
+
+
+@pytest.fixture
+def no_wall(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No estimator can build a wall, behind which alone data are read."""
+    monkeypatch.setattr("dpvb.estimators.base.Wall", None)
+
+
+def density(theta: Any, x: Any) -> Any:
+    return -0.5 * ((x - theta) ** 2).sum()
+
+
+#: By the class of every kind: parameters, and what is declared of its columns.
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "LDA": ({"n_components": 5, "public_vocabulary": True}, {"width": 500}),
+    "LogisticRegression": ({}, {"schema": answered("logistic", classes=(0, 1))}),
+    "BinomialRegression": ({"max_trials": 5}, {"schema": answered("binomial", trials="t", max_trials=5)}),
+    "PoissonRegression": ({"max_count": 20}, {"schema": answered("poisson", max_count=20)}),
+    "NegativeBinomialRegression": ({"max_count": 20}, {"schema": answered("negative_binomial", max_count=20)}),
+    "LinearRegression": ({}, {"schema": answered("numeric", low=0, high=9)}),
+    "FactorAnalysis": ({}, {"schema": TABLE}),
+    "PCA": ({"row_norm": 3.0}, {"width": 12}),
+    "Mixture": ({}, {"schema": TABLE}),
+    "GaussianMixture": ({"low": -1.0, "high": 1.0}, {"width": 4}),
+    "NaiveBayes": ({"response": "job"}, {"schema": TABLE}),
+    "MarkovChain": ({"symbols": 6}, {}),
+    "HiddenMarkovModel": ({"symbols": 6, "n_states": 2}, {}),
+    "LinearDynamicalSystem": ({"n_states": 2, "columns": 2, "low": -1.0, "high": 1.0}, {}),
+    "SigmoidBeliefNetwork": ({"n_components": 10}, {"width": 30}),
+    "DPVI": ({"log_density": density, "parameters": 2, "num_steps": 20}, {"width": 2}),
+    "Private": ({"row_norm": 1.0}, {"width": 2}),
+}
+#: JAX takes its time to compile.
+EVERY_KIND = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "DPVI")) for name in CASES]
+)
+
+
+def made(name: str, epsilon: float = 1.0, **more: Any) -> Any:
+    if name == "Private":
+        more["model"] = strangers.Mixture(2, 2)
+    if name == "DPVI":
+        pytest.importorskip("jax")
+    return getattr(dpvb, name)(epsilon=epsilon, delta=1e-6, **{**CASES[name][0], **more})
+
+
+def columns_of(name: str) -> dict[str, Any]:
+    return CASES[name][1]
+
+
+def test_every_kind_is_here() -> None:
+    known = {name for name, kind in PrivateEstimator.kinds.items() if getattr(dpvb, name, None) is kind}
+    assert known == CASES.keys()
+
+
+@EVERY_KIND
+def test_more_units_and_more_epsilon_never_promise_less(name: str, no_wall: None) -> None:
+    by_epsilon = []
+    for epsilon in (0.1, 0.5, 1.0, 3.0, 10.0):
+        task, plan = made(name, epsilon)._foreseen(**{"schema": None, "vocabulary": None, **EMPTY, **columns_of(name)})
+        kind = made(name, epsilon)
+        strengths = [kind._forecast(task, plan, n).strength for n in (30, 1_000, 30_000, 1_000_000)]
+        assert strengths == sorted(strengths)
+        assert strengths[0] < strengths[-1]
+        by_epsilon.append(strengths[1])
+    assert by_epsilon == sorted(by_epsilon)
+    assert by_epsilon[0] < by_epsilon[-1]
+
+
+EMPTY: dict[str, Any] = {"width": None, "responses": None}
+
+
+@EVERY_KIND
+def test_a_forecast_is_words_and_finite_numbers_and_leaves_nothing_behind(
+    name: str, no_wall: None, tmp_path: Path
+) -> None:
+    kind = made(name, ledger=str(tmp_path / "budget.db"), dataset="people", checkpoint=tmp_path / "run")
+    before = dict(vars(kind))
+    found = kind.expect(2_000, **columns_of(name))
+    assert vars(kind) == before
+    assert not list(tmp_path.iterdir())
+    assert str(found).startswith("expect ")
+    assert found.num_units == 2_000
+    assert found.facts[0].isdigit()
+    assert all(math.isfinite(value) and value >= 0 for _, value in found.values)
+    assert 0 < found.strength < math.inf
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("bad", [0, -3, 1.5, "many", None, math.nan, 10**13])
+def test_a_number_of_units_that_is_none_is_refused(name: str, bad: Any) -> None:
+    with pytest.raises(ParameterError, match=r"^n must be"):
+        made(name).expect(bad, **columns_of(name))
+
+
+def test_what_a_fit_would_be_refused_is_refused() -> None:
+    with pytest.raises(ParameterError, match="epsilon must"):
+        made("LDA", -1.0).expect(100, 500)
+    with pytest.raises(ParameterError, match="told of the columns"):
+        made("LogisticRegression", low=0, high=1).expect(100)
+    with pytest.raises(ParameterError, match="epsilons must"):
+        dpvb.plan(made("LDA"), 100, 500, epsilons=[0])
+    with pytest.raises(ParameterError, match="estimator must be one of dpvb's"):
+        dpvb.plan(3, 100)  # type: ignore[arg-type]
+
+
+def test_a_sentence_says_what_would_be_enough() -> None:
+    def at(n: float) -> Forecast:
+        return Forecast(n, "row", "1 column", "m", (("v", n),), "little", n / 4_130, "much", "columns", 1, 0.0)
+
+    assert str(searched(at, 100)) == "expect little; from about 4,200 rows on, much"
+    assert str(searched(at, 5_000)) == "expect little"
+    never = searched(lambda n: Forecast(n, "row", "", "m", (("v", n),), "little", 0.5, "much", "columns", 1, 0.0), 100)
+    assert str(never) == "expect little; at this noise no number of them is enough"
+    assert never.to_dict()["needed"] == "inf"
+
+
+def test_the_least_number_is_found_to_a_thousandth() -> None:
+    assert least(lambda n: n >= 777.7, 3, 1e6) == pytest.approx(777.7, rel=1e-3)
+    assert least(lambda n: n >= 777.7, 3, 777) == math.inf
+
+
+# --- forecasts against fits ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fixed_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The noise of these fits is fixed, so that no test has a false alarm."""
+    noise = InsecureNoise(3)
+    monkeypatch.setattr("dpvb.core.wall.SecureNoise", lambda: noise)
+
+
+def people(n: int) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    age_n, height_n, job_n = rng.normal(50, 10, n), rng.normal(170, 9, n), rng.choice(["a", "b", "c"], n)
+    odds_n = 0.04 * (age_n - 50) + (job_n == "b")
+    return {
+        "age": age_n,
+        "height": height_n,
+        "job": job_n,
+        "y": (rng.random(n) < 1 / (1 + np.exp(-odds_n))).astype(int),
+    }
+
+
+def close(forecast: float, found: float) -> bool:
+    return bool(max(forecast / found, found / forecast) < 1.5)
+
+
+def test_coefficients_are_known_as_well_as_was_said(fixed_noise: None) -> None:
+    kind, schema = made("LogisticRegression"), columns_of("LogisticRegression")["schema"]
+    forecast = dict(kind.expect(20_000, schema=schema).values)
+    table = {row.name: row.std for row in kind.fit(dpvb.Table(people(20_000), schema)).coefficients()}
+    assert close(forecast["age"], 10 * table["age"])
+    assert close(forecast["height"], 9 * table["height"])
+
+
+def test_directions_are_hidden_as_was_said(fixed_noise: None) -> None:
+    from dpvb.models.factors import reading
+
+    rng = np.random.default_rng(1)
+    fitted = made("PCA").fit(rng.normal(0, 0.5, (4_000, 12)))
+    edge = reading.edge(fitted._moments.noise, 12) / np.trace(fitted._moments.second_dd)
+    assert close(made("PCA").expect(4_000, 12).values[0][1], float(np.hypot(edge, 2 * math.sqrt(12 / 4_000) / 12)))
+
+
+def test_groups_are_as_many_as_was_said(fixed_noise: None) -> None:
+    columns = {name: cells for name, cells in people(600).items() if name != "y"}
+    fitted = made("Mixture", num_steps=1).fit(dpvb.Table(columns, TABLE))
+    assert made("Mixture", num_steps=1).expect(600, schema=TABLE).values[0][1] == len(fitted.weights_)
+
+
+# --- plans --------------------------------------------------------------------------------------------------
+
+
+def test_what_must_give_would_be_enough() -> None:
+    kind = made("LDA")
+    found = dpvb.plan(kind, 800, 500)
+    forecast = found.own.forecast
+    assert forecast.strength < 1
+    assert kind.expect(math.ceil(forecast.needed), 500).strength >= 1
+    assert kind.expect(math.floor(0.99 * forecast.needed), 500).strength < 1
+    assert made("LDA", found.needed_epsilon).expect(800, 500).strength >= 1
+    assert made("LDA", 0.98 * found.needed_epsilon).expect(800, 500).strength < 1
+    assert 1 <= forecast.affordable < 5
+    assert made("LDA", n_components=math.floor(forecast.affordable)).expect(800, 500).strength >= 1
+    assert "must give: about" in found.must_give()
+    assert found.must_give() in str(found)
+
+
+def test_where_nothing_alone_is_enough_that_is_said() -> None:
+    found = dpvb.plan(made("LDA", 0.01), 2, 500)
+    assert "ε =" not in found.must_give()
+    assert "documents instead of 2" in found.must_give()
+    assert math.isinf(found.needed_epsilon)
+
+
+def test_a_budget_that_is_enough_has_nothing_to_give() -> None:
+    found = dpvb.plan(made("LDA", 10.0), 100_000, 500)
+    assert "must give" not in str(found)
+    assert found.to_dict()["must_give"] is None
+
+
+def test_a_ladder_shows_other_budgets_and_the_own_one() -> None:
+    found = dpvb.plan(made("MarkovChain", 2.0), 1_000, epsilons=(0.5, 8.0))
+    assert [rung.epsilon for rung in found.ladder] == [0.5, 2.0, 8.0]
+    assert found.ladder[1] is found.own
+    for name in ("belief", "power"):
+        values = [getattr(rung, name) for rung in found.ladder]
+        assert values == sorted(values)
+    for rung in found.ladder:
+        own = made("MarkovChain", rung.epsilon).expect(1_000)
+        assert own.values == rung.forecast.values
+    table = str(found).split("\n\n")[1].split("\n")
+    assert [line.split()[0] for line in table] == ["epsilon", "0.5", "2", "8"]
+
+
+def test_noise_that_was_given_has_no_ladder() -> None:
+    assert dpvb.plan(made("MarkovChain", noise_multiplier=50.0), 1_000).ladder == ()
+    told = dpvb.plan(made("MarkovChain", math.inf), 1_000)
+    assert told.ladder == ()
+    assert "even odds" not in str(told)
+    json.dumps(told.to_dict(), allow_nan=False)
+
+
+def test_a_plan_says_why_its_releases_are_what_they_are() -> None:
+    assert "One release of all sequences." in str(dpvb.plan(made("MarkovChain"), 1_000))
+    assert "21 releases, of all documents each." in str(dpvb.plan(made("LDA"), 1_000, 500, epsilons=()))
+
+
+@pytest.mark.slow
+def test_a_plan_says_why_there_are_batches() -> None:
+    batches = dpvb.plan(made("LDA", sampling_prob=0.1, num_steps=5), 1_000, 500, epsilons=())
+    assert "6 releases, 5 of them of batches with a part of 0.1 of the documents." in str(batches)
+
+
+def test_a_plan_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    dpvb.plan(made("MarkovChain"), 1_000).plot(tmp_path / "ladder.svg")
+    assert "epsilon" in (tmp_path / "ladder.svg").read_text()
+
+
+# --- what an attacker gains ---------------------------------------------------------------------------------
+
+RELATION = "add_or_remove_one"
+
+
+@pytest.mark.parametrize("noise", [0.5, 2.0, 30.0])
+def test_the_power_against_gaussian_noise_is_exact(noise: float) -> None:
+    events = [Event("full_batch", 1.0, noise, 4)]
+    for alarm in (1e-4, 0.01, 0.5):
+        expected = norm.cdf(norm.ppf(alarm) + 2 / noise)
+        found = accounting.power(events, neighboring_relation=RELATION, false_positive_rate=alarm)
+        assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_power_of_a_sampled_plan_is_within_every_bound_and_above_a_test() -> None:
+    """A test of one step's sum that looks for its own noise plus 1 finds so many; the bound is above."""
+    events = [Event("poisson", 0.2, 1.0, 1)]
+    found = accounting.power(events, neighboring_relation=RELATION)
+    attained = 0.8 * 0.01 + 0.2 * norm.cdf(norm.ppf(0.01) + 1.0)
+    assert attained <= found <= accounting.power([Event("full_batch", 1.0, 1.0, 1)], neighboring_relation=RELATION)
+
+
+def test_without_noise_everybody_is_found() -> None:
+    assert accounting.power([Event("full_batch", 1.0, 0.0, 1)], neighboring_relation=RELATION) == 1.0
+    with pytest.raises(ParameterError, match="false_positive_rate must"):
+        accounting.power([Event("full_batch", 1.0, 1.0, 1)], neighboring_relation=RELATION, false_positive_rate=2.0)
