@@ -110,9 +110,9 @@ def test_what_stands_out_is_said_kept_and_saved(tmp_path: Any, fixed_noise: int)
 
 def test_without_noise_all_topics_stand_above_it_and_far_below_none() -> None:
     assert model(2, epsilon=math.inf).fit(documents(1, n=30)).above_noise_.all()
-    # Noise alone lifts a topic in one fit of some tens; in five of ten once in millions.
+    # Noise alone lifts a topic in about one fit of three hundred: in four of ten less than once in ten millions.
     lifted = [model(2, epsilon=0.1).fit(documents(5, n=30)).above_noise_.any() for _ in range(10)]
-    assert sum(lifted) < 6
+    assert sum(lifted) < 4
 
 
 def test_a_fit_of_persons_is_compared_with_persons(fixed_noise: int) -> None:
