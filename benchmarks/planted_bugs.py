@@ -728,8 +728,8 @@ BUGS = [
         (
             (
                 "models/sequences/kernel_steps_numba.py",
-                "                            sum_k[k] = 0.0\n",
-                "                            sum_k[k] *= 0.5\n",
+                "sum_vk[v, k] = 0.0\n",
+                "sum_vk[v, k] *= 0.5\n",
             ),
         ),
         "test_hidden_steps.py::test_a_persons_sums_are_those_of_the_plain_passes",
@@ -740,8 +740,8 @@ BUGS = [
         (
             (
                 "models/sequences/kernel_steps_numba.py",
-                "share = weight_u[u] * number ** (power - 1.0) / step\n",
-                "share = weight_u[u] / step\n",
+                "scale = weight_u[u] * share_u[u] / step\n",
+                "scale = weight_u[u] / step\n",
             ),
         ),
         "test_hidden_steps.py::test_no_person_reaches_beyond_the_proven_bounds",

@@ -24,12 +24,13 @@ import numpy as np
 
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Grid, check_shape
-from dpvb.guards.arrays import Floats, Ints
+from dpvb.guards.arrays import Bools, Floats, Ints
+from dpvb.models.sequences import kernel_numba
 from dpvb.models.sequences import kernel_steps_numba as kernel
 from dpvb.models.sequences.hidden_chain import Laws
 
-# Entries of α over which a part of the passes goes; parts that are kept.
-_ENTRIES, _KEPT = 2**20, 16
+# Entries of γ and of Σ ξ over which a part of the passes goes; parts that are kept.
+_ENTRIES, _KEPT = 2**21, 16
 # Room for rounding: sums of at most 2^22 positive terms, and a power.
 _ROOM = 1.0 + 2.0**-28
 
@@ -49,15 +50,23 @@ class Shown(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """The passes over some persons: sequences of each, positions of each sequence, and what `passes` found."""
+    """The passes over some persons.
+
+    Attributes:
+        first_u: the first of the sequences of each person, and the number of all.
+        bounds: the first of the positions of each sequence, and the number of all.
+        shown: what positions show.
+        gamma_tk: γ_t, 0 in a sequence of which nothing is seen, or that no states explain: it adds nothing.
+        pair_ukk: Σ ξ_t of each person.
+        possible_s: whether a sequence adds anything.
+    """
 
     first_u: Ints
     bounds: Ints
     shown: Shown
-    alpha_tk: Floats
-    beta_tk: Floats
-    scale_t: Floats
-    seen_s: Ints
+    gamma_tk: Floats
+    pair_ukk: Floats
+    possible_s: Bools
 
 
 @dataclass(eq=False)
@@ -94,8 +103,9 @@ class Walk:
         order, first = (every[:-1], every) if self.units is None else self.units
         length_s = np.minimum(np.diff(self.indptr), self.longest)[order]
         bounds = np.append(0, np.cumsum(length_s))
-        # Persons whose positions end in the same multiple go together.
-        slab_u = bounds[first[1:]] // max(1, _ENTRIES // len(self.laws.start_k))
+        # Persons whose entries end in the same multiple go together.
+        k = len(self.laws.start_k)
+        slab_u = (k * bounds[first[1:]] + k**2 * np.arange(1, len(first))) // _ENTRIES
         edges = np.flatnonzero(np.diff(slab_u, prepend=-1, append=-1)) if len(slab_u) else np.zeros(1, np.int64)
         for number, (low, high) in enumerate(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)):
             if number in self._kept:
@@ -110,12 +120,14 @@ class Walk:
     def _passed(self, sequence_s: Ints, length_s: Ints, first_u: Ints) -> _Part:
         bounds = np.append(0, np.cumsum(length_s)).astype(np.int64)
         place_t = np.repeat(self.indptr[sequence_s] - bounds[:-1], length_s) + np.arange(bounds[-1])
-        shown, k = self.show(place_t), len(self.laws.start_k)
-        found = np.empty((len(place_t), k)), np.empty((len(place_t), k)), np.empty(len(place_t))
-        seen_s, step_kk = np.empty(len(length_s), np.int64), np.ascontiguousarray(self.laws.step_kk)
-        given = bounds, shown.row_t, shown.place_tf, shown.likelihood_rk, self.laws.start_k, step_kk
-        kernel.passes(*given, np.ascontiguousarray(step_kk.T), *found, seen_s)
-        return _Part(first_u, bounds, shown, *found, seen_s)
+        shown, k, num = self.show(place_t), len(self.laws.start_k), len(first_u) - 1
+        order_s = kernel_numba.longest_first(bounds, _between(bounds, shown.place_tf[:, 0] >= 0) > 0)
+        found = np.zeros((len(place_t), k)), np.zeros((num, k, k)), np.zeros(len(length_s), np.bool_)
+        step_kk = np.ascontiguousarray(self.laws.step_kk)
+        laws = self.laws.start_k, step_kk, np.ascontiguousarray(step_kk.T)
+        each = np.ones(len(length_s)), np.repeat(np.arange(num), np.diff(first_u))
+        kernel_numba.passes(order_s, bounds, shown.row_t, shown.likelihood_rk, *laws, *each, *found)
+        return _Part(first_u, bounds, shown, *found)
 
 
 @dataclass(frozen=True)
@@ -167,18 +179,23 @@ class StateSums:
             else:
                 kernel.add_shown(*self._shown(part), weights[own], grid.step, out.reshape(-1, self.shape[-1]))
 
-    def _pairs(self, part: _Part) -> tuple[object, ...]:
-        passed = part.shown.row_t, part.shown.likelihood_rk, part.alpha_tk, part.beta_tk, part.scale_t
-        step_kk = np.ascontiguousarray(self.walk.laws.step_kk)
-        return part.first_u, part.bounds, part.seen_s, *passed, step_kk, self.power
+    def _pairs(self, part: _Part) -> tuple[Floats, Floats]:
+        number_s = np.where(part.possible_s, np.diff(part.bounds) - 1, 0)
+        return kernel.shares(_between(part.first_u, number_s), self.power), part.pair_ukk
 
     def _shown(self, part: _Part) -> tuple[object, ...]:
-        passed = part.alpha_tk, part.beta_tk
         if self.kind == "shown":
-            shown = part.shown.place_tf, part.shown.value_tf
-            return part.first_u, part.bounds, part.seen_s, *shown, *passed, self.power
-        # First positions alone, a sequence each; what stands in the place of an empty one is not read.
-        first_s, num = np.minimum(part.bounds[:-1], max(len(part.scale_t) - 1, 0)), len(part.seen_s)
-        firsts = (found_tk[first_s] if len(found_tk) else np.zeros((num, self.shape[-1])) for found_tk in passed)
-        alone = np.zeros((num, 1), np.int64), np.ones((num, 1))
-        return part.first_u, np.arange(num + 1), part.seen_s, *alone, *firsts, 0.0
+            seen_t = part.shown.place_tf[:, 0] >= 0
+            number_s = np.where(part.possible_s, _between(part.bounds, seen_t), 0)
+            share_u = kernel.shares(_between(part.first_u, number_s), self.power)
+            return share_u, part.bounds[part.first_u], part.shown.place_tf, part.shown.value_tf, part.gamma_tk
+        # First positions alone, a sequence each.
+        gamma_sk = np.zeros((len(part.possible_s), self.shape[-1]))
+        gamma_sk[part.possible_s] = part.gamma_tk[part.bounds[:-1][part.possible_s]]
+        alone = np.zeros((len(gamma_sk), 1), np.int64), np.ones((len(gamma_sk), 1))
+        return kernel.shares(_between(part.first_u, part.possible_s), 0.0), part.first_u, *alone, gamma_sk
+
+
+def _between(first: Ints, number: Ints | Bools) -> Ints:
+    """Sums of whole numbers from each first place to the next."""
+    return np.diff(np.append(0, np.cumsum(number))[first])
