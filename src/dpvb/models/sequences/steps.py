@@ -28,6 +28,7 @@ from dpvb.guards.arrays import Bools, Floats, Ints
 from dpvb.models.sequences import kernel_numba
 from dpvb.models.sequences import kernel_steps_numba as kernel
 from dpvb.models.sequences.hidden_chain import Laws
+from dpvb.models.sequences.rows import Units, by_unit, each
 
 # Entries of γ and of Σ ξ over which a part of the passes goes; parts that are kept.
 _ENTRIES, _KEPT = 2**21, 16
@@ -53,8 +54,7 @@ class _Part(NamedTuple):
     """The passes over some persons.
 
     Attributes:
-        first_u: the first of the sequences of each person, and the number of all.
-        bounds: the first of the positions of each sequence, and the number of all.
+        first_u, bounds: first sequence of each person, first position of each sequence; the number of all at the end.
         shown: what positions show.
         gamma_tk: γ_t, 0 in a sequence of which nothing is seen, or that no states explain: it adds nothing.
         pair_ukk: Σ ξ_t of each person.
@@ -78,29 +78,26 @@ class Walk:
         longest: positions of a sequence that count.
         laws: π and A.
         show: what the positions with these numbers show.
-        units: order of the sequences by unit, and the first of each unit, (units + 1,); None: each is a unit.
+        units: as `by_unit` has them; None: each sequence is a unit.
     """
 
     indptr: Ints
     longest: int
     laws: Laws
     show: Callable[[Ints], Shown]
-    units: tuple[Ints, Ints] | None = None
+    units: Units | None = None
     _kept: dict[int, _Part] = field(default_factory=dict)
     _of: tuple[Ints, Walk] | None = None
 
     def grouped(self, unit_of_row: Ints, num_units: int) -> Walk:
         """The same sequences as those of persons; all blocks of a batch share one."""
         if self._of is None or self._of[0] is not unit_of_row:
-            order = np.argsort(unit_of_row, kind="stable")
-            units = order, np.searchsorted(unit_of_row[order], np.arange(num_units + 1))
-            self._of = unit_of_row, replace(self, units=units, _kept={}, _of=None)
+            self._of = unit_of_row, replace(self, units=by_unit(unit_of_row, num_units), _kept={}, _of=None)
         return self._of[1]
 
     def parts(self) -> Iterator[tuple[slice, _Part]]:
         """The passes, some persons at a time."""
-        every = np.arange(len(self.indptr))
-        order, first = (every[:-1], every) if self.units is None else self.units
+        order, first = self.units or each(self.indptr)
         length_s = np.minimum(np.diff(self.indptr), self.longest)[order]
         bounds = np.append(0, np.cumsum(length_s))
         # Persons whose entries end in the same multiple go together.
@@ -124,9 +121,9 @@ class Walk:
         order_s = kernel_numba.longest_first(bounds, _between(bounds, shown.place_tf[:, 0] >= 0) > 0)
         found = np.zeros((len(place_t), k)), np.zeros((num, k, k)), np.zeros(len(length_s), np.bool_)
         step_kk = np.ascontiguousarray(self.laws.step_kk)
-        laws = self.laws.start_k, step_kk, np.ascontiguousarray(step_kk.T)
-        each = np.ones(len(length_s)), np.repeat(np.arange(num), np.diff(first_u))
-        kernel_numba.passes(order_s, bounds, shown.row_t, shown.likelihood_rk, *laws, *each, *found)
+        laws, owner_s = (step_kk, np.ascontiguousarray(step_kk.T)), np.repeat(np.arange(num), np.diff(first_u))
+        given = order_s, bounds, shown.row_t, shown.likelihood_rk, self.laws.start_k, *laws
+        kernel_numba.passes(*given, np.ones(len(length_s)), owner_s, *found)
         return _Part(first_u, bounds, shown, *found)
 
 
@@ -161,8 +158,7 @@ class StateSums:
 
     def norms(self) -> Floats:
         """Exact norms, with room for rounding."""
-        units = self.walk.units
-        out_u = np.empty(len(self.walk.indptr) - 1 if units is None else len(units[1]) - 1)
+        out_u = np.empty(len((self.walk.units or each(self.walk.indptr))[1]) - 1)
         for own, part in self.walk.parts():
             if self.kind == "pairs":
                 kernel.pair_norms(*self._pairs(part), out_u[own])
