@@ -5,7 +5,7 @@ paper        code
 ===========  ====================================================================================
 α_t, c_t     `alpha_tkn`, 1 / `scale_tn` of the compiled loops: α_t sums to 1, c_t is what it summed to
 β_t          `beta_kn` there, over Π c
-γ_t, ξ_t     laws of z_t and of (z_t, z_t+1): Σ_t ξ_t = A ∘ Σ α_tᵀ w_t+1, w_t = B_x_t ∘ β_t / c_t, `ahead_kn`
+γ_t, ξ_t     laws of z_t and of (z_t, z_t+1): Σ_t ξ_t = A ∘ Σ α_tᵀ w_t+1, w_t = B_x_t ∘ β_t / c_t, `ahead_2kn`
 ===========  ====================================================================================
 
 Sequence s is `value_t[bounds_s[s] : bounds_s[s + 1]]`. What is found of a sequence depends on nothing else.

@@ -167,8 +167,8 @@ def passes(
     num = start_k.size
     wide, longest = _lanes(order_s, bounds, num)
     alpha_tkn, scale_tn = np.empty((longest, num, wide)), np.empty((longest, wide))
-    seen_kn, ahead_kn, beta_kn = np.empty((num, wide)), np.empty((num, wide)), np.empty((num, wide))
-    pair_kkn = np.empty((num, num, wide))
+    seen_kn, beta_kn = np.empty((num, wide)), np.empty((num, wide))
+    ahead_2kn, pair_kkn = np.empty((2, num, wide)), np.empty((num, num, wide))
     at_n, length_n, possible_n = np.empty(wide, np.int64), np.empty(wide, np.int64), np.empty(wide, np.bool_)
     for begin in range(0, order_s.size, wide):
         most = min(wide, order_s.size - begin)
@@ -191,6 +191,7 @@ def passes(
             while lanes < most and length_n[lanes] > t:
                 for k in range(num):
                     beta_kn[k, lanes] = weight_s[order_s[begin + lanes]]
+                    ahead_2kn[(t + 1) % 2, k, lanes] = 0.0
                 lanes += 1
             for n in range(lanes):
                 for k in range(num):
@@ -200,12 +201,15 @@ def passes(
             _shown(at_n, t, lanes, row_t, likelihood_rk, seen_kn)
             for k in range(num):
                 for n in range(lanes):
-                    ahead_kn[k, n] = seen_kn[k, n] * beta_kn[k, n] * scale_tn[t, n]
-            _times(step_kk, ahead_kn, beta_kn, lanes)
-            for i in range(num):
-                for j in range(num):
-                    for n in range(lanes):
-                        pair_kkn[i, j, n] += alpha_tkn[t - 1, i, n] * ahead_kn[j, n]
+                    ahead_2kn[t % 2, k, n] = seen_kn[k, n] * beta_kn[k, n] * scale_tn[t, n]
+            _times(step_kk, ahead_2kn[t % 2], beta_kn, lanes)
+            if t % 2 == 1:  # Two terms at a time; the later one is 0 where it is beyond a sequence's end.
+                for i in range(num):
+                    for j in range(num):
+                        for n in range(lanes):
+                            pair_kkn[i, j, n] += (
+                                alpha_tkn[t - 1, i, n] * ahead_2kn[1, j, n] + alpha_tkn[t, i, n] * ahead_2kn[0, j, n]
+                            )
         for i in range(num):
             for n in range(most):
                 s = order_s[begin + n]
