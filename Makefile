@@ -56,12 +56,15 @@ benchmarks: $(VENV)/dev
 	$(PY) -m benchmarks
 
 # Other libraries' logistic regressions, each in an environment of its own; fits whose results exist are not repeated.
+# Then those of sequences, beside our own: log-likelihoods, and the speed of a step.
 PEERS := diffprivlib opacus d3p
-peers: $(VENV)/dev $(PEERS:%=.venv-peers-%/ready)
+OF_SEQUENCES := hmmlearn dynamax
+peers: $(VENV)/dev $(PEERS:%=.venv-peers-%/ready) $(OF_SEQUENCES:%=.venv-peers-%/ready)
 	$(PY) benchmarks/peers/noise.py
 	.venv-peers-diffprivlib/bin/python benchmarks/peers/scikit_learn.py
 	.venv-peers-diffprivlib/bin/python benchmarks/peers/dp_sgd.py
 	set -e; for peer in $(PEERS); do .venv-peers-$$peer/bin/python benchmarks/peers/with_$$peer.py; done
+	$(PY) -m benchmarks.hidden_markov speed systems
 
 .venv-peers-%/ready: benchmarks/peers/%.txt
 	python3 -m venv .venv-peers-$*

@@ -626,7 +626,7 @@ BUGS = [
         (
             (
                 "models/sequences/counts.py",
-                "return replace(self, units=(order, np.searchsorted(unit_of_row[order], np.arange(num_units + 1))))",
+                "return replace(self, units=by_unit(unit_of_row, num_units))",
                 "return self",
             ),
         ),
@@ -716,7 +716,7 @@ BUGS = [
         (
             (
                 "models/sequences/steps.py",
-                "self._of = unit_of_row, replace(self, units=units,",
+                "self._of = unit_of_row, replace(self, units=by_unit(unit_of_row, num_units),",
                 "self._of = unit_of_row, replace(self, units=None,",
             ),
         ),
@@ -728,11 +728,23 @@ BUGS = [
         (
             (
                 "models/sequences/kernel_steps_numba.py",
-                "                            sum_k[k] = 0.0\n",
-                "                            sum_k[k] *= 0.5\n",
+                "sum_vk[v, k] = 0.0\n",
+                "sum_vk[v, k] *= 0.5\n",
             ),
         ),
         "test_hidden_steps.py::test_a_persons_sums_are_those_of_the_plain_passes",
+    ),
+    Bug(
+        "records that touch each other",
+        "pairs of states that stay in a lane for the next sequence",
+        (
+            (
+                "models/sequences/kernel_numba.py",
+                "        pair_kkn[:] = 0.0\n",
+                "        if begin == 0:\n            pair_kkn[:] = 0.0\n",
+            ),
+        ),
+        "test_hidden_steps.py::test_sums_are_the_same_bits_in_any_order_and_any_parts",
     ),
     Bug(
         "norms beyond the clip",
@@ -740,8 +752,8 @@ BUGS = [
         (
             (
                 "models/sequences/kernel_steps_numba.py",
-                "share = weight_u[u] * number ** (power - 1.0) / step\n",
-                "share = weight_u[u] / step\n",
+                "scale = weight_u[u] * share_u[u] / step\n",
+                "scale = weight_u[u] / step\n",
             ),
         ),
         "test_hidden_steps.py::test_no_person_reaches_beyond_the_proven_bounds",

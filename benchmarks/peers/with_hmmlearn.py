@@ -2,7 +2,8 @@
 
     with_hmmlearn.py FILE
 
-FILE is a NumPy archive: `lengths` and `symbols` of sequences, and `start`, `step`, `shown`, the laws.
+FILE is a NumPy archive: `lengths` and `symbols` of sequences, and `start`, `step`, `shown`, the laws. The fastest of
+three steps counts.
 """
 
 import json
@@ -12,11 +13,13 @@ import time
 import numpy as np
 from hmmlearn.hmm import CategoricalHMM
 
-given = np.load(sys.argv[1])
+given, seconds = np.load(sys.argv[1]), []
 symbols, lengths = given["symbols"][:, None], given["lengths"]
-model = CategoricalHMM(len(given["start"]), n_iter=1, init_params="", implementation="scaling")
+for _ in range(3):
+    model = CategoricalHMM(len(given["start"]), n_iter=1, init_params="", implementation="scaling")
+    model.startprob_, model.transmat_, model.emissionprob_ = given["start"], given["step"], given["shown"]
+    start = time.process_time()
+    model.fit(symbols, lengths)
+    seconds.append(time.process_time() - start)
 model.startprob_, model.transmat_, model.emissionprob_ = given["start"], given["step"], given["shown"]
-log = model.score(symbols, lengths)
-start = time.process_time()
-model.fit(symbols, lengths)
-print(json.dumps({"log": log, "seconds": time.process_time() - start}))
+print(json.dumps({"log": model.score(symbols, lengths), "seconds": min(seconds)}))

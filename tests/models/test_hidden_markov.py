@@ -332,14 +332,18 @@ def test_numbers_far_from_every_state_stay_finite() -> None:
 def test_an_impossible_sequence_adds_nothing_and_touches_no_other() -> None:
     zero_rk = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])  # no state shows the third symbol
     at, value_t = bounds(3, 0, 2), np.array([0, 2, 1, 0, 1])
-    half_k, half_kk = np.full(2, 0.5), np.full((2, 2), 0.5)
-    log_s, first_k, pair_kk, state_rk = np.empty(3), np.zeros(2), np.zeros((2, 2)), np.zeros((3, 2))
-    scratch = np.empty((3, 2)), np.empty(3)
-    given = half_k, half_kk, half_kk, np.ones(3), value_t
-    kernel_numba.expected(at, value_t, zero_rk, *given, *scratch, log_s, first_k, pair_kk, state_rk)
+    half_k, half_kk, order_s = np.full(2, 0.5), np.full((2, 2), 0.5), kernel_numba.longest_first(at, np.full(3, True))
+    assert order_s.tolist() == [0, 2]
+    log_s, last_sk = np.zeros(3), np.zeros((3, 2))
+    kernel_numba.forward(order_s, at, value_t, zero_rk, half_k, half_kk, log_s, last_sk)
     assert log_s.tolist() == [-np.inf, 0.0, pytest.approx(np.log(0.25))]
-    np.testing.assert_allclose(first_k, [1.0, 0.0])
-    np.testing.assert_allclose(state_rk, [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    np.testing.assert_allclose(last_sk, [[0.0, 0.0], [0.0, 0.0], [0.0, 1.0]])
+    gamma_tk, pair_ukk, possible_s = np.zeros((5, 2)), np.zeros((3, 2, 2)), np.full(3, False)
+    given = half_k, half_kk, half_kk, np.ones(3), np.arange(3)
+    kernel_numba.passes(order_s, at, value_t, zero_rk, *given, gamma_tk, pair_ukk, possible_s)
+    assert possible_s.tolist() == [False, False, True]
+    np.testing.assert_allclose(gamma_tk, [[0.0, 0.0]] * 3 + [[1.0, 0.0], [0.0, 1.0]])
+    np.testing.assert_allclose(pair_ukk, [np.zeros((2, 2)), np.zeros((2, 2)), [[0.0, 1.0], [0.0, 0.0]]])
     windows = Windows(np.zeros((3, 4)), np.ones((3, 3, 3)))
     found = HiddenChain(np.ones(2), np.ones(2), np.ones((2, 2)), Categorical(zero_rk + 1e-300))
     new = window_fit.step(windows, found, np.arange(3), expected=False)

@@ -87,10 +87,8 @@ def test_a_persons_sums_are_those_of_the_plain_passes(kind: str, estimate: str) 
         expected = estimate == "posterior"
         counts, _, _ = forward_backward.expected_counts(q.chain, at, value_t, np.ones(len(used)), expected=expected)
         pairs, seen = len(place_t) - len(used), int((code_t[place_t] >= 0).sum())
-        shown_vk, gamma_tk = np.zeros((KINDS[kind], 3)), np.zeros((len(place_t), 3))
-        forward_backward._expected(  # γ by position
-            q.chain, at, value_t, np.ones(len(used)), np.arange(len(place_t)), gamma_tk, expected=expected
-        )
+        shown_vk = np.zeros((KINDS[kind], 3))
+        gamma_tk, _ = forward_backward._passed(q.chain, at, value_t, np.ones(len(used)), expected=expected)
         known_t = code_t[place_t] >= 0
         np.add.at(shown_vk, code_t[place_t][known_t], gamma_tk[known_t])
         near = partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-10)
@@ -237,7 +235,7 @@ def test_a_constant_sequence_of_one_certain_state_attains_the_bounds(length: int
 
 def test_sums_are_the_same_bits_in_any_order_and_any_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     rng, own = np.random.default_rng(7), model()
-    data, q = rows("categorical", rng, [*rng.integers(0, 9, 60)]), own.init(rng)
+    data, q = rows("categorical", rng, [*rng.integers(0, 9, 150)]), own.init(rng)
 
     def integers(which: Ints) -> list[Ints]:
         form = own.e_step(q, data.take(which), own.blocks)
@@ -248,11 +246,11 @@ def test_sums_are_the_same_bits_in_any_order_and_any_parts(monkeypatch: pytest.M
             outs.append(out)
         return outs
 
-    whole = integers(np.arange(60))
-    shuffled, halves = integers(rng.permutation(60)), [integers(np.arange(30)), integers(np.arange(30, 60))]
-    monkeypatch.setattr(steps, "_ENTRIES", 30)
+    whole = integers(np.arange(150))
+    shuffled, halves = integers(rng.permutation(150)), [integers(np.arange(75)), integers(np.arange(75, 150))]
+    monkeypatch.setattr(steps, "_ENTRIES", 40)
     monkeypatch.setattr(steps, "_KEPT", 2)
-    in_parts = integers(np.arange(60))
+    in_parts = integers(np.arange(150))
     for place, total in enumerate(whole):
         assert total.any()
         np.testing.assert_array_equal(shuffled[place], total)

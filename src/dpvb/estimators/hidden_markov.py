@@ -17,7 +17,7 @@ from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import PrivateEstimator, Task, generator
 from dpvb.estimators.given import Records
 from dpvb.estimators.noise_of_means import stds_of
-from dpvb.estimators.sequences import SequenceModel
+from dpvb.estimators.sequences import SequenceModel, to_draw
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
@@ -147,8 +147,7 @@ class HiddenMarkovModel(SequenceModel):
             length: symbols of each; None: max_length. The model says nothing of how long sequences are.
         """
         self._check_fitted()
-        number, draw = check_integer("n", n, low=0, high=10**9), generator("rng", rng)
-        long = check_integer("length", self.max_length if length is None else length, low=1, high=10**6)
+        number, long, draw = to_draw(n, length, self.max_length, rng)
         state_nt = dynamics.drawn(self.initial_, [self.transition_matrix_], number, long, draw)
         content, shown = self._content(), self._q.chain.emissions
         if isinstance(content, Symbols):

@@ -16,6 +16,7 @@ from dpvb.data.sequences.numbers import Numbers
 from dpvb.data.sequences.rows import NumberRows
 from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Task, fitted_only, generator, unbounded
 from dpvb.estimators.given import Records, Responses
+from dpvb.estimators.sequences import of_a_place, source_of, to_draw
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer, check_number
@@ -90,12 +91,7 @@ class LinearDynamicalSystem(PrivateEstimator):
         """What a fit to private sequences would do; y: the lengths of sequences that X has after one another."""
         numbers = self._content()
         model = self._model(numbers)
-        if isinstance(X, Events):
-            if y is not None or group is not None:
-                raise ParameterError("lengths and group must be None with events, which have a column of persons.")
-            source: Any = X.sequences(numbers)
-        else:
-            source = numbers.sequences(X, y, group)
+        source = source_of(numbers, X, y, group)
         public = {
             "columns": f"{len(numbers)} columns and their bounds",
             "max_length": f"the first {model.max_length} points of a sequence",
@@ -115,8 +111,7 @@ class LinearDynamicalSystem(PrivateEstimator):
 
     def quality(self, rows: Any) -> Floats:
         """Log-density of a point in units of the bounds, the mean of each sequence."""
-        length_n = np.diff(rows.indptr)
-        return np.where(length_n > 0, self._fitted_model.score(self._q, rows) / np.maximum(length_n, 1), np.nan)
+        return of_a_place(self._fitted_model.score(self._q, rows), rows)
 
     def quality_range(self, model: Any) -> tuple[float, float]:
         """From the score of a uniform guess."""
@@ -173,8 +168,7 @@ class LinearDynamicalSystem(PrivateEstimator):
             length: points of each; None: max_length. The system says nothing of how long sequences are.
         """
         self._check_fitted()
-        number, draw = check_integer("n", n, low=0, high=10**9), generator("rng", rng)
-        long = check_integer("length", self.max_length if length is None else length, low=1, high=10**6)
+        number, long, draw = to_draw(n, length, self.max_length, rng)
         return kalman.drawn(self._system, number, long, draw) * self._scale_d + self._mean_d
 
     def score_samples(self, X: Records, lengths: Any = None, *, public: bool = False) -> Floats:

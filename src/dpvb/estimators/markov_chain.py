@@ -15,7 +15,7 @@ from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import generator
 from dpvb.estimators.given import Records
 from dpvb.estimators.noise_of_means import stds_of
-from dpvb.estimators.sequences import SequenceModel
+from dpvb.estimators.sequences import SequenceModel, to_draw
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_integer, check_number
@@ -93,8 +93,7 @@ class MarkovChain(SequenceModel):
             length: symbols of each; None: max_length. A chain says nothing of how long sequences are.
         """
         self._check_fitted()
-        number, draw = check_integer("n", n, low=0, high=10**9), generator("rng", rng)
-        long = check_integer("length", self.max_length if length is None else length, low=1, high=10**6)
+        number, long, draw = to_draw(n, length, self.max_length, rng)
         return np.array(self.symbols_)[dynamics.drawn(self.initial_, self._laws, number, long, draw)]
 
     def transition_intervals(self, level: float = 0.95, *, noise_aware: bool = True, rng: Any = 0) -> GroupTable:

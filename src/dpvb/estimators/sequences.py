@@ -13,16 +13,46 @@ from dpvb.core.plan import Plan
 from dpvb.data.sequences.events import Events
 from dpvb.data.sequences.numbers import Numbers
 from dpvb.data.sequences.symbols import Symbols
-from dpvb.estimators.base import PrivateEstimator, Task, fitted_only
+from dpvb.estimators.base import PrivateEstimator, Task, fitted_only, generator
 from dpvb.estimators.given import Records, Responses
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import DataFormatError, ParameterError, check_path
+from dpvb.guards.errors import DataFormatError, ParameterError, check_integer, check_path
 from dpvb.results import pictures
 from dpvb.results.forecast import Forecast, two_digits
 from dpvb.results.groups import head
 
 # A probability is clear that is so many standard deviations.
 _TOLD = 2.0
+
+
+def source_of(content: Any, X: Records, lengths: Any, group: Iterable[object] | None) -> Any:
+    """Private sequences of this content, in any of the forms that `fit` takes.
+
+    Raises:
+        ParameterError: for lengths or groups beside events.
+        DataFormatError: for none of the forms.
+    """
+    if not isinstance(X, Events):
+        return content.sequences(X, lengths, group)
+    if lengths is not None or group is not None:
+        raise ParameterError("lengths and group must be None with events, which have a column of persons.")
+    return X.sequences(content)
+
+
+def of_a_place(score_n: Floats, rows: Any) -> Floats:
+    """The score of a place, the mean of each sequence; NaN for one without places."""
+    length_n = np.diff(rows.indptr)
+    return np.where(length_n > 0, score_n / np.maximum(length_n, 1), np.nan)
+
+
+def to_draw(n: int, length: int | None, longest: int, rng: Any) -> tuple[int, int, Any]:
+    """How many sequences of nobody are asked for, how long they are, and what they are drawn by; all public.
+
+    Raises:
+        ParameterError: for a number or a length outside its range.
+    """
+    long = check_integer("length", longest if length is None else length, low=1, high=10**6)
+    return check_integer("n", n, low=0, high=10**9), long, generator("rng", rng)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -64,12 +94,7 @@ class SequenceModel(PrivateEstimator):
         """What a fit to private sequences would do; y: the lengths of sequences that X has after one another."""
         content: Any = self._content()
         model = self._model(content)
-        if isinstance(X, Events):
-            if y is not None or group is not None:
-                raise ParameterError("lengths and group must be None with events, which have a column of persons.")
-            source: Any = X.sequences(content)
-        else:
-            source = content.sequences(X, y, group)
+        source = source_of(content, X, y, group)
         names, what = (content.values, "symbols") if isinstance(content, Symbols) else (content.names, "columns")
         public = {
             what: f"{len(content)} {what}",
@@ -119,8 +144,7 @@ class SequenceModel(PrivateEstimator):
 
     def quality(self, rows: Any) -> Floats:
         """Log-probability of a symbol, the mean of each sequence."""
-        length_n = np.diff(rows.indptr)
-        return np.where(length_n > 0, self._fitted_model.score(self._q, rows) / np.maximum(length_n, 1), np.nan)
+        return of_a_place(self._fitted_model.score(self._q, rows), rows)
 
     def quality_range(self, model: Any) -> tuple[float, float]:
         """From the score of a uniform guess to certainty."""

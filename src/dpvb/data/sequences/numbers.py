@@ -19,6 +19,8 @@ from dpvb.guards.silence import silence
 
 # Most columns; a model of sequences has a number for each pair of them at least.
 _MOST = 1000
+# Points that are brought within their bounds at a time.
+_SLAB = 2**16
 
 
 class Numbers(Content[NumberRows]):
@@ -69,7 +71,13 @@ class Numbers(Content[NumberRows]):
 
     def encoded(self, cells: Cells) -> Floats:
         """Numbers within their bounds and in units of these, (points, D), each point by itself."""
-        x_td = self._points(cells)
+        made_td = np.empty((len(cells), len(self)))
+        for first in range(0, len(cells), _SLAB):
+            made_td[first : first + _SLAB] = self._bounded(self._points(cells[first : first + _SLAB]))
+        return made_td
+
+    def _bounded(self, x_td: Floats) -> Floats:
+        """Points within their bounds and in units of these."""
         with np.errstate(all="ignore"):
             x_td = np.clip(np.where(np.isfinite(x_td), x_td, np.nan), self._low_d, self._high_d)
             x_td = (x_td - self.centre_d) / self.unit_d

@@ -12,6 +12,7 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Grid, check_shape
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.kernels import windows as kernel
+from dpvb.models.sequences.rows import Units, by_unit, each
 
 
 class SequenceRows(Protocol):
@@ -53,7 +54,7 @@ class WindowCounts:
     width: int
     longest: int
     power: float
-    units: tuple[Ints, Ints] | None = None
+    units: Units | None = None
 
     def of_block(self, block: Block, num_rows: int) -> WindowCounts:
         """Itself, of the block's windows."""
@@ -62,8 +63,7 @@ class WindowCounts:
 
     def grouped(self, unit_of_row: Ints, num_units: int) -> WindowCounts:
         """The same sequences as those of persons."""
-        order = np.argsort(unit_of_row, kind="stable")
-        return replace(self, units=(order, np.searchsorted(unit_of_row[order], np.arange(num_units + 1))))
+        return replace(self, units=by_unit(unit_of_row, num_units))
 
     def nonnegative(self) -> WindowCounts:
         """Itself: counts are nonnegative."""
@@ -95,8 +95,5 @@ class WindowCounts:
         )
 
     @property
-    def _units(self) -> tuple[Ints, Ints]:
-        if self.units is not None:
-            return self.units
-        every = np.arange(len(self.rows.indptr))
-        return every[:-1], every
+    def _units(self) -> Units:
+        return self.units or each(self.rows.indptr)

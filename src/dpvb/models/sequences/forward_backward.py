@@ -3,9 +3,9 @@
 ===========  ====================================================================================
 paper        code
 ===========  ====================================================================================
-α_t, c_t     `alpha_tk`, `scale_t` of the compiled loops: α_t sums to 1, c_t is what it summed to
-β_t          `beta_k` there, over Π c
-γ_t, ξ_t     laws of z_t and of (z_t, z_t+1): Σ_t ξ_t = A ∘ Σ α_tᵀ w_t+1, w_t = B_x_t ∘ β_t / c_t
+α_t, c_t     `alpha_tkn`, 1 / `scale_tn` of the compiled loops: α_t sums to 1, c_t is what it summed to
+β_t          `beta_kn` there, over Π c
+γ_t, ξ_t     laws of z_t and of (z_t, z_t+1): Σ_t ξ_t = A ∘ Σ α_tᵀ w_t+1, w_t = B_x_t ∘ β_t / c_t, `ahead_2kn`
 ===========  ====================================================================================
 
 Sequence s is `value_t[bounds_s[s] : bounds_s[s + 1]]`. What is found of a sequence depends on nothing else.
@@ -21,26 +21,24 @@ from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.sequences import kernel_numba
 from dpvb.models.sequences.discrete_emissions import Categorical
 from dpvb.models.sequences.emissions import Emissions, Values
-from dpvb.models.sequences.hidden_chain import HiddenChain, Sums
+from dpvb.models.sequences.hidden_chain import HiddenChain, Laws, Sums
 
 IMPOSSIBLE: Final = -1  #: the state of a sequence that no states explain
 
 
 def log_likelihood(chain: HiddenChain, bounds_s: Ints, value_t: Values) -> Floats:
     """Log-likelihood of every sequence, (S,), in nats, at the posterior means; -inf: impossible."""
-    return _forward(chain, bounds_s, value_t)[0]
+    return _forward(chain, bounds_s, value_t, expected=False)[0]
 
 
 def last_states(chain: HiddenChain, bounds_s: Ints, value_t: Values) -> Floats:
     """Law of the last state of every sequence, (S, K): π where it is empty, 0 where it is impossible."""
-    return _forward(chain, bounds_s, value_t)[1]
+    return _forward(chain, bounds_s, value_t, expected=False)[1]
 
 
 def smoothed(chain: HiddenChain, bounds_s: Ints, value_t: Values) -> Floats:
     """Law of the state at every position, given all of its sequence, (T, K): γ; 0 where the sequence is impossible."""
-    found_tk = np.zeros((len(value_t), len(chain.start_k)))
-    _expected(chain, bounds_s, value_t, np.ones(len(bounds_s) - 1), np.arange(len(value_t)), found_tk, expected=False)
-    return found_tk
+    return _passed(chain, bounds_s, value_t, np.ones(len(bounds_s) - 1), expected=False)[0]
 
 
 def most_probable(chain: HiddenChain, bounds_s: Ints, value_t: Values) -> Ints:
@@ -48,7 +46,7 @@ def most_probable(chain: HiddenChain, bounds_s: Ints, value_t: Values) -> Ints:
     laws, (value_r, row_t) = chain.laws(expected=False), rows(chain.emissions, value_t)
     log_rk = chain.emissions.log_likelihood(value_r, expected=False)
     state_t = np.full(len(value_t), IMPOSSIBLE, np.int64)
-    from_tk = np.empty((_longest(bounds_s), len(chain.start_k)), np.int64)
+    from_tk = np.empty((int(np.diff(bounds_s).max(initial=0)), len(chain.start_k)), np.int64)
     with np.errstate(divide="ignore"):
         log_start_k, log_back_kk = np.log(laws.start_k), np.log(np.ascontiguousarray(laws.step_kk.T))
     kernel_numba.best_path(bounds_s, row_t, log_rk, log_start_k, log_back_kk, from_tk, state_t)
@@ -66,9 +64,13 @@ def expected_counts(
         weight_s: how often each counts.
         expected: whether parameters are met as exp⟨log ·⟩ or at their means.
     """
+    log_s, _ = _forward(chain, bounds_s, value_t, expected=expected)
+    gamma_tk, step_kk = _passed(chain, bounds_s, value_t, weight_s, expected=expected)
     value_r, row_t = rows(chain.emissions, value_t)
     state_rk = np.zeros((len(value_r), len(chain.start_k)))
-    first_k, step_kk, log_s = _expected(chain, bounds_s, value_t, weight_s, row_t, state_rk, expected=expected)
+    for k, gamma_t in enumerate(gamma_tk.T):
+        state_rk[:, k] = np.bincount(row_t, gamma_t, len(value_r))
+    first_k = gamma_tk[bounds_s[:-1][np.diff(bounds_s) > 0]].sum(axis=0)
     possible_s = np.isfinite(log_s)
     return Sums(first_k, first_k, step_kk, state_rk), value_r, float(weight_s[possible_s] @ log_s[possible_s])
 
@@ -87,41 +89,34 @@ def table(emissions: Emissions, value_r: Values, *, expected: bool) -> tuple[Flo
     return np.exp(log_rk - most_r[:, None]), most_r
 
 
-def _forward(chain: HiddenChain, bounds_s: Ints, value_t: Values) -> tuple[Floats, Floats]:
-    laws, (value_r, row_t) = chain.laws(expected=False), rows(chain.emissions, value_t)
-    likelihood_rk, log_r = table(chain.emissions, value_r, expected=False)
-    num, k, longest = len(bounds_s) - 1, len(chain.start_k), _longest(bounds_s)
-    log_s, last_sk = np.empty(num), np.empty((num, k))
-    scratch = np.empty((longest, k)), np.empty(longest)
-    step_kk = np.ascontiguousarray(laws.step_kk)
-    kernel_numba.forward(bounds_s, row_t, likelihood_rk, laws.start_k, step_kk, *scratch, log_s, last_sk)
-    return log_s + _added(log_r[row_t], bounds_s), last_sk
+def _forward(chain: HiddenChain, bounds_s: Ints, value_t: Values, *, expected: bool) -> tuple[Floats, Floats]:
+    """Log-likelihoods, and laws of last states."""
+    laws, given, log_t = _met(chain, bounds_s, value_t, expected=expected)
+    log_s, last_sk = np.zeros(len(bounds_s) - 1), np.tile(laws.start_k, (len(bounds_s) - 1, 1))
+    kernel_numba.forward(*given, laws.start_k, np.ascontiguousarray(laws.step_kk.T), log_s, last_sk)
+    return log_s + _added(log_t, bounds_s), last_sk
 
 
-def _expected(
-    chain: HiddenChain,
-    bounds_s: Ints,
-    value_t: Values,
-    weight_s: Floats,
-    place_t: Ints,
-    state_rk: Floats,
-    *,
-    expected: bool,
-) -> tuple[Floats, Floats, Floats]:
-    """First states, pairs and log-likelihoods; γ is added to `state_rk` at `place_t`."""
-    laws, (value_r, row_t) = chain.laws(expected=expected), rows(chain.emissions, value_t)
+def _passed(
+    chain: HiddenChain, bounds_s: Ints, value_t: Values, weight_s: Floats, *, expected: bool
+) -> tuple[Floats, Floats]:
+    """Weighted laws of the state at every position, (T, K), and the sum of those of pairs, (K, K)."""
+    laws, given, _ = _met(chain, bounds_s, value_t, expected=expected)
+    k, num, step_kk = len(chain.start_k), len(bounds_s) - 1, np.ascontiguousarray(laws.step_kk)
+    gamma_tk, pair_ukk = np.zeros((len(value_t), k)), np.zeros((1, k, k))
+    each = weight_s, np.zeros(num, np.int64), gamma_tk, pair_ukk, np.zeros(num, np.bool_)
+    kernel_numba.passes(*given, laws.start_k, step_kk, np.ascontiguousarray(step_kk.T), *each)
+    return gamma_tk, pair_ukk[0]
+
+
+def _met(
+    chain: HiddenChain, bounds_s: Ints, value_t: Values, *, expected: bool
+) -> tuple[Laws, tuple[Ints, Ints, Ints, Floats], Floats]:
+    """Laws, what the compiled loops are given of sequences, and what was taken off the logarithms at every position."""
+    value_r, row_t = rows(chain.emissions, value_t)
     likelihood_rk, log_r = table(chain.emissions, value_r, expected=expected)
-    k, longest, log_s = len(chain.start_k), _longest(bounds_s), np.empty(len(bounds_s) - 1)
-    first_k, pair_kk = np.zeros(k), np.zeros((k, k))
-    forth_kk, back_kk = np.ascontiguousarray(laws.step_kk), np.ascontiguousarray(laws.step_kk.T)
-    given = laws.start_k, forth_kk, back_kk, weight_s, place_t
-    scratch = np.empty((longest, k)), np.empty(longest)
-    kernel_numba.expected(bounds_s, row_t, likelihood_rk, *given, *scratch, log_s, first_k, pair_kk, state_rk)
-    return first_k, laws.step_kk * pair_kk, log_s + _added(log_r[row_t], bounds_s)
-
-
-def _longest(bounds_s: Ints) -> int:
-    return int(np.diff(bounds_s).max(initial=0))
+    order_s = kernel_numba.longest_first(bounds_s, np.ones(len(bounds_s) - 1, np.bool_))
+    return chain.laws(expected=expected), (order_s, bounds_s, row_t, likelihood_rk), log_r[row_t]
 
 
 def _added(log_t: Floats, bounds_s: Ints) -> Floats:

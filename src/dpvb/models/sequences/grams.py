@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -11,18 +10,7 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Grid, check_shape
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.sequences import grams_numba as kernel
-
-
-class NumberRows(Protocol):
-    """Sequences of points of D numbers, a row each."""
-
-    @property
-    def indptr(self) -> Ints:
-        """First point of each sequence, and the number of all, (n + 1,)."""
-
-    @property
-    def value_td(self) -> Floats:
-        """The numbers, NaN for a missing one, (points, D)."""
+from dpvb.models.sequences.rows import Units, by_unit, each
 
 
 @dataclass(frozen=True)
@@ -47,7 +35,7 @@ class WindowGrams:
     longest: int
     constant: float
     starts: bool = False
-    units: tuple[Ints, Ints] | None = None
+    units: Units | None = None
 
     def of_block(self, block: Block, num_rows: int) -> WindowGrams:
         """Itself, of the block's windows."""
@@ -57,8 +45,7 @@ class WindowGrams:
 
     def grouped(self, unit_of_row: Ints, num_units: int) -> WindowGrams:
         """The same sequences as those of persons."""
-        order = np.argsort(unit_of_row, kind="stable")
-        return replace(self, units=(order, np.searchsorted(unit_of_row[order], np.arange(num_units + 1))))
+        return replace(self, units=by_unit(unit_of_row, num_units))
 
     def norms(self) -> Floats:
         """Norms of the very numbers that are added; the factor covers the rounding of squares and their sum."""
@@ -74,6 +61,5 @@ class WindowGrams:
 
     @property
     def _given(self) -> tuple[Ints, Floats, Ints, Ints, int, int, bool, float]:
-        every = np.arange(len(self.indptr))
-        order, first = (every[:-1], every) if self.units is None else self.units
+        order, first = self.units or each(self.indptr)
         return self.indptr, self.value_td, order, first, self.length, self.longest, self.starts, self.constant

@@ -26,7 +26,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 
@@ -34,14 +34,15 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.schedule import Schedule
-from dpvb.guards.arrays import Floats, Ints
+from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Positives
-from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
-from dpvb.models.sequences import cells, forward_backward, reading, window_fit
+from dpvb.guards.errors import ParameterError, check_integer
+from dpvb.models.sequences import cells, forward_backward, reading, settings, window_fit
 from dpvb.models.sequences.cells import Cells, moments
 from dpvb.models.sequences.counts import Coded, WindowCounts
 from dpvb.models.sequences.hidden_chain import HiddenChain, Laws
 from dpvb.models.sequences.numeric_emissions import Gaussian
+from dpvb.models.sequences.rows import NumberRows
 from dpvb.models.sequences.steps import StateSums, Walk
 from dpvb.models.sequences.window_fit import Windows
 
@@ -55,18 +56,6 @@ _ROUNDS = 300
 _PRIOR, _WIDE = 1.0, 0.25
 # One law for whoever has a place alone.
 _ALONE = Laws(np.ones(1), np.ones(1), np.ones((1, 1)))
-
-
-class NumberRows(Protocol):
-    """Sequences of points, a row each."""
-
-    @property
-    def indptr(self) -> Ints:
-        """First point of each sequence, and the number of all, (n + 1,)."""
-
-    @property
-    def value_td(self) -> Floats:
-        """Numbers in [-1, 1], NaN for a missing one, (points, D)."""
 
 
 @dataclass(frozen=True)
@@ -108,13 +97,7 @@ class HiddenCells:
             raise ParameterError(
                 f"columns must be at most {max(_NODES)}, got {self.n_columns}: cells are of all of them."
             )
-        check_integer("n_states", self.n_states, low=1, high=1000)
-        check_choice("estimate", self.estimate, ("posterior", "mode"))
-        check_integer("n_init", self.n_init, low=1, high=1000)
-        check_number("power", self.power, low=0.5, high=1)
-        if self.clip is not None:
-            check_number("clip", self.clip, low=1e-3, high=1e9)
-        check_integer("max_length", self.max_length, low=3, high=10**6)
+        settings.check_states(self)
 
     @property
     def cells(self) -> Cells:
@@ -129,7 +112,7 @@ class HiddenCells:
     @property
     def bound(self) -> float:
         """C of the pairs."""
-        return float((self.max_length - 1) ** self.power) if self.clip is None else self.clip
+        return settings.bound(self, self.length)
 
     @property
     def blocks(self) -> Mapping[str, Block]:

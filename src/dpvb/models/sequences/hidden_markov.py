@@ -31,8 +31,8 @@ from dpvb.core.estimate import Estimate
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Positives
-from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
-from dpvb.models.sequences import forward_backward, reading, starts, window_fit
+from dpvb.guards.errors import ParameterError, check_choice, check_integer
+from dpvb.models.sequences import forward_backward, reading, settings, starts, window_fit
 from dpvb.models.sequences.alphabet import KINDS, Alphabet
 from dpvb.models.sequences.counts import WindowCounts
 from dpvb.models.sequences.discrete_emissions import Categorical
@@ -101,14 +101,8 @@ class HiddenMarkov:
                 f"symbols must be at most {_PAIRS}, got {self.n_symbols}: a block has a number for each pair. Join "
                 "symbols that are alike."
             )
-        check_integer("n_states", self.n_states, low=1, high=1000)
         check_choice("emissions", self.emissions, KINDS)
-        check_choice("estimate", self.estimate, ("posterior", "mode"))
-        check_integer("n_init", self.n_init, low=1, high=1000)
-        check_number("power", self.power, low=0.5, high=1)
-        if self.clip is not None:
-            check_number("clip", self.clip, low=1e-3, high=1e9)
-        check_integer("max_length", self.max_length, low=3, high=10**6)
+        settings.check_states(self)
 
     @property
     def length(self) -> int:
@@ -118,7 +112,7 @@ class HiddenMarkov:
     @property
     def bound(self) -> float:
         """C."""
-        return float((self.max_length - self.length + 1) ** self.power) if self.clip is None else self.clip
+        return settings.bound(self, self.length)
 
     @property
     def name(self) -> str:

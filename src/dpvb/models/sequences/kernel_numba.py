@@ -1,110 +1,222 @@
-"""The loops over sequences of `forward_backward`, compiled on first use.
+"""The loops over sequences of `forward_backward` and `steps`, compiled on first use.
 
 Sequence s is positions bounds[s] to bounds[s + 1]. Position t meets row `row_t[t]` of a table of likelihoods under
 every state; a row may be scaled, so that its largest entry is 1. Every pass is scaled: α_t sums to 1, and c_t is what
 α_t summed to before. A position with c_t = 0 is impossible, and so is its sequence: the sequence adds nothing.
 
-No result of a sequence depends on another one, and no function holds a lock. A loop ends at the state that is innermost
-in memory, so that it stays in vector registers.
+Sequences go side by side, the longest ones first: the innermost loop is over `lanes`, one sequence each, which is what
+vector registers are for. No lane meets another one, and the compiler reorders nothing, so that what is found of a
+sequence is the same to the last bit whatever goes beside it. No function holds a lock. Arrays are met by their
+indices: a view of a row is a counted reference, which costs more than the row's arithmetic.
 """
 
 # Numba infers every type below from the arguments.
 # mypy: disable-error-code="no-untyped-def"
 
+from functools import partial
+
 import numpy as np
 
 from dpvb.kernels.compiled import compiled
 
-# Below this a sum is no probability: its inverse would overflow.
-LEAST = 1e-290
+strict = partial(compiled, fastmath=False)
+
+# What a sum of probabilities has for its inverse is less: else it is none.
+_MOST = 1e290
+# A product of such inverses that is larger goes into a logarithm; another inverse still fits.
+_LARGE = 1e15
+# Sequences side by side; numbers that may be kept of their forward passes.
+_LANES, _ENTRIES = 64, 2**21
 
 
-@compiled
-def _forward(first, last, row_t, likelihood_rk, start_k, step_kk, alpha_tk, scale_t):
-    """α_t and c_t of one sequence, at the places 0 and on; returns log Π c_t, -inf where the sequence is impossible."""
+@strict
+def longest_first(bounds, counts_s):
+    """Numbers of the sequences that count and are not empty, the longest first; those of one length in order."""
+    longest = 0
+    for s in range(counts_s.size):
+        longest = max(longest, bounds[s + 1] - bounds[s])
+    place_d = np.zeros(longest + 1, np.int64)
+    for s in range(counts_s.size):
+        if counts_s[s] and bounds[s + 1] > bounds[s]:
+            place_d[longest - (bounds[s + 1] - bounds[s])] += 1
+    number = 0
+    for d in range(longest + 1):
+        number, place_d[d] = number + place_d[d], number
+    order_s = np.empty(number, np.int64)
+    for s in range(counts_s.size):
+        if counts_s[s] and bounds[s + 1] > bounds[s]:
+            d = longest - (bounds[s + 1] - bounds[s])
+            order_s[place_d[d]] = s
+            place_d[d] += 1
+    return order_s
+
+
+@strict
+def _lanes(order_s, bounds, num):
+    """How many sequences go side by side, and the length of the longest."""
+    longest = bounds[order_s[0] + 1] - bounds[order_s[0]] if order_s.size > 0 else 0
+    return max(1, min(_LANES, order_s.size, _ENTRIES // max(1, longest * num))), longest
+
+
+@strict
+def _times(law_kk, from_kn, to_kn, lanes):
+    """to_j = Σ_i law_ji from_i in every lane; four terms at a time, which are read and written once."""
+    num = len(law_kk)
+    for j in range(num):
+        for n in range(lanes):
+            to_kn[j, n] = 0.0
+        for i in range(0, num - 3, 4):
+            p, q, r, s = law_kk[j, i], law_kk[j, i + 1], law_kk[j, i + 2], law_kk[j, i + 3]
+            for n in range(lanes):
+                to_kn[j, n] += (p * from_kn[i, n] + q * from_kn[i + 1, n]) + (
+                    r * from_kn[i + 2, n] + s * from_kn[i + 3, n]
+                )
+        for i in range(num - num % 4, num):
+            p = law_kk[j, i]
+            for n in range(lanes):
+                to_kn[j, n] += p * from_kn[i, n]
+
+
+@strict
+def _shown(at_n, t, lanes, row_t, likelihood_rk, seen_kn):
+    """The likelihoods that position t of each lane meets."""
+    for n in range(lanes):
+        row = row_t[at_n[n] + t]
+        for k in range(len(seen_kn)):
+            seen_kn[k, n] = likelihood_rk[row, k]
+
+
+@strict
+def _forward(at_n, t, lanes, row_t, likelihood_rk, start_k, back_kk, before_kn, now_kn, seen_kn, scale_n):
+    """α_t from α_t-1, and 1/c_t, of every lane."""
     num = start_k.size
-    log = 0.0
-    for t in range(last - first):
-        seen_k, now_k = likelihood_rk[row_t[first + t]], alpha_tk[t]
-        if t == 0:
-            for j in range(num):
-                now_k[j] = start_k[j]
-        else:
-            before_k = alpha_tk[t - 1]
-            for j in range(num):
-                now_k[j] = 0.0
-            for i in range(num):
-                a, step_k = before_k[i], step_kk[i]
-                for j in range(num):
-                    now_k[j] += a * step_k[j]
-        c = 0.0
-        for j in range(num):
-            now_k[j] *= seen_k[j]
-            c += now_k[j]
-        if not c > LEAST:
-            return -np.inf
-        scale_t[t] = c
-        inverse = 1.0 / c
-        for j in range(num):
-            now_k[j] *= inverse
-        log += np.log(c)
-    return log
+    _shown(at_n, t, lanes, row_t, likelihood_rk, seen_kn)
+    if t == 0:
+        for k in range(num):
+            for n in range(lanes):
+                now_kn[k, n] = start_k[k]
+    else:
+        _times(back_kk, before_kn, now_kn, lanes)
+    for n in range(lanes):
+        scale_n[n] = 0.0
+    for k in range(num):
+        for n in range(lanes):
+            now_kn[k, n] *= seen_kn[k, n]
+            scale_n[n] += now_kn[k, n]
+    for n in range(lanes):
+        scale_n[n] = 1.0 / scale_n[n]
+    for k in range(num):
+        for n in range(lanes):
+            now_kn[k, n] *= scale_n[n]
 
 
-@compiled
-def forward(bounds_s, row_t, likelihood_rk, start_k, step_kk, alpha_tk, scale_t, log_s, last_sk):
-    """Log-likelihood of every sequence, and the law of its last state; `alpha_tk` and `scale_t` are scratch."""
-    for s in range(bounds_s.size - 1):
-        first, last = bounds_s[s], bounds_s[s + 1]
-        log_s[s] = _forward(first, last, row_t, likelihood_rk, start_k, step_kk, alpha_tk, scale_t)
-        last_sk[s] = 0.0
-        if log_s[s] > -np.inf:
-            last_sk[s] = alpha_tk[last - first - 1] if last > first else start_k
-
-
-@compiled
-def expected(
-    bounds_s, row_t, likelihood_rk, start_k, step_kk, back_kk, weight_s, place_t, alpha_tk, scale_t, log_s,
-    first_k, pair_kk, state_rk,
-):  # fmt: skip
-    """Weighted sums of γ and ξ, added to what is there: first states, pairs over A, and states at `place_t`.
+@strict
+def forward(order_s, bounds, row_t, likelihood_rk, start_k, back_kk, log_s, last_sk):
+    """Log-likelihood of these sequences, -inf of one that is impossible, and the law of its last state, or 0.
 
     Args:
-        bounds_s, row_t, likelihood_rk: sequences, as above.
-        start_k, step_kk, back_kk: π, A, and the transpose of A.
-        weight_s: how often each sequence counts.
-        place_t: the row of `state_rk` to which γ_t is added.
-        alpha_tk, scale_t: scratch for the longest sequence.
-        log_s, first_k, pair_kk, state_rk: where results go. `pair_kk` is to be multiplied by A.
+        order_s: which sequences, as `longest_first` has them.
+        bounds, row_t, likelihood_rk: sequences, as above.
+        start_k, back_kk: π, and the transpose of A.
+        log_s, last_sk: where results go.
     """
     num = start_k.size
-    beta_k, ahead_k = np.empty(num), np.empty(num)
-    for s in range(bounds_s.size - 1):
-        first, last, weight = bounds_s[s], bounds_s[s + 1], weight_s[s]
-        log_s[s] = _forward(first, last, row_t, likelihood_rk, start_k, step_kk, alpha_tk, scale_t)
-        if weight == 0.0 or last == first or not log_s[s] > -np.inf:
-            continue
-        beta_k[:] = weight
-        for t in range(last - first - 1, -1, -1):
-            now_k, out_k = alpha_tk[t], state_rk[place_t[first + t]]
-            for j in range(num):
-                out_k[j] += now_k[j] * beta_k[j]
+    wide, _ = _lanes(order_s, bounds, num)
+    alpha_tkn, seen_kn, scale_n = np.empty((2, num, wide)), np.empty((num, wide)), np.empty(wide)
+    at_n, product_n = np.empty(wide, np.int64), np.empty(wide)
+    for begin in range(0, order_s.size, wide):
+        lanes = min(wide, order_s.size - begin)
+        for n in range(lanes):
+            s = order_s[begin + n]
+            at_n[n], product_n[n], log_s[s] = bounds[s], 1.0, 0.0
+        t = 0
+        while lanes > 0:
+            now_kn = alpha_tkn[t % 2]
+            _forward(
+                at_n, t, lanes, row_t, likelihood_rk, start_k, back_kk, alpha_tkn[1 - t % 2], now_kn, seen_kn, scale_n
+            )
+            for n in range(lanes):
+                product_n[n] *= scale_n[n] if scale_n[n] < _MOST else np.inf
+                if product_n[n] > _LARGE:
+                    log_s[order_s[begin + n]] -= np.log(product_n[n])
+                    product_n[n] = 1.0
+            t += 1
+            while lanes > 0 and bounds[order_s[begin + lanes - 1] + 1] == at_n[lanes - 1] + t:
+                lanes -= 1
+                s = order_s[begin + lanes]
+                log_s[s] -= np.log(product_n[lanes])
+                for k in range(num):
+                    last_sk[s, k] = now_kn[k, lanes] if log_s[s] > -np.inf else 0.0
+
+
+@strict
+def passes(
+    order_s, bounds, row_t, likelihood_rk, start_k, step_kk, back_kk, weight_s, owner_s, gamma_tk, pair_ukk, possible_s
+):  # fmt: skip
+    """γ_t of every position of these sequences, and Σ ξ_t of their owners; both are added to by nobody else.
+
+    Args:
+        order_s: which sequences, as `longest_first` has them.
+        bounds, row_t, likelihood_rk: sequences, as above.
+        start_k, step_kk, back_kk: π, A, and the transpose of A.
+        weight_s: how often each sequence counts.
+        owner_s: the place of each in `pair_ukk`.
+        gamma_tk, pair_ukk: where results go, 0 before; an impossible sequence leaves them as they are.
+        possible_s: whether the sequence is possible; goes where results go.
+    """
+    num = start_k.size
+    wide, longest = _lanes(order_s, bounds, num)
+    alpha_tkn, scale_tn = np.empty((longest, num, wide)), np.empty((longest, wide))
+    seen_kn, beta_kn = np.empty((num, wide)), np.empty((num, wide))
+    ahead_2kn, pair_kkn = np.empty((2, num, wide)), np.empty((num, num, wide))
+    at_n, length_n, possible_n = np.empty(wide, np.int64), np.empty(wide, np.int64), np.empty(wide, np.bool_)
+    for begin in range(0, order_s.size, wide):
+        most = min(wide, order_s.size - begin)
+        for n in range(most):
+            s = order_s[begin + n]
+            at_n[n], length_n[n], possible_n[n] = bounds[s], bounds[s + 1] - bounds[s], True
+        lanes = most
+        for t in range(length_n[0]):
+            while length_n[lanes - 1] <= t:
+                lanes -= 1
+            _forward(
+                at_n, t, lanes, row_t, likelihood_rk, start_k, back_kk, alpha_tkn[t - 1], alpha_tkn[t], seen_kn,
+                scale_tn[t],
+            )  # fmt: skip
+            for n in range(lanes):
+                possible_n[n] &= scale_tn[t, n] < _MOST
+        pair_kkn[:] = 0.0
+        lanes = 0
+        for t in range(length_n[0] - 1, -1, -1):
+            while lanes < most and length_n[lanes] > t:
+                for k in range(num):
+                    beta_kn[k, lanes] = weight_s[order_s[begin + lanes]]
+                    ahead_2kn[(t + 1) % 2, k, lanes] = 0.0
+                lanes += 1
+            for n in range(lanes):
+                for k in range(num):
+                    gamma_tk[at_n[n] + t, k] = alpha_tkn[t, k, n] * beta_kn[k, n] if possible_n[n] else 0.0
             if t == 0:
-                for j in range(num):
-                    first_k[j] += now_k[j] * beta_k[j]
                 break
-            seen_k, before_k, inverse = likelihood_rk[row_t[first + t]], alpha_tk[t - 1], 1.0 / scale_t[t]
-            for j in range(num):
-                ahead_k[j] = seen_k[j] * beta_k[j] * inverse
-                beta_k[j] = 0.0
-            for j in range(num):
-                w, back_k = ahead_k[j], back_kk[j]
+            _shown(at_n, t, lanes, row_t, likelihood_rk, seen_kn)
+            for k in range(num):
+                for n in range(lanes):
+                    ahead_2kn[t % 2, k, n] = seen_kn[k, n] * beta_kn[k, n] * scale_tn[t, n]
+            _times(step_kk, ahead_2kn[t % 2], beta_kn, lanes)
+            if t % 2 == 1:  # Two terms at a time; the later one is 0 where it is beyond a sequence's end.
                 for i in range(num):
-                    beta_k[i] += w * back_k[i]
-            for i in range(num):
-                a, sum_k = before_k[i], pair_kk[i]
-                for j in range(num):
-                    sum_k[j] += a * ahead_k[j]
+                    for j in range(num):
+                        for n in range(lanes):
+                            pair_kkn[i, j, n] += (
+                                alpha_tkn[t - 1, i, n] * ahead_2kn[1, j, n] + alpha_tkn[t, i, n] * ahead_2kn[0, j, n]
+                            )
+        for i in range(num):
+            for n in range(most):
+                s = order_s[begin + n]
+                possible_s[s] = possible_n[n]
+                if possible_n[n]:
+                    for j in range(num):
+                        pair_ukk[owner_s[s], i, j] += step_kk[i, j] * pair_kkn[i, j, n]
 
 
 @compiled

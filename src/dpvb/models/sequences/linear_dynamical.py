@@ -37,8 +37,9 @@ from dpvb.guards.domains import Nonnegative, Positive, Positives
 from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.models.sequences import gram_fit, kalman
 from dpvb.models.sequences.gram_fit import Grams
-from dpvb.models.sequences.grams import NumberRows, WindowGrams
+from dpvb.models.sequences.grams import WindowGrams
 from dpvb.models.sequences.kalman import LinearSystem
+from dpvb.models.sequences.rows import NumberRows
 
 # Constants behind a point and behind a window: a larger one is a better mean, and more noise elsewhere.
 _POINT, _WINDOW = 0.6, 0.3

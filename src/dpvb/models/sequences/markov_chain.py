@@ -31,8 +31,8 @@ from dpvb.core.estimate import Estimate
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Nonnegatives, Positives
-from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
-from dpvb.models.sequences import reading
+from dpvb.guards.errors import ParameterError, check_integer, check_number
+from dpvb.models.sequences import reading, settings
 from dpvb.models.sequences.counts import SequenceRows, WindowCounts
 
 # Most symbols of a chain of each order: a block has V^(order + 1) entries.
@@ -93,17 +93,13 @@ class MarkovChain:
                 f"symbols must be at most {most} for a chain of order {self.order}, got {self.n_symbols}: its block "
                 f"has a number for each window. Join symbols that are alike{way_out}."
             )
-        check_number("power", self.power, low=0.5, high=1)
-        check_integer("max_length", self.max_length, low=self.order + 1, high=10**6)
         check_number("prior_weight", self.prior_weight, low=0, high=1e9)
-        check_choice("estimate", self.estimate, ("posterior", "mode"))
-        if self.clip is not None:
-            check_number("clip", self.clip, low=1e-3, high=1e9)
+        settings.check_windows(self, self.order + 1)
 
     @property
     def bound(self) -> float:
         """C."""
-        return float((self.max_length - self.order) ** self.power) if self.clip is None else self.clip
+        return settings.bound(self, self.order + 1)
 
     @property
     def blocks(self) -> Mapping[str, Block]:

@@ -24,12 +24,14 @@ import numpy as np
 
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Grid, check_shape
-from dpvb.guards.arrays import Floats, Ints
+from dpvb.guards.arrays import Bools, Floats, Ints
+from dpvb.models.sequences import kernel_numba
 from dpvb.models.sequences import kernel_steps_numba as kernel
 from dpvb.models.sequences.hidden_chain import Laws
+from dpvb.models.sequences.rows import Units, by_unit, each
 
-# Entries of α over which a part of the passes goes; parts that are kept.
-_ENTRIES, _KEPT = 2**20, 16
+# Entries of γ and of Σ ξ over which a part of the passes goes; parts that are kept.
+_ENTRIES, _KEPT = 2**21, 16
 # Room for rounding: sums of at most 2^22 positive terms, and a power.
 _ROOM = 1.0 + 2.0**-28
 
@@ -49,15 +51,22 @@ class Shown(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """The passes over some persons: sequences of each, positions of each sequence, and what `passes` found."""
+    """The passes over some persons.
+
+    Attributes:
+        first_u, bounds: first sequence of each person, first position of each sequence; the number of all at the end.
+        shown: what positions show.
+        gamma_tk: γ_t, 0 in a sequence of which nothing is seen, or that no states explain: it adds nothing.
+        pair_ukk: Σ ξ_t of each person.
+        possible_s: whether a sequence adds anything.
+    """
 
     first_u: Ints
     bounds: Ints
     shown: Shown
-    alpha_tk: Floats
-    beta_tk: Floats
-    scale_t: Floats
-    seen_s: Ints
+    gamma_tk: Floats
+    pair_ukk: Floats
+    possible_s: Bools
 
 
 @dataclass(eq=False)
@@ -69,33 +78,31 @@ class Walk:
         longest: positions of a sequence that count.
         laws: π and A.
         show: what the positions with these numbers show.
-        units: order of the sequences by unit, and the first of each unit, (units + 1,); None: each is a unit.
+        units: as `by_unit` has them; None: each sequence is a unit.
     """
 
     indptr: Ints
     longest: int
     laws: Laws
     show: Callable[[Ints], Shown]
-    units: tuple[Ints, Ints] | None = None
+    units: Units | None = None
     _kept: dict[int, _Part] = field(default_factory=dict)
     _of: tuple[Ints, Walk] | None = None
 
     def grouped(self, unit_of_row: Ints, num_units: int) -> Walk:
         """The same sequences as those of persons; all blocks of a batch share one."""
         if self._of is None or self._of[0] is not unit_of_row:
-            order = np.argsort(unit_of_row, kind="stable")
-            units = order, np.searchsorted(unit_of_row[order], np.arange(num_units + 1))
-            self._of = unit_of_row, replace(self, units=units, _kept={}, _of=None)
+            self._of = unit_of_row, replace(self, units=by_unit(unit_of_row, num_units), _kept={}, _of=None)
         return self._of[1]
 
     def parts(self) -> Iterator[tuple[slice, _Part]]:
         """The passes, some persons at a time."""
-        every = np.arange(len(self.indptr))
-        order, first = (every[:-1], every) if self.units is None else self.units
+        order, first = self.units or each(self.indptr)
         length_s = np.minimum(np.diff(self.indptr), self.longest)[order]
         bounds = np.append(0, np.cumsum(length_s))
-        # Persons whose positions end in the same multiple go together.
-        slab_u = bounds[first[1:]] // max(1, _ENTRIES // len(self.laws.start_k))
+        # Persons whose entries end in the same multiple go together.
+        k = len(self.laws.start_k)
+        slab_u = (k * bounds[first[1:]] + k**2 * np.arange(1, len(first))) // _ENTRIES
         edges = np.flatnonzero(np.diff(slab_u, prepend=-1, append=-1)) if len(slab_u) else np.zeros(1, np.int64)
         for number, (low, high) in enumerate(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)):
             if number in self._kept:
@@ -110,12 +117,14 @@ class Walk:
     def _passed(self, sequence_s: Ints, length_s: Ints, first_u: Ints) -> _Part:
         bounds = np.append(0, np.cumsum(length_s)).astype(np.int64)
         place_t = np.repeat(self.indptr[sequence_s] - bounds[:-1], length_s) + np.arange(bounds[-1])
-        shown, k = self.show(place_t), len(self.laws.start_k)
-        found = np.empty((len(place_t), k)), np.empty((len(place_t), k)), np.empty(len(place_t))
-        seen_s, step_kk = np.empty(len(length_s), np.int64), np.ascontiguousarray(self.laws.step_kk)
-        given = bounds, shown.row_t, shown.place_tf, shown.likelihood_rk, self.laws.start_k, step_kk
-        kernel.passes(*given, np.ascontiguousarray(step_kk.T), *found, seen_s)
-        return _Part(first_u, bounds, shown, *found, seen_s)
+        shown, k, num = self.show(place_t), len(self.laws.start_k), len(first_u) - 1
+        order_s = kernel_numba.longest_first(bounds, _between(bounds, shown.place_tf[:, 0] >= 0) > 0)
+        found = np.zeros((len(place_t), k)), np.zeros((num, k, k)), np.zeros(len(length_s), np.bool_)
+        step_kk = np.ascontiguousarray(self.laws.step_kk)
+        laws, owner_s = (step_kk, np.ascontiguousarray(step_kk.T)), np.repeat(np.arange(num), np.diff(first_u))
+        given = order_s, bounds, shown.row_t, shown.likelihood_rk, self.laws.start_k, *laws
+        kernel_numba.passes(*given, np.ones(len(length_s)), owner_s, *found)
+        return _Part(first_u, bounds, shown, *found)
 
 
 @dataclass(frozen=True)
@@ -149,8 +158,7 @@ class StateSums:
 
     def norms(self) -> Floats:
         """Exact norms, with room for rounding."""
-        units = self.walk.units
-        out_u = np.empty(len(self.walk.indptr) - 1 if units is None else len(units[1]) - 1)
+        out_u = np.empty(len((self.walk.units or each(self.walk.indptr))[1]) - 1)
         for own, part in self.walk.parts():
             if self.kind == "pairs":
                 kernel.pair_norms(*self._pairs(part), out_u[own])
@@ -167,18 +175,23 @@ class StateSums:
             else:
                 kernel.add_shown(*self._shown(part), weights[own], grid.step, out.reshape(-1, self.shape[-1]))
 
-    def _pairs(self, part: _Part) -> tuple[object, ...]:
-        passed = part.shown.row_t, part.shown.likelihood_rk, part.alpha_tk, part.beta_tk, part.scale_t
-        step_kk = np.ascontiguousarray(self.walk.laws.step_kk)
-        return part.first_u, part.bounds, part.seen_s, *passed, step_kk, self.power
+    def _pairs(self, part: _Part) -> tuple[Floats, Floats]:
+        number_s = np.where(part.possible_s, np.diff(part.bounds) - 1, 0)
+        return kernel.shares(_between(part.first_u, number_s), self.power), part.pair_ukk
 
     def _shown(self, part: _Part) -> tuple[object, ...]:
-        passed = part.alpha_tk, part.beta_tk
         if self.kind == "shown":
-            shown = part.shown.place_tf, part.shown.value_tf
-            return part.first_u, part.bounds, part.seen_s, *shown, *passed, self.power
-        # First positions alone, a sequence each; what stands in the place of an empty one is not read.
-        first_s, num = np.minimum(part.bounds[:-1], max(len(part.scale_t) - 1, 0)), len(part.seen_s)
-        firsts = (found_tk[first_s] if len(found_tk) else np.zeros((num, self.shape[-1])) for found_tk in passed)
-        alone = np.zeros((num, 1), np.int64), np.ones((num, 1))
-        return part.first_u, np.arange(num + 1), part.seen_s, *alone, *firsts, 0.0
+            seen_t = part.shown.place_tf[:, 0] >= 0
+            number_s = np.where(part.possible_s, _between(part.bounds, seen_t), 0)
+            share_u = kernel.shares(_between(part.first_u, number_s), self.power)
+            return share_u, part.bounds[part.first_u], part.shown.place_tf, part.shown.value_tf, part.gamma_tk
+        # First positions alone, a sequence each.
+        gamma_sk = np.zeros((len(part.possible_s), self.shape[-1]))
+        gamma_sk[part.possible_s] = part.gamma_tk[part.bounds[:-1][part.possible_s]]
+        alone = np.zeros((len(gamma_sk), 1), np.int64), np.ones((len(gamma_sk), 1))
+        return kernel.shares(_between(part.first_u, part.possible_s), 0.0), part.first_u, *alone, gamma_sk
+
+
+def _between(first: Ints, number: Ints | Bools) -> Ints:
+    """Sums of whole numbers from each first place to the next."""
+    return np.diff(np.append(0, np.cumsum(number))[first])
