@@ -747,6 +747,12 @@ BUGS = [
         "test_hidden_steps.py::test_no_person_reaches_beyond_the_proven_bounds",
     ),
     Bug(
+        "queries made by somebody else",
+        "passes over sequences with probabilities below zero",
+        (("models/sequences/steps.py", "Laws(*(np.maximum(law, 0.0) for law in self.laws))", "self.laws"),),
+        "test_hidden_steps.py::test_at_laws_below_zero_no_sum_is_negative",
+    ),
+    Bug(
         "a unit that makes a computation fail",
         "a point that lacks a number counted as one in the middle",
         (("models/sequences/cells.py", "return np.where(known_t, code_t, -1), ", "return code_t, "),),
