@@ -827,6 +827,12 @@ BUGS = [
         "test_doubts.py::test_what_is_said_does_not_depend_on_the_data",
     ),
     Bug(
+        "public facts read off private data",
+        "a longest row that is declared as it was measured, and nothing is said of it",
+        (("estimators/base.py", '("low", "high", "y_range", "row_norm"), ("max', '("low", "high", "y_range"), ("max'),),
+        "test_public.py::test_a_range_that_looks_computed_is_spoken_of_and_its_ends_are_not_shown",
+    ),
+    Bug(
         "leaks by text, logs and files",
         "un-noised loss printed in training",
         (
