@@ -833,6 +833,18 @@ BUGS = [
         "test_public.py::test_a_range_that_looks_computed_is_spoken_of_and_its_ends_are_not_shown",
     ),
     Bug(
+        "public facts read off private data",
+        "rows set beside what was released, whoever stands behind them",
+        (("estimators/mixture.py", "        if synthetic is not True:", "        if False:"),),
+        "test_mixtures.py::test_private_rows_and_no_rows_have_no_fidelity",
+    ),
+    Bug(
+        "files, folders and names that others choose",
+        "a symbol that a terminal obeys in the summary of a chain",
+        (("estimators/markov_chain.py", "{printable(str(self.symbols_[a]))[:15]:<16}", "{self.symbols_[a]:<16}"),),
+        "test_pages.py::test_a_summary_holds_nothing_that_a_terminal_obeys",
+    ),
+    Bug(
         "leaks by text, logs and files",
         "un-noised loss printed in training",
         (

@@ -72,8 +72,8 @@ if TYPE_CHECKING:
 Progress = Callable[[int, Plan], object]
 
 
-# Parameters that are ends of ranges, and those that are bounds of rows or of what stands beside them; and what says in a
-# statement that there are some.
+# Parameters that are ends of ranges or bounds of rows, and those that bound what stands beside a row; names under which
+# a statement says that there are some.
 _ENDS, _MOST = ("low", "high", "y_range", "row_norm"), ("max_exposure", "max_offset", "max_weight")
 _BOUNDS = {"ranges", "columns", "schema", "y_range", "row_norm", *_MOST}
 _MINUTE = 60e6

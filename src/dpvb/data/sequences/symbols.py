@@ -18,6 +18,7 @@ from dpvb.guards.errors import ParameterError, check_integer
 # Most symbols; a model has a number for each pair of them at least, and a file of a few bytes may say any number.
 _MOST = 10_000
 
+
 class Symbols(Content[SequenceRows]):
     """A public set of symbols, compared in the spelling of categories.
 
