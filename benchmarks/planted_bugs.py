@@ -839,6 +839,12 @@ BUGS = [
         "test_mixtures.py::test_private_rows_and_no_rows_have_no_fidelity",
     ),
     Bug(
+        "files of strangers that are believed",
+        "a curve that nobody accounts for anew",
+        (("results/statement.py", "for delta, said in self.points:", "for delta, said in self.points[:1]:"),),
+        "test_report.py::test_a_curve_that_claims_too_little_is_found_out",
+    ),
+    Bug(
         "files, folders and names that others choose",
         "a symbol that a terminal obeys in the summary of a chain",
         (("estimators/markov_chain.py", "{printable(str(self.symbols_[a]))[:15]:<16}", "{self.symbols_[a]:<16}"),),
