@@ -237,7 +237,7 @@ class HiddenMarkovModel(SequenceModel):
         weight, noise = self._of_passes(model.windows, plan, n)
         share = noise * self.n_states**2 / weight
         said = f"{found.expected}; noise of {two_digits(100 * share)} % in what steps after windows add to an even one"
-        strength = _PAYS / share
+        strength = _PAYS / share if share > 0 else math.inf
         then = "steps after windows can pay"
         return replace(found, expected=said, strength=strength, then=then, affordable=found.parts * strength**0.5)
 
