@@ -32,7 +32,7 @@ def of_emissions(emissions: str, solver: str = "windows", estimate: str = "poste
     """The case of a model with such emissions."""
 
     def made(width: int) -> HiddenMarkovModel:
-        chosen = {"emissions": emissions, "solver": solver, "estimate": estimate}
+        chosen: dict[str, Any] = {"emissions": emissions, "solver": solver, "estimate": estimate}
         return HiddenMarkovModel(3, symbols=width, n_init=1, **chosen, **BUDGET)
 
     told = emissions if solver == "windows" else f"{emissions}, {solver}"
