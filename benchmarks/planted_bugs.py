@@ -759,6 +759,12 @@ BUGS = [
         "test_hidden_steps.py::test_no_person_reaches_beyond_the_proven_bounds",
     ),
     Bug(
+        "queries made by somebody else",
+        "passes over sequences with probabilities below zero",
+        (("models/sequences/steps.py", "Laws(*(np.maximum(law, 0.0) for law in self.laws))", "self.laws"),),
+        "test_hidden_steps.py::test_at_laws_below_zero_no_sum_is_negative",
+    ),
+    Bug(
         "a unit that makes a computation fail",
         "a point that lacks a number counted as one in the middle",
         (("models/sequences/cells.py", "return np.where(known_t, code_t, -1), ", "return code_t, "),),
@@ -831,6 +837,30 @@ BUGS = [
             ),
         ),
         "test_doubts.py::test_what_is_said_does_not_depend_on_the_data",
+    ),
+    Bug(
+        "public facts read off private data",
+        "a longest row that is declared as it was measured, and nothing is said of it",
+        (("estimators/base.py", '("low", "high", "y_range", "row_norm"), ("max', '("low", "high", "y_range"), ("max'),),
+        "test_public.py::test_a_range_that_looks_computed_is_spoken_of_and_its_ends_are_not_shown",
+    ),
+    Bug(
+        "public facts read off private data",
+        "rows set beside what was released, whoever stands behind them",
+        (("estimators/mixture.py", "        if synthetic is not True:", "        if False:"),),
+        "test_mixtures.py::test_private_rows_and_no_rows_have_no_fidelity",
+    ),
+    Bug(
+        "files of strangers that are believed",
+        "a curve that nobody accounts for anew",
+        (("results/statement.py", "for delta, said in self.points:", "for delta, said in self.points[:1]:"),),
+        "test_report.py::test_a_curve_that_claims_too_little_is_found_out",
+    ),
+    Bug(
+        "files, folders and names that others choose",
+        "a symbol that a terminal obeys in the summary of a chain",
+        (("estimators/markov_chain.py", "{printable(str(self.symbols_[a]))[:15]:<16}", "{self.symbols_[a]:<16}"),),
+        "test_pages.py::test_a_summary_holds_nothing_that_a_terminal_obeys",
     ),
     Bug(
         "leaks by text, logs and files",

@@ -238,6 +238,8 @@ def test_a_table_that_is_not_read_to_its_end_leaves_no_files(error: Any, tmp_pat
         (lambda: Symbols("news"), ParameterError, "at least two"),
         (lambda: Symbols("news,News"), ParameterError, "must not repeat"),
         (lambda: Symbols(1), ParameterError, "symbols must be"),
+        (lambda: Symbols(10_001), ParameterError, "symbols must be"),
+        (lambda: Symbols([*range(10_001)]), ParameterError, "symbols must be at most 10000"),
         (lambda: Symbols(None), ParameterError, "public values"),
         (lambda: Events(table(), person="nobody"), DataFormatError, "nobody"),
         (lambda: Events(table(), person=None), ParameterError, "name of a column"),  # type: ignore[arg-type]

@@ -99,6 +99,16 @@ def test_more_units_and_more_epsilon_never_promise_less(name: str, no_wall: None
 EMPTY: dict[str, Any] = {"width": None, "responses": None}
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if name != "DPVI"])
+@pytest.mark.parametrize("epsilon", [5e-324, math.inf])
+def test_a_budget_beyond_reason_has_a_forecast(name: str, epsilon: float) -> None:
+    """The least of all numbers, and no noise at all; nothing overflows and nothing is divided by no noise."""
+    more = {"solver": "refined"} if name == "HiddenMarkovModel" else {}
+    found = made(name, epsilon, **more).expect(2_000, **columns_of(name))
+    assert (found.strength >= 1) == (epsilon > 1)
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
 @EVERY_KIND
 def test_a_forecast_is_words_and_finite_numbers_and_leaves_nothing_behind(
     name: str, no_wall: None, tmp_path: Path

@@ -32,8 +32,8 @@ def part(cells: dict[str, np.ndarray], which: Any) -> Table:
 def same(one: Any, two: Any) -> None:
     assert one.groups().lines == two.groups().lines
     rows = one.sample(50, 0)
-    assert one.fidelity(rows).lines == two.fidelity(rows).lines
-    assert one.fidelity(rows).pairs == two.fidelity(rows).pairs
+    assert one.fidelity(rows, synthetic=True).lines == two.fidelity(rows, synthetic=True).lines
+    assert one.fidelity(rows, synthetic=True).pairs == two.fidelity(rows, synthetic=True).pairs
 
 
 def test_a_ledger_is_charged_once_and_a_stopped_fit_goes_on_with_the_releases_that_it_made(tmp_path: Path) -> None:
@@ -67,9 +67,9 @@ def test_owners_fit_one_mixture_and_one_check(trust: str) -> None:
     shards = [{"X": part(cells, slice(own, None, 2))} for own in (0, 1)]
     model = dpvb.federated.simulate(dpvb.Mixture(2, **GIVEN, epsilon=8.0), shards, trust=trust)
     assert np.sort(model.means_[:, 0]) == pytest.approx([-2, 2], abs=1.0)
-    found = {line.name: line for line in model.fidelity(cells)}
+    found = {line.name: line for line in model.fidelity(cells, synthetic=True)}
     assert abs(found["flag=1"].released - cells["flag"].mean()) < 7 * found["flag=1"].std
-    assert len(model.fidelity(cells).pairs) == 3
+    assert len(model.fidelity(cells, synthetic=True).pairs) == 3
 
 
 def test_without_noise_owners_have_the_fit_of_all_rows() -> None:
@@ -105,7 +105,7 @@ def test_batches_are_drawn_and_a_table_of_persons_says_so_itself() -> None:
     owned = Table({**people(200), "who": np.repeat(np.arange(100), 2)}, schema)
     of_persons = dpvb.Mixture(2, **GIVEN, epsilon=4.0).fit(owned)
     assert of_persons.privacy_.unit == "person"
-    assert of_persons.fidelity(of_persons.sample(20, 0)).pairs
+    assert of_persons.fidelity(of_persons.sample(20, 0), synthetic=True).pairs
 
 
 def test_settings_of_a_table_are_chosen() -> None:
@@ -114,7 +114,7 @@ def test_settings_of_a_table_are_chosen() -> None:
         dpvb.Mixture(1, **GIVEN, epsilon=1.0), grid, part(people(), slice(None)), epsilon=8.0, delta=1e-5
     )
     assert len(best.weights_) <= best.n_components
-    assert len(best.fidelity(best.sample(10, 0)).pairs) == (3 if best.n_components == 2 else 0)
+    assert len(best.fidelity(best.sample(10, 0), synthetic=True).pairs) == (3 if best.n_components == 2 else 0)
     assert best.privacy_.epsilon <= 8.0
 
 

@@ -17,7 +17,7 @@ from test_cli import run
 
 import dpvb
 from dpvb.accounting.doubts import warn_of_ranges
-from dpvb.data import Categorical, Numeric, Schema, Stream, Table, Target, open_documents
+from dpvb.data import Categorical, Date, Numeric, Schema, Spline, Stream, Table, Target, open_documents
 from dpvb.errors import DataFormatError, MeasuredRangeWarning, ParameterError
 
 WORDS = ["apple", "pear", "plum"]
@@ -175,6 +175,16 @@ def test_provenance_survives_a_model_file(tmp_path: Path) -> None:
 
 ROWS = np.random.default_rng(0).uniform(-1, 1, (40, 2))
 SIMPLE = {"epsilon": 1.0, "delta": 1e-5}
+NORM = float(np.linalg.norm(ROWS, axis=1).max())
+CURVED = Spline("age", knots=tuple(np.quantile(ROWS[:, 0], [0.2, 0.5, 0.8]).tolist()), low=-1, high=1)
+SINCE = Date("age", low="2019-03-04T10:15:36", high="2025-12-31T23:59")
+SPENT = Target("spent", kind="numeric", low=0, high=float(ROWS.max()))
+
+
+def of_column(column: Any, target: Target | None = None) -> Table:
+    return Table({"age": ROWS[:, 0], "spent": ROWS[:, 1]}, Schema((column,), target))
+
+
 LONG: dict[str, tuple[Any, tuple[Any, ...], str, str]] = {
     "matrix": (dpvb.LogisticRegression(low=ROWS.min(), high=1.0, **SIMPLE), (ROWS, ROWS[:, 0] > 0), "'low'", "ranges"),
     "columns": (dpvb.PCA(1, low=-1.0, high=ROWS.max(axis=0), **SIMPLE), (ROWS,), "'high'", "columns"),
@@ -184,6 +194,10 @@ LONG: dict[str, tuple[Any, tuple[Any, ...], str, str]] = {
         "'y_range'",
         "y_range",
     ),
+    "length of rows": (dpvb.PCA(1, row_norm=NORM, **SIMPLE), (ROWS,), "'row_norm'", "row_norm"),
+    "knots": (dpvb.LogisticRegression(**SIMPLE), (of_column(CURVED), ROWS[:, 0] > 0), "'age'", "schema"),
+    "moments": (dpvb.LogisticRegression(**SIMPLE), (of_column(SINCE), ROWS[:, 0] > 0), "'age'", "schema"),
+    "target": (dpvb.LinearRegression(**SIMPLE), (of_column(Numeric("age", 0, 1), SPENT),), "'spent'", "y_range"),
     "schema": (
         dpvb.Mixture(1, **SIMPLE),
         (Table({"age": ROWS[:, 0]}, Schema((Numeric("age", low=float(ROWS[:, 0].min()), high=2.0),))),),
@@ -209,7 +223,27 @@ def test_a_range_that_looks_computed_is_spoken_of_and_its_ends_are_not_shown(nam
     assert sum(fact.endswith("; source: the pilot study of 2019") for fact in sourced.privacy_.public) == 1
 
 
-@pytest.mark.parametrize("end", [0, 17, 0.5, 36.6, 1e-5, 12345678, 123456789012.0, -2.5e9, 0.12345678])
+def test_a_source_of_something_else_says_nothing_of_a_range() -> None:
+    model = dpvb.PCA(1, row_norm=NORM, provenance={"parameters": "the pilot study of 2019"}, **SIMPLE)
+    with pytest.warns(MeasuredRangeWarning):
+        model.fit(ROWS)
+
+
+def test_other_doors_speak_of_ranges_too() -> None:
+    budget = {"epsilon": 1.0, "delta": 1e-5}
+    with pytest.warns(MeasuredRangeWarning, match="'low', 'high'") as found:
+        dpvb.private_range(ROWS[:, 0], low=ROWS.min(), high=ROWS.max(), **budget)
+    ranged = dpvb.LogisticRegression(low=-1.0, high=1.0, num_steps=1, **SIMPLE)
+    with pytest.warns(MeasuredRangeWarning, match="'high'") as selected:
+        dpvb.select(ranged, [{"high": float(ROWS.max())}], ROWS, ROWS[:, 0] > 0, expected_runs=1.0, **budget)
+    said = [one for one in (*found, *selected) if one.category is MeasuredRangeWarning]
+    assert [one.filename for one in said] == [__file__] * 2
+
+
+TYPED = [0, 17, 0.5, 36.6, 1e-5, 12345678, 123456789012.0, -2.5e9, 0.12345678, 20**0.5, 2 * 3**0.5, 0.07**0.5]
+
+
+@pytest.mark.parametrize("end", TYPED)
 def test_a_range_that_somebody_typed_is_nothing_to_speak_of(end: float) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", MeasuredRangeWarning)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from read_html import Page
 
+import dpvb
 from dpvb.guards import pages
 from dpvb.guards.strangers import printable
 
@@ -37,3 +40,23 @@ def test_a_long_value_is_short_and_in_one_line(value: object) -> None:
 
 def test_a_short_value_is_written_out() -> None:
     assert pages.shortened({"a": [1, 2.5, None, (True,)]}) == "{'a': [1, 2.5, None, (True,)]}"
+
+
+COMMANDS = "\x1b]0;x\x07\u202e<b>\r"
+BUDGET: Any = {"epsilon": 1.0, "delta": 1e-6, "max_length": 6}
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        dpvb.MarkovChain([COMMANDS, "b"], **BUDGET),
+        dpvb.HiddenMarkovModel(2, symbols=[COMMANDS, "b"], n_init=1, **BUDGET),
+        dpvb.LinearDynamicalSystem(1, columns=[COMMANDS], low=-1, high=1, window=3, **BUDGET),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_summary_holds_nothing_that_a_terminal_obeys(model: Any) -> None:
+    """A model file of somebody else has symbols and columns of whatever name."""
+    found = model.rehearse(num_rows=60)
+    assert all(line.isprintable() for line in found.summary().split("\n"))
+    assert "<b>" not in found.report()._repr_html_()

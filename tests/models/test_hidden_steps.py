@@ -216,6 +216,20 @@ def test_no_person_reaches_beyond_the_proven_bounds(lengths: list[int], seed: in
         assert norm <= (1 + 1e-5) * np.linalg.norm(found) + 1e-9
 
 
+def test_at_laws_below_zero_no_sum_is_negative() -> None:
+    """No M-step makes such a q. Behind its refusal two persons are no farther apart than √2, as is accounted."""
+    rng, own = np.random.default_rng(10), model(estimate="mode")
+    data, q = rows("categorical", rng, [8] * 12), own.init(rng)
+    least, most = 0.0, 0.0
+    for _ in range(20):
+        laws = {name: rng.standard_normal(np.shape(getattr(q.chain, name))) for name in ("start_k", "step_kk")}
+        with np.errstate(all="ignore"):
+            whole = own.e_step(replace(q, chain=replace(q.chain, **laws)), data, own.blocks)
+            found = [one for unit in np.eye(12) for one in sums_of(whole, unit).values()]
+        least, most = min(least, *(one.min() for one in found)), max(most, *(one.max() for one in found))
+    assert least == 0.0 < most
+
+
 @pytest.mark.parametrize("length", [1, 2, 9])
 def test_a_constant_sequence_of_one_certain_state_attains_the_bounds(length: int) -> None:
     own = model(max_length=9, clip=None)

@@ -494,7 +494,7 @@ def test_fidelity_shows_what_was_released_beside_the_rows_and_pairs_if_they_were
     cells = {name: values for name, values in people(1000).items() if name != "visits"}
     schema = replace(SCHEMA, columns=tuple(column for column in SCHEMA.columns if column.name != "visits"))
     given: dict[str, Any] = {"missing": "income", **EXACT, "num_steps": 2, "check_share": 0.2}
-    found = dpvb.Mixture(2, **given).fit(Table(cells, schema)).fidelity(cells)
+    found = dpvb.Mixture(2, **given).fit(Table(cells, schema)).fidelity(cells, synthetic=True)
     for line in found:
         # Means of numbers are of clipped rows.
         assert line.synthetic == pytest.approx(
@@ -506,7 +506,7 @@ def test_fidelity_shows_what_was_released_beside_the_rows_and_pairs_if_they_were
     assert found.to_frame("pairs").shape == (21, 2)
     assert "by chance" in str(found)
     assert "<table" in found._repr_html_()
-    plain = dpvb.Mixture(2, **{**given, "check_share": 0.0}).fit(Table(cells, schema)).fidelity(cells)
+    plain = dpvb.Mixture(2, **{**given, "check_share": 0.0}).fit(Table(cells, schema)).fidelity(cells, synthetic=True)
     assert plain.pairs == ()
     assert len(plain) < len(found)
 
@@ -519,7 +519,9 @@ def test_chance_in_fidelity_is_that_of_noise_and_of_drawing() -> None:
     for seed in range(60):
         model = dpvb.Mixture(1, epsilon=1.0, delta=1e-6, num_steps=1, check_share=0.5, random_state=seed)
         model.fit(Table(cells, schema))
-        seen = model.fidelity({name: values[:0].tolist() + [0, 1] * 200 for name, values in cells.items()})
+        seen = model.fidelity(
+            {name: values[:0].tolist() + [0, 1] * 200 for name, values in cells.items()}, synthetic=True
+        )
         line, pair = seen.lines[1], seen.pairs[0]
         # The rows that are compared are fixed here, and so have no chance of their own.
         noise = math.sqrt(line.std**2 - 0.25 / 400)
@@ -536,7 +538,10 @@ def test_private_rows_and_no_rows_have_no_fidelity() -> None:
     with pytest.raises(ParameterError, match="private rows come in"):
         model.fidelity(Table(cells, SCHEMA))
     with pytest.raises(DataFormatError, match="at least one"):
-        model.fidelity({name: values[:0] for name, values in cells.items()})
+        model.fidelity({name: values[:0] for name, values in cells.items()}, synthetic=True)
+    for said in (False, 1, "yes"):
+        with pytest.raises(PrivacyError, match="synthetic=True"):
+            model.fidelity(cells, synthetic=said)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="check_share must be 0 for a table of one column"):
         dpvb.GaussianMixture(1, low=-1, high=1, **EXACT, check_share=0.1).fit(np.zeros((5, 1)))
 

@@ -291,6 +291,17 @@ def test_a_statement_that_claims_too_little_is_found_out():
         PrivacyStatement.from_dict(facts).verify()
 
 
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_curve_that_claims_too_little_is_found_out(place):
+    """By one point of a curve alone an attack would seem hopeless."""
+    facts = statement_of(plan_of(Poisson(0.05))).to_dict()
+    facts["curve"][place][1] = 1e-9
+    forged = PrivacyStatement.from_dict(facts)
+    assert forged.true_positive_rate(0.01) < 0.012
+    with pytest.raises(PrivacyError, match=f"at delta = {facts['curve'][place][0]:g}, but its releases cost"):
+        forged.verify()
+
+
 WRONG = [None, "x", -1.0, math.nan, [], {}, [[]], [1], "\x1b[2J", {"a": 1}, 10**400, True]
 
 

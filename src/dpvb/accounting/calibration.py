@@ -146,12 +146,17 @@ def _interpolated(known: Sequence[tuple[float, float]], aim: float, slope: float
     nearest = _nearest(known, aim)
     if len(nearest) == 1:
         (y, x) = nearest[0]
-        return math.exp(x + (aim - y) / slope)
+        return _within_reach(x + (aim - y) / slope)
     result = 0.0
     for i, (y, x) in enumerate(nearest):
         weights = ((aim - other) / (y - other) for j, (other, _) in enumerate(nearest) if j != i)
         result += x * math.prod(weights)
-    return math.exp(min(max(result, -300.0), 300.0))
+    return _within_reach(result)
+
+
+def _within_reach(log_scale: float) -> float:
+    """The scale of a guess, no larger and no smaller than numbers are."""
+    return math.exp(min(max(log_scale, -300.0), 300.0))
 
 
 def most_steps(achieved: Callable[[int], float], target: float, start: int = 1) -> int:

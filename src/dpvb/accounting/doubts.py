@@ -16,7 +16,7 @@ _MANY = 1_000
 # A sum is told from its noise where it exceeds so many standard deviations, those of a 95 % interval.
 _DEVIATIONS = 1.96
 # Whoever declares a range from what is known of a column needs no more digits.
-_DIGITS = 8
+_DIGITS, _ROUNDING = 8, 1e-15
 
 
 def warn(
@@ -67,16 +67,20 @@ def warn_of_ranges(ends: Iterable[tuple[str, float]], *, stacklevel: int = 3) ->
     if names:
         warnings.warn(
             f"the range of {', '.join(map(repr, names))} has more digits than somebody declares. If it was computed "
-            "from private rows (X.min(), X.max(), a quantile), it shows a value of theirs, and no budget covers that. "
-            "Declare a round range that is known beforehand, or pay for one with dpvb.private_range. provenance= says "
-            "where a public range comes from, and ends this warning.",
+            "from private rows (X.min(), X.max(), a quantile, the largest norm), it shows a value of theirs, and no "
+            "budget covers that. Declare a round range that is known beforehand, or pay for one with "
+            "dpvb.private_range. provenance= says where a public range comes from, and ends this warning.",
             MeasuredRangeWarning,
             stacklevel=stacklevel,
         )
 
 
 def _is_short(value: float) -> bool:
-    return value.is_integer() or float(f"{value:.{_DIGITS}g}") == value
+    """Whether few digits say a number, or its square, as those of the root of a number of columns."""
+    if value.is_integer() or float(f"{value:.{_DIGITS}g}") == value:
+        return True
+    square = value * value
+    return math.isclose(square, float(f"{square:.{_DIGITS}g}"), rel_tol=_ROUNDING)
 
 
 def units_in_noise(events: Sequence[Event]) -> float:

@@ -108,6 +108,7 @@ def private_range(
     method = accountant("pld", **account, events=relative.events())
     plan = calibrated(relative, epsilon=epsilon, delta=delta, accountant=method)
     doubts.warn(epsilon, delta, unit=plan.unit, events=plan.events(), stacklevel=4)
+    doubts.warn_of_ranges([("low", low), ("high", high)], stacklevel=4)
     with counted(plan, **account, epsilon=epsilon, delta=delta) as run:
         wall = Wall(source, plan, journal=run)
         released = wall.release(histogram.e_step, plan.releases[0])

@@ -126,6 +126,8 @@ def select(
         score_range=score_range,
     )
     doubts.warn(epsilon, delta, unit=choice.scoring.unit, num_units=estimator.num_examples, stacklevel=4)
+    for c in range(len(choice.settings)):
+        choice.winner(c).doubt(X, stacklevel=4)
     book, name = (estimator.ledger, estimator.dataset) if ledger is None else (ledger, dataset)
     return _charged(choice, data, SecureNoise, book, name)
 

@@ -198,7 +198,7 @@ def _write(
             lines.writerow(found)
             lines.writerows(zip(*(map(_cell, values.tolist()) for values in found.values()), strict=True))
         if page is not None:
-            shown += [pages.title(path.name), model.fidelity(found)._repr_html_()]
+            shown += [pages.title(path.name), model.fidelity(found, synthetic=True)._repr_html_()]
     if page is not None:
         with files.replacing(page) as part:
             part.write_text(pages.whole("Synthetic rows beside what was released", "".join(shown)), encoding="utf-8")

@@ -33,8 +33,9 @@ from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.data.arrow import import_arrow
 from dpvb.data.tables.matrices import has_columns, is_arrow_table
-from dpvb.data.tables.ranged import Numeric, Spline
+from dpvb.data.tables.ranged import Date, Numeric, Spline
 from dpvb.data.tables.table import Table
+from dpvb.data.times import microseconds
 from dpvb.estimators import rehearsal
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.noise_of_means import of_means
@@ -70,6 +71,12 @@ if TYPE_CHECKING:
 #: Called with (step, number of steps, plan) after each release; all of it is public.
 Progress = Callable[[int, Plan], object]
 
+
+# Parameters that are ends of ranges or bounds of rows, and those that bound what stands beside a row; names under which
+# a statement says that there are some.
+_ENDS, _MOST = ("low", "high", "y_range", "row_norm"), ("max_exposure", "max_offset", "max_weight")
+_BOUNDS = {"ranges", "columns", "schema", "y_range", "row_norm", *_MOST}
+_MINUTE = 60e6
 
 # What is said to whoever would score private rows.
 _SCORED = (
@@ -266,19 +273,34 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
             KeyboardInterrupt: by Ctrl-C; its notes say what was released and charged, and what goes on.
         """
         task = self.task(X, y, group=group, **rows)
-        if self.provenance is None:
-            doubts.warn_of_ranges(self._ends(X))
+        self.doubt(X)
         with told_how_far(progress) as tell:
             task, q = self._run(task, tell, cluster)
             self.take(task, q)
         self._look_back(task)
         return self
 
+    def doubt(self, X: Records, *, stacklevel: int = 3) -> None:
+        """Warn of public bounds that look computed, unless provenance= says where one of them comes from.
+
+        Args:
+            X: rows, of which a table's schema is looked at, and nothing else.
+            stacklevel: whose line is shown, as in `warnings.warn`: 2 is the caller's, 3 that of the caller's caller.
+        """
+        if not _BOUNDS & self._sources().keys():
+            doubts.warn_of_ranges(self._ends(X), stacklevel=stacklevel + 1)
+
     def _ends(self, X: Records) -> Iterator[tuple[str, float]]:
-        """Ends of the ranges that are public by what the caller states, with the name of column or parameter."""
-        columns = X.schema.own_columns if isinstance(X, Table) else ()
-        given: list[tuple[str, object]] = [(name, getattr(self, name, None)) for name in ("low", "high", "y_range")]
-        given += [(one.name, (one.low, one.high)) for one in columns if isinstance(one, Numeric | Spline)]
+        """Numbers that are public bounds by what the caller states, with the name of column or parameter."""
+        given: list[tuple[str, object]] = [(name, getattr(self, name, None)) for name in (*_ENDS, *_MOST)]
+        schema = X.schema if isinstance(X, Table) else None
+        for one in () if schema is None else schema.own_columns:
+            if isinstance(one, Date):  # In minutes: a moment that was measured has seconds.
+                given += [(one.name, (microseconds(end) or 0) / _MINUTE) for end in (one.low, one.high)]
+            elif isinstance(one, Numeric | Spline):
+                given.append((one.name, (one.low, one.high, *(one.knots if isinstance(one, Spline) else ()))))
+        if schema is not None and schema.target is not None:
+            given += [(schema.target.name, getattr(schema.target, name)) for name in ("low", "high", *_MOST)]
         for name, ends in given:
             if ends is not None:
                 yield from ((name, float(end)) for end in np.ravel(np.asarray(ends, dtype=np.float64)).tolist())
@@ -396,16 +418,11 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         Raises:
             ParameterError: if provenance speaks of something else, or in no printable text.
         """
-        given = self.provenance or {}
-        try:
-            parts = [part.split("=", 1) for part in given.split(";")] if isinstance(given, str) else given.items()
-            told = {name.strip(): text.strip() for name, text in parts}
-        except (AttributeError, TypeError, ValueError):
-            told = {"": ""}
+        told = self._sources()
         if odd := [name for name, text in told.items() if name not in public or not text or not text.isprintable()]:
             raise ParameterError(
                 f"provenance must say in short texts where {', '.join(public)} come from, as {{name: text}} or "
-                f"'name=text; name=text', got {odd[0] or given!r}."
+                f"'name=text; name=text', got {odd[0] or self.provenance!r}."
             )
         return [
             what
@@ -413,6 +430,15 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
             else f"{what}; source: {told.get(name, 'stated by the caller')}"
             for name, what in public.items()
         ]
+
+    def _sources(self) -> dict[str, str]:
+        """Where public inputs come from, by their names; an empty name for what says nothing of the kind."""
+        given = self.provenance or {}
+        try:
+            parts = [part.split("=", 1) for part in given.split(";")] if isinstance(given, str) else given.items()
+            return {name.strip(): text.strip() for name, text in parts}
+        except (AttributeError, TypeError, ValueError):
+            return {"": ""}
 
     def _calibrated(self, relative: Plan) -> Plan:
         """The releases of a fit, fixed before any data are read: calibrated to (epsilon, delta), or as given."""

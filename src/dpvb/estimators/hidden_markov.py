@@ -21,6 +21,7 @@ from dpvb.estimators.sequences import SequenceModel, to_draw
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.strangers import printable
 from dpvb.models.sequences import dynamics, foreseen, forward_backward, hidden_markov, step_errors
 from dpvb.models.sequences.discrete_emissions import Bernoulli
 from dpvb.models.sequences.hidden_cells import HiddenCells
@@ -219,7 +220,7 @@ class HiddenMarkovModel(SequenceModel):
             then = ", ".join(f"{j} {self.transition_matrix_[k, j]:.3f}" for j in _largest(self.transition_matrix_[k]))
             law_v = self._shown[k]
             first = range(min(3, len(law_v))) if what == "columns" else _largest(law_v)
-            shows = ", ".join(f"{self.symbols_[v]} {law_v[v]:.3g}" for v in first)
+            shows = ", ".join(f"{printable(str(self.symbols_[v]))} {law_v[v]:.3g}" for v in first)
             shows = f"{self.rates_[k]:.2f}" if self.emissions == "poisson" else shows
             numbers = f"{self.initial_[k]:>8.3f}{self.stationary_[k]:>8.3f}{self.expected_durations_[k]:>8.2f}"
             lines.append(f"{k:<8}{numbers}  {then:<27}{shows}")
@@ -235,7 +236,7 @@ class HiddenMarkovModel(SequenceModel):
         weight, noise = self._of_passes(model.windows, plan, n)
         share = noise * self.n_states**2 / weight
         said = f"{found.expected}; noise of {two_digits(100 * share)} % in what steps after windows add to an even one"
-        strength = _PAYS / share
+        strength = _PAYS / share if share > 0 else math.inf
         then = "steps after windows can pay"
         return replace(found, expected=said, strength=strength, then=then, affordable=found.parts * strength**0.5)
 

@@ -20,6 +20,7 @@ from dpvb.estimators.sequences import of_a_place, source_of, to_draw
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer, check_number
+from dpvb.guards.strangers import printable
 from dpvb.models.sequences import kalman, linear_dynamical
 from dpvb.models.sequences.kalman import LinearSystem
 from dpvb.results.figures import Figure, Grid
@@ -223,7 +224,7 @@ class LinearDynamicalSystem(PrivateEstimator):
         moved_d = np.sqrt(np.square(self.loadings_).sum(axis=0))
         for d, name in enumerate(self.columns_):
             lines.append(
-                f"{name[:15]:<16}{self.offset_[d]:>12.4g}{moved_d[d]:>12.4g}{math.sqrt(self.noise_variance_[d]):>12.4g}"
+                f"{printable(name)[:15]:<16}{self.offset_[d]:>12.4g}{moved_d[d]:>12.4g}{math.sqrt(self.noise_variance_[d]):>12.4g}"
             )
         lines += ["", f"{'mode':<6}{'each step times':>16}{'halves in':>12}{'period':>12}  (steps)"]
         every = np.linalg.eigvals(self.transition_matrix_)

@@ -19,6 +19,7 @@ from dpvb.estimators.sequences import SequenceModel, to_draw
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_integer, check_number
+from dpvb.guards.strangers import printable
 from dpvb.models.sequences import dynamics, foreseen, markov_chain, uncertainty
 from dpvb.results.figures import Figure, Grid, Intervals
 from dpvb.results.groups import GroupTable, Line
@@ -158,9 +159,9 @@ class MarkovChain(SequenceModel):
         lines += [f"{'symbol':<16}{'first':>8}{'share':>8}{'in a row':>10}  followed by"]
         for a in np.argsort(-self.stationary_, kind="stable"):
             likely = np.argsort(-follows_vv[a], kind="stable")[:3]
-            then = ", ".join(f"{self.symbols_[b]} {follows_vv[a, b]:.3f}" for b in likely)
+            then = ", ".join(f"{printable(str(self.symbols_[b]))} {follows_vv[a, b]:.3f}" for b in likely)
             lines.append(
-                f"{str(self.symbols_[a])[:15]:<16}{self.initial_[a]:>8.3f}{self.stationary_[a]:>8.3f}"
+                f"{printable(str(self.symbols_[a]))[:15]:<16}{self.initial_[a]:>8.3f}{self.stationary_[a]:>8.3f}"
                 f"{self.expected_durations_[a]:>10.2f}  {then}"
             )
         return "\n".join(lines)

@@ -35,7 +35,7 @@ from dpvb.estimators.noise_of_means import stds_of
 from dpvb.estimators.ranges import check_names, in_order, schema_of
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats, Ints
-from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
+from dpvb.guards.errors import DataFormatError, ParameterError, PrivacyError, check_choice, check_integer, check_number
 from dpvb.models.mixtures import categorical, mixture, splitting, tuned
 from dpvb.models.mixtures.columns import Columns
 from dpvb.models.mixtures.components import Components
@@ -270,7 +270,7 @@ class Mixture(PrivateEstimator):
         """Each group's numbers, with their intervals."""
         yield from self.groups().figures()
 
-    def fidelity(self, rows: Records) -> FidelityTable:
+    def fidelity(self, rows: Records, *, synthetic: bool = False) -> FidelityTable:
         """Synthetic rows beside what was released of the private ones: single columns, and pairs if they were paid for.
 
         Without `check_share` means and shares are those that the first tenth of the budget released.
@@ -278,8 +278,10 @@ class Mixture(PrivateEstimator):
         Args:
             rows: synthetic, as `sample` gives them, without the groups; never private ones: how they differ from what
                 was released would tell of them, and no budget pays for that.
+            synthetic: whether the rows are nobody's, which no row shows by itself.
 
         Raises:
+            PrivacyError: unless synthetic=True says that nobody stands behind the rows.
             ParameterError: for a `dpvb.Table`, which is what private rows come in.
             DataFormatError: as in `predict`, and for no rows.
         """
@@ -287,6 +289,11 @@ class Mixture(PrivateEstimator):
             raise ParameterError(
                 "rows must be synthetic ones, as sample() gives them, got a dpvb.Table, what private rows come in: "
                 "these are never compared with what was released."
+            )
+        if synthetic is not True:
+            raise PrivacyError(
+                "how private rows differ from what was released tells of them, and no budget pays for that. Of rows "
+                "of nobody, as sample() gives them, say so: fidelity(rows, synthetic=True)."
             )
         seen = Mixture._visible(self, rows) if isinstance(rows, Mapping) else self._visible(rows)
         if not len(seen.sound_n):

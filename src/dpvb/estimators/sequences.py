@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -118,7 +119,7 @@ class SequenceModel(PrivateEstimator):
         """How well the probabilities of what follows what will be known."""
         number, std = self._deviation(model, plan, n)
         what = "symbols" if number == model.n_symbols else "states"
-        strength = 1 / number / (_TOLD * std)
+        strength = 1 / number / (_TOLD * std) if std > 0 else math.inf
         return Forecast(
             num_units=n,
             unit=unit,

@@ -276,25 +276,23 @@ class PrivacyStatement:
         return accounting.true_positive_rate(self.points, false_positive_rate)
 
     def verify(self) -> None:
-        """Account for the listed releases anew: a check of a statement that came with a file.
+        """Account for the listed releases anew, at every delta: a check of a statement that came with a file.
 
         Raises:
             PrivacyError: if they cost more than the statement says.
         """
-        if self.selection is not None:
-            epsilon = self.selection.cost.epsilon(self.delta)
-        else:
-            epsilon = accounting.epsilon_of(
-                [release.event for release in self.releases],
-                delta=self.delta,
-                neighboring_relation=self.neighboring_relation,
-                method=self.method,
-            )
-        if epsilon > self.epsilon * (1 + 1e-9):
-            raise PrivacyError(
-                f"the statement says epsilon = {self.epsilon:.6g} at delta = {self.delta:g}, but its releases cost "
-                f"{epsilon:.6g}. Do not trust this file."
-            )
+        events = [release.event for release in self.releases]
+        for delta, said in self.points:
+            if self.selection is not None:
+                epsilon = self.selection.cost.epsilon(delta)
+            else:
+                relation, method = self.neighboring_relation, self.method
+                epsilon = accounting.epsilon_of(events, delta=delta, neighboring_relation=relation, method=method)
+            if epsilon > said * (1 + 1e-9):
+                raise PrivacyError(
+                    f"the statement says epsilon = {said:.6g} at delta = {delta:g}, but its releases cost "
+                    f"{epsilon:.6g}. Do not trust this file."
+                )
 
     def to_dict(self) -> dict[str, Any]:
         """The statement as plain JSON values; an infinite epsilon is the text "inf"."""

@@ -21,19 +21,22 @@ _LONGEST, _COLUMNS = 6, 2
 
 
 def forms(name: str) -> Mapping[str, Callable[[], Case]]:
-    """A model for each kind of emissions, and one for each solver with steps."""
+    """A model for each kind of emissions; one for each solver with steps, and for the other laws that these meet."""
     found: dict[str, Callable[[], Case]] = {kind: partial(of_emissions, kind) for kind in ("categorical", "poisson")}
     found |= {solver: partial(of_emissions, "categorical", solver) for solver in ("refined", "iterated")}
+    found["refined, mode"] = partial(of_emissions, "poisson", "refined", "mode")
     return found | {kind: partial(of_points, kind) for kind in ("bernoulli", "gaussian")}
 
 
-def of_emissions(emissions: str, solver: str = "windows") -> Case:
+def of_emissions(emissions: str, solver: str = "windows", estimate: str = "posterior") -> Case:
     """The case of a model with such emissions."""
 
     def made(width: int) -> HiddenMarkovModel:
-        return HiddenMarkovModel(3, symbols=width, emissions=emissions, solver=solver, n_init=1, **BUDGET)
+        chosen: dict[str, Any] = {"emissions": emissions, "solver": solver, "estimate": estimate}
+        return HiddenMarkovModel(3, symbols=width, n_init=1, **chosen, **BUDGET)
 
     told = emissions if solver == "windows" else f"{emissions}, {solver}"
+    told += "" if estimate == "posterior" else f", {estimate}"
     return of_windows(f"HiddenMarkovModel, {told}", made, 3)
 
 

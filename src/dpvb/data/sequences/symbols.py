@@ -15,6 +15,9 @@ from dpvb.data.spelling import Categories, Cells
 from dpvb.data.tables.columns import check_categories
 from dpvb.guards.errors import ParameterError, check_integer
 
+# Most symbols; a model has a number for each pair of them at least, and a file of a few bytes may say any number.
+_MOST = 10_000
+
 
 class Symbols(Content[SequenceRows]):
     """A public set of symbols, compared in the spelling of categories.
@@ -23,7 +26,7 @@ class Symbols(Content[SequenceRows]):
         given: the symbols; a number V for 0 to V - 1; or one text with commas between.
 
     Raises:
-        ParameterError: fewer than two, one twice, or what is neither text nor number.
+        ParameterError: fewer than two, or more than 10,000, one twice, or what is neither text nor number.
     """
 
     things: ClassVar[str] = "symbols"
@@ -32,7 +35,9 @@ class Symbols(Content[SequenceRows]):
         if isinstance(given, str):
             given = [name.strip() for name in given.split(",")]
         if isinstance(given, (int, np.integer)) and not isinstance(given, bool):
-            given = [*range(check_integer("symbols", given, low=2, high=10**6))]
+            given = [*range(check_integer("symbols", given, low=2, high=_MOST))]
+        if isinstance(given, (list, tuple)) and len(given) > _MOST:
+            raise ParameterError(f"symbols must be at most {_MOST}, got {len(given)}. Join symbols that are alike.")
         self.values = check_categories("symbols", "values", given)
         if len(self.values) < 2:
             raise ParameterError(f"symbols must be at least two, got {given!r}.")

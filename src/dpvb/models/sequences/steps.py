@@ -89,6 +89,10 @@ class Walk:
     _kept: dict[int, _Part] = field(default_factory=dict)
     _of: tuple[Ints, Walk] | None = None
 
+    def __post_init__(self) -> None:
+        # At any q at all, one of a stranger's making too, no sum over states may hold a negative number.
+        self.laws = Laws(*(np.maximum(law, 0.0) for law in self.laws))
+
     def grouped(self, unit_of_row: Ints, num_units: int) -> Walk:
         """The same sequences as those of persons; all blocks of a batch share one."""
         if self._of is None or self._of[0] is not unit_of_row:
@@ -153,7 +157,7 @@ class StateSums:
         return replace(self, walk=self.walk.grouped(unit_of_row, num_units))
 
     def nonnegative(self) -> StateSums:
-        """Itself: probabilities and what is shown are nonnegative."""
+        """Itself: what is shown is nonnegative, and the passes have no negative probability."""
         return self
 
     def norms(self) -> Floats:
