@@ -51,6 +51,8 @@ class MarkovChain(SequenceModel):
         transition_matrix_: P(b | a), (V, V), rows sum to 1; or P(c | a, b), (V, V, V), for order 2.
         stationary_: shares of the symbols in the long run, (V,).
         expected_durations_: how many times each symbol comes in a row, (V,).
+        windows_: what was released, as it is read from noise, `dpvb.models.sequences.Windows`: first symbols, and pairs
+            or windows of three. Whatever is fitted to them costs nothing more.
         privacy_, n_iter_, n_features_in_: the privacy statement, number of steps (0), of symbols.
     """
 
@@ -196,7 +198,7 @@ class MarkovChain(SequenceModel):
         self.symbols_, self._q, self.n_iter_, self.n_features_in_ = tuple(symbols), q, 0, len(symbols)
         self._fitted_model = self._model(Symbols(self.symbols_))
         model = self._fitted_model
-        self.initial_, self.transition_matrix_ = model.initial(q), model.law(q)
+        self.initial_, self.transition_matrix_, self.windows_ = model.initial(q), model.law(q), model.released(q)
         self._laws = [model.law(q, 1)] + ([self.transition_matrix_] if self.order == 2 else [])
         self.stationary_ = dynamics.symbol_shares(self.transition_matrix_)
         self.expected_durations_ = dynamics.durations(self.transition_matrix_)

@@ -21,34 +21,34 @@ from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.sequences import kernel_numba
 from dpvb.models.sequences.discrete_emissions import Categorical
 from dpvb.models.sequences.emissions import Emissions, Values
-from dpvb.models.sequences.hidden_chain import HiddenChain, Sums
+from dpvb.models.sequences.hidden_chain import StateChain, Sums
 
 IMPOSSIBLE: Final = -1  #: the state of a sequence that no states explain
 
 
-def log_likelihood(chain: HiddenChain, bounds_s: Ints, value_t: Values) -> Floats:
+def log_likelihood(chain: StateChain, bounds_s: Ints, value_t: Values) -> Floats:
     """Log-likelihood of every sequence, (S,), in nats, at the posterior means; -inf: impossible."""
     return _forward(chain, bounds_s, value_t)[0]
 
 
-def last_states(chain: HiddenChain, bounds_s: Ints, value_t: Values) -> Floats:
+def last_states(chain: StateChain, bounds_s: Ints, value_t: Values) -> Floats:
     """Law of the last state of every sequence, (S, K): π where it is empty, 0 where it is impossible."""
     return _forward(chain, bounds_s, value_t)[1]
 
 
-def smoothed(chain: HiddenChain, bounds_s: Ints, value_t: Values) -> Floats:
+def smoothed(chain: StateChain, bounds_s: Ints, value_t: Values) -> Floats:
     """Law of the state at every position, given all of its sequence, (T, K): γ; 0 where the sequence is impossible."""
-    found_tk = np.zeros((len(value_t), len(chain.start_k)))
+    found_tk = np.zeros((len(value_t), chain.emissions.n_states))
     _expected(chain, bounds_s, value_t, np.ones(len(bounds_s) - 1), np.arange(len(value_t)), found_tk, expected=False)
     return found_tk
 
 
-def most_probable(chain: HiddenChain, bounds_s: Ints, value_t: Values) -> Ints:
+def most_probable(chain: StateChain, bounds_s: Ints, value_t: Values) -> Ints:
     """The most probable states of every sequence together, (T,) (Viterbi 1967); `IMPOSSIBLE` where there are none."""
     laws, (value_r, row_t) = chain.laws(expected=False), rows(chain.emissions, value_t)
     log_rk = chain.emissions.log_likelihood(value_r, expected=False)
     state_t = np.full(len(value_t), IMPOSSIBLE, np.int64)
-    from_tk = np.empty((_longest(bounds_s), len(chain.start_k)), np.int64)
+    from_tk = np.empty((_longest(bounds_s), chain.emissions.n_states), np.int64)
     with np.errstate(divide="ignore"):
         log_start_k, log_back_kk = np.log(laws.start_k), np.log(np.ascontiguousarray(laws.step_kk.T))
     kernel_numba.best_path(bounds_s, row_t, log_rk, log_start_k, log_back_kk, from_tk, state_t)
@@ -56,7 +56,7 @@ def most_probable(chain: HiddenChain, bounds_s: Ints, value_t: Values) -> Ints:
 
 
 def expected_counts(
-    chain: HiddenChain, bounds_s: Ints, value_t: Values, weight_s: Floats, *, expected: bool
+    chain: StateChain, bounds_s: Ints, value_t: Values, weight_s: Floats, *, expected: bool
 ) -> tuple[Sums, Values, float]:
     """The E-step: weighted expected counts, the values that they are of, and the weighted log-likelihood.
 
@@ -67,7 +67,7 @@ def expected_counts(
         expected: whether parameters are met as exp⟨log ·⟩ or at their means.
     """
     value_r, row_t = rows(chain.emissions, value_t)
-    state_rk = np.zeros((len(value_r), len(chain.start_k)))
+    state_rk = np.zeros((len(value_r), chain.emissions.n_states))
     first_k, step_kk, log_s = _expected(chain, bounds_s, value_t, weight_s, row_t, state_rk, expected=expected)
     possible_s = np.isfinite(log_s)
     return Sums(first_k, first_k, step_kk, state_rk), value_r, float(weight_s[possible_s] @ log_s[possible_s])
@@ -87,10 +87,10 @@ def table(emissions: Emissions, value_r: Values, *, expected: bool) -> tuple[Flo
     return np.exp(log_rk - most_r[:, None]), most_r
 
 
-def _forward(chain: HiddenChain, bounds_s: Ints, value_t: Values) -> tuple[Floats, Floats]:
+def _forward(chain: StateChain, bounds_s: Ints, value_t: Values) -> tuple[Floats, Floats]:
     laws, (value_r, row_t) = chain.laws(expected=False), rows(chain.emissions, value_t)
     likelihood_rk, log_r = table(chain.emissions, value_r, expected=False)
-    num, k, longest = len(bounds_s) - 1, len(chain.start_k), _longest(bounds_s)
+    num, k, longest = len(bounds_s) - 1, chain.emissions.n_states, _longest(bounds_s)
     log_s, last_sk = np.empty(num), np.empty((num, k))
     scratch = np.empty((longest, k)), np.empty(longest)
     step_kk = np.ascontiguousarray(laws.step_kk)
@@ -99,7 +99,7 @@ def _forward(chain: HiddenChain, bounds_s: Ints, value_t: Values) -> tuple[Float
 
 
 def _expected(
-    chain: HiddenChain,
+    chain: StateChain,
     bounds_s: Ints,
     value_t: Values,
     weight_s: Floats,
@@ -111,7 +111,7 @@ def _expected(
     """First states, pairs and log-likelihoods; γ is added to `state_rk` at `place_t`."""
     laws, (value_r, row_t) = chain.laws(expected=expected), rows(chain.emissions, value_t)
     likelihood_rk, log_r = table(chain.emissions, value_r, expected=expected)
-    k, longest, log_s = len(chain.start_k), _longest(bounds_s), np.empty(len(bounds_s) - 1)
+    k, longest, log_s = chain.emissions.n_states, _longest(bounds_s), np.empty(len(bounds_s) - 1)
     first_k, pair_kk = np.zeros(k), np.zeros((k, k))
     forth_kk, back_kk = np.ascontiguousarray(laws.step_kk), np.ascontiguousarray(laws.step_kk.T)
     given = laws.start_k, forth_kk, back_kk, weight_s, place_t
