@@ -115,19 +115,23 @@ class MarkovChain(SequenceModel):
         return self._table(check_number("level", level, low=0, high=1, closed="neither"), noise_aware, rng)
 
     def steps(self) -> tuple[tuple[str, ...], Floats, Floats]:
-        """Names of the symbols, what follows each, (V, V), and how many times each comes in a row, (V,)."""
+        """Names of the symbols, what follows each, (V, V), and how many times each comes in a row, (V,).
+
+        They are those of `transition_intervals`, without what the clip bends.
+        """
         self._check_fitted()
-        return tuple(map(str, self.symbols_)), self._laws[0], self.expected_durations_
+        pair_vv, law = self._unbent()
+        return tuple(map(str, self.symbols_)), pair_vv, dynamics.durations(law)
 
     def facts_for_report(self) -> Iterator[Figure]:
         """Which symbol follows which, and every transition with its interval."""
-        names, table = tuple(map(str, self.symbols_)), self._table(0.95, noise_aware=True, rng=0)
+        (names, follows_vv, _), table = self.steps(), self._table(0.95, noise_aware=True, rng=0)
         yield Grid(
             title="Which symbol follows which",
             note="Probability of the symbol of a column after that of a row.",
             rows=names,
             columns=names,
-            values=tuple(map(tuple, self._laws[0].tolist())),
+            values=tuple(map(tuple, follows_vv.tolist())),
         )
         yield Intervals(
             title="Transitions",
@@ -153,18 +157,27 @@ class MarkovChain(SequenceModel):
         )
         return GroupTable(lines, self._head(len(lines), level, noise_aware), ("after", "comes"))
 
+    def _unbent(self) -> tuple[Floats, Floats]:
+        """What follows each symbol, (V, V), and the law of the chain's order, as the table of intervals has them."""
+        model, q = replace(self._fitted_model, estimate="posterior"), self._q
+        found = uncertainty.freed(model, q, generator("rng", 0)).chain if self._shortened else q
+        return model.law(found, 1), model.law(found)
+
     def summary(self) -> str:
-        """The symbols in the order of their shares: how often, how many times in a row, and what follows."""
+        """The symbols in the order of their shares: how often, how many times in a row, and what follows.
+
+        The numbers are those of `transition_intervals`, without what the clip bends.
+        """
         self._check_fitted()
-        follows_vv = self._laws[0]
+        follows_vv, law = self._unbent()
+        share_v, lasts_v = dynamics.symbol_shares(law), dynamics.durations(law)
         lines = [f"Markov chain of order {self.order} over {len(self.symbols_)} symbols", ""]
         lines += [f"{'symbol':<16}{'first':>8}{'share':>8}{'in a row':>10}  followed by"]
-        for a in np.argsort(-self.stationary_, kind="stable"):
+        for a in np.argsort(-share_v, kind="stable"):
             likely = np.argsort(-follows_vv[a], kind="stable")[:3]
             then = ", ".join(f"{self.symbols_[b]} {follows_vv[a, b]:.3f}" for b in likely)
             lines.append(
-                f"{str(self.symbols_[a])[:15]:<16}{self.initial_[a]:>8.3f}{self.stationary_[a]:>8.3f}"
-                f"{self.expected_durations_[a]:>10.2f}  {then}"
+                f"{str(self.symbols_[a])[:15]:<16}{self.initial_[a]:>8.3f}{share_v[a]:>8.3f}{lasts_v[a]:>10.2f}  {then}"
             )
         return "\n".join(lines)
 
