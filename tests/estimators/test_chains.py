@@ -105,7 +105,7 @@ def test_intervals_count_the_noise_in_and_say_what_the_clip_bends(fitted: Any) -
 
 @pytest.mark.parametrize("order", [1, 2])
 def test_the_report_the_picture_and_the_table_have_the_same_numbers(order: int) -> None:
-    """Long runs of one symbol are what a clip shortens most: all three show the law without that, and predictions not."""
+    """Long runs of one symbol are what a clip shortens most: all three show the law without that."""
     law_vv = np.full((5, 5), 0.2)
     law_vv[0] = [0.9, 0.025, 0.025, 0.025, 0.025]
     x_nt = dynamics.drawn(np.full(5, 0.2), [law_vv], 4000, 20, np.random.default_rng(0))

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 _PLAIN = (bool, int, float, Path, str)
 # Of a parameter that may be one number or several; they are written with commas.
 _NUMBERS = Sequence[float]
-# What stands behind an option in the example of a help, where that is no number.
-_EXAMPLES = {"symbols": "front,news,sports", "columns": "x,y"}
 
 
 class Kinds(Commands):
@@ -113,6 +111,8 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
         if rehearse:
             rehearsal.rehearse(model, given, cluster=cluster, quiet=quiet)
             return
+        if kind.reads == "sequences":  # A mistake of the columns is one before a file is opened.
+            given["columns"] = model.named_columns  # type: ignore[attr-defined]
         with _told_of_stops(model, out, given["checkpoint"]):
             rows = read(str(kind.reads), given)
             with progress_bar(model.epsilon, model.delta, quiet=quiet) as tell:
@@ -151,8 +151,8 @@ def _command(name: str) -> Any:
     """A kind's command, of what its class and its way of reading say."""
     kind = kinds()[name]
     needed = [option.name for option in options_of(kind) if option.default is option.empty]
-    budget = ("epsilon", "delta")
-    words = "".join(f"{word_of(kind, name)} {_EXAMPLES.get(name, 'N')} " for name in needed if name not in budget)
+    words = "".join(f"{word_of(kind, name)} N " for name in needed if name not in ("epsilon", "delta"))
+    words = words if kind.example is None else f"{kind.example} "
     about = inspect.cleandoc(READINGS[str(kind.reads)].__doc__ or "").format(name=name, needed=words)
     program = typer.Typer(add_completion=False)
     program.command(name, help=f"{summary(inspect.getdoc(kind))}\n\n{about}")(fitting(kind))

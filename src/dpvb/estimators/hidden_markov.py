@@ -87,6 +87,7 @@ class HiddenMarkovModel(SequenceModel):
     clip: float | None = 2.0
 
     command: ClassVar[str | None] = "hidden-markov"
+    example: ClassVar[str | None] = "--states 3 --symbols front,news,sports --symbol-column page"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_states": "states"}
 
     def predict(self, X: Records, lengths: Any = None) -> list[Ints]:

@@ -88,6 +88,7 @@ class LinearDynamicalSystem(PrivateEstimator):
 
     reads: ClassVar[str | None] = "sequences"
     command: ClassVar[str | None] = "linear-dynamical"
+    example: ClassVar[str | None] = "--states 2 --columns x,y --low 0 --high 100"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_states": "states"}
 
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:

@@ -65,6 +65,7 @@ class MarkovChain(SequenceModel):
     estimate: str = "posterior"
 
     command: ClassVar[str | None] = "markov-chain"
+    example: ClassVar[str | None] = "--symbols front,news,sports --symbol-column page"
 
     def predict_next(self, X: Records, lengths: Any = None) -> Floats:
         """Probabilities of the next symbol of each sequence, (sequences, V): as private as X, without any guarantee.
