@@ -112,7 +112,7 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
             rehearsal.rehearse(model, given, cluster=cluster, quiet=quiet)
             return
         if kind.reads == "sequences":  # A mistake of the columns is one before a file is opened.
-            given["columns"] = model.named_columns  # type: ignore[attr-defined]
+            given["columns"] = model.named_columns
         with _told_of_stops(model, out, given["checkpoint"]):
             rows = read(str(kind.reads), given)
             with progress_bar(model.epsilon, model.delta, quiet=quiet) as tell:
