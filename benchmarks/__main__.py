@@ -59,6 +59,7 @@ NAMES = [
     "hidden_markov",
     "sequence_coverage",
     "linear_dynamical",
+    "composed_sequences",
     "naive_bayes",
     "mixture_coverage",
     "mixture_speed",

@@ -159,6 +159,30 @@ def test_documents_with_a_vocabulary(unit: str, tmp_path: Path) -> None:
     assert model.components_.shape == (2, 5)
 
 
+@pytest.mark.parametrize("given", ["bernoulli", "refined", "iterated", "gaussian", "linear"])
+def test_columns_of_persons_under_their_names(given: str, tmp_path: Path) -> None:
+    """Columns by their names or their number, names of the client's own, and `clip = "none"`."""
+    rng, linear = np.random.default_rng(3), given == "linear"
+    for name in NAMES:
+        lines = [f"{who},{t},{rng.integers(2)},{rng.integers(2)}" for who in range(30) for t in range(5)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["who,day,x0,x1", *lines]))
+    numbers = linear or given == "gaussian"
+    model = ['columns = ["x0", "x1"]' if numbers else "columns = 2", "n_states = 2", "max_length = 5"]
+    model += ["low = [0, -1]", "high = 2"] * numbers + ["window = 3"] * linear
+    model += [f'emissions = "{"gaussian" if numbers else "bernoulli"}"', 'clip = "none"'] * (not linear)
+    model += [f'solver = "{given}"'] * (given in ("refined", "iterated"))
+    rounds = {"refined": 3, "iterated": 2, "linear": 2}.get(given, 1)
+    kind = "LinearDynamicalSystem" if linear else "HiddenMarkovModel"
+    top = TOP.format(kind=kind, rounds=rounds, unit="person", columns="width = 2")
+    data = {"file": "{name}.csv", "person_column": "who", "time_column": "day"}
+    write_files(tmp_path, top, "\n".join(model), data)
+    found, _ = in_process(tmp_path)
+    assert found.privacy_.unit == "person"
+    assert found.named_columns == ("x0", "x1")
+    assert linear or found.clip is None
+    assert found.transition_matrix_.shape == (2, 2)
+
+
 def test_events_of_persons(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     for name in NAMES:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,6 +47,9 @@ def test_a_public_mistake_is_one_line(visits: Path) -> None:
     call = ["fit", "markov-chain", visits, "--out", visits.with_name("m.dpvb"), *BUDGET]
     refuse(visits.parent, "'symbol'", *call, "--symbols", "front,news")
     refuse(visits.parent, "at least two", *call, *COLUMNS[2:], "--symbols", "front")
+    states = ["fit", "hidden-markov", visits, "--states", "2", "--out", visits.with_name("m.dpvb"), *BUDGET]
+    refuse(visits.parent, "symbols must be given", *states)
+    refuse(visits.parent, "need --emissions 'gaussian'", *states, "--columns", "clock")
     refuse(visits.parent, "order must be", *call, *COLUMNS, "--order", "3")
 
 
@@ -73,3 +79,113 @@ def test_a_long_table_of_numbers_becomes_a_system(tmp_path: Path) -> None:
     assert "made-up" in shown.stdout + shown.stderr
     refuse(tmp_path, "low and high or row_norm", *call[:7], *call[11:], "--out", tmp_path / "n.dpvb")
     refuse(tmp_path, "z", *call[:4], "x,z", *call[5:], "--out", tmp_path / "n.dpvb")
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """200 persons of 3 to 8 points of two numbers and two bits, which two states show."""
+    rng, lines = np.random.default_rng(2), ["who,day,hours,pulse,wakes,eats"]
+    for person in range(200):
+        for day in range(int(rng.integers(3, 9))):
+            state = int(rng.integers(2))
+            hours, pulse = rng.normal([2 + 6 * state, 60 + 50 * state], [1, 10])
+            wakes, eats = (rng.random(2) < [0.1 + 0.8 * state, 0.5]).astype(int)
+            lines.append(f"{person},2024-01-{day + 1:02d},{hours:.3f},{pulse:.2f},{wakes},{eats}")
+    path = tmp_path_factory.mktemp("long") / "long.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+WHO = ["--person-column", "who", "--time-column", "day"]
+NUMBERS = ["--columns", "hours,pulse", "--low", "0,40", "--high", "12,160"]
+KINDS: dict[str, list[Any]] = {
+    "gaussian": ["hidden-markov", *NUMBERS, "--emissions", "gaussian"],
+    "bernoulli": ["hidden-markov", "--columns", "wakes,eats", "--emissions", "bernoulli", "--clip", "none"],
+    "linear": ["linear-dynamical", *NUMBERS, "--window", "3", "--max-length", "8"],
+}
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def model(request: Any, long: Path) -> tuple[str, Path]:
+    """A model of each kind of columns, fitted without noise."""
+    out = long.with_name(f"{request.param}.dpvb")
+    name, *given = KINDS[request.param]
+    call = ["fit", name, long, "--states", "2", *given, *WHO, "--epsilon", "inf", "--delta", "1e-6", "--seed", "1"]
+    said = run(*call, "--out", out, "--quiet")
+    assert f"dpvb transitions {out}" in said.stdout + said.stderr
+    return request.param, out
+
+
+def test_transitions_are_printed_with_intervals_or_without(model: tuple[str, Path]) -> None:
+    kind, path = model
+    shown, found = run("transitions", path).stdout, dpvb.load(path)
+    told = json.loads(run("transitions", path, "--json").stdout)
+    if kind == "linear":
+        assert "each step times" in shown
+        np.testing.assert_allclose(told["transition_matrix"], found.transition_matrix_)
+        return
+    assert ("There are no intervals: " in shown) == (kind == "gaussian")
+    assert [(one["group"], one["name"]) for one in told] == [("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")]
+    if kind == "gaussian":
+        np.testing.assert_allclose([one["mean"] for one in told], found.transition_matrix_.ravel())
+        assert {one["low"] for one in told} == {None}
+        return
+    assert found.clip is None  # as --clip none says
+    assert all(one["low"] <= one["mean"] <= one["high"] for one in told)
+
+
+def test_points_of_nobody_have_the_columns_of_the_data(model: tuple[str, Path]) -> None:
+    kind, path = model
+    out = path.with_name(f"{kind}.csv")
+    run("synthesize", path, "--rows", "3", "--length", "4", "--out", out, "--seed", "3")
+    with out.open(newline="") as file:
+        head, *rows = csv.reader(file)
+    assert head == ["person", "time", *(["wakes", "eats"] if kind == "bernoulli" else ["hours", "pulse"])]
+    assert [(int(row[0]), int(row[1])) for row in rows] == [(n, t) for n in (1, 2, 3) for t in (1, 2, 3, 4)]
+    drawn = dpvb.load(path).sample(3, 3, length=4)
+    points = drawn if kind == "linear" else drawn[0]
+    np.testing.assert_allclose(np.array([row[2:] for row in rows], float), points.reshape(12, 2), rtol=1e-5)
+
+
+def test_a_public_long_table_is_scored_as_its_sequences_are(model: tuple[str, Path], long: Path) -> None:
+    kind, path = model
+    with long.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    found, names = dpvb.load(path), ("wakes", "eats") if kind == "bernoulli" else ("hours", "pulse")
+    people = [[row for row in rows if row["who"] == str(person)] for person in range(200)]
+    x = [np.array([[float(row[name]) for name in names] for row in own]) for own in people]
+    told = json.loads(run("evaluate", path, long, *WHO, "--public", "--json").stdout)
+    assert told == {"log_likelihood_of_a_point": pytest.approx(found.score(x, public=True), rel=1e-12)}
+    assert "of a point" in run("evaluate", path, long, *WHO, "--public").stdout
+    refuse(path.parent, "--public", "evaluate", path, long, *WHO)
+
+
+def test_a_picture_of_motion_and_reports_are_written(model: tuple[str, Path]) -> None:
+    pytest.importorskip("matplotlib")
+    kind, path = model
+    run("picture", path, "--out", path.with_suffix(".svg"))
+    assert path.with_suffix(".svg").read_text().startswith("<?xml")
+    run("report", path, "--out", path.with_suffix(".html"))
+    assert ("Transitions of states" in path.with_suffix(".html").read_text()) == (kind == "bernoulli")
+    if kind == "linear":
+        bands = dpvb.load(path).motion(5)
+        assert bands.mean.shape == (5, 2)
+        assert (bands.low < bands.mean).all()
+
+
+def test_symbols_of_a_public_table_have_a_perplexity(visits: Path) -> None:
+    out = visits.with_name("m.dpvb")
+    run("fit", "markov-chain", visits, *COLUMNS, "--time-column", "clock", "--out", out, *BUDGET)
+    named = [*COLUMNS[2:], "--time-column", "clock", "--public"]
+    told = json.loads(run("evaluate", out, visits, *named, "--json").stdout)
+    assert told["perplexity"] == pytest.approx(np.exp(-told["log_likelihood_of_a_symbol"]))
+    visits.with_name("other.csv").write_text("user,page,clock\n1,weather,1\n")
+    refuse(visits.parent, "none of the symbols", "evaluate", out, visits.with_name("other.csv"), *named)
+
+
+def test_a_help_has_an_example_that_names_what_must_be_given() -> None:
+    for name, word in (("hidden-markov", "--states 3"), ("linear-dynamical", "--states 2 --columns x,y")):
+        text = " ".join(run("fit", name, "--help").stdout.split())
+        assert f"dpvb fit {name} events.csv {word}" in text
+        assert "--delta N" not in text
+        assert ("NUMBER|none" in text) == (name == "hidden-markov")

@@ -103,6 +103,26 @@ def test_intervals_count_the_noise_in_and_say_what_the_clip_bends(fitted: Any) -
     assert "<table" in aware._repr_html_()
 
 
+@pytest.mark.parametrize("order", [1, 2])
+def test_the_report_the_picture_and_the_table_have_the_same_numbers(order: int) -> None:
+    """Long runs of one symbol are what a clip shortens most: all three show the law without that."""
+    law_vv = np.full((5, 5), 0.2)
+    law_vv[0] = [0.9, 0.025, 0.025, 0.025, 0.025]
+    x_nt = dynamics.drawn(np.full(5, 0.2), [law_vv], 4000, 20, np.random.default_rng(0))
+    model = dpvb.MarkovChain(5, order=order, power=1.0, epsilon=np.inf, delta=1e-6).fit(x_nt)
+    table, (names, shown_vv, lasts_v) = model.transition_intervals(), model.steps()
+    grid, intervals = model.facts_for_report()
+    np.testing.assert_array_equal(grid.values, shown_vv)
+    np.testing.assert_array_equal([row[1] for row in intervals.rows], [line.mean for line in table])
+    if order == 1:
+        np.testing.assert_array_equal(shown_vv.ravel(), [line.mean for line in table])
+        np.testing.assert_allclose(lasts_v, 1 / (1 - shown_vv.diagonal()))
+    np.testing.assert_allclose(shown_vv, law_vv, atol=0.02)
+    assert model.transition_matrix_[..., 0, 0].max() < shown_vv[0, 0] - 0.02
+    assert f"0 {shown_vv[0, 0]:.3f}" in model.summary()
+    assert names == ("0", "1", "2", "3", "4")
+
+
 def test_a_file_holds_the_chain_and_no_other(fitted: Any, tmp_path: Path) -> None:
     fitted.save(tmp_path / "m.dpvb")
     found = dpvb.load(tmp_path / "m.dpvb")

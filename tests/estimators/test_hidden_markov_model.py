@@ -395,6 +395,29 @@ def test_several_owners_learn_what_one_would() -> None:
     np.testing.assert_allclose(joined._q.pooled, clone(exact).fit(code_nt)._q.pooled, rtol=1e-6, atol=1e-4)
 
 
+@pytest.mark.parametrize("given", ["gaussian", "bernoulli, refined", "poisson, iterated"])
+def test_processes_and_owners_make_of_whatever_states_show_what_one_makes(given: str) -> None:
+    """Processes the same bits; owners without noise the same numbers, to the rounding of their sums."""
+    kind, _, solver = given.partition(", ")
+    rng, state_nt = np.random.default_rng(5), np.random.default_rng(4).integers(0, 2, (150, 8))
+    x = {
+        "gaussian": rng.normal(np.array([[2, 60], [8, 110]])[state_nt], [1, 10]),
+        "bernoulli": (rng.random((150, 8, 2)) < np.array([[0.1, 0.3], [0.9, 0.6]])[state_nt]).astype(float),
+        "poisson": np.minimum(rng.poisson(1 + 3 * state_nt), 5),
+    }[kind]
+    columns: dict[str, Any] = {"symbols": 6} if kind == "poisson" else {"columns": 2}
+    columns |= {"low": [0, 40], "high": [12, 160]} if kind == "gaussian" else {}
+    columns |= {"solver": solver, "num_steps": 2} if solver else {}
+    exact = dpvb.HiddenMarkovModel(
+        2, emissions=kind, n_init=1, max_length=8, epsilon=math.inf, delta=1e-6, random_state=1, **columns
+    )
+    one, two = clone(exact).fit(x), clone(exact).fit(x, cluster="local:2")
+    joined = dpvb.federated.simulate(exact, [x[:50], x[50:120], x[120:]])
+    for name, array in one._state()[0].items():
+        np.testing.assert_array_equal(two._state()[0][name], array)
+        np.testing.assert_allclose(joined._state()[0][name], array, rtol=1e-6, atol=1e-6)
+
+
 def test_a_ledger_counts_a_fit_and_a_folder_goes_on_with_it(tmp_path: Path) -> None:
     with Ledger(tmp_path / "budget.db") as made:
         made.register("days", unit="sequence", neighboring_relation="add_or_remove_one", epsilon=2.0, delta=1e-5)

@@ -318,8 +318,8 @@ def _rows(settings: ClientConfig) -> dict[str, Any]:
     elif not events and (own.group_column is not None) != person:
         raise ParameterError('[data] group_column belongs to unit = "person": it names the person of a document.')
     public = {name: getattr(agreement, name) for name in ("schema", "vocabulary", "width")}
-    time = {"time_column": "time", "columns": getattr(estimator, "columns", None)} if events else {}
-    rows = read(estimator.reads, {**vars(own), **public, **time, "data": own.file})
+    columns = {"columns": estimator.named_columns} if events else {}
+    rows = read(estimator.reads, {**vars(own), **public, **columns, "data": own.file})
     if matrix and (rows["X"].ndim != 2 or rows["X"].shape[1] != agreement.width):
         raise ParameterError(f"[data] file must be a matrix with the {agreement.width} columns of the agreement.")
     if agreement.unit == "client":

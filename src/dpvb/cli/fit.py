@@ -111,6 +111,8 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
         if rehearse:
             rehearsal.rehearse(model, given, cluster=cluster, quiet=quiet)
             return
+        if kind.reads == "sequences":  # A mistake of the columns is one before a file is opened.
+            given["columns"] = model.named_columns
         with _told_of_stops(model, out, given["checkpoint"]):
             rows = read(str(kind.reads), given)
             with progress_bar(model.epsilon, model.delta, quiet=quiet) as tell:
@@ -148,8 +150,9 @@ def _told_of_stops(model: PrivateEstimator, out: Path, checkpoint: Path | None) 
 def _command(name: str) -> Any:
     """A kind's command, of what its class and its way of reading say."""
     kind = kinds()[name]
-    needed = [option for option in options_of(kind) if option.default is option.empty][2:]
-    words = "".join(f"{word_of(kind, option.name)} N " for option in needed)
+    needed = [option.name for option in options_of(kind) if option.default is option.empty]
+    words = "".join(f"{word_of(kind, name)} N " for name in needed if name not in ("epsilon", "delta"))
+    words = words if kind.example is None else f"{kind.example} "
     about = inspect.cleandoc(READINGS[str(kind.reads)].__doc__ or "").format(name=name, needed=words)
     program = typer.Typer(add_completion=False)
     program.command(name, help=f"{summary(inspect.getdoc(kind))}\n\n{about}")(fitting(kind))
@@ -188,6 +191,9 @@ def options_of(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
             show_default=not needed,
             rich_help_panel=None if needed else panel,
         )
+        if plain == (float | None) and not needed and parameter.default is not None:
+            option.parser, option.metavar = number_or_none, "NUMBER|none"
+            option.help = str(option.help).replace("None:", "none:")
         default = tuple(map(str, parameter.default)) if get_origin(plain) is tuple else parameter.default
         yield inspect.Parameter(name, parameter.KEYWORD_ONLY, default=default, annotation=Annotated[plain, option])
 
@@ -205,6 +211,11 @@ def _plain(hint: Any) -> Any:
     worded = int in members and any(one is str or get_origin(one) is Literal for one in members)
     plain: Any = str if _NUMBERS in members or worded else next((one for one in _PLAIN if one in members), None)
     return plain | None if plain is not None and NoneType in members else plain
+
+
+def number_or_none(given: str | float) -> float | None:
+    """A number, or None for the word; a default comes as a number."""
+    return None if str(given).strip().lower() == "none" else float(given)
 
 
 def value_of(name: str, value: Any, hint: Any) -> Any:

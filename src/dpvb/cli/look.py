@@ -25,11 +25,14 @@ LOOKS: Final[Mapping[str, str]] = {
     "reconstruct": "dpvb picture {} --out weights.png",
     "groups": "dpvb groups {}",
     "transition_intervals": "dpvb transitions {}",
+    "motion": "dpvb transitions {}",
 }
 _PICTURES, _PICTURES_SAID = (".png", ".pdf", ".svg"), ".png, .pdf or .svg"
 _WORDS = {
     "auc": "AUC",
     "log_likelihood": "log-likelihood per row",
+    "log_likelihood_of_a_symbol": "log-likelihood of a symbol, in nats",
+    "log_likelihood_of_a_point": "log-likelihood of a point, in nats",
     "calibration_error": "calibration error (10 bins)",
     "deviance": "deviance per row",
     "explained_deviance": "share of deviance explained",
@@ -200,19 +203,21 @@ def picture(
     ] = None,
     overwrite: options.Overwrite = False,
 ) -> None:
-    """Draw a model: topics as bars, the weights of a belief network as images, or the steps of a chain as a heat map.
+    """Draw a model: topics as bars, weights of a belief network as images, steps of a chain, motion of a linear system.
 
-    dpvb picture digits.dpvb --out digits.png
+    The steps of a chain are a heat map. Of a linear system it draws how sequences begin, with bands, and a few
+    of nobody.
+
+        dpvb picture digits.dpvb --out digits.png
     """
     from dpvb.results import pictures
 
     if out.suffix.lower() not in _PICTURES:
         raise ParameterError(f"--out must end in {_PICTURES_SAID}, got {out.name!r}.")
     files.check_target(out, overwrite)
-    fitted = files.load_model(model, "topics", "reconstruct", "steps")
-    if hasattr(fitted, "steps"):
-        names, law_vv, duration_v = fitted.steps()
-        pictures.steps_picture(out, names, law_vv, duration_v, fitted.privacy_)
+    fitted = files.load_model(model, "topics", "reconstruct", "steps", "motion")
+    if hasattr(fitted, "steps") or hasattr(fitted, "motion"):
+        fitted.plot(out, overwrite=True)  # What is there by now was looked at.
     elif hasattr(fitted, "topics"):
         names = fitted.vocabulary_ or [f"#{v}" for v in range(fitted.n_features_in_)]
         pictures.topics_picture(out, fitted.components_, names, fitted.privacy_)
@@ -244,6 +249,10 @@ def evaluate(
     trials: options.Trials = None,
     exposure: options.Exposure = None,
     offset: options.Offset = None,
+    person_column: options.PersonColumn = "person",
+    symbol_column: options.SymbolColumn = "symbol",
+    time_column: options.TimeColumn = None,
+    sequence_column: options.SequenceColumn = None,
     separator: options.Separator = ",",
     decimal: options.Decimal = ".",
     encoding: options.Encoding = "utf-8",
@@ -254,14 +263,17 @@ def evaluate(
     Topics: perplexity (lower is better) by its bound and by completion, one half of each document's words given the
     other; coherence (NPMI, from -1 to 1) says how often a topic's top words meet in these documents. Regressions: AUC,
     log-likelihood, accuracy and calibration of probabilities; deviance of counts. Belief networks: share of entries
-    that are reconstructed, and the bound on the log-likelihood. Factor models: log-likelihood. The data are
-    treated as public: a measurement of private ones would be a leak, also through the choice made by it.
+    that are reconstructed, and the bound on the log-likelihood. Factor models: log-likelihood. Models of sequences:
+    log-likelihood of a symbol or a point, and perplexity of symbols. The data are treated as public: a measurement of
+    private ones would be a leak, also through the choice made by it.
 
         dpvb evaluate notes.dpvb public_notes.csv --public
 
         dpvb evaluate people.dpvb public_people.csv --public
 
         dpvb evaluate m.dpvb X.npz --target y.npy --public
+
+        dpvb evaluate visits.dpvb public.csv --person-column user --symbol-column page --time-column clock --public
     """
     if not public:
         raise PrivacyError(
@@ -275,6 +287,15 @@ def evaluate(
         given = _documents(fitted, data, vocabulary, text_column=text_column, **how) | {"words": words}
     elif fitted.reads == "images":
         given = reading.images(data)
+    elif fitted.reads == "sequences":
+        named: dict[str, Any] = {
+            "person_column": person_column,
+            "symbol_column": symbol_column,
+            "time_column": time_column,
+        }
+        written = {"separator": separator, "decimal": decimal, "encoding": encoding}
+        columns = fitted.named_columns
+        given = reading.sequences(data, columns=columns, sequence_column=sequence_column, **named, **written)
     elif fitted.reads == "labelled" and fitted.schema_ is None:
         written = {"separator": separator, "decimal": decimal, "encoding": encoding}
         given = reading.labelled(data, None, fitted.vocabulary_, text_column, label_column, **written)

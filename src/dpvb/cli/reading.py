@@ -6,7 +6,7 @@ Each returns what `fit` of an estimator takes.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -192,7 +192,7 @@ def sequences(
     data: options.TableFile,
     person_column: options.PersonColumn = "person",
     symbol_column: options.SymbolColumn = "symbol",
-    columns: str | None = None,
+    columns: str | Sequence[str] | None = None,
     time_column: options.TimeColumn = None,
     sequence_column: options.SequenceColumn = None,
     stream: options.StreamEvents = False,

@@ -42,8 +42,8 @@ def synthesize(
     data: Annotated[
         Path,
         typer.Argument(
-            help="A table of private rows: .csv, .csv.gz or .parquet; or a mixture, a Markov chain or a hidden Markov "
-            "model that `dpvb fit` wrote, which costs nothing more.",
+            help="A table of private rows: .csv, .csv.gz or .parquet; or a mixture or a model of sequences that `dpvb "
+            "fit` wrote, which costs nothing more.",
             show_default=False,
         ),
     ],
@@ -75,7 +75,9 @@ def synthesize(
     ] = "",
     length: Annotated[
         int | None,
-        typer.Option(help="Symbols of each sequence; without it those that the fit allowed.", show_default=False),
+        typer.Option(
+            help="Symbols or points of each sequence; without it those that the fit allowed.", show_default=False
+        ),
     ] = None,
     tables: Annotated[
         int | None,
@@ -123,7 +125,8 @@ def synthesize(
 
         dpvb synthesize people.dpvb --rows 50000 --out synthetic.csv --fidelity page.html
 
-    Of a Markov chain or a hidden Markov model it writes sequences, a line for each symbol: person, time, symbol.
+    Of a model of sequences it writes sequences, a line for each symbol or point: person, time, and the symbol or the
+    columns.
 
         dpvb synthesize visits.dpvb --rows 10000 --length 8 --out synthetic.csv
     """
@@ -146,7 +149,7 @@ def synthesize(
             raise ParameterError(
                 "--schema, --epsilon, --delta, --check-share and --ledger belong to a table; a model has been fitted."
             )
-        model = files.load_model(data, "groups", "steps")
+        model = files.load_model(data, "groups", "steps", "motion")
     else:
         if epsilon is None or delta is None:
             raise ParameterError(
@@ -169,7 +172,7 @@ def synthesize(
         given = reading.table(data, schema, **how)
         with progress_bar(epsilon, delta, quiet=quiet) as tell:
             model.fit(**given, progress=tell)
-    is_of_sequences = hasattr(model, "steps")
+    is_of_sequences = model.reads == "sequences"
     if is_of_sequences and (many or fidelity is not None):
         raise ParameterError("--tables and --fidelity belong to a mixture; this model is of sequences.")
     if not is_of_sequences and length is not None:
@@ -211,15 +214,17 @@ def _write_sequences(model: Any, people: int, length: int | None, out: Path, sai
     """Sequences of nobody as a long table, and what was promised to those who stand behind them."""
     from dpvb.estimators.base import generator
 
-    rng = generator("seed", seed)
+    rng, columns = generator("seed", seed), model.named_columns or ("symbol",)
     with files.replacing(out) as part, part.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(("person", "time", "symbol"))
+        lines.writerow((*(name + "_" * (name in columns) for name in ("person", "time")), *columns))
         for first in range(0, people, _TOGETHER):
             drawn = model.sample(min(people - first, _TOGETHER), rng, length=length)
-            symbol_nt = drawn[0] if isinstance(drawn, tuple) else drawn
-            for person, symbol_t in enumerate(symbol_nt.tolist(), first + 1):
-                lines.writerows((person, time, symbol) for time, symbol in enumerate(symbol_t, 1))
+            shown = drawn[0] if isinstance(drawn, tuple) else drawn
+            for person, one in enumerate(shown.tolist(), first + 1):
+                # A symbol is as it was declared; a number has six digits.
+                points = [map(_cell, point) for point in one] if shown.ndim == 3 else [[symbol] for symbol in one]
+                lines.writerows((person, time, *point) for time, point in enumerate(points, 1))
     facts = {"people": people, "tables": [out.name], "statement": model.privacy_.to_dict()}
     with files.replacing(said) as part:
         part.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")

@@ -206,6 +206,8 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
     reads: ClassVar[str | None] = None
     #: NAME of `dpvb fit NAME`, for the class that says it alone.
     command: ClassVar[str | None] = None
+    #: The kind's own options in the example of its help; None: those that must be given, with N behind each.
+    example: ClassVar[str | None] = None
     #: Options of the command line whose name is not their parameter's, by the parameter.
     spelled: ClassVar[Mapping[str, str]] = {"random_state": "seed"}
 

@@ -27,7 +27,7 @@ from dpvb.models.sequences.discrete_emissions import Bernoulli
 from dpvb.models.sequences.hidden_cells import HiddenCells
 from dpvb.models.sequences.iterated import IteratedHiddenMarkov
 from dpvb.models.sequences.numeric_emissions import Gaussian, Poisson
-from dpvb.results.figures import Figure, Grid
+from dpvb.results.figures import Figure, Grid, Intervals
 from dpvb.results.forecast import Forecast, two_digits
 from dpvb.results.groups import GroupTable, Line
 
@@ -88,6 +88,7 @@ class HiddenMarkovModel(SequenceModel):
     clip: float | None = 2.0
 
     command: ClassVar[str | None] = "hidden-markov"
+    example: ClassVar[str | None] = "--states 3 --symbols front,news,sports --symbol-column page"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_states": "states"}
 
     def predict(self, X: Records, lengths: Any = None) -> list[Ints]:
@@ -172,27 +173,37 @@ class HiddenMarkovModel(SequenceModel):
             rng: a seed, a NumPy generator or None; for the people who are drawn.
 
         Raises:
-            ParameterError: for more than 40 symbols: windows of two tell states from what states show in part alone.
+            ParameterError: for numbers, for steps from a random start, and for more than 40 symbols: windows of two
+                tell states from what states show in part alone.
         """
         self._check_fitted()
         level, draw = check_number("level", level, low=0, high=1, closed="neither"), generator("rng", rng)
-        if self.solver == "iterated" or self.emissions == "gaussian":
-            raise ParameterError(
-                "intervals are made of windows of symbols, counts or bits: solver must be 'windows' or 'refined', got "
-                f"{self.solver!r}, and emissions must not be 'gaussian', got {self.emissions!r}."
-            )
-        if self._fitted_model.length < 3:
-            raise ParameterError(
-                f"symbols must be at most 40 for intervals, got {self._fitted_model.n_symbols}: windows of two, which "
-                "were released, tell states from what states show in part alone. Join symbols that are alike."
-            )
+        if self.why_no_intervals:
+            raise ParameterError(self.why_no_intervals)
         found = step_errors.spread(self._fitted_model, self._q, draw, noise_aware=noise_aware)
         reach = float(ndtri(0.5 + level / 2))
         lines = tuple(
             Line.within(str(i), str(j), float(np.clip(step, 0.0, 1.0)), float(found.std_kk[i, j]), reach, (0.0, 1.0))
             for (i, j), step in np.ndenumerate(found.step_kk)
         )
-        return GroupTable(lines, self._head(len(lines), level, noise_aware), ("after", "comes"))
+        head = self._head(len(lines), level, noise_aware)
+        own = "These are read without priors: the model's own, which predict better, may be other numbers."
+        return GroupTable(lines, f"{head}\n{own}", ("after", "comes"))
+
+    @property
+    def why_no_intervals(self) -> str:
+        """Why `transition_intervals` cannot be had, in a sentence; empty: they can."""
+        self._check_fitted()
+        if self.emissions == "gaussian":
+            return "intervals are made of windows of symbols, counts or bits: emissions must not be 'gaussian'."
+        if self.solver == "iterated":
+            return "intervals are made of windows: solver must be 'windows' or 'refined', got 'iterated'."
+        if self._fitted_model.length < 3:
+            return (
+                f"symbols must be at most 40 for intervals, got {self._fitted_model.n_symbols}: windows of two, which "
+                "were released, tell states from what states show in part alone. Join symbols that are alike."
+            )
+        return ""
 
     def steps(self) -> tuple[tuple[str, ...], Floats, Floats]:
         """Names of the states, what follows each, (K, K), and how many steps each lasts, (K,)."""
@@ -202,12 +213,20 @@ class HiddenMarkovModel(SequenceModel):
     def facts_for_report(self) -> Iterator[Figure]:
         """What follows each state, and what it shows."""
         states, names = tuple(f"state {k}" for k in range(self.n_states)), tuple(map(str, self.symbols_))
-        given = [("What follows each state", "Probabilities.", states, self.transition_matrix_)]
+        note = "Probabilities, as they predict best."
+        given = [("What follows each state", note, states, self.transition_matrix_)]
         note = "Means." if self.emissions == "gaussian" else "Probabilities."
         given += [("What each state shows", note, names, self._shown)]
         for title, note, columns, law in given:
             values = tuple(map(tuple, law.tolist()))
             yield Grid(title=title, note=note, rows=states, columns=columns, values=values)
+        if not self.why_no_intervals:
+            table = self.transition_intervals()
+            yield Intervals(
+                title="Transitions of states",
+                note=table.head.replace("\n", "; "),
+                rows=tuple((f"{one.group} → {one.name}", one.mean, one.low, one.high, "") for one in table),
+            )
 
     def summary(self) -> str:
         """The states in the order of their shares: how long they last, what they show, and what follows."""
@@ -273,14 +292,21 @@ class HiddenMarkovModel(SequenceModel):
         numbers, bounds = kind in ("bernoulli", "gaussian"), (self.low, self.high, self.row_norm)
         if (self.symbols is None) != numbers or (self.columns is None) == numbers:
             needed = "columns must be given, and symbols be None," if numbers else "symbols must be given, not columns,"
-            raise ParameterError(f"{needed} with emissions={kind!r}, got {self.symbols!r} and {self.columns!r}.")
+            way_out = (
+                ""
+                if numbers or self.columns is None
+                else (" Columns of numbers need emissions='gaussian', columns of 0 and 1 emissions='bernoulli'.")
+            )
+            raise ParameterError(
+                f"{needed} with emissions={kind!r}, got {self.symbols!r} and {self.columns!r}.{way_out}"
+            )
         if (kind == "gaussian") == all(end is None for end in bounds):
             needed = "be given" if kind == "gaussian" else "be None"
             raise ParameterError(f"low and high, or row_norm, must {needed} with emissions={kind!r}, got {bounds}.")
         return Numbers(self.columns, *bounds) if numbers else Symbols(self.symbols)
 
-    def _visible(self, X: Records, lengths: Any) -> Any:
-        rows = super()._visible(X, lengths)
+    def _sound(self, rows: Any) -> Any:
+        rows = super()._sound(rows)
         if self.emissions == "bernoulli" and not np.isin(rows.value_td[~np.isnan(rows.value_td)], (0, 1)).all():
             raise DataFormatError("X must hold bits, 0 and 1, and NaN for what is missing; it has other numbers.")
         return rows

@@ -16,17 +16,20 @@ from dpvb.data.sequences.numbers import Numbers
 from dpvb.data.sequences.rows import NumberRows
 from dpvb.estimators.base import ONE_UNIT, PrivateEstimator, Task, fitted_only, generator, unbounded
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.sequences import of_a_place, source_of, to_draw
+from dpvb.estimators.sequences import of_a_place, of_events, source_of, to_draw
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import DataFormatError, ParameterError, check_integer, check_number
+from dpvb.guards.errors import DataFormatError, ParameterError, check_integer, check_number, check_path
 from dpvb.guards.strangers import printable
 from dpvb.models.sequences import kalman, linear_dynamical
 from dpvb.models.sequences.kalman import LinearSystem
+from dpvb.results import pictures
 from dpvb.results.figures import Figure, Grid
 
 # Nats above a uniform guess, for each column, at which a sequence's score is cut when settings are chosen.
 _ABOVE_UNIFORM = 3.0
+# Points and sequences of nobody in a picture.
+_DRAWN_POINTS, _DRAWN = 100, 5
 _LAWS = tuple(LinearSystem.__annotations__)
 _RELEASED = ("mean_d", "scale_d", "pooled", "start", "pooled_std", "start_std", "count")
 
@@ -86,6 +89,7 @@ class LinearDynamicalSystem(PrivateEstimator):
 
     reads: ClassVar[str | None] = "sequences"
     command: ClassVar[str | None] = "linear-dynamical"
+    example: ClassVar[str | None] = "--states 2 --columns x,y --low 0 --high 100"
     spelled: ClassVar[Mapping[str, str]] = {**PrivateEstimator.spelled, "n_states": "states"}
 
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
@@ -172,6 +176,40 @@ class LinearDynamicalSystem(PrivateEstimator):
         number, long, draw = to_draw(n, length, self.max_length, rng)
         return kalman.drawn(self._system, number, long, draw) * self._scale_d + self._mean_d
 
+    def motion(self, steps: int | None = None, *, level: float = 0.95) -> Bands:
+        """How sequences begin: the law of each of their first points, (steps, D), with bands, of nobody.
+
+        Args:
+            steps: how many points; None: max_length.
+            level: probability inside a band, in (0, 1).
+        """
+        self._check_fitted()
+        number = check_integer("steps", self.max_length if steps is None else steps, low=1, high=10**6)
+        return Bands(*(end[0] for end in self.forecast([[]], steps=number, level=level)))
+
+    def plot(self, path: Any, *, overwrite: bool = False) -> None:
+        """Draw how sequences begin, with bands, and some sequences of nobody.
+
+        Args:
+            path: the picture to write; the suffix tells the format (.png, .pdf, .svg).
+            overwrite: whether it may take the place of a file that is there.
+
+        Raises:
+            ParameterError: for no path, or if a file is there that may not be replaced.
+            DpvbError: if matplotlib is not installed.
+        """
+        self._check_fitted()
+        if not overwrite and check_path("path", path).exists():
+            raise ParameterError(f"{str(path)!r} is already there. Name another file, or give overwrite=True.")
+        steps = min(self.max_length, _DRAWN_POINTS)
+        some_ntd = self.sample(_DRAWN, 0, length=steps)
+        pictures.motion_picture(path, self.columns_, *self.motion(steps), some_ntd, self.privacy_)
+
+    @property
+    def named_columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return self._content().names
+
     def score_samples(self, X: Records, lengths: Any = None, *, public: bool = False) -> Floats:
         """Log-density of each public sequence in the units of the columns, (sequences,), in nats.
 
@@ -180,7 +218,10 @@ class LinearDynamicalSystem(PrivateEstimator):
             DataFormatError: for what holds no sequences.
         """
         self._check_public(public)
-        rows = self._visible(X, lengths)
+        return self._scores(self._visible(X, lengths))
+
+    def _scores(self, rows: NumberRows) -> Floats:
+        """Log-density of each sequence, in the units of the columns."""
         seen_td = ~np.isnan(rows.value_td)
         unit_t = np.where(seen_td, np.log(self._numbers_.unit_d), 0.0).sum(axis=1)
         row_t = np.repeat(np.arange(len(rows.indptr) - 1), np.diff(rows.indptr))
@@ -189,14 +230,23 @@ class LinearDynamicalSystem(PrivateEstimator):
 
     @fitted_only
     def score(self, X: Records, lengths: Any = None, *, public: bool = False) -> float:
-        """Log-density of public sequences per point, in nats and in the units of the columns; higher is better.
+        """Log-density of public sequences, or of public `Events`, per point, in nats and in the units of the columns.
 
         Raises:
             PrivacyError, DataFormatError: as `score_samples`.
         """
-        found_n = self.score_samples(X, lengths, public=public)
-        seen_t = ~np.isnan(self._visible(X, lengths).value_td).all(axis=1)
-        return float(found_n.sum()) / max(int(np.count_nonzero(seen_t)), 1)
+        self._check_public(public)
+        rows = of_events(X, self._numbers_) if isinstance(X, Events) and lengths is None else self._visible(X, lengths)
+        seen_t = ~np.isnan(rows.value_td).all(axis=1)
+        return float(self._scores(rows).sum()) / max(int(np.count_nonzero(seen_t)), 1)
+
+    def evaluate(self, X: Records, lengths: Any = None, *, public: bool = False) -> dict[str, float]:
+        """`score`.
+
+        Raises:
+            PrivacyError, DataFormatError: as `score_samples`.
+        """
+        return {"log_likelihood_of_a_point": self.score(X, lengths, public=public)}
 
     def facts_for_report(self) -> Iterator[Figure]:
         """What the states do to the columns, and how they move."""

@@ -52,6 +52,8 @@ class MarkovChain(SequenceModel):
         transition_matrix_: P(b | a), (V, V), rows sum to 1; or P(c | a, b), (V, V, V), for order 2.
         stationary_: shares of the symbols in the long run, (V,).
         expected_durations_: how many times each symbol comes in a row, (V,).
+        windows_: what was released, as it is read from noise, `dpvb.models.sequences.Windows`: first symbols, and pairs
+            or windows of three. Whatever is fitted to them costs nothing more.
         privacy_, n_iter_, n_features_in_: the privacy statement, number of steps (0), of symbols.
     """
 
@@ -64,6 +66,7 @@ class MarkovChain(SequenceModel):
     estimate: str = "posterior"
 
     command: ClassVar[str | None] = "markov-chain"
+    example: ClassVar[str | None] = "--symbols front,news,sports --symbol-column page"
 
     def predict_next(self, X: Records, lengths: Any = None) -> Floats:
         """Probabilities of the next symbol of each sequence, (sequences, V): as private as X, without any guarantee.
@@ -113,19 +116,23 @@ class MarkovChain(SequenceModel):
         return self._table(check_number("level", level, low=0, high=1, closed="neither"), noise_aware, rng)
 
     def steps(self) -> tuple[tuple[str, ...], Floats, Floats]:
-        """Names of the symbols, what follows each, (V, V), and how many times each comes in a row, (V,)."""
+        """Names of the symbols, what follows each, (V, V), and how many times each comes in a row, (V,).
+
+        They are those of `transition_intervals`, without what the clip bends.
+        """
         self._check_fitted()
-        return tuple(map(str, self.symbols_)), self._laws[0], self.expected_durations_
+        pair_vv, law = self._unbent()
+        return tuple(map(str, self.symbols_)), pair_vv, dynamics.durations(law)
 
     def facts_for_report(self) -> Iterator[Figure]:
         """Which symbol follows which, and every transition with its interval."""
-        names, table = tuple(map(str, self.symbols_)), self._table(0.95, noise_aware=True, rng=0)
+        (names, follows_vv, _), table = self.steps(), self._table(0.95, noise_aware=True, rng=0)
         yield Grid(
             title="Which symbol follows which",
             note="Probability of the symbol of a column after that of a row.",
             rows=names,
             columns=names,
-            values=tuple(map(tuple, self._laws[0].tolist())),
+            values=tuple(map(tuple, follows_vv.tolist())),
         )
         yield Intervals(
             title="Transitions",
@@ -151,18 +158,28 @@ class MarkovChain(SequenceModel):
         )
         return GroupTable(lines, self._head(len(lines), level, noise_aware), ("after", "comes"))
 
+    def _unbent(self) -> tuple[Floats, Floats]:
+        """What follows each symbol, (V, V), and the law of the chain's order, as the table of intervals has them."""
+        model, q = replace(self._fitted_model, estimate="posterior"), self._q
+        found = uncertainty.freed(model, q, generator("rng", 0)).chain if self._shortened else q
+        return model.law(found, 1), model.law(found)
+
     def summary(self) -> str:
-        """The symbols in the order of their shares: how often, how many times in a row, and what follows."""
+        """The symbols in the order of their shares: how often, how many times in a row, and what follows.
+
+        The numbers are those of `transition_intervals`, without what the clip bends.
+        """
         self._check_fitted()
-        follows_vv = self._laws[0]
+        follows_vv, law = self._unbent()
+        share_v, lasts_v = dynamics.symbol_shares(law), dynamics.durations(law)
         lines = [f"Markov chain of order {self.order} over {len(self.symbols_)} symbols", ""]
         lines += [f"{'symbol':<16}{'first':>8}{'share':>8}{'in a row':>10}  followed by"]
-        for a in np.argsort(-self.stationary_, kind="stable"):
+        for a in np.argsort(-share_v, kind="stable"):
             likely = np.argsort(-follows_vv[a], kind="stable")[:3]
             then = ", ".join(f"{printable(str(self.symbols_[b]))} {follows_vv[a, b]:.3f}" for b in likely)
             lines.append(
-                f"{printable(str(self.symbols_[a]))[:15]:<16}{self.initial_[a]:>8.3f}{self.stationary_[a]:>8.3f}"
-                f"{self.expected_durations_[a]:>10.2f}  {then}"
+                f"{printable(str(self.symbols_[a]))[:15]:<16}{self.initial_[a]:>8.3f}{share_v[a]:>8.3f}"
+                f"{lasts_v[a]:>10.2f}  {then}"
             )
         return "\n".join(lines)
 
@@ -196,7 +213,7 @@ class MarkovChain(SequenceModel):
         self.symbols_, self._q, self.n_iter_, self.n_features_in_ = tuple(symbols), q, 0, len(symbols)
         self._fitted_model = self._model(Symbols(self.symbols_))
         model = self._fitted_model
-        self.initial_, self.transition_matrix_ = model.initial(q), model.law(q)
+        self.initial_, self.transition_matrix_, self.windows_ = model.initial(q), model.law(q), model.released(q)
         self._laws = [model.law(q, 1)] + ([self.transition_matrix_] if self.order == 2 else [])
         self.stationary_ = dynamics.symbol_shares(self.transition_matrix_)
         self.expected_durations_ = dynamics.durations(self.transition_matrix_)

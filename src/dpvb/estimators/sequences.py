@@ -79,6 +79,17 @@ class SequenceModel(PrivateEstimator):
 
     reads: ClassVar[str | None] = "sequences"
 
+    @property
+    def named_columns(self) -> tuple[str, ...] | None:
+        """Names of the columns of bits or numbers; None for symbols."""
+        content = self._content()
+        return content.names if isinstance(content, Numbers) else None
+
+    @property
+    def why_no_intervals(self) -> str:
+        """Why `transition_intervals` cannot be had, in a sentence; empty: they can."""
+        return ""
+
     def _content(self) -> Symbols | Numbers:
         """What the sequences are made of."""
         return Symbols(self.symbols)
@@ -163,14 +174,25 @@ class SequenceModel(PrivateEstimator):
 
     @fitted_only
     def score(self, X: Records, lengths: Any = None, *, public: bool = False) -> float:
-        """Log-probability of public sequences per symbol, in nats; higher is better.
+        """Log-probability of public sequences, or of public `Events`, per symbol, in nats; higher is better.
 
         Raises:
             PrivacyError, DataFormatError: as `score_samples`.
         """
         self._check_public(public)
-        rows = self._visible(X, lengths)
+        rows = self._of_table(X) if isinstance(X, Events) and lengths is None else self._visible(X, lengths)
         return float(self._scores(rows).sum()) / max(int(rows.indptr[-1]), 1)
+
+    def evaluate(self, X: Records, lengths: Any = None, *, public: bool = False) -> dict[str, float]:
+        """`score`, and of symbols the perplexity.
+
+        Raises:
+            PrivacyError, DataFormatError: as `score_samples`.
+        """
+        found = self.score(X, lengths, public=public)
+        if self.named_columns is not None:
+            return {"log_likelihood_of_a_point": found}
+        return {"log_likelihood_of_a_symbol": found, "perplexity": float(np.exp(-found))}
 
     def _scores(self, rows: Any) -> Floats:
         """Log-probability of each sequence, in units of the columns."""
@@ -223,11 +245,20 @@ class SequenceModel(PrivateEstimator):
             raise DataFormatError("X must be sequences, as a list or with lengths: events have no order of persons.")
         if lengths is None and isinstance(X, (list, tuple)) and any(map(np.isscalar, X)):
             raise DataFormatError("X must hold sequences, got symbols: give [X], or lengths.")
+        return self._sound(self._public_content().rows(X, lengths))
+
+    def _of_table(self, events: Events) -> Any:
+        """Sequences of a public long table."""
+        return self._sound(of_events(events, self._public_content()))
+
+    def _public_content(self) -> Symbols | Numbers:
+        """What the sequences of the fit were made of."""
         content = self._content()
-        if isinstance(content, Numbers):
-            return content.rows(X, lengths)
-        rows = Symbols(self.symbols_).rows(X, lengths)
-        if (rows.code < 0).any():
+        return content if isinstance(content, Numbers) else Symbols(self.symbols_)
+
+    def _sound(self, rows: Any) -> Any:
+        """Sequences that the caller may see, of public symbols alone."""
+        if hasattr(rows, "code") and (rows.code < 0).any():
             raise DataFormatError(f"X has cells that are none of the symbols {[*self.symbols_][:8]}.")
         return rows
 
@@ -241,3 +272,11 @@ class SequenceModel(PrivateEstimator):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
         return tags
+
+
+def of_events(events: Events, content: Any) -> Any:
+    """Public sequences of a long table, a row each, without their persons."""
+    parts: list[Any] = [chunk.rows for chunk in events.sequences(content).chunks()]
+    length_n = np.concatenate([np.zeros(0, np.int64), *(np.diff(part.indptr) for part in parts)])
+    held = [part.value_td if isinstance(content, Numbers) else part.code for part in parts]
+    return content.made(np.append(0, np.cumsum(length_n)), np.concatenate([content.encoded([]), *held]))

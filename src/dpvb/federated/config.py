@@ -207,6 +207,7 @@ class DataFiles:
         file: table, matrix or documents.
         target, trials, exposure, offset, weights, group: files beside a matrix.
         text_column, group_column, file_format, token_pattern: of documents.
+        person_column, symbol_column, time_column, sequence_column: of a long table of sequences.
         separator, decimal, encoding: of a CSV file.
     """
 
@@ -221,6 +222,10 @@ class DataFiles:
     group_column: str | None
     file_format: str | None
     token_pattern: str
+    person_column: str
+    symbol_column: str
+    time_column: str
+    sequence_column: str | None
     separator: str
     decimal: str
     encoding: str
@@ -286,6 +291,10 @@ class ClientConfig:
                 group_column=data.take("group_column", str, None),
                 file_format=data.take("format", str, None),
                 token_pattern=data.take("token_pattern", str, "[a-z]+"),
+                person_column=data.take("person_column", str, "person"),
+                symbol_column=data.take("symbol_column", str, "symbol"),
+                time_column=data.take("time_column", str, "time"),
+                sequence_column=data.take("sequence_column", str, None),
                 separator=data.take("separator", str, ","),
                 decimal=data.take("decimal", str, "."),
                 encoding=data.take("encoding", str, "utf-8"),
@@ -366,15 +375,17 @@ class _Table:
 def _params(kind: str, file: _Table) -> dict[str, Any]:
     """Parameters of the estimator, all of them known to it."""
     given = file.inner("model", {})
-    known = [name for name in inspect.signature(PrivateEstimator.kinds[kind]).parameters if name not in _ELSEWHERE]
+    signature = inspect.signature(PrivateEstimator.kinds[kind]).parameters
+    known = [name for name in signature if name not in _ELSEWHERE]
     for name, instead in _ELSEWHERE.items():
         if given.has(name):
             raise ParameterError(f"{given.where(name)} is no key of this table; {instead}.")
     params = {name: given.take(name, object, None) for name in known}
     given.end()
-    return {
-        name: tuple(value) if isinstance(value, list) else value for name, value in params.items() if value is not None
-    }
+    made = {name: tuple(value) if isinstance(value, list) else value for name, value in params.items()}
+    # TOML has no word for nothing: where a number is the default, "none" is it.
+    nothing = [name for name, value in made.items() if value == "none" and type(signature[name].default) is float]
+    return {name: value for name, value in made.items() if value is not None} | dict.fromkeys(nothing)
 
 
 def _public(file: _Table, name: str, key: object) -> bytes:

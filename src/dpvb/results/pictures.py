@@ -27,6 +27,8 @@ _COLUMNS = 7
 _LARGEST_LOG = 200.0
 # Letters of a name beside a heat map; most rows of one whose cells have numbers.
 _LONGEST_NAME, _NUMBERED = 24, 12
+# Columns of a linear system that are drawn.
+_MOST_COLUMNS = 12
 
 
 def topics_picture(
@@ -154,6 +156,44 @@ def steps_picture(
     beside.set_xlabel("times in a row", fontsize=9)
     beside.spines[["top", "right"]].set_visible(False)
     figure.suptitle(f"What follows what, at epsilon = {statement.epsilon:.3g}, delta = {statement.delta:g}", fontsize=9)
+    _write(figure, path)
+
+
+def motion_picture(
+    path: str | os.PathLike[str],
+    names: Sequence[str],
+    mean_td: NDArray[Any],
+    low_td: NDArray[Any],
+    high_td: NDArray[Any],
+    some_ntd: NDArray[Any],
+    statement: PrivacyStatement,
+) -> None:
+    """Draw how each column begins, a mean and a band, and some sequences of nobody as thin lines.
+
+    Args:
+        path: where to write; the suffix tells the format (.png, .pdf, .svg).
+        names: of the D columns.
+        mean_td, low_td, high_td: law of each point, (T, D).
+        some_ntd: sequences of nobody, (n, T, D).
+        statement: of the fit.
+
+    Raises:
+        DpvbError: if matplotlib is not installed.
+    """
+    shown = min(len(names), _MOST_COLUMNS)
+    figure = _figure_class()(figsize=(7.0, 1.8 * shown + 0.6), layout="constrained")
+    place_t = np.arange(1, len(mean_td) + 1)
+    for d, axes in enumerate(figure.subplots(shown, 1, squeeze=False).ravel()):
+        axes.fill_between(place_t, low_td[:, d], high_td[:, d], color=_PRIVATE, alpha=0.2, linewidth=0)
+        axes.plot(place_t, some_ntd[:, :, d].T, color=_REFERENCE, linewidth=0.6)
+        axes.plot(place_t, mean_td[:, d], color=_PRIVATE, linewidth=2)
+        axes.set_ylabel(printable(names[d])[:_LONGEST_NAME], fontsize=8, parse_math=False, usetex=False)
+        axes.tick_params(labelsize=7)
+        axes.spines[["top", "right"]].set_visible(False)
+    axes.set_xlabel("point of a sequence; thin lines are sequences of nobody", fontsize=8)
+    figure.suptitle(
+        f"How sequences begin, at epsilon = {statement.epsilon:.3g}, delta = {statement.delta:g}", fontsize=9
+    )
     _write(figure, path)
 
 

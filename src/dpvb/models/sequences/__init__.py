@@ -1,1 +1,33 @@
-"""Models of sequences: windows of them are released once, and all inference is made of what was released."""
+"""Models of sequences: windows of them are released once, and all inference is made of what was released.
+
+What is exported here are the parts of which models of one's own are made: windows as they were read from noise, what
+states show, chains of states, the fit to windows and the passes over sequences that one may see.
+"""
+
+from __future__ import annotations
+
+from dpvb.models.sequences.discrete_emissions import Bernoulli, Categorical
+from dpvb.models.sequences.emissions import Emissions
+from dpvb.models.sequences.forward_backward import log_likelihood, most_probable, smoothed
+from dpvb.models.sequences.hidden_chain import HiddenChain, Laws, StateChain, Sums
+from dpvb.models.sequences.numeric_emissions import Gaussian, Poisson
+from dpvb.models.sequences.window_fit import Fit, Windows
+from dpvb.models.sequences.window_fit import fit as fit_windows
+
+__all__ = [
+    "Bernoulli",
+    "Categorical",
+    "Emissions",
+    "Fit",
+    "Gaussian",
+    "HiddenChain",
+    "Laws",
+    "Poisson",
+    "StateChain",
+    "Sums",
+    "Windows",
+    "fit_windows",
+    "log_likelihood",
+    "most_probable",
+    "smoothed",
+]

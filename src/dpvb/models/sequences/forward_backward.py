@@ -21,32 +21,32 @@ from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.sequences import kernel_numba
 from dpvb.models.sequences.discrete_emissions import Categorical
 from dpvb.models.sequences.emissions import Emissions, Values
-from dpvb.models.sequences.hidden_chain import HiddenChain, Laws, Sums
+from dpvb.models.sequences.hidden_chain import Laws, StateChain, Sums
 
 IMPOSSIBLE: Final = -1  #: the state of a sequence that no states explain
 
 
-def log_likelihood(chain: HiddenChain, bounds_s: Ints, value_t: Values) -> Floats:
+def log_likelihood(chain: StateChain, bounds_s: Ints, value_t: Values) -> Floats:
     """Log-likelihood of every sequence, (S,), in nats, at the posterior means; -inf: impossible."""
     return _forward(chain, bounds_s, value_t, expected=False)[0]
 
 
-def last_states(chain: HiddenChain, bounds_s: Ints, value_t: Values) -> Floats:
+def last_states(chain: StateChain, bounds_s: Ints, value_t: Values) -> Floats:
     """Law of the last state of every sequence, (S, K): π where it is empty, 0 where it is impossible."""
     return _forward(chain, bounds_s, value_t, expected=False)[1]
 
 
-def smoothed(chain: HiddenChain, bounds_s: Ints, value_t: Values) -> Floats:
+def smoothed(chain: StateChain, bounds_s: Ints, value_t: Values) -> Floats:
     """Law of the state at every position, given all of its sequence, (T, K): γ; 0 where the sequence is impossible."""
     return _passed(chain, bounds_s, value_t, np.ones(len(bounds_s) - 1), expected=False)[0]
 
 
-def most_probable(chain: HiddenChain, bounds_s: Ints, value_t: Values) -> Ints:
+def most_probable(chain: StateChain, bounds_s: Ints, value_t: Values) -> Ints:
     """The most probable states of every sequence together, (T,) (Viterbi 1967); `IMPOSSIBLE` where there are none."""
     laws, (value_r, row_t) = chain.laws(expected=False), rows(chain.emissions, value_t)
     log_rk = chain.emissions.log_likelihood(value_r, expected=False)
     state_t = np.full(len(value_t), IMPOSSIBLE, np.int64)
-    from_tk = np.empty((int(np.diff(bounds_s).max(initial=0)), len(chain.start_k)), np.int64)
+    from_tk = np.empty((int(np.diff(bounds_s).max(initial=0)), chain.emissions.n_states), np.int64)
     with np.errstate(divide="ignore"):
         log_start_k, log_back_kk = np.log(laws.start_k), np.log(np.ascontiguousarray(laws.step_kk.T))
     kernel_numba.best_path(bounds_s, row_t, log_rk, log_start_k, log_back_kk, from_tk, state_t)
@@ -54,7 +54,7 @@ def most_probable(chain: HiddenChain, bounds_s: Ints, value_t: Values) -> Ints:
 
 
 def expected_counts(
-    chain: HiddenChain, bounds_s: Ints, value_t: Values, weight_s: Floats, *, expected: bool
+    chain: StateChain, bounds_s: Ints, value_t: Values, weight_s: Floats, *, expected: bool
 ) -> tuple[Sums, Values, float]:
     """The E-step: weighted expected counts, the values that they are of, and the weighted log-likelihood.
 
@@ -67,7 +67,7 @@ def expected_counts(
     log_s, _ = _forward(chain, bounds_s, value_t, expected=expected)
     gamma_tk, step_kk = _passed(chain, bounds_s, value_t, weight_s, expected=expected)
     value_r, row_t = rows(chain.emissions, value_t)
-    state_rk = np.zeros((len(value_r), len(chain.start_k)))
+    state_rk = np.zeros((len(value_r), chain.emissions.n_states))
     for k, gamma_t in enumerate(gamma_tk.T):
         state_rk[:, k] = np.bincount(row_t, gamma_t, len(value_r))
     first_k = gamma_tk[bounds_s[:-1][np.diff(bounds_s) > 0]].sum(axis=0)
@@ -89,7 +89,7 @@ def table(emissions: Emissions, value_r: Values, *, expected: bool) -> tuple[Flo
     return np.exp(log_rk - most_r[:, None]), most_r
 
 
-def _forward(chain: HiddenChain, bounds_s: Ints, value_t: Values, *, expected: bool) -> tuple[Floats, Floats]:
+def _forward(chain: StateChain, bounds_s: Ints, value_t: Values, *, expected: bool) -> tuple[Floats, Floats]:
     """Log-likelihoods, and laws of last states."""
     laws, given, log_t = _met(chain, bounds_s, value_t, expected=expected)
     log_s, last_sk = np.zeros(len(bounds_s) - 1), np.tile(laws.start_k, (len(bounds_s) - 1, 1))
@@ -98,11 +98,11 @@ def _forward(chain: HiddenChain, bounds_s: Ints, value_t: Values, *, expected: b
 
 
 def _passed(
-    chain: HiddenChain, bounds_s: Ints, value_t: Values, weight_s: Floats, *, expected: bool
+    chain: StateChain, bounds_s: Ints, value_t: Values, weight_s: Floats, *, expected: bool
 ) -> tuple[Floats, Floats]:
     """Weighted laws of the state at every position, (T, K), and the sum of those of pairs, (K, K)."""
     laws, given, _ = _met(chain, bounds_s, value_t, expected=expected)
-    k, num, step_kk = len(chain.start_k), len(bounds_s) - 1, np.ascontiguousarray(laws.step_kk)
+    k, num, step_kk = chain.emissions.n_states, len(bounds_s) - 1, np.ascontiguousarray(laws.step_kk)
     gamma_tk, pair_ukk = np.zeros((len(value_t), k)), np.zeros((1, k, k))
     each = weight_s, np.zeros(num, np.int64), gamma_tk, pair_ukk, np.zeros(num, np.bool_)
     kernel_numba.passes(*given, laws.start_k, step_kk, np.ascontiguousarray(step_kk.T), *each)
@@ -110,7 +110,7 @@ def _passed(
 
 
 def _met(
-    chain: HiddenChain, bounds_s: Ints, value_t: Values, *, expected: bool
+    chain: StateChain, bounds_s: Ints, value_t: Values, *, expected: bool
 ) -> tuple[Laws, tuple[Ints, Ints, Ints, Floats], Floats]:
     """Laws, what the compiled loops are given of sequences, and what was taken off the logarithms at every position."""
     value_r, row_t = rows(chain.emissions, value_t)

@@ -8,7 +8,7 @@ The first state of a window from the middle of a sequence has a law ρ of its ow
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -39,6 +39,20 @@ class Sums(NamedTuple):
     pooled_k: Floats
     step_kk: Floats
     state_rk: Floats
+
+
+class StateChain(Protocol):
+    """What a fit and the passes need of a posterior: `HiddenChain`, or one of another form."""
+
+    @property
+    def emissions(self) -> Emissions:
+        """What the states show."""
+
+    def laws(self, *, expected: bool) -> Laws:
+        """exp⟨log ·⟩ under the posterior, or means."""
+
+    def updated(self, sums: Sums, value_r: Values) -> Self:
+        """The posterior of the next step, from expected counts."""
 
 
 @dataclass(frozen=True)

@@ -171,7 +171,7 @@ class HiddenMarkov:
             best = self.fitted(windows, best, _MOST_ROUNDS).chain
         return HiddenMarkovPosterior(best, q.tilt_rkw, start_ww, pooled, start_std, std)
 
-    def fitted(self, windows: Windows, chain: HiddenChain, rounds: int) -> Fit:
+    def fitted(self, windows: Windows, chain: HiddenChain, rounds: int) -> Fit[HiddenChain]:
         """The fit to windows after so many iterations."""
         return window_fit.fit(
             windows, chain, self.alphabet.value_v, rounds=rounds, expected=self.estimate == "posterior"

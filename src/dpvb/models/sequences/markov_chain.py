@@ -34,6 +34,7 @@ from dpvb.guards.domains import Nonnegative, Nonnegatives, Positives
 from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.models.sequences import reading, settings
 from dpvb.models.sequences.counts import SequenceRows, WindowCounts
+from dpvb.models.sequences.window_fit import Windows
 
 # Most symbols of a chain of each order: a block has V^(order + 1) entries.
 _MOST_SYMBOLS = {1: 1000, 2: 40}
@@ -152,6 +153,11 @@ class MarkovChain:
         symbol_v = q.pairs_vv.sum(axis=0) + q.pairs_vv.sum(axis=1) + 1e-9 * q.first_v
         pair_vv = self._mixed(q.pairs_vv, symbol_v / symbol_v.sum())
         return pair_vv if 1 in (self.order, order) else self._mixed(q.windows, pair_vv)
+
+    def released(self, q: Chain) -> Windows:
+        """First symbols and windows, for whatever else is fitted to them."""
+        # Of a sequence's second symbol the windows tell: here each ends with its first one.
+        return Windows(np.hstack([np.zeros_like(q.pairs_vv), q.first_v[:, None]]), q.windows)
 
     def score(self, q: Chain, rows: SequenceRows) -> Floats:
         """Log-probability of the symbols of each sequence, (n,), in nats; NaN for a sequence with a gap."""

@@ -60,13 +60,20 @@ def deviations(law: Floats, counts: Floats, prior_weight: float, weight: float, 
     return np.asarray(np.sqrt(np.maximum(noise + law * (1 - law) * weight / total, 0.0)))
 
 
-def unbent(model: MarkovChain, q: Chain, rng: np.random.Generator, noise_std: float) -> Law:
-    """The law of a chain whose clip shortens many, without what that bends.
+class Freed(NamedTuple):
+    """A chain without what a clip bends, what the clip leaves of each window, and the people who told that."""
+
+    chain: Chain
+    kept: Floats
+    people: DrawnPeople
+
+
+def freed(model: MarkovChain, q: Chain, rng: np.random.Generator) -> Freed:
+    """What is lost of each window is put back.
 
     Args:
         model, q: as fitted.
         rng: public randomness.
-        noise_std: σ; 0 leaves the noise out of account.
     """
     shape, persons, found = q.windows.shape, max(float(q.first_v.sum()), 1.0), q
     for _ in range(_DRAWN):
@@ -75,6 +82,19 @@ def unbent(model: MarkovChain, q: Chain, rng: np.random.Generator, noise_std: fl
         windows = q.windows / kept
         pairs_vv = windows if model.order == 1 else (windows.sum(axis=2) + windows.sum(axis=0)) / 2
         found = replace(q, windows=windows, pairs_vv=pairs_vv)
+    return Freed(found, kept, people)
+
+
+def unbent(model: MarkovChain, q: Chain, rng: np.random.Generator, noise_std: float) -> Law:
+    """The law of a chain whose clip shortens many, without what that bends.
+
+    Args:
+        model, q: as fitted.
+        rng: public randomness.
+        noise_std: σ; 0 leaves the noise out of account.
+    """
+    found, kept, people = freed(model, q, rng)
+    persons = max(float(q.first_v.sum()), 1.0)
     law, total = model.law(found), found.windows.sum(axis=-1, keepdims=True) + model.prior_weight
     noise = (noise_std / kept) ** 2
     noise = noise * (1 - 2 * law) + law**2 * noise.sum(axis=-1, keepdims=True)

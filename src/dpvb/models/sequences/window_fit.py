@@ -18,7 +18,7 @@ R_abc                n_abc / p_abc; 0 where p_abc = 0
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from dpvb.guards.arrays import Floats
 from dpvb.models.sequences import forward_backward
 from dpvb.models.sequences.discrete_emissions import Categorical
 from dpvb.models.sequences.emissions import Values
-from dpvb.models.sequences.hidden_chain import HiddenChain, Sums
+from dpvb.models.sequences.hidden_chain import HiddenChain, StateChain, Sums
 
 # Below this a sum is no probability: its inverse would overflow.
 _LEAST = 1e-290
@@ -55,10 +55,13 @@ class Windows:
         return float(self.start_vw.sum() + self.pooled.sum())
 
 
-class Fit(NamedTuple):
+Chain = TypeVar("Chain", bound=StateChain)
+
+
+class Fit(NamedTuple, Generic[Chain]):
     """A posterior, and the log-likelihood of the windows, in nats a window, before its last step."""
 
-    chain: HiddenChain
+    chain: Chain
     log: float
 
 
@@ -90,7 +93,7 @@ def tilts(rng: np.random.Generator, number: int, n_states: int) -> Floats:
     return rng.gamma(_SPREAD**-2, _SPREAD**2, (number, n_states, 1 + n_states))
 
 
-def step(windows: Windows, chain: HiddenChain, value_v: Values, *, expected: bool) -> Fit:
+def step(windows: Windows, chain: Chain, value_v: Values, *, expected: bool) -> Fit[Chain]:
     """One iteration, and the windows' log-likelihood before it.
 
     Args:
@@ -120,7 +123,7 @@ def step(windows: Windows, chain: HiddenChain, value_v: Values, *, expected: boo
     return Fit(chain.updated(sums, value_v), log / max(windows.total, 1e-300))
 
 
-def fit(windows: Windows, chain: HiddenChain, value_v: Values, *, rounds: int, expected: bool) -> Fit:
+def fit(windows: Windows, chain: Chain, value_v: Values, *, rounds: int, expected: bool) -> Fit[Chain]:
     """The posterior after so many iterations, or fewer where they bring nothing any more."""
     found = Fit(chain, -np.inf)
     for _ in range(rounds):
