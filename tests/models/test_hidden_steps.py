@@ -22,11 +22,12 @@ from dpvb.data.sequences.rows import NumberRows, SequenceRows, Sequences
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.sequences import forward_backward, steps
 from dpvb.models.sequences.discrete_emissions import Categorical
+from dpvb.models.sequences.emissions import Shown
 from dpvb.models.sequences.hidden_chain import HiddenChain, Laws
 from dpvb.models.sequences.hidden_markov import HiddenMarkov, HiddenMarkovPosterior
 from dpvb.models.sequences.iterated import IteratedHiddenMarkov
 from dpvb.models.sequences.numeric_emissions import Gaussian
-from dpvb.models.sequences.steps import Shown, StateSums, Walk
+from dpvb.models.sequences.steps import StateSums, Walk
 
 KINDS = {"categorical": 4, "poisson": 5, "bernoulli": 8}
 FINE = Grid(2.0**-40, 1e3)

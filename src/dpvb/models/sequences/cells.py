@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpvb.guards.arrays import Floats, Ints
+from dpvb.models.sequences.emissions import Shown
 from dpvb.models.sequences.hidden_chain import HiddenChain
 from dpvb.models.sequences.numeric_emissions import Gaussian
-from dpvb.models.sequences.steps import Shown
 from dpvb.models.sequences.window_fit import Windows
 
 # Least std of the points of a cell, in a range of -1 to 1: no state is narrower.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import reduce
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,20 @@ from numpy.typing import NDArray
 from dpvb.guards.arrays import Bools, Floats, Ints
 
 Values = NDArray[np.float64] | NDArray[np.int64]
+
+
+class Shown(NamedTuple):
+    """What positions show to an E-step.
+
+    Attributes:
+        likelihood_rk, row_t: likelihoods under every state, up to a factor of each row, and each position's row.
+        place_tf, value_tf: places (V) of what is counted, negative where nothing is, and nonnegative values there.
+    """
+
+    likelihood_rk: Floats
+    row_t: Ints
+    place_tf: Ints
+    value_tf: Floats
 
 
 class Emissions(Protocol):

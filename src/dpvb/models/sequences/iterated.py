@@ -36,9 +36,10 @@ from dpvb.guards.errors import check_integer
 from dpvb.models.sequences import forward_backward, reading
 from dpvb.models.sequences.counts import SequenceRows
 from dpvb.models.sequences.discrete_emissions import Categorical
+from dpvb.models.sequences.emissions import Shown
 from dpvb.models.sequences.hidden_chain import HiddenChain, Sums
 from dpvb.models.sequences.hidden_markov import HiddenMarkov, HiddenMarkovPosterior
-from dpvb.models.sequences.steps import Shown, StateSums, Walk
+from dpvb.models.sequences.steps import StateSums, Walk
 
 # Windows a person's positions weigh as the root of their number; clips and weights of the blocks in the noise, tuned by
 # hand on visits of pages.

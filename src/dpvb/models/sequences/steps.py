@@ -27,6 +27,7 @@ from dpvb.core.contributions import Grid, check_shape
 from dpvb.guards.arrays import Bools, Floats, Ints
 from dpvb.models.sequences import kernel_numba
 from dpvb.models.sequences import kernel_steps_numba as kernel
+from dpvb.models.sequences.emissions import Shown
 from dpvb.models.sequences.hidden_chain import Laws
 from dpvb.models.sequences.rows import Units, by_unit, each
 
@@ -34,20 +35,6 @@ from dpvb.models.sequences.rows import Units, by_unit, each
 _ENTRIES, _KEPT = 2**21, 16
 # Room for rounding: sums of at most 2^22 positive terms, and a power.
 _ROOM = 1.0 + 2.0**-28
-
-
-class Shown(NamedTuple):
-    """What positions show.
-
-    Attributes:
-        likelihood_rk, row_t: likelihoods under every state, up to a factor of each row, and each position's row.
-        place_tf, value_tf: places (V) of what is counted, negative where nothing is, and nonnegative values there.
-    """
-
-    likelihood_rk: Floats
-    row_t: Ints
-    place_tf: Ints
-    value_tf: Floats
 
 
 class _Part(NamedTuple):
