@@ -36,7 +36,7 @@ from dpvb.core.forms import Gram, Rows
 from dpvb.guards.arrays import Floats
 from dpvb.models.topics.lda import LDA
 
-__all__ = ["CASES", "NAMES", "TOYS_FIRST", "Case", "Curvature", "D", "Location", "Table"]
+__all__ = ["CASES", "NAMES", "TOYS_FIRST", "Case", "Curvature", "D", "Location", "Table", "one_of_each"]
 __all__ += ["difference", "in_steps", "relative_norm", "squared", "table"]
 
 
@@ -199,3 +199,13 @@ CASES = [
 NAMES = [case.name for case in CASES]
 #: For laws of the wall, which hold whatever the model is: the toys every day, the others in the slow suite.
 TOYS_FIRST = [*CASES[:3], *(pytest.param(case, marks=pytest.mark.slow) for case in CASES[3:])]
+
+
+def one_of_each(cases: list[Case]) -> Any:
+    """Every class of a model in each of its phases every day; its other forms in the slow suite."""
+    seen, params = set(), []
+    for case in cases:
+        own = (type(case.model), case.phase)
+        params.append(pytest.param(case, id=case.name, marks=[pytest.mark.slow] * (own in seen)))
+        seen.add(own)
+    return pytest.mark.parametrize("case", params)

@@ -151,7 +151,7 @@ def never_beyond_the_cap(ledger: Ledger, given: list[tuple[float, float, bool]])
         assert left.epsilon + left.spent_adaptive == pytest.approx(2.0) or left.sole
 
 
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(plans)
 def test_a_files_cap_is_never_passed(given: list[tuple[float, float, bool]]) -> None:
     with TemporaryDirectory() as folder, book(Path(folder) / "budget.db") as ledger:

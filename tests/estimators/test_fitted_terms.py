@@ -267,8 +267,15 @@ HARD: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("covariance", ["full", "diagonal"])
-@pytest.mark.parametrize("epsilon", [0.1, math.inf])
+@pytest.mark.parametrize(
+    ("covariance", "epsilon"),
+    [
+        ("full", 0.1),
+        ("diagonal", math.inf),
+        pytest.param("full", math.inf, marks=pytest.mark.slow),
+        pytest.param("diagonal", 0.1, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("name", HARD)
 def test_hard_data_give_finite_honest_tables_of_terms(name: str, epsilon: float, covariance: str) -> None:
     for like, asked in ((linear(), {"bmi": 25, "smokes": "no", "work": "a"}), (curved(), {"smokes": "yes"})):

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_models import CASES, NAMES, Case, difference, relative_norm, squared
+from small_models import CASES, NAMES, Case, difference, one_of_each, relative_norm, squared
 
 from dpvb.audit import neighbours
 from dpvb.audit.integers import is_zero, same
@@ -69,17 +69,7 @@ def test_the_worst_records_come_near_the_declared_bounds(case: Case) -> None:
     assert min(0.7, case.reach) * ratio <= largest <= ratio
 
 
-def one_of_each() -> Any:
-    """Every class of a model in each of its phases every day; its other forms in the slow suite."""
-    seen, params = set(), []
-    for case in CASES:
-        own = (type(case.model), case.phase)
-        params.append(pytest.param(case, id=case.name, marks=[pytest.mark.slow] * (own in seen)))
-        seen.add(own)
-    return pytest.mark.parametrize("case", params)
-
-
-@one_of_each()
+@one_of_each(CASES)
 def test_bits_of_a_record_do_not_depend_on_its_batch(case: Case) -> None:
     """Its norm, and what it adds on a grid that shows the last bit of a float64."""
     holds(neighbours.check_bits(case))

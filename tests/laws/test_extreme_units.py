@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import sparse
-from small_models import CASES, Case
+from small_models import CASES, Case, one_of_each
 
 from dpvb.audit import neighbours
 from dpvb.audit.integers import difference, in_steps, relative_norm, same
@@ -114,7 +114,7 @@ def extreme_rows(width: int, responses: int, pairs: Iterable[tuple[float, float]
     return made
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if not c.name.startswith("lda")], ids=lambda case: case.name)
+@one_of_each([case for case in CASES if not case.name.startswith("lda")])
 @pytest.mark.parametrize(
     "pairs", [list(combinations(SORTS, 2)), pytest.param(EVERY_PAIR, marks=pytest.mark.slow)], ids=["sorts", "all"]
 )

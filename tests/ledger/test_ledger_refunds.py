@@ -60,7 +60,7 @@ ACTION = st.one_of(
     actions=st.lists(ACTION, max_size=6),
     asked=st.lists(st.sampled_from([CHEAP, DEAR]), min_size=1, max_size=5),
 )
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_what_has_begun_is_never_given_back(
     order: list[Event], told: bool, actions: list[tuple[str, int]], asked: list[Event]
 ) -> None:

@@ -185,7 +185,7 @@ def test_an_excess_over_many_directions_is_seen_in_the_steepest() -> None:
 
 def test_the_noise_aware_covariance_is_that_of_repeated_fits() -> None:
     """Mean squared Mahalanobis distance to the truth is d within 6 standard errors; naively it is far larger."""
-    d, repeats = 5, 60
+    d, repeats = 5, 40
     model = FirstOrder(d, intercept=COLUMN, num_steps=12)
     aware, naive = [], []
     for seed in range(repeats):
