@@ -11,7 +11,17 @@ import numpy as np
 from scipy import sparse
 
 from dpvb.data.tables.columns import Categorical
-from dpvb.data.tables.coordinates import CODINGS, along, coded, compared_with, in_units, plain, ranges, reference_of, to_units
+from dpvb.data.tables.coordinates import (
+    CODINGS,
+    along,
+    coded,
+    compared_with,
+    in_units,
+    plain,
+    ranges,
+    reference_of,
+    to_units,
+)
 from dpvb.data.tables.schema import Schema
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_choice

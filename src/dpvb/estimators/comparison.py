@@ -14,7 +14,12 @@ from dpvb.results.difference import difference
 # What a column may declare in two ways, by its kind: a coefficient in its own unit means the same. Levels are compared
 # by their lines.
 _RANGE = {"low", "high", "missing"}
-_FREE = {"numeric": _RANGE, "date": _RANGE, "binary": {"missing"}, "categorical": {"categories", "unseen", "missing", "reference"}}
+_FREE = {
+    "numeric": _RANGE,
+    "date": _RANGE,
+    "binary": {"missing"},
+    "categorical": {"categories", "unseen", "missing", "reference"},
+}
 
 
 @says_what_lacks

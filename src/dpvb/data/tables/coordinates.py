@@ -171,8 +171,7 @@ def compared_with(schema: Schema, levels: Mapping[str, Any]) -> Schema:
             f'{{"work": "own"}}, got {levels!r}.'
         )
     given = (
-        replace(column, reference=levels[column.name]) if column.name in levels else column
-        for column in schema.columns
+        replace(column, reference=levels[column.name]) if column.name in levels else column for column in schema.columns
     )
     return replace(schema, columns=tuple(given))
 
