@@ -411,7 +411,7 @@ def test_a_run_from_the_command_line_in_which_a_client_and_the_server_are_killed
         starts = {name: sum(line["event"] == "start" for line in log) for name, log in logs.items()}
         assert starts == {"server": 2, "north": 2, "south": 1}
         assert {log[-1]["exit_code"] for log in logs.values()} == {0}
-        assert logs["server"][-2]["message"] == model.privacy_.brief
+        assert logs["server"][-3]["message"] == model.privacy_.brief
         assert any(line["event"] == "step" and line["step"] == line["of"] for line in logs["server"])
         assert model.coef_.shape == (1, 3)
         assert "PRIVACY STATEMENT" in found["server"].out()
