@@ -544,8 +544,8 @@ def subjects() -> Iterator[Subject]:
 CAPTURED = """### Variance captured
 
 PCA: the variance of other rows along its components, over that along those of a fit to the same rows without privacy;
-what was forecast / found, the mean of three fits. The forecast knows no spectrum: it takes half of the variance for held
-by the components in equal parts. The last columns say how much it is, and what part the least of them holds."""
+what was forecast / found, the mean of three fits. The forecast knows no spectrum: half of the variance is supposed to
+be in the components, in equal parts. The last columns say how much is, and what part the least of them holds."""
 
 
 def kept(rows_of: Callable[[int], np.ndarray], k: int, low: float, high: float, n: int) -> tuple[list[str], np.ndarray]:
