@@ -96,11 +96,18 @@ def test_the_readme_is_short_and_its_numbers_are_those_of_the_results() -> None:
         [cell.strip() for cell in line.strip("|").split("|")] for line in README.splitlines() if line.count("|") == 7
     ]
     measured = [row for row in rows[2:] if row[5]]
-    assert len(measured) >= 11
+    assert len(measured) >= 12
     for *_, private, without, title in measured:
         section = results[results.index(f"\n## {title}\n") + 4 :].split("\n## ")[0]
         numbers = [number for number in (private, without) if number not in ("", "1")]
         assert [number for number in numbers if number not in section] == [], title
+
+
+def test_the_readme_and_the_page_say_the_same_of_the_core() -> None:
+    """That the page is true is found out by `make pages`, which installs the core."""
+    said = re.search(r"^(\d+) packages, (\d+) MiB", (ROOT / "docs" / "install.md").read_text(), re.MULTILINE)
+    assert said is not None
+    assert f"[{said[1]} packages, {said[2]} MiB](docs/install.md)" in README
 
 
 #: Where the measured numbers of pages come from: sections of the results, by the heading above the numbers.
