@@ -71,3 +71,11 @@ def test_what_cannot_be_written_is_said_before_a_model_is_read(models: list[Path
     twice = ["--reference", "work=own", "--reference", "work=state"]
     refuse(tmp_path, "once a column, got 'work=state'", "coef", models[0], *twice)
     refuse(tmp_path, "--reference must give a category of", "coef", models[0], "--reference", "job=own")
+
+
+def test_a_picture_of_a_regression_is_its_intervals(models: list[Path], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    run("picture", models[0], "--out", tmp_path / "coef.svg")
+    run("coef", models[0], "--plot", tmp_path / "plot.svg")
+    said = [(tmp_path / name).read_text() for name in ("coef.svg", "plot.svg")]
+    assert [text.count("<path") for text in said] == [said[1].count("<path")] * 2
