@@ -63,10 +63,10 @@ def split(x_nd: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return noisy_nd[place[len(place) // 5 :]], noisy_nd[place[: len(place) // 5]]
 
 
-def captured(basis_dk: np.ndarray, train: np.ndarray, test: np.ndarray) -> float:
-    """Variance of test rows along directions over that along the best directions of the train rows."""
+def captured(basis_dk: np.ndarray, train: np.ndarray, test: np.ndarray, number: int | None = None) -> float:
+    """Variance of test rows along directions over that along as many, or `number`, of the best of the train rows."""
     covariance = np.cov(test.T)
-    best = np.linalg.eigh(np.cov(train.T))[1][:, -basis_dk.shape[1] :]
+    best = np.linalg.eigh(np.cov(train.T))[1][:, -(number or basis_dk.shape[1]) :]
     return float(np.trace(basis_dk.T @ covariance @ basis_dk) / np.trace(best.T @ covariance @ best))
 
 

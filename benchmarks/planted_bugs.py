@@ -2050,6 +2050,24 @@ BUGS = [
         "test_pages.py::test_a_table_is_well_formed_and_its_cells_are_the_texts",
     ),
     Bug(
+        "files, folders and names that others choose",
+        "others read when a command made its releases",
+        (("cli/log.py", "_file = os.open(path, flags, 0o600)", "_file = os.open(path, flags, 0o644)"),),
+        "test_cli_log.py::test_a_log_has_what_is_said_and_each_release_in_order",
+    ),
+    Bug(
+        "files, folders and names that others choose",
+        "a log follows a link to a file of somebody else's choice",
+        (("cli/log.py", ' | getattr(os, "O_NOFOLLOW", 0)', ""),),
+        "test_cli_log.py::test_a_log_that_cannot_be_written_is_refused_or_left",
+    ),
+    Bug(
+        "public facts read off private data",
+        "words of texts that nobody calls public are written",
+        (("cli/vocabulary.py", "    if not public:\n", "    if False:\n"),),
+        "test_cli_vocabulary.py::test_nothing_is_written_of_texts_that_nobody_calls_public",
+    ),
+    Bug(
         "sums of several parties without their noise, masks or room",
         "a client's share of noise one in M",
         (

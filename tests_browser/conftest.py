@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -29,12 +30,23 @@ class Shown:
     said: list[str] = field(default_factory=list)
 
 
+def started(driver: Any) -> Browser:
+    """The browser, which knows one family of fonts, and draws letters alike whatever the system has beside it."""
+    place = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    assert place is not None, "setup/debian.sh chromium installs it"
+    drawn = ["--force-device-scale-factor=1", "--force-color-profile=srgb", "--font-render-hinting=none"]
+    browser: Browser = driver.chromium.launch(
+        executable_path=place,
+        args=["--no-sandbox", "--disable-lcd-text", *drawn],
+        env={**os.environ, "FONTCONFIG_FILE": str(Path(__file__).parent / "fonts.xml")},
+    )
+    return browser
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    place = shutil.which("chromium")
-    assert place is not None, "setup/debian.sh chromium installs it"
     with sync_playwright() as driver:
-        made = driver.chromium.launch(executable_path=place, args=["--no-sandbox"])
+        made = started(driver)
         yield made
         made.close()
 

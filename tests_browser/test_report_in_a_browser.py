@@ -60,7 +60,7 @@ def test_a_page_looks_as_the_image_that_was_reviewed(kind: str, look: str, show:
     assert page.evaluate(_COVERED) == []
     assert page.evaluate("document.documentElement.scrollWidth") == LOOKS[look][0]
     with Image.open(looks.FOLDER / f"{kind}-{look}.png") as kept:
-        cells, height = looks.apart(looks.taken(page), kept)
+        cells, height = looks.apart(looks.taken(page), kept, look)
     assert cells < looks.MOST_APART
     assert height < looks.MOST_TALLER
 
@@ -71,7 +71,7 @@ def test_an_image_is_near_itself_alone() -> None:
     images = {name: Image.open(looks.FOLDER / f"{name[0]}-{name[1]}.png") for name in names}
     for one in names:
         for other in names:
-            cells, height = looks.apart(images[one], images[other])
+            cells, height = looks.apart(images[one], images[other], one[1])
             assert (cells < looks.MOST_APART and height < looks.MOST_TALLER) == (one == other), (one, other)
 
 

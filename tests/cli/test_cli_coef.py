@@ -26,10 +26,14 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return paths
 
 
-OPTIONS = [([], {}), (["--exp", "--level", "0.9", "--coding", "sum"], {"exp": True, "level": 0.9, "coding": "sum"})]
+OPTIONS: list[tuple[list[str], dict[str, Any]]] = [
+    ([], {}),
+    (["--exp", "--level", "0.9", "--coding", "sum"], {"exp": True, "level": 0.9, "coding": "sum"}),
+    (["--reference", "work=own"], {"reference": {"work": "own"}}),
+]
 
 
-@pytest.mark.parametrize(("words", "options"), OPTIONS, ids=["plain", "ratios"])
+@pytest.mark.parametrize(("words", "options"), OPTIONS, ids=["plain", "ratios", "reference"])
 def test_what_is_written_is_what_the_library_makes(
     models: list[Path], tmp_path: Path, words: list[str], options: dict[str, Any]
 ) -> None:
@@ -63,3 +67,15 @@ def test_what_cannot_be_written_is_said_before_a_model_is_read(models: list[Path
     refuse(tmp_path, "--plot must end in", "coef", nothing, "--plot", tmp_path / "coef.gif")
     refuse(tmp_path, "--csv: there is no folder", "coef", nothing, "--csv", tmp_path / "none" / "coef.csv")
     refuse(tmp_path, "there is no such file", "coef", models[0], "--minus", nothing)
+    refuse(tmp_path, "--reference must be COLUMN=LEVEL", "coef", models[0], "--reference", "own")
+    twice = ["--reference", "work=own", "--reference", "work=state"]
+    refuse(tmp_path, "once a column, got 'work=state'", "coef", models[0], *twice)
+    refuse(tmp_path, "--reference must give a category of", "coef", models[0], "--reference", "job=own")
+
+
+def test_a_picture_of_a_regression_is_its_intervals(models: list[Path], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    run("picture", models[0], "--out", tmp_path / "coef.svg")
+    run("coef", models[0], "--plot", tmp_path / "plot.svg")
+    said = [(tmp_path / name).read_text() for name in ("coef.svg", "plot.svg")]
+    assert [text.count("<path") for text in said] == [said[1].count("<path")] * 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,37 @@ def test_another_reference_gives_differences_and_another_order_the_same(private:
     }
     for name, row in rows.items():
         assert shuffled[name][1:5] == pytest.approx(row[1:5], rel=1e-6)
+
+
+def test_a_reference_of_the_table_is_that_of_a_schema(private: Any) -> None:
+    """A table against other levels is, to the last bit, that of the same model whose schema names these levels."""
+    plain, model = private.coefficients(), private._coefficients
+    other = replace(model, schema=schema(unseen=True, missing=True, reference="own"))
+    asked = {"work": "OWN "}
+    assert private.coefficients(reference=asked) == other.table(plain.head, 0.95, "reference", False, None)
+    found = {row.name: row for row in private.coefficients(reference={"work": "own", "region": "3"}, exp=True)}
+    assert "work=own" not in found
+    assert found["region=1"] == private.contrast({"region=1": 1, "region=3": -1}, exp=True)._replace(name="region=1")
+    assert found["age"] == next(row for row in private.coefficients(exp=True) if row.name == "age")
+    assert private.coefficients(reference={}) == plain
+    difference = dpvb.compare(private, private, reference=asked)
+    assert max(abs(row.mean) for row in difference) == 0
+    assert difference.names == private.coefficients(reference=asked).names
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"reference": {"job": "own"}}, "category of some of the columns work, region.*'job'"),
+        ({"reference": {"sex": "m"}}, "category of some of the columns work, region"),
+        ({"reference": {"work": "none"}}, "reference of column 'work' must be one of .*'none'"),
+        ({"reference": "own"}, "category of some of the columns"),
+        ({"reference": {"work": "own"}, "coding": "sum"}, "goes with coding='reference', got coding='sum'"),
+    ],
+)
+def test_a_reference_that_is_none_is_refused(private: Any, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ParameterError, match=said):
+        private.coefficients(**options)
 
 
 @pytest.mark.parametrize("kind", TARGETS)

@@ -203,6 +203,23 @@ def test_directions_are_hidden_as_was_said(fixed_noise: None) -> None:
     assert close(made("PCA").expect(4_000, 12).values[0][1], float(np.hypot(edge, 2 * math.sqrt(12 / 4_000) / 12)))
 
 
+@pytest.mark.parametrize("noise", [0.001, 0.004, 0.008, 0.04])
+def test_components_keep_as_much_as_noise_leaves(noise: float) -> None:
+    """Against drawn matrices: what the leading directions hold of the variance, those that no noise would show."""
+    from dpvb.models.factors import foreseen, reading
+
+    rng, d, k = np.random.default_rng(2), 100, 3
+    own_d = np.repeat([0.5 / k, 0.5 / (d - k)], [k, d - k])
+    kept = []
+    for _ in range(20):
+        noise_dd = rng.standard_normal((d, d)) * noise
+        value_e, vector_de = np.linalg.eigh(np.diag(own_d) + (noise_dd + noise_dd.T) / math.sqrt(2))
+        held_e = (vector_de**2 * own_d[:, None]).sum(axis=0)
+        seen = value_e - own_d[-1] > reading.edge(math.sqrt(2) * noise, d)
+        kept.append(held_e[seen][-k:].sum() / 0.5)
+    assert foreseen.captured(d, k, math.sqrt(2) * noise) == pytest.approx(np.mean(kept), abs=0.03)
+
+
 def test_groups_are_as_many_as_was_said(fixed_noise: None) -> None:
     columns = {name: cells for name, cells in people(600).items() if name != "y"}
     fitted = made("Mixture", num_steps=1).fit(dpvb.Table(columns, TABLE))

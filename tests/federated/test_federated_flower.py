@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import re
 import signal
 import subprocess
@@ -259,8 +260,14 @@ class Party:
         call = [sys.executable, "-c", "from dpvb.cli import app; app()", "federate", side, "--config"]
         with open(self._log("out"), "wb") as out, open(self._log("err"), "wb") as err:
             self.process = subprocess.Popen(
-                [*call, str(self._folder / f"{self.name}.toml"), *more], stdout=out, stderr=err
+                [*call, str(self._folder / f"{self.name}.toml"), "--log-file", str(self.log), *more],
+                stdout=out,
+                stderr=err,
             )
+
+    @property
+    def log(self) -> Path:
+        return self._folder / f"{self.name}.jsonl"
 
     def _log(self, kind: str) -> Path:
         return self._folder / f"{self.name}.{self._starts}.{kind}"
@@ -398,6 +405,14 @@ def test_a_run_from_the_command_line_in_which_a_client_and_the_server_are_killed
             )
         model = dpvb.load(tmp_path / "model.dpvb")
         assert model.privacy_.epsilon <= 1.0
+        logs = {
+            name: [json.loads(line) for line in party.log.read_text().splitlines()] for name, party in found.items()
+        }
+        starts = {name: sum(line["event"] == "start" for line in log) for name, log in logs.items()}
+        assert starts == {"server": 2, "north": 2, "south": 1}
+        assert {log[-1]["exit_code"] for log in logs.values()} == {0}
+        assert logs["server"][-3]["message"] == model.privacy_.brief
+        assert any(line["event"] == "step" and line["step"] == line["of"] for line in logs["server"])
         assert model.coef_.shape == (1, 3)
         assert "PRIVACY STATEMENT" in found["server"].out()
         assert not list((tmp_path / "server.state").iterdir())

@@ -96,11 +96,82 @@ def test_the_readme_is_short_and_its_numbers_are_those_of_the_results() -> None:
         [cell.strip() for cell in line.strip("|").split("|")] for line in README.splitlines() if line.count("|") == 7
     ]
     measured = [row for row in rows[2:] if row[5]]
-    assert len(measured) >= 11
+    assert len(measured) >= 12
     for *_, private, without, title in measured:
         section = results[results.index(f"\n## {title}\n") + 4 :].split("\n## ")[0]
         numbers = [number for number in (private, without) if number not in ("", "1")]
         assert [number for number in numbers if number not in section] == [], title
+
+
+def test_the_readme_and_the_page_say_the_same_of_the_core() -> None:
+    """That the page is true is found out by `make pages`, which installs the core."""
+    said = re.search(r"^(\d+) packages, (\d+) MiB", (ROOT / "docs" / "install.md").read_text(), re.MULTILINE)
+    assert said is not None
+    assert f"[{said[1]} packages, {said[2]} MiB](docs/install.md)" in README
+
+
+#: Where the measured numbers of pages come from: sections of the results, by the heading above the numbers.
+MEASURED = {
+    "comparison.md": {
+        "Logistic regression": ["Logistic regression"],
+        "Naive Bayes": ["Naive Bayes"],
+        "Synthetic rows": ["Mixtures"],
+        "Topics": ["Topic models on Wikipedia"],
+    },
+    "theory/belief-networks.md": {"How well": ["Handwritten digits"]},
+    "theory/dpvi.md": {"How well": ["Private gradients (DPVI)", "Logistic regression"]},
+    "theory/regressions.md": {"How well": ["Logistic regression"]},
+    "theory/topics.md": {"How well": ["Topic models on Wikipedia"]},
+    "known-weaknesses.md": {"Forecasts": ["Forecasts from public facts, against fits"]},
+}
+NUMBER = re.compile(r"(?<![\w./^(=-])-?(?:\d{1,3}(?:,\d{3})+|\d*\.\d{2,})(?![\w.])")
+
+
+def parts(text: str) -> dict[str, str]:
+    """The parts of a page by their headings, without blocks, code and comments."""
+    text = re.sub(r"```.*?```|`[^`\n]*`|<!--.*?-->", "", text, flags=re.DOTALL)
+    return dict(part.split("\n", 1) for part in text.split("\n## ")[1:])
+
+
+def missing(text: str, results: str) -> list[str]:
+    """Numbers of a text, of two decimals or of thousands, that no number of the results is when it is rounded so."""
+    known = [one.replace(",", "") for one in re.findall(r"-?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d*\.?\d+)", results)]
+    found = []
+    for number in NUMBER.findall(text):
+        value, places = float(number.replace(",", "")), len(number.partition(".")[2])
+        if not any(round(float(one), places) == value for one in known if len(one.partition(".")[2]) >= places):
+            found.append(number)
+    return found
+
+
+def test_measured_numbers_of_pages_are_those_of_the_results() -> None:
+    sections = parts((ROOT / "benchmarks" / "RESULTS.md").read_text())
+    for page, by_heading in MEASURED.items():
+        found = parts((ROOT / "docs" / page).read_text())
+        if page != "known-weaknesses.md":  # Which has numbers of many kinds, as 250.1 for a category.
+            assert {heading for heading, text in found.items() if NUMBER.search(text)} == {*by_heading}, page
+        for heading, titles in by_heading.items():
+            assert missing(found[heading], "".join(sections[title] for title in titles)) == [], (page, heading)
+
+
+def test_pages_say_how_many_forecasts_were_near() -> None:
+    results = parts((ROOT / "benchmarks" / "RESULTS.md").read_text())["Forecasts from public facts, against fits"]
+    own, others = re.findall(r"cells within a factor 1\.5 \((\d+)%\)", results)
+    [real] = re.findall(r"Real tables alone: (\d+ of \d+) cells", results)
+    choosing, weak = ((ROOT / "docs" / page).read_text() for page in ("choosing.md", "known-weaknesses.md"))
+    assert re.findall(r"(\d+) %\s(?:of cells )?on (?:the tables|others)", choosing) == [own, others]
+    assert re.findall(r"(\d+) % of cells on tables on which", weak) == [others]
+    assert re.findall(r"in (\d+ of \d+)\s+cells on real tables", weak) == [real]
+
+
+def test_a_number_that_was_not_measured_would_be_missing() -> None:
+    assert missing("-.3190 and 1,432, of .906 and -.31", "| -0.3190 | 1,432 | .9057 | -0.3141 |") == []
+    assert missing("-.3191 and 1,433, of .905 and .31", "| -0.3190 | 1,432 | .9057 | -0.3141 |") == [
+        "-.3191",
+        "1,433",
+        ".905",
+        ".31",
+    ]
 
 
 def test_pictures_are_of_the_results_that_are_there() -> None:

@@ -20,6 +20,7 @@ from dpvb.cli import (
     schema,
     synthesize,
     transitions,
+    vocabulary,
 )
 from dpvb.cli.root import app
 
@@ -38,4 +39,5 @@ __all__ = [
     "schema",
     "synthesize",
     "transitions",
+    "vocabulary",
 ]

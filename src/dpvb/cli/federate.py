@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpvb.cli import files, options
+from dpvb.cli import files, log, options
 from dpvb.cli.reading import read
 from dpvb.cli.root import Commands, app
 from dpvb.cli.terminal import echo, progress_bar, remark, spent
@@ -95,6 +95,7 @@ def server(
         typer.Option("--leave", help="Give up a run that was broken off, and tell the clients; no model is written."),
     ] = False,
     quiet: options.Quiet = False,
+    log_file: options.LogFile = None,
 ) -> None:
     """Run the server: wait for the clients, run the schedule, write the model.
 
@@ -159,6 +160,7 @@ def server(
             model.take(task, q)
             model.save(settings.out, overwrite=True)
     echo(str(model.privacy_))
+    log.write("statement", message=model.privacy_.brief)
     remark(f"{settings.out}: {agreement.kind}, {spent(model)} for each client. Next: dpvb show {settings.out}")
 
 
@@ -169,6 +171,7 @@ def client(
         bool,
         typer.Option("--leave", help="Give up a run that was broken off, for a new one; what was charged stays."),
     ] = False,
+    log_file: options.LogFile = None,
 ) -> None:
     """Run a client: answer the server until the run has ended, and print what was promised.
 
@@ -212,6 +215,7 @@ def client(
         if talk.refusal:
             raise FederationError(f"this client does not take part: {talk.refusal}")
         echo(str(owner.statement))
+        log.write("statement", message=owner.statement.brief)
 
 
 class _Talk:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 import typer
 from typer.core import TyperCommand
 
-from dpvb.cli import files, options, rehearsal, resumption
+from dpvb.cli import files, log, options, rehearsal, resumption
 from dpvb.cli.look import LOOKS
 from dpvb.cli.reading import READINGS, read
 from dpvb.cli.root import Commands, app
@@ -100,6 +100,7 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
         overwrite: options.Overwrite = False,
         quiet: options.Quiet = False,
         rehearse: options.Rehearse = False,
+        log_file: options.LogFile = None,
         **given: Any,
     ) -> None:
         if given["checkpoint"] is not None and not rehearse:
@@ -118,6 +119,7 @@ def fitting(kind: type[PrivateEstimator]) -> Callable[..., None]:
             with progress_bar(model.epsilon, model.delta, quiet=quiet) as tell:
                 model.fit(**rows, progress=tell, cluster=cluster)
             model.save(out, overwrite=True)  # What is there by now was looked at before anything was spent.
+        log.write("statement", message=model.privacy_.brief)
         point = getattr(model, "coef_std_", model) is None  # Which has no table.
         able = [method for method in LOOKS if hasattr(model, method) and not (point and method == "coefficients")]
         looks = [LOOKS[method].format(out) for method in able]
@@ -252,6 +254,7 @@ def resume(
         typer.Option(help="The ledger, where its URL needs a password: that is not kept.", show_default=False),
     ] = None,
     overwrite: options.Overwrite = False,
+    log_file: options.LogFile = None,
 ) -> None:
     """Go on with a fit that was killed, from its last release.
 

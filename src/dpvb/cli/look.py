@@ -74,6 +74,10 @@ def coef(
     coding: Annotated[
         str, typer.Option(help="What levels are compared with: 'reference', 'sum' (their mean) or 'places' (nothing).")
     ] = "reference",
+    reference: Annotated[
+        list[str] | None,
+        typer.Option(help="The category that others of its column are compared with: work=own.", show_default=False),
+    ] = None,
     exp: Annotated[bool, typer.Option("--exp", help="Odds or rate ratios.")] = False,
     per: Annotated[str, typer.Option(help="Coefficients per 'unit' of a number, or per declared 'range'.")] = "unit",
     minus: Annotated[
@@ -97,10 +101,12 @@ def coef(
     with the first. A note says "prior" where the interval is mostly the prior's, and "unseen" where the declared range
     is too wide for the budget to see the column's spread.
 
+    --reference compares with another level; it may be given for several columns, and changes nothing in the model.
+
     --minus prints the differences of two models' coefficients. The same people may be in the data of both, unless
     --disjoint says otherwise.
 
-        dpvb coef people.dpvb --level 0.9 --exp
+        dpvb coef people.dpvb --level 0.9 --exp --reference work=own
 
         dpvb coef people.dpvb --csv people-coef.csv --plot people.svg
     """
@@ -116,6 +122,8 @@ def coef(
         raise ParameterError(f"--plot must end in {_PICTURES_SAID}, got {plot.name!r}.")
     fitted = files.load_model(model, "coefficients")
     how: dict[str, Any] = {"level": level, "noise_aware": not naive, "coding": coding, "exp": exp, "per": per}
+    if reference:
+        how["reference"] = _references(reference)
     if minus is None:
         table = fitted.coefficients(**how)
     else:
@@ -137,6 +145,17 @@ def coef(
         echo((table.to_latex() if as_latex else table.to_csv()).removesuffix("\n"))
     elif written is None and plot is None:
         echo(str(table))
+
+
+def _references(given: list[str]) -> dict[str, str]:
+    """Levels by the names of their columns, of texts such as work=own."""
+    found: dict[str, str] = {}
+    for one in given:
+        column, is_there, level = one.partition("=")
+        if not is_there or column in found:
+            raise ParameterError(f"--reference must be COLUMN=LEVEL, such as work=own, once a column, got {one!r}.")
+        found[column] = level
+    return found
 
 
 @app.command()
@@ -203,7 +222,7 @@ def picture(
     ] = None,
     overwrite: options.Overwrite = False,
 ) -> None:
-    """Draw a model: topics as bars, weights of a belief network as images, steps of a chain, motion of a linear system.
+    """Draw a model: topics as bars, steps of a chain, weights of a belief network, intervals of a regression, motion.
 
     The steps of a chain are a heat map. Of a linear system it draws how sequences begin, with bands, and a few
     of nobody.
@@ -215,8 +234,10 @@ def picture(
     if out.suffix.lower() not in _PICTURES:
         raise ParameterError(f"--out must end in {_PICTURES_SAID}, got {out.name!r}.")
     files.check_target(out, overwrite)
-    fitted = files.load_model(model, "topics", "reconstruct", "steps", "motion")
-    if hasattr(fitted, "steps") or hasattr(fitted, "motion"):
+    fitted = files.load_model(model, "topics", "reconstruct", "steps", "motion", "coefficients")
+    if hasattr(fitted, "coefficients"):
+        pictures.forest_picture(out, fitted.coefficients())
+    elif hasattr(fitted, "steps") or hasattr(fitted, "motion"):
         fitted.plot(out, overwrite=True)  # What is there by now was looked at.
     elif hasattr(fitted, "topics"):
         names = fitted.vocabulary_ or [f"#{v}" for v in range(fitted.n_features_in_)]

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from dpvb.cli import log
+
 DATA = "the data and how to read them"
 PLAN = "the plan: what is spent and how"
 RUN = "the run: where it is counted and kept"
@@ -29,6 +31,17 @@ Rehearse = Annotated[
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
+LogFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="Add a line of JSON to this file for whatever is said and for each release, with its time; public facts "
+        "alone.",
+        show_default=False,
+        callback=log.begin,
+        is_eager=True,
+        rich_help_panel=RUN,
+    ),
+]
 Public = Annotated[bool, typer.Option("--public", help="State that these data are public. Needed.", show_default=False)]
 
 # Documents.

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from dpvb.cli import log
 from dpvb.cli.terminal import echo, remark
 from dpvb.guards.errors import DpvbError, DpvbWarning, reason_of
 from dpvb.version import __version__
@@ -34,10 +35,18 @@ class Commands(TyperGroup):
         Raises:
             typer.Exit: with code 2, after an error; 130, after Ctrl-C; 141, where nobody reads on.
         """
+        if ctx.parent is not None:
+            return self._told(ctx)
+        with log.ended():
+            return self._told(ctx)
+
+    def _told(self, ctx: Any) -> Any:
+        """Call a command, and say in a line what ended it."""
 
         def show(message: Warning | str, category: type[Warning], *place: Any, **named: Any) -> None:
             words = str(message)
-            remark(f"warning: {self._with_options(ctx, words) if issubclass(category, DpvbWarning) else words}")
+            told = self._with_options(ctx, words) if issubclass(category, DpvbWarning) else words
+            remark(f"warning: {told}", level="warning")
 
         try:
             with warnings.catch_warnings():
@@ -48,7 +57,7 @@ class Commands(TyperGroup):
             words = [str(error), *getattr(error, "__notes__", [])]  # What the ledger adds to an error in a fit.
             message = self._with_options(ctx, " ".join(" ".join(words).split()))
         except KeyboardInterrupt as error:
-            remark(self._with_options(ctx, " ".join(getattr(error, "__notes__", ["Stopped."]))))
+            remark(self._with_options(ctx, " ".join(getattr(error, "__notes__", ["Stopped."]))), level="warning")
             raise typer.Exit(_STOPPED) from None
         except BrokenPipeError as error:
             if not _is_read():
@@ -67,7 +76,7 @@ class Commands(TyperGroup):
             message = (
                 f"unexpected {type(error).__name__} at {Path(place.filename).name}:{place.lineno}; please report it."
             )
-        remark(f"error: {message}")
+        remark(f"error: {message}", level="error")
         raise typer.Exit(2)
 
     def _with_options(self, ctx: Any, message: str) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpvb.cli import files, options, reading
+from dpvb.cli import files, log, options, reading
 from dpvb.cli.root import app
 from dpvb.cli.terminal import echo, print_json, progress_bar, remark, spent
 from dpvb.guards import pages
@@ -115,6 +115,7 @@ def synthesize(
     encoding: options.Encoding = "utf-8",
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
+    log_file: options.LogFile = None,
 ) -> None:
     """Write rows of people who do not exist, like those of a table, and the privacy statement beside them.
 
@@ -172,6 +173,7 @@ def synthesize(
         given = reading.table(data, schema, **how)
         with progress_bar(epsilon, delta, quiet=quiet) as tell:
             model.fit(**given, progress=tell)
+        log.write("statement", message=model.privacy_.brief)
     is_of_sequences = model.reads == "sequences"
     if is_of_sequences and (many or fidelity is not None):
         raise ParameterError("--tables and --fidelity belong to a mixture; this model is of sequences.")

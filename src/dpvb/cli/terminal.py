@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
+from dpvb.cli import log
 from dpvb.guards.strangers import printable
 
 if TYPE_CHECKING:
@@ -76,8 +77,9 @@ def spent(model: Any) -> str:
     return f"epsilon = {statement.epsilon:.4g} at delta = {model.delta:g}{counted}"
 
 
-def remark(text: str) -> None:
-    """Print a line on standard error."""
+def remark(text: str, *, level: str = "info") -> None:
+    """Print a line on standard error, and add the line to the log of the command, where there is one."""
+    log.write("message", level=level, message=printable(text))
     echo(printable(text), err=True)
 
 
@@ -104,6 +106,7 @@ def progress_bar(
 
     def tell(step: int, plan: Plan) -> None:
         nonlocal spending
+        log.write("step", step=step, of=len(plan))
         if quiet:
             return
         if spending is None:

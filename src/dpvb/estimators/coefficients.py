@@ -11,7 +11,17 @@ import numpy as np
 from scipy import sparse
 
 from dpvb.data.tables.columns import Categorical
-from dpvb.data.tables.coordinates import CODINGS, along, coded, in_units, plain, ranges, reference_of, to_units
+from dpvb.data.tables.coordinates import (
+    CODINGS,
+    along,
+    coded,
+    compared_with,
+    in_units,
+    plain,
+    ranges,
+    reference_of,
+    to_units,
+)
 from dpvb.data.tables.schema import Schema
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_choice
@@ -80,18 +90,27 @@ class Coefficients:
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         return ", ".join(names[:_MOST_NAMED]) + more
 
-    def table(self, head: Head, level: float, coding: str, exp: bool) -> CoefficientTable:
+    def table(
+        self, head: Head, level: float, coding: str, exp: bool, reference: Mapping[str, Any] | None
+    ) -> CoefficientTable:
         """The table in a coding.
 
         Args:
             head: what the table says above its rows, but for what levels are compared with.
-            level, coding, exp: as in `BinomialLikelihoodRegression.coefficients`.
+            level, coding, exp, reference: as in `Regression.coefficients`.
 
         Raises:
             ParameterError: for an argument outside its range, or a range where none was declared.
         """
         check_choice("coding", coding, CODINGS)
-        names, matrix, reference_r = plain(self.names) if self.schema is None else coded(self.schema, coding)
+        schema = self.schema
+        if reference is not None:
+            if schema is None:
+                raise ParameterError("reference needs named columns: fit a dpvb.Table.")
+            if coding != "reference":
+                raise ParameterError(f"reference goes with coding='reference', got coding={coding!r}.")
+            schema = compared_with(schema, reference)
+        names, matrix, reference_r = plain(self.names) if schema is None else coded(schema, coding)
         if not (matrix[:1] @ self.normal.map_rd).nnz:  # There is no intercept.
             names, matrix, reference_r = names[1:], matrix[1:], reference_r[1:]
         size_d = np.ones(1 + len(self.names))

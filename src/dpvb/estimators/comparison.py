@@ -11,9 +11,15 @@ from dpvb.guards.lacking import says_what_lacks
 from dpvb.results.coefficients import CoefficientTable
 from dpvb.results.difference import difference
 
-# What a column may declare in two ways, by its kind: a coefficient in its own unit means the same.
+# What a column may declare in two ways, by its kind: a coefficient in its own unit means the same. Levels are compared
+# by their lines.
 _RANGE = {"low", "high", "missing"}
-_FREE = {"numeric": _RANGE, "date": _RANGE, "binary": {"missing"}, "categorical": {"categories", "unseen", "missing"}}
+_FREE = {
+    "numeric": _RANGE,
+    "date": _RANGE,
+    "binary": {"missing"},
+    "categorical": {"categories", "unseen", "missing", "reference"},
+}
 
 
 @says_what_lacks
@@ -24,7 +30,7 @@ def compare(first: Any, second: Any, *, disjoint: bool = False, **options: Any) 
         first, second: fitted regressions of the same columns.
         disjoint: states that nobody is in the data of both, so that variances add up. Otherwise fits may share sampling
             error in any way: the table says the sum of both stds, which a difference's std never exceeds.
-        options: as in `coefficients`: level, noise_aware, coding, exp, per.
+        options: as in `coefficients`: level, noise_aware, coding, exp, per, reference.
 
     Raises:
         ParameterError: if rows, scales, reference levels, units or classes differ, naming what does.

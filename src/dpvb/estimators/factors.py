@@ -138,16 +138,23 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         if not isinstance(task.model, ThreeReleases):
             return super()._forecast(task, plan, n)
         d = task.model.n_features
-        share = foreseen.least_share(d, stds_of(plan, "gram")[-1], sum(stds_of(plan, "length")), n)
+        noise, of_lengths = stds_of(plan, "gram")[-1], sum(stds_of(plan, "length"))
+        share = foreseen.least_share(d, noise, of_lengths, n)
         most = min(d, math.floor(1 / share) if share > 0 else d)
+        number, also = self._number(d), ""
+        values = [("least share of the variance", share), ("directions at most", float(most))]
+        if number is not None and number < d:
+            kept = foreseen.captured(d, number, foreseen.noise_of_moments(noise, of_lengths, n))
+            values.append(("variance that components keep", kept))
+            also = f"; {number} that hold half of it keep {100 * kept:.3g} % of what they capture without noise"
         return Forecast(
             num_units=n,
             unit=task.plan.unit,
             facts=f"{d:,} columns",
             measure="least share of the variance of all columns with which a direction is seen",
-            values=(("least share of the variance", share), ("directions at most", float(most))),
+            values=tuple(values),
             expected=f"those directions alone that hold {min(share, 1.0):.2g} of the variance of all columns or more, "
-            f"{most} at most",
+            f"{most} at most{also}",
             strength=_WORTH / share if share > 0 else math.inf,
             then=f"those that hold {_WORTH:g}",
             size="columns",

@@ -196,6 +196,7 @@ class Regression(PrivateEstimator):
         coding: str = "reference",
         exp: bool = False,
         per: str = "unit",
+        reference: Mapping[str, Any] | None = None,
     ) -> CoefficientTable:
         """The coefficient table: the intercept, where there is one, then a row for each number and each level.
 
@@ -206,12 +207,15 @@ class Regression(PrivateEstimator):
                 then rows are those of `coef_`.
             exp: True gives odds or rate ratios.
             per: "unit" of a number, or its whole declared "range".
+            reference: the category that others are compared with, by column, such as {"work": "own"}; columns that are
+                not named keep the schema's. Another reference changes no fit and costs nothing.
 
         Raises:
-            ParameterError: for an argument outside its range, or a range where none was declared.
+            ParameterError: for an argument outside its range, a range where none was declared, or a reference that is
+                no category.
         """
         self._check_posterior()
-        return self._coefficients.table(self._head(per, noise_aware), level, coding, exp)
+        return self._coefficients.table(self._head(per, noise_aware), level, coding, exp, reference)
 
     def curve(
         self,
@@ -303,7 +307,7 @@ class Regression(PrivateEstimator):
         Args:
             draws, chains: draws of each chain, and how many chains.
             rng: a seed, a NumPy generator or None.
-            options: coding, exp and per, as in `coefficients`.
+            options: coding, exp, per and reference, as in `coefficients`.
 
         Raises:
             ParameterError: for an argument outside its range.

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 # Deeper than anything that this package writes.
 _MAX_DEPTH = 64
+#: What gets each line that `say` writes, such as a log.
+hearers: list[Callable[[str], object]] = []
 _TOO_DEEP = f"values are nested deeper than {_MAX_DEPTH}"
 
 
@@ -107,7 +109,10 @@ def say(message: str) -> None:
     Args:
         message: public; words in it may be somebody else's.
     """
-    print(f"dpvb: {printable(message)}", file=sys.stderr)
+    line = f"dpvb: {printable(message)}"
+    print(line, file=sys.stderr)
+    for hear in hearers:
+        hear(line)
 
 
 def _finite(text: str) -> float:

@@ -10,6 +10,7 @@ intercept's first,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -151,6 +152,28 @@ def coded(schema: Schema, coding: str) -> Coding:
             blocks += [(first_line[term.name], at, lines.matrix.tocoo()), (0, at, lines.base.tocoo())]
     entries = [_Entries(line + block.row, at + block.col, block.data) for line, at, block in blocks]
     return Coding(tuple(names), _matrix(entries, (len(names), 1 + schema.width)), np.array(reference))
+
+
+def compared_with(schema: Schema, levels: Mapping[str, Any]) -> Schema:
+    """The same columns, whose tables compare the levels of some columns with others than the schema names; public.
+
+    Args:
+        schema: the columns.
+        levels: a category of each such column, by the column's name.
+
+    Raises:
+        ParameterError: for a column that has no categories, or a level that is none of them.
+    """
+    known = [column.name for column in schema.own_columns if isinstance(column, Categorical)]
+    if not isinstance(levels, Mapping) or not {*levels} <= {*known}:
+        raise ParameterError(
+            f"reference must give a category of some of the columns {', '.join(known) or '(there are none)'}, such as "
+            f'{{"work": "own"}}, got {levels!r}.'
+        )
+    given = (
+        replace(column, reference=levels[column.name]) if column.name in levels else column for column in schema.columns
+    )
+    return replace(schema, columns=tuple(given))
 
 
 def along(schema: Schema, name: str, at: Sequence[Any], reference: Any, given: Mapping[str, Any]) -> Coding:

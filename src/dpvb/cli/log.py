@@ -1,0 +1,91 @@
+"""`--log-file`: what a command says, as lines of JSON with times; public facts alone, as on standard error.
+
+A line is one write at the end of the file, so that several processes may share a file. When a line was written tells
+how long a step took, which the promise does not cover; so the file is this user's alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from dpvb.guards import strangers
+from dpvb.guards.errors import ParameterError, reason_of
+from dpvb.version import __version__
+
+# The open file of this process's command; None: there is none.
+_file: int | None = None
+
+
+def begin(context: typer.Context, path: Path | None) -> Path | None:
+    """Open the log of a command, at its end if it is there, and write the first line.
+
+    Raises:
+        ParameterError: if the file cannot be written, or is a link.
+    """
+    global _file
+    if path is None or context.resilient_parsing:
+        return None
+    try:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+        _file = os.open(path, flags, 0o600)
+    except OSError as error:
+        reason = reason_of(error)
+        raise ParameterError(f"--log-file must be a file that can be written, got {path}: {reason}.") from None
+    write("start", command=context.command_path, version=__version__)
+    return path
+
+
+def write(event: str, *, level: str = "info", **facts: Any) -> None:
+    """Add a line, where a log is open; a log that can take no more is closed, and the command goes on.
+
+    Args:
+        event: "start", "step", "message", "statement" or "end".
+        level: "info", "warning" or "error".
+        facts: public values that JSON can hold.
+    """
+    global _file
+    if _file is None:
+        return
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    line = {"time": now, "level": level, "event": event, "process": os.getpid(), **facts}
+    try:
+        os.write(_file, (json.dumps(line) + "\n").encode())
+    except OSError as error:
+        _close()
+        typer.echo(f"warning: the log ends here: {reason_of(error)}.", err=True)
+
+
+strangers.hearers.append(lambda line: write("message", message=line))
+
+
+@contextmanager
+def ended() -> Iterator[None]:
+    """Write the last line when the block is left, with the exit code, and close the log."""
+    code: object = 0
+    try:
+        yield
+    except SystemExit as stop:
+        code = stop.code
+        raise
+    except BaseException as stop:
+        code = getattr(stop, "exit_code", 1)
+        raise
+    finally:
+        write("end", level="info" if code == 0 else "error", exit_code=code)
+        _close()
+
+
+def _close() -> None:
+    global _file
+    if _file is not None:
+        with suppress(OSError):
+            os.close(_file)
+    _file = None

@@ -1,0 +1,91 @@
+"""`--log-file`: lines of JSON of what is said anyway, with times, until a last line with the exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_cli import run
+from test_cli_stops import COUNTED, events, fitting, folder, stopped
+
+assert folder  # A fixture.
+PRIVATE = "zyzzyvaquux"
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="ascii").splitlines()]
+
+
+@pytest.fixture
+def call(tmp_path: Path) -> list[object]:
+    rng = np.random.default_rng(0)
+    rows = [f"{rng.uniform(18, 90):.1f},{rng.integers(2)},{PRIVATE}" for _ in range(300)]
+    (tmp_path / "people.csv").write_text("\n".join(["age,ill,name", *rows]))
+    columns = [{"kind": "numeric", "name": "age", "low": 18, "high": 90}]
+    (tmp_path / "people.json").write_text(json.dumps({"columns": columns, "target": {"name": "ill"}}))
+    data = [tmp_path / "people.csv", "--schema", tmp_path / "people.json", "--out", tmp_path / "m.dpvb"]
+    return ["fit", "logistic", *data, "--epsilon", "1", "--delta", "1e-5", "--log-file", tmp_path / "run.jsonl"]
+
+
+def test_a_log_has_what_is_said_and_each_release_in_order(tmp_path: Path, call: list[object]) -> None:
+    before = datetime.now(UTC)
+    said = run(*call, "--quiet")
+    found = lines(tmp_path / "run.jsonl")
+    times = [datetime.fromisoformat(line["time"]) for line in found]
+    assert times == sorted(times)
+    assert (times[-1] - before).total_seconds() > 0
+    assert (times[0] - before).total_seconds() > -0.002
+    assert {line["process"] for line in found} == {os.getpid()}
+    assert (found[0]["event"], found[0]["command"]) == ("start", "dpvb fit logistic")
+    steps = [(line["step"], line["of"]) for line in found if line["event"] == "step"]
+    assert steps == [(step, steps[-1][1]) for step in range(1, steps[-1][1] + 1)]
+    messages = [line for line in found if line["event"] == "message"]
+    assert [line["message"] for line in messages] == said.stderr.splitlines()
+    assert len(messages) == 2  # What nobody counts, and what was written.
+    [promise] = [line["message"] for line in found if line["event"] == "statement"]
+    assert promise.startswith("epsilon = ")
+    assert (found[-1]["event"], found[-1]["exit_code"]) == ("end", 0)
+    assert PRIVATE not in (tmp_path / "run.jsonl").read_text()
+    assert stat.S_IMODE((tmp_path / "run.jsonl").stat().st_mode) == 0o600
+
+
+def test_a_refusal_is_an_error_in_the_log_and_lines_are_added(tmp_path: Path, call: list[object]) -> None:
+    run(*call, "--quiet")
+    number = len(lines(tmp_path / "run.jsonl"))
+    told = run(*call, code=2)
+    start, message, end = lines(tmp_path / "run.jsonl")[number:]
+    assert start["event"] == "start"
+    assert (message["level"], message["message"]) == ("error", told.stderr.strip())
+    assert "is already there" in message["message"]
+    assert (end["level"], end["exit_code"]) == ("error", 2)
+    run("schema")  # Another command's words do not go there.
+    assert len(lines(tmp_path / "run.jsonl")) == number + 3
+
+
+def test_a_log_that_cannot_be_written_is_refused_or_left(tmp_path: Path, call: list[object]) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "run.jsonl")
+    for path in (tmp_path, tmp_path / "none" / "run.jsonl", tmp_path / "link"):
+        told = run(*call[:-1], path, code=2)
+        assert "--log-file must be a file that can be written" in told.stderr
+        assert not (tmp_path / "m.dpvb").exists()
+    if sys.platform == "linux":
+        told = run(*call[:-1], "/dev/full")
+        assert told.stderr.count("the log ends here") == 1
+        assert (tmp_path / "m.dpvb").exists()
+
+
+def test_the_log_of_a_fit_that_ctrl_c_stops_ends_with_what_it_cost(folder: Path) -> None:
+    log = folder / "run.jsonl"
+    said = stopped(fitting(folder, *COUNTED, "--log-file", "run.jsonl"), lambda: events(folder, "started") >= 1)
+    *_, message, end = lines(log)
+    assert message["message"] == said.splitlines()[-1]
+    assert "'images' was charged" in message["message"]
+    assert (message["level"], end["exit_code"]) == ("warning", 128 + signal.SIGINT)
