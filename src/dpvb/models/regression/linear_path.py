@@ -39,7 +39,7 @@ class LinearPath:
         noisy_dd = room**2 * s.read("curvature")
         if self.intercept > 0:
             scaling, noisy_dd = scaling.recentred(self.columns, noisy_dd, sd, self.intercept)
-        moments = read_moments(noisy_dd, sd, column, inner=inner, reading=collinear.read)
+        moments = read_moments(noisy_dd, sd, column, inner=inner, reading=collinear.read, room=room)
         if sd > 0:
             noise_e = (tuned.SCALE_SHRINK * moments.scale_e) ** 2 * tuned.LINEAR_CURVATURE * sd**2
             share = float(np.mean(np.minimum(1.0, tuned.SHRINK_NOISE * noise_e / moments.eigenvalue_e)))

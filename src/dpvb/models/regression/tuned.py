@@ -64,7 +64,8 @@ CENTRE_STD = 2.5  # std by which a centre may be off, in the low end of a spread
 PRODUCT_DOUBT = 0.2  # std of the root of a product's spread, over what independent factors would have
 UNSEEN_SPREAD = 0.002  # least spread that the table takes for possible, as a part of the range
 LEAST_ROWS_STD = 2.0  # least number of rows, in std of its noise
-NOISELESS_ROOM = 64.0  # without noise, rows up to this norm count in full
+NOISELESS_ROOM = 64.0  # without noise, rows of any norm count in full, up to this one: more room, coarser integers
+INTEGER_FLOOR = 2.0**-30  # least eigenvalue without noise, over rows times room²: less is the rounding of integers
 UNKNOWN_UNIT = 10.0  # factor by which the table widens the prior of a column whose unit nobody declared
 UNIT_EFFECT = 2.0  # std, over τ, of what an indicator adds to the log odds; a std of a numeric column adds τ
 ROOM_NOISE = 0.015  # noise variance over information that the scales make room for: 0.1 of the variance p(1-p) = 0.15
