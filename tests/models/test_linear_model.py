@@ -212,6 +212,22 @@ def test_the_histogram_knows_sizes_beyond_its_thresholds() -> None:
     assert residuals.Residuals.start().joined(20 * rng.standard_normal(17), 400.0).read(20_000.0) is None
 
 
+def test_the_reach_of_sigma_is_not_read_from_a_chance_count() -> None:
+    """The noise of σ² grows with the square of its reach: one far bin, 3.8 std of chance, made σ twice too large.
+
+    Seven bins beyond the last, each believed at 5 std: 0.04 of 20,000 histograms are expected to have one, and four
+    have it with a probability below 1e-6. At 3.5 std, 33 would.
+    """
+    rng, number, sd = np.random.default_rng(8), 4_000, 25.0
+    counts_k = residuals.one_hot(0.075 * rng.standard_normal(number)).sum(axis=0)
+    far, chance = 0, 0
+    for _ in range(20_000):
+        noisy = residuals.Residuals(counts_k + sd * rng.standard_normal(len(counts_k)), sd**2)
+        far += noisy.read(number, tuned.CERTAIN_BIN).largest() > 0.8
+        chance += noisy.read(number).largest() > 0.8
+    assert far < 4 < chance
+
+
 def test_the_clip_and_all_else_are_functions_of_what_was_released() -> None:
     """Other rows, of nobody, the same noise: the same releases, and the same path to the bit."""
     x_nd, y_n, _ = rows(8, 1_000, 3)

@@ -138,6 +138,7 @@ EXCESS_WEIGHT, SQUARE_WEIGHT = 0.3, 0.6  # of both numbers beside the curvature 
 RESIDUAL_BINS = 17  # from 2, the length of the range, down by √2
 FORGOTTEN = 2.0  # factor by which the noise variance of the histograms so far counts in the next step's mean of them
 SEEN_BIN, FAR_BIN = 2.0, 3.5  # std of noise below which a bin counts as empty, and beyond the first empty one
+CERTAIN_BIN = 5.0  # the same beyond it for σ²: one chance count there would let noise drown it, in a fit of a thousand
 LEAST_SEEN = 0.4  # least part of the rows that bins must show, for the clip to move
 CERTAIN_ROWS = 3.0  # std of its noise that the number of rows must reach, for residuals to have a scale
 LEAST_CLIP, NUM_CLIPS = 1.5, 16  # least clip, over a typical residual, and number of clips that are tried
