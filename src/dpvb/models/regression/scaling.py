@@ -109,7 +109,7 @@ class Scaling:
         wide_d[numeric_j] = width_d[numeric_j] * spread_j / low_j
         centre_d = centre_d if constant > 0 else self.centre_d
         doubt_d = error_d * (declared.high_d - declared.low_d) * factor_d
-        room = _longest(declared, factor_d, constant) if sd == 0 else 1.0
+        room = tuned.NOISELESS_ROOM if sd == 0 else 1.0
         scaled = replace(self, centre_d=centre_d, doubt_d=doubt_d, factor_d=factor_d)
         unseen_d = np.where(declared.high_d > declared.low_d, wide_d > 2 * width_d, 0.0)
         return replace(scaled, width_d=width_d, wide_d=wide_d, unseen_d=unseen_d, room=room)
@@ -176,13 +176,6 @@ def mapped(x_nd: Floats, forth: Floats) -> Floats:
 def measured(x_nd: Floats, matrix_de: Floats) -> MeasuredRows:
     """Rows x̂ in the coordinates of a score, measured; the map to x̂ is the matrix's first rows."""
     return turned(mapped(x_nd, matrix_de[: x_nd.shape[1] + 2]), matrix_de[x_nd.shape[1] + 2 :])
-
-
-def _longest(declared: Declared, factor_d: Floats, constant: float) -> float:
-    """The norm that no row x̂ passes, within reason: what is no number has norm 1 at most."""
-    end_d = np.maximum(np.abs(declared.low_d), np.abs(declared.high_d))
-    reach_d = declared.high_d - declared.low_d if constant > 0 else end_d
-    return min(math.hypot(1.0, *(reach_d * factor_d)[declared.numeric_j]), tuned.NOISELESS_ROOM)
 
 
 def _number(noisy_dd: Floats, sd: float, constant: float) -> float:
