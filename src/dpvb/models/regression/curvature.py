@@ -120,13 +120,7 @@ class Tracked:
 
 
 def read_moments(
-    noisy_dd: Floats,
-    sd: float,
-    constant: float,
-    *,
-    inner: bool,
-    reading: Reading | None = None,
-    room: float = 1.0,
+    noisy_dd: Floats, sd: float, constant: float, *, inner: bool, reading: Reading | None = None, room: float = 1.0
 ) -> RowMoments:
     """Read the second moments of rows whose column 0 is a constant.
 
@@ -149,9 +143,8 @@ def read_moments(
         sum_d, hidden = sum_d[1:] / math.sqrt(room), hidden / room
     typical = float(np.median(np.diag(guess_dd)))
     floor = min(tuned.FLOOR_OF_MEDIAN * typical, sd) + tuned.FLOOR_OF_STD * sd + TINY
-    if sd == 0:
-        # A path takes long steps along what looks flat: rounding must not look flatter than it can tell.
-        floor += tuned.INTEGER_FLOOR * room**2 * number
+    # A path takes long steps along what looks flat: without noise that may be rounding alone.
+    floor += tuned.INTEGER_FLOOR * room**2 * number if sd == 0 else 0.0
     value_e, basis_de = np.linalg.eigh(read_dd)
     eigenvalue_e = np.maximum(value_e, floor)
     scale_e = np.ones_like(eigenvalue_e)
