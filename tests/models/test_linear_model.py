@@ -215,8 +215,8 @@ def test_the_histogram_knows_sizes_beyond_its_thresholds() -> None:
 def test_the_reach_of_sigma_is_not_read_from_a_chance_count() -> None:
     """The noise of σ² grows with the square of its reach: one far bin, 3.8 std of chance, made σ twice too large.
 
-    Seven bins beyond the last, each believed at 5 std: 0.04 of 20,000 histograms are expected to have one, and four
-    have it with a probability below 1e-6. At 3.5 std, 33 would.
+    Three bins end beyond 0.8. Of 20,000 histograms 0.02 are expected to believe one at 5 std; four do so with a
+    probability below 1e-7. At 3.5 std, 14 are expected.
     """
     rng, number, sd = np.random.default_rng(8), 4_000, 25.0
     counts_k = residuals.one_hot(0.075 * rng.standard_normal(number)).sum(axis=0)
