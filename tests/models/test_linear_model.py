@@ -212,6 +212,22 @@ def test_the_histogram_knows_sizes_beyond_its_thresholds() -> None:
     assert residuals.Residuals.start().joined(20 * rng.standard_normal(17), 400.0).read(20_000.0) is None
 
 
+def test_the_reach_of_sigma_is_not_read_from_a_chance_count() -> None:
+    """The noise of σ² grows with the square of its reach: one far bin, 3.8 std of chance, made σ twice too large.
+
+    Three bins end beyond 0.8. Of 20,000 histograms 0.02 are expected to believe one at 5 std; four do so with a
+    probability below 1e-7. At 3.5 std, 14 are expected.
+    """
+    rng, number, sd = np.random.default_rng(8), 4_000, 25.0
+    counts_k = residuals.one_hot(0.075 * rng.standard_normal(number)).sum(axis=0)
+    far, chance = 0, 0
+    for _ in range(20_000):
+        noisy = residuals.Residuals(counts_k + sd * rng.standard_normal(len(counts_k)), sd**2)
+        far += noisy.read(number, tuned.CERTAIN_BIN).largest() > 0.8
+        chance += noisy.read(number).largest() > 0.8
+    assert far < 4 < chance
+
+
 def test_the_clip_and_all_else_are_functions_of_what_was_released() -> None:
     """Other rows, of nobody, the same noise: the same releases, and the same path to the bit."""
     x_nd, y_n, _ = rows(8, 1_000, 3)
@@ -304,6 +320,24 @@ def test_collinear_columns_are_seen_to_be_and_their_small_eigenvalues_are_not_ov
     apart_dd = np.diag(np.diag(noisy_dd)) + noise_dd + noise_dd.T
     same = [curvature.read_moments(apart_dd, sd, COLUMN, inner=False, reading=reading) for reading in READINGS]
     assert np.array_equal(same[0].eigenvalue_e, same[1].eigenvalue_e)
+
+
+def test_what_tells_a_number_from_its_square_is_read_among_a_hundred_columns() -> None:
+    """Correlation 0.98: the edge of all columns' noise hides the small eigenvalue, which was read as 30 for 5."""
+    rng, n, sd = np.random.default_rng(11), 13_000, 7.5
+    x_nd = rng.uniform(size=(n, 113)) < 0.1
+    x_nd = 0.3 * np.hstack([np.ones((n, 1)), x_nd[:, 3:], np.zeros((n, 2))])
+    first_n = rng.standard_normal(n)
+    x_nd[:, -2:] = 0.143 * np.column_stack([first_n, 0.98 * first_n + 0.2 * rng.standard_normal(n)])
+    moment_dd = x_nd.T @ x_nd
+    true, read = float(np.linalg.eigvalsh(moment_dd[-2:, -2:])[0]), []
+    for _ in range(5):
+        noise_dd = np.triu(rng.standard_normal(moment_dd.shape), 1) * sd / math.sqrt(2)
+        noisy_dd = moment_dd + noise_dd + noise_dd.T + sd * np.diag(rng.standard_normal(len(moment_dd)))
+        parts = (curvature.read_moments(noisy_dd, sd, 0.3, inner=False, reading=one).matrix_dd for one in READINGS)
+        read.append([float(np.linalg.eigvalsh(part_dd[-2:, -2:])[0]) for part_dd in parts])
+    plain, kept = np.mean(read, axis=0)
+    assert abs(kept - true) < 3 * sd < plain - true
 
 
 def test_all_blocks_of_a_release_share_one_unit_of_noise() -> None:

@@ -120,7 +120,7 @@ class Tracked:
 
 
 def read_moments(
-    noisy_dd: Floats, sd: float, constant: float, *, inner: bool, reading: Reading | None = None
+    noisy_dd: Floats, sd: float, constant: float, *, inner: bool, reading: Reading | None = None, room: float = 1.0
 ) -> RowMoments:
     """Read the second moments of rows whose column 0 is a constant.
 
@@ -131,6 +131,7 @@ def read_moments(
         inner: whether column 0 was added for this reading alone; the other columns had then been multiplied by
             √(1 - constant²), and the moments are those of the other columns before that.
         reading: of the matrix beside a guess; None: `denoised`.
+        room: what the rows had been divided by, when they were rounded to integers.
     """
     guess_dd, sum_d, number = _independent(noisy_dd, sd, constant)
     read_dd = (reading or denoised)(noisy_dd, guess_dd, sd)
@@ -142,6 +143,8 @@ def read_moments(
         sum_d, hidden = sum_d[1:] / math.sqrt(room), hidden / room
     typical = float(np.median(np.diag(guess_dd)))
     floor = min(tuned.FLOOR_OF_MEDIAN * typical, sd) + tuned.FLOOR_OF_STD * sd + TINY
+    # A path takes long steps along what looks flat: without noise that may be rounding alone.
+    floor += tuned.INTEGER_FLOOR * room**2 * number if sd == 0 else 0.0
     value_e, basis_de = np.linalg.eigh(read_dd)
     eigenvalue_e = np.maximum(value_e, floor)
     scale_e = np.ones_like(eigenvalue_e)

@@ -39,7 +39,7 @@ class LinearPath:
         noisy_dd = room**2 * s.read("curvature")
         if self.intercept > 0:
             scaling, noisy_dd = scaling.recentred(self.columns, noisy_dd, sd, self.intercept)
-        moments = read_moments(noisy_dd, sd, column, inner=inner, reading=collinear.read)
+        moments = read_moments(noisy_dd, sd, column, inner=inner, reading=collinear.read, room=room)
         if sd > 0:
             noise_e = (tuned.SCALE_SHRINK * moments.scale_e) ** 2 * tuned.LINEAR_CURVATURE * sd**2
             share = float(np.mean(np.minimum(1.0, tuned.SHRINK_NOISE * noise_e / moments.eigenvalue_e)))
@@ -78,7 +78,8 @@ class LinearPath:
         budget = 1.0 / (tuned.LINEAR_CURVATURE * s.noise_std("curvature") ** 2)
         lost_e = moments.eigenvalue_e * scale_e**2 / (moments.eigenvalue_e + noise_e / spread) ** 2
         clip = sizes.best_clip(float(lost_e.sum()) / (tuned.CLIP_PRICE * budget * number))
-        reach = self._reach(sizes, number, budget)
+        # A chance count far out costs scores little, but noise would drown a σ² that reached for it.
+        reach = self._reach(residuals.read(number, tuned.CERTAIN_BIN) or sizes, number, budget)
         return replace(found, point_e=point_e, clip=max(clip, q.clip / tuned.CLIP_FALL), reach=reach)
 
     def finished(self, s: Estimate, q: LinearIterate) -> LinearIterate:

@@ -46,7 +46,7 @@ class Path:
         noisy_dd = room**2 * s.read("curvature")
         if self.intercept > 0:
             scaling, noisy_dd = scaling.recentred(self.columns, noisy_dd, sd, self.intercept)
-        moments = read_moments(noisy_dd, sd, column, inner=inner)
+        moments = read_moments(noisy_dd, sd, column, inner=inner, room=room)
         link = log_rate if self.likelihood.is_count else log_odds
         total_c, sd_c = s.read("count"), s.noise_std("count")
         base, spread = link(float(total_c[0]), sd_c, moments.number)

@@ -57,15 +57,20 @@ class Residuals:
         """Number of rows, and its noise variance."""
         return float(self.total_k.sum()), self.noise * len(self.total_k)
 
-    def read(self, number: float) -> Sizes | None:
-        """What is known of |r| for so many rows; None where noise hides most of them."""
+    def read(self, number: float, far: float = tuned.FAR_BIN) -> Sizes | None:
+        """What is known of |r|; None where noise hides most rows.
+
+        Args:
+            number: of rows.
+            far: std of noise below which a bin beyond the first empty one counts as empty.
+        """
         sd = math.sqrt(self.noise)
         kept_k = np.where(self.total_k >= tuned.SEEN_BIN * sd, self.total_k, 0.0)
         mode = int(np.argmax(kept_k))
         empty = np.flatnonzero(kept_k[mode:] == 0)
         if len(empty):
             beyond = slice(mode + int(empty[0]), None)
-            kept_k[beyond] = np.where(kept_k[beyond] >= tuned.FAR_BIN * sd, kept_k[beyond], 0.0)
+            kept_k[beyond] = np.where(kept_k[beyond] >= far * sd, kept_k[beyond], 0.0)
         if kept_k.sum() < tuned.LEAST_SEEN * number or kept_k.sum() <= 0:
             return None
         return Sizes(np.repeat(kept_k / kept_k.sum() / _POINTS, _POINTS))
