@@ -64,9 +64,9 @@ def test_the_windows_of_known_devices_give_them_back(devices: Any) -> None:
     found = devices.fitted(windows, 3, data.LEVELS, np.random.default_rng(1), starts=5)
     order = np.argsort(found.emissions.size_m)
     step_m22 = found.step_m22[order] / found.step_m22[order].sum(axis=2, keepdims=True)
-    np.testing.assert_allclose(found.emissions.size_m[order], data.SIZES, atol=0.06)
-    np.testing.assert_allclose(step_m22[:, 0, 0], data.STAYS_OFF, atol=0.01)
-    np.testing.assert_allclose(step_m22[:, 1, 1], data.STAYS_ON, atol=0.01)
+    np.testing.assert_allclose(found.emissions.size_m[order], data.SIZES, atol=0.02)
+    np.testing.assert_allclose(step_m22[:, 0, 0], data.STAYS_OFF, atol=0.003)
+    np.testing.assert_allclose(step_m22[:, 1, 1], data.STAYS_ON, atol=0.003)
 
 
 def test_a_fit_of_devices_never_loses_likelihood(devices: Any) -> None:

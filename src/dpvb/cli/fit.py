@@ -195,7 +195,6 @@ def options_of(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
         )
         if plain == (float | None) and not needed and parameter.default is not None:
             option.parser, option.metavar = number_or_none, "NUMBER|none"
-            option.help = str(option.help).replace("None:", "none:")
         default = tuple(map(str, parameter.default)) if get_origin(plain) is tuple else parameter.default
         yield inspect.Parameter(name, parameter.KEYWORD_ONLY, default=default, annotation=Annotated[plain, option])
 
