@@ -51,8 +51,11 @@ def of_numbers(covariance: str, width: int = D) -> Case:
     case = replace(case, clip="joint", begin=partial(_begin, case))
     if width != D:
         return case
+    case = replace(case, of_width=partial(of_numbers, covariance))
+    if covariance == "diag":
+        return case
     wide = replace(of_numbers("diag", WIDE), name="GaussianMixture, wide", hostile=2 * np.eye(WIDE))
-    return replace(case, wide=wide, of_width=partial(of_numbers, covariance))
+    return replace(case, wide=wide)
 
 
 def of_table() -> Case:
