@@ -6,6 +6,7 @@ import gc
 import os
 import stat
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpvb.audit.readers import units_of
 from dpvb.data import Events
 from dpvb.data.sequences.events import Partitioned, _row_of
+from dpvb.data.sequences.numbers import Numbers
 from dpvb.data.sequences.symbols import Symbols
 from dpvb.errors import DataFormatError, ParameterError
 
@@ -164,6 +167,19 @@ def test_an_odd_sequence_in_a_list_is_one_without_symbols() -> None:
         assert units(SYMBOLS.sequences([*lists, odd])) == sorted([*EXPECTED, ((),)])
     for cell in ODD:
         assert units(SYMBOLS.sequences([*lists, ["news", cell, "weather"]])) == sorted([*EXPECTED, ((0, -1, 2),)])
+
+
+@pytest.mark.parametrize("content", [Symbols("a,b"), Numbers(1, -1, 1), Numbers(2, -1, 1)], ids=["a", "x", "xy"])
+def test_one_odd_sequence_makes_another_shape_of_an_array_of_objects_and_nothing_else(content: Any) -> None:
+    """NumPy makes as many dimensions as all sequences have; of lists with lengths, as all places have."""
+    for place in (["a"], "a") if isinstance(content, Symbols) else ([0.5, -0.5][: len(content)],):
+        for odd in ([place, place], [place, [place, place]], [place, [0.5]], [place], [[], []], [[place]] * 2, None):
+            data, flat = [[place, place], [place, place], odd], [place, place, place, odd]
+            found = [units_of(content.sequences(form)) for form in (np.array(data, dtype=object), data)]
+            assert found[0] == found[1]
+            assert found[0] >= Counter(dict.fromkeys(units_of(content.sequences(data[:2])), 2))
+            found = [units_of(content.sequences(form, [2, 1, 1])) for form in (np.array(flat, dtype=object), flat)]
+            assert found[0] == found[1]
 
 
 def test_numbers_are_symbols_whatever_type_one_of_them_made_of_all() -> None:

@@ -28,8 +28,10 @@ _CATEGORIES = (0, 1, 2)
 
 
 def forms(name: str) -> Mapping[str, Callable[[], Case]]:
-    """Of a plain matrix with all covariances; of a table with columns of all kinds."""
-    return {"": partial(of_numbers, "full") if name == "GaussianMixture" else of_table}
+    """Of a plain matrix, with all covariances and with none; of a table with columns of all kinds."""
+    if name == "GaussianMixture":
+        return {covariance: partial(of_numbers, covariance) for covariance in ("full", "diag")}
+    return {"": of_table}
 
 
 def of_numbers(covariance: str, width: int = D) -> Case:
@@ -44,12 +46,16 @@ def of_numbers(covariance: str, width: int = D) -> Case:
     axes, signs = np.eye(width), np.array([*product(_ENDS, repeat=min(width, D))])
     corners = np.hstack([signs, np.zeros((len(signs), width - signs.shape[1]))])
     hostile = np.vstack([np.zeros(width), axes * 1e3, -axes, corners, np.full(width, 1e308)])
-    case = of_estimator("GaussianMixture", estimator, partial(_rows, Layout.of(schema)), records, hostile)
+    named = f"GaussianMixture, {covariance}"
+    case = of_estimator(named, estimator, partial(_rows, Layout.of(schema)), records, hostile)
     case = replace(case, clip="joint", begin=partial(_begin, case))
     if width != D:
         return case
+    case = replace(case, of_width=partial(of_numbers, covariance))
+    if covariance == "diag":
+        return case
     wide = replace(of_numbers("diag", WIDE), name="GaussianMixture, wide", hostile=2 * np.eye(WIDE))
-    return replace(case, wide=wide, of_width=partial(of_numbers, "diag"))
+    return replace(case, wide=wide)
 
 
 def of_table() -> Case:

@@ -69,6 +69,7 @@ class Content(ABC, Generic[Rows]):
         """
         if isinstance(data, np.ma.MaskedArray):
             raise DataFormatError("A masked array is not read; fill it with values that count as missing first.")
+        data = _apart(data)
         if lengths is not None:
             return self._flat(data, lengths)
         if isinstance(data, np.ndarray) and data.ndim >= 2 and data.shape[2:] in self.axes:
@@ -134,6 +135,11 @@ def arranged(person_n: Integers, part_n: Integers, time_n: NDArray[np.float64]) 
     starts[1:] = (np.diff(person_n) != 0) | (np.diff(part_n) != 0)
     first = np.flatnonzero(starts)
     return np.append(first, len(order)).astype(np.int64), order, person_n[first]
+
+
+def _apart(data: Any) -> Any:
+    """An array of objects as the lists that it was made of: NumPy's dimensions hang on every sequence, odd ones too."""
+    return np.ndarray.tolist(data) if isinstance(data, np.ndarray) and data.dtype.kind == "O" else data
 
 
 def _of_arrow(one: Any) -> object:
