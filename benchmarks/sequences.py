@@ -17,9 +17,6 @@ from typing import Any
 import numpy as np
 
 import dpvb
-from dpvb.models.sequences import forward_backward
-from dpvb.models.sequences.discrete_emissions import Categorical
-from dpvb.models.sequences.hidden_chain import HiddenChain
 
 DATA = Path(os.environ.get("DPVB_DATA", Path(__file__).parents[1] / "data")) / "sequences"
 EPSILONS = (0.5, 1.0, 2.0, 4.0, np.inf)
@@ -117,21 +114,6 @@ def hidden() -> None:
         told = f"{must} {'met' if row[1] >= must else 'MISSED'}"
         line = f"| msnbc {number:,} | {states} |" + "".join(f" {one:.3f} |" for one in row)
         print(f"{line} {told} | {seconds:.1f} |", flush=True)
-    rng = np.random.default_rng(1)
-    print("\nPositions per CPU-second of an E-step over whole sequences, 17 symbols:\n")
-    print("| states | up to 10 symbols | 1,000 symbols |\n|---|---|---|")
-    for states, positions in ((4, 2_000_000), (20, 500_000)):
-        rates = []
-        for longest in (10, 1000):
-            length_n = rng.integers(1, 11, 2 * positions // 11) if longest == 10 else np.full(positions // 1000, 1000)
-            bounds, symbol_t = np.append(0, np.cumsum(length_n)), rng.integers(0, 17, int(length_n.sum()))
-            start_k, step_kk = 0.1 + rng.random(states), 0.1 + rng.random((states, states))
-            chain = HiddenChain(start_k, start_k, step_kk, Categorical(0.1 + rng.random((17, states))))
-            for symbols, own in ((symbol_t[: bounds[2]], bounds[:3]), (symbol_t, bounds)):  # the first one compiles
-                start = time.process_time()
-                forward_backward.expected_counts(chain, own, symbols, np.ones(len(own) - 1), expected=False)
-            rates.append(len(symbol_t) / (time.process_time() - start))
-        print(f"| {states} |" + "".join(f" {rate / 1e6:.1f} M |" for rate in rates), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     with_hmmlearn.py FILE
 
 FILE is a NumPy archive: `lengths` and `symbols` of sequences, and `start`, `step`, `shown`, the laws. The fastest of
-three steps counts.
+five steps counts.
 """
 
 import json
@@ -15,7 +15,7 @@ from hmmlearn.hmm import CategoricalHMM
 
 given, seconds = np.load(sys.argv[1]), []
 symbols, lengths = given["symbols"][:, None], given["lengths"]
-for _ in range(3):
+for _ in range(5):
     model = CategoricalHMM(len(given["start"]), n_iter=1, init_params="", implementation="scaling")
     model.startprob_, model.transmat_, model.emissionprob_ = given["start"], given["step"], given["shown"]
     start = time.process_time()

@@ -26,7 +26,7 @@ _MOST = 1e290
 # A product of such inverses that is larger goes into a logarithm; another inverse still fits.
 _LARGE = 1e15
 # Sequences side by side; numbers that may be kept of their forward passes.
-_LANES, _ENTRIES = 64, 2**21
+_LANES, _ENTRIES = 64, 2**23
 
 
 @strict

@@ -32,7 +32,7 @@ from dpvb.models.sequences.hidden_chain import Laws
 from dpvb.models.sequences.rows import Units, by_unit, each
 
 # Entries of γ and of Σ ξ over which a part of the passes goes; parts that are kept.
-_ENTRIES, _KEPT = 2**21, 16
+_ENTRIES, _KEPT = 2**23, 4
 # Room for rounding: sums of at most 2^22 positive terms, and a power.
 _ROOM = 1.0 + 2.0**-28
 
