@@ -273,7 +273,7 @@ def test_what_is_certain_beforehand_is_said_before_a_yes_is_asked_for(
     texts.write_text("note,text\n1,apple\n")
     for content, given, said in (
         (b"age,work\n1,2\n", [data, "--schema", schema], "The data lack 'ill', the target of the schema"),
-        (b"age;work;ill\n", [data, "--schema", schema], "--separator ';'; every column of the schema must be there"),
+        (b"age;work;ill\n", [data, "--schema", schema], "--separator ';', and --decimal ',' if"),
         (header, [data, "--schema", grouped], "names the column 'who' once; every column"),
         (header, [data, "--schema", data], "The schema is not JSON"),
         (header, [tmp_path / "empty", "--schema", schema], "is a folder without .parquet files"),

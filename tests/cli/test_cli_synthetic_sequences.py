@@ -72,3 +72,37 @@ def test_a_picture_shows_what_follows_what(model: Path, tmp_path: Path) -> None:
     assert law_vv.shape == (len(names), len(names))
     np.testing.assert_allclose(law_vv.sum(axis=1), 1.0)
     np.testing.assert_array_equal(duration_v, fitted.expected_durations_)
+
+
+NUMBERS: dict[str, Any] = {
+    "columns": "x,y",
+    "low": 0.0,
+    "high": 9.0,
+    "max_length": 6,
+    "epsilon": math.inf,
+    "delta": 1e-6,
+}
+OF_NUMBERS = [
+    dpvb.LinearDynamicalSystem(2, window=3, **NUMBERS),
+    dpvb.HiddenMarkovModel(2, emissions="gaussian", **NUMBERS),
+]
+
+
+@pytest.mark.parametrize("kind", OF_NUMBERS, ids=lambda kind: type(kind).__name__)
+def test_points_of_nobody_have_a_column_for_each_number(kind: Any, tmp_path: Path) -> None:
+    out = tmp_path / "synthetic.csv"
+    kind.fit(np.random.default_rng(2).uniform(0, 9, (40, 6, 2))).save(tmp_path / "pens.dpvb")
+    run("synthesize", tmp_path / "pens.dpvb", "--rows", "3", "--length", "4", "--out", out, "--seed", "5")
+    rows = list(csv.reader(out.read_text().splitlines()))
+    assert rows[0] == ["person", "time", "x", "y"]
+    drawn = kind.sample(3, 5, length=4)
+    points = (drawn if isinstance(drawn, np.ndarray) else drawn[0]).reshape(12, 2)
+    np.testing.assert_allclose(np.array(rows[1:], dtype=float)[:, 2:], points, rtol=1e-5)
+
+
+def test_states_of_numbers_are_printed_without_intervals(tmp_path: Path) -> None:
+    kind = OF_NUMBERS[1].fit(np.random.default_rng(2).uniform(0, 9, (40, 6, 2)))
+    kind.save(tmp_path / "pens.dpvb")
+    assert kind.summary() in run("transitions", tmp_path / "pens.dpvb").stdout
+    refuse(tmp_path, "emissions must be those of symbols", "transitions", tmp_path / "pens.dpvb", "--json")
+    refuse(tmp_path, "--level must be", "transitions", tmp_path / "pens.dpvb", "--level", "2")

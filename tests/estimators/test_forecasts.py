@@ -126,7 +126,7 @@ def test_a_number_of_units_that_is_none_is_refused(name: str, bad: Any) -> None:
 def test_what_a_fit_would_be_refused_is_refused() -> None:
     with pytest.raises(ParameterError, match="epsilon must"):
         made("LDA", -1.0).expect(100, 500)
-    with pytest.raises(ParameterError, match="told of the columns"):
+    with pytest.raises(ParameterError, match="columns must be declared: give schema= for a table, width="):
         made("LogisticRegression", low=0, high=1).expect(100)
     with pytest.raises(ParameterError, match="epsilons must"):
         dpvb.plan(made("LDA"), 100, 500, epsilons=[0])

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from dpvb.cli import options
 from dpvb.cli.files import read_matrix
+from dpvb.cli.terminal import remark
 from dpvb.guards.errors import ParameterError
 
 
@@ -213,7 +214,10 @@ def sequences(
 
     written: dict[str, Any] = {"separator": separator, "decimal": decimal, "encoding": encoding}
     named: dict[str, Any] = {"person": person_column, "symbol": symbol_column, "time": time_column}
-    return {"X": Events(data, values=columns, sequence=sequence_column, stream=stream, **named, **written)}
+    events = Events(data, values=columns, sequence=sequence_column, stream=stream, **named, **written)
+    if time_column is None:
+        remark("Without --time-column the events of a person follow each other as their rows stand in the file.")
+    return {"X": events}
 
 
 #: By what a kind of model says that it reads.

@@ -42,8 +42,8 @@ def synthesize(
     data: Annotated[
         Path,
         typer.Argument(
-            help="A table of private rows: .csv, .csv.gz or .parquet; or a mixture, a Markov chain or a hidden Markov "
-            "model that `dpvb fit` wrote, which costs nothing more.",
+            help="A table of private rows: .csv, .csv.gz or .parquet; or a mixture or a model of sequences that `dpvb fit` "
+            "wrote, which costs nothing more.",
             show_default=False,
         ),
     ],
@@ -123,7 +123,7 @@ def synthesize(
 
         dpvb synthesize people.dpvb --rows 50000 --out synthetic.csv --fidelity page.html
 
-    Of a Markov chain or a hidden Markov model it writes sequences, a line for each symbol: person, time, symbol.
+    Of a model of sequences it writes sequences, a line for each point: person, time, and its symbol or its numbers.
 
         dpvb synthesize visits.dpvb --rows 10000 --length 8 --out synthetic.csv
     """
@@ -146,7 +146,7 @@ def synthesize(
             raise ParameterError(
                 "--schema, --epsilon, --delta, --check-share and --ledger belong to a table; a model has been fitted."
             )
-        model = files.load_model(data, "groups", "steps")
+        model = files.load_model(data, "groups", "steps", "forecast")
     else:
         if epsilon is None or delta is None:
             raise ParameterError(
@@ -169,7 +169,7 @@ def synthesize(
         given = reading.table(data, schema, **how)
         with progress_bar(epsilon, delta, quiet=quiet) as tell:
             model.fit(**given, progress=tell)
-    is_of_sequences = hasattr(model, "steps")
+    is_of_sequences = model.reads == "sequences"
     if is_of_sequences and (many or fidelity is not None):
         raise ParameterError("--tables and --fidelity belong to a mixture; this model is of sequences.")
     if not is_of_sequences and length is not None:
@@ -179,7 +179,8 @@ def synthesize(
         remark(f"{out}: {rows:,} people who do not exist; {said}: the promise. {spent(model)}.")
         return
     _write(model, rows, targets, said, many, seed, fidelity)
-    remark(f"{', '.join(map(str, targets))}: {rows:,} rows of nobody each; {said}: the promise. {spent(model)}.")
+    each = " each" if many else ""
+    remark(f"{', '.join(map(str, targets))}: {rows:,} rows of nobody{each}; {said}: the promise. {spent(model)}.")
 
 
 def _write(
@@ -209,17 +210,20 @@ def _write(
 
 def _write_sequences(model: Any, people: int, length: int | None, out: Path, said: Path, seed: int | None) -> None:
     """Sequences of nobody as a long table, and what was promised to those who stand behind them."""
+    from dpvb.data.sequences.numbers import Numbers
     from dpvb.estimators.base import generator
 
     rng = generator("seed", seed)
     with files.replacing(out) as part, part.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(("person", "time", "symbol"))
+        names: Any = None if getattr(model, "columns", None) is None else Numbers(model.columns).names
+        lines.writerow(("person", "time", *(("symbol",) if names is None else names)))
         for first in range(0, people, _TOGETHER):
             drawn = model.sample(min(people - first, _TOGETHER), rng, length=length)
-            symbol_nt = drawn[0] if isinstance(drawn, tuple) else drawn
-            for person, symbol_t in enumerate(symbol_nt.tolist(), first + 1):
-                lines.writerows((person, time, symbol) for time, symbol in enumerate(symbol_t, 1))
+            point_nt = drawn[0] if isinstance(drawn, tuple) else drawn
+            for person, point_t in enumerate(point_nt.tolist(), first + 1):
+                for time, point in enumerate(point_t, 1):
+                    lines.writerow((person, time, *([point] if names is None else map(_cell, point))))
     facts = {"people": people, "tables": [out.name], "statement": model.privacy_.to_dict()}
     with files.replacing(said) as part:
         part.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")

@@ -172,14 +172,19 @@ class HiddenMarkovModel(SequenceModel):
             rng: a seed, a NumPy generator or None; for the people who are drawn.
 
         Raises:
-            ParameterError: for more than 40 symbols: windows of two tell states from what states show in part alone.
+            ParameterError: for numbers, and for more than 40 symbols: windows of two tell states from what states show
+                in part alone. For solver="iterated".
         """
         self._check_fitted()
         level, draw = check_number("level", level, low=0, high=1, closed="neither"), generator("rng", rng)
-        if self.solver == "iterated" or self.emissions == "gaussian":
+        if self.emissions == "gaussian":
             raise ParameterError(
-                "intervals are made of windows of symbols, counts or bits: solver must be 'windows' or 'refined', got "
-                f"{self.solver!r}, and emissions must not be 'gaussian', got {self.emissions!r}."
+                "emissions must be those of symbols, counts or bits for intervals, got 'gaussian': the cells of numbers "
+                "tell states from what states show in part alone. transition_matrix_ has the estimates."
+            )
+        if self.solver == "iterated":
+            raise ParameterError(
+                "solver must be 'windows' or 'refined' for intervals, which are made of windows, got 'iterated'."
             )
         if self._fitted_model.length < 3:
             raise ParameterError(

@@ -35,7 +35,9 @@ class Symbols(Content[SequenceRows]):
             given = [*range(check_integer("symbols", given, low=2, high=10**6))]
         self.values = check_categories("symbols", "values", given)
         if len(self.values) < 2:
-            raise ParameterError(f"symbols must be at least two, got {given!r}.")
+            raise ParameterError(
+                f"symbols must be at least two, as a list or one text with commas between, got {given!r}."
+            )
         self._categories = Categories(self.values)
 
     def __len__(self) -> int:
