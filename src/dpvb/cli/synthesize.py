@@ -42,8 +42,8 @@ def synthesize(
     data: Annotated[
         Path,
         typer.Argument(
-            help="A table of private rows: .csv, .csv.gz or .parquet; or a mixture or a model of sequences that `dpvb fit` "
-            "wrote, which costs nothing more.",
+            help="A table of private rows: .csv, .csv.gz or .parquet; or a mixture or a model of sequences that "
+            "`dpvb fit` wrote, which costs nothing more.",
             show_default=False,
         ),
     ],

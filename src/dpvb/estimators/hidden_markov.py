@@ -179,8 +179,8 @@ class HiddenMarkovModel(SequenceModel):
         level, draw = check_number("level", level, low=0, high=1, closed="neither"), generator("rng", rng)
         if self.emissions == "gaussian":
             raise ParameterError(
-                "emissions must be those of symbols, counts or bits for intervals, got 'gaussian': the cells of numbers "
-                "tell states from what states show in part alone. transition_matrix_ has the estimates."
+                "emissions must be those of symbols, counts or bits for intervals, got 'gaussian': the cells of "
+                "numbers tell states from what states show in part alone. transition_matrix_ has the estimates."
             )
         if self.solver == "iterated":
             raise ParameterError(
@@ -248,7 +248,7 @@ class HiddenMarkovModel(SequenceModel):
     def _deviation(self, model: Any, plan: Plan, n: float) -> tuple[int, float]:
         if self.solver == "iterated":
             weight, noise = self._of_passes(model, plan, n)
-            return model.n_states, min(noise * model.n_states / weight, 0.25)
+            return model.n_states, noise * model.n_states / weight
         v, k = model.n_symbols, model.length
         weight = foreseen.total(n, model.max_length - k + 1, v, k, model.power, model.bound)
         [noise] = stds_of(plan, model.name)
