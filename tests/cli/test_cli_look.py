@@ -115,13 +115,19 @@ def test_faults_of_texts_are_said_in_words(tmp_path: Path) -> None:
     code, shown = on_terminal("look", notes, "--vocabulary", tmp_path / "words.txt")
     assert code == 0
     assert " 8 documents read. " in shown
-    assert words(shown) == {"texts": ["few", "few", "few"]}
+    assert words(shown) == {"texts": ["few", "few", "few"], "other files, not read": ["few"]}
     for path in notes.iterdir():
         path.unlink()
     code, shown = on_terminal("look", notes, "--vocabulary", tmp_path / "words.txt")
     assert code == 0
     assert "0 documents read." in shown
-    assert words(shown) == {"texts": ["none", "none", "none"]}
+    assert words(shown) == {"texts": ["none", "none", "none"], "other files, not read": ["none"]}
+    (notes / "letter.docx").write_bytes(b"not read")
+    (notes / "NOTE.TXT").write_bytes(b"apple")
+    code, shown = on_terminal("look", notes, "--vocabulary", tmp_path / "words.txt")
+    assert code == 0
+    assert "1 documents read." in shown
+    assert words(shown)["other files, not read"] == ["few"]
 
 
 def test_persons_of_texts_who_are_nobody_are_faults(tmp_path: Path) -> None:

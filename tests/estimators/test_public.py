@@ -209,6 +209,20 @@ def test_a_range_that_looks_computed_is_spoken_of_and_its_ends_are_not_shown(nam
     assert sum(fact.endswith("; source: the pilot study of 2019") for fact in sourced.privacy_.public) == 1
 
 
+def test_a_range_that_a_frame_has_computed_is_spoken_of() -> None:
+    frame = pd.DataFrame({"age": [17.0, 90.0], "hours": [1.0, 99.0]})
+    typed = dpvb.LogisticRegression(epsilon=1.0, delta=1e-6, low=[17, 1], high=[90, 99])
+    with pytest.warns(
+        MeasuredRangeWarning, match="'low', 'high' is a Series, as a frame's own min and max are"
+    ) as found:
+        clone(typed).set_params(low=frame.min(), high=frame.max()).fit(frame, [0, 1])
+    assert not any(re.search(r"\d", str(one.message)) for one in found if one.category is MeasuredRangeWarning)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", MeasuredRangeWarning)
+        clone(typed).fit(frame, [0, 1])
+        clone(typed).set_params(low=frame.min(), high=frame.max(), provenance={"ranges": "a pilot"}).fit(frame, [0, 1])
+
+
 @pytest.mark.parametrize("end", [0, 17, 0.5, 36.6, 1e-5, 12345678, 123456789012.0, -2.5e9, 0.12345678])
 def test_a_range_that_somebody_typed_is_nothing_to_speak_of(end: float) -> None:
     with warnings.catch_warnings():

@@ -39,7 +39,8 @@ def documents(
 
         dpvb fit {name} notes.csv --vocabulary words.txt {needed}--epsilon 1 --delta 1e-5 --out notes.dpvb
 
-        dpvb fit {name} notes.csv --vocabulary private {needed}--epsilon 1 --delta 1e-5 --out notes.dpvb
+        dpvb fit {name} notes.csv --vocabulary private --stop-words english {needed}--epsilon 1 --delta 1e-5
+        --out notes.dpvb
 
         dpvb fit {name} public_notes.csv --public --vocabulary words.txt {needed}--out public.dpvb
 

@@ -267,7 +267,8 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         """
         task = self.task(X, y, group=group, **rows)
         if self.provenance is None:
-            doubts.warn_of_ranges(self._ends(X))
+            series = [name for name in ("low", "high", "y_range") if hasattr(getattr(self, name, None), "iloc")]
+            doubts.warn_of_ranges(self._ends(X), series=series)
         with told_how_far(progress) as tell:
             task, q = self._run(task, tell, cluster)
             self.take(task, q)
@@ -510,8 +511,9 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         if counts is not None and counts.are_few:
             warnings.warn(
                 f"{counts.say(statement.unit)}. That cannot be told from none, or is too few to learn from; what was "
-                "spent stays spent. Look at the file, its separator and decimal sign, and the labels against the "
-                "declared classes (`dpvb look` shows its owner the faults of a file, on a terminal); or spend more.",
+                "spent stays spent. Look at the file, its separator, decimal sign and encoding, the labels against the "
+                "declared classes, the names in a folder, of which those in .txt are read (`dpvb look` shows its owner "
+                "the faults of a file, on a terminal); or spend more.",
                 FewUnitsWarning,
                 stacklevel=4,
             )
