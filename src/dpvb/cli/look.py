@@ -200,17 +200,22 @@ def picture(
     ] = None,
     overwrite: options.Overwrite = False,
 ) -> None:
-    """Draw a model: topics as bars, the weights of a belief network as images, or the steps of a chain as a heat map.
+    """Draw a model: topics as bars, weights as images, steps of a chain as a heat map, coefficients as intervals.
 
-    dpvb picture digits.dpvb --out digits.png
+    Topics, belief networks, sequences of symbols and regressions have a picture. `dpvb report` draws every model on a
+    page.
+
+        dpvb picture digits.dpvb --out digits.png
     """
     from dpvb.results import pictures
 
     if out.suffix.lower() not in _PICTURES:
         raise ParameterError(f"--out must end in {_PICTURES_SAID}, got {out.name!r}.")
     files.check_target(out, overwrite)
-    fitted = files.load_model(model, "topics", "reconstruct", "steps")
-    if hasattr(fitted, "steps"):
+    fitted = files.load_model(model, "topics", "reconstruct", "steps", "coefficients")
+    if hasattr(fitted, "coefficients"):
+        pictures.forest_picture(out, fitted.coefficients())
+    elif hasattr(fitted, "steps"):
         names, law_vv, duration_v = fitted.steps()
         pictures.steps_picture(out, names, law_vv, duration_v, fitted.privacy_)
     elif hasattr(fitted, "topics"):
