@@ -230,3 +230,14 @@ def test_a_range_that_somebody_typed_is_nothing_to_speak_of(end: float) -> None:
         warn_of_ranges([("low", end), ("high", float("inf"))])
     with pytest.warns(MeasuredRangeWarning):
         warn_of_ranges([("low", end), ("high", 1 / 3)])
+
+
+def test_an_argument_of_another_library_is_refused_before_a_charge() -> None:
+    model = dpvb.LogisticRegression(epsilon=1.0, delta=1e-6, low=0, high=1)
+    with pytest.raises(
+        TypeError, match=r"LogisticRegression\.fit takes X, y, .*, but not sample_weight\. Weights of rows"
+    ):
+        model.fit([[0.0], [1.0]], [0, 1], sample_weight=[1.0, 1.0])
+    with pytest.raises(TypeError, match=r"but not weights\.$"):
+        dpvb.PCA(1, epsilon=1.0, delta=1e-6, low=0, high=1).fit([[0.0, 1.0]], weights=[1.0])
+    assert not hasattr(model, "privacy_")

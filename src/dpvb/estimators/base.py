@@ -262,9 +262,14 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
 
         Raises:
             ParameterError, DataFormatError: for public faults, before anything is spent.
+            TypeError: for an argument of another kind of model, as `sample_weight`.
             WallError: if the computation failed behind the wall; the charge stands.
             KeyboardInterrupt: by Ctrl-C; its notes say what was released and charged, and what goes on.
         """
+        known = inspect.signature(self.task).parameters
+        if foreign := [name for name in rows if name not in known]:
+            way_out = " Weights of rows are weights=, with max_weight=, their public bound." * ("weights" in known)
+            raise TypeError(f"{type(self).__name__}.fit takes {', '.join(known)}, but not {foreign[0]}.{way_out}")
         task = self.task(X, y, group=group, **rows)
         if self.provenance is None:
             series = [name for name in ("low", "high", "y_range") if hasattr(getattr(self, name, None), "iloc")]
