@@ -49,6 +49,9 @@ def test_what_is_written_is_what_the_library_makes(
     assert (tmp_path / "coef.png").read_bytes().startswith(b"\x89PNG")
     refuse(tmp_path, "coef.csv' is already there", "coef", models[0], *written)
     assert run("coef", models[0], *written, "--overwrite").stdout == ""
+    if not words:
+        assert run("picture", models[0], "--out", tmp_path / "picture.png").stderr.endswith("picture.png: written.\n")
+        assert (tmp_path / "picture.png").read_bytes() == (tmp_path / "coef.png").read_bytes()
 
 
 @pytest.mark.parametrize("disjoint", [False, True])

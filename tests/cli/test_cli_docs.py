@@ -21,6 +21,11 @@ def test_every_page_is_named_and_printed() -> None:
 
 def test_another_page_is_refused(tmp_path: Path) -> None:
     refuse(tmp_path, "such as 'choosing'", "docs", "../README")
+    refuse(tmp_path, "such as 'glossary'", "docs", "glosary")
+
+
+def test_the_last_part_of_a_name_is_enough() -> None:
+    assert run("docs", "epsilon").stdout == (ROOT / "docs" / "how-to" / "epsilon.md").read_text(encoding="utf-8")
 
 
 def test_what_messages_point_to_is_in_the_wheel() -> None:

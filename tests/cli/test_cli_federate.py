@@ -275,6 +275,10 @@ def test_faults_end_in_one_line(tmp_path: Path) -> None:
     )
     agreement = tmp_path / "agreement.toml"
     agreement.write_text(agreement.read_text().replace("magic", "first_order"))
+    run("ledger", "init", tmp_path / "budget.db")
+    north = tmp_path / "north.toml"
+    north.write_text(f"ledger = '{tmp_path / 'budget.db'}'\ndataset = 'peple'\n{north.read_text()}")
+    refused("dataset must be one that is registered", "client", "--config", north)  # And nobody waits for a server.
     server = tmp_path / "server.toml"
     text = server.read_text()
     for address in ("0.0.0.0", "192.0.2.1", "server.example.org"):

@@ -115,13 +115,19 @@ def test_faults_of_texts_are_said_in_words(tmp_path: Path) -> None:
     code, shown = on_terminal("look", notes, "--vocabulary", tmp_path / "words.txt")
     assert code == 0
     assert " 8 documents read. " in shown
-    assert words(shown) == {"texts": ["few", "few", "few"]}
+    assert words(shown) == {"texts": ["few", "few", "few"], "other files, not read": ["few"]}
     for path in notes.iterdir():
         path.unlink()
     code, shown = on_terminal("look", notes, "--vocabulary", tmp_path / "words.txt")
     assert code == 0
     assert "0 documents read." in shown
-    assert words(shown) == {"texts": ["none", "none", "none"]}
+    assert words(shown) == {"texts": ["none", "none", "none"], "other files, not read": ["none"]}
+    (notes / "letter.docx").write_bytes(b"not read")
+    (notes / "NOTE.TXT").write_bytes(b"apple")
+    code, shown = on_terminal("look", notes, "--vocabulary", tmp_path / "words.txt")
+    assert code == 0
+    assert "1 documents read." in shown
+    assert words(shown)["other files, not read"] == ["few"]
 
 
 def test_persons_of_texts_who_are_nobody_are_faults(tmp_path: Path) -> None:
@@ -273,7 +279,7 @@ def test_what_is_certain_beforehand_is_said_before_a_yes_is_asked_for(
     texts.write_text("note,text\n1,apple\n")
     for content, given, said in (
         (b"age,work\n1,2\n", [data, "--schema", schema], "The data lack 'ill', the target of the schema"),
-        (b"age;work;ill\n", [data, "--schema", schema], "--separator ';'; every column of the schema must be there"),
+        (b"age;work;ill\n", [data, "--schema", schema], "--separator ';', and --decimal ',' if"),
         (header, [data, "--schema", grouped], "names the column 'who' once; every column"),
         (header, [data, "--schema", data], "The schema is not JSON"),
         (header, [tmp_path / "empty", "--schema", schema], "is a folder without .parquet files"),

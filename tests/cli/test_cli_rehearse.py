@@ -117,7 +117,7 @@ def test_what_says_nothing_of_its_columns_is_refused(tmp_path: Path) -> None:
     for name in ("x.npy", "damaged.npz"):
         (tmp_path / "damaged.npz").write_bytes(b"PK\3\4")
         refuse(tmp_path, "declares no rows and columns", "fit", "sbn", tmp_path / name, *given)
-    with pytest.raises(ParameterError, match="schema=, vocabulary= or width="):
+    with pytest.raises(ParameterError, match="schema= for a table, width= for a matrix"):
         dpvb.LogisticRegression(**BOUNDED).rehearse()
     for width in (0, 1.5, "3"):
         with pytest.raises(ParameterError, match="width must be"):

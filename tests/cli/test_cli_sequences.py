@@ -44,7 +44,7 @@ def test_a_long_table_becomes_a_law(visits: Path) -> None:
 
 
 def test_a_public_mistake_is_one_line(visits: Path) -> None:
-    call = ["fit", "markov-chain", visits, "--out", visits.with_name("m.dpvb"), *BUDGET]
+    call = ["fit", "markov-chain", visits, "--time-column", "clock", "--out", visits.with_name("m.dpvb"), *BUDGET]
     refuse(visits.parent, "'symbol'", *call, "--symbols", "front,news")
     refuse(visits.parent, "at least two", *call, *COLUMNS[2:], "--symbols", "front")
     states = ["fit", "hidden-markov", visits, "--states", "2", "--out", visits.with_name("m.dpvb"), *BUDGET]
@@ -55,7 +55,7 @@ def test_a_public_mistake_is_one_line(visits: Path) -> None:
 
 def test_a_long_table_becomes_hidden_states(visits: Path) -> None:
     out, call = visits.with_name("m.dpvb"), ["fit", "hidden-markov", visits, *COLUMNS, *BUDGET]
-    run(*call, "--states", "2", "--out", out)
+    assert "Without --time-column" in run(*call, "--states", "2", "--out", out).stderr
     assert dpvb.load(out).transition_matrix_.shape == (2, 2)
     run(*call, "--states", "1", "--clip", "20", "--out", out, "--overwrite")
     shown = run("transitions", out).stdout

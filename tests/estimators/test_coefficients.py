@@ -19,6 +19,7 @@ from dpvb.data.tables.schema import Schema, Target
 from dpvb.data.tables.table import Table
 from dpvb.errors import FewUnitsWarning, ParameterError
 from dpvb.results import model_file
+from dpvb.results.coefficients import _shown
 
 EXACT: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-5}
 CODINGS = ("reference", "sum", "places")
@@ -266,6 +267,15 @@ def test_ratios_are_the_exponentials_and_stay_finite(private: Any) -> None:
     tiny = private.contrast({"age": -1e9}, exp=True)
     assert json.loads(json.dumps([huge, tiny], allow_nan=False))
     assert tiny.low == 0 < huge.low < math.inf
+
+
+def test_numbers_of_a_table_show_what_they_are() -> None:
+    shown = {14_834.2: "14834", -36_928.4: "-36928", 249.61: "249.6", 1e7: "1e+07", 0.0: "0", 9_999.96: "10000"}
+    assert {value: _shown(value) for value in shown} == shown
+    ratios = {1.000017963: "1.0000180", 0.99907456: "0.999075", 1.0: "1", 1.0211: "1.021", 1.0 + 2e-9: "1.00000000"}
+    assert {value: _shown(value, ratio=True) for value in ratios} == ratios
+    low, high = (float(_shown(math.exp(log), ratio=True)) for log in (1.45e-5, 2.14e-5))
+    assert 1 < low < high  # Which four digits of a ratio hide.
 
 
 def test_a_coefficient_per_range_is_as_much_as_the_range_moves(private: Any) -> None:

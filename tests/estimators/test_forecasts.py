@@ -136,12 +136,34 @@ def test_a_number_of_units_that_is_none_is_refused(name: str, bad: Any) -> None:
 def test_what_a_fit_would_be_refused_is_refused() -> None:
     with pytest.raises(ParameterError, match="epsilon must"):
         made("LDA", -1.0).expect(100, 500)
-    with pytest.raises(ParameterError, match="told of the columns"):
+    with pytest.raises(ParameterError, match="columns must be declared: give schema= for a table, width="):
         made("LogisticRegression", low=0, high=1).expect(100)
     with pytest.raises(ParameterError, match="epsilons must"):
         dpvb.plan(made("LDA"), 100, 500, epsilons=[0])
     with pytest.raises(ParameterError, match="estimator must be one of dpvb's"):
         dpvb.plan(3, 100)  # type: ignore[arg-type]
+
+
+def test_a_hopeless_budget_is_called_hopeless() -> None:
+    said = {
+        "MarkovChain": "that transition probabilities stay unknown; from",
+        "HiddenMarkovModel": "that transition probabilities stay unknown; from",
+        "LogisticRegression": "no effect told from none: the prior decides; from",
+        "PCA": "no direction that stands above the noise; from",
+        "LinearDynamicalSystem": "that noise is",
+    }
+    for name, words in said.items():
+        found = made(name, 0.01).expect(30, **columns_of(name))
+        assert str(found).startswith(f"expect {words}")
+        assert found.strength < 0.3
+        assert all(value < 0.3 for _, value in found.values) or "transition" not in words  # No worse than a guess.
+
+
+def test_texts_of_classes_are_planned_by_the_number_of_their_words() -> None:
+    given = {"classes": ("a", "b"), "epsilon": 1.0, "delta": 1e-6}
+    words = [f"w{letter}" for letter in "abcdefghij"]
+    by_width = dpvb.NaiveBayes(**given).expect(10_000, 10)
+    assert by_width == dpvb.NaiveBayes(**given).expect(10_000, vocabulary=words)
 
 
 def test_a_sentence_says_what_would_be_enough() -> None:

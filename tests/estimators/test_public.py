@@ -240,6 +240,20 @@ def test_other_doors_speak_of_ranges_too() -> None:
     assert [one.filename for one in said] == [__file__] * 2
 
 
+def test_a_range_that_a_frame_has_computed_is_spoken_of() -> None:
+    frame = pd.DataFrame({"age": [17.0, 90.0], "hours": [1.0, 99.0]})
+    typed = dpvb.LogisticRegression(epsilon=1.0, delta=1e-6, low=[17, 1], high=[90, 99])
+    with pytest.warns(
+        MeasuredRangeWarning, match="'low', 'high' is a Series, as a frame's own min and max are"
+    ) as found:
+        clone(typed).set_params(low=frame.min(), high=frame.max()).fit(frame, [0, 1])
+    assert not any(re.search(r"\d", str(one.message)) for one in found if one.category is MeasuredRangeWarning)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", MeasuredRangeWarning)
+        clone(typed).fit(frame, [0, 1])
+        clone(typed).set_params(low=frame.min(), high=frame.max(), provenance={"ranges": "a pilot"}).fit(frame, [0, 1])
+
+
 TYPED = [0, 17, 0.5, 36.6, 1e-5, 12345678, 123456789012.0, -2.5e9, 0.12345678, 20**0.5, 2 * 3**0.5, 0.07**0.5]
 
 
@@ -250,3 +264,14 @@ def test_a_range_that_somebody_typed_is_nothing_to_speak_of(end: float) -> None:
         warn_of_ranges([("low", end), ("high", float("inf"))])
     with pytest.warns(MeasuredRangeWarning):
         warn_of_ranges([("low", end), ("high", 1 / 3)])
+
+
+def test_an_argument_of_another_library_is_refused_before_a_charge() -> None:
+    model = dpvb.LogisticRegression(epsilon=1.0, delta=1e-6, low=0, high=1)
+    with pytest.raises(
+        TypeError, match=r"LogisticRegression\.fit takes X, y, .*, but not sample_weight\. Weights of rows"
+    ):
+        model.fit([[0.0], [1.0]], [0, 1], sample_weight=[1.0, 1.0])
+    with pytest.raises(TypeError, match=r"but not weights\.$"):
+        dpvb.PCA(1, epsilon=1.0, delta=1e-6, low=0, high=1).fit([[0.0, 1.0]], weights=[1.0])
+    assert not hasattr(model, "privacy_")

@@ -244,6 +244,10 @@ def test_faults_are_found_at_the_start(tmp_path: Path) -> None:
         SuperLink(channel, (), address=link.address)
     with pytest.raises(FederationError, match=r"out of reach for 0 s"):  # Nobody is there any more.
         serve(channel, "server", bytes.upper, address=link.address, patience=0.0, ended=lambda: False)
+    told: list[str] = []
+    with pytest.raises(FederationError, match=r"out of reach for 0\.2 s"):
+        serve(channel, "server", bytes.upper, address=link.address, patience=0.2, ended=lambda: False, tell=told.append)
+    assert [one.partition("; ")[2] for one in told] == ["it is tried again for 0.2 s at most."]
 
 
 class Party:

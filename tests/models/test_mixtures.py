@@ -807,3 +807,14 @@ def test_settings_can_be_chosen() -> None:
 @pytest.mark.filterwarnings("ignore::dpvb.errors.DpvbWarning")
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
     check(estimator)
+
+
+def test_a_target_that_is_a_number_is_a_number_of_the_mixture() -> None:
+    age = [Numeric("age", 18, 90)]
+    layout = Layout.of(Schema(age, target=Target("income", "numeric", low=0, high=120_000)))
+    assert layout.counts == ()
+    assert layout.numbers == Layout.of(Schema([*age, Numeric("income", 0, 120_000)])).numbers
+    cells: dict[str, Any] = {"age": np.array([54.0]), "income": np.array([90_000.0])}
+    rows = layout.rows(cells, np.zeros(1, dtype=np.bool_), frozenset())
+    np.testing.assert_allclose(rows.x_nd, [[0.0, 0.5]])
+    np.testing.assert_allclose(np.hstack([*layout.cells(rows).values()]), [54, 90_000])

@@ -56,20 +56,23 @@ def warn_of_count(delta: float, *, unit: str, count: float, stacklevel: int = 3)
         warnings.warn(message, DpvbWarning, stacklevel=stacklevel)
 
 
-def warn_of_ranges(ends: Iterable[tuple[str, float]], *, stacklevel: int = 3) -> None:
+def warn_of_ranges(ends: Iterable[tuple[str, float]], *, series: Sequence[str] = (), stacklevel: int = 3) -> None:
     """Warn of ends of public ranges that look computed; the message holds none of them.
 
     Args:
         ends: names and values; public, by what the caller states.
+        series: names of those that came as a pandas Series, as X.min() makes one.
         stacklevel: as in `warn`.
     """
     names = dict.fromkeys(name for name, end in ends if math.isfinite(end) and not _is_short(float(end)))
-    if names:
+    if names or series:
+        which = ", ".join(map(repr, names or series))
+        why = "has more digits than somebody declares" if names else "is a Series, as a frame's own min and max are"
         warnings.warn(
-            f"the range of {', '.join(map(repr, names))} has more digits than somebody declares. If it was computed "
-            "from private rows (X.min(), X.max(), a quantile, the largest norm), it shows a value of theirs, and no "
-            "budget covers that. Declare a round range that is known beforehand, or pay for one with "
-            "dpvb.private_range. provenance= says where a public range comes from, and ends this warning.",
+            f"the range of {which} {why}. If it was computed from private rows (X.min(), X.max(), a quantile, the "
+            "largest norm), it shows a value of theirs, and no budget covers that. Declare a round range that is known "
+            "beforehand, or pay for one with dpvb.private_range. provenance= says where a public range comes from, and "
+            "ends this warning.",
             MeasuredRangeWarning,
             stacklevel=stacklevel,
         )

@@ -9,7 +9,7 @@ import typer
 
 from dpvb.cli import files, options
 from dpvb.cli.root import app
-from dpvb.cli.terminal import echo, print_json
+from dpvb.cli.terminal import echo, print_json, remark
 from dpvb.guards.errors import ParameterError
 
 
@@ -55,12 +55,13 @@ def report(
         dpvb report notes.dpvb --json
     """
     if out is None and not as_json:
-        raise ParameterError("out= must name the page's file; or give as_json=True for a model card.")
+        raise ParameterError("--out must name the page's file; or --json prints a model card.")
     if out is not None:
         files.check_target(out, overwrite)
     page = files.load_model(model).report()
     if out is not None:
         page.save(out, overwrite=overwrite)
+        remark(f"{out}: written.")
     if as_json:
         print_json(page.card())
 

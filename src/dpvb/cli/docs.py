@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
@@ -34,10 +35,13 @@ def docs(
             echo(f"{name:34} {_title(path)}")
         remark("Next: dpvb docs NAME.")
         return
-    name = page.removeprefix("docs/").removesuffix(".md")
-    if name not in known:
-        raise ParameterError(f"PAGE must be one of those that `dpvb docs` names, such as 'choosing', got {page!r}.")
-    echo(known[name].read_text(encoding="utf-8").rstrip())
+    asked = page.removeprefix("docs/").removesuffix(".md")
+    # The last part of a name is enough where one page alone has it.
+    able = [name for name in known if name == asked] or [name for name in known if name.split("/")[-1] == asked]
+    if len(able) != 1:
+        near = " or ".join(map(repr, able or get_close_matches(asked, known, 1) or ["choosing"]))
+        raise ParameterError(f"PAGE must be one of those that `dpvb docs` names, such as {near}, got {page!r}.")
+    echo(known[able[0]].read_text(encoding="utf-8").rstrip())
 
 
 def _title(path: Path) -> str:

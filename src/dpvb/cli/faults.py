@@ -63,9 +63,9 @@ def look(
     """Show the faults of private data, for the eyes of their owner.
 
     Of a table, for each column: cells that are unreadable, undeclared or outside the range. Of texts: documents that
-    are no text, undecodable, or without any token. Each is said as none, few, most or all; values are never shown. It
-    works on a terminal alone, reads and writes no pipe, and asks for a typed yes. With --ledger a note of the look is
-    kept, which costs nothing.
+    are no text, undecodable, or without any token; of a folder, files whose names do not end in .txt. Each is said as
+    none, few, most or all; values are never shown. It works on a terminal alone, reads and writes no pipe, and asks for
+    a typed yes. With --ledger a note of the look is kept, which costs nothing.
 
         dpvb look people.csv --schema people.json
 
@@ -239,6 +239,9 @@ def _of_texts(data: Path, given: Mapping[str, Any]) -> tuple[int, dict[str, list
         found[_fault(text, tokenizer.tokens)] += 1
         nobodies += bool(person) and identity(person[0]) is None
     lines = {"texts": [_word(found[kind], num_documents) for kind in _TEXTS]}
+    if data.is_dir():
+        others = sum(not one.is_dir() for one in data.rglob("*")) - num_documents
+        lines["other files, not read"] = [_word(max(others, 0), max(others, 0) + num_documents), "", ""]
     if group is not None:
         lines[f"{group}: names nobody"] = [_word(nobodies, num_documents), "", ""]
     return num_documents, lines

@@ -183,9 +183,13 @@ def client(
     from dpvb.federated.channel import Channel
     from dpvb.federated.client import Client
     from dpvb.federated.config import ClientConfig
+    from dpvb.runs.counted import opened
 
     settings = ClientConfig.load(config)
     agreement = settings.agreement
+    if settings.ledger is not None and settings.dataset is not None:
+        with opened(settings.ledger) as found:
+            found.remaining(settings.dataset)  # What is not registered is said before anybody waits.
     task, federation = _agreed(agreement, _rows(settings))
     with (
         _stopping(),

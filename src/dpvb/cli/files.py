@@ -27,7 +27,10 @@ def load_model(path: Path, *needed: str) -> Any:
     model = load(path)
     able = [name for name, kind in PrivateEstimator.kinds.items() if any(hasattr(kind, method) for method in needed)]
     if needed and type(model).__name__ not in able:
-        raise ModelFileError(f"{path}: holds a fitted {type(model).__name__}; this command needs {' or '.join(able)}.")
+        raise ModelFileError(
+            f"{path}: holds a fitted {type(model).__name__}; this command needs {' or '.join(able)}. Every model has "
+            "`dpvb report` and `dpvb show`."
+        )
     return model
 
 

@@ -32,6 +32,8 @@ from dpvb.guards.errors import CheckpointError, ParameterError
 if TYPE_CHECKING:
     from dpvb.estimators.base import PrivateEstimator
 
+# What every example says itself.
+_BUDGET = ("epsilon", "delta")
 # Types that an option can have; of a parameter that may be several, the first of them.
 _PLAIN = (bool, int, float, Path, str)
 # Of a parameter that may be one number or several; they are written with commas.
@@ -152,11 +154,9 @@ def _told_of_stops(model: PrivateEstimator, out: Path, checkpoint: Path | None) 
 def _command(name: str) -> Any:
     """A kind's command, of what its class and its way of reading say."""
     kind = kinds()[name]
-    needed = [option.name for option in options_of(kind) if option.default is option.empty]
-    words = "".join(f"{word_of(kind, name)} N " for name in needed if name not in ("epsilon", "delta"))
-    words = words if kind.example is None else f"{kind.example} "
+    words = needed(kind) if kind.example is None else f"{kind.example} "
     about = inspect.cleandoc(READINGS[str(kind.reads)].__doc__ or "").format(name=name, needed=words)
-    program = typer.Typer(add_completion=False)
+    program = typer.Typer(add_completion=False, rich_markup_mode="markdown")
     program.command(name, help=f"{summary(inspect.getdoc(kind))}\n\n{about}")(fitting(kind))
     return typer.main.get_command(program)
 
@@ -197,6 +197,12 @@ def options_of(kind: type[PrivateEstimator]) -> Iterator[inspect.Parameter]:
             option.parser, option.metavar = number_or_none, "NUMBER|none"
         default = tuple(map(str, parameter.default)) if get_origin(plain) is tuple else parameter.default
         yield inspect.Parameter(name, parameter.KEYWORD_ONLY, default=default, annotation=Annotated[plain, option])
+
+
+def needed(kind: type[PrivateEstimator]) -> str:
+    """The options that an example of a kind must have, beside those of the budget."""
+    names = (option.name for option in options_of(kind) if option.default is option.empty)
+    return "".join(f"{word_of(kind, name)} N " for name in names if name not in _BUDGET)
 
 
 def word_of(kind: type[PrivateEstimator], name: str) -> str:

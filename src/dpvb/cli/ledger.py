@@ -178,6 +178,7 @@ def show(
         numbers=(2, 3, 4, 5, 6, 7, 8),
     )
     echo("spent: whatever made people choose the later plans; if fixed: had all plans been fixed beforehand.")
+    echo("left: the cap without what is spent. A plan that costs more by itself may fit: together they cost less.")
     echo("more: how many more plans like a data set's last one would fit.")
     for one in facts:
         if one["sole"]:

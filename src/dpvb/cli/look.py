@@ -225,7 +225,7 @@ def picture(
     """Draw a model: topics as bars, steps of a chain, weights of a belief network, intervals of a regression, motion.
 
     The steps of a chain are a heat map. Of a linear system it draws how sequences begin, with bands, and a few
-    of nobody.
+    of nobody. `dpvb report` draws every model on a page.
 
         dpvb picture digits.dpvb --out digits.png
     """

@@ -137,7 +137,9 @@ Separator = Annotated[
 Decimal = Annotated[str, typer.Option(help="The decimal sign of a CSV file: . or a comma.", rich_help_panel=DATA)]
 Encoding = Annotated[
     str,
-    typer.Option(help="The encoding of a CSV file: utf-8, latin-1, cp1252 ...", rich_help_panel=DATA),
+    typer.Option(
+        help="The encoding of the file, or of files in a folder: utf-8, latin-1, cp1252 ...", rich_help_panel=DATA
+    ),
 ]
 
 # Rows of numbers.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from dpvb.cli import options
-from dpvb.cli.fit import Kinds, kinds, of_files, options_of, summary, value_of, word_of
+from dpvb.cli.fit import Kinds, kinds, needed, of_files, options_of, summary, value_of
 from dpvb.cli.root import app
 from dpvb.cli.terminal import echo, new_console, print_json, print_table, working
 from dpvb.guards.errors import ParameterError, check_integer
@@ -85,13 +85,11 @@ def planning(kind: type[PrivateEstimator]) -> Callable[..., None]:
 def _command(name: str) -> Any:
     """A kind's command, of what its class says."""
     kind = kinds()[name]
-    needed = "".join(
-        f"{word_of(kind, option.name)} N " for option in options_of(kind) if option.default is option.empty
-    )
     about = "Everything is public: no data are read, and nothing is spent."
-    program = typer.Typer(add_completion=False)
+    program = typer.Typer(add_completion=False, rich_markup_mode="markdown")
     text = (
-        f"What to expect of: {summary(inspect.getdoc(kind))}\n\n{about}\n\n    dpvb plan {name} --units 20000 {needed}"
+        f"What to expect of: {summary(inspect.getdoc(kind))}\n\n{about}\n\n    dpvb plan {name} --units 20000 "
+        f"{needed(kind)}--epsilon 1 --delta 1e-5"
     )
     program.command(name, help=text)(planning(kind))
     return typer.main.get_command(program)

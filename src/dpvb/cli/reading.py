@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from dpvb.cli import options
 from dpvb.cli.files import read_matrix
+from dpvb.cli.terminal import remark
 from dpvb.guards.errors import ParameterError
 
 
@@ -38,7 +39,8 @@ def documents(
 
         dpvb fit {name} notes.csv --vocabulary words.txt {needed}--epsilon 1 --delta 1e-5 --out notes.dpvb
 
-        dpvb fit {name} notes.csv --vocabulary private {needed}--epsilon 1 --delta 1e-5 --out notes.dpvb
+        dpvb fit {name} notes.csv --vocabulary private --stop-words english {needed}--epsilon 1 --delta 1e-5
+        --out notes.dpvb
 
         dpvb fit {name} public_notes.csv --public --vocabulary words.txt {needed}--out public.dpvb
 
@@ -213,7 +215,10 @@ def sequences(
 
     written: dict[str, Any] = {"separator": separator, "decimal": decimal, "encoding": encoding}
     named: dict[str, Any] = {"person": person_column, "symbol": symbol_column, "time": time_column}
-    return {"X": Events(data, values=columns, sequence=sequence_column, stream=stream, **named, **written)}
+    events = Events(data, values=columns, sequence=sequence_column, stream=stream, **named, **written)
+    if time_column is None:
+        remark("Without --time-column the events of a person follow each other as their rows stand in the file.")
+    return {"X": events}
 
 
 #: By what a kind of model says that it reads.

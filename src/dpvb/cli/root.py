@@ -108,13 +108,13 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
-    help="""Private models: fit topics, regressions and belief networks so that no single row shows in them.
+    help="""Private models of texts, tables, sequences and images, fitted so that no single row shows in them.
 
     A first session, on made-up data:
 
         dpvb sample first-try && cd first-try
 
-        dpvb plan --epsilon 1 --delta 1e-5
+        dpvb plan lda --units 2000 --width 40 --topics 4 --epsilon 1 --delta 1e-5
 
         dpvb fit lda notes --vocabulary words.txt --topics 4 --epsilon 1 --delta 1e-5 --out notes.dpvb
 

@@ -184,7 +184,8 @@ def synthesize(
         remark(f"{out}: {rows:,} people who do not exist; {said}: the promise. {spent(model)}.")
         return
     _write(model, rows, targets, said, many, seed, fidelity)
-    remark(f"{', '.join(map(str, targets))}: {rows:,} rows of nobody each; {said}: the promise. {spent(model)}.")
+    each = " each" if many else ""
+    remark(f"{', '.join(map(str, targets))}: {rows:,} rows of nobody{each}; {said}: the promise. {spent(model)}.")
 
 
 def _write(

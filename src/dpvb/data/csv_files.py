@@ -141,7 +141,7 @@ def check_csv(path: Path, columns: tuple[str, ...], hint: str = CHOOSE, dialect:
         )
     for column, times in times_in_header(path, columns, dialect).items():
         if times != 1:
-            shown = shown_by_header(path, dialect)
+            shown = shown_by_header(path, dialect, numbers=hint != CHOOSE)
             raise DataFormatError(
                 f"The first line of {str(path)!r} must be a header that names the column {column!r} once; {shown}{hint}"
             )
@@ -173,8 +173,8 @@ def decoded(records: Iterable[Record], dialect: Dialect) -> Iterator[Record]:
     return (tuple(map(dialect.decoded, record)) for record in records)
 
 
-def shown_by_header(path: Path, dialect: Dialect) -> str:
-    """What the header line shows of how the file is written, where it is not as was said."""
+def shown_by_header(path: Path, dialect: Dialect, *, numbers: bool = True) -> str:
+    """What the header line shows of how the file, of `numbers` or texts, is written, where it is not as was said."""
     with open_binary(path) as file:
         line, _ = _header_line(file, dialect)
     others = [sign for sign in SEPARATORS if sign.encode() in line and sign != dialect.separator]
@@ -183,7 +183,9 @@ def shown_by_header(path: Path, dialect: Dialect) -> str:
     if dialect.encoding == "utf-8" and dialect.decoded(line) == UNREADABLE:
         return "the header is no UTF-8: say encoding='cp1252', 'latin-1' or another; "
     if len(header_of(path, dialect)) == 1 and others:
-        return f"the header has one field with {others[0]!r} in it: separator={others[0]!r}; "
+        # Where a comma parts no fields, it may be the decimal sign.
+        comma = ", and decimal=',' if its numbers have decimal commas" if numbers and others[0] == ";" else ""
+        return f"the header has one field with {others[0]!r} in it: separator={others[0]!r}{comma}; "
     return ""
 
 

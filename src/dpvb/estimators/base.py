@@ -271,9 +271,14 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
 
         Raises:
             ParameterError, DataFormatError: for public faults, before anything is spent.
+            TypeError: for an argument of another kind of model, as `sample_weight`.
             WallError: if the computation failed behind the wall; the charge stands.
             KeyboardInterrupt: by Ctrl-C; its notes say what was released and charged, and what goes on.
         """
+        known = inspect.signature(self.task).parameters
+        if foreign := [name for name in rows if name not in known]:
+            way_out = " Weights of rows are weights=, with max_weight=, their public bound." * ("weights" in known)
+            raise TypeError(f"{type(self).__name__}.fit takes {', '.join(known)}, but not {foreign[0]}.{way_out}")
         task = self.task(X, y, group=group, **rows)
         self.doubt(X)
         with told_how_far(progress) as tell:
@@ -290,7 +295,8 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
             stacklevel: whose line is shown, as in `warnings.warn`: 2 is the caller's, 3 that of the caller's caller.
         """
         if not _BOUNDS & self._sources().keys():
-            doubts.warn_of_ranges(self._ends(X), stacklevel=stacklevel + 1)
+            series = [name for name in _ENDS if hasattr(getattr(self, name, None), "iloc")]
+            doubts.warn_of_ranges(self._ends(X), series=series, stacklevel=stacklevel + 1)
 
     def _ends(self, X: Records) -> Iterator[tuple[str, float]]:
         """Numbers that are public bounds by what the caller states, with the name of column or parameter."""
@@ -538,8 +544,9 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         if counts is not None and counts.are_few:
             warnings.warn(
                 f"{counts.say(statement.unit)}. That cannot be told from none, or is too few to learn from; what was "
-                "spent stays spent. Look at the file, its separator and decimal sign, and the labels against the "
-                "declared classes (`dpvb look` shows its owner the faults of a file, on a terminal); or spend more.",
+                "spent stays spent. Look at the file, its separator, decimal sign and encoding, the labels against the "
+                "declared classes, the names in a folder, of which those in .txt are read (`dpvb look` shows its owner "
+                "the faults of a file, on a terminal); or spend more.",
                 FewUnitsWarning,
                 stacklevel=4,
             )

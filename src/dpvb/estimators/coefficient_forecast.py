@@ -19,6 +19,8 @@ from dpvb.results.forecast import Forecast, two_digits
 
 # Standard deviation of a coefficient with which an effect of twice as much can be told from none.
 _WORTH = 0.1
+# Standard deviation of the prior of a number's coefficient, and the share of its variance that says it decides.
+_PRIOR, _DECIDED = 1.0, 0.5
 # The share of rows of the category that is forecast.
 _SHARE = 0.1
 
@@ -45,15 +47,18 @@ def of_coefficients(task: Task, plan: Plan, n: float, scores: Scores, unit: str)
     numbers = [std for (name, std), is_number in zip(found, _numbers(schema, columns, first), strict=True) if is_number]
     usual = middle(np.array(numbers or [std for _, std in found]))
     strength = _WORTH / usual
+    said = f"effects beyond {two_digits(2 * usual)} {unit} per standard deviation of a column told from none"
+    if usual > _PRIOR * math.sqrt(_DECIDED):
+        said = "no effect told from none: the prior decides"
     return Forecast(
         num_units=n,
         unit=task.plan.unit,
         facts=f"{len(found):,} columns",
         measure=f"standard deviation of a coefficient in {unit}, of a number per standard deviation of it",
         values=(("a number" if numbers else "a column", usual), *found),
-        expected=f"effects beyond {two_digits(2 * usual)} {unit} per standard deviation of a column told from none",
+        expected=said,
         strength=strength,
-        then=f"those beyond {2 * _WORTH:g}",
+        then=f"effects beyond {2 * _WORTH:g} are",
         size="columns",
         parts=len(found),
         affordable=len(found) * strength**2,

@@ -153,10 +153,12 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
             facts=f"{d:,} columns",
             measure="least share of the variance of all columns with which a direction is seen",
             values=tuple(values),
-            expected=f"those directions alone that hold {min(share, 1.0):.2g} of the variance of all columns or more, "
+            expected="no direction that stands above the noise"
+            if share >= 1
+            else f"those directions alone that hold {share:.2g} of the variance of all columns or more, "
             f"{most} at most{also}",
             strength=_WORTH / share if share > 0 else math.inf,
-            then=f"those that hold {_WORTH:g}",
+            then=f"directions that hold {_WORTH:g} of it",
             size="columns",
             parts=d,
             affordable=d * (_WORTH / share) ** 2 if share > 0 else math.inf,

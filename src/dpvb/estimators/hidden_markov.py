@@ -262,7 +262,7 @@ class HiddenMarkovModel(SequenceModel):
     def _deviation(self, model: Any, plan: Plan, n: float) -> tuple[int, float]:
         if self.solver == "iterated":
             weight, noise = self._of_passes(model, plan, n)
-            return model.n_states, min(noise * model.n_states / weight, 0.25)
+            return model.n_states, noise * model.n_states / weight
         v, k = model.n_symbols, model.length
         weight = foreseen.total(n, model.max_length - k + 1, v, k, model.power, model.bound)
         [noise] = stds_of(plan, model.name)

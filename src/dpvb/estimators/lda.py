@@ -485,6 +485,10 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             number, of = self.topics_above_noise_, model.n_components
             which = f" ({', '.join(map(str, np.flatnonzero(self.above_noise_)))})" if number else ""
             said = f"{number} of {of} topics stand above the noise{which}; noise alone could make any of the others"
+            if number == of:
+                said = f"all {of} topics stand above the noise"
+            elif not number:
+                said = f"none of {of} topics stands above the noise, which alone could make any of them"
             self.privacy_ = replace(self.privacy_, remarks=(f"{said}.",))
             if 2 * number < of:
                 warnings.warn(f"{said}{_WAY_OUT}", FewTopicsWarning, stacklevel=3)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from dpvb.core.plan import Plan
 from dpvb.data.sequences.events import Events
 from dpvb.data.sequences.numbers import Numbers
 from dpvb.data.sequences.rows import NumberRows
@@ -25,6 +26,8 @@ from dpvb.models.sequences import kalman, linear_dynamical
 from dpvb.models.sequences.kalman import LinearSystem
 from dpvb.results import pictures
 from dpvb.results.figures import Figure, Grid
+from dpvb.results.forecast import Forecast
+from dpvb.results.statement import percent
 
 # Nats above a uniform guess, for each column, at which a sequence's score is cut when settings are chosen.
 _ABOVE_UNIFORM = 3.0
@@ -107,6 +110,21 @@ class LinearDynamicalSystem(PrivateEstimator):
     def take(self, task: Task, q: Any) -> None:
         """Keep the system."""
         self._set(task.notes["numbers"], replace(q, system=kalman.in_order(q.system)))
+
+    def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
+        found = super()._forecast(task, plan, n)
+        [(_, part), *rest] = found.values
+        return replace(
+            found,
+            facts=f"{len(self._content())} columns, {self.n_states} states",
+            measure="noise of the moments of windows, over what a person may add to their mean",
+            values=(("noise of moments", part), *rest),
+            expected=f"that noise is {percent(part)} of the moments of windows, to which the motion is fitted",
+            then="a tenth or less",
+            size="columns",
+            parts=len(self._content()),
+            affordable=len(self._content()) * found.strength,
+        )
 
     def no_rows(self, *, schema: Any, vocabulary: Any, width: int | None) -> dict[str, Any]:
         """No sequences of so many columns."""

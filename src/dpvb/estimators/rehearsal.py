@@ -19,6 +19,14 @@ from dpvb.guards.errors import ParameterError, check_integer
 
 #: Rows of a rehearsal where no public number of units is given, and words of a made-up document.
 NUM_ROWS, WORDS = 10_000, 200
+# What declares the columns, by what an estimator reads.
+_COLUMNS = {
+    "documents": "vocabulary=, or width=, the number of words",
+    "images": "width=, the number of entries of a row",
+    "table": "schema=, which says what is public of a table",
+    "labelled": "schema= for a table, vocabulary= for texts",
+}
+_ROWS = "schema= for a table, width= for a matrix, the number of its columns"
 # Words of made-up texts, where nobody has listed any.
 _MADE_UP = 500
 
@@ -61,11 +69,13 @@ def made_up(
     words = None if vocabulary is None else check_vocabulary(vocabulary, width=width)
     if width is None and words is None:
         raise ParameterError(
-            "a rehearsal opens no data and must be told of the columns: give schema=, vocabulary= or width=, what the "
-            "fit itself has."
+            "no data are opened here, so that the columns must be declared: give "
+            f"{_COLUMNS.get(str(estimator.reads), _ROWS)}."
         )
     width = check_integer("width", len(words) if words is not None else width, low=1)
     group = {"group": np.arange(num_rows)} if grouped else {}
+    if estimator.reads == "labelled" and words is None:
+        words = check_vocabulary([f"word{v}" for v in range(width)])
     if estimator.reads in ("documents", "labelled"):
         places = np.repeat(np.arange(num_rows), WORDS), rng.integers(width, size=num_rows * WORDS)
         counts = sparse.csr_array((np.ones(num_rows * WORDS), places), shape=(num_rows, width))

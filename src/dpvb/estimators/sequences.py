@@ -130,15 +130,19 @@ class SequenceModel(PrivateEstimator):
         """How well the probabilities of what follows what will be known."""
         number, std = self._deviation(model, plan, n)
         what = "symbols" if number == model.n_symbols else "states"
-        strength = 1 / number / (_TOLD * std) if std > 0 else math.inf
+        strength, even = 1 / number / (_TOLD * std) if std > 0 else math.inf, 1 / number
+        # Of laws of which nothing is known, all as likely.
+        unknown = math.sqrt(even * (1 - even) / (number + 1)) if number > 1 else math.inf
+        said = f"transition probabilities known to ±{two_digits(2 * std)}, where even ones are {two_digits(even)}"
+        if std >= unknown:
+            said = "that transition probabilities stay unknown"
         return Forecast(
             num_units=n,
             unit=unit,
             facts=f"{model.n_symbols} symbols" + (f", {number} states" if what == "states" else ""),
             measure="standard deviation of a transition probability",
-            values=(("a transition probability", std),),
-            expected=f"transition probabilities known to ±{two_digits(2 * std)}, where even ones are "
-            f"{two_digits(1 / number)}",
+            values=(("a transition probability", min(std, unknown)),),
+            expected=said,
             strength=strength,
             then="they are clear",
             size=what,

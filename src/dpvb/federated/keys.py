@@ -94,7 +94,9 @@ class Identity:
         try:
             write_own(check_path("path", path), text, new=True)
         except OSError as error:
-            raise FederationError(f"{Path(path)}: an identity cannot be written here ({error.strerror}).") from error
+            raise FederationError(
+                f"{Path(path)}: an identity cannot be written here ({error.strerror}). Name another file."
+            ) from error
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Identity:

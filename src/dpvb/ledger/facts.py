@@ -116,6 +116,11 @@ class Remaining:
                 f"epsilon = {self.spent_adaptive:.4g} of {self.cap_epsilon:g} is spent at delta = {self.delta:g} by "
                 "one plan, charged by its own epsilon as the first; nothing can follow it."
             )
+        if not self.num_charges:
+            return (
+                f"epsilon = {self.epsilon:.4g} of {self.cap_epsilon:g} is left at delta = {self.delta:g}; nothing has "
+                "been charged."
+            )
         least = "At least " if self.num_more == MOST_MORE else ""
         fits = "" if self.num_more is None else f" {least}{self.num_more:,} more like the last one would fit."
         return (

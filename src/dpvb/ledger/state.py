@@ -129,7 +129,9 @@ class State:
         """
         if not isinstance(name, str) or name not in self.datasets:
             known = ", ".join(map(repr, sorted(self.datasets))) or "none yet"
-            raise LedgerError(f"dataset must be one that is registered ({known}), got {name!r}. Use `register`.")
+            raise LedgerError(
+                f"dataset must be one that is registered ({known}), got {name!r}. `dpvb ledger register` adds one."
+            )
         return self.datasets[name]
 
     def family(self, name: str) -> list[str]:

@@ -34,6 +34,8 @@ _WIDTH = 110
 _MOST_NAMES = 40
 # Ratios beyond stay finite numbers.
 _LARGEST_LOG = 690.0
+# So many decimals fit into a cell.
+_MOST_DECIMALS = 8
 _PEOPLE = {
     True: "Assumed: nobody is in the data of both fits, so that their variances add up.",
     False: "The same people may be in the data of both fits: a std is the sum of both, which no dependence exceeds. "
@@ -395,7 +397,7 @@ class CoefficientTable(Sequence[Coefficient]):
         rows = []
         for row, reference in zip(self._all, self.reference_r, strict=True):
             numbers = [row.mean, *([] if self.exp else [row.std]), row.low, row.high]
-            cells = [*(f"{number:.4g}" for number in numbers), f"{100 * row.decided:.0f} %", row.note]
+            cells = [*(_shown(number, ratio=self.exp) for number in numbers), f"{100 * row.decided:.0f} %", row.note]
             rows.append([row.name, *([""] * (len(cells) - 1) + ["reference"] if reference else cells)])
         return titles, rows
 
@@ -420,8 +422,9 @@ class CoefficientTable(Sequence[Coefficient]):
         ]
         for name, row, reference in zip(names, self._all, self.reference_r, strict=True):
             numbers = [row.mean] if self.exp else [row.mean, row.std]
-            cells = [f"{name:<{width}}", *(f"{number:>10.4g}" for number in numbers)]
-            cells += [f"{row.low:>10.4g} {row.high:>10.4g}", f"{100 * row.decided:>5.0f} %", row.note]
+            cells = [f"{name:<{width}}", *(f"{_shown(number, ratio=self.exp):>10}" for number in numbers)]
+            cells += [" ".join(f"{_shown(end, ratio=self.exp):>10}" for end in (row.low, row.high))]
+            cells += [f"{100 * row.decided:>5.0f} %", row.note]
             lines.append(f"{name:<{width}}  (reference)" if reference else "  ".join(cells).rstrip())
         return "\n".join([*lines, *self._foot()])
 
@@ -438,17 +441,25 @@ class CoefficientTable(Sequence[Coefficient]):
         parts += [text for note, text in _NOTES.items() if any(row.note == note for row in self)]
         if self.centre_r.any():
             at = ", ".join(
-                f"{name} = {value:.4g}"
+                f"{name} = {_shown(value)}"
                 for name, value in zip(self.lines[1:], self.centre_r[1:].tolist(), strict=True)
                 if value
             )
             [row] = self._combined(["centre"], self.centre_r[None, :])
             parts.append(
-                f"At the released centres ({at}) the {'baseline' if self.exp else 'intercept'} is {row.mean:.4g} "
-                f"[{row.low:.4g}, {row.high:.4g}]."
+                f"At the released centres ({at}) the {'baseline' if self.exp else 'intercept'} is "
+                f"{_shown(row.mean)} [{_shown(row.low)}, {_shown(row.high)}]."
             )
         parts.append(f"Uncertainty {'with' if self.head.noise_aware else 'WITHOUT'} the privacy noise counted in.")
         return [line for part in parts for line in textwrap.wrap(printable(part), _WIDTH, subsequent_indent="    ")]
+
+
+def _shown(value: float, *, ratio: bool = False) -> str:
+    """A number to four digits, whole below ten millions; a ratio near 1 to three digits of what it is away from 1."""
+    away = abs(value - 1.0)
+    if ratio and 1e-9 < away < 1e-3:
+        return f"{value:.{min(2 - math.floor(math.log10(away)), _MOST_DECIMALS)}f}"
+    return f"{value:.0f}" if 9999.5 <= abs(value) < 1e7 else f"{value:.4g}"
 
 
 class Summary(str):

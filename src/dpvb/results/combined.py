@@ -51,7 +51,8 @@ def combine(
     if value_m.shape != own_m.shape or value_m.ndim != 1 or m < 2:
         raise ParameterError(
             "estimates and variances must be as many numbers, one of each table, and of two tables at least, got "
-            f"shapes {value_m.shape} and {own_m.shape}. sample(n, parameters='draw') makes tables."
+            f"shapes {value_m.shape} and {own_m.shape}. sample(n, parameters='draw') makes tables; of several numbers "
+            "of each table, such as coefficients, combine one at a time."
         )
     if not (np.isfinite(value_m).all() and np.isfinite(own_m).all() and (own_m >= 0).all()):
         raise ParameterError("estimates and variances must be finite, and variances squares of standard errors.")

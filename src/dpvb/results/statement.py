@@ -45,7 +45,7 @@ _NO_NOISE = (
 _PUBLISHED = "PUBLIC DATA: whoever made this says that the data are public. No privacy is claimed for them."
 _NOT_COVERED = (
     "what can be learned from the time, the memory or the power that the run took",
-    "public arguments that somebody chose by looking at the data",
+    "public arguments that somebody chose by looking at the data, and what was fitted to them before, as a scaler",
     "{others}",
     "facts about groups: several {unit}s together are protected less than one",
     "what is true of the population: it can be learned from the data of others, with or without any one {unit}",

@@ -64,7 +64,7 @@ def folder_records(path: Path, columns: tuple[str, ...]) -> Iterator[Record]:
 def folder_files(path: Path) -> Iterator[str]:
     """Yield the .txt files below a folder."""
     for folder, _, names in os.walk(path):
-        whole = (os.path.join(folder, name) for name in names if name.endswith(".txt"))
+        whole = (os.path.join(folder, name) for name in names if name.lower().endswith(".txt"))
         yield from (name for name in whole if os.path.isfile(name))
 
 

@@ -40,7 +40,9 @@ class Symbols(Content[SequenceRows]):
             raise ParameterError(f"symbols must be at most {_MOST}, got {len(given)}. Join symbols that are alike.")
         self.values = check_categories("symbols", "values", given)
         if len(self.values) < 2:
-            raise ParameterError(f"symbols must be at least two, got {given!r}.")
+            raise ParameterError(
+                f"symbols must be at least two, as a list or one text with commas between, got {given!r}."
+            )
         self._categories = Categories(self.values)
 
     def __len__(self) -> int:

@@ -56,7 +56,7 @@ class Layout:
 
     @classmethod
     def of(cls, schema: Schema, counts: Sequence[str] = (), gaps: Sequence[str] = ()) -> Layout:
-        """The layout of a schema, its target included: labels are categories, counts are counts.
+        """The layout of a schema, its target included: labels are categories, counts are counts, numbers are numbers.
 
         Args:
             schema: public.
@@ -75,12 +75,13 @@ class Layout:
                     f"the target {target.name!r} must be a label or a count: declare trials and successes as numeric "
                     "columns in its place."
                 )
-            columns.append(
-                Binary(target.name, target.classes)
-                if target.kind == "logistic"
-                else Numeric(target.name, 0, target.max_count)
-            )
-            counts += [target.name] * (target.kind != "logistic")
+            if target.kind == "logistic":
+                columns.append(Binary(target.name, target.classes))
+            elif target.kind == "numeric":
+                columns.append(Numeric(target.name, *target.response.range))
+            else:
+                columns.append(Numeric(target.name, 0, target.max_count))
+                counts += [target.name]
         numeric = {column.name: column for column in columns if isinstance(column, (Numeric, Date))}
         for role, names in (("counts", counts), ("missing", gaps)):
             for name in names:

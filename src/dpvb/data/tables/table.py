@@ -33,7 +33,7 @@ from dpvb.guards.errors import DataFormatError, ParameterError, check_choice
 from dpvb.guards.lacking import says_what_lacks
 
 _FORMATS = ("csv", "parquet")
-_WAY_OUT = "every column of the schema must be there under its name."
+_WAY_OUT = "every column that is declared must be there under its name."
 
 
 class Records(NamedTuple):

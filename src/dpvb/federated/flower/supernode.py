@@ -88,11 +88,12 @@ def serve(
         logging.getLogger(name).setLevel(logging.CRITICAL)
     authority = None if certificate is None else str(check_readable("certificate", certificate))  # type: ignore[arg-type]
     insecure = authority is None and address.is_loopback
-    deadline, owes_until = time.monotonic() + patience, 0.0
+    deadline, owes_until, told = time.monotonic() + patience, 0.0, False
     while not ended() or time.monotonic() < owes_until:
         try:
             with _node(address, insecure, authority) as node:
                 tell(f"connected to {address}.")
+                told = False
                 pause = _SOON
                 while not ended() or time.monotonic() < owes_until:
                     taken = node.pull()
@@ -113,6 +114,9 @@ def serve(
                     f"the server at {address} was out of reach for {patience:g} s ({type(error).__name__}: {error}). "
                     "Is it running, do address and certificate fit, and are both clocks right?"
                 ) from error
+            elif not told:
+                told = True
+                tell(f"the server at {address} is not in reach yet; it is tried again for {patience:g} s at most.")
             time.sleep(_LATER)
 
 

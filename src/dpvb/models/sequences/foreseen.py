@@ -50,4 +50,4 @@ def hidden(states: int, symbols: int, length: int, weight: float, n: float, powe
         weight, n, power, noise: as in `deviation`.
     """
     cells = symbols**length / states**2
-    return min(_HIDDEN * deviation(states, 1, weight, n, power, 0.0, noise * math.sqrt(cells)), 0.25)
+    return _HIDDEN * deviation(states, 1, weight, n, power, 0.0, noise * math.sqrt(cells))
