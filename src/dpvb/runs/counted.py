@@ -47,7 +47,9 @@ def counted(
     check_account(ledger, dataset)
     if ledger is None or dataset is None:
         if checkpoint is not None:
-            raise ParameterError("checkpoint needs ledger: what an interruption costs must be counted somewhere.")
+            raise ParameterError(
+                "checkpoint needs ledger= and dataset=: what an interruption costs must be counted somewhere."
+            )
         uncounted(plan, epsilon=epsilon, delta=delta)
         try:
             yield None
