@@ -50,7 +50,8 @@ def factorial_truth(data: Any, model: Any) -> Any:
     off, on = data.STAYS_OFF, data.STAYS_ON
     step_m22 = np.stack([np.stack([off, 1 - off], axis=1), np.stack([1 - on, on], axis=1)], axis=1)
     start_m2 = np.stack([1 - on, 1 - off], axis=1) / (2 - off - on)[:, None]
-    return model.Factorial(start_m2, start_m2, step_m22, model.Sum(on_km, data.SIZES, 3.0, 0.8, data.LEVELS))
+    noise = np.sqrt(0.8**2 + 1 / 12)  # Rounding to whole levels adds to it.
+    return model.Factorial(start_m2, start_m2, step_m22, model.Sum(on_km, data.SIZES, 3.0, noise, data.LEVELS))
 
 
 def devices() -> None:
