@@ -26,7 +26,7 @@ from dpvb.results.figures import Figure, Grid
 # Nats above a uniform guess, for each column, at which a sequence's score is cut when settings are chosen.
 _ABOVE_UNIFORM = 3.0
 _LAWS = tuple(LinearSystem.__annotations__)
-_RELEASED = ("mean_d", "scale_d", "pooled", "start", "pooled_std", "start_std", "count")
+_RELEASED = ("mean_d", "scale_d", "pooled", "start", "share_l", "drawn_sp", "pooled_std", "start_std", "count")
 
 
 class Bands(NamedTuple):
@@ -81,6 +81,7 @@ class LinearDynamicalSystem(PrivateEstimator):
     window: int = 6
     max_length: int = 50
     clip: float = 0.75
+    estimate: str = "posterior"
 
     reads: ClassVar[str | None] = "sequences"
     command: ClassVar[str | None] = "linear-dynamical"
@@ -255,7 +256,7 @@ class LinearDynamicalSystem(PrivateEstimator):
     def _model(self, numbers: Numbers) -> linear_dynamical.LinearDynamical:
         """The model that the parameters name."""
         return linear_dynamical.LinearDynamical(
-            len(numbers), self.n_states, self.window, self.clip, self.max_length, numbers.reach
+            len(numbers), self.n_states, self.window, self.clip, self.max_length, numbers.reach, self.estimate
         )
 
     def _visible(self, X: Records, lengths: Any) -> NumberRows:

@@ -1,4 +1,4 @@
-"""Linear dynamical systems of numbers: scales, then second moments of windows, each released once; then EM on them.
+"""Linear dynamical systems of numbers: scales, then second moments of windows, each released once; then the posterior.
 
     z_1 ~ N(m_0, P_0),   z_t+1 = A z_t + N(0, Q),   x_t = C z_t + d + N(0, diag R)        unit: a person
 
@@ -7,12 +7,14 @@ paper               code
 ==================  =============================================================================
 D, K, W, L          n_features, n_states, window; max_length: the first L points of each sequence count
 block "points"      mean of p pᵀ over a person's points, p = (x, c_0): norm ≤ 1 + c_0², as ‖x‖ ≤ 1
-m, s                q.mean_d, q.scale_d: mean and standard deviation of each number, as they were released
+block "cells"       mean over a person's numbers of the cell each is in, by column; norm ≤ 1/√D, if none is missing
+block "lengths"     mean over a person's sequences of the power of two that its number of windows is in; norm ≤ 1
+m, s                q.mean_d, q.scale_d: mean and standard deviation of each number, see `numeric_scales`
 y                   W points (x - m)/s in a row, over √(D W), and c behind them: ‖y‖² is 1 + c² on average
 block "windows"     mean of y yᵀ over a person's windows; norm ≤ max ‖y‖², clipped to C
 block "starts"      the same of first windows, for L > W; with L = W all windows are first ones
 C                   clip; c_0, c: _POINT, _WINDOW
-A, Q, C, d, R       q.system, see `kalman`, for (x - m)/s
+A, Q, C, d, R       q.system, see `kalman`, for (x - m)/s; q.drawn_sp: systems of its posterior, see `gram_posterior`
 ==================  =============================================================================
 
 For L = W the moments are all that data say of a linear system; for longer sequences a window's first state has a law of
@@ -25,6 +27,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -33,21 +36,29 @@ from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import Nonnegative, Positive, Positives
-from dpvb.guards.errors import ParameterError, check_integer, check_number
-from dpvb.models.sequences import gram_fit, kalman
+from dpvb.guards.domains import Nonnegative, Nonnegatives, Positive, Positives
+from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
+from dpvb.models.sequences import drawn_windows, gram_fit, gram_posterior, kalman, numeric_scales, system_vector
+from dpvb.models.sequences.counts import Coded, WindowCounts
 from dpvb.models.sequences.gram_fit import Grams
+from dpvb.models.sequences.gram_posterior import Shape
 from dpvb.models.sequences.grams import NumberRows, WindowGrams
 from dpvb.models.sequences.kalman import LinearSystem
+from dpvb.models.sequences.numeric_scales import Scales
 
 # Constants behind a point and behind a window: a larger one is a better mean, and more noise elsewhere.
 _POINT, _WINDOW = 0.6, 0.3
-# Part of the budget for the scales, and weights of the blocks of the second release.
-_SCALES, _STARTS, _WINDOWS = 0.1, 0.55, 0.84
+# Part of the budget for the scales, and weights of the blocks of the first release and of the second one.
+_SCALES, _POINTS, _CELLS, _LENGTHS = 0.1, 0.5, 0.6, 0.1
+_STARTS, _WINDOWS = 0.55, 0.84
 # Eigenvalues of moments are read as at least so much of the noise, and of the number of windows.
 _LEAST_NOISE, _LEAST = 0.5, 1e-9
 # Iterations of EM, and the largest number of columns of a matrix of moments.
 _ROUNDS, _MOST = 300, 513
+# Systems that are drawn from the posterior; times that people are drawn to see what the clip takes; entries that the
+# derivatives of all moments may have.
+DRAWS: Final = 200
+_TIMES, _ENTRIES = 3, 2**25
 
 
 @dataclass(frozen=True)
@@ -60,6 +71,7 @@ class LinearPosterior:
         pooled, start: noisy moments of windows in the model's units, and how many people they are of; linear.
         pooled_std, start_std: noise std of the diagonals; 0 before the release.
         count: noisy number of people.
+        drawn_sp: systems drawn from the posterior, as `system_vector` has them; none of a mode.
     """
 
     mean_d: Floats
@@ -67,6 +79,8 @@ class LinearPosterior:
     system: LinearSystem
     pooled: Floats
     start: Floats
+    share_l: Nonnegatives
+    drawn_sp: Floats
     pooled_std: Nonnegative = 0.0
     start_std: Nonnegative = 0.0
     count: Positive = 1.0
@@ -82,6 +96,7 @@ class LinearDynamical:
         clip: C, in units of what windows of average length add.
         max_length: L.
         reach: norm of a point in the units of the reader.
+        estimate: "posterior", or "mode" (EM), the most likely system alone.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -93,6 +108,7 @@ class LinearDynamical:
     clip: float = 0.75
     max_length: int = 50
     reach: float = 1.0
+    estimate: str = "posterior"
 
     def __post_init__(self) -> None:
         d, k = check_integer("n_features", self.n_features, low=1), check_integer("n_states", self.n_states, low=1)
@@ -106,6 +122,24 @@ class LinearDynamical:
             raise ParameterError(f"n_states must be at most {most} with window={self.window}, got {k}.")
         check_integer("max_length", self.max_length, low=self.window, high=10**6)
         check_number("clip", self.clip, low=1e-3, high=1e9)
+        check_choice("estimate", self.estimate, ("posterior", "mode"))
+        size = system_vector.length(k, d, starts=self._starts)
+        if self.estimate == "posterior" and size * self.width**2 > _ENTRIES:
+            raise ParameterError(
+                f"estimate must be 'mode' with {d} columns, window={self.window} and n_states={k}: a posterior of "
+                f"{size} numbers given {self.width**2} moments needs too much memory. Or take a shorter window."
+            )
+
+    @property
+    def _starts(self) -> bool:
+        """Whether first windows are others than those from everywhere."""
+        return self.max_length > self.window
+
+    @property
+    def shape(self) -> Shape:
+        """Sizes of the system and of its windows."""
+        unit_e = np.append(np.full(self.width - 1, math.sqrt(self.width - 1)), 1.0 / _WINDOW)
+        return Shape(self.n_states, self.n_features, self.window, self._starts, unit_e)
 
     @property
     def width(self) -> int:
@@ -115,11 +149,19 @@ class LinearDynamical:
     @property
     def blocks(self) -> Mapping[str, Block]:
         """Points, and windows from everywhere and from starts."""
-        d, bound = self.n_features + 1, self.clip * (1.0 + _WINDOW**2)
-        points = Block((d, d), 1.0 + _POINT**2, "psd", phase="first")
+        d, bound = self.n_features, self.clip * (1.0 + _WINDOW**2)
+        first = {
+            "points": Block((d + 1, d + 1), 1.0 + _POINT**2, "psd", phase="first", weight=_POINTS),
+            "cells": Block((d * numeric_scales.CELLS,), d**-0.5, "nonnegative", phase="first", weight=_CELLS),
+            "lengths": Block((self._lengths,), 1.0, "nonnegative", phase="first", weight=_LENGTHS),
+        }
         windows = Block((self.width, self.width), bound, "psd", phase="second", weight=_WINDOWS)
-        starts = {"starts": replace(windows, weight=_STARTS)} if self.max_length > self.window else {}
-        return {"points": points, "windows": windows, **starts}
+        starts = {"starts": replace(windows, weight=_STARTS)} if self._starts else {}
+        return {**first, "windows": windows, **starts}
+
+    @property
+    def _lengths(self) -> int:
+        return drawn_windows.num_places(self.window, self.max_length)
 
     @property
     def schedule(self) -> Schedule:
@@ -131,47 +173,77 @@ class LinearDynamical:
         zero_ee = np.zeros((self.width, self.width))
         grams = Grams(np.eye(self.width))
         system = gram_fit.from_directions(grams, self.n_states, self.n_features)
-        return LinearPosterior(np.zeros(self.n_features), np.ones(self.n_features), system, zero_ee, zero_ee)
+        size = system_vector.length(self.n_states, self.n_features, starts=self._starts)
+        drawn_sp = np.zeros((DRAWS if self.estimate == "posterior" else 0, size))
+        law = np.zeros(self.n_features), np.ones(self.n_features)
+        return LinearPosterior(*law, system, zero_ee, zero_ee, np.zeros(self._lengths), drawn_sp)
 
     def e_step(self, q: LinearPosterior, batch: NumberRows, blocks: Mapping[str, Block]) -> Contributions:
-        """Second moments of points, or of windows in the scales that were released."""
-        x_td = np.ascontiguousarray(batch.value_td / self.reach)
+        """Moments of points and where they are, or moments of windows in the scales that were released."""
+        d, x_td = self.n_features, np.ascontiguousarray(batch.value_td / self.reach)
         if "points" in blocks:
-            return {"points": WindowGrams(batch.indptr, x_td, 1, self.max_length, _POINT)}
+            cells = Coded(batch.indptr * d, numeric_scales.codes(batch.value_td))
+            every = np.arange(len(batch.indptr), dtype=batch.indptr.dtype)
+            lengths = Coded(every, drawn_windows.places(np.diff(batch.indptr), self.window, self.max_length))
+            return {
+                "points": WindowGrams(batch.indptr, x_td, 1, self.max_length, _POINT),
+                "cells": WindowCounts(cells, 1, d * numeric_scales.CELLS, self.max_length * d, 0.0),
+                "lengths": WindowCounts(lengths, 1, self._lengths, 1, 0.0),
+            }
         with np.errstate(over="ignore", invalid="ignore"):
             x_td = (x_td - q.mean_d) / (q.scale_d * math.sqrt(self.width - 1))
         made = WindowGrams(batch.indptr, x_td, self.window, self.max_length, _WINDOW)
         return {name: replace(made, starts=name == "starts") for name in blocks}
 
     def m_step(self, s: Estimate, q: LinearPosterior) -> LinearPosterior:
-        """The scales; then the moments, and the system that makes them most likely."""
+        """The scales; then the moments, and the systems that they speak for."""
         if "windows" not in s.names:
-            gram, sd = s.read("points"), s.noise_std("points")
-            count = max(float(gram[-1, -1]), sd, 1e-9) / _POINT**2
-            mean_d = gram[:-1, -1] / (_POINT * count)
-            mean_d /= max(1.0, float(np.linalg.norm(mean_d)))
-            least = max(sd / count, 1e-24)
-            variance_d = np.maximum(np.diagonal(gram)[:-1] / count - mean_d**2, least)
-            return replace(q, mean_d=mean_d, scale_d=np.minimum(np.sqrt(variance_d), 1.0), count=count)
+            return self._scales(s, q)
         pooled, pooled_std, start, start_std = s.read("windows"), s.noise_std("windows"), q.start, 0.0
-        if self.max_length > self.window:
+        if self._starts:
             start, start_std = s.read("starts"), s.noise_std("starts")
         q = replace(q, pooled=pooled, start=start, pooled_std=pooled_std, start_std=start_std)
         found = gram_fit.best(self.grams(q), self.n_states, self.n_features, rounds=_ROUNDS)
-        return replace(q, system=found.system)
+        q = replace(q, system=kalman.in_order(found.system))
+        return q if self.estimate == "mode" else self._posterior(q)
+
+    def _scales(self, s: Estimate, q: LinearPosterior) -> LinearPosterior:
+        """M and s from moments and cells, and the shares of the lengths."""
+        gram, sd, d = s.read("points"), s.noise_std("points"), self.n_features
+        count = max(float(gram[-1, -1]), sd, 1e-9) / _POINT**2
+        moments = Scales.of(gram[:-1, -1] / (_POINT * count), np.diagonal(gram)[:-1] / count, sd / count, _POINT)
+        cells = numeric_scales.from_cells(d * s.read("cells").reshape(d, -1), d * s.noise_std("cells"))
+        mean_d, variance_d = numeric_scales.together(moments, cells.over(self.reach))
+        mean_d /= max(1.0, float(np.linalg.norm(mean_d)))
+        share_l = drawn_windows.shares(s.read("lengths"), s.noise_std("lengths"))
+        scale_d = np.clip(np.sqrt(np.maximum(variance_d, 0.0)), 1e-12, 1.0)
+        return replace(q, mean_d=mean_d, scale_d=scale_d, count=count, share_l=share_l)
+
+    def _posterior(self, q: LinearPosterior) -> LinearPosterior:
+        """The posterior of the system, with what the clip takes of people who are drawn from it put back."""
+        taken, rng = np.zeros((2, self.width, self.width)), np.random.default_rng(0)
+        for _ in range(_TIMES):
+            blocks = [gram_posterior.Block("pooled", q.pooled, q.pooled_std, taken[0])]
+            if self._starts:
+                blocks.append(gram_posterior.Block("start", q.start, q.start_std, taken[1]))
+            found = gram_posterior.fit(blocks, self.shape, q.system)
+            q = replace(q, system=found.system(self.shape))
+            bound = self.blocks["windows"].bound
+            people = drawn_windows.drawn(q.system, q.share_l, self.window, self.shape.unit_e, bound, rng)
+            taken = np.reshape(people.taken_be, taken.shape)
+        variance_pp = found.covariance(blocks, found.number_b[0] * people.covariance(found.score_bpe))
+        return replace(q, drawn_sp=found.drawn(variance_pp, self.shape, DRAWS, rng))
 
     def grams(self, q: LinearPosterior) -> Grams:
         """The released moments, of (x - m)/s and of one, as they are read from noise."""
-        unit_e = np.append(np.full(self.width - 1, math.sqrt(self.width - 1)), 1.0 / _WINDOW)
 
         def read(gram: Floats, sd: float) -> Floats:
             number = max(float(gram[-1, -1]), sd, 1e-9) / _WINDOW**2
-            found = gram * np.outer(unit_e, unit_e)
+            found = gram * np.outer(self.shape.unit_e, self.shape.unit_e)
             found[-1, -1] = number
             return gram_fit.read(found, max(_LEAST_NOISE * sd * (self.width - 1), _LEAST * number))
 
-        start = read(q.start, q.start_std) if self.max_length > self.window else None
-        return Grams(read(q.pooled, q.pooled_std), start)
+        return Grams(read(q.pooled, q.pooled_std), read(q.start, q.start_std) if self._starts else None)
 
     def score(self, q: LinearPosterior, rows: NumberRows) -> Floats:
         """Log-density of each sequence in the units of the reader, (n,), in nats, each by itself."""
