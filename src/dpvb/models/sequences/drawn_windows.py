@@ -53,8 +53,8 @@ class DrawnWindows:
     taken_be: list[Floats]
 
     def covariance(self, score_bpe: Sequence[Floats]) -> Floats:
-        """Covariance of one person's scores, (P, P)."""
-        both_np = sum(one @ score.T for one, score in zip(self.clipped_bne, score_bpe, strict=True))
+        """Covariance of one person's scores, (P, P); where all windows are first ones there is one block of scores."""
+        both_np = sum(one @ score.T for one, score in zip(self.clipped_bne, score_bpe, strict=False))
         return np.atleast_2d(np.cov(both_np, rowvar=False))
 
 

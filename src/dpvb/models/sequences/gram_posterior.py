@@ -3,7 +3,7 @@
 Moments S_b of n_b windows were released with noise of std σ_b. Given a system θ their mean is n_b M_b(θ), and in the
 eigenbasis of a window's covariance, with eigenvalues λ, the entry (e, f) varies by the sampling of people and by noise:
 
-    q(θ) ≈ N(θ̂, V),   θ̂ = argmin Σ_b Σ_ef (S_b - n_b M_b(θ))²_ef / (2 n_b λ_e λ_f + σ_b²) + |θ - θ_0|²_P
+    q(θ) ≈ N(θ̂, V),   θ̂ = argmin Σ_b Σ_ef (S_b - n_b M_b(θ))²_ef / ((2 n_b + δ² n_b²) λ_e λ_f + σ_b²) + |θ - θ_0|²_P
 
 Without noise this is the likelihood of Gaussian windows to second order (Fisher's scoring); with much noise every entry
 counts alike. The columns of C have the precisions γ_k, q(γ_k) Gamma (MacKay 1994): a state that nothing shows is drawn
@@ -35,9 +35,11 @@ from dpvb.models.sequences.gram_slopes import slopes
 from dpvb.models.sequences.kalman import LinearSystem
 
 # Prior: std of every number in units of the columns' and states' deviations; mean and std of log R.
-_WIDE, _NOISE, _NOISE_WIDE = 1.0, -2.0, 2.0
+_WIDE, _NOISE, _NOISE_WIDE = 1.0, -2.0, 1.5
 # Precision with which log n_b is near what was released, where nothing else says it.
 _NUMBER = 1e-2
+# What no system follows, as a part of a moment: entries that are known better do not outweigh the others.
+_MISFIT = 0.05
 # Gamma prior of γ_k, worth so many columns; γ_k is at least so much.
 _SHAPE, _LEAST_GAMMA = 0.5, 0.5
 # Times that weights are set, and steps of Gauss and Newton for each; a gain of χ² below which they end.
@@ -71,7 +73,7 @@ class Shape(NamedTuple):
     """Sizes of a system and of windows.
 
     Attributes:
-        k, d, window: K, D and W.
+        k, d, window, longest: K, D, W and L.
         starts: whether first windows have a law of their own.
         unit_e: what one is of every number of y, (E + 1,), in units of (x - m)/s.
     """
@@ -79,6 +81,7 @@ class Shape(NamedTuple):
     k: int
     d: int
     window: int
+    longest: int
     starts: bool
     unit_e: Floats
 
@@ -189,11 +192,12 @@ class _Weights(NamedTuple):
         value_e, vector_ee = np.ones(len(mean_f) + 1), np.eye(len(mean_f) + 1)
         value_e[:-1], vector_ee[:-1, :-1] = np.linalg.eigh(cov_ff)
         value_e[-1] = shape.unit_e[-1] ** -2
-        square_ee = 2 * number * np.outer(np.maximum(value_e, 0.0), np.maximum(value_e, 0.0))
+        apart_ee = np.outer(np.maximum(value_e, 0.0), np.maximum(value_e, 0.0))
+        square_ee = (2 * number + (_MISFIT * number) ** 2) * apart_ee
         square_ee[-1, -1] = (_KNOWN * number * value_e[-1]) ** 2
         centred_ee = np.eye(len(value_e))
         centred_ee[-1, :-1] = -mean_f * shape.unit_e[-1]
-        return cls(centred_ee.T @ vector_ee, 1.0 / np.sqrt(square_ee + block.std**2 + 1e-300))
+        return cls(centred_ee @ vector_ee, 1.0 / np.sqrt(square_ee + block.std**2 + 1e-300))
 
     def of(self, gram: Floats) -> Floats:
         """A matrix, or several, in the basis and over the deviations."""
@@ -207,6 +211,8 @@ def _descended(
     damping, lost = _DAMPING, _lost(blocks, weights, prior, x_p, shape)
     for step in range(_STEPS + 1):
         precision_pp, ascent_p = np.diag(prior.precision_p), -prior.precision_p * (x_p - prior.mean_p)
+        grown, slope_p = _growth(x_p, shape)
+        precision_pp, ascent_p = precision_pp + np.outer(slope_p, slope_p), ascent_p - grown * slope_p
         score_bpe = []
         for b, (block, own) in enumerate(zip(blocks, weights, strict=True)):
             slope_pee, left_ee = _linear(block, own, x_p, b, shape)
@@ -250,7 +256,7 @@ def _linear(block: Block, own: _Weights, x_p: Floats, b: int, shape: Shape) -> t
 def _lost(blocks: Sequence[Block], weights: list[_Weights], prior: _Prior, x_p: Floats, shape: Shape) -> float:
     """χ² of the moments and of the prior; no number is infinite."""
     with np.errstate(all="ignore"):
-        lost = float(prior.precision_p @ (x_p - prior.mean_p) ** 2)
+        lost = float(prior.precision_p @ (x_p - prior.mean_p) ** 2) + _growth(x_p, shape)[0] ** 2
         for b, (block, own) in enumerate(zip(blocks, weights, strict=True)):
             expected_ee = _expected(*_law(block, x_p, shape), shape) + block.taken
             left_ee = own.of(block.gram - np.exp(_log_number(x_p, b, shape)) * expected_ee)
@@ -281,6 +287,22 @@ def _turns(x_p: Floats, shape: Shape, precision_pp: Floats) -> Floats:
     held_pp = np.zeros_like(precision_pp)
     held_pp[: way_tp.shape[1], : way_tp.shape[1]] = way_tp.T @ way_tp
     return _HELD * float(np.trace(precision_pp)) / len(precision_pp) * held_pp
+
+
+def _growth(x_p: Floats, shape: Shape) -> tuple[float, Floats]:
+    """By how much the largest mode grows over L steps, beside 1, and its derivatives: states that grow are rare."""
+    own, slope_p = dict(system_vector.parts(shape.k, shape.d, starts=shape.starts))["step_kk"], np.zeros(len(x_p))
+    step_kk = x_p[own].reshape(shape.k, shape.k)
+    if not np.isfinite(step_kk).all():
+        return math.inf, slope_p
+    value_k, vector_kk = np.linalg.eig(step_kk)
+    most = int(np.abs(value_k).argmax())
+    size = float(np.abs(value_k[most]))
+    if not size > 1.0:
+        return 0.0, slope_p
+    left_k = np.linalg.pinv(vector_kk)[most]
+    slope_p[own] = shape.longest * np.real(np.outer(left_k, vector_kk[:, most]) * value_k[most].conj() / size).ravel()
+    return shape.longest * (size - 1.0), slope_p
 
 
 def _radius(step_skk: Floats) -> Floats:

@@ -139,7 +139,7 @@ class LinearDynamical:
     def shape(self) -> Shape:
         """Sizes of the system and of its windows."""
         unit_e = np.append(np.full(self.width - 1, math.sqrt(self.width - 1)), 1.0 / _WINDOW)
-        return Shape(self.n_states, self.n_features, self.window, self._starts, unit_e)
+        return Shape(self.n_states, self.n_features, self.window, self.max_length, self._starts, unit_e)
 
     @property
     def width(self) -> int:

@@ -89,11 +89,12 @@ def from_cells(counts_dc: Floats, std: float) -> Scales:
 def together(first: Scales, second: Scales) -> tuple[Floats, Floats]:
     """Means and variances from two readings, the first of which is taken where it has no noise."""
 
-    def both(one_d: Floats, one_std_d: Floats, other_d: Floats, other_std_d: Floats) -> Floats:
-        share_d = one_std_d**2 / np.maximum(one_std_d**2 + other_std_d**2, 1e-300)
-        return np.asarray((1.0 - share_d) * one_d + share_d * other_d)
+    def share(one_std_d: Floats, other_std_d: Floats) -> Floats:
+        return np.asarray(one_std_d**2 / np.maximum(one_std_d**2 + other_std_d**2, 1e-300))
 
-    return (
-        both(first.mean_d, first.mean_std_d, second.mean_d, second.mean_std_d),
-        both(first.variance_d, first.variance_std_d, second.variance_d, second.variance_std_d),
-    )
+    of_mean_d = share(first.mean_std_d, second.mean_std_d)
+    of_variance_d = share(first.variance_std_d, second.variance_std_d)
+    mean_d = first.mean_d + of_mean_d * (second.mean_d - first.mean_d)
+    variance_d = first.variance_d + of_variance_d * (second.variance_d - first.variance_d)
+    # Noise may bring a variance below zero: half of what the second reading has a part in is left.
+    return mean_d, np.maximum(variance_d, of_variance_d * second.variance_d / 2)
