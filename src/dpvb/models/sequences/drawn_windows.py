@@ -46,16 +46,23 @@ class DrawnWindows:
 
     Attributes:
         clipped_bne: what each person adds to each block, (B, n, (E + 1)²).
-        taken_be: what the clip adds to a mean of them, (B, (E + 1)²), mostly negative.
+        lost_bne: what the clip adds to it, mostly negative.
     """
 
     clipped_bne: list[Floats]
-    taken_be: list[Floats]
+    lost_bne: list[Floats]
 
-    def covariance(self, score_bpe: Sequence[Floats]) -> Floats:
-        """Covariance of one person's scores, (P, P); where all windows are first ones there is one block of scores."""
-        both_np = sum(one @ score.T for one, score in zip(self.clipped_bne, score_bpe, strict=False))
-        return np.atleast_2d(np.cov(both_np, rowvar=False))
+    @property
+    def taken_be(self) -> Floats:
+        """What the clip adds to the mean of a block, (B, (E + 1)²)."""
+        return np.stack([lost_ne.mean(axis=0) for lost_ne in self.lost_bne])
+
+    def covariance(self, score_bpe: Sequence[Floats], number: float) -> Floats:
+        """Covariance of the scores of so many people, (P, P), and of what is put back, as few people were drawn."""
+        blocks = range(len(score_bpe))  # one, where all windows are first ones
+        both_np, lost_np = (sum(part[b] @ score_bpe[b].T for b in blocks) for part in (self.clipped_bne, self.lost_bne))
+        drawn_pp = np.cov(lost_np, rowvar=False) * number**2 / len(lost_np)
+        return np.atleast_2d(np.cov(both_np, rowvar=False) * number + drawn_pp)
 
 
 def drawn(
@@ -74,7 +81,7 @@ def drawn(
     size = len(unit_e)
     people = max(50, min(_PEOPLE, _ENTRIES // size**2))
     clipped: tuple[list[Floats], list[Floats]] = ([], [])
-    taken = [np.zeros(size**2), np.zeros(size**2)]
+    lost: tuple[list[Floats], list[Floats]] = ([], [])
     for place, number in enumerate(rng.multinomial(people, share_l)):
         windows = min(int(_WITHIN * 2**place), max(_LONGEST - window, 0) + 1)
         step = max(1, _ENTRIES // (windows * size))
@@ -82,13 +89,12 @@ def drawn(
             x_ntd = kalman.drawn(system, min(step, number - begin), windows + window - 1, rng)
             y_nte = _windows(x_ntd, window) / unit_e
             own = y_nte[:, :1], y_nte
-            for made, lost, one_nte in zip(clipped, taken, own, strict=True):
+            for made, gone, one_nte in zip(clipped, lost, own, strict=True):
                 plain_ne = (np.swapaxes(one_nte, 1, 2) @ one_nte).reshape(len(x_ntd), -1) / one_nte.shape[1]
                 left_n = np.minimum(1.0, clip / np.linalg.norm(plain_ne, axis=1))
                 made.append(plain_ne * left_n[:, None])
-                lost += ((left_n - 1.0)[:, None] * plain_ne).sum(axis=0) / people
-    starts, pooled = (np.concatenate(made) for made in clipped)
-    return DrawnWindows([pooled, starts], taken[::-1])
+                gone.append(made[-1] - plain_ne)
+    return DrawnWindows(*([np.concatenate(part) for part in parts[::-1]] for parts in (clipped, lost)))
 
 
 def _windows(x_ntd: Floats, window: int) -> Floats:

@@ -53,20 +53,20 @@ _MOST_TAKEN = 0.95
 
 
 @dataclass(frozen=True)
-class Block:
+class Moments:
     """Released moments in the model's units.
 
     Attributes:
         first: whose law a window's first state has, "pooled" or "start".
         gram: Σ y yᵀ as it came, (E + 1, E + 1).
         std: noise std of its diagonal.
-        taken: what the clip takes of one person's moments on average, of the same shape.
+        taken: what the clip adds to one person's moments on average, of the same shape, mostly negative.
     """
 
     first: str
     gram: Floats
     std: float
-    taken: Floats
+    taken: Floats | float = 0.0
 
 
 class Shape(NamedTuple):
@@ -107,6 +107,17 @@ class Posterior(NamedTuple):
         """The system of θ̂."""
         return system_vector.unpacked(self.vector_p, shape.k, shape.d, starts=shape.starts)
 
+    def shown(self, blocks: Sequence[Moments], shape: Shape) -> Floats:
+        """Expected moments of all blocks, over the deviations of noise and of people."""
+        made = []
+        for b, block in enumerate(blocks):
+            mean_f, cov_ff = _law(block, self.vector_p, shape)
+            number = float(self.number_b[b])
+            size_f = np.diagonal(cov_ff)
+            std_ff = np.sqrt(2 * number * np.outer(size_f, size_f) + block.std**2 + 1e-300)
+            made.append((number * (cov_ff + np.outer(mean_f, mean_f)) / std_ff).ravel())
+        return np.concatenate(made)
+
     def drawn(self, covariance_pp: Floats, shape: Shape, number: int, rng: np.random.Generator) -> Floats:
         """So many systems from N(θ̂, V), (number, P); no mode of theirs grows, unless one of θ̂ does."""
         value_p, vector_pp = np.linalg.eigh(covariance_pp)
@@ -118,7 +129,7 @@ class Posterior(NamedTuple):
         made_sp[:, own] /= np.maximum(grown_s, 1.0)[:, None]
         return np.asarray(made_sp)
 
-    def covariance(self, blocks: Sequence[Block], people_pp: Floats) -> Floats:
+    def covariance(self, blocks: Sequence[Moments], people_pp: Floats) -> Floats:
         """V, of the system alone.
 
         Args:
@@ -131,22 +142,23 @@ class Posterior(NamedTuple):
         return np.asarray(found[:size, :size])
 
 
-def fit(blocks: Sequence[Block], shape: Shape, system: LinearSystem) -> Posterior:
+def fit(blocks: Sequence[Moments], shape: Shape, system: LinearSystem, rounds: int = _ROUNDS) -> Posterior:
     """The posterior, from a system near it.
 
     Args:
         blocks: released moments, of "pooled" windows first.
         shape: sizes.
         system: where to start.
+        rounds: times that weights are set.
     """
     vector_p = system_vector.packed(kalman.in_order(system), starts=shape.starts)
     of_one = shape.unit_e[-1] ** -2
-    kept_b = [of_one + max(float(one.taken[-1, -1]), -_MOST_TAKEN * of_one) for one in blocks]
+    kept_b = [of_one + max(float(np.ravel(one.taken)[-1]), -_MOST_TAKEN * of_one) for one in blocks]
     number_b = [max(one.gram[-1, -1], one.std, 1e-9) / kept for one, kept in zip(blocks, kept_b, strict=True)]
     x_p = np.append(vector_p, np.log(number_b))
     place = dict(system_vector.parts(shape.k, shape.d, starts=shape.starts))
     prior = _Prior.of(place, x_p, shape)
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         weights = [_Weights.at(one, x_p, b, shape) for b, one in enumerate(blocks)]
         x_p, precision_pp, score_bpe = _descended(blocks, weights, prior, x_p, shape)
         inverse_pp = np.asarray(np.linalg.inv(precision_pp + _turns(x_p, shape, precision_pp)))
@@ -186,7 +198,7 @@ class _Weights(NamedTuple):
     weight_ee: Floats
 
     @classmethod
-    def at(cls, block: Block, x_p: Floats, b: int, shape: Shape) -> _Weights:
+    def at(cls, block: Moments, x_p: Floats, b: int, shape: Shape) -> _Weights:
         mean_f, cov_ff = _law(block, x_p, shape)
         number = math.exp(_log_number(x_p, b, shape))
         value_e, vector_ee = np.ones(len(mean_f) + 1), np.eye(len(mean_f) + 1)
@@ -205,7 +217,7 @@ class _Weights(NamedTuple):
 
 
 def _descended(
-    blocks: Sequence[Block], weights: list[_Weights], prior: _Prior, x_p: Floats, shape: Shape
+    blocks: Sequence[Moments], weights: list[_Weights], prior: _Prior, x_p: Floats, shape: Shape
 ) -> tuple[Floats, Floats, list[Floats]]:
     """The best system that damped steps of Gauss and Newton find, its precision, and the scores' matrices."""
     damping, lost = _DAMPING, _lost(blocks, weights, prior, x_p, shape)
@@ -237,7 +249,7 @@ def _descended(
     return x_p, precision_pp, score_bpe
 
 
-def _linear(block: Block, own: _Weights, x_p: Floats, b: int, shape: Shape) -> tuple[Floats, Floats]:
+def _linear(block: Moments, own: _Weights, x_p: Floats, b: int, shape: Shape) -> tuple[Floats, Floats]:
     """Derivatives of a block's expected moments by all numbers, and what is left of the moments, both weighted."""
     size, unit_f = len(x_p), shape.unit_e[:-1]
     vector_p, number = x_p[: _size(shape)], math.exp(_log_number(x_p, b, shape))
@@ -253,7 +265,7 @@ def _linear(block: Block, own: _Weights, x_p: Floats, b: int, shape: Shape) -> t
     return own.of(number * moved_pee), own.of(block.gram - number * (expected_ee + block.taken))
 
 
-def _lost(blocks: Sequence[Block], weights: list[_Weights], prior: _Prior, x_p: Floats, shape: Shape) -> float:
+def _lost(blocks: Sequence[Moments], weights: list[_Weights], prior: _Prior, x_p: Floats, shape: Shape) -> float:
     """χ² of the moments and of the prior; no number is infinite."""
     with np.errstate(all="ignore"):
         lost = float(prior.precision_p @ (x_p - prior.mean_p) ** 2) + _growth(x_p, shape)[0] ** 2
@@ -272,7 +284,7 @@ def _expected(mean_f: Floats, cov_ff: Floats, shape: Shape) -> Floats:
     return found_ee
 
 
-def _law(block: Block, x_p: Floats, shape: Shape) -> tuple[Floats, Floats]:
+def _law(block: Moments, x_p: Floats, shape: Shape) -> tuple[Floats, Floats]:
     """Mean and covariance of a window in the model's units."""
     system = system_vector.unpacked(x_p[: _size(shape)], shape.k, shape.d, starts=shape.starts)
     first = getattr(system, f"{block.first}_k"), getattr(system, f"{block.first}_kk")

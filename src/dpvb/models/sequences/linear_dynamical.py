@@ -27,7 +27,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
@@ -38,13 +37,14 @@ from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Nonnegatives, Positive, Positives
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
-from dpvb.models.sequences import drawn_windows, gram_fit, gram_posterior, kalman, numeric_scales, system_vector
+from dpvb.models.sequences import drawn_windows, gram_fit, kalman, numeric_scales, system_vector
 from dpvb.models.sequences.counts import Coded, WindowCounts
 from dpvb.models.sequences.gram_fit import Grams
-from dpvb.models.sequences.gram_posterior import Shape
+from dpvb.models.sequences.gram_posterior import Moments, Shape
 from dpvb.models.sequences.grams import NumberRows, WindowGrams
 from dpvb.models.sequences.kalman import LinearSystem
 from dpvb.models.sequences.numeric_scales import Scales
+from dpvb.models.sequences.unclipped import unclipped_posterior
 
 # Constants behind a point and behind a window: a larger one is a better mean, and more noise elsewhere.
 _POINT, _WINDOW = 0.6, 0.3
@@ -55,10 +55,8 @@ _STARTS, _WINDOWS = 0.55, 0.84
 _LEAST_NOISE, _LEAST = 0.5, 1e-9
 # Iterations of EM, and the largest number of columns of a matrix of moments.
 _ROUNDS, _MOST = 300, 513
-# Systems that are drawn from the posterior; times that people are drawn to see what the clip takes; entries that the
-# derivatives of all moments may have.
-DRAWS: Final = 200
-_TIMES, _ENTRIES = 3, 2**25
+# Systems that are drawn from the posterior; entries that the derivatives of all moments may have.
+_DRAWS, _ENTRIES = 200, 2**25
 
 
 @dataclass(frozen=True)
@@ -174,7 +172,7 @@ class LinearDynamical:
         grams = Grams(np.eye(self.width))
         system = gram_fit.from_directions(grams, self.n_states, self.n_features)
         size = system_vector.length(self.n_states, self.n_features, starts=self._starts)
-        drawn_sp = np.zeros((DRAWS if self.estimate == "posterior" else 0, size))
+        drawn_sp = np.zeros((_DRAWS if self.estimate == "posterior" else 0, size))
         law = np.zeros(self.n_features), np.ones(self.n_features)
         return LinearPosterior(*law, system, zero_ee, zero_ee, np.zeros(self._lengths), drawn_sp)
 
@@ -205,7 +203,11 @@ class LinearDynamical:
         q = replace(q, pooled=pooled, start=start, pooled_std=pooled_std, start_std=start_std)
         found = gram_fit.best(self.grams(q), self.n_states, self.n_features, rounds=_ROUNDS)
         q = replace(q, system=kalman.in_order(found.system))
-        return q if self.estimate == "mode" else self._posterior(q)
+        if self.estimate == "mode":
+            return q
+        blocks = [Moments("pooled", q.pooled, pooled_std), Moments("start", start, start_std)][: 1 + self._starts]
+        bound = self.blocks["windows"].bound
+        return replace(q, **unclipped_posterior(blocks, self.shape, q.system, q.share_l, bound, len(q.drawn_sp)))
 
     def _scales(self, s: Estimate, q: LinearPosterior) -> LinearPosterior:
         """M and s from moments and cells, and the shares of the lengths."""
@@ -218,21 +220,6 @@ class LinearDynamical:
         share_l = drawn_windows.shares(s.read("lengths"), s.noise_std("lengths"))
         scale_d = np.clip(np.sqrt(np.maximum(variance_d, 0.0)), 1e-12, 1.0)
         return replace(q, mean_d=mean_d, scale_d=scale_d, count=count, share_l=share_l)
-
-    def _posterior(self, q: LinearPosterior) -> LinearPosterior:
-        """The posterior of the system, with what the clip takes of people who are drawn from it put back."""
-        taken, rng = np.zeros((2, self.width, self.width)), np.random.default_rng(0)
-        for _ in range(_TIMES):
-            blocks = [gram_posterior.Block("pooled", q.pooled, q.pooled_std, taken[0])]
-            if self._starts:
-                blocks.append(gram_posterior.Block("start", q.start, q.start_std, taken[1]))
-            found = gram_posterior.fit(blocks, self.shape, q.system)
-            q = replace(q, system=found.system(self.shape))
-            bound = self.blocks["windows"].bound
-            people = drawn_windows.drawn(q.system, q.share_l, self.window, self.shape.unit_e, bound, rng)
-            taken = np.reshape(people.taken_be, taken.shape)
-        variance_pp = found.covariance(blocks, found.number_b[0] * people.covariance(found.score_bpe))
-        return replace(q, drawn_sp=found.drawn(variance_pp, self.shape, DRAWS, rng))
 
     def grams(self, q: LinearPosterior) -> Grams:
         """The released moments, of (x - m)/s and of one, as they are read from noise."""
