@@ -57,11 +57,27 @@ class DrawnWindows:
         """What the clip adds to the mean of a block, (B, (E + 1)²)."""
         return np.stack([lost_ne.mean(axis=0) for lost_ne in self.lost_bne])
 
+    def slopes(self, b: int, way_pee: Floats) -> Floats:
+        """How what the clip adds moves as numbers of windows y move by a way times y, (P, (E + 1)²)."""
+        clipped_ne, size = self.clipped_bne[b], way_pee.shape[1]
+        plain_ne = clipped_ne - self.lost_bne[b]
+        square_n = np.sum(plain_ne**2, axis=1)
+        is_clipped_n = np.any(self.lost_bne[b] != 0.0, axis=1)
+        plain_nee = plain_ne[is_clipped_n].reshape(-1, size, size)
+        longer_pn = 2.0 * way_pee.reshape(len(way_pee), -1) @ (plain_nee @ plain_nee).reshape(len(plain_nee), -1).T
+        made_pe = -(longer_pn / square_n[is_clipped_n]) @ clipped_ne[is_clipped_n] / len(clipped_ne)
+        moved_pee = way_pee @ self.lost_bne[b].mean(axis=0).reshape(size, size)
+        return np.asarray(made_pe + (moved_pee + moved_pee.swapaxes(1, 2)).reshape(made_pe.shape))
+
+    def left(self, unit: float) -> float:
+        """The least that the clip leaves of a block on average, by the constants of windows."""
+        return float(min(made_ne[:, -1].mean() for made_ne in self.clipped_bne)) * unit**2
+
     def covariance(self, score_bpe: Sequence[Floats], number: float) -> Floats:
         """Covariance of the scores of so many people, (P, P), and of what is put back, as few people were drawn."""
         blocks = range(len(score_bpe))  # one, where all windows are first ones
         both_np, lost_np = (sum(part[b] @ score_bpe[b].T for b in blocks) for part in (self.clipped_bne, self.lost_bne))
-        drawn_pp = np.cov(lost_np, rowvar=False) * number**2 / len(lost_np)
+        drawn_pp = np.cov(lost_np, rowvar=False) * number**2 / len(self.lost_bne[0])
         return np.atleast_2d(np.cov(both_np, rowvar=False) * number + drawn_pp)
 
 

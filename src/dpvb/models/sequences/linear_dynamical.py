@@ -17,9 +17,8 @@ C                   clip; c_0, c: _POINT, _WINDOW
 A, Q, C, d, R       q.system, see `kalman`, for (x - m)/s; q.drawn_sp: systems of its posterior, see `gram_posterior`
 ==================  =============================================================================
 
-For L = W the moments are all that data say of a linear system; for longer sequences a window's first state has a law of
-its own. Steps of EM on private data need many releases, and make a good fit worse. A window with a number missing
-counts for nothing. With scales released first the noise is as small for ranges that are much too wide.
+For L = W the moments are all that data say; for longer sequences a window's first state has a law of its own. Steps of
+EM on private data make a good fit worse. A window with a number missing counts for nothing.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -35,14 +35,13 @@ from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import Nonnegative, Nonnegatives, Positive, Positives
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
-from dpvb.models.sequences import drawn_windows, gram_fit, kalman, numeric_scales, system_vector
+from dpvb.models.sequences import drawn_windows, gram_fit, kalman, numeric_scales
 from dpvb.models.sequences.counts import Coded, WindowCounts
 from dpvb.models.sequences.gram_fit import Grams
-from dpvb.models.sequences.gram_posterior import Moments, Shape
+from dpvb.models.sequences.gram_weights import Moments, Shape
 from dpvb.models.sequences.grams import NumberRows, WindowGrams
-from dpvb.models.sequences.kalman import LinearSystem
+from dpvb.models.sequences.linear_posterior import LinearPosterior
 from dpvb.models.sequences.numeric_scales import Scales
 from dpvb.models.sequences.unclipped import unclipped_posterior
 
@@ -51,37 +50,12 @@ _POINT, _WINDOW = 0.6, 0.3
 # Part of the budget for the scales, and weights of the blocks of the first release and of the second one.
 _SCALES, _POINTS, _CELLS, _LENGTHS = 0.1, 0.5, 0.6, 0.1
 _STARTS, _WINDOWS = 0.55, 0.84
-# Eigenvalues of moments are read as at least so much of the noise, and of the number of windows.
-_LEAST_NOISE, _LEAST = 0.5, 1e-9
+# Eigenvalues of moments are read as at least so much of the noise.
+_LEAST_NOISE = 0.5
 # Iterations of EM, and the largest number of columns of a matrix of moments.
 _ROUNDS, _MOST = 300, 513
 # Systems that are drawn from the posterior; entries that the derivatives of all moments may have.
 _DRAWS, _ENTRIES = 200, 2**25
-
-
-@dataclass(frozen=True)
-class LinearPosterior:
-    """q: the system, and what was released, as it came.
-
-    Attributes:
-        mean_d, scale_d: m and s, in units of the reader over `reach`.
-        system: of numbers (x - m)/s.
-        pooled, start: noisy moments of windows in the model's units, and how many people they are of; linear.
-        pooled_std, start_std: noise std of the diagonals; 0 before the release.
-        count: noisy number of people.
-        drawn_sp: systems drawn from the posterior, as `system_vector` has them; none of a mode.
-    """
-
-    mean_d: Floats
-    scale_d: Positives
-    system: LinearSystem
-    pooled: Floats
-    start: Floats
-    share_l: Nonnegatives
-    drawn_sp: Floats
-    pooled_std: Nonnegative = 0.0
-    start_std: Nonnegative = 0.0
-    count: Positive = 1.0
 
 
 @dataclass(frozen=True)
@@ -121,11 +95,10 @@ class LinearDynamical:
         check_integer("max_length", self.max_length, low=self.window, high=10**6)
         check_number("clip", self.clip, low=1e-3, high=1e9)
         check_choice("estimate", self.estimate, ("posterior", "mode"))
-        size = system_vector.length(k, d, starts=self._starts)
-        if self.estimate == "posterior" and size * self.width**2 > _ENTRIES:
+        if self.estimate == "posterior" and self.shape.size * self.width**2 > _ENTRIES:
             raise ParameterError(
                 f"estimate must be 'mode' with {d} columns, window={self.window} and n_states={k}: a posterior of "
-                f"{size} numbers given {self.width**2} moments needs too much memory. Or take a shorter window."
+                f"{self.shape.size} numbers given {self.width**2} moments needs too much memory. Or shorten the window."
             )
 
     @property
@@ -168,13 +141,11 @@ class LinearDynamical:
 
     def init(self, rng: np.random.Generator) -> LinearPosterior:
         """Nothing is known, and nothing is drawn."""
-        zero_ee = np.zeros((self.width, self.width))
-        grams = Grams(np.eye(self.width))
+        zero_ee, grams = np.zeros((self.width, self.width)), Grams(np.eye(self.width))
         system = gram_fit.from_directions(grams, self.n_states, self.n_features)
-        size = system_vector.length(self.n_states, self.n_features, starts=self._starts)
-        drawn_sp = np.zeros((_DRAWS if self.estimate == "posterior" else 0, size))
-        law = np.zeros(self.n_features), np.ones(self.n_features)
-        return LinearPosterior(*law, system, zero_ee, zero_ee, np.zeros(self._lengths), drawn_sp)
+        drawn_sp = np.zeros((_DRAWS if self.estimate == "posterior" else 0, self.shape.size))
+        law, share_l = (np.zeros(self.n_features), np.ones(self.n_features)), np.zeros(self._lengths)
+        return LinearPosterior(*law, system, zero_ee, zero_ee, share_l, drawn_sp)
 
     def e_step(self, q: LinearPosterior, batch: NumberRows, blocks: Mapping[str, Block]) -> Contributions:
         """Moments of points and where they are, or moments of windows in the scales that were released."""
@@ -206,30 +177,22 @@ class LinearDynamical:
         if self.estimate == "mode":
             return q
         blocks = [Moments("pooled", q.pooled, pooled_std), Moments("start", start, start_std)][: 1 + self._starts]
-        bound = self.blocks["windows"].bound
-        return replace(q, **unclipped_posterior(blocks, self.shape, q.system, q.share_l, bound, len(q.drawn_sp)))
+        given = q.share_l, self.blocks["windows"].bound, len(q.drawn_sp)
+        return replace(q, **unclipped_posterior(blocks, self.shape, q.system, *given))
 
     def _scales(self, s: Estimate, q: LinearPosterior) -> LinearPosterior:
-        """M and s from moments and cells, and the shares of the lengths."""
+        """Scales from moments and cells, and the shares of the lengths."""
         gram, sd, d = s.read("points"), s.noise_std("points"), self.n_features
         count = max(float(gram[-1, -1]), sd, 1e-9) / _POINT**2
-        moments = Scales.of(gram[:-1, -1] / (_POINT * count), np.diagonal(gram)[:-1] / count, sd / count, _POINT)
-        cells = numeric_scales.from_cells(d * s.read("cells").reshape(d, -1), d * s.noise_std("cells"))
-        mean_d, variance_d = numeric_scales.together(moments, cells.over(self.reach))
-        mean_d /= max(1.0, float(np.linalg.norm(mean_d)))
+        moments = Scales.of(gram, count, sd, _POINT)
+        cells = Scales.of_cells(d * s.read("cells").reshape(d, -1), d * s.noise_std("cells")).over(self.reach)
+        mean_d, scale_d = moments.beside(cells)
         share_l = drawn_windows.shares(s.read("lengths"), s.noise_std("lengths"))
-        scale_d = np.clip(np.sqrt(np.maximum(variance_d, 0.0)), 1e-12, 1.0)
         return replace(q, mean_d=mean_d, scale_d=scale_d, count=count, share_l=share_l)
 
     def grams(self, q: LinearPosterior) -> Grams:
         """The released moments, of (x - m)/s and of one, as they are read from noise."""
-
-        def read(gram: Floats, sd: float) -> Floats:
-            number = max(float(gram[-1, -1]), sd, 1e-9) / _WINDOW**2
-            found = gram * np.outer(self.shape.unit_e, self.shape.unit_e)
-            found[-1, -1] = number
-            return gram_fit.read(found, max(_LEAST_NOISE * sd * (self.width - 1), _LEAST * number))
-
+        read = partial(gram_fit.in_units, unit_e=self.shape.unit_e, least=_LEAST_NOISE)
         return Grams(read(q.pooled, q.pooled_std), read(q.start, q.start_std) if self._starts else None)
 
     def score(self, q: LinearPosterior, rows: NumberRows) -> Floats:

@@ -14,11 +14,14 @@ import numpy as np
 
 from dpvb.guards.arrays import Floats
 from dpvb.models.sequences import drawn_windows, gram_posterior
-from dpvb.models.sequences.gram_posterior import Moments, Shape
+from dpvb.models.sequences.gram_weights import Moments, Shape
 from dpvb.models.sequences.kalman import LinearSystem
 
-# Times that people are drawn, how often weights are set each time, and parts of a deviation below which this ends.
-_TIMES, _AGAIN, _NEAR = 10, 2, 0.1
+# Times that people are drawn, how often weights are set each time, and the deviations of all moments together below
+# which this ends. A change of what is put back is taken so much further, as the next one goes the same way.
+_TIMES, _AGAIN, _NEAR, _FURTHER = 12, 2, 0.1, 0.5
+# What the clip leaves of a person at least, if the system is to be believed.
+_LEFT = 0.4
 
 
 def unclipped_posterior(
@@ -34,18 +37,28 @@ def unclipped_posterior(
         clip: C, in the model's units.
         draws: S.
     """
-    found = gram_posterior.fit(blocks, shape, system)
+    found, moved = gram_posterior.fit(blocks, shape, system), np.inf
     for _ in range(_TIMES):
-        made, before_e = found.system(shape), found.shown(blocks, shape)
         # The same people each time: so they end where they agree with the system.
-        people = drawn_windows.drawn(made, share_l, shape.window, shape.unit_e, clip, np.random.default_rng(0))
-        blocks = [
-            replace(one, taken=taken_e.reshape(one.gram.shape))
-            for one, taken_e in zip(blocks, people.taken_be, strict=False)
-        ]
-        found = gram_posterior.fit(blocks, shape, made, _AGAIN)
-        if np.abs(found.shown(blocks, shape) - before_e).max() < _NEAR:
+        people = drawn_windows.drawn(
+            found.system(shape), share_l, shape.window, shape.unit_e, clip, np.random.default_rng(0)
+        )
+        if people.left(shape.unit_e[-1]) < _LEFT:
             break
-    variance_pp = found.covariance(blocks, people.covariance(found.score_bpe, float(found.number_b[0])))
+        with_more = [_further(one, taken_e) for one, taken_e in zip(blocks, people.taken_be, strict=False)]
+        other = gram_posterior.fit(with_more, shape, found.system(shape), _AGAIN)
+        before, moved = moved, float(np.linalg.norm(other.shown(with_more, shape) - found.shown(blocks, shape)))
+        if not moved < before:  # Noise, or a clip that takes nearly all: what is put back has no end.
+            break
+        blocks, found = with_more, other
+        if moved < _NEAR:
+            break
+    variance_pp = found.covariance(blocks, people, shape)
     drawn_sp = found.drawn(variance_pp, shape, draws, np.random.default_rng(1))
     return {"system": found.system(shape), "drawn_sp": drawn_sp}
+
+
+def _further(block: Moments, taken_e: Floats) -> Moments:
+    """A block with what is taken, and some more."""
+    taken_ee = taken_e.reshape(block.gram.shape)
+    return replace(block, taken=taken_ee + _FURTHER * (taken_ee - block.taken))
