@@ -64,7 +64,7 @@ class DrawnWindows:
         square_n = np.sum(plain_ne**2, axis=1)
         is_clipped_n = np.any(self.lost_bne[b] != 0.0, axis=1)
         plain_nee = plain_ne[is_clipped_n].reshape(-1, size, size)
-        longer_pn = 2.0 * way_pee.reshape(len(way_pee), -1) @ (plain_nee @ plain_nee).reshape(len(plain_nee), -1).T
+        longer_pn = 2.0 * way_pee.reshape(len(way_pee), -1) @ (plain_nee @ plain_nee).reshape(-1, size**2).T
         made_pe = -(longer_pn / square_n[is_clipped_n]) @ clipped_ne[is_clipped_n] / len(clipped_ne)
         moved_pee = way_pee @ self.lost_bne[b].mean(axis=0).reshape(size, size)
         return np.asarray(made_pe + (moved_pee + moved_pee.swapaxes(1, 2)).reshape(made_pe.shape))
