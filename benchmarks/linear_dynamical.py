@@ -23,7 +23,7 @@ DATA = Path(os.environ.get("DPVB_DATA", Path(__file__).parents[1] / "data")) / "
 EPSILONS = (0.5, 1.0, 4.0, np.inf)
 FITS, PEOPLE, LONGEST = 6, 4000, 50
 #: Fits for the coverage of intervals, each to people of its own, of which so many make bands of so many new people.
-COVERED, BANDED, NEW = 16, 6, 1000
+COVERED, BANDED, NEW = 10, 3, 1000
 #: Log-density of a point of a pen that must be reached, and of a simulated one what may be lost against the truth.
 PENS, LOST = (-0.28, -0.24, -0.226), (None, 0.038, 0.009)
 
