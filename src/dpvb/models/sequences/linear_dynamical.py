@@ -127,8 +127,7 @@ class LinearDynamical:
             "lengths": Block((self._lengths,), 1.0, "nonnegative", phase="first", weight=_LENGTHS),
         }
         windows = Block((self.width, self.width), bound, "psd", phase="second", weight=_WINDOWS)
-        starts = {"starts": replace(windows, weight=_STARTS)} if self._starts else {}
-        return {**first, "windows": windows, **starts}
+        return {**first, "windows": windows} | ({"starts": replace(windows, weight=_STARTS)} if self._starts else {})
 
     @property
     def _lengths(self) -> int:
