@@ -1,4 +1,4 @@
-"""Private linear dynamical systems: held-out log-density by ε, bands of forecasts, time and memory of many people.
+"""Private linear dynamical systems: held-out log-density by ε, coverage of intervals and of bands, time and memory.
 
 Needs DPVB_DATA, the folder that holds sequences/pendigits.
 
@@ -22,6 +22,8 @@ from dpvb.models.sequences.kalman import LinearSystem
 DATA = Path(os.environ.get("DPVB_DATA", Path(__file__).parents[1] / "data")) / "sequences"
 EPSILONS = (0.5, 1.0, 4.0, np.inf)
 FITS, PEOPLE, LONGEST = 6, 4000, 50
+#: Fits for the coverage of intervals, each to people of its own, of which so many make bands of so many new people.
+COVERED, BANDED, NEW = 10, 3, 1000
 #: Log-density of a point of a pen that must be reached, and of a simulated one what may be lost against the truth.
 PENS, LOST = (-0.28, -0.24, -0.226), (None, 0.038, 0.009)
 
@@ -45,9 +47,10 @@ def pens() -> None:
     found = found[np.random.default_rng(0).permutation(len(found))]
     unit = 2 * math.log(50 * math.sqrt(2))
     given: dict[str, Any] = {"columns": "x,y", "low": 0, "high": 100, "window": 8, "max_length": 8, "n_states": 6}
-    models = [fitted(found[:8000], epsilon, **given) for epsilon in EPSILONS]
-    values = [float(np.mean([one.score(found[8000:], public=True) for one in own])) + unit for own in models]
-    row("pens, 6 states, 8,000 digits", values, PENS, 1)
+    for name, estimate, must in (("", "posterior", PENS), (", mode", "mode", ())):
+        models = [fitted(found[:8000], epsilon, estimate=estimate, **given) for epsilon in EPSILONS]
+        values = [float(np.mean([one.score(found[8000:], public=True) for one in own])) + unit for own in models]
+        row(f"pens, 6 states, 8,000 digits{name}", values, must, 1)
 
 
 def system(rng: np.random.Generator) -> LinearSystem:
@@ -68,31 +71,54 @@ def simulated() -> None:
     x, new = (kalman.drawn(true, number, LONGEST, rng) for number in (PEOPLE, 1000))
     truth = float(kalman.filtered(true, new).log_n.mean()) / LONGEST
     given: dict[str, Any] = {"columns": 4, "max_length": LONGEST, "n_states": 3}
-    for name, wide in (("simulated, 3 states, 4,000 people", 1), ("the same in ranges ten times as wide", 10)):
-        models = [fitted(x, epsilon, low=-wide, high=wide, **given) for epsilon in EPSILONS]
+    for name, wide, estimate in (
+        ("simulated, 3 states, 4,000 people", 1, "posterior"),
+        ("the same, mode", 1, "mode"),
+        ("the same in ranges ten times as wide", 10, "posterior"),
+        ("the same in these, mode", 10, "mode"),
+    ):
+        models = [fitted(x, epsilon, low=-wide, high=wide, estimate=estimate, **given) for epsilon in EPSILONS]
         values = [truth - float(np.mean([one.score(new, public=True) for one in own])) for own in models]
-        row(f"{name}: lost of {truth:.3f}", values, LOST if wide == 1 else (), -1)
+        row(f"{name}: lost of {truth:.3f}", values, LOST if (wide, estimate) == (1, "posterior") else (), -1)
 
 
-def bands() -> None:
-    """How often 95 % bands hold the next points of new people."""
+def covered() -> None:
+    """How often 95 % intervals hold the truth, and 95 % bands the next points of new people."""
     print(
-        f"\nShare of 95 % bands that hold what comes 1 and 5 points later, of 4,000 new people; mean of {FITS} fits.\n"
+        f"\nShare of 95 % intervals that hold the truth, of {COVERED} fits, each to people of its own (deviations of "
+        "noise and of what states do, of 4 columns; what a step multiplies the two modes by; the period of the one "
+        f"that turns), and of 95 % bands that hold what comes 1 and 5 points later, of {NEW:,} new people, in {BANDED} "
+        "of them.\n"
     )
-    print("| people | ε | 1 point on | 5 points on |\n|---|---|---|---|")
+    print(
+        "| people | ε | noise std | states std | modes | period | 1 point on | 5 points on |\n|---" + "|---" * 7 + "|"
+    )
     rng = np.random.default_rng(4)
     true = system(rng)
-    new = kalman.drawn(true, 4000, 25, rng)
+    new = kalman.drawn(true, NEW, 25, rng)
+    truth = {"noise std": np.sqrt(true.noise_d), "states std": np.linalg.norm(true.shown_dk, axis=1)}
     for number in (1000, PEOPLE, 20_000):
-        x = kalman.drawn(true, number, LONGEST, rng)
         for epsilon in EPSILONS:
-            held = np.zeros(2)
-            models = fitted(x, epsilon, columns=4, low=-1, high=1, n_states=3)
-            for model in models:
-                found = model.forecast(new[:, :20], steps=5)
-                inside = ((found.low <= new[:, 20:]) & (new[:, 20:] <= found.high)).mean(axis=(0, 2))
-                held += inside[[0, 4]] / len(models)
-            print(f"| {number:,} | {epsilon:g} | {held[0]:.3f} | {held[1]:.3f} |", flush=True)
+            held: dict[str, list[float]] = {name: [] for name in (*truth, "modes", "period", "1", "5")}
+            for fit in range(COVERED):
+                [model] = fitted(kalman.drawn(true, number, LONGEST, rng), epsilon, 1, columns=4, low=-1, high=1,
+                                 n_states=3)  # fmt: skip
+                table = model.intervals()
+                for what, value_d in truth.items():
+                    own = [line for line in table if line.name == what]
+                    held[what] += [one.low <= value <= one.high for one, value in zip(own, value_d, strict=True)]
+                turns = {line.group: line for line in table if line.name == "period"}
+                for line in table:
+                    if line.name == "each step times":
+                        held["modes"].append(line.low <= (0.97 if line.group in turns else 0.9) <= line.high)
+                held["period"] += [one.low <= 2 * math.pi / 0.3 <= one.high for one in turns.values()]
+                if fit < BANDED:
+                    found = model.forecast(new[:, :20], steps=5)
+                    inside = ((found.low <= new[:, 20:]) & (new[:, 20:] <= found.high)).mean(axis=(0, 2))
+                    held["1"].append(inside[0])
+                    held["5"].append(inside[4])
+            shares = "".join(f" {np.mean(one) if one else math.nan:.3f} |" for one in held.values())
+            print(f"| {number:,} | {epsilon:g} |{shares}", flush=True)
 
 
 def million() -> None:
@@ -113,5 +139,5 @@ if __name__ == "__main__":
     print("|---|" + "---|" * (len(EPSILONS) + 1))
     pens()
     simulated()
-    bands()
+    covered()
     million()

@@ -159,7 +159,7 @@ KEPT = {
     "sbn": f"{_EVERY} hidden threshold form group seed",
     "factors": f"{_EVERY} schema group row_norm low high components estimate solver seed",
     "hidden-markov": f"{_EVERY} states symbols emissions estimate person_column symbol_column max_length clip seed",
-    "linear-dynamical": f"{_EVERY} states columns low high row_norm window max_length clip person_column seed",
+    "linear-dynamical": f"{_EVERY} states columns low high row_norm window max_length clip estimate person_column seed",
     "markov-chain": f"{_EVERY} symbols order person_column symbol_column max_length clip seed",
     "pca": f"{_EVERY} schema group row_norm low high components estimate solver seed",
 }

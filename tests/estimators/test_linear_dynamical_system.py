@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +51,38 @@ def test_a_fit_finds_the_motion_in_units_of_the_columns(fitted: dpvb.LinearDynam
     lengths = np.linalg.norm(fitted.loadings_ / fitted._scale_d, axis=1)
     assert lengths[0] >= lengths[1]
     assert "Linear dynamical system, states: 2, columns: 2" in fitted.summary()
-    assert "12." in fitted.summary().splitlines()[-1]  # a turn takes 2π/.5 steps
+    assert "12." in fitted.summary().splitlines()[-3]  # a turn takes 2π/.5 steps
     report = str(fitted.report())
     assert "heart" in report
-    assert len(fitted.report().figures) == 2
+    assert len(fitted.report().figures) == 2 + 5
+
+
+def test_intervals_hold_the_truth_and_narrow_with_the_level(fitted: dpvb.LinearDynamicalSystem) -> None:
+    """Each of eight numbers with a chance of 1 - 1e-7."""
+    wide, narrow = (list(fitted.intervals(level)) for level in (0.9999999, 0.5))
+    truth = dict(zip(("heart", "steps"), zip(MEAN, np.linalg.norm(SHOWN, axis=1), NOISE, strict=True), strict=True))
+    truth["mode 0"] = (0.95, 2 * math.pi / 0.5)
+    values = [value for one in truth.values() for value in one]
+    for line, inner, value in zip(wide, narrow, values, strict=True):
+        slack = 1.5 * (line.high - line.low) / 2  # the ends are those of 200 draws
+        assert line.low - slack <= value <= line.high + slack, line
+        assert line.low <= inner.low <= line.mean <= inner.high <= line.high
+    mode = dpvb.LinearDynamicalSystem(2, max_length=20, estimate="mode", **BOUNDS, **EXACT).fit(people(50))
+    with pytest.raises(ParameterError, match="estimate must be 'posterior' for intervals, got 'mode'"):
+        mode.intervals()
+    assert "(" not in mode.summary().splitlines()[3]
+    assert len(mode.report().figures) == 2
+
+
+def test_bands_count_in_what_few_people_leave_open() -> None:
+    """Of a posterior from noisy moments, and of its own system without what is open, which is a mode's."""
+    model = dpvb.LinearDynamicalSystem(2, max_length=20, **BOUNDS, epsilon=2.0, delta=1e-6).fit(people(400))
+    new = people(20, seed=3)
+    bands = model.forecast(new, steps=3)
+    model._q = replace(model._q, drawn_sp=model._q.drawn_sp[:0])
+    own = model.forecast(new, steps=3)
+    np.testing.assert_array_equal(bands.mean, own.mean)
+    assert (bands.high - bands.low > own.high - own.low).all()
 
 
 def test_bands_hold_new_points_as_often_as_they_say(fitted: dpvb.LinearDynamicalSystem) -> None:
@@ -185,6 +214,7 @@ def test_a_file_holds_the_system_and_no_other(fitted: dpvb.LinearDynamicalSystem
         ("start_kk", np.array([[1.0, 5.0], [5.0, 1.0]])),
         ("shown_dk", np.full((2, 2), 1e308)),
         ("pooled", np.ones((2, 2))),
+        ("drawn_sp", np.full_like(stored.arrays["drawn_sp"], 1e300)),
     ):
         (tmp_path / "odd.dpvb").unlink(missing_ok=True)
         given = dict(stored.arrays) | {name: odd}

@@ -175,6 +175,7 @@ def test_random_generators_stay_in_their_places() -> None:
         "estimators/base.py": {"np.random.RandomState", "np.random.default_rng", "np.random.Generator", "np.random"},
         "models/empirical_bayes.py": {"np.random.default_rng", "np.random"},
         "models/gradients/gradients.py": {"np.random.default_rng", "np.random"},
+        "models/sequences/unclipped.py": {"np.random.default_rng", "np.random"},
         "models/mixtures/scores.py": {"np.random.default_rng", "np.random"},
         "models/gradients/model.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
         "models/gradients/numpyro_model.py": {"np.random.default_rng", "np.random"},

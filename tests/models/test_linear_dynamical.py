@@ -19,8 +19,11 @@ from dpvb.core.wall import Wall
 from dpvb.data.sequences.numbers import Numbers
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
+from dpvb.models.sequences import numeric_scales
 from dpvb.models.sequences.grams import WindowGrams
-from dpvb.models.sequences.linear_dynamical import LinearDynamical, LinearPosterior
+from dpvb.models.sequences.linear_dynamical import LinearDynamical
+from dpvb.models.sequences.linear_posterior import LinearPosterior
+from dpvb.models.sequences.numeric_scales import Scales
 
 D = 2
 
@@ -80,9 +83,11 @@ def test_a_constant_sequence_attains_the_norm_that_is_declared() -> None:
     model = LinearDynamical(D, 2, 3, max_length=9, reach=math.sqrt(2.0))
     q = model.init(np.random.default_rng(0))
     rows = Numbers(D, -1.0, 1.0).rows([[[1.0, -1.0]] * 9, [[1.0, 1.0], [-1.0, 1.0]] * 4])
-    points = model.e_step(q, rows, {"points": model.blocks["points"]})["points"].norms()
-    assert points[0] == pytest.approx(model.blocks["points"].bound, rel=1e-12)
-    assert points[1] < points[0]
+    first = {name: block for name, block in model.blocks.items() if block.phase == "first"}
+    for name, made in model.e_step(q, rows, first).items():
+        constant, turning_ = made.norms()
+        assert constant == pytest.approx(first[name].bound, rel=1e-12)
+        assert turning_ < constant or name == "lengths"
     windows = model.e_step(q, rows, {name: model.blocks[name] for name in ("windows", "starts")})
     for made in windows.values():
         assert made.norms()[0] == pytest.approx(3 / (3 * D) + 0.3**2, rel=1e-12)
@@ -187,10 +192,47 @@ def test_scales_that_are_released_first_spend_a_tenth() -> None:
     assert first / (first + second) == pytest.approx(0.1)
     assert {name: block.shape for name, block in model.blocks.items()} == {
         "points": (4, 4),
+        "cells": (3 * 128,),
+        "lengths": (6,),
         "windows": (16, 16),
         "starts": (16, 16),
     }
     assert "starts" not in LinearDynamical(3, 2, 5, max_length=5).blocks
+
+
+def test_cells_and_lengths_are_those_of_the_definition() -> None:
+    """Of a person of two sequences, with a number missing, a number at an end, and points beyond the cap."""
+    model = LinearDynamical(D, 2, 2, max_length=4, reach=math.sqrt(2.0))
+    sequences = [[[-1.0, 1.0], [0.0, math.nan], [0.5, 1.0]], [[0.25, 0.25]] * 9]
+    rows = Numbers(D, -1.0, 1.0).rows(sequences)
+    blocks = {name: model.blocks[name] for name in ("points", "cells", "lengths")}
+    found = {
+        name: one.grouped(np.array([0, 0]), 1) for name, one in model.e_step(model.init(None), rows, blocks).items()
+    }  # type: ignore[arg-type, attr-defined]
+    cells = np.zeros((D, 128))
+    for d, number in ((0, -1.0), (1, 1.0), (0, 0.0), (0, 0.5), (1, 1.0), *[(0, 0.25), (1, 0.25)] * 4):
+        cells[d, min(int((number + 1) * 64), 127)] += 1 / 13
+    for name, truth in (("cells", cells.ravel()), ("lengths", np.array([0.0, 1.0]))):
+        out = np.zeros(blocks[name].shape, dtype=np.int64)
+        found[name].accumulate(np.ones(1), Grid(2.0**-30, 64.0), out)
+        np.testing.assert_allclose(out * 2.0**-30, truth, atol=1e-8)
+        assert found[name].norms()[0] == pytest.approx(float(np.linalg.norm(truth)), rel=1e-6)
+
+
+@pytest.mark.parametrize("wide", [1.0, 40.0])
+def test_cells_tell_scales_where_moments_drown(wide: float) -> None:
+    """Noise of 40 on counts of 4,000 people: within a quarter, for ranges that are forty times as wide, too."""
+    rng = np.random.default_rng(5)
+    x_td = np.array([0.1, -0.2]) / wide + np.array([0.4, 0.25]) / wide * rng.standard_normal((4000, 2))
+    counts = np.bincount(numeric_scales.codes(np.clip(x_td, -1, 1)), minlength=256).reshape(2, 128)
+    cells = Scales.of_cells(counts + 40.0 * rng.standard_normal(counts.shape), 40.0)
+    drowned = Scales(rng.standard_normal(2), rng.standard_normal(2), np.ones(2), np.ones(2))
+    mean_d, scale_d = drowned.beside(cells)
+    truth = np.clip(x_td, -1, 1)
+    np.testing.assert_allclose(scale_d, truth.std(axis=0), rtol=0.25)
+    np.testing.assert_allclose(mean_d, truth.mean(axis=0), atol=0.5 * float(truth.std()))
+    exact = Scales(np.array([0.5, 0.1]), np.array([1e-8, 0.25]), np.zeros(2), np.zeros(2)).beside(cells)
+    np.testing.assert_array_equal(exact, [[0.5, 0.1], [1e-4, 0.5]])
 
 
 @pytest.mark.parametrize(
@@ -202,6 +244,8 @@ def test_scales_that_are_released_first_spend_a_tenth() -> None:
         ({"window": 300, "max_length": 400}, "window must be at most 256 with 2 columns, got 300"),
         ({"max_length": 4}, "max_length"),
         ({"clip": 0.0}, "clip"),
+        ({"estimate": "mean"}, "estimate"),
+        ({"n_features": 40, "window": 9, "n_states": 40}, "estimate must be 'mode' with 40 columns, window=9"),
     ],
 )
 def test_a_public_mistake_is_refused(wrong: dict[str, Any], words: str) -> None:

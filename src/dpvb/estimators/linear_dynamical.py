@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -22,19 +22,21 @@ from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer, check_number, check_path
 from dpvb.guards.strangers import printable
-from dpvb.models.sequences import kalman, linear_dynamical
+from dpvb.models.sequences import kalman, linear_dynamical, modes
 from dpvb.models.sequences.kalman import LinearSystem
+from dpvb.models.sequences.linear_posterior import LinearPosterior
 from dpvb.results import pictures
-from dpvb.results.figures import Figure, Grid
+from dpvb.results.figures import Figure, Grid, Intervals
 from dpvb.results.forecast import Forecast
+from dpvb.results.groups import GroupTable, Line, head
 from dpvb.results.statement import percent
 
 # Nats above a uniform guess, for each column, at which a sequence's score is cut when settings are chosen.
 _ABOVE_UNIFORM = 3.0
-# Points and sequences of nobody in a picture.
-_DRAWN_POINTS, _DRAWN = 100, 5
+# Points and sequences of nobody in a picture; systems of the posterior that bands are made of.
+_DRAWN_POINTS, _DRAWN, _OF_BANDS = 100, 5, 25
 _LAWS = tuple(LinearSystem.__annotations__)
-_RELEASED = ("mean_d", "scale_d", "pooled", "start", "pooled_std", "start_std", "count")
+_RELEASED = ("mean_d", "scale_d", "pooled", "start", "share_l", "drawn_sp", "pooled_std", "start_std", "count")
 
 
 class Bands(NamedTuple):
@@ -70,6 +72,7 @@ class LinearDynamicalSystem(PrivateEstimator):
         window: points of a window, from 2. Longer ones see slower motion, and hold more noise.
         max_length: the first so many points of each sequence count.
         clip: bound on what a person's windows add, in units of what average windows add.
+        estimate: "posterior", which knows its noise and has intervals, or "mode", the most likely system (EM).
 
     Attributes:
         columns_: names of the columns.
@@ -89,6 +92,7 @@ class LinearDynamicalSystem(PrivateEstimator):
     window: int = 6
     max_length: int = 50
     clip: float = 0.75
+    estimate: str = "posterior"
 
     reads: ClassVar[str | None] = "sequences"
     command: ClassVar[str | None] = "linear-dynamical"
@@ -159,28 +163,51 @@ class LinearDynamicalSystem(PrivateEstimator):
     def forecast(self, X: Records, lengths: Any = None, *, steps: int = 1, level: float = 0.95) -> Bands:
         """The points 1 to `steps` places after each sequence, with bands: as private as X, without any guarantee.
 
-        The bands are those of the fitted system: they hold each number by itself with the probability `level`.
+        They hold each number by itself with the probability `level`. The bands of a posterior count in that the system
+        is uncertain, those of a mode do not.
 
         Raises:
             DataFormatError: for what holds no sequences.
         """
         rows, steps = self._visible(X, lengths), check_integer("steps", steps, low=1, high=10**6)
         reach = float(ndtri(0.5 + check_number("level", level, low=0, high=1, closed="neither") / 2))
-        number, d = len(rows.indptr) - 1, len(self.columns_)
-        mean_ntd, variance_ntd = np.empty((number, steps, d)), np.empty((number, steps, d))
-        for own, x_ntd in kalman.in_blocks(rows.indptr, self._moved(rows)):
-            given = kalman.filtered(self._system, x_ntd)
-            last_n = np.diff(rows.indptr)[own] - 1
-            for place in np.unique(last_n):
-                which = last_n == place
-                laws = given.mean_ntk[which, place], given.cov_ntkk[which, place]
-                if place < 0:  # Before a first point no step has been made.
-                    mean_ntd[own[which]], variance_ntd[own[which]] = self._ahead_of_all(int(which.sum()), steps)
-                    continue
-                mean_ntd[own[which]], variance_ntd[own[which]] = kalman.forecast(self._system, *laws, steps)
+        mean_ntd, variance_ntd = self._ahead(self._system, rows, steps)
+        if draws := self._draws(_OF_BANDS):
+            away = (self._ahead(one, rows, steps)[0] - mean_ntd for one in draws)
+            variance_ntd = variance_ntd + sum((one**2 for one in away), np.zeros_like(mean_ntd)) / len(draws)
         centre = mean_ntd * self._scale_d + self._mean_d
         margin = reach * np.sqrt(variance_ntd) * self._scale_d
         return Bands(centre, centre - margin, centre + margin)
+
+    def intervals(self, level: float = 0.95) -> GroupTable:
+        """Numbers of the columns and modes of the motion, with intervals that count noise and sampling in.
+
+        Of a column: its offset, and the deviations that states and noise give it. Of a mode: what each step multiplies
+        it by, and how many steps a turn takes, if it turns.
+
+        Args:
+            level: probability inside an interval, in (0, 1).
+
+        Raises:
+            ParameterError: with estimate="mode", which is a point.
+        """
+        self._check_fitted()
+        level = check_number("level", level, low=0, high=1, closed="neither")
+        if self.estimate == "mode":
+            raise ParameterError("estimate must be 'posterior' for intervals, got 'mode', a point: fit it again.")
+        draws, lines = self._draws(), []
+        found = {what: np.array([made(one) for one in draws]) for what, made in self._columns.items()}
+        for d, name in enumerate(self.columns_):
+            for what, made in self._columns.items():
+                lines.append(_line(name, what, float(made(self._system)[d]), found[what][:, d], level))
+        mode_k = modes.modes(self._system.step_kk)
+        value_sk = modes.of_draws(np.array([one.step_kk for one in draws]), mode_k)
+        for place, k in enumerate(np.flatnonzero(mode_k.imag >= 0)):
+            name = f"mode {place}"
+            lines.append(_line(name, "each step times", float(np.abs(mode_k[k])), np.abs(value_sk[:, k]), level))
+            if mode_k[k].imag > 0:
+                lines.append(_line(name, "period", float(_periods(mode_k[k])), _periods(value_sk[:, k]), level))
+        return GroupTable(tuple(lines), head(len(lines), "numbers", level, True), ("of", "what"))
 
     def sample(self, n: int = 1, rng: Any = None, *, length: int | None = None) -> Floats:
         """Draw n sequences of nobody, (n, length, D); they tell no more than the system does.
@@ -267,7 +294,7 @@ class LinearDynamicalSystem(PrivateEstimator):
         return {"log_likelihood_of_a_point": self.score(X, lengths, public=public)}
 
     def facts_for_report(self) -> Iterator[Figure]:
-        """What the states do to the columns, and how they move."""
+        """What the states do to the columns, how they move, and how sure that is."""
         states = tuple(f"state {k}" for k in range(self.n_states))
         yield Grid(
             title="What each state adds to the columns",
@@ -283,26 +310,41 @@ class LinearDynamicalSystem(PrivateEstimator):
             columns=states,
             values=tuple(map(tuple, self.transition_matrix_.tolist())),
         )
+        if self.estimate == "mode":
+            return
+        table = self.intervals()
+        for what in dict.fromkeys(line.name for line in table):
+            own = [line for line in table if line.name == what and math.isfinite(line.high)]
+            if own:
+                rows = tuple((str(line.group), line.mean, line.low, line.high, "") for line in own)
+                yield Intervals(title=what.capitalize(), note=table.head + ".", rows=rows)
 
     def summary(self) -> str:
         """The columns, and the modes of the motion: how long each lasts, and how it turns."""
         self._check_fitted()
         lines = [f"Linear dynamical system, states: {self.n_states}, columns: {len(self.columns_)}", ""]
-        lines += [f"{'column':<16}{'offset':>12}{'states std':>12}{'noise std':>12}"]
-        moved_d = np.sqrt(np.square(self.loadings_).sum(axis=0))
+        table = {} if self.estimate == "mode" else {(line.group, line.name): line for line in self.intervals()}
+
+        def shown(group: str, what: str, value: float) -> str:
+            line = table.get((group, what))
+            ends = "" if line is None else f" ({line.low:.3g} to {line.high:.3g})"
+            said = f"{value:.4g}" if math.isfinite(value) else "none"
+            return f"  {said + ends:<32}"
+
+        lines += [f"{'column':<16}" + "".join(f"  {what:<32}" for what in self._columns)]
         for d, name in enumerate(self.columns_):
-            lines.append(
-                f"{printable(name)[:15]:<16}{self.offset_[d]:>12.4g}{moved_d[d]:>12.4g}{math.sqrt(self.noise_variance_[d]):>12.4g}"
-            )
-        lines += ["", f"{'mode':<6}{'each step times':>16}{'halves in':>12}{'period':>12}  (steps)"]
-        every = np.linalg.eigvals(self.transition_matrix_)
-        values = sorted((complex(value) for value in every if value.imag >= 0), key=lambda value: -abs(value))
-        for place, value in enumerate(values):
-            size, angle = abs(value), abs(math.atan2(value.imag, value.real))
+            cells = [shown(name, what, float(made(self._system)[d])) for what, made in self._columns.items()]
+            lines.append(f"{printable(name)[:15]:<16}" + "".join(cells))
+        lines += ["", f"{'mode':<16}  {'each step times':<32}  {'period':<32}  halves in  (steps)"]
+        mode_k = modes.modes(self._system.step_kk)
+        for place, value in enumerate(mode_k[mode_k.imag >= 0]):
+            size, name = float(np.abs(value)), f"mode {place}"
             halves = f"{math.log(0.5) / math.log(size):.1f}" if 0 < size < 1 else ("never" if size >= 1 else "at once")
-            period = f"{2 * math.pi / angle:.1f}" if angle > 0 else "none"
-            lines.append(f"{place:<6}{size:>16.3f}{halves:>12}{period:>12}")
-        return "\n".join(lines)
+            cells = [shown(name, "each step times", size), shown(name, "period", float(_periods(value)))]
+            lines.append(f"{name:<16}" + "".join(cells) + f"  {halves}")
+        if table:
+            lines += ["", "In brackets: 95% intervals, noise counted in."]
+        return "\n".join(line.rstrip() for line in lines)
 
     def _content(self) -> Numbers:
         """The columns with their bounds.
@@ -318,7 +360,7 @@ class LinearDynamicalSystem(PrivateEstimator):
     def _model(self, numbers: Numbers) -> linear_dynamical.LinearDynamical:
         """The model that the parameters name."""
         return linear_dynamical.LinearDynamical(
-            len(numbers), self.n_states, self.window, self.clip, self.max_length, numbers.reach
+            len(numbers), self.n_states, self.window, self.clip, self.max_length, numbers.reach, self.estimate
         )
 
     def _visible(self, X: Records, lengths: Any) -> NumberRows:
@@ -330,14 +372,43 @@ class LinearDynamicalSystem(PrivateEstimator):
             raise DataFormatError("X must hold sequences, got numbers: give [X], or lengths.")
         return self._numbers_.rows(X, lengths)
 
+    @property
+    def _columns(self) -> Mapping[str, Callable[[LinearSystem], Floats]]:
+        """What is said of every column, in its units, given a system."""
+        return {
+            "offset": lambda system: system.shown_d * self._scale_d + self._mean_d,
+            "states std": lambda system: np.linalg.norm(system.shown_dk, axis=1) * self._scale_d,
+            "noise std": lambda system: np.sqrt(system.noise_d) * self._scale_d,
+        }
+
+    def _draws(self, most: int | None = None) -> list[LinearSystem]:
+        """Systems of the posterior, the first so many."""
+        return [self._fitted_model.shape.system(vector_p) for vector_p in self._q.drawn_sp[:most]]
+
+    def _ahead(self, system: LinearSystem, rows: NumberRows, steps: int) -> tuple[Floats, Floats]:
+        """Means and variances of what comes after each sequence, (n, steps, D), as the system has points."""
+        number, d = len(rows.indptr) - 1, len(self.columns_)
+        mean_ntd, variance_ntd = np.empty((number, steps, d)), np.empty((number, steps, d))
+        for own, x_ntd in kalman.in_blocks(rows.indptr, self._moved(rows)):
+            given = kalman.filtered(system, x_ntd)
+            last_n = np.diff(rows.indptr)[own] - 1
+            for place in np.unique(last_n):
+                which = last_n == place
+                laws = given.mean_ntk[which, place], given.cov_ntkk[which, place]
+                if place < 0:  # Before a first point no step has been made.
+                    made = self._ahead_of_all(system, int(which.sum()), steps)
+                else:
+                    made = kalman.forecast(system, *laws, steps)
+                mean_ntd[own[which]], variance_ntd[own[which]] = made
+        return mean_ntd, variance_ntd
+
     def _moved(self, rows: NumberRows) -> Floats:
         """Points as the system has them."""
         reach = self._fitted_model.reach
         return np.asarray((rows.value_td - self._q.mean_d * reach) / (self._q.scale_d * reach))
 
-    def _ahead_of_all(self, number: int, steps: int) -> tuple[Floats, Floats]:
+    def _ahead_of_all(self, system: LinearSystem, number: int, steps: int) -> tuple[Floats, Floats]:
         """Laws of the first points of sequences."""
-        system = self._system
         mean_nk, cov_nkk = np.tile(system.start_k, (number, 1)), np.tile(system.start_kk, (number, 1, 1))
         still = replace(system, step_kk=np.eye(self.n_states), step_noise_kk=0.0 * system.step_noise_kk)
         first = kalman.forecast(still, mean_nk, cov_nkk, 1)
@@ -346,7 +417,7 @@ class LinearDynamicalSystem(PrivateEstimator):
         after = kalman.forecast(system, mean_nk, cov_nkk, steps - 1)
         return np.concatenate([first[0], after[0]], axis=1), np.concatenate([first[1], after[1]], axis=1)
 
-    def _set(self, numbers: Numbers, q: linear_dynamical.LinearPosterior) -> None:
+    def _set(self, numbers: Numbers, q: LinearPosterior) -> None:
         """Keep q, and show it in units of the columns."""
         model = self._model(numbers)
         self._numbers_, self._fitted_model, self.columns_ = numbers, model, numbers.names
@@ -387,5 +458,22 @@ class LinearDynamicalSystem(PrivateEstimator):
         laws = (system.step_noise_kk, system.start_kk, system.pooled_kk)
         if not all(np.linalg.eigvalsh(law)[0] >= -1e-9 * np.abs(law).max() for law in laws):
             raise ValueError("numbers that make no covariances")
-        if not all(np.isfinite(shown).all() for shown in (self.loadings_, self.offset_, self.noise_variance_)):
+        shown = [self.loadings_, self.offset_, self.noise_variance_]
+        for one in self._draws():
+            shown += [one.step_kk, one.step_noise_kk, *(made(one) for made in self._columns.values())]
+        if not all(np.isfinite(values).all() for values in shown):
             raise ValueError("numbers that make no system")
+
+
+def _line(group: str, what: str, value: float, drawn_s: Floats, level: float) -> Line:
+    """A number with the middle of its draws."""
+    low, high = np.quantile(drawn_s, [0.5 - level / 2, 0.5 + level / 2], method="nearest")
+    spread = float(np.std(drawn_s)) if np.isfinite(drawn_s).all() else math.inf
+    return Line(group, what, value, spread, min(float(low), value), max(float(high), value))
+
+
+def _periods(value: Any) -> Floats:
+    """Steps of a turn; inf for what does not turn."""
+    angle = np.abs(np.angle(value))
+    with np.errstate(divide="ignore"):
+        return np.asarray(2 * math.pi / angle)

@@ -29,6 +29,9 @@ from dpvb.models.sequences.kalman import LinearSystem
 # so far from each of them, and on from the best.
 _STARTS, _FIRST_ROUNDS = ((0.3, 0.05), (1.0, 0.05), (0.05, 0.3)), 100
 
+# Eigenvalues of moments are at least so much of the number of windows.
+_LEAST = 1e-9
+
 
 @dataclass(frozen=True)
 class Grams:
@@ -59,6 +62,21 @@ def read(gram: Floats, least: float) -> Floats:
     """A noisy matrix of second moments with its eigenvalues brought to a floor."""
     value_e, vector_ee = np.linalg.eigh((gram + gram.T) / 2)
     return np.asarray((vector_ee * np.maximum(value_e, least)) @ vector_ee.T)
+
+
+def in_units(gram: Floats, std: float, unit_e: Floats, least: float) -> Floats:
+    """Released moments, read from noise, in the units of windows with a one behind them.
+
+    Args:
+        gram: Σ y yᵀ as it came, of windows with a constant behind them.
+        std: noise std of its diagonal.
+        unit_e: what one is of every number of y.
+        least: eigenvalues are at least so much of the noise.
+    """
+    number = max(float(gram[-1, -1]), std, 1e-9) * unit_e[-1] ** 2
+    found = gram * np.outer(unit_e, unit_e)
+    found[-1, -1] = number
+    return read(found, max(least * std * float(np.max(unit_e[:-1])) ** 2, _LEAST * number))
 
 
 def step(grams: Grams, system: LinearSystem) -> Fit:

@@ -1,0 +1,202 @@
+"""The posterior of linear dynamical systems from noisy moments: derivatives, likelihood, spread."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpvb.guards.arrays import Floats
+from dpvb.models.sequences import drawn_windows, gram_fit, gram_posterior, kalman, modes, system_vector
+from dpvb.models.sequences.gram_fit import Grams
+from dpvb.models.sequences.gram_moments import law_of_windows
+from dpvb.models.sequences.gram_slopes import slopes
+from dpvb.models.sequences.gram_weights import Moments, Shape, ways
+from dpvb.models.sequences.kalman import LinearSystem
+from dpvb.models.sequences.unclipped import unclipped_posterior
+
+K, D, W = 2, 3, 4
+UNIT = np.append(np.full(W * D, (W * D) ** 0.5), 1 / 0.3)
+
+
+def system(seed: int = 0) -> LinearSystem:
+    """A turning pair of states with deviation 1 in windows from everywhere."""
+    rng = np.random.default_rng(seed)
+    shown_dk = rng.standard_normal((D, K))
+    turn = 0.9 * np.array([[np.cos(0.6), -np.sin(0.6)], [np.sin(0.6), np.cos(0.6)]])
+    one = LinearSystem(
+        step_kk=turn,
+        step_noise_kk=np.eye(K) - turn @ turn.T,
+        shown_dk=0.8 * shown_dk / np.linalg.norm(shown_dk, axis=1, keepdims=True),
+        shown_d=0.1 * rng.standard_normal(D),
+        noise_d=np.array([0.2, 0.3, 0.4]),
+        start_k=0.3 * rng.standard_normal(K),
+        start_kk=0.5 * np.eye(K) + 0.1,
+        pooled_k=0.1 * rng.standard_normal(K),
+        pooled_kk=np.eye(K),
+    )
+    return kalman.in_order(one)
+
+
+def still() -> LinearSystem:
+    """The same with first states like all others."""
+    none_k, one_kk = np.zeros(K), np.eye(K)
+    return replace(system(), start_k=none_k, start_kk=one_kk, pooled_k=none_k, pooled_kk=one_kk)
+
+
+def shape(starts: bool) -> Shape:
+    return Shape(K, D, W, 12, starts, UNIT)
+
+
+def expected(one: LinearSystem, number: float, first: str = "pooled") -> Floats:
+    """What so many windows add up to on average, in the units of the model."""
+    mean_f, cov_ff = law_of_windows(one, getattr(one, f"{first}_k"), getattr(one, f"{first}_kk"), W)[2:]
+    y = np.append(mean_f, 1.0)
+    found = np.outer(y, y)
+    found[:-1, :-1] += cov_ff
+    return np.asarray(number * found / np.outer(UNIT, UNIT))
+
+
+@pytest.mark.parametrize("starts", [True, False])
+@pytest.mark.parametrize("first", ["pooled", "start"])
+def test_derivatives_are_differences_and_a_turn_of_the_states_changes_nothing(starts: bool, first: str) -> None:
+    vector_p, little = system_vector.packed(system(), starts=starts), 1e-5
+
+    def law(at_p: Floats) -> Floats:
+        one = system_vector.unpacked(at_p, K, D, starts=starts)
+        own = law_of_windows(one, getattr(one, f"{first}_k"), getattr(one, f"{first}_kk"), W)[2:]
+        return np.concatenate([own[0], own[1].ravel()])
+
+    found = slopes(vector_p, K, D, W, starts=starts, first=first)
+    moved = np.column_stack([found.mean_pf, found.cov_pff.reshape(len(vector_p), -1)])
+    np.testing.assert_allclose(np.concatenate([found.mean_f, found.cov_ff.ravel()]), law(vector_p), atol=1e-12)
+    for own, way in zip(moved, little * np.eye(len(vector_p)), strict=True):
+        np.testing.assert_allclose(own, (law(vector_p + way) - law(vector_p - way)) / (2 * little), atol=1e-8)
+    for way in system_vector.turns(vector_p, K, D, starts=starts):
+        np.testing.assert_allclose(way @ moved, 0.0, atol=1e-12)
+        assert np.linalg.norm(way) > 0.1
+
+
+def test_a_vector_holds_its_system() -> None:
+    one = system()
+    found = system_vector.unpacked(system_vector.packed(one, starts=True), K, D, starts=True)
+    for name, value in vars(one).items():
+        np.testing.assert_allclose(getattr(found, name), value, atol=1e-9)
+
+
+def test_exact_moments_give_the_system_that_made_them_from_elsewhere() -> None:
+    """Without noise, and with noise that is counted in but was not drawn: up to what the prior moves."""
+    one = system()
+    for std, most in ((0.0, 5e-3), (3.0, 0.03)):
+        blocks = [Moments(first, expected(one, 1e5, first), std) for first in ("pooled", "start")]
+        near = replace(one, shown_dk=one.shown_dk * 1.2, noise_d=one.noise_d * 0.7, step_kk=0.9 * one.step_kk)
+        found = gram_posterior.fit(blocks, shape(True), near)
+        np.testing.assert_allclose(found.number_b, 1e5, rtol=1e-3)
+        for first in ("pooled", "start"):
+            moved = expected(found.system(shape(True)), 1.0, first) - expected(one, 1.0, first)
+            assert np.abs(moved).max() < most * np.abs(expected(one, 1.0, first)).max()
+        values = modes.modes(found.system(shape(True)).step_kk)
+        np.testing.assert_allclose(values, modes.modes(one.step_kk), atol=0.02 if std else 2e-3)
+
+
+def test_without_noise_it_is_where_em_ends() -> None:
+    """Moments of drawn people, which no system has exactly: the likelihood that EM reaches from there is no higher."""
+    rng = np.random.default_rng(1)
+    x_nf = kalman.drawn(system(), 4000, W, rng).reshape(4000, -1)
+    y = np.column_stack([x_nf, np.ones(4000)])
+    gram, one = y.T @ y, system(3)
+    found = gram_posterior.fit([Moments("pooled", gram / np.outer(UNIT, UNIT), 0.0)], shape(False), one, 8)
+    own = found.system(shape(False))
+    before = gram_fit.step(Grams(gram), own).log
+    after = gram_fit.fit(Grams(gram), own, rounds=200).log
+    assert before <= after < before + 2e-4
+
+
+def test_the_posterior_is_as_wide_as_estimates_vary() -> None:
+    """Noise of 3 on moments of 20,000 windows, drawn 60 times: deviations of A, C and R to a third; seed 2."""
+    one, rng, found = system(), np.random.default_rng(2), []
+    for _ in range(60):
+        noise = rng.standard_normal((len(UNIT), len(UNIT)))
+        noise = np.triu(noise, 1) / np.sqrt(2) + np.diag(np.diagonal(noise))
+        gram = expected(one, 2e4) + 3.0 * (noise + np.triu(noise, 1).T)
+        found.append(gram_posterior.fit([Moments("pooled", gram, 3.0)], shape(False), one, 2))
+    nobody = drawn_windows.DrawnWindows([np.zeros((2, len(UNIT) ** 2))], [np.zeros((2, len(UNIT) ** 2))])
+    blocks = [Moments("pooled", expected(one, 2e4), 3.0)]
+    said = found[0].drawn(found[0].covariance(blocks, nobody, shape(False)), shape(False), 400, rng)
+    made = np.array([one.vector_p for one in found])
+
+    def shown(vector_sp: Floats) -> Floats:
+        systems = [shape(False).system(vector_p) for vector_p in vector_sp]
+        return np.array([[*np.abs(modes.modes(s.step_kk)), *np.log(s.noise_d), *np.linalg.norm(s.shown_dk, axis=1)]
+                         for s in systems])  # fmt: skip
+
+    ratio = shown(said).std(axis=0) / shown(made).std(axis=0)
+    assert (ratio > 0.6).all(), ratio
+    assert (ratio < 1.7).all(), ratio
+
+
+def test_what_the_clip_takes_moves_as_people_do() -> None:
+    """People whose windows are moved by a matrix, and clipped again."""
+    one, rng, clip = system(), np.random.default_rng(3), 0.8
+    people = drawn_windows.drawn(one, np.array([0.4, 0.6]), W, UNIT, clip, rng)
+    plain = people.clipped_bne[0] - people.lost_bne[0]
+    assert 0.2 < np.mean(np.any(people.lost_bne[0] != 0, axis=1)) < 0.9
+    size, little = len(UNIT), 1e-6
+    way = rng.standard_normal((1, size, size))
+
+    def taken(by: float) -> Floats:
+        move = np.eye(size) + by * way[0]
+        moved = (move @ plain.reshape(-1, size, size) @ move.T).reshape(plain.shape)
+        return np.asarray(((np.minimum(1, clip / np.linalg.norm(moved, axis=1)) - 1)[:, None] * moved).mean(axis=0))
+
+    np.testing.assert_allclose(people.taken_be[0], taken(0.0), atol=1e-12)
+    differences = (taken(little) - taken(-little)) / (2 * little)
+    np.testing.assert_allclose(people.slopes(0, way)[0], differences, atol=2e-4 * np.abs(differences).max())
+
+
+def test_windows_move_as_their_law() -> None:
+    """Moved by the matrices of `ways`, they have the covariance and the mean that the numbers of a system give them."""
+    vector_p = system_vector.packed(system(), starts=False)
+    block = Moments("pooled", np.zeros((len(UNIT), len(UNIT))), 0.0)
+    moved = ways(block, np.append(vector_p, 0.0), shape(False))
+    found, law = slopes(vector_p, K, D, W, starts=False, first="pooled"), expected(system(), 1.0)
+    for way, mean_f, cov_ff in zip(moved, found.mean_pf, found.cov_pff, strict=False):
+        made = way @ law + (way @ law).T
+        wanted = np.zeros_like(law)
+        wanted[:-1, :-1] = cov_ff + np.outer(mean_f, found.mean_f) + np.outer(found.mean_f, mean_f)
+        wanted[:-1, -1] = wanted[-1, :-1] = mean_f
+        np.testing.assert_allclose(made, wanted / np.outer(UNIT, UNIT), atol=1e-10)
+
+
+def test_what_a_clip_takes_is_put_back() -> None:
+    """Moments of many drawn people, clipped to less than their average norm: deviations within a twentieth."""
+    one, clip = still(), 0.7
+    people = drawn_windows.drawn(one, np.array([0.0, 1.0]), W, UNIT, clip, np.random.default_rng(4))
+    blocks = [
+        Moments(first, 1e4 * made.mean(axis=0).reshape(len(UNIT), -1), 0.0)
+        for first, made in zip(("pooled", "start"), people.clipped_bne, strict=True)
+    ]
+    bent = gram_posterior.fit(blocks, shape(True), one).system(shape(True))
+    found = unclipped_posterior(blocks, shape(True), one, np.array([0.0, 1.0]), clip, 3)["system"]
+
+    def size(of: LinearSystem) -> Floats:
+        return np.linalg.norm(of.shown_dk, axis=1)
+
+    assert (size(bent) < 0.93 * size(one)).all()
+    np.testing.assert_allclose(size(found), size(one), rtol=0.07)
+    np.testing.assert_allclose(found.noise_d, one.noise_d, rtol=0.07)
+
+
+def test_lengths_are_powers_of_two_and_noise_alone_leaves_the_shortest() -> None:
+    assert drawn_windows.places(np.array([0, 3, 4, 5, 6, 7, 11, 99]), 4, 12).tolist() == [-1, -1, 0, 1, 1, 2, 3, 3]
+    assert drawn_windows.num_places(4, 12) == 4
+    assert drawn_windows.shares(np.array([5.0, 30.0, -20.0, 70.0]), 10.0).tolist() == [0.0, 0.3, 0.0, 0.7]
+    assert drawn_windows.shares(np.array([5.0, -30.0]), 10.0).tolist() == [1.0, 0.0]
+
+
+def test_modes_of_draws_stand_beside_their_own() -> None:
+    mode_k = modes.modes(np.array([[0.5, -0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 0.9]]))
+    np.testing.assert_allclose(mode_k, [0.9, 0.5 + 0.5j, 0.5 - 0.5j], atol=1e-12)
+    draw = np.array([[[0.8, 0, 0], [0, 0.55, -0.4], [0, 0.4, 0.55]]])
+    np.testing.assert_allclose(modes.of_draws(draw, mode_k)[0], [0.8, 0.55 + 0.4j, 0.55 - 0.4j], atol=1e-12)
