@@ -60,7 +60,7 @@ def write(event: str, *, level: str = "info", **facts: Any) -> None:
         os.write(_file, (json.dumps(line) + "\n").encode())
     except OSError as error:
         _close()
-        typer.echo(f"warning: the log ends here: {reason_of(error)}.", err=True)
+        strangers.say(f"warning: the log ends here: {reason_of(error)}.")
 
 
 strangers.hearers.append(lambda line: write("message", message=line))

@@ -40,6 +40,7 @@ def transitions(
     if as_json:
         print_json(_steps(fitted) if why_none else [line._asdict() for line in table_of(fitted, level, naive)])
         return
+    echo(fitted.summary())
     echo("")
     echo(f"There are no intervals: {why_none}" if why_none else str(table_of(fitted, level, naive)))
 
