@@ -135,6 +135,24 @@ def drawn(system: LinearSystem, number: int, length: int, rng: np.random.Generat
     return x_ntd
 
 
+def drawn_smoothly(system: LinearSystem, number: int, length: int, rng: np.random.Generator) -> Floats:
+    """The same, from what each point adds to those before it: the same draws move as little as the system does.
+
+    Neither the basis of the states nor the order of eigenvectors matters to them.
+    """
+    mean_nk, cov_kk = np.tile(system.start_k, (number, 1)), system.start_kk
+    x_ntd = rng.standard_normal((number, length, len(system.shown_d)))
+    for t in range(length):
+        both_kd = cov_kk @ system.shown_dk.T
+        root_dd = np.linalg.cholesky(system.shown_dk @ both_kd + np.diag(system.noise_d))
+        gain_kd = np.linalg.solve(root_dd, both_kd.T).T
+        own_nd = x_ntd[:, t].copy()
+        x_ntd[:, t] = mean_nk @ system.shown_dk.T + system.shown_d + own_nd @ root_dd.T
+        mean_nk = (mean_nk + own_nd @ gain_kd.T) @ system.step_kk.T
+        cov_kk = system.step_kk @ (cov_kk - gain_kd @ gain_kd.T) @ system.step_kk.T + system.step_noise_kk
+    return x_ntd
+
+
 def in_order(system: LinearSystem) -> LinearSystem:
     """The same system with states of variance 1 in pooled windows, in the order of what they do to what is seen."""
     root_kk = np.linalg.cholesky(system.pooled_kk)
