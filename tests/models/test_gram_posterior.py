@@ -203,7 +203,7 @@ def test_modes_of_draws_stand_beside_their_own() -> None:
 
 
 def test_drawn_people_move_as_little_as_their_system_and_have_its_law() -> None:
-    """In another basis of states they are the same; a step of 1e-6 moves them in proportion; moments to 6 deviations; seed 5."""
+    """The same in another basis of states; a step of 1e-6 moves them in proportion; moments to 6 deviations; seed 5."""
     one, little = system(), 1e-6
     turned = one.in_basis(np.array([[0.0, -2.0], [0.5, 0.3]]))
     further = replace(one, step_kk=one.step_kk + little * np.array([[1.0, 2.0], [-1.0, 1.0]]))

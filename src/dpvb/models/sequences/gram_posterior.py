@@ -85,7 +85,7 @@ class Posterior(NamedTuple):
         return np.asarray(made_sp)
 
     def covariance(self, blocks: Sequence[Moments], people: DrawnWindows, shape: Shape) -> Floats:
-        """V, of the system alone: as θ̂ moves, so does what the clip takes. What was put back and is not agreed on counts in.
+        """V, of the system alone: as θ̂ moves, so does what the clip takes; what is not agreed on counts in.
 
         Args:
             blocks: as they were given.
