@@ -210,6 +210,8 @@ def test_drawn_people_move_as_little_as_their_system_and_have_its_law() -> None:
     made, same, moved = (kalman.drawn_smoothly(s, 20_000, W, np.random.default_rng(5)) for s in (one, turned, further))
     np.testing.assert_allclose(same, made, atol=1e-9)
     assert 0 < np.abs(moved - made).max() < 100 * little
+    bare = replace(one, noise_d=np.full(D, 1e-300), start_kk=np.zeros((K, K)))
+    assert np.isfinite(kalman.drawn_smoothly(bare, 10, 50, np.random.default_rng(5))).all()
     y_nf = np.column_stack([made.reshape(20_000, -1), np.ones(20_000)])
     mean_ff = expected(one, 1.0, "start") * np.outer(UNIT, UNIT)
     products_nff = y_nf[:, :, None] * y_nf[:, None, :]

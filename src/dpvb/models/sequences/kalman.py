@@ -30,6 +30,8 @@ from dpvb.guards.domains import Covariance, Positives
 
 # Points of sequences that are passed over together.
 _ENTRIES = 2**18
+# Noise of a drawn column is at least such a part of all variance, so that a root exists.
+_LEAST = 1e-9
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,9 @@ def drawn_smoothly(system: LinearSystem, number: int, length: int, rng: np.rando
     x_ntd = rng.standard_normal((number, length, len(system.shown_d)))
     for t in range(length):
         both_kd = cov_kk @ system.shown_dk.T
-        root_dd = np.linalg.cholesky(system.shown_dk @ both_kd + np.diag(system.noise_d))
+        shown_dd = system.shown_dk @ both_kd
+        noise_d = system.noise_d + _LEAST * (np.diagonal(shown_dd) + system.noise_d).sum()
+        root_dd = np.linalg.cholesky(shown_dd + np.diag(noise_d))
         gain_kd = np.linalg.solve(root_dd, both_kd.T).T
         own_nd = x_ntd[:, t].copy()
         x_ntd[:, t] = mean_nk @ system.shown_dk.T + system.shown_d + own_nd @ root_dd.T
