@@ -200,3 +200,40 @@ def test_modes_of_draws_stand_beside_their_own() -> None:
     np.testing.assert_allclose(mode_k, [0.9, 0.5 + 0.5j, 0.5 - 0.5j], atol=1e-12)
     draw = np.array([[[0.8, 0, 0], [0, 0.55, -0.4], [0, 0.4, 0.55]]])
     np.testing.assert_allclose(modes.of_draws(draw, mode_k)[0], [0.8, 0.55 + 0.4j, 0.55 - 0.4j], atol=1e-12)
+
+
+def test_drawn_people_move_as_little_as_their_system_and_have_its_law() -> None:
+    """The same in another basis of states; a step of 1e-6 moves them in proportion; moments to 6 deviations; seed 5."""
+    one, little = system(), 1e-6
+    turned = one.in_basis(np.array([[0.0, -2.0], [0.5, 0.3]]))
+    further = replace(one, step_kk=one.step_kk + little * np.array([[1.0, 2.0], [-1.0, 1.0]]))
+    made, same, moved = (kalman.drawn_smoothly(s, 20_000, W, np.random.default_rng(5)) for s in (one, turned, further))
+    np.testing.assert_allclose(same, made, atol=1e-9)
+    assert 0 < np.abs(moved - made).max() < 100 * little
+    bare = replace(one, noise_d=np.full(D, 1e-300), start_kk=np.zeros((K, K)))
+    assert np.isfinite(kalman.drawn_smoothly(bare, 10, 50, np.random.default_rng(5))).all()
+    y_nf = np.column_stack([made.reshape(20_000, -1), np.ones(20_000)])
+    mean_ff = expected(one, 1.0, "start") * np.outer(UNIT, UNIT)
+    products_nff = y_nf[:, :, None] * y_nf[:, None, :]
+    most_ff = 6 * products_nff.std(axis=0) / np.sqrt(20_000) + 1e-9
+    assert (np.abs(products_nff.mean(axis=0) - mean_ff) < most_ff).all()
+
+
+def test_what_is_put_back_ends_where_it_agrees_and_what_does_not_agree_widens() -> None:
+    """People drawn anew from the end give what was put back, to a hundredth; a difference is a term of rank one."""
+    one, clip, share_l = still(), 1.2, np.array([0.0, 1.0])
+    people = drawn_windows.drawn(one, share_l, W, UNIT, clip, np.random.default_rng(4))
+    size = len(UNIT)
+    blocks = [Moments(first, 1e4 * made.mean(axis=0).reshape(size, -1), 0.0)
+              for first, made in zip(("pooled", "start"), people.clipped_bne, strict=True)]  # fmt: skip
+    end = unclipped_posterior(blocks, shape(True), one, share_l, clip, 3)["system"]
+    own = drawn_windows.drawn(end, share_l, W, UNIT, clip, np.random.default_rng(0))
+    agreed = [replace(b, taken=t.reshape(size, size)) for b, t in zip(blocks, own.taken_be, strict=True)]
+    found = gram_posterior.fit(agreed, shape(True), end, 2)
+    again = drawn_windows.drawn(found.system(shape(True)), share_l, W, UNIT, clip, np.random.default_rng(0))
+    assert np.abs(again.taken_be - own.taken_be).max() < 0.01 * np.abs(own.taken_be).max()
+    apart = [replace(b, taken=0.9 * b.taken) for b in agreed]
+    near_pp, wide_pp = (found.covariance(b, own, shape(True)) for b in (agreed, apart))
+    added = np.linalg.eigvalsh(wide_pp - near_pp)
+    assert added[-1] > 0
+    np.testing.assert_allclose(added[:-1], 0.0, atol=1e-6 * added[-1])

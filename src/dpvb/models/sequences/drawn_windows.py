@@ -102,7 +102,7 @@ def drawn(
         windows = min(int(_WITHIN * 2**place), max(_LONGEST - window, 0) + 1)
         step = max(1, _ENTRIES // (windows * size))
         for begin in range(0, number, step):
-            x_ntd = kalman.drawn(system, min(step, number - begin), windows + window - 1, rng)
+            x_ntd = kalman.drawn_smoothly(system, min(step, number - begin), windows + window - 1, rng)
             y_nte = _windows(x_ntd, window) / unit_e
             own = y_nte[:, :1], y_nte
             for made, gone, one_nte in zip(clipped, lost, own, strict=True):

@@ -85,7 +85,7 @@ class Posterior(NamedTuple):
         return np.asarray(made_sp)
 
     def covariance(self, blocks: Sequence[Moments], people: DrawnWindows, shape: Shape) -> Floats:
-        """V, of the system alone: as θ̂ moves, so does what the clip takes.
+        """V, of the system alone: as θ̂ moves, so does what the clip takes; what is not agreed on counts in.
 
         Args:
             blocks: as they were given.
@@ -94,10 +94,13 @@ class Posterior(NamedTuple):
         """
         x_p, precision_pp = np.append(self.vector_p, np.log(self.number_b)), np.linalg.inv(self.inverse_pp)
         middle_pp = people.covariance(self.score_bpe, float(self.number_b[0])) + np.diag(self.prior_p)
+        apart_p = np.zeros(len(x_p))
         for b, (one, score_pe) in enumerate(zip(blocks, self.score_bpe, strict=True)):
             middle_pp += one.std**2 * score_pe @ score_pe.T
             slope_pe = people.slopes(b, ways(one, x_p, shape))
             precision_pp = precision_pp + float(self.number_b[b]) * score_pe @ slope_pe.T
+            apart_p += float(self.number_b[b]) * score_pe @ (people.taken_be[b] - np.ravel(one.taken))
+        middle_pp += np.outer(apart_p, apart_p)
         back_pp, size = np.linalg.inv(precision_pp), len(self.vector_p)
         return np.asarray((back_pp @ middle_pp @ back_pp.T)[:size, :size])
 

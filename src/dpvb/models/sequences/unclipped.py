@@ -19,7 +19,7 @@ from dpvb.models.sequences.kalman import LinearSystem
 
 # Times that people are drawn, how often weights are set each time, and the deviations of all moments together below
 # which this ends. A change of what is put back is taken so much further, as the next one goes the same way.
-_TIMES, _AGAIN, _NEAR, _FURTHER = 12, 2, 0.1, 0.5
+_TIMES, _AGAIN, _NEAR, _FURTHER = 12, 2, 0.5, 0.5
 # What the clip leaves of a person at least, if the system is to be believed.
 _LEFT = 0.4
 
@@ -37,12 +37,11 @@ def unclipped_posterior(
         clip: C, in the model's units.
         draws: S.
     """
+    # The same people each time: so they end where they agree with the system.
+    given = share_l, shape.window, shape.unit_e, clip
     found, moved = gram_posterior.fit(blocks, shape, system), np.inf
+    people = drawn_windows.drawn(found.system(shape), *given, np.random.default_rng(0))
     for _ in range(_TIMES):
-        # The same people each time: so they end where they agree with the system.
-        people = drawn_windows.drawn(
-            found.system(shape), share_l, shape.window, shape.unit_e, clip, np.random.default_rng(0)
-        )
         if people.left(shape.unit_e[-1]) < _LEFT:
             break
         with_more = [_further(one, taken_e) for one, taken_e in zip(blocks, people.taken_be, strict=False)]
@@ -51,6 +50,7 @@ def unclipped_posterior(
         if not moved < before:  # Noise, or a clip that takes nearly all: what is put back has no end.
             break
         blocks, found = with_more, other
+        people = drawn_windows.drawn(found.system(shape), *given, np.random.default_rng(0))
         if moved < _NEAR:
             break
     variance_pp = found.covariance(blocks, people, shape)
