@@ -162,7 +162,7 @@ def test_a_picture_of_motion_and_reports_are_written(model: tuple[str, Path]) ->
     run("picture", path, "--out", path.with_suffix(".svg"))
     assert path.with_suffix(".svg").read_text().startswith("<?xml")
     run("report", path, "--out", path.with_suffix(".html"))
-    assert ("Transitions of states" in path.with_suffix(".html").read_text()) == (kind == "bernoulli")
+    assert ("Transitions of states" in path.with_suffix(".html").read_text()) == (kind != "linear")
     if kind == "linear":
         bands = dpvb.load(path).motion(5)
         assert bands.mean.shape == (5, 2)
