@@ -17,7 +17,7 @@ from dpvb.models.sequences import dynamics
 
 PEOPLE, LONGEST, FITS = 20_000, 20, 100
 # Numbers take some seconds each.
-FITS_OF_NUMBERS = 20
+FITS_OF_NUMBERS = 10
 EPSILONS = (0.5, 1.0, 4.0)
 STEP_3 = np.array([[0.85, 0.1, 0.05], [0.1, 0.8, 0.1], [0.05, 0.2, 0.75]])
 SHOWN_3 = np.array([[0.6, 0.2, 0.1, 0.05, 0.03, 0.02], [0.05, 0.1, 0.6, 0.15, 0.05, 0.05],
@@ -106,7 +106,7 @@ def hidden(fits: int) -> None:
             print(f"| {k} | {epsilon:g} |{told} {stds[0] / fits:.4f} | {stds[2] / fits:.4f} |", flush=True)
 
 
-def numbers(fits: int, states: tuple[int, ...] = (2, 3)) -> None:
+def numbers(fits: int, states: tuple[int, ...] = (2, 3), epsilons: tuple[float, ...] = EPSILONS) -> None:
     """Hidden Markov models of two and of three states that show two numbers."""
     print(
         f"\nShare of 95 % intervals that hold the true step between states of two numbers: {PEOPLE:,} people of "
@@ -116,8 +116,9 @@ def numbers(fits: int, states: tuple[int, ...] = (2, 3)) -> None:
     print("| states | ε | held | 5 to 20 | fit off by | intervals off by | std |")
     print("|---|---|---|---|---|---|---|")
     for k in states:
-        (step_kk, mean_kd), rng = OF_NUMBERS[k], np.random.default_rng(k)
-        for epsilon in EPSILONS:
+        step_kk, mean_kd = OF_NUMBERS[k]
+        for epsilon in epsilons:
+            rng = np.random.default_rng([k, int(10 * epsilon)])
             shares, stds, off = np.zeros(2), [], np.zeros(2)
             for seed in range(fits):
                 state_nt = dynamics.drawn(np.full(k, 1 / k), [step_kk], PEOPLE, LONGEST, rng)
