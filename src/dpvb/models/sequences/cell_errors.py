@@ -25,9 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from dpvb.core.contributions import Grid
 from dpvb.guards.arrays import Floats, Ints
-from dpvb.models.sequences import drawn_people, dynamics
+from dpvb.models.sequences import cells, drawn_people, dynamics
 from dpvb.models.sequences.hidden_cells import HiddenCells, HiddenCellsPosterior
 from dpvb.models.sequences.hidden_chain import HiddenChain
 from dpvb.models.sequences.step_errors import Spread
@@ -36,8 +35,8 @@ from dpvb.models.sequences.step_errors import Spread
 _SAMPLES, _POINTS, _PEOPLE = (20, 20, 60), 80_000, 4000
 # No drawn law has a smaller probability, or a smaller variance in a range of -1 to 1.
 _LEAST, _NARROW = 1e-4, 1e-4
-# Grid of the sums of drawn people; more people than any data have.
-_STEP, _MOST = 2.0**-20, 1e12
+# More people than any data have.
+_MOST = 1e12
 
 
 class Law(NamedTuple):
@@ -77,13 +76,6 @@ class Law(NamedTuple):
         """Points of n people, (n, length, D)."""
         state_nt = dynamics.drawn(self.start_k, [self.step_kk], n, length, rng)
         return np.asarray(rng.normal(self.mean_kd[state_nt], np.exp(self.log_kd / 2)[state_nt]))
-
-
-class _Rows(NamedTuple):
-    """Drawn people, a sequence each."""
-
-    indptr: Ints
-    value_td: Floats
 
 
 def spread(
@@ -129,12 +121,12 @@ class _Sums:
         number, pairs = law.total_b.tolist()
         weight = pairs / number
 
-        def cells(n: int, length: int) -> Ints:
+        def codes(n: int, length: int) -> Ints:
             value_ntd = law.drawn(n, length, rng)
             return model.cells.placed(value_ntd.reshape(n * length, -1))[0].reshape(n, length)
 
         given = model.n_symbols, model.length, model.power, model.bound
-        people = drawn_people.drawn(cells, given, model.max_length, weight, rng)
+        people = drawn_people.drawn(codes, given, model.max_length, weight, rng)
         length_n = 1 + np.count_nonzero(people.weight_nm, axis=1)
         return cls(model, q, law, number * max(weight / people.weight, 1.0), length_n)
 
@@ -147,14 +139,21 @@ class _Sums:
         """Means of what people of the law add to each block, clipped."""
         length_n = rng.choice(self.length_n, self.people)
         value_ntd = self.law.drawn(len(length_n), int(length_n.max()), rng)
-        there_nt = np.arange(value_ntd.shape[1]) < length_n[:, None]
-        rows, blocks = _Rows(np.append(0, np.cumsum(length_n)), value_ntd[there_nt]), self.model.blocks
-        sums = []
-        for name, made in self.model.e_step(self.q, rows, blocks).items():
-            total, bound = np.zeros(blocks[name].shape, np.int64), blocks[name].bound
-            made.accumulate(1.0 / np.maximum(made.norms() / bound, 1.0), Grid(_STEP, bound), total)
-            sums.append(np.asarray(total * (_STEP / len(length_n)), dtype=np.float64))
-        return sums
+        model, (n, longest, d) = self.model, value_ntd.shape
+        v, size = model.n_symbols, 3 * d * model.n_symbols
+        code_t, u_td = model.cells.placed(value_ntd.reshape(n * longest, d))
+        code_nt = code_t.reshape(n, longest)
+        given = v, model.length, model.power, model.bound
+        pairs = drawn_people.counted(code_nt, length_n, *given)
+        there_t = np.flatnonzero(np.arange(longest) < length_n[:, None])
+        shown = cells.moments(code_t, u_td, there_t)
+        place_tf = (there_t // longest * size)[:, None] + shown.place_tf
+        own_nf = np.bincount(place_tf.ravel(), shown.value_tf.ravel(), n * size).reshape(n, size)
+        own_nf *= length_n[:, None] ** (model.power - 1.0)
+        norm_n = np.sqrt((own_nf**2).sum(axis=1))
+        moments_f = np.minimum(1.0, model.blocks["moments"].bound / norm_n) @ own_nf
+        sums = np.bincount(code_nt[:, 0], minlength=v), pairs.summed(pairs.weight_nm, v * v).reshape(v, v)
+        return [np.asarray(total / n, dtype=np.float64) for total in (*sums, moments_f[:, None])]
 
     def fits(self, added: list[list[Floats]], rng: np.random.Generator, *, noisy: float) -> list[Law]:
         """The laws that are fitted to what each sample added, states in the order of the fit that was found."""
