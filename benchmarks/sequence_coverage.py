@@ -2,7 +2,7 @@
 
 20,000 people of 20 symbols each, or of 5 to 20, from known laws; states are matched by what they show.
 
-    python -m benchmarks.sequence_coverage            (or: chains, hidden, and a number of fits)
+    python -m benchmarks.sequence_coverage            (or: chains, hidden, numbers, and a number of fits)
 """
 
 import sys
@@ -16,12 +16,19 @@ import dpvb
 from dpvb.models.sequences import dynamics
 
 PEOPLE, LONGEST, FITS = 20_000, 20, 100
+# Numbers take some seconds each.
+FITS_OF_NUMBERS = 10
 EPSILONS = (0.5, 1.0, 4.0)
 STEP_3 = np.array([[0.85, 0.1, 0.05], [0.1, 0.8, 0.1], [0.05, 0.2, 0.75]])
 SHOWN_3 = np.array([[0.6, 0.2, 0.1, 0.05, 0.03, 0.02], [0.05, 0.1, 0.6, 0.15, 0.05, 0.05],
                     [0.02, 0.03, 0.05, 0.1, 0.3, 0.5]])  # fmt: skip
 # Each of five states stays with .65, goes on to the next with .2, and shows two of ten symbols most.
 STEP_5 = 0.05 + 0.6 * np.eye(5) + 0.15 * np.roll(np.eye(5), 1, axis=1)
+# States of two numbers in [-1, 1], of deviation .15.
+OF_NUMBERS = {
+    2: (np.array([[0.8, 0.2], [0.3, 0.7]]), np.array([[-0.4, -0.3], [0.4, 0.3]])),
+    3: (STEP_3, np.array([[-0.5, -0.4], [0.0, 0.5], [0.5, -0.3]])),
+}
 SHOWN_5 = (0.02 + np.kron(np.eye(5), [[0.48, 0.28]])) / 0.96
 
 
@@ -99,9 +106,47 @@ def hidden(fits: int) -> None:
             print(f"| {k} | {epsilon:g} |{told} {stds[0] / fits:.4f} | {stds[2] / fits:.4f} |", flush=True)
 
 
+def numbers(fits: int, states: tuple[int, ...] = (2, 3), epsilons: tuple[float, ...] = EPSILONS) -> None:
+    """Hidden Markov models of two and of three states that show two numbers."""
+    print(
+        f"\nShare of 95 % intervals that hold the true step between states of two numbers: {PEOPLE:,} people of "
+        f"{LONGEST} points, or of 5 to {LONGEST}, {fits} fits, the default clip. Beside it how far the steps of the "
+        "fit itself are off on average, and those that the intervals stand around.\n"
+    )
+    print("| states | ε | held | 5 to 20 | fit off by | intervals off by | std |")
+    print("|---|---|---|---|---|---|---|")
+    for k in states:
+        step_kk, mean_kd = OF_NUMBERS[k]
+        for epsilon in epsilons:
+            rng = np.random.default_rng([k, int(10 * epsilon)])
+            shares, stds, off = np.zeros(2), [], np.zeros(2)
+            for seed in range(fits):
+                state_nt = dynamics.drawn(np.full(k, 1 / k), [step_kk], PEOPLE, LONGEST, rng)
+                x_ntd = np.clip(rng.normal(mean_kd[state_nt], 0.15), -1, 1)
+                given: dict[str, Any] = {"columns": 2, "low": -1, "high": 1, "delta": 1e-6, "random_state": seed}
+                for place, people in enumerate((x_ntd, shortened(x_ntd, rng))):
+                    model = dpvb.HiddenMarkovModel(k, emissions="gaussian", epsilon=epsilon, **given).fit(people)
+                    order = [int(((model.means_ - own) ** 2).sum(axis=1).argmin()) for own in mean_kd]
+                    table = model.transition_intervals()
+                    lines = [table.of(str(order[i]))[str(order[j])] for i, j in np.ndindex(k, k)]
+                    shares[place] += held(lines, step_kk)
+                    if place == 0:
+                        found = (
+                            model.transition_matrix_[np.ix_(order, order)],
+                            np.reshape([line.mean for line in lines], (k, k)),
+                        )
+                        off += [np.abs(one - step_kk).mean() for one in found]
+                        stds.append(np.mean([line.std for line in lines]))
+            told = "".join(f" {one / fits:.3f} |" for one in shares) + "".join(f" {one / fits:.4f} |" for one in off)
+            print(f"| {k} | {epsilon:g} |{told} {np.mean(stds):.4f} |", flush=True)
+
+
 if __name__ == "__main__":
     warnings.filterwarnings("ignore")
-    words = [word for word in sys.argv[1:] if not word.isdecimal()] or ["chains", "hidden"]
-    number = next((int(word) for word in sys.argv[1:] if word.isdecimal()), FITS)
+    words = [word for word in sys.argv[1:] if not word.isdecimal()] or ["chains", "hidden", "numbers"]
+    number = next((int(word) for word in sys.argv[1:] if word.isdecimal()), None)
     for word in words:
-        {"chains": chains, "hidden": hidden}[word](number)
+        if word == "numbers":
+            numbers(number or FITS_OF_NUMBERS)
+        else:
+            {"chains": chains, "hidden": hidden}[word](number or FITS)

@@ -288,8 +288,21 @@ def test_states_of_numbers_are_in_units_of_their_columns(tmp_path: Path) -> None
     )
     same = dpvb.HiddenMarkovModel(2, **columns, **given, random_state=1).fit(by_frame)
     np.testing.assert_allclose(same.means_, model.means_, rtol=1e-6)
-    with pytest.raises(ParameterError, match="must not be 'gaussian'"):
-        model.transition_intervals()
+
+
+def test_states_of_numbers_have_intervals_and_files_keep_them(tmp_path: Path) -> None:
+    """Within ten deviations, as the noise of a fit has no seed."""
+    x_ntd, _ = trails()
+    columns: dict[str, Any] = {"columns": ["hours", "pulse"], "low": [0, 0], "high": [10, 200], "delta": 1e-6}
+    model = dpvb.HiddenMarkovModel(2, emissions="gaussian", max_length=10, epsilon=10.0, **columns).fit(x_ntd)
+    table, order = model.transition_intervals(), np.argsort(model.means_[:, 0])
+    for i, j in np.ndindex(2, 2):
+        line = table.of(str(order[i]))[str(order[j])]
+        assert 0 < line.std < 0.1
+        assert abs(line.mean - STEP[i, j]) < 10 * line.std
+    assert "noise, cells and clip bend" in str(table)
+    model.save(tmp_path / "steps.dpvb")
+    assert str(dpvb.load(tmp_path / "steps.dpvb").transition_intervals()) == str(table)
 
 
 def test_a_fit_without_noise_does_not_change_with_the_unit_of_a_column() -> None:

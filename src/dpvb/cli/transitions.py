@@ -24,7 +24,7 @@ def transitions(
 ) -> None:
     """Print the symbols or states of a chain and what follows each, with intervals that know the noise.
 
-    Models that have no intervals are printed without them: numbers, windows of two, steps from a random start. Of a
+    Models that have no intervals are printed without them: windows of two, steps from a random start. Of a
     linear system it prints the columns, and the modes of the motion.
 
         dpvb transitions visits.dpvb

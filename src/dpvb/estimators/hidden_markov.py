@@ -22,7 +22,7 @@ from dpvb.guards import domains
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.strangers import printable
-from dpvb.models.sequences import dynamics, foreseen, forward_backward, hidden_markov, step_errors
+from dpvb.models.sequences import cell_errors, dynamics, foreseen, forward_backward, hidden_markov, step_errors
 from dpvb.models.sequences.discrete_emissions import Bernoulli
 from dpvb.models.sequences.hidden_cells import HiddenCells
 from dpvb.models.sequences.iterated import IteratedHiddenMarkov
@@ -165,7 +165,8 @@ class HiddenMarkovModel(SequenceModel):
         The released windows are read again by least squares, without priors, which would draw them together: so the
         estimates are not those of `transition_matrix_`, which predicts better. What clip shortens is counted in, as it
         shortens people who are drawn from the model. Each is taken to have one sequence, and all sequences to be of one
-        length.
+        length. Of numbers the whole fit is made again for drawn people, noise and all: what it bends on average is put
+        back, and how much the fits differ is the deviation. This takes some seconds.
 
         Args:
             level: probability inside an interval, in (0, 1).
@@ -173,21 +174,24 @@ class HiddenMarkovModel(SequenceModel):
             rng: a seed, a NumPy generator or None; for the people who are drawn.
 
         Raises:
-            ParameterError: for numbers, for steps from a random start, and for more than 40 symbols: windows of two
-                tell states from what states show in part alone.
+            ParameterError: for steps from a random start, and for more than 40 symbols: windows of two tell states from
+                what states show in part alone.
         """
         self._check_fitted()
         level, draw = check_number("level", level, low=0, high=1, closed="neither"), generator("rng", rng)
         if self.why_no_intervals:
             raise ParameterError(self.why_no_intervals)
-        found = step_errors.spread(self._fitted_model, self._q, draw, noise_aware=noise_aware)
+        numbers = self.emissions == "gaussian"
+        spread: Any = cell_errors.spread if numbers else step_errors.spread
+        found = spread(self._fitted_model, self._q, draw, noise_aware=noise_aware)
         reach = float(ndtri(0.5 + level / 2))
         lines = tuple(
             Line.within(str(i), str(j), float(np.clip(step, 0.0, 1.0)), float(found.std_kk[i, j]), reach, (0.0, 1.0))
             for (i, j), step in np.ndenumerate(found.step_kk)
         )
         head = self._head(len(lines), level, noise_aware)
-        own = "These are read without priors: the model's own, which predict better, may be other numbers."
+        read = "have back what noise, cells and clip bend" if numbers else "are read without priors"
+        own = f"These {read}: the model's own{'' if numbers else ', which predict better,'} may be other numbers."
         return GroupTable(lines, f"{head}\n{own}", ("after", "comes"))
 
     @property
@@ -195,7 +199,7 @@ class HiddenMarkovModel(SequenceModel):
         """Why `transition_intervals` cannot be had, in a sentence; empty: they can."""
         self._check_fitted()
         if self.emissions == "gaussian":
-            return "intervals are made of windows of symbols, counts or bits: emissions must not be 'gaussian'."
+            return ""
         if self.solver == "iterated":
             return "intervals are made of windows: solver must be 'windows' or 'refined', got 'iterated'."
         if self._fitted_model.length < 3:
@@ -391,8 +395,7 @@ class HiddenMarkovModel(SequenceModel):
         # Factors of starts are no part of a file, and one of them is small whatever the file says.
         q = replace(self._windows(content), n_init=1).init(generator("random_state", 0))
         chain = self._taken(q.chain, arrays)
-        if hasattr(q, "pooled"):
-            q = self._taken(q, {name: arrays[name] for name in _RELEASED})
+        q = self._taken(q, {name: arrays[name] for name in _RELEASED if hasattr(q, name)})
         chain = replace(chain, emissions=self._taken(q.chain.emissions, arrays))
         self._set(
             content.values if isinstance(content, Symbols) else content.names, domains.checked(replace(q, chain=chain))
@@ -419,7 +422,8 @@ _MOST_BITS = 9
 _PAYS = 0.05
 # Steps of each solver where their number is not given.
 _STEPS = {"windows": 0, "refined": 4, "iterated": 20}
-_RELEASED = ("start_ww", "pooled", "start_std", "pooled_std")
+# What q has beside the chain, of symbols or of numbers.
+_RELEASED = ("start_ww", "pooled", "start_std", "pooled_std", "noise_b")
 
 
 def _largest(law: Floats) -> Ints:

@@ -23,8 +23,8 @@ one. All points of a cell are taken to have one law of states. A point that lack
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
 
@@ -35,7 +35,7 @@ from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import Positives
+from dpvb.guards.domains import Nonnegatives, Positives
 from dpvb.guards.errors import ParameterError, check_integer
 from dpvb.models.sequences import cells, forward_backward, reading, settings, window_fit
 from dpvb.models.sequences.cells import Cells, moments
@@ -44,7 +44,7 @@ from dpvb.models.sequences.hidden_chain import HiddenChain, Laws
 from dpvb.models.sequences.numeric_emissions import Gaussian
 from dpvb.models.sequences.rows import NumberRows
 from dpvb.models.sequences.steps import StateSums, Walk
-from dpvb.models.sequences.window_fit import Windows
+from dpvb.models.sequences.window_fit import Fit, Windows
 
 # Nodes of a column, by the number of columns: cells as wide as a state, and few enough for the noise.
 _NODES = {1: 33, 2: 9, 3: 5, 4: 3}
@@ -60,10 +60,11 @@ _ALONE = Laws(np.ones(1), np.ones(1), np.ones((1, 1)))
 
 @dataclass(frozen=True)
 class HiddenCellsPosterior:
-    """q: the chain, and the public chances by which the centres of R starts are drawn, (R, K)."""
+    """q: the chain, public chances by which the centres of R starts are drawn, (R, K), and noise std of each block."""
 
     chain: HiddenChain
     chance_rk: Positives
+    noise_b: Nonnegatives = field(default_factory=lambda: np.zeros(3))
 
 
 @dataclass(frozen=True)
@@ -154,15 +155,29 @@ class HiddenCells:
 
     def m_step(self, s: Estimate, q: HiddenCellsPosterior) -> HiddenCellsPosterior:
         """What was released, read once, and the best of the fits to it."""
-        first_v = reading.totals(s.read("starts"), s.noise_std("starts"))
-        pairs_vv = reading.pairs(s.read("pairs"), s.noise_std("pairs"))
+        noise_b = np.array([s.noise_std(name) for name in self.blocks])
+        windows, value_vd = self.read([s.read(name) for name in self.blocks], noise_b)
+        starts = (cells.start(windows, value_vd, chance_k, self._states, _PRIOR) for chance_k in q.chance_rk)
+        fits = [self.fitted(windows, value_vd, one) for one in starts]
+        return replace(q, chain=max(fits, key=lambda fit: fit.log).chain, noise_b=noise_b)
+
+    def read(self, released: Sequence[Floats], noise_b: Floats) -> tuple[Windows, Floats]:
+        """Windows, and means and variances of the points of each cell, from what the blocks released.
+
+        Args:
+            released: sums of the blocks, in their order.
+            noise_b: noise std of each.
+        """
+        starts_v, pairs_vv, moments = released
+        first_v = reading.totals(starts_v, noise_b[0])
+        pairs_vv = reading.pairs(pairs_vv, noise_b[1])
         # Of a sequence's second point the pairs tell: here each ends with its first one.
         windows = Windows(np.hstack([np.zeros_like(pairs_vv), first_v[:, None]]), pairs_vv)
-        value_vd = self.cells.values(s.read("moments"), s.noise_std("moments"))
-        expected = self.estimate == "posterior"
-        starts = (cells.start(windows, value_vd, chance_k, self._states, _PRIOR) for chance_k in q.chance_rk)
-        fits = [window_fit.fit(windows, one, value_vd, rounds=_ROUNDS, expected=expected) for one in starts]
-        return replace(q, chain=max(fits, key=lambda fit: fit.log).chain)
+        return windows, self.cells.values(moments, noise_b[2])
+
+    def fitted(self, windows: Windows, value_vd: Floats, start: HiddenChain) -> Fit[HiddenChain]:
+        """The fit to windows of cells from a start."""
+        return window_fit.fit(windows, start, value_vd, rounds=_ROUNDS, expected=self.estimate == "posterior")
 
     def score(self, q: HiddenCellsPosterior, rows: NumberRows) -> Floats:
         """Log-density of the points of each sequence, (n,), in nats; what is missing says nothing."""
