@@ -207,11 +207,13 @@ def test_drawn_people_move_as_little_as_their_system_and_have_its_law() -> None:
     one, little = system(), 1e-6
     turned = one.in_basis(np.array([[0.0, -2.0], [0.5, 0.3]]))
     further = replace(one, step_kk=one.step_kk + little * np.array([[1.0, 2.0], [-1.0, 1.0]]))
-    made, same, moved = (kalman.drawn_smoothly(s, 20_000, W, np.random.default_rng(5)) for s in (one, turned, further))
+    made, same, moved = (
+        drawn_windows.drawn_smoothly(s, 20_000, W, np.random.default_rng(5)) for s in (one, turned, further)
+    )
     np.testing.assert_allclose(same, made, atol=1e-9)
     assert 0 < np.abs(moved - made).max() < 100 * little
     bare = replace(one, noise_d=np.full(D, 1e-300), start_kk=np.zeros((K, K)))
-    assert np.isfinite(kalman.drawn_smoothly(bare, 10, 50, np.random.default_rng(5))).all()
+    assert np.isfinite(drawn_windows.drawn_smoothly(bare, 10, 50, np.random.default_rng(5))).all()
     y_nf = np.column_stack([made.reshape(20_000, -1), np.ones(20_000)])
     mean_ff = expected(one, 1.0, "start") * np.outer(UNIT, UNIT)
     products_nff = y_nf[:, :, None] * y_nf[:, None, :]

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpvb.guards.arrays import Floats, Ints
-from dpvb.models.sequences import kalman
 from dpvb.models.sequences.kalman import LinearSystem
 
 # People who are drawn, entries of all their moments, and points of the longest sequence.
 _PEOPLE, _ENTRIES, _LONGEST = 2000, 2**24, 128
+# Noise of a drawn column is at least such a part of all variance, so that a root exists.
+_LEAST = 1e-9
 # Counts below so many deviations of the noise are none. A length stands for those up to twice as long.
 _SEEN, _WITHIN = 2.0, 1.4
 
@@ -38,6 +39,26 @@ def shares(counts_l: Floats, std: float) -> Floats:
     if not seen_l.sum() > 0:
         seen_l[0] = 1.0
     return np.asarray(seen_l / seen_l.sum())
+
+
+def drawn_smoothly(system: LinearSystem, number: int, length: int, rng: np.random.Generator) -> Floats:
+    """Points of people, (n, T, D), from what each point adds to those before it: the same draws move as little as the system does.
+
+    Neither the basis of the states nor the order of eigenvectors matters to them.
+    """
+    mean_nk, cov_kk = np.tile(system.start_k, (number, 1)), system.start_kk
+    x_ntd = rng.standard_normal((number, length, len(system.shown_d)))
+    for t in range(length):
+        both_kd = cov_kk @ system.shown_dk.T
+        shown_dd = system.shown_dk @ both_kd
+        noise_d = system.noise_d + _LEAST * (np.diagonal(shown_dd) + system.noise_d).sum()
+        root_dd = np.linalg.cholesky(shown_dd + np.diag(noise_d))
+        gain_kd = np.linalg.solve(root_dd, both_kd.T).T
+        own_nd = x_ntd[:, t].copy()
+        x_ntd[:, t] = mean_nk @ system.shown_dk.T + system.shown_d + own_nd @ root_dd.T
+        mean_nk = (mean_nk + own_nd @ gain_kd.T) @ system.step_kk.T
+        cov_kk = system.step_kk @ (cov_kk - gain_kd @ gain_kd.T) @ system.step_kk.T + system.step_noise_kk
+    return x_ntd
 
 
 @dataclass(frozen=True)
@@ -102,7 +123,7 @@ def drawn(
         windows = min(int(_WITHIN * 2**place), max(_LONGEST - window, 0) + 1)
         step = max(1, _ENTRIES // (windows * size))
         for begin in range(0, number, step):
-            x_ntd = kalman.drawn_smoothly(system, min(step, number - begin), windows + window - 1, rng)
+            x_ntd = drawn_smoothly(system, min(step, number - begin), windows + window - 1, rng)
             y_nte = _windows(x_ntd, window) / unit_e
             own = y_nte[:, :1], y_nte
             for made, gone, one_nte in zip(clipped, lost, own, strict=True):

@@ -30,8 +30,6 @@ from dpvb.guards.domains import Covariance, Positives
 
 # Points of sequences that are passed over together.
 _ENTRIES = 2**18
-# Noise of a drawn column is at least such a part of all variance, so that a root exists.
-_LEAST = 1e-9
 
 
 @dataclass(frozen=True)
@@ -134,26 +132,6 @@ def drawn(system: LinearSystem, number: int, length: int, rng: np.random.Generat
     for t in range(length):
         x_ntd[:, t] += state_nk @ system.shown_dk.T
         state_nk = state_nk @ system.step_kk.T + rng.standard_normal((number, k)) @ step_kk.T
-    return x_ntd
-
-
-def drawn_smoothly(system: LinearSystem, number: int, length: int, rng: np.random.Generator) -> Floats:
-    """The same, from what each point adds to those before it: the same draws move as little as the system does.
-
-    Neither the basis of the states nor the order of eigenvectors matters to them.
-    """
-    mean_nk, cov_kk = np.tile(system.start_k, (number, 1)), system.start_kk
-    x_ntd = rng.standard_normal((number, length, len(system.shown_d)))
-    for t in range(length):
-        both_kd = cov_kk @ system.shown_dk.T
-        shown_dd = system.shown_dk @ both_kd
-        noise_d = system.noise_d + _LEAST * (np.diagonal(shown_dd) + system.noise_d).sum()
-        root_dd = np.linalg.cholesky(shown_dd + np.diag(noise_d))
-        gain_kd = np.linalg.solve(root_dd, both_kd.T).T
-        own_nd = x_ntd[:, t].copy()
-        x_ntd[:, t] = mean_nk @ system.shown_dk.T + system.shown_d + own_nd @ root_dd.T
-        mean_nk = (mean_nk + own_nd @ gain_kd.T) @ system.step_kk.T
-        cov_kk = system.step_kk @ (cov_kk - gain_kd @ gain_kd.T) @ system.step_kk.T + system.step_noise_kk
     return x_ntd
 
 
