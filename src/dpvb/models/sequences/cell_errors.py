@@ -149,7 +149,7 @@ class _Sums:
         shown = cells.moments(code_t, u_td, there_t)
         place_tf = (there_t // longest * size)[:, None] + shown.place_tf
         own_nf = np.bincount(place_tf.ravel(), shown.value_tf.ravel(), n * size).reshape(n, size)
-        own_nf *= length_n[:, None] ** (model.power - 1.0)
+        own_nf = own_nf * length_n[:, None] ** (model.power - 1.0)
         norm_n = np.sqrt((own_nf**2).sum(axis=1))
         moments_f = np.minimum(1.0, model.blocks["moments"].bound / norm_n) @ own_nf
         sums = np.bincount(code_nt[:, 0], minlength=v), pairs.summed(pairs.weight_nm, v * v).reshape(v, v)
