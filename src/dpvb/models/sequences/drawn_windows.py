@@ -42,9 +42,10 @@ def shares(counts_l: Floats, std: float) -> Floats:
 
 
 def drawn_smoothly(system: LinearSystem, number: int, length: int, rng: np.random.Generator) -> Floats:
-    """Points of people, (n, T, D), from what each point adds to those before it: the same draws move as little as the system does.
+    """Points of people, (n, T, D), from what each point adds to those before it.
 
-    Neither the basis of the states nor the order of eigenvectors matters to them.
+    The same draws move as little as the system does. Neither the basis of the states nor the order of eigenvectors
+    matters to them.
     """
     mean_nk, cov_kk = np.tile(system.start_k, (number, 1)), system.start_kk
     x_ntd = rng.standard_normal((number, length, len(system.shown_d)))
