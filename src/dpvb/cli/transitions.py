@@ -37,17 +37,13 @@ def transitions(
         echo(fitted.summary())
         return
     why_none = fitted.why_no_intervals
+    table = None if why_none else fitted.transition_intervals(level, noise_aware=not naive)
     if as_json:
-        print_json(_steps(fitted) if why_none else [line._asdict() for line in table_of(fitted, level, naive)])
+        print_json(_steps(fitted) if table is None else [line._asdict() for line in table])
         return
     echo(fitted.summary())
     echo("")
-    echo(f"There are no intervals: {why_none}" if why_none else str(table_of(fitted, level, naive)))
-
-
-def table_of(fitted: Any, level: float, naive: bool) -> Any:
-    """Every transition with its interval."""
-    return fitted.transition_intervals(level, noise_aware=not naive)
+    echo(f"There are no intervals: {why_none}" if table is None else str(table))
 
 
 def _steps(fitted: Any) -> list[dict[str, Any]]:

@@ -49,7 +49,7 @@ from dpvb.guards.errors import (
     PrivacyError,
     check_integer,
     check_number,
-    check_path,
+    check_target,
 )
 from dpvb.guards.lacking import check_given, says_what_lacks
 from dpvb.guards.strangers import imported, misfit, place_of
@@ -603,8 +603,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         self._check_fitted()
         if self.privacy_.rehearsal:
             raise ParameterError("a rehearsal is not saved: its rows were made up. Call fit with the data, then save.")
-        if not overwrite and check_path("path", path).exists():
-            raise ParameterError(f"{os.fspath(path)!r} is already there. Name another file, or give overwrite=True.")
+        check_target("path", path, overwrite=overwrite)
         arrays, facts = self._state()
         facts = {
             **facts,

@@ -20,7 +20,7 @@ from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.sequences import of_a_place, of_events, source_of, to_draw
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import DataFormatError, ParameterError, check_integer, check_number, check_path
+from dpvb.guards.errors import DataFormatError, ParameterError, check_integer, check_number, check_target
 from dpvb.guards.strangers import printable
 from dpvb.models.sequences import kalman, linear_dynamical, modes
 from dpvb.models.sequences.kalman import LinearSystem
@@ -244,8 +244,7 @@ class LinearDynamicalSystem(PrivateEstimator):
             DpvbError: if matplotlib is not installed.
         """
         self._check_fitted()
-        if not overwrite and check_path("path", path).exists():
-            raise ParameterError(f"{str(path)!r} is already there. Name another file, or give overwrite=True.")
+        check_target("path", path, overwrite=overwrite)
         steps = min(self.max_length, _DRAWN_POINTS)
         some_ntd = self.sample(_DRAWN, 0, length=steps)
         pictures.motion_picture(path, self.columns_, *self.motion(steps), some_ntd, self.privacy_)

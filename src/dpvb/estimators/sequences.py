@@ -17,7 +17,7 @@ from dpvb.data.sequences.symbols import Symbols
 from dpvb.estimators.base import PrivateEstimator, Task, fitted_only, generator
 from dpvb.estimators.given import Records, Responses
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import DataFormatError, ParameterError, check_integer, check_path
+from dpvb.guards.errors import DataFormatError, ParameterError, check_integer, check_target
 from dpvb.results import pictures
 from dpvb.results.forecast import Forecast, two_digits
 from dpvb.results.groups import head
@@ -218,8 +218,7 @@ class SequenceModel(PrivateEstimator):
             DpvbError: if matplotlib is not installed.
         """
         self._check_fitted()
-        if not overwrite and check_path("path", path).exists():
-            raise ParameterError(f"{str(path)!r} is already there. Name another file, or give overwrite=True.")
+        check_target("path", path, overwrite=overwrite)
         pictures.steps_picture(path, *self.steps(), self.privacy_)
 
     def _head(self, number: int, level: float, noise_aware: bool) -> str:

@@ -144,3 +144,15 @@ def check_path(name: str, value: object) -> Path:
     if not isinstance(place, str) or not place:
         raise ParameterError(f"{name} must be a path, as text or as pathlib has it, got {value!r}.")
     return Path(place)
+
+
+def check_target(name: str, value: object, *, overwrite: bool) -> Path:
+    """Return where a file is to be written.
+
+    Raises:
+        ParameterError: for no path, or if a file is there that may not be replaced.
+    """
+    place = check_path(name, value)
+    if not overwrite and place.exists():
+        raise ParameterError(f"{str(place)!r} is already there. Name another file, or give overwrite=True.")
+    return place

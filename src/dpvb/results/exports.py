@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from dpvb.guards.arrays import Floats
-from dpvb.guards.errors import DataFormatError, DpvbError, ParameterError, check_path, reason_of
+from dpvb.guards.errors import DataFormatError, DpvbError, check_target, reason_of
 from dpvb.guards.strangers import printable
 from dpvb.version import __version__
 
@@ -78,9 +78,7 @@ def write(path: str | os.PathLike[str], text: str, *, overwrite: bool) -> None:
         ParameterError: for no path, or if a file is there that may not be replaced.
         DataFormatError: if the file cannot be written.
     """
-    place = check_path("path", path)
-    if not overwrite and place.exists():
-        raise ParameterError(f"{str(place)!r} is already there. Name another file, or give overwrite=True.")
+    place = check_target("path", path, overwrite=overwrite)
     try:
         place.write_text(text, encoding="utf-8", newline="")
     except (OSError, UnicodeError) as error:
