@@ -26,8 +26,8 @@ from dpvb.core.plan import calibrated, phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data import Design, Response
-from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.linear import Linear
+from dpvb.models.regression.scaling import Declared
 
 ROOT, EPSILONS, DELTA, NORMAL_95 = Path(__file__).parents[1], (0.5, 1.0, 2.0, 4.0), 1e-5, 1.959964
 PEER = ROOT / ".venv-peers-diffprivlib" / "bin" / "python"

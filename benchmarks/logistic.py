@@ -29,13 +29,11 @@ SOLVERS = {
         4,
         [
             "first_order.py",
-            "iterate.py",
-            "guard.py",
-            "at_mean.py",
+            "readings.py",
+            "descent.py",
             "scaling.py",
-            "curvature.py",
+            "moments.py",
             "ridge.py",
-            "saturation.py",
         ],
     ),
     "first order, diagonal": (
@@ -43,11 +41,8 @@ SOLVERS = {
         [*FULL, "icd"],
         1,
         [
-            "first_order_diagonal.py",
-            "iterate_diagonal.py",
-            "numbers_first.py",
+            "diagonal.py",
             "scaling.py",
-            "columns.py",
             "descent.py",
             "../empirical_bayes.py",
         ],
@@ -56,9 +51,9 @@ SOLVERS = {
         {"solver": "sufficient_statistics"},
         FULL,
         1,
-        ["polya_gamma.py", "precision.py"],
+        ["polya_gamma.py"],
     ),
-    "papers": ({"solver": "paper"}, FULL, 1, ["polya_gamma.py", "precision.py"]),
+    "papers": ({"solver": "paper"}, FULL, 1, ["polya_gamma.py"]),
 }
 #: Public facts of the columns: features that are numbers of at most 1 come first, the others are indicators of 0.7; all
 #: are then scaled as the constant is.

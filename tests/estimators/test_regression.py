@@ -21,7 +21,7 @@ from dpvb.data.tables.schema import Schema, Target
 from dpvb.data.tables.table import Table
 from dpvb.errors import DataFormatError, DpvbError, FewUnitsWarning, ModelFileError, ParameterError, PrivacyError
 from dpvb.estimators.regression import BinomialLikelihoodRegression
-from dpvb.models.regression.predictive import predictive
+from dpvb.models.regression.likelihood import predictive
 from dpvb.results import metrics, model_file
 
 BUDGET: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-5}

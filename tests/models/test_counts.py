@@ -19,8 +19,7 @@ from dpvb.data import Numeric, Schema, Table, Target
 from dpvb.errors import FewUnitsWarning, ParameterError
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression import dispersion, tuned
-from dpvb.models.regression.likelihood import Likelihood
-from dpvb.models.regression.predictive import binomial_interval, count_interval, probability_interval
+from dpvb.models.regression.likelihood import Likelihood, binomial_interval, count_interval, probability_interval
 from dpvb.results import model_file
 
 EXACT: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-6, "low": [18, -4], "high": [90, 4]}

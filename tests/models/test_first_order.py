@@ -23,11 +23,13 @@ from dpvb.data.tables.design import DesignRows
 from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
-from dpvb.models.regression import base_rate, curvature, descent, guard, ridge, tuned
+from dpvb.models.regression import ridge, tuned
+from dpvb.models.regression.descent import Average, Steepness, StepGuard
 from dpvb.models.regression.first_order import FirstOrder
-from dpvb.models.regression.iterate import Iterate
-from dpvb.models.regression.likelihood import Likelihood
-from dpvb.models.regression.weights import Weights
+from dpvb.models.regression.likelihood import Likelihood, log_odds
+from dpvb.models.regression.moments import Tracked, read_moments, read_positive
+from dpvb.models.regression.readings import Iterate
+from dpvb.models.regression.ridge import Weights
 
 COLUMN = 0.4
 LIKELIHOODS = {
@@ -145,7 +147,7 @@ def test_a_column_of_ones_among_the_features_is_found_and_the_start_is_along_it(
 
 def test_slopes_that_grow_double_the_majoriser() -> None:
     """Least slope 2, doubled with each doubling: 9 > 4·2, 17 > 4·4, and 31 < 4·8."""
-    one, safeties = guard.StepGuard(), []
+    one, safeties = StepGuard(), []
     for size in (3.0, 2.0, 5.0, 9.0, 17.0, 31.0, 1.0):
         one = one.after(size)
         safeties.append(one.safety)
@@ -156,7 +158,7 @@ def test_slopes_that_grow_double_the_majoriser() -> None:
 def test_scores_that_bend_more_than_the_majoriser_make_it_grow_where_they_do() -> None:
     """A quadratic with curvatures 8 and 1, majoriser 2 and 2: the first direction grows to what was measured, twice."""
     curvature_e, upper_e, zero_e = np.array([8.0, 1.0]), np.array([2.0, 2.0]), np.zeros(2)
-    start, little_e = guard.Steepness.start(zero_e), np.full(2, 1e-12)
+    start, little_e = Steepness.start(zero_e), np.full(2, 1e-12)
     first = start.seen(zero_e, zero_e, little_e, upper_e)
     np.testing.assert_array_equal(first.factor_e, 1.0)
     point_e = np.array([1.0, 1.0])
@@ -174,7 +176,7 @@ def test_an_excess_over_many_directions_is_seen_in_the_steepest() -> None:
     """Of 40 directions none has a tenth of what exceeds the majoriser; the steepest one grows, to what was measured."""
     curvature_e, upper_e, zero_e = np.full(40, 8.0), np.full(40, 2.0), np.zeros(40)
     curvature_e[7], point_e, little_e = 9.0, np.ones(40), np.full(40, 1e-12)
-    first = guard.Steepness.start(zero_e).seen(zero_e, zero_e, little_e, upper_e)
+    first = Steepness.start(zero_e).seen(zero_e, zero_e, little_e, upper_e)
     factor_e = first.seen(point_e, -curvature_e * point_e, little_e, upper_e).factor_e
     assert np.flatnonzero(factor_e > 1.0).tolist() == [7]
     assert factor_e[7] == pytest.approx(tuned.CURVATURE_MARGIN * 9 / 2)
@@ -223,7 +225,7 @@ def test_tracked_numbers_are_a_filter_s() -> None:
     """The first reading stands alone, then the posterior mean of a random walk; without noise the newest alone."""
     rng, noise_t, drift = np.random.default_rng(5), np.array([0.4, 0.2, 0.7, 0.1]), tuned.RATIO_DRIFT
     reading_ti = rng.normal(size=(4, 2))
-    tracked = curvature.Tracked(np.ones(2))
+    tracked = Tracked(np.ones(2))
     for reading_i, noise in zip(reading_ti, noise_t, strict=True):
         tracked = tracked.seen(reading_i, float(noise))
     # By weighted least squares: readings differ from the newest value by their noise and the steps since.
@@ -233,7 +235,7 @@ def test_tracked_numbers_are_a_filter_s() -> None:
     np.testing.assert_allclose(tracked.value, weight_t @ reading_ti / weight_t.sum())
     np.testing.assert_allclose(tracked.variance, 1 / weight_t.sum())
     np.testing.assert_array_equal(tracked.seen(np.array([3.0, 4.0]), 0.0).value, [3.0, 4.0])
-    exact = curvature.Tracked(np.ones(2)).seen(np.zeros(2), 0.0)
+    exact = Tracked(np.ones(2)).seen(np.zeros(2), 0.0)
     np.testing.assert_array_equal(exact.seen(np.array([5.0, 6.0]), 0.0).value, [5.0, 6.0])
 
 
@@ -348,12 +350,12 @@ def test_parameters_are_checked() -> None:
 def test_without_noise_moments_are_read_as_they_are() -> None:
     x_nd = features(9, 500, 4)
     full_nd = with_column(x_nd)
-    moments = curvature.read_moments(full_nd.T @ full_nd, 0.0, COLUMN, inner=False)
+    moments = read_moments(full_nd.T @ full_nd, 0.0, COLUMN, inner=False)
     np.testing.assert_allclose((moments.basis_de * moments.eigenvalue_e) @ moments.basis_de.T, full_nd.T @ full_nd)
     np.testing.assert_allclose(full_nd @ (moments.basis_de @ moments.constant_e), 1.0)
     assert moments.number == pytest.approx(500)
     within_nd = np.hstack([np.full((500, 1), COLUMN), math.sqrt(1 - COLUMN**2) * x_nd])
-    moments = curvature.read_moments(within_nd.T @ within_nd, 0.0, COLUMN, inner=True)
+    moments = read_moments(within_nd.T @ within_nd, 0.0, COLUMN, inner=True)
     np.testing.assert_allclose((moments.basis_de * moments.eigenvalue_e) @ moments.basis_de.T, x_nd.T @ x_nd, atol=1e-9)
 
 
@@ -365,10 +367,10 @@ def test_noise_alone_is_read_as_nothing_and_a_large_eigenvalue_is_debiased() -> 
     noise_dd = np.triu(noise_dd, 1) * math.sqrt(0.5) + np.diag(np.diag(noise_dd))
     noise_dd += np.triu(noise_dd, 1).T
     edge = math.sqrt(2 * d) * sd
-    read_dd = curvature.read(noise_dd, np.zeros((d, d)), sd, 0.0)
+    read_dd = read_positive(noise_dd, np.zeros((d, d)), sd, 0.0)
     assert np.linalg.eigvalsh(read_dd).max() < 0.6 * edge
     vector_d = np.ones(d) / math.sqrt(d)
-    read_dd = curvature.read(noise_dd + theta * np.outer(vector_d, vector_d), np.zeros((d, d)), sd, 0.0)
+    read_dd = read_positive(noise_dd + theta * np.outer(vector_d, vector_d), np.zeros((d, d)), sd, 0.0)
     assert np.linalg.eigvalsh(read_dd).max() == pytest.approx(theta - edge**2 / (4 * theta), abs=4.0)
 
 
@@ -404,7 +406,7 @@ def test_the_posterior_averages_over_tau_by_its_evidence() -> None:
 def test_averaged_scores_weigh_by_inverse_variance() -> None:
     rng = np.random.default_rng(12)
     points, scores, noises = rng.standard_normal((5, 3)), rng.standard_normal((5, 3)), rng.uniform(1, 9, 5)
-    average = descent.Average(np.zeros(3), np.zeros(3))
+    average = Average(np.zeros(3), np.zeros(3))
     for point_e, score_e, noise in zip(points, scores, noises, strict=True):
         average = average.joined(point_e, score_e, float(noise))
     np.testing.assert_allclose(average.point_d, np.average(points, axis=0, weights=1 / noises))
@@ -413,10 +415,10 @@ def test_averaged_scores_weigh_by_inverse_variance() -> None:
 
 
 def test_log_odds_stay_finite_and_know_their_noise() -> None:
-    base, spread = base_rate.log_odds(300.0, 10.0, 1000.0)
+    base, spread = log_odds(300.0, 10.0, 1000.0)
     assert base == pytest.approx(logit(301 / 1002))
     assert spread == pytest.approx(10 / 1002 / (301 / 1002 * 701 / 1002))
     for count, sd, number in [(-50.0, 10.0, 100.0), (0.0, 0.0, 0.0), (1e9, 1.0, 10.0), (0.0, 1e6, 1.0)]:
-        base, spread = base_rate.log_odds(count, sd, number)
+        base, spread = log_odds(count, sd, number)
         assert math.isfinite(base)
         assert math.isfinite(spread)

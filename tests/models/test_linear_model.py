@@ -24,14 +24,14 @@ from dpvb.data import Design
 from dpvb.data.tables.design import DesignRows
 from dpvb.data.tables.response import Response
 from dpvb.guards.arrays import Floats
-from dpvb.models.regression import collinear, curvature, residuals, tuned
-from dpvb.models.regression.declared import Declared
-from dpvb.models.regression.linear import Linear
-from dpvb.models.regression.linear_iterate import LinearIterate
+from dpvb.models.regression import tuned
+from dpvb.models.regression.linear import Linear, LinearIterate, Residuals, one_hot
+from dpvb.models.regression.moments import denoised, read_collinear, read_moments
 from dpvb.models.regression.one_release import OneRelease
-from dpvb.models.regression.weights import Weights
+from dpvb.models.regression.ridge import Weights
+from dpvb.models.regression.scaling import Declared
 
-READINGS = (curvature.denoised, collinear.read)
+READINGS = (denoised, read_collinear)
 COLUMN, RANGE = 0.4, Response("numeric", low=-1.0, high=1.0)
 
 
@@ -199,9 +199,9 @@ def test_the_histogram_knows_sizes_beyond_its_thresholds() -> None:
     rng = np.random.default_rng(7)
     r_n = 0.1 * rng.standard_normal(20_000)
     r_n[:200] = 1.1
-    counts_k = residuals.one_hot(r_n).sum(axis=0)
+    counts_k = one_hot(r_n).sum(axis=0)
     assert counts_k.sum() == 20_000
-    noisy = residuals.Residuals.start().joined(counts_k + 20 * rng.standard_normal(len(counts_k)), 400.0)
+    noisy = Residuals.start().joined(counts_k + 20 * rng.standard_normal(len(counts_k)), 400.0)
     sizes = noisy.read(20_000.0)
     assert sizes is not None
     assert sizes.typical() == pytest.approx(0.1, rel=0.1)
@@ -209,7 +209,7 @@ def test_the_histogram_knows_sizes_beyond_its_thresholds() -> None:
     assert sizes.within(0.5) == pytest.approx(0.99, abs=0.005)
     # Dear noise clips near the typical residual, cheap noise beyond the outliers.
     assert 0.1 < sizes.best_clip(0.1) < 0.3 < 1.0 < sizes.best_clip(1e-7)
-    assert residuals.Residuals.start().joined(20 * rng.standard_normal(17), 400.0).read(20_000.0) is None
+    assert Residuals.start().joined(20 * rng.standard_normal(17), 400.0).read(20_000.0) is None
 
 
 def test_the_reach_of_sigma_is_not_read_from_a_chance_count() -> None:
@@ -219,10 +219,10 @@ def test_the_reach_of_sigma_is_not_read_from_a_chance_count() -> None:
     probability below 1e-7. At 3.5 std, 14 are expected.
     """
     rng, number, sd = np.random.default_rng(8), 4_000, 25.0
-    counts_k = residuals.one_hot(0.075 * rng.standard_normal(number)).sum(axis=0)
+    counts_k = one_hot(0.075 * rng.standard_normal(number)).sum(axis=0)
     far, chance = 0, 0
     for _ in range(20_000):
-        noisy = residuals.Residuals(counts_k + sd * rng.standard_normal(len(counts_k)), sd**2)
+        noisy = Residuals(counts_k + sd * rng.standard_normal(len(counts_k)), sd**2)
         far += noisy.read(number, tuned.CERTAIN_BIN).largest() > 0.8
         chance += noisy.read(number).largest() > 0.8
     assert far < 4 < chance
@@ -314,11 +314,11 @@ def test_collinear_columns_are_seen_to_be_and_their_small_eigenvalues_are_not_ov
     noise_dd = np.triu(rng.standard_normal((13, 13)), 1) * sd / math.sqrt(2)
     noisy_dd = x_nd.T @ x_nd + noise_dd + noise_dd.T + sd * np.diag(rng.standard_normal(13))
     known_e = np.linalg.eigvalsh(x_nd.T @ x_nd)[:11]
-    plain, kept = (curvature.read_moments(noisy_dd, sd, COLUMN, inner=False, reading=reading) for reading in READINGS)
+    plain, kept = (read_moments(noisy_dd, sd, COLUMN, inner=False, reading=reading) for reading in READINGS)
     misses = [float(np.median(np.abs(np.sort(m.eigenvalue_e)[:11] - known_e))) for m in (plain, kept)]
     assert misses[1] < 0.8 * misses[0]
     apart_dd = np.diag(np.diag(noisy_dd)) + noise_dd + noise_dd.T
-    same = [curvature.read_moments(apart_dd, sd, COLUMN, inner=False, reading=reading) for reading in READINGS]
+    same = [read_moments(apart_dd, sd, COLUMN, inner=False, reading=reading) for reading in READINGS]
     assert np.array_equal(same[0].eigenvalue_e, same[1].eigenvalue_e)
 
 
@@ -334,7 +334,7 @@ def test_what_tells_a_number_from_its_square_is_read_among_a_hundred_columns() -
     for _ in range(5):
         noise_dd = np.triu(rng.standard_normal(moment_dd.shape), 1) * sd / math.sqrt(2)
         noisy_dd = moment_dd + noise_dd + noise_dd.T + sd * np.diag(rng.standard_normal(len(moment_dd)))
-        parts = (curvature.read_moments(noisy_dd, sd, 0.3, inner=False, reading=one).matrix_dd for one in READINGS)
+        parts = (read_moments(noisy_dd, sd, 0.3, inner=False, reading=one).matrix_dd for one in READINGS)
         read.append([float(np.linalg.eigvalsh(part_dd[-2:, -2:])[0]) for part_dd in parts])
     plain, kept = np.mean(read, axis=0)
     assert abs(kept - true) < 3 * sd < plain - true

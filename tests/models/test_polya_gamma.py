@@ -23,9 +23,15 @@ from dpvb.data.tables.design import Design, DesignRows
 from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
 from dpvb.models.regression.likelihood import Likelihood
-from dpvb.models.regression.polya_gamma import PolyaGamma, WeightPosterior
-from dpvb.models.regression.precision import Precision
-from dpvb.models.regression.quadratic import SecondMoment, inverse_root, squared, squared_norm
+from dpvb.models.regression.polya_gamma import (
+    PolyaGamma,
+    Precision,
+    SecondMoment,
+    WeightPosterior,
+    inverse_root,
+    squared,
+    squared_norm,
+)
 
 INTERCEPT = 0.4
 

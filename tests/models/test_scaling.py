@@ -21,14 +21,11 @@ from dpvb.data.tables.design import DesignRows, SparseDesignRows
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression import ridge
-from dpvb.models.regression.at_mean import read_at_mean, read_long, tilted
-from dpvb.models.regression.curvature import read_moments
-from dpvb.models.regression.declared import Declared
+from dpvb.models.regression.diagonal import FirstOrderDiagonal, numbers_first
 from dpvb.models.regression.first_order import FirstOrder
-from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
-from dpvb.models.regression.iterate import Iterate
-from dpvb.models.regression.numbers_first import numbers_first
-from dpvb.models.regression.scaling import Scaling, mapped
+from dpvb.models.regression.moments import read_at_mean, read_long, read_moments, tilted
+from dpvb.models.regression.readings import Iterate
+from dpvb.models.regression.scaling import Declared, Scaling, mapped
 
 COLUMN = 0.4
 #: The constant, two numbers, an indicator, one more number.

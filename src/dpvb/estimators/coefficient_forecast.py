@@ -13,8 +13,8 @@ from dpvb.estimators.base import Task
 from dpvb.estimators.noise_of_means import averaged, middle, stds_of
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression import tuned
-from dpvb.models.regression.declared import Declared
 from dpvb.models.regression.foreseen import Noise, Scores, stds
+from dpvb.models.regression.scaling import Declared
 from dpvb.results.forecast import Forecast, two_digits
 
 # Standard deviation of a coefficient with which an effect of twice as much can be told from none.

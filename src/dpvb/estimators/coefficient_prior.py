@@ -18,8 +18,7 @@ from dpvb.estimators.coefficients import Coefficients
 from dpvb.estimators.earlier import check_columns, check_release, opened_prior, told
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError
-from dpvb.models.regression.known import Known
-from dpvb.models.regression.weights import Weights
+from dpvb.models.regression.ridge import Known, Weights
 
 # Least standard deviation of what a study says, for weights of rows of norm 1.
 _LEAST_STD = 1e-6

@@ -25,7 +25,7 @@ from dpvb.data.tables.coordinates import (
 from dpvb.data.tables.schema import Schema
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_choice
-from dpvb.models.regression.weights import Weights
+from dpvb.models.regression.ridge import Weights
 from dpvb.results.coefficients import CoefficientTable, Head, Normal
 
 # The head of a table names so many columns.

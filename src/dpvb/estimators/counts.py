@@ -18,12 +18,8 @@ from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.regression import BinomialLikelihoodRegression
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_number
-from dpvb.models.regression.likelihood import Likelihood
+from dpvb.models.regression.likelihood import Likelihood, count_interval, tail
 from dpvb.models.regression.polya_gamma import PolyaGamma
-from dpvb.models.regression.predictive import (
-    count_interval,
-    tail,
-)
 from dpvb.results import metrics
 from dpvb.results.coefficients import Head
 

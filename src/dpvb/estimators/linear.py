@@ -22,11 +22,10 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 from dpvb.models.regression import tuned
 from dpvb.models.regression.foreseen import LINEAR, Scores
-from dpvb.models.regression.known import Known
+from dpvb.models.regression.likelihood import tail
 from dpvb.models.regression.linear import Linear
 from dpvb.models.regression.one_release import OneRelease
-from dpvb.models.regression.predictive import tail
-from dpvb.models.regression.weights import Weights
+from dpvb.models.regression.ridge import Known, Weights
 from dpvb.results.coefficients import Head
 
 SOLVERS = ("first_order", "sufficient_statistics")

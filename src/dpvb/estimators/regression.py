@@ -43,17 +43,13 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.kernels import linear
 from dpvb.models.regression import tuned
-from dpvb.models.regression.base_rate import is_shifted
-from dpvb.models.regression.declared import Declared
+from dpvb.models.regression.diagonal import FirstOrderDiagonal
 from dpvb.models.regression.first_order import FirstOrder
-from dpvb.models.regression.first_order_diagonal import FirstOrderDiagonal
 from dpvb.models.regression.foreseen import Scores
-from dpvb.models.regression.known import Known
-from dpvb.models.regression.likelihood import Likelihood
+from dpvb.models.regression.likelihood import Likelihood, is_shifted, tail
 from dpvb.models.regression.polya_gamma import PolyaGamma
-from dpvb.models.regression.predictive import tail
-from dpvb.models.regression.slants import NO_PRODUCTS
-from dpvb.models.regression.weights import Weights
+from dpvb.models.regression.ridge import Known, Weights
+from dpvb.models.regression.scaling import NO_PRODUCTS, Declared
 from dpvb.results import exports
 from dpvb.results.coefficients import Coefficient, CoefficientTable, Head, Summary
 from dpvb.results.figures import Facts, Figure, Intervals

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpvb.guards.arrays import Floats
-from dpvb.models.regression import curvature, tuned
-from dpvb.models.regression.declared import Declared
+from dpvb.models.regression import tuned
 from dpvb.models.regression.likelihood import Likelihood
+from dpvb.models.regression.moments import edge
+from dpvb.models.regression.scaling import Declared
 
 # Benchmark `forecasts` chose these: a bound on counts over their mean, which few rows exceed; the curvature of a row of
 # log odds; noise of scores of counts and of numbers over that of the plan, with what clips and curvatures lose; and how
@@ -93,7 +94,7 @@ def stds(columns: Declared, constant: float, seen_2d: Floats, n: float, noise: N
     full_d = n * moment_d
     square_d = full_d**scores.power
     square_d *= float(np.sum(full_d / square_d)) / float(np.sum(full_d)) / scores.shrink**2
-    hidden_d = curvature.edge(len(size_d), noise.last * scores.steep) * square_d
+    hidden_d = edge(len(size_d), noise.last * scores.steep) * square_d
     if of_score > 0 and numeric_d.any():
         seen = float(np.quantile(full_d / square_d, tuned.ROOM_QUANTILE))
         room = tuned.ROOM_NOISE * seen / (of_score**2 * 0.25 / scores.steepest)

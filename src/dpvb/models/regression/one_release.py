@@ -30,10 +30,9 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Symmetric
 from dpvb.models.regression import ridge, tuned
 from dpvb.models.regression.batch import RegressionBatch
-from dpvb.models.regression.curvature import RowMoments, read_moments
-from dpvb.models.regression.declared import Declared, check_fields
-from dpvb.models.regression.scaling import Scaling
-from dpvb.models.regression.weights import Weights
+from dpvb.models.regression.moments import RowMoments, read_moments
+from dpvb.models.regression.ridge import Weights
+from dpvb.models.regression.scaling import Declared, Scaling, check_fields
 
 
 @dataclass(frozen=True)

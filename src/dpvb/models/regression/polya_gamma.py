@@ -14,7 +14,25 @@ c² = xᵀ⟨m mᵀ⟩x      moment(x): ⟨ψ²⟩ of every row
 ==================  =============================================================================
 
 Corrected against the paper: S_1 is released once; S_2 is averaged, and read against its noise, which also widens the
-posterior (`precision`).
+posterior.
+
+*Precision.* The linear model is S_1 = C m + (sampling noise of covariance C) with prior m ~ N(0, I/α). Seen are S_1 +
+e_1 and C + E_2; E_2 has independent normal noise of std s on its svec coordinates, and eigenvalues up to the noise edge
+√(2d)s. With
+
+    μ = Σ (S_1 + e_1),   Σ⁻¹ = C + T,   T = αI + (what lifts eigenvalues to the noise edge)
+
+no direction is read with a curvature below its noise, and the error of μ is, to first order,
+
+    (C + T)(μ - m) = sampling noise + e_1 - E_2 μ - T m,   Cov = Σ (C + V + T²/α) Σ,   V = Var(e_1 - E_2 μ),
+
+which is Σ without noise.
+
+*Second moments* ⟨(xᵀm)²⟩ of private rows are exact, like the products in `kernels.linear`. With Σ = AᵀA for a
+triangular A, xᵀ(Σ + μμᵀ)x = ‖Ax‖² + (μᵀx)²: half the work of a product with Σ. Rows of A and x are rounded to integers
+of norm 2²⁶ at most (a little more after rounding), so that all partial sums stay below 2⁵³ and float64 adds them
+exactly in any order: a row's bits never depend on the rest of its batch. The larger part, μᵀx, is added up row by row
+in full precision.
 """
 
 from __future__ import annotations
@@ -25,6 +43,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
+from scipy.linalg.blas import dtrmm
+from scipy.linalg.lapack import dlauum, dpotrf, dtrtri
 
 from dpvb.core.blocks import Block, unpack_symmetric
 from dpvb.core.contributions import Contributions
@@ -32,16 +52,178 @@ from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, Rows
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
-from dpvb.guards.domains import Positive
-from dpvb.guards.errors import check_choice, check_integer, check_number
+from dpvb.guards.domains import Nonnegative, Positive, Symmetric
+from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
+from dpvb.kernels.linear import powers
 from dpvb.models.expfam import gamma_expectedstats, polya_gamma_expectedstats, polya_gamma_logz
 from dpvb.models.regression import tuned
 from dpvb.models.regression.batch import RegressionBatch
-from dpvb.models.regression.likelihood import Likelihood
-from dpvb.models.regression.multiplicity import bounded, times
-from dpvb.models.regression.precision import Precision
-from dpvb.models.regression.quadratic import SecondMoment
-from dpvb.models.regression.weights import Weights
+from dpvb.models.regression.likelihood import Likelihood, bounded, times
+from dpvb.models.regression.ridge import Weights
+
+# Rows multiplied at a time, and entries of the parts in which they are prepared: a part stays in the cache.
+_ROWS = 1024
+_ENTRIES = 2**16
+# Largest norm of a row of A before it is rounded.
+_LONGEST = 2.0**26
+
+
+@dataclass(frozen=True)
+class SecondMoment:
+    """x ↦ xᵀ(AᵀA + μμᵀ)x, with A rounded once for all rows.
+
+    Attributes:
+        root_dd: scaled A, lower triangular, integers in Fortran order.
+        mean_d: μ.
+        scale: what A was multiplied by, a power of two.
+
+    Raises:
+        ParameterError: if entries are no integers or rows are too long, so that products would not be exact.
+    """
+
+    root_dd: Floats
+    mean_d: Floats
+    scale: float
+
+    def __post_init__(self) -> None:
+        longest = float(np.einsum("ij,ij->i", self.root_dd, self.root_dd).max(initial=0.0))
+        if not (np.rint(self.root_dd) == self.root_dd).all() or not longest <= (_LONGEST + len(self.root_dd)) ** 2:
+            raise ParameterError("root_dd must be a matrix of whole numbers, with rows of norm 2^26 at most.")
+
+    @classmethod
+    def of(cls, root_dd: Floats, mean_d: Floats) -> SecondMoment:
+        """Round a lower triangular A, (d, d), and μ, (d,), both public and finite."""
+        scale = float(powers(np.einsum("ij,ij->i", root_dd, root_dd)).min())
+        scaled_dd = np.asfortranarray(root_dd) * scale
+        return cls(np.rint(scaled_dd, out=scaled_dd), mean_d, scale)
+
+    def __call__(self, x_nd: Floats) -> Floats:
+        """Second moments of rows, (n,), to about 2⁻²⁶√d of ‖x‖²‖Σ‖; NaN where a row is not finite."""
+        moment_n = np.empty(len(x_nd))
+        for start in range(0, len(x_nd), _ROWS):
+            with np.errstate(invalid="ignore"):
+                moment_n[start : start + _ROWS] = self._of_block(x_nd[start : start + _ROWS])
+        return moment_n
+
+    def _of_block(self, x_nd: Floats) -> Floats:
+        block_nd = np.empty(x_nd.shape)
+        scale_n, mean_n, square_n = np.empty((3, len(x_nd)))
+        rows = max(1, _ENTRIES // max(x_nd.shape[1], 1))
+        parts = [slice(start, start + rows) for start in range(0, len(x_nd), rows)]
+        for part in parts:
+            room = block_nd[part]
+            scale_n[part] = powers(np.add.reduce(np.square(x_nd[part], out=room), axis=1))
+            np.add.reduce(np.multiply(x_nd[part], self.mean_d, out=room), axis=1, out=mean_n[part])
+            np.rint(np.multiply(x_nd[part], scale_n[part, None], out=room), out=room)
+        # The transposed block lies in Fortran order: BLAS multiplies it in place.
+        block_nd = dtrmm(1.0, self.root_dd, block_nd.T, lower=1, overwrite_b=1).T
+        for part in parts:
+            np.add.reduce(np.square(block_nd[part], out=block_nd[part]), axis=1, out=square_n[part])
+        # Powers of two: exact, and one after the other they do not overflow.
+        scale_n *= self.scale
+        return np.asarray(square_n / scale_n / scale_n + np.square(mean_n))
+
+
+def inverse_root(matrix_dd: Floats, ridge: float) -> Floats | None:
+    """Lower triangular A with AᵀA = (matrix + ridge·I)⁻¹, or None where that is not positive definite."""
+    precision_dd = matrix_dd.copy()
+    precision_dd.flat[:: len(matrix_dd) + 1] += ridge
+    # A symmetric matrix is its own transpose, and the transpose lies in Fortran order.
+    factor_dd, failed = dpotrf(precision_dd.T, lower=1, overwrite_a=1)
+    if failed:
+        return None
+    return np.asarray(dtrtri(factor_dd, lower=1, overwrite_c=1)[0])
+
+
+def squared(root_dd: Floats) -> Floats:
+    """AᵀA of a lower triangular A."""
+    square_dd = dlauum(root_dd, lower=1)[0]
+    square_dd.flat[:: len(square_dd) + 1] *= 0.5
+    return np.asarray(square_dd + square_dd.T)
+
+
+def squared_norm(root_dd: Floats) -> float:
+    """‖AᵀA‖² (Frobenius) of a lower triangular A, from one triangle."""
+    lower_dd = dlauum(root_dd, lower=1)[0]
+    diagonal_d = lower_dd.diagonal()
+    return 2.0 * float(np.linalg.norm(lower_dd)) ** 2 - float(diagonal_d @ diagonal_d)
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Σ⁻¹ = C + T in parts; public.
+
+    Attributes:
+        curvature_dd: C as it was read.
+        lift_dd: what lifts its small eigenvalues to the noise edge, or None.
+        ridge: the multiple of I in T.
+        alpha: precision of the prior.
+        linear_noise, curvature_noise: variances of the noise on S_1 and on svec C.
+    """
+
+    curvature_dd: Symmetric
+    lift_dd: Symmetric | None
+    ridge: Positive
+    alpha: Positive
+    linear_noise: Nonnegative = 0.0
+    curvature_noise: Nonnegative = 0.0
+
+    @classmethod
+    def read(cls, noisy_dd: Floats, alpha: float, linear_noise: float, curvature_noise: float) -> Precision:
+        """Read noisy second moments, (d, d)."""
+        edge = math.sqrt(2 * len(noisy_dd) * curvature_noise)
+        if edge == 0 or len(noisy_dd) > tuned.MOST_EIGENVALUES:
+            # No eigenvalues are computed: every direction is raised alike.
+            return cls(noisy_dd, None, alpha + tuned.LIFT_BEYOND_EDGE * edge, alpha, linear_noise, curvature_noise)
+        value_e, vector_de = np.linalg.eigh(noisy_dd)
+        value_e = np.maximum(value_e, 0.0)
+        lift_dd = (vector_de * np.maximum(edge - value_e, 0.0)) @ vector_de.T
+        return cls((vector_de * value_e) @ vector_de.T, lift_dd, alpha, alpha, linear_noise, curvature_noise)
+
+    def solve(self, linear_d: Floats) -> tuple[Precision, Floats, Floats]:
+        """(precision, A, μ): Σ = AᵀA, A lower triangular; the ridge grows until Σ⁻¹ is positive definite, rarely."""
+        total_dd = self.curvature_dd if self.lift_dd is None else self.curvature_dd + self.lift_dd
+        ridge = self.ridge
+        while (root_dd := inverse_root(total_dd, ridge)) is None:
+            ridge *= tuned.RIDGE_GROWTH
+        return replace(self, ridge=ridge), root_dd, root_dd.T @ (root_dd @ linear_d)
+
+    def spread(self, root_dd: Floats, mean_d: Floats) -> float:
+        """⟨mᵀm⟩ - μᵀμ; without noise it is tr Σ.
+
+        It is such that d/⟨mᵀm⟩ = α if μᵀμ is as large as m ~ N(0, I/α) makes it in expectation.
+        """
+        trace = float(np.linalg.norm(root_dd)) ** 2
+        if self.linear_noise + self.curvature_noise == 0:
+            return trace
+        # ‖ΣC‖² and tr ΣCΣ; without a lift ΣC = I - ridge·Σ.
+        if self.lift_dd is None:
+            square = squared_norm(root_dd)
+            retained = len(mean_d) - 2.0 * self.ridge * trace + self.ridge**2 * square
+            sampling = trace - self.ridge * square
+        else:
+            sigma_dd = squared(root_dd)
+            seen_dd, square = sigma_dd @ self.curvature_dd, float(np.linalg.norm(sigma_dd)) ** 2
+            retained, sampling = float(np.linalg.norm(seen_dd)) ** 2, float(np.vdot(seen_dd, sigma_dd))
+        return (len(mean_d) - retained) / self.alpha - sampling - self._noise(mean_d) * square
+
+    def covariances(self, mean_d: Floats, factor: float) -> tuple[Floats, Floats]:
+        """(Cov, Σ) with C times a factor in (0, 1]: curvature at the mean, over that of the fixed point."""
+        precision, root_dd, _ = replace(self, curvature_dd=factor * self.curvature_dd).solve(mean_d)
+        sigma_dd = squared(root_dd)
+        if self.linear_noise + self.curvature_noise == 0:
+            return sigma_dd, sigma_dd
+        added_dd = precision.ridge * np.eye(len(mean_d))
+        if self.lift_dd is not None:
+            added_dd += self.lift_dd
+        middle_dd = precision.curvature_dd + added_dd @ added_dd / self.alpha
+        middle_dd += 0.5 * self.curvature_noise * np.outer(mean_d, mean_d)
+        middle_dd.flat[:: len(mean_d) + 1] += self._noise(mean_d)
+        return sigma_dd @ middle_dd @ sigma_dd, sigma_dd
+
+    def _noise(self, mean_d: Floats) -> float:
+        """V without its part ½s²μμᵀ; what is left is the same in all directions."""
+        return self.linear_noise + 0.5 * self.curvature_noise * float(mean_d @ mean_d)
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,99 @@
 """Normal posteriors of weights m under a prior of unknown width: N(m_0, τ²·slopes + fixed), τ on a grid.
 
 Input is a noisy score at a point, with its derivative. τ has a weak log-normal prior. Vectors (e,) are in an eigenbasis
-of the rows. Everything here is post-processing and costs no privacy.
+of the rows. An earlier release of other people, or a public study, adds a normal likelihood of the weights,
+
+    log p(known | m) = -½ mᵀ P m + hᵀ m + constant.
+
+Precisions P and pulls h of disjoint people add up. Everything here is public, and post-processing costs no privacy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import numpy as np
+from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from dpvb.guards.arrays import Floats
+from dpvb.guards.domains import UNSEEN, Covariance, Nonnegatives
 from dpvb.models.regression import tuned
-from dpvb.models.regression.curvature import RowMoments
-from dpvb.models.regression.declared import Declared
-from dpvb.models.regression.known import Known
-from dpvb.models.regression.scaling import Scaling
+from dpvb.models.regression.moments import RowMoments
+from dpvb.models.regression.scaling import Declared, Scaling
+
+
+@dataclass(frozen=True)
+class Known:
+    """A normal likelihood of the weights; public.
+
+    Attributes:
+        precision: P, (d, d), or its diagonal, (d,), in coordinates that the reader knows.
+        pull_d: h, (d,).
+    """
+
+    precision: Covariance
+    pull_d: Floats
+
+    @classmethod
+    def nothing(cls, width: int) -> Known:
+        """Of so many weights nothing is known."""
+        return cls(np.zeros((width, width)), np.zeros(width))
+
+    def joined(self, other: Known) -> Known:
+        """What both say."""
+        return Known(self.precision + other.precision, self.pull_d + other.pull_d)
+
+    def turned(self, matrix_de: Floats, origin_d: Floats) -> Known:
+        """What is known of z, where the weights are matrix z + origin."""
+        pull_d = self.pull_d - self.precision @ origin_d
+        return Known(matrix_de.T @ self.precision @ matrix_de, matrix_de.T @ pull_d)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """q(m) = N(mean, covariance) over the weights, as read from releases; public.
+
+    Attributes:
+        mean_d: posterior means.
+        covariance: posterior covariance, (d, d), or its diagonal, (d,), with the privacy noise counted in.
+        naive_covariance: the covariance that leaves the privacy noise out; for comparison.
+        prior: prior covariance, (d, d), or its diagonal, (d,); domains.UNSEEN where it is not said.
+        unseen_d: 1 for a column whose spread was not seen for noise, else 0.
+        centre_d: released centres of numeric columns, and 0 for others. A diagonal covariance holds about them: weights
+            of x - centre and of the constant are independent, once the slants are off x.
+        data: what the data say, those of an earlier release included, of weights for the model's own unit of the
+            response; None: nothing that may travel.
+        slant_3k: rows, columns and values of S where a diagonal covariance is one of weights of x - S x, (3, k).
+    """
+
+    mean_d: Floats
+    covariance: Covariance
+    naive_covariance: Covariance
+    prior: Covariance
+    unseen_d: Nonnegatives
+    centre_d: Floats
+    data: Known | None = None
+    slant_3k: Floats = field(default_factory=lambda: np.zeros((3, 0)))
+
+    @property
+    def slants(self) -> sparse.csr_array:
+        """S, (d, d)."""
+        (row, column, value), width = self.slant_3k, len(self.mean_d)
+        return sparse.csr_array((value, (row.astype(np.intp), column.astype(np.intp))), shape=(width, width))
+
+    def point(self) -> Weights:
+        """The weights of highest density alone, as if they were certain."""
+        return replace(self, covariance=0.0 * self.covariance, naive_covariance=0.0 * self.naive_covariance)
+
+    @classmethod
+    def alone(cls, mean_d: Floats, covariance: Floats, naive_covariance: Floats) -> Weights:
+        """A posterior of which nobody says what the prior decided: as if it were nothing."""
+        zero_d = np.zeros(len(mean_d))
+        return cls(mean_d, covariance, naive_covariance, np.full(len(mean_d), UNSEEN), zero_d, zero_d)
+
 
 #: The grid of τ.
 TAUS = tuple(np.geomspace(tuned.TAU_LOW, tuned.TAU_HIGH, tuned.NUM_TAUS).tolist())
