@@ -19,7 +19,6 @@ from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import Design
-from dpvb.data.tables.design import DesignRows
 from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
@@ -30,6 +29,7 @@ from dpvb.models.regression.likelihood import Likelihood, log_odds
 from dpvb.models.regression.moments import Tracked, read_moments, read_positive
 from dpvb.models.regression.readings import Iterate
 from dpvb.models.regression.ridge import Weights
+from dpvb.rows.regression import DesignRows
 
 COLUMN = 0.4
 LIKELIHOODS = {

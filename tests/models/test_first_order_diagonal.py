@@ -17,13 +17,14 @@ from dpvb.core.plan import calibrated, phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
-from dpvb.data.tables.design import Design, SparseDesignRows
+from dpvb.data.tables.design import Design
 from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression.diagonal import DiagonalIterate, FirstOrderDiagonal
 from dpvb.models.regression.likelihood import Likelihood
 from dpvb.models.regression.ridge import Weights
+from dpvb.rows.regression import SparseDesignRows
 
 COLUMN = 0.4
 LIKELIHOODS = {

@@ -21,7 +21,6 @@ from dpvb.core.sampling import FullBatch
 from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import Design
-from dpvb.data.tables.design import DesignRows
 from dpvb.data.tables.response import Response
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression import tuned
@@ -30,6 +29,7 @@ from dpvb.models.regression.moments import denoised, read_collinear, read_moment
 from dpvb.models.regression.one_release import OneRelease
 from dpvb.models.regression.ridge import Weights
 from dpvb.models.regression.scaling import Declared
+from dpvb.rows.regression import DesignRows
 
 READINGS = (denoised, read_collinear)
 COLUMN, RANGE = 0.4, Response("numeric", low=-1.0, high=1.0)

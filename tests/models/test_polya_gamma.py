@@ -19,7 +19,7 @@ from dpvb.core.noise import InsecureNoise
 from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
-from dpvb.data.tables.design import Design, DesignRows
+from dpvb.data.tables.design import Design
 from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
 from dpvb.models.regression.likelihood import Likelihood
@@ -32,6 +32,7 @@ from dpvb.models.regression.polya_gamma import (
     squared,
     squared_norm,
 )
+from dpvb.rows.regression import DesignRows
 
 INTERCEPT = 0.4
 

@@ -17,7 +17,6 @@ from dpvb.core.plan import calibrated, phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data import Design
-from dpvb.data.tables.design import DesignRows, SparseDesignRows
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression import ridge
@@ -26,6 +25,7 @@ from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.moments import read_at_mean, read_long, read_moments, tilted
 from dpvb.models.regression.readings import Iterate
 from dpvb.models.regression.scaling import Declared, Scaling, mapped
+from dpvb.rows.regression import DesignRows, SparseDesignRows
 
 COLUMN = 0.4
 #: The constant, two numbers, an indicator, one more number.

@@ -18,7 +18,7 @@ from scipy.special import ndtri
 from dpvb.core.plan import Plan
 from dpvb.data.shards import paths_of
 from dpvb.data.tables.columns import INDICATOR
-from dpvb.data.tables.design import Design, SparseDesignRows
+from dpvb.data.tables.design import Design
 from dpvb.data.tables.matrices import as_matrix
 from dpvb.data.tables.response import BOUNDS, Response
 from dpvb.data.tables.schema import Schema
@@ -54,6 +54,7 @@ from dpvb.results import exports
 from dpvb.results.coefficients import Coefficient, CoefficientTable, Head, Summary
 from dpvb.results.figures import Facts, Figure, Intervals
 from dpvb.results.forecast import Forecast
+from dpvb.rows.regression import SparseDesignRows
 
 _READING = ("mean_d", "covariance", "naive_covariance", "prior", "unseen_d", "centre_d", "slant_3k")
 SOLVERS = ("first_order", "sufficient_statistics", "paper")

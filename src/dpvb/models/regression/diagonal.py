@@ -44,11 +44,11 @@ from dpvb.guards.domains import Nonnegatives, Positive, Positives
 from dpvb.guards.errors import ParameterError
 from dpvb.models import empirical_bayes
 from dpvb.models.regression import tuned
-from dpvb.models.regression.batch import SparseRegressionBatch
 from dpvb.models.regression.descent import Average, Descent, DiagonalAndConstant
 from dpvb.models.regression.likelihood import Likelihood, base_block, base_counts, base_shift, bounded, times
 from dpvb.models.regression.ridge import Weights
 from dpvb.models.regression.scaling import Declared, Scaling, check_fields
+from dpvb.rows.regression import SparseDesignRows
 
 _NO_MEANS = np.zeros(0)
 
@@ -96,19 +96,6 @@ def read_columns(
     return ColumnMoments(second_d, sum_d, steep_d, number, seen_d)
 
 
-@dataclass(frozen=True)
-class NumbersFirst:
-    """Rows x̂ as compressed sparse rows; see `SparseRegressionBatch`."""
-
-    indptr: NDArray[np.int64]
-    indices: NDArray[np.int32]
-    values: Floats
-    y_n: Floats
-    trials_n: Floats
-    offset_n: Floats | None = None
-    weight_n: Floats | None = None
-
-
 def numbers_first_order(declared: Declared, constant: float) -> NDArray[np.intp]:
     """The columns of x in the order of x̂, (d,)."""
     chosen = np.zeros(len(declared.unit_d), dtype=np.intp)
@@ -117,7 +104,7 @@ def numbers_first_order(declared: Declared, constant: float) -> NDArray[np.intp]
     return np.argsort(-chosen, kind="stable")
 
 
-def dense_columns(declared: Declared, batch: SparseRegressionBatch) -> Floats:
+def dense_columns(declared: Declared, batch: SparseDesignRows) -> Floats:
     """The columns of rows x that are read for the numeric ones, (n, r)."""
     place_d = np.full(len(declared.unit_d), -1)
     place_d[declared.read_r] = np.arange(len(declared.read_r))
@@ -128,9 +115,7 @@ def dense_columns(declared: Declared, batch: SparseRegressionBatch) -> Floats:
     return x_nr
 
 
-def numbers_first(
-    scaling: Scaling, declared: Declared, batch: SparseRegressionBatch, constant: float
-) -> SparseRegressionBatch:
+def numbers_first(scaling: Scaling, declared: Declared, batch: SparseDesignRows, constant: float) -> SparseDesignRows:
     """Rows x̂ of rows x; the same rows if no column is numeric."""
     numeric_j = declared.numeric_j
     if not len(numeric_j):
@@ -153,7 +138,7 @@ def numbers_first(
     before = np.append(0, np.cumsum(num_others))[:-1]
     at = (start + wide - before)[row[others]] + np.arange(int(others.sum()))
     indices[at], values[at] = place[others], batch.values[others]
-    return NumbersFirst(indptr, indices, values, batch.y_n, batch.trials_n, batch.offset_n, batch.weight_n)
+    return replace(batch, indptr=indptr, indices=indices, values=values)
 
 
 @dataclass(frozen=True)
@@ -312,7 +297,7 @@ class FirstOrderDiagonal:
         return DiagonalIterate(scaling, unread, one, zero, descent, Average(zero, zero), scaling.width_d[self._order])
 
     @times
-    def e_step(self, q: DiagonalIterate, batch: SparseRegressionBatch, blocks: Mapping[str, Block]) -> Contributions:
+    def e_step(self, q: DiagonalIterate, batch: SparseDesignRows, blocks: Mapping[str, Block]) -> Contributions:
         """What every row contributes to the blocks asked for; a row's sums run over its entries in their order."""
         if blocks.keys() <= {"means", "spread"}:
             x_nr = dense_columns(self._columns, batch)

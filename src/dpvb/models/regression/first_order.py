@@ -39,7 +39,6 @@ from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.kernels.linear import row_sums
 from dpvb.models.regression import dispersion, ridge, tuned
-from dpvb.models.regression.batch import RegressionBatch
 from dpvb.models.regression.descent import Average
 from dpvb.models.regression.dispersion import Dispersion
 from dpvb.models.regression.likelihood import (
@@ -57,6 +56,7 @@ from dpvb.models.regression.moments import RowMoments, Tracked, read_moments
 from dpvb.models.regression.readings import Iterate, Readings
 from dpvb.models.regression.ridge import Known, Weights
 from dpvb.models.regression.scaling import Declared, Scaling, check_fields, mapped, measured
+from dpvb.rows.regression import DesignRows
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ class FirstOrder:
         return Iterate.start(Scaling.start(self._columns), moments, zero, zero)
 
     @times
-    def e_step(self, q: Iterate, batch: RegressionBatch, blocks: Mapping[str, Block]) -> Contributions:
+    def e_step(self, q: Iterate, batch: DesignRows, blocks: Mapping[str, Block]) -> Contributions:
         """What every row contributes to the blocks asked for."""
         likelihood, scaling, columns = self.likelihood.at(q.dispersion.r), q.scaling, self._columns
         b_n = likelihood.size(batch.y_n, batch.trials_n)

@@ -48,7 +48,7 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_number
 from dpvb.models.expfam import polya_gamma_expectedstats
 from dpvb.models.regression import tuned
-from dpvb.models.regression.batch import Responses
+from dpvb.rows.regression import RegressionRows
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ def base_block(likelihood: Likelihood, width: int, phase: Literal["first", "thir
     return Block((width + shifted,), bound, "nonnegative", phase, weight=weight)
 
 
-def base_counts(likelihood: Likelihood, batch: Responses, width: int) -> Floats:
+def base_counts(likelihood: Likelihood, batch: RegressionRows, width: int) -> Floats:
     """What rows add to the block: y, or y and what is left to the most, and where they have one their share of this.
 
     Both parts have norm max_y at most.

@@ -40,11 +40,11 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import UNSEEN, Nonnegative, Nonnegatives, Positive, Symmetric
 from dpvb.kernels.linear import row_sums
 from dpvb.models.regression import ridge, tuned
-from dpvb.models.regression.batch import RegressionBatch
 from dpvb.models.regression.descent import Average
 from dpvb.models.regression.moments import RowMoments, read_at_mean, read_collinear, read_moments, read_positive
 from dpvb.models.regression.ridge import Known, Weights
 from dpvb.models.regression.scaling import Declared, Scaling, check_fields, mapped, measured
+from dpvb.rows.regression import DesignRows
 
 #: Upper ends of the bins; the last one holds all that is larger.
 EDGES = 2.0 * 2.0 ** (-0.5 * np.arange(tuned.RESIDUAL_BINS - 1, -1, -1))
@@ -419,7 +419,7 @@ class Linear:
         moments = RowMoments(np.eye(self.n_features), one, one, one, constant, 1.0, 1.0)
         return LinearIterate.start(Scaling.start(self._columns), moments)
 
-    def e_step(self, q: LinearIterate, batch: RegressionBatch, blocks: Mapping[str, Block]) -> Contributions:
+    def e_step(self, q: LinearIterate, batch: DesignRows, blocks: Mapping[str, Block]) -> Contributions:
         """What every row contributes to the blocks asked for."""
         scaling, columns = q.scaling, self._columns
         if blocks.keys() <= {"means", "spread"}:

@@ -29,10 +29,10 @@ from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Symmetric
 from dpvb.models.regression import ridge, tuned
-from dpvb.models.regression.batch import RegressionBatch
 from dpvb.models.regression.moments import RowMoments, read_moments
 from dpvb.models.regression.ridge import Weights
 from dpvb.models.regression.scaling import Declared, Scaling, check_fields
+from dpvb.rows.regression import DesignRows
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class OneRelease:
         """No row."""
         return SecondMoments(np.zeros((self._width, self._width)), 1.0)
 
-    def e_step(self, q: SecondMoments, batch: RegressionBatch, blocks: Mapping[str, Block]) -> Contributions:
+    def e_step(self, q: SecondMoments, batch: DesignRows, blocks: Mapping[str, Block]) -> Contributions:
         """Every row's z zᵀ."""
         x_nd, y_n1 = batch.x_nd, tuned.RESPONSE_SIZE * batch.y_n[:, None]
         if self.intercept == 0:

@@ -57,9 +57,9 @@ from dpvb.guards.errors import ParameterError, check_choice, check_integer, chec
 from dpvb.kernels.linear import powers
 from dpvb.models.expfam import gamma_expectedstats, polya_gamma_expectedstats, polya_gamma_logz
 from dpvb.models.regression import tuned
-from dpvb.models.regression.batch import RegressionBatch
 from dpvb.models.regression.likelihood import Likelihood, bounded, times
 from dpvb.models.regression.ridge import Weights
+from dpvb.rows.regression import DesignRows
 
 # Rows multiplied at a time, and entries of the parts in which they are prepared: a part stays in the cache.
 _ROWS = 1024
@@ -320,7 +320,7 @@ class PolyaGamma:
         return np.sqrt(q.moment(x_nd)) if q.moment else np.zeros(len(x_nd))
 
     @times
-    def e_step(self, q: WeightPosterior, batch: RegressionBatch, blocks: Mapping[str, Block]) -> Contributions:
+    def e_step(self, q: WeightPosterior, batch: DesignRows, blocks: Mapping[str, Block]) -> Contributions:
         """Both statistics of every row, or the one that is asked for."""
         b_n, statistics = self.likelihood.b(batch.y_n, batch.trials_n), dict[str, Gram | Rows]()
         if "kappa_x" in blocks:
@@ -377,7 +377,7 @@ class PolyaGamma:
         psi_k = np.clip(np.abs(centre + spread * node_k), 1e-3, 500.0)
         return float(weight_k @ (psi_k / np.sinh(psi_k)) / weight_k.sum())
 
-    def bound(self, q: WeightPosterior, batch: RegressionBatch) -> Floats:
+    def bound(self, q: WeightPosterior, batch: DesignRows) -> Floats:
         """Lower bound on each public row's ⟨log p(y)⟩, (n,), in nats, up to the part that depends on y alone."""
         kappa_n, b_n = (f(batch.y_n, batch.trials_n) for f in (self.likelihood.kappa, self.likelihood.b))
         return kappa_n * (batch.x_nd @ q.mean_d) - b_n * math.log(2) + polya_gamma_logz(b_n, self.c(q, batch.x_nd))
