@@ -32,9 +32,7 @@ from dpvb.estimators.base import (
     generator,
     unbounded,
 )
-from dpvb.estimators.coefficient_forecast import of_coefficients
-from dpvb.estimators.coefficient_prior import Frame, known_of
-from dpvb.estimators.coefficients import Coefficients
+from dpvb.estimators.coefficients import Coefficients, Frame, known_of, of_coefficients
 from dpvb.estimators.earlier import Fitted, kept
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.ranges import check_names, in_order, places, schema_of
