@@ -53,6 +53,7 @@ from dpvb.guards.errors import (
 )
 from dpvb.guards.lacking import check_given, says_what_lacks
 from dpvb.guards.strangers import imported, misfit, place_of
+from dpvb.kernels.threads import one_blas_thread
 from dpvb.ledger.address import Address
 from dpvb.models.declared import declared, told
 from dpvb.results import model_file
@@ -281,7 +282,7 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
             raise TypeError(f"{type(self).__name__}.fit takes {', '.join(known)}, but not {foreign[0]}.{way_out}")
         task = self.task(X, y, group=group, **rows)
         self.doubt(X)
-        with told_how_far(progress) as tell:
+        with one_blas_thread(), told_how_far(progress) as tell:
             task, q = self._run(task, tell, cluster)
             self.take(task, q)
         self._look_back(task)
@@ -349,7 +350,8 @@ class PrivateEstimator(BaseEstimator, metaclass=_Kind):  # type: ignore[misc]
         )
         copy = clone(self).set_params(checkpoint=None, resume="continue")  # It begins no run, and reads none.
         task = copy.task(**rows)
-        copy.take(*copy._run(task, progress, cluster, rehearses=True))
+        with one_blas_thread():
+            copy.take(*copy._run(task, progress, cluster, rehearses=True))
         return copy  # type: ignore[no-any-return]
 
     def expect(

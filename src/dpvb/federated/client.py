@@ -49,6 +49,7 @@ from dpvb.guards.errors import (
     check_integer,
 )
 from dpvb.guards.strangers import say
+from dpvb.kernels.threads import one_blas_thread
 from dpvb.ledger import Ledger
 from dpvb.models.declared import declared
 from dpvb.results.statement import PrivacyStatement
@@ -145,7 +146,7 @@ class Client:
         A refusal tells public things alone.
         """
         digest = self._shared.digest(data := bytes(data))
-        with self._turn:
+        with self._turn, one_blas_thread():
             try:
                 self._origin.check("this client")
                 if self._closed:

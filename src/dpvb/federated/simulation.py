@@ -23,6 +23,7 @@ from dpvb.federated.shared import Shared
 from dpvb.federated.transport import InProcess
 from dpvb.federated.trust import Trust
 from dpvb.guards.errors import ParameterError, check_choice, check_integer
+from dpvb.kernels.threads import one_blas_thread
 from dpvb.models.declared import declared
 from dpvb.runs.shown import notebook_line
 
@@ -111,6 +112,7 @@ def simulate(
     order = rng.spawn(1)[0] if schedule == "asynchronous" else None  # what q starts from is drawn as in any fit
     shared = Shared()
     with ExitStack() as held:
+        held.enter_context(one_blas_thread())
         clients = {
             name: held.enter_context(
                 Client(
