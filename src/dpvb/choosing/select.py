@@ -44,10 +44,10 @@ from dpvb.core.wall import Wall
 from dpvb.estimators.base import OF_THE_RUN, PrivateEstimator, Task, generator
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.private_words import check_known
+from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import LedgerError, ParameterError, WallError, check_choice, check_integer, check_number
 from dpvb.guards.lacking import says_what_lacks
 from dpvb.guards.silence import silence
-from dpvb.kernels.threads import one_blas_thread
 from dpvb.results.facts import ChargeFacts, SelectionFacts
 from dpvb.results.statement import PrivacyStatement
 from dpvb.runs.counted import AnyLedger, check_account, counted, opened

@@ -110,7 +110,7 @@ def server(
     from dpvb.federated.config import ServerConfig
     from dpvb.federated.record import Recorded
     from dpvb.federated.server import Server
-    from dpvb.kernels.threads import one_blas_thread
+    from dpvb.guards.blas import one_blas_thread
 
     settings = ServerConfig.load(config)
     agreement = settings.agreement

@@ -41,6 +41,7 @@ from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.noise_of_means import of_means
 from dpvb.guards import pages
 from dpvb.guards.arrays import Floats
+from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import (
     DpvbWarning,
     FewUnitsWarning,
@@ -53,7 +54,6 @@ from dpvb.guards.errors import (
 )
 from dpvb.guards.lacking import check_given, says_what_lacks
 from dpvb.guards.strangers import imported, misfit, place_of
-from dpvb.kernels.threads import one_blas_thread
 from dpvb.ledger.address import Address
 from dpvb.models.declared import declared, told
 from dpvb.results import model_file

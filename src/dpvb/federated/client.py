@@ -38,6 +38,7 @@ from dpvb.federated.membership import Membership, Owner
 from dpvb.federated.memory import Memory
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share
 from dpvb.federated.shared import Shared
+from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import (
     CheckpointError,
     DpvbError,
@@ -49,7 +50,6 @@ from dpvb.guards.errors import (
     check_integer,
 )
 from dpvb.guards.strangers import say
-from dpvb.kernels.threads import one_blas_thread
 from dpvb.ledger import Ledger
 from dpvb.models.declared import declared
 from dpvb.results.statement import PrivacyStatement

@@ -34,9 +34,9 @@ from dpvb.federated.factors import Factors
 from dpvb.federated.messages import Accepted, Farewell, Offer, Refusal, Request, Share
 from dpvb.federated.record import Recorded
 from dpvb.federated.transport import Transport
+from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import DpvbError, FederationError, ParameterError, check_choice, check_integer, check_number
 from dpvb.guards.strangers import printable
-from dpvb.kernels.threads import one_blas_thread
 from dpvb.models.declared import declared
 from dpvb.results.statement import PrivacyStatement
 from dpvb.version import __version__

@@ -22,8 +22,8 @@ from dpvb.federated.server import Server
 from dpvb.federated.shared import Shared
 from dpvb.federated.transport import InProcess
 from dpvb.federated.trust import Trust
+from dpvb.guards.blas import one_blas_thread
 from dpvb.guards.errors import ParameterError, check_choice, check_integer
-from dpvb.kernels.threads import one_blas_thread
 from dpvb.models.declared import declared
 from dpvb.runs.shown import notebook_line
 

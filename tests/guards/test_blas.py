@@ -13,7 +13,7 @@ from threadpoolctl import ThreadpoolController
 
 import dpvb
 from dpvb import federated
-from dpvb.kernels.threads import one_blas_thread
+from dpvb.guards.blas import one_blas_thread
 
 rng = np.random.default_rng(0)
 rows, labels = rng.standard_normal((300, 40)) / 10, rng.integers(0, 2, 300)
