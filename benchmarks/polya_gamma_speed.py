@@ -17,7 +17,7 @@ from dpvb.core.plan import phased
 from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data.tables.design import Design
-from dpvb.models.regression.polya_gamma import PolyaGamma
+from dpvb.papers.polya_gamma import PolyaGamma
 
 ROWS, COLUMNS, ONES, REPEATS = 10_069, 4_146, 40, 3
 

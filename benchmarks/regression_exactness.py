@@ -15,7 +15,7 @@ from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data import Design, Response
 from dpvb.models.regression.likelihood import Likelihood
-from dpvb.models.regression.polya_gamma import PolyaGamma
+from dpvb.papers.polya_gamma import PolyaGamma
 
 STEPS, CONSTANT = 100, 0.4
 

@@ -23,7 +23,7 @@ from dpvb.data.tables.design import Design
 from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
 from dpvb.models.regression.likelihood import Likelihood
-from dpvb.models.regression.polya_gamma import (
+from dpvb.papers.polya_gamma import (
     PolyaGamma,
     Precision,
     SecondMoment,

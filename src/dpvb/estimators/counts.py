@@ -19,7 +19,7 @@ from dpvb.estimators.regression import BinomialLikelihoodRegression
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_number
 from dpvb.models.regression.likelihood import Likelihood, count_interval, tail
-from dpvb.models.regression.polya_gamma import PolyaGamma
+from dpvb.papers.polya_gamma import PolyaGamma
 from dpvb.results import metrics
 from dpvb.results.coefficients import Head
 

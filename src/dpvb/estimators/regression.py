@@ -45,9 +45,9 @@ from dpvb.models.regression.diagonal import FirstOrderDiagonal
 from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.foreseen import Scores
 from dpvb.models.regression.likelihood import Likelihood, is_shifted, tail
-from dpvb.models.regression.polya_gamma import PolyaGamma
 from dpvb.models.regression.ridge import Known, Weights
 from dpvb.models.regression.scaling import NO_PRODUCTS, Declared
+from dpvb.papers.polya_gamma import PolyaGamma
 from dpvb.results import exports
 from dpvb.results.coefficients import Coefficient, CoefficientTable, Head, Summary
 from dpvb.results.figures import Facts, Figure, Intervals
