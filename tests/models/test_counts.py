@@ -97,12 +97,11 @@ def test_without_noise_counts_have_the_estimates_of_statsmodels(r: float | None)
         assert f"dispersion {model.dispersion_:.4g} [" in model.summary()
 
 
-@pytest.mark.parametrize("solver", ["first_order", "sufficient_statistics"])
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_the_intercept_is_that_of_the_log_mean_by_every_solver(solver: str, fit_intercept: bool) -> None:
+def test_the_intercept_is_that_of_the_log_mean(fit_intercept: bool) -> None:
     X, y = visits(1, 3000, 2.0)
     given = {**EXACT, "dispersion": 2.0, "max_count": 200, "num_steps": 80, "fit_intercept": fit_intercept}
-    model = dpvb.NegativeBinomialRegression(**given, solver=solver).fit(X, y)
+    model = dpvb.NegativeBinomialRegression(**given).fit(X, y)
     by_hand = np.exp(model.intercept_ + X @ model.coef_)
     # Rows beyond the norm, of which there are few, are scaled back to it.
     assert np.quantile(np.abs(model.predict(X) / by_hand - 1), 0.99) < 0.02
@@ -172,16 +171,9 @@ def test_hard_counts_give_finite_tables(kind: str, epsilon: float) -> None:
         assert np.isfinite(model.predict([[0.3], [0.9]])).all()
 
 
-@pytest.mark.parametrize(("solver", "covariance"), [("paper", "full"), ("sufficient_statistics", "full")])
-def test_what_a_solver_cannot_do_is_refused_before_the_data(
-    solver: str, covariance: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dispersion_that_cannot_be_learned_is_refused_before_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Wall, "release", None)
     X, y = visits(5, 20)
-    with pytest.raises(ParameterError, match=r"solver must be 'first_order' for Poisson counts, got "):
-        dpvb.PoissonRegression(**EXACT, max_count=9, solver=solver, covariance=covariance).fit(X, y)
-    with pytest.raises(ParameterError, match=r"dispersion must be a number, unless .*dpvb\.select"):
-        dpvb.NegativeBinomialRegression(**EXACT, max_count=9, solver=solver, covariance=covariance).fit(X, y)
     with pytest.raises(ParameterError, match=r"dispersion must be a number, unless .*dpvb\.select"):
         dpvb.NegativeBinomialRegression(**EXACT, max_count=9, covariance="diagonal").fit(X, y)
 

@@ -26,7 +26,6 @@ from dpvb.guards.arrays import Floats
 from dpvb.models.regression import tuned
 from dpvb.models.regression.linear import Linear, LinearIterate, Residuals, one_hot
 from dpvb.models.regression.moments import denoised, read_collinear, read_moments
-from dpvb.models.regression.one_release import OneRelease
 from dpvb.models.regression.ridge import Weights
 from dpvb.models.regression.scaling import Declared
 from dpvb.rows.regression import DesignRows
@@ -63,10 +62,9 @@ def shown(model: Any, q: Any) -> tuple[Floats, Floats]:
     return scale_d * read.mean_d, scale_d * np.sqrt(np.diag(read.covariance))
 
 
-@pytest.mark.parametrize("make", [Linear, OneRelease])
-def test_without_noise_and_with_a_weak_prior_it_is_least_squares_of_statsmodels(make: Any) -> None:
+def test_without_noise_and_with_a_weak_prior_it_is_least_squares_of_statsmodels() -> None:
     x_nd, y_n, _ = rows(0, 3_000, 4)
-    model = make(5, intercept=COLUMN, alpha=1e-6)
+    model = Linear(5, intercept=COLUMN, alpha=1e-6)
     q = fitted(model, x_nd, y_n, epsilon=math.inf)
     known = sm.OLS(y_n, sm.add_constant(x_nd)).fit()
     mean_d, std_d = shown(model, q)
@@ -100,10 +98,9 @@ def test_one_column_has_the_posterior_in_closed_form() -> None:
     assert mean == pytest.approx(start + (0.7 * (y_n.sum() - 0.7 * n * start) / variance) / precision, rel=1e-4)
 
 
-@pytest.mark.parametrize("make", [Linear, OneRelease])
-def test_order_signs_and_places_of_columns_change_nothing(make: Any) -> None:
+def test_order_signs_and_places_of_columns_change_nothing() -> None:
     x_nd, y_n, _ = rows(3, 800, 3)
-    model = make(4, intercept=COLUMN)
+    model = Linear(4, intercept=COLUMN)
     mean_d, std_d = shown(model, fitted(model, x_nd, y_n, epsilon=math.inf))
     turned = fitted(model, x_nd[::-1], y_n[::-1], epsilon=math.inf)
     assert np.array_equal(shown(model, turned)[0], mean_d)
@@ -239,13 +236,12 @@ def test_the_clip_and_all_else_are_functions_of_what_was_released() -> None:
     assert np.array_equal(model.table(one).mean_d, model.table(other).mean_d)
 
 
-@pytest.mark.parametrize("make", [Linear, OneRelease])
 @pytest.mark.parametrize("intercept", [0.0, COLUMN])
 @pytest.mark.parametrize("epsilon", [0.1, 4.0, math.inf])
-def test_no_rows_end_at_the_prior_without_warnings(make: Any, intercept: float, epsilon: float) -> None:
+def test_no_rows_end_at_the_prior_without_warnings(intercept: float, epsilon: float) -> None:
     d = 4
     declared = Declared(np.zeros(d), np.append(0.0, np.full(d - 1, 0.4)), np.append(1.0, np.full(d - 1, 0.4)))
-    model = make(d, intercept=intercept, declared=declared if intercept else None)
+    model = Linear(d, intercept=intercept, declared=declared if intercept else None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         q = fitted(model, np.zeros((0, d - (intercept > 0))), np.zeros(0), epsilon=epsilon)
@@ -358,15 +354,3 @@ def test_the_budget_is_split_as_declared() -> None:
     known = [tuned.LINEAR_CURVATURE, *(steps * np.append(tuned.FIRST_SCORE, later)), tuned.LINEAR_LAST]
     np.testing.assert_allclose(cost, known)
     assert len(Linear(4, num_steps=1).schedule.noise) == 1
-
-
-def test_the_moments_of_x_and_y_have_the_noise_of_three_blocks() -> None:
-    """One matrix of z = (x, a y), of norm 1 + a², is three blocks of norms 1, √2·a and a², each by its own weight."""
-    model = OneRelease(3, intercept=COLUMN)
-    bound, a = model.blocks["moments"].bound, tuned.RESPONSE_SIZE
-    assert bound == pytest.approx(1 + a**2)
-    x, y = np.array([COLUMN, math.sqrt(1 - COLUMN**2), 0.0]), -1.0
-    (norm,) = norms(model, model.init(np.random.default_rng(0)), x[None], np.array([y]), "last")["moments"]
-    assert norm == pytest.approx(bound, rel=1e-5)
-    blocks = [np.outer(x, x), math.sqrt(2) * a * x * y, a**2 * y**2]
-    assert math.sqrt(sum(float(np.sum(np.square(block))) for block in blocks)) == pytest.approx(bound)

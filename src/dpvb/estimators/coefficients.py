@@ -234,10 +234,8 @@ def known_of(fit: PrivateEstimator, prior: Any, frame: Frame, *, public: bool) -
     check_release("prior", model, fit, public=public)
     _check_columns(model, frame)
     if model._weights.data is None or model._table.data is None:
-        full = " and covariance='full'" if hasattr(model, "covariance") else ""
-        raise ParameterError(
-            f"prior must be a fit with solver='first_order'{full}, whose file holds what its rows said."
-        )
+        full = " with covariance='full'" if hasattr(model, "covariance") else ""
+        raise ParameterError(f"prior must be a fit{full}, whose file holds what its rows said.")
     both = model._weights.data, model._table.data
     if not all(map(_is_of_a_fit, both)):
         raise ParameterError("prior must be the file of a fit: what it says of coefficients is no normal likelihood.")

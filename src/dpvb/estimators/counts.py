@@ -19,7 +19,6 @@ from dpvb.estimators.regression import BinomialLikelihoodRegression
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_number
 from dpvb.models.regression.likelihood import Likelihood, count_interval, tail
-from dpvb.papers.polya_gamma import PolyaGamma
 from dpvb.results import metrics
 from dpvb.results.coefficients import Head
 
@@ -101,10 +100,7 @@ class PoissonRegression(CountRegression):
     The expected count is exp(intercept + x·coef). Counts that spread more than that need a NegativeBinomialRegression:
     here their intervals would be too narrow.
 
-    Args:
-        solver: "first_order"; the other solvers have no Poisson form.
-
-    The other parameters and the attributes are those of `BinomialLikelihoodRegression`.
+    The parameters and the attributes are those of `BinomialLikelihoodRegression`.
     """
 
     command: ClassVar[str | None] = "poisson"
@@ -127,7 +123,7 @@ class NegativeBinomialRegression(CountRegression):
     Args:
         dispersion: public number r in [1e-6, 1e9]: R's theta, 1/alpha of statsmodels; large values come near a Poisson
             regression. Not given: it is learned in the same plan, for a small part of the budget; that needs
-            solver="first_order" and covariance="full".
+            covariance="full".
 
     Attributes:
         dispersion_: the dispersion, given or learned; of a learned one exp of the posterior mean of its logarithm.
@@ -182,10 +178,6 @@ class NegativeBinomialRegression(CountRegression):
         """Keep mean and standard deviation of the logarithm of a learned dispersion; None: it was given."""
         self._log_dispersion = learned
         self.dispersion_ = self.dispersion if learned is None else math.exp(min(max(learned[0], -13.0), 20.0))
-
-    def _shift_of(self, model: Any) -> float:
-        """The Pólya-Gamma forms have the log odds log(mean/dispersion)."""
-        return math.log(model.likelihood.r) if isinstance(model, PolyaGamma) else 0.0
 
     def _state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         arrays, facts = super()._state()

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, overload
+from typing import Any, ClassVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,10 +44,9 @@ from dpvb.models.regression import tuned
 from dpvb.models.regression.diagonal import FirstOrderDiagonal
 from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.foreseen import Scores
-from dpvb.models.regression.likelihood import Likelihood, is_shifted, tail
+from dpvb.models.regression.likelihood import Likelihood, tail
 from dpvb.models.regression.ridge import Known, Weights
 from dpvb.models.regression.scaling import NO_PRODUCTS, Declared
-from dpvb.papers.polya_gamma import PolyaGamma
 from dpvb.results import exports
 from dpvb.results.coefficients import Coefficient, CoefficientTable, Head, Summary
 from dpvb.results.figures import Facts, Figure, Intervals
@@ -55,7 +54,6 @@ from dpvb.results.forecast import Forecast
 from dpvb.rows.regression import SparseDesignRows
 
 _READING = ("mean_d", "covariance", "naive_covariance", "prior", "unseen_d", "centre_d", "slant_3k")
-SOLVERS = ("first_order", "sufficient_statistics", "paper")
 COVARIANCES = ("full", "diagonal")
 ESTIMATES = ("posterior", "mode")
 
@@ -84,7 +82,7 @@ class Regression(PrivateEstimator):
             and columns with low and high are numbers.
         alpha: precision of the prior N(0, I/alpha) of the weights of rows of norm 1. Not given: a column's own spread
             is its unit, and an indicator's value.
-        prior: what is known beside it (solver="first_order" and a full covariance only): a fit of the same kind to
+        prior: what is known beside it (a full covariance only): a fit of the same kind to
             other people, or the path of its file, whose rows count like more rows; or coefficients of a public study by
             the names of `coefficients`, with mean and standard deviation, {"age": (0.03, 0.01)}, or the path of a .json
             file.
@@ -386,12 +384,11 @@ class Regression(PrivateEstimator):
         self._set_posterior(weights, table, notes["constant"], notes["row_norm"])
 
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
-        scores = self._scores(task.model)
-        return super()._forecast(task, plan, n) if scores is None else of_coefficients(task, plan, n, *scores)
+        return of_coefficients(task, plan, n, *self._scores(task.model))
 
-    def _scores(self, model: Any) -> tuple[Scores, str] | None:
-        """What a model's scores are like, and the unit of its effects; None for one that releases no scores."""
-        return None
+    @abstractmethod
+    def _scores(self, model: Any) -> tuple[Scores, str]:
+        """What a model's scores are like, and the unit of its effects."""
 
     def _shift_of(self, model: Any) -> float:
         """What ψ has beside the weights of a model."""
@@ -462,7 +459,7 @@ class Regression(PrivateEstimator):
         row_norm: float | None,
         beside: Mapping[str, Any] | None = None,
     ) -> AnyDesign:
-        """Private rows in the form that the solver reads."""
+        """Private rows in the form that the model reads."""
         return self._rows_of(X, y, trials, group, row_norm, self._response, beside)
 
     def _rows_of(
@@ -738,16 +735,13 @@ class BinomialLikelihoodRegression(Regression):
     The parameters that are not named here are those of `Regression`, and so are the attributes.
 
     Args:
-        solver: "first_order" (curvature once, then scores), "sufficient_statistics" (Pólya-Gamma augmentation,
-            second moments released at each step) or "paper" (the same as published; for comparison).
-        covariance: "full", or "diagonal" for features in the thousands ("first_order" only).
+        covariance: "full", or "diagonal" for features in the thousands.
         max_offset: public bound, in (0, 50], on the absolute value of an offset, which is added to a row's log odds or
-            log mean; farther ones are cut to it ("first_order" only). Not given: rows have no offset.
+            log mean; farther ones are cut to it. Not given: rows have no offset.
         max_weight: public bound, in (0, 1e9], on a row's weight; larger ones are cut to it, and the noise grows with
             it. Not given: rows have no weights.
     """
 
-    solver: str = "first_order"
     covariance: str = "full"
     max_offset: float | None = None
     max_weight: float | None = None
@@ -778,7 +772,6 @@ class BinomialLikelihoodRegression(Regression):
         group: Iterable[object] | None = None,
     ) -> Task:
         """What a fit to private rows would do."""
-        check_choice("solver", self.solver, SOLVERS)
         check_choice("covariance", self.covariance, COVARIANCES)
         beside = {"exposure": exposure, "offset": offset, "weights": weights}
         beside = {name: given for name, given in beside.items() if given is not None}
@@ -802,8 +795,7 @@ class BinomialLikelihoodRegression(Regression):
 
     @property
     def _said_of_parameters(self) -> str:
-        forms = f"solver {self.solver!r}, covariance {self.covariance!r}, estimate {self.estimate!r}"
-        return f"{forms}, the plan and all other parameters"
+        return f"covariance {self.covariance!r}, estimate {self.estimate!r}, the plan and all other parameters"
 
     def _head(self, per: str, noise_aware: bool) -> Head:
         likelihood = self._likelihood
@@ -812,9 +804,7 @@ class BinomialLikelihoodRegression(Regression):
             model, "log rate" if likelihood.is_count else "log odds", per, self._prior, noise_aware, self.privacy_
         )
 
-    def _scores(self, model: Any) -> tuple[Scores, str] | None:
-        if not isinstance(model, (FirstOrder, FirstOrderDiagonal)):
-            return None
+    def _scores(self, model: Any) -> tuple[Scores, str]:
         unit, scores = "log rate" if model.likelihood.is_count else "log odds", Scores.of(model.likelihood)
         if isinstance(model, FirstOrderDiagonal):
             scores = replace(scores, power=tuned.DIAGONAL_SCALE_POWER, shrink=tuned.DIAGONAL_SCALE_SHRINK)
@@ -834,38 +824,24 @@ class BinomialLikelihoodRegression(Regression):
         given: dict[str, Any] = {"likelihood": self._likelihood, "intercept": design.intercept, "alpha": self.alpha}
         if self.num_steps is not None:
             given["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
-        if self._likelihood.learns_dispersion and (self.solver, self.covariance) != ("first_order", "full"):
-            raise ParameterError(
-                "dispersion must be a number, unless solver='first_order' and covariance='full' learn it, got None. "
-                "dpvb.select chooses among several."
-            )
-        if self.solver == "first_order" and self.covariance == "full":
+        if self.covariance == "full":
             return FirstOrder(width, **given, declared=self._declared(design, schema), known=known)
-        if known:
-            raise ParameterError("prior must be None, unless solver='first_order' and covariance='full'.")
-        if self.solver == "first_order":
-            bound = _largest(schema) if schema is not None else self.column_bound
-            if bound is not None:
-                given["column_bound"] = _column_bound(bound, design)
-            return FirstOrderDiagonal(width, **given, declared=self._declared(design, schema))
-        if self.covariance == "diagonal":
-            raise ParameterError("covariance='diagonal' needs solver='first_order'; the other solvers are full.")
-        if self._likelihood.kind == "poisson":
-            raise ParameterError(f"solver must be 'first_order' for Poisson counts, got {self.solver!r}.")
-        if is_shifted(self._likelihood):
+        if self._likelihood.learns_dispersion:
             raise ParameterError(
-                f"solver must be 'first_order' for rows with an offset or an exposure, got {self.solver!r}, whose "
-                "statistics do not hold them."
+                "dispersion must be a number, unless covariance='full' learns it, got None. dpvb.select chooses among "
+                "several."
             )
-        variant: Literal["paper", "corrected"] = "paper" if self.solver == "paper" else "corrected"
-        is_private = check_number("epsilon", self.epsilon, low=0, closed="right") < np.inf
-        return PolyaGamma(width, variant=variant, average=is_private, mode=self.estimate == "mode", **given)
+        if known:
+            raise ParameterError("prior must be None, unless covariance='full'.")
+        bound = _largest(schema) if schema is not None else self.column_bound
+        if bound is not None:
+            given["column_bound"] = _column_bound(bound, design)
+        return FirstOrderDiagonal(width, **given, declared=self._declared(design, schema))
 
     @property
     def _prior(self) -> str:
-        if self.alpha is not None or self.solver != "first_order":
-            alpha = "learnt" if self.alpha is None else f"{self.alpha:g}"
-            return f"N(0, I/alpha) for the weights of rows of norm 1, alpha {alpha}"
+        if self.alpha is not None:
+            return f"N(0, I/alpha) for the weights of rows of norm 1, alpha {self.alpha:g}"
         return self._spread_prior(
             "", "nearly flat" if self.covariance == "diagonal" else f"N(base rate, {tuned.INTERCEPT_STD:g}²)"
         )

@@ -1,6 +1,9 @@
 """Regression with binomial likelihoods from Pólya-Gamma sufficient statistics (Park et al. 2020); unit: a row.
 
-    m ~ N(0, I/α),   α ~ Gam(a0, b0),   ψ_n = x_nᵀ m,   p(y_n | ψ_n) as in `likelihood`
+    m ~ N(0, I/α),   α ~ Gam(a0, b0),   ψ_n = x_nᵀ m,   p(y | ψ) ∝ exp(ψ)^a / (1 + exp ψ)^b,   κ = a - b/2
+
+ψ is the log odds (Polson, Scott & Windle 2013). Labels have a = y, b = 1, successes b = trials, and negative binomial
+counts b = y + r with ψ = log(μ/r). The Poisson distribution has no such form.
 
 ==================  =============================================================================
 paper               code
@@ -39,7 +42,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -55,15 +58,32 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.domains import Nonnegative, Positive, Symmetric
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 from dpvb.kernels.linear import powers
+from dpvb.models.base import Model
 from dpvb.models.expfam import gamma_expectedstats, polya_gamma_expectedstats, polya_gamma_logz
-from dpvb.models.regression import tuned
 from dpvb.models.regression.likelihood import Likelihood, bounded, times
 from dpvb.models.regression.ridge import Weights
 from dpvb.rows.regression import DesignRows
 
+# Numbers that were tuned: benchmark `logistic` (sufficient statistics) shows what they do.
+# Part of Σμ² for S_1, which is released once.
+_STATISTIC_BUDGET = 0.3
+# Least weight of the newest release of S_2 in the average: older ones belong to an older q.
+_NEWEST_WEIGHT = 0.5
+# For the next ⟨ξ⟩, μ is moved on by this fraction of its last change.
+_AHEAD = 0.8
+# Least ⟨mᵀm⟩ as a fraction of d/α: ⟨α⟩ at most doubles in a step.
+_LEAST_SQUARE = 0.5
+# Most columns of which eigenvalues are computed, for time: benchmark `polya_gamma_speed`.
+_MOST_EIGENVALUES = 1024
+# With more columns every direction is lifted by this many noise edges: at 1, the most negative noise eigenvalue would
+# nearly cancel the lift.
+_LIFT_BEYOND_EDGE = 1.2
+# Growth of the ridge while the precision is not positive definite.
+_RIDGE_GROWTH = 1.1
 # Rows multiplied at a time, and entries of the parts in which they are prepared: a part stays in the cache.
 _ROWS = 1024
 _ENTRIES = 2**16
+_NO_LIFT = np.zeros((0, 0))
 # Largest norm of a row of A before it is rounded.
 _LONGEST = 2.0**26
 
@@ -155,14 +175,14 @@ class Precision:
 
     Attributes:
         curvature_dd: C as it was read.
-        lift_dd: what lifts its small eigenvalues to the noise edge, or None.
+        lift_dd: what lifts its small eigenvalues to the noise edge; (0, 0): nothing.
         ridge: the multiple of I in T.
         alpha: precision of the prior.
         linear_noise, curvature_noise: variances of the noise on S_1 and on svec C.
     """
 
     curvature_dd: Symmetric
-    lift_dd: Symmetric | None
+    lift_dd: Symmetric
     ridge: Positive
     alpha: Positive
     linear_noise: Nonnegative = 0.0
@@ -172,9 +192,9 @@ class Precision:
     def read(cls, noisy_dd: Floats, alpha: float, linear_noise: float, curvature_noise: float) -> Precision:
         """Read noisy second moments, (d, d)."""
         edge = math.sqrt(2 * len(noisy_dd) * curvature_noise)
-        if edge == 0 or len(noisy_dd) > tuned.MOST_EIGENVALUES:
+        if edge == 0 or len(noisy_dd) > _MOST_EIGENVALUES:
             # No eigenvalues are computed: every direction is raised alike.
-            return cls(noisy_dd, None, alpha + tuned.LIFT_BEYOND_EDGE * edge, alpha, linear_noise, curvature_noise)
+            return cls(noisy_dd, _NO_LIFT, alpha + _LIFT_BEYOND_EDGE * edge, alpha, linear_noise, curvature_noise)
         value_e, vector_de = np.linalg.eigh(noisy_dd)
         value_e = np.maximum(value_e, 0.0)
         lift_dd = (vector_de * np.maximum(edge - value_e, 0.0)) @ vector_de.T
@@ -182,10 +202,10 @@ class Precision:
 
     def solve(self, linear_d: Floats) -> tuple[Precision, Floats, Floats]:
         """(precision, A, μ): Σ = AᵀA, A lower triangular; the ridge grows until Σ⁻¹ is positive definite, rarely."""
-        total_dd = self.curvature_dd if self.lift_dd is None else self.curvature_dd + self.lift_dd
+        total_dd = self.curvature_dd + self.lift_dd if self.lift_dd.size else self.curvature_dd
         ridge = self.ridge
         while (root_dd := inverse_root(total_dd, ridge)) is None:
-            ridge *= tuned.RIDGE_GROWTH
+            ridge *= _RIDGE_GROWTH
         return replace(self, ridge=ridge), root_dd, root_dd.T @ (root_dd @ linear_d)
 
     def spread(self, root_dd: Floats, mean_d: Floats) -> float:
@@ -197,7 +217,7 @@ class Precision:
         if self.linear_noise + self.curvature_noise == 0:
             return trace
         # ‖ΣC‖² and tr ΣCΣ; without a lift ΣC = I - ridge·Σ.
-        if self.lift_dd is None:
+        if not self.lift_dd.size:
             square = squared_norm(root_dd)
             retained = len(mean_d) - 2.0 * self.ridge * trace + self.ridge**2 * square
             sampling = trace - self.ridge * square
@@ -214,7 +234,7 @@ class Precision:
         if self.linear_noise + self.curvature_noise == 0:
             return sigma_dd, sigma_dd
         added_dd = precision.ridge * np.eye(len(mean_d))
-        if self.lift_dd is not None:
+        if self.lift_dd.size:
             added_dd += self.lift_dd
         middle_dd = precision.curvature_dd + added_dd @ added_dd / self.alpha
         middle_dd += 0.5 * self.curvature_noise * np.outer(mean_d, mean_d)
@@ -234,22 +254,22 @@ class WeightPosterior:
         mean_d: μ.
         alpha: ⟨α⟩.
         precision: Σ⁻¹ in parts.
-        moment: x ↦ xᵀ⟨m mᵀ⟩x, with μ moved on for the next ⟨ξ⟩; None at the start, where m = 0.
+        moment: x ↦ xᵀ⟨m mᵀ⟩x, with μ moved on for the next ⟨ξ⟩; 0 at the start.
     """
 
     mean_d: Floats
     alpha: Positive
     precision: Precision
-    moment: SecondMoment | None = None
+    moment: SecondMoment
 
 
 @dataclass(frozen=True)
-class PolyaGamma:
-    """The model; every field is public.
+class PolyaGamma(Model):
+    """The model; every field is public. `dpvb.Private` fits it to a `dpvb.data.Design`, which has rows and responses.
 
     Attributes:
         n_features: d, the constant column included where there is one.
-        likelihood: distribution of the responses.
+        kind, max_trials, dispersion, max_count, max_weight: distribution of the responses, as in `Likelihood`.
         intercept: value of column 0 in every row; 0: there is no such column.
         num_steps: J, number of releases of S_2.
         alpha: ⟨α⟩; None: learnt, with the prior Gam(a0, b0).
@@ -263,7 +283,11 @@ class PolyaGamma:
     """
 
     n_features: int
-    likelihood: Likelihood = field(default_factory=Likelihood)
+    kind: Literal["logistic", "binomial", "negative_binomial"] = "logistic"
+    max_trials: float = 1.0
+    dispersion: float = 1.0
+    max_count: float = 1.0
+    max_weight: float | None = None
     intercept: float = 0.0
     num_steps: int = 16
     alpha: float | None = None
@@ -278,15 +302,20 @@ class PolyaGamma:
         check_integer("num_steps", self.num_steps, low=1, high=10**7)
         check_number("intercept", self.intercept, low=0, high=1, closed="left")
         check_choice("variant", self.variant, ("corrected", "paper"))
-        check_choice("kind", self.likelihood.kind, ("logistic", "binomial", "negative_binomial"))
+        check_choice("kind", self.kind, ("logistic", "binomial", "negative_binomial"))
         for name in ("a0", "b0", *(["alpha"] if self.alpha is not None else [])):
             check_number(name, getattr(self, name), low=1e-9, high=1e9)
 
     @property
+    def likelihood(self) -> Likelihood:
+        """Distribution of the responses."""
+        return Likelihood(self.kind, self.max_trials, self.dispersion, self.max_count, max_weight=self.max_weight)
+
+    @property
     def blocks(self) -> Mapping[str, Block]:
         """κ x and ⟨ξ⟩ x xᵀ; Analyze Gauss sends the upper triangle of the matrix as a vector."""
-        d, quarter, is_paper = self.n_features, self.likelihood.max_b / 4, self.variant == "paper"
-        first = Block((d,), self.likelihood.max_kappa, phase="step" if is_paper else "first")
+        d, quarter, is_paper = self.n_features, self._max_b / 4, self.variant == "paper"
+        first = Block((d,), self._max_kappa, phase="step" if is_paper else "first")
         second = Block((d * (d + 1) // 2,), quarter) if is_paper else Block((d, d), quarter, "gram")
         return bounded({"kappa_x": first, "xi_xx": second}, self.likelihood)
 
@@ -302,29 +331,30 @@ class PolyaGamma:
             weight_t[t] = self.step_size(t + 2)
         alone = self.step_size(self.num_steps) == 1
         noise_t = np.ones(self.num_steps) if alone else 1 / np.sqrt(np.maximum(weight_t / weight_t.max(), 1e-6))
-        return Schedule(
-            noise_t.tolist(), {"first": tuned.STATISTIC_BUDGET, "last": tuned.STATISTIC_BUDGET}, self.step_size
-        )
+        return Schedule(noise_t.tolist(), {"first": _STATISTIC_BUDGET, "last": _STATISTIC_BUDGET}, self.step_size)
 
     def step_size(self, t: int) -> float:
         """ρ of the plan's release t = 1, 2, ...: later releases weigh more; the papers keep the newest."""
-        return max(2 / (t + 2), tuned.NEWEST_WEIGHT) if self.average and self.variant == "corrected" else 1.0
+        return max(2 / (t + 2), _NEWEST_WEIGHT) if self.average and self.variant == "corrected" else 1.0
 
     def init(self, rng: np.random.Generator) -> WeightPosterior:
         """The prior's mean, where every ⟨ξ⟩ is b/4; no randomness."""
         alpha, zero_d = self.a0 / self.b0 if self.alpha is None else self.alpha, np.zeros(self.n_features)
-        return WeightPosterior(zero_d, alpha, Precision(np.zeros((len(zero_d), len(zero_d))), None, alpha, alpha))
+        zero_dd = np.zeros((self.n_features, self.n_features))
+        return WeightPosterior(
+            zero_d, alpha, Precision(zero_dd, _NO_LIFT, alpha, alpha), SecondMoment.of(zero_dd, zero_d)
+        )
 
     def c(self, q: WeightPosterior, x_nd: Floats) -> Floats:
         """√⟨ψ²⟩ of every row, (n,)."""
-        return np.sqrt(q.moment(x_nd)) if q.moment else np.zeros(len(x_nd))
+        return np.sqrt(q.moment(x_nd))
 
     @times
     def e_step(self, q: WeightPosterior, batch: DesignRows, blocks: Mapping[str, Block]) -> Contributions:
         """Both statistics of every row, or the one that is asked for."""
-        b_n, statistics = self.likelihood.b(batch.y_n, batch.trials_n), dict[str, Gram | Rows]()
+        b_n, statistics = self._b(batch), dict[str, Gram | Rows]()
         if "kappa_x" in blocks:
-            statistics["kappa_x"] = Rows(batch.x_nd * self.likelihood.kappa(batch.y_n, batch.trials_n)[:, None])
+            statistics["kappa_x"] = Rows(batch.x_nd * self._kappa(batch)[:, None])
         if "xi_xx" in blocks:
             statistics["xi_xx"] = Gram(batch.x_nd, polya_gamma_expectedstats(b_n, self.c(q, batch.x_nd)))
         return statistics
@@ -335,18 +365,18 @@ class PolyaGamma:
             return q
         if self.variant == "paper":
             projected_dd = _near_zero(unpack_symmetric(s.read("xi_xx"), self.n_features))
-            precision = Precision(projected_dd, None, q.alpha, q.alpha)
+            precision = Precision(projected_dd, _NO_LIFT, q.alpha, q.alpha)
         else:
             noise = s.noise_std("kappa_x") ** 2, s.noise_std("xi_xx") ** 2
             precision = Precision.read(s.read("xi_xx"), q.alpha, *noise)
         precision, root_dd, mean_d = precision.solve(s.read("kappa_x"))
-        ahead_d = mean_d + (tuned.AHEAD if self.variant == "corrected" else 0.0) * (mean_d - q.mean_d)
+        ahead_d = mean_d + (_AHEAD if self.variant == "corrected" else 0.0) * (mean_d - q.mean_d)
         moment = SecondMoment.of(np.zeros_like(root_dd) if self.mode else root_dd, ahead_d)
         if self.alpha is not None:
             return WeightPosterior(mean_d, self.alpha, precision, moment)
         square = float(mean_d @ mean_d) + precision.spread(root_dd, mean_d)
         # Noise can make this estimate of ⟨mᵀm⟩ negative; its floor lets ⟨α⟩ at most double.
-        rate = self.b0 + 0.5 * max(square, tuned.LEAST_SQUARE * self.n_features / q.alpha)
+        rate = self.b0 + 0.5 * max(square, _LEAST_SQUARE * self.n_features / q.alpha)
         _, alpha = gamma_expectedstats(self.a0 + self.n_features / 2, rate)
         return WeightPosterior(mean_d, float(alpha), precision, moment)
 
@@ -365,6 +395,28 @@ class PolyaGamma:
         """The same posterior, for intervals."""
         return replace(self.weights(q), prior=np.full(self.n_features, 1.0 / q.alpha))
 
+    @property
+    def _max_b(self) -> float:
+        """Bound on b_n."""
+        return self.max_count + self.dispersion if self.kind == "negative_binomial" else self.likelihood.max_size
+
+    @property
+    def _max_kappa(self) -> float:
+        """Bound on |κ_n|."""
+        if self.kind == "negative_binomial":
+            return max(abs(self.max_count - self.dispersion), self.dispersion) / 2
+        return self._max_b / 2
+
+    def _b(self, batch: DesignRows) -> Floats:
+        """b_n of every row."""
+        if self.kind == "negative_binomial":
+            return batch.y_n + self.dispersion
+        return batch.trials_n if self.kind == "binomial" else np.ones_like(batch.y_n) + 0.0 * batch.y_n
+
+    def _kappa(self, batch: DesignRows) -> Floats:
+        """κ_n of every row."""
+        return batch.y_n - 0.5 * self._b(batch)
+
     def _sharpness(self, mean_d: Floats, curvature_dd: Floats) -> float:
         """Mean of ψ/sinh ψ."""
         pull_d = curvature_dd @ mean_d
@@ -379,7 +431,7 @@ class PolyaGamma:
 
     def bound(self, q: WeightPosterior, batch: DesignRows) -> Floats:
         """Lower bound on each public row's ⟨log p(y)⟩, (n,), in nats, up to the part that depends on y alone."""
-        kappa_n, b_n = (f(batch.y_n, batch.trials_n) for f in (self.likelihood.kappa, self.likelihood.b))
+        kappa_n, b_n = self._kappa(batch), self._b(batch)
         return kappa_n * (batch.x_nd @ q.mean_d) - b_n * math.log(2) + polya_gamma_logz(b_n, self.c(q, batch.x_nd))
 
 

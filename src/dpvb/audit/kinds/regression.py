@@ -23,12 +23,10 @@ from dpvb.data.tables.response import Response
 from dpvb.guards.arrays import Floats
 
 _FORMS = {
-    "first_order": ("first_order", "full"),
-    "first_order, diagonal": ("first_order", "diagonal"),
-    "sufficient_statistics": ("sufficient_statistics", "full"),
-    "paper": ("paper", "full"),
-    "first_order, offset and weights": ("first_order", "full"),
-    "first_order, diagonal, offset and weights": ("first_order", "diagonal"),
+    "first_order": "full",
+    "first_order, diagonal": "diagonal",
+    "first_order, offset and weights": "full",
+    "first_order, diagonal, offset and weights": "diagonal",
 }
 # A form of one kind alone.
 _LEARNED = "first_order, learned dispersion"
@@ -46,16 +44,11 @@ _KINDS: Mapping[str, tuple[Mapping[str, Any], Response, tuple[list[float], list[
     "PoissonRegression": ({"max_count": 6}, Response("poisson", max_count=6), ([0], [99])),
     "LinearRegression": ({"y_range": (-2.0, 4.0)}, Response("numeric", low=-2.0, high=4.0), ([-1e9], [1e9])),
 }
-#: Of kinds that lack some: their forms.
-_OWN_FORMS = {
-    "PoissonRegression": tuple(form for form, (solver, _) in _FORMS.items() if solver == "first_order"),
-    "LinearRegression": ("first_order", "sufficient_statistics"),
-}
 
 
 def forms(name: str) -> Mapping[str, Callable[[], Case]]:
-    """A case for each solver."""
-    own = [*_OWN_FORMS.get(name, _FORMS)]
+    """A case for each form."""
+    own = ["first_order"] if name == "LinearRegression" else [*_FORMS]
     own += [_LEARNED] * (name == "NegativeBinomialRegression")
     return {form: partial(_case, name, form) for form in own if name in _KINDS}
 
@@ -115,12 +108,12 @@ def of_form(name: str, form: str, rows: Floats = HOSTILE_ROWS, *, fit_intercept:
     """The case of a regression: q comes from a short noisy run and is moved to where scores are largest.
 
     Args:
-        name, form: of the regression and its solver.
+        name, form: of the regression, and of its model.
         rows: hostile features.
         fit_intercept, options: parameters of the regression.
     """
-    solver, covariance = _FORMS.get(form, _FORMS["first_order"])
-    given = {"solver": solver, "fit_intercept": fit_intercept, "row_norm": 1.0}
+    covariance = _FORMS.get(form, "full")
+    given: dict[str, Any] = {"fit_intercept": fit_intercept, "row_norm": 1.0}
     given |= {} if name == "LinearRegression" else {"covariance": covariance}
     given |= {**_KINDS[name][0], **_bounds(name, form), **({"dispersion": None} if form == _LEARNED else {}), **options}
     estimator = getattr(estimators, name)(epsilon=1.0, delta=1e-6, **given)

@@ -14,8 +14,7 @@ Poisson            y in 0..max_count  log mean      y - μ               μ
 Counts have μ = min(exp ψ, max_count) and the dispersion r. So both y and μ lie in [0, M], M = max_count, and for every
 ψ and r > 0 the residual lies in [-M/(1 + M/r), M] and the curvature in [0, M/(1 + M/r)], as both are monotone in μ.
 
-The Pólya-Gamma forms (Polson, Scott & Windle 2013) are p(y | ψ) ∝ exp(ψ)^a / (1 + exp ψ)^b with the log odds ψ; of the
-negative binomial a = y, b = y + r and ψ = log(μ/r), and kappa is a - b/2. The Poisson distribution has no such form.
+The Pólya-Gamma forms (Polson, Scott & Windle 2013) give the majoriser of log odds, b⟨ξ⟩ with b trials.
 
 A row of weight w adds w times what it would add alone, and so do its bounds: a row of weight 2 is the row twice, a row
 of weight 0 is none, and the likelihood of a row is raised to its weight.
@@ -86,11 +85,6 @@ class Likelihood:
         return cls(response.kind, float(response.max_trials), dispersion, float(response.max_count), **bounds)
 
     @property
-    def max_b(self) -> float:
-        """Bound on b_n; infinite for the Poisson distribution, which has none."""
-        return self.max_count + self.r if self.is_count else self.max_size
-
-    @property
     def learns_dispersion(self) -> bool:
         """Whether the dispersion is learned beside the weights."""
         return self.kind == "negative_binomial" and self.dispersion is None
@@ -140,26 +134,9 @@ class Likelihood:
         return self.steepest * float(self.curvature(np.array(psi), np.array(1.0))) if self.is_count else 0.25
 
     @property
-    def max_kappa(self) -> float:
-        """Bound on |κ_n|."""
-        if self.kind == "negative_binomial":
-            return max(abs(self.max_count - self.r), self.r) / 2
-        return self.max_b / 2
-
-    @property
     def max_residual(self) -> float:
         """Bound on |residual_n| for every ψ and every dispersion: as the header shows."""
         return self.max_y
-
-    def b(self, y_n: Floats, trials_n: Floats) -> Floats:
-        """b_n of every row."""
-        if self.kind == "negative_binomial":
-            return y_n + self.r
-        return trials_n if self.kind == "binomial" else np.ones_like(y_n) + 0.0 * y_n
-
-    def kappa(self, y_n: Floats, trials_n: Floats) -> Floats:
-        """κ_n of every row."""
-        return y_n - 0.5 * self.b(y_n, trials_n)
 
     def size(self, y_n: Floats, trials_n: Floats) -> Floats:
         """Trials of every row, 1 where there are none; NaN for a faulty row."""

@@ -122,16 +122,6 @@ CURVATURE_STD = 3.0  # std by which a measured curvature must exceed what moment
 SAFETY_GROWTH = 4.0  # least factor by which the majoriser then grows
 CURVATURE_MARGIN = 2.0  # the new majoriser, as a multiple of the measured curvature
 
-# --- polya_gamma, precision: `logistic` (sufficient statistics), `negative_binomial` ----------------------------------
-STATISTIC_BUDGET = 0.3  # part of Σμ² for S_1, which is released once
-NEWEST_WEIGHT = 0.5  # least weight of the newest release of S_2 in the average: older ones belong to an older q
-AHEAD = 0.8  # for the next ⟨ξ⟩, μ is moved on by this fraction of its last change
-LEAST_SQUARE = 0.5  # least ⟨mᵀm⟩ as a fraction of d/α: ⟨α⟩ at most doubles in a step
-MOST_EIGENVALUES = 1024  # columns; above, no eigenvalues are computed, for time: `polya_gamma_speed`
-LIFT_BEYOND_EDGE = 1.2  # above, every direction is lifted by this many noise edges; at 1, the most negative noise
-# eigenvalue would nearly cancel the lift
-RIDGE_GROWTH = 1.1  # growth of the ridge while the precision is not positive definite
-
 # --- linear, residuals: `linear` (R², six designs; coverage) ----------------------------------------------------------
 LINEAR_CURVATURE, LINEAR_LAST = 0.25, 0.10  # parts of Σμ² for Σ x̂ x̂ᵀ, once, and for the last release
 FIRST_SCORE = 0.05  # part of the steps' budget for the first score, of y itself; the others' grow with t
@@ -149,8 +139,3 @@ CLIP_PRICE = 0.6  # part of the budget that pays for the scores
 LEAST_SHRINK, MORE_SHRINK, SHRINK_NOISE = 0.6, 0.7, 12.0  # κ = .6 + .7·mean min(1, 12 s²/(μ²λ)) divides the scales
 LEAST_REACH = 4.0  # the least that a residual may count in σ², over a typical one: normal ones count in full
 OVERSHOOT = 0.5  # what σ² leaves of residuals beyond its clip, as the histogram shows it, counts this part of noise
-
-# --- one_release: `linear` --------------------------------------------------------------------------------------------
-RESPONSE_SIZE = 1.0  # a, by which y in [-1, 1] stands beside a row
-DELTA_ROUNDS = 3  # passes that find the variance of the released moments' errors
-LEAST_VARIANCE_STD = 0.5  # least σ², in std of the noise of Σ y² over the number of rows
