@@ -33,7 +33,7 @@ SOLVERS = {
         4,
         [
             "first_order.py",
-            "readings.py",
+            "curvature_then_scores.py",
             "descent.py",
             "scaling.py",
             "moments.py",

@@ -24,10 +24,9 @@ from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression import ridge, tuned
 from dpvb.models.regression.descent import Average, Steepness, StepGuard
-from dpvb.models.regression.first_order import FirstOrder
+from dpvb.models.regression.first_order import FirstOrder, FirstOrderState
 from dpvb.models.regression.likelihood import Likelihood, log_odds
 from dpvb.models.regression.moments import Tracked, read_moments, read_positive
-from dpvb.models.regression.readings import Iterate
 from dpvb.models.regression.ridge import Weights
 from dpvb.rows.regression import DesignRows
 
@@ -65,7 +64,7 @@ def responses(seed: int, kind: str, psi_n: Floats) -> tuple[Floats, Floats]:
 
 def fitted(
     model: FirstOrder, x_nd: Floats, y_n: Floats, trials_n: Floats | None = None, *, epsilon: float, seed: int = 0
-) -> tuple[Iterate, Weights]:
+) -> tuple[FirstOrderState, Weights]:
     likelihood = model.likelihood
     response = Response(likelihood.kind, max_trials=int(likelihood.max_trials), max_count=int(likelihood.max_count))
     trials = trials_n if likelihood.kind == "binomial" else None
@@ -108,7 +107,7 @@ def test_without_noise_mean_and_covariance_are_those_of_the_posterior(kind: str)
     likelihood, x_nd = LIKELIHOODS[kind], features(2, 2000, 4)
     full_nd = with_column(x_nd)
     y_n, trials_n = responses(2, kind, full_nd @ np.array([-1.0, 2.0, -2.0, 1.0, 0.5]))
-    model = FirstOrder(5, likelihood, intercept=COLUMN, alpha=1.0, num_steps=60)
+    model = FirstOrder(5, likelihood=likelihood, intercept=COLUMN, alpha=1.0, num_steps=60)
     _, weights = fitted(model, x_nd, y_n, trials_n, epsilon=math.inf)
     start_d = np.zeros(5)
     start_d[0] = logit((y_n.sum() + 1) / (trials_n.sum() + 2)) / COLUMN if not likelihood.is_count else 0.0
@@ -260,12 +259,12 @@ def test_the_budget_is_split_as_declared() -> None:
 # --- blocks -------------------------------------------------------------------------------------------------
 
 
-def somewhere(kind: str) -> tuple[FirstOrder, Iterate, DesignRows]:
+def somewhere(kind: str) -> tuple[FirstOrder, FirstOrderState, DesignRows]:
     """A model, a point that a noisy fit leads to, and rows."""
     likelihood, x_nd = LIKELIHOODS[kind], features(7, 400, 4)
     psi_n = with_column(x_nd) @ np.array([-1.0, 2.0, -2.0, 1.0, 0.5])
     y_n, trials_n = responses(7, kind, psi_n)
-    model = FirstOrder(5, likelihood, intercept=COLUMN)
+    model = FirstOrder(5, likelihood=likelihood, intercept=COLUMN)
     q, _ = fitted(model, x_nd, y_n, trials_n, epsilon=1.0)
     return model, q, DesignRows(with_column(x_nd), y_n, trials_n)
 
@@ -291,7 +290,7 @@ def test_the_score_is_the_weighted_gradient_and_the_curvature_its_derivative(kin
     last = {name: block for name, block in model.blocks.items() if block.phase == "last"}
 
     # Counts have the curvature in expectation, which the mean's own has.
-    middle_e = q.middle_e(model.likelihood)
+    middle_e = model.middle(q)
     mean_n = model.likelihood.expected(rows.x_nd @ (moments.basis_de @ middle_e))
     expected = replace(rows, y_n=mean_n) if model.likelihood.is_count else rows
 

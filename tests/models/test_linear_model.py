@@ -24,7 +24,7 @@ from dpvb.data import Design
 from dpvb.data.tables.response import Response
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression import tuned
-from dpvb.models.regression.linear import Linear, LinearIterate, Residuals, one_hot
+from dpvb.models.regression.linear import Linear, LinearState, Residuals, one_hot
 from dpvb.models.regression.moments import denoised, read_collinear, read_moments
 from dpvb.models.regression.ridge import Weights
 from dpvb.models.regression.scaling import Declared
@@ -129,7 +129,7 @@ def norms(model: Any, q: Any, x_nd: Floats, y_n: Floats, phase: str) -> dict[str
     return {name: found[name].of_block(model.blocks[name], len(y_n)).norms() for name in found}
 
 
-def strained(d: int, length: float = 100.0, **changed: Any) -> LinearIterate:
+def strained(d: int, length: float = 100.0, **changed: Any) -> LinearState:
     """A query at which rows of norm 1 have norm `length` in the coordinates of scores."""
     q = Linear(d).init(np.random.default_rng(0))
     moments = replace(q.moments, scale_e=np.full(d, 1.0 / length))

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from dpvb.guards.arrays import Floats
-from dpvb.models.regression import readings
+from dpvb.models.regression import curvature_then_scores
+from dpvb.models.regression.curvature_then_scores import saturation_shift
 from dpvb.models.regression.descent import Average
 from dpvb.models.regression.first_order import FirstOrder
 from dpvb.models.regression.moments import RowMoments, read_moments
-from dpvb.models.regression.readings import saturation_shift
 
 COLUMN, NUMBER = 0.4, 20_000
 LARGE = 1e3  # A change of probability that no linear model expects: then spread alone decides.
@@ -91,7 +91,7 @@ def test_a_newton_step_from_little_spread_predicts_as_many_ones_as_there_are(
         curvature_ee=np.diag(base * (1 - base) * found.eigenvalue_e / found.scale_e**2),
     )
     after = float(np.mean(expit(x_nd @ model.weights(path).mean_d)))
-    monkeypatch.setattr(readings, "saturation_shift", lambda *given: 0.0)
+    monkeypatch.setattr(curvature_then_scores, "saturation_shift", lambda *given: 0.0)
     without = float(np.mean(expit(x_nd @ model.weights(path).mean_d)))
     assert sign * (base - without) < -0.05
     assert abs(after - base) < 0.02

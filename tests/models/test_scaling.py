@@ -21,9 +21,8 @@ from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression import ridge
 from dpvb.models.regression.diagonal import FirstOrderDiagonal, numbers_first
-from dpvb.models.regression.first_order import FirstOrder
+from dpvb.models.regression.first_order import FirstOrder, FirstOrderState
 from dpvb.models.regression.moments import read_at_mean, read_long, read_moments, tilted
-from dpvb.models.regression.readings import Iterate
 from dpvb.models.regression.scaling import Declared, Scaling, mapped
 from dpvb.rows.regression import DesignRows, SparseDesignRows
 
@@ -42,7 +41,7 @@ def fitted(model: Any, x_nd: Floats, y_n: Floats, epsilon: float, seed: int = 0)
     return loop.fit(model, wall, plan, rho=model.schedule.rho, rng=np.random.default_rng(0))[0]
 
 
-def somewhere(rng: np.random.Generator) -> tuple[FirstOrder, Iterate]:
+def somewhere(rng: np.random.Generator) -> tuple[FirstOrder, FirstOrderState]:
     model = FirstOrder(5, intercept=COLUMN, declared=DECLARED)
     x_nd = rng.uniform(0, 0.3, (400, 4))
     return model, fitted(model, x_nd, (rng.random(400) < 0.4).astype(float), 1.0)
