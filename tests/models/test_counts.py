@@ -19,7 +19,7 @@ from dpvb.data import Numeric, Schema, Table, Target
 from dpvb.errors import FewUnitsWarning, ParameterError
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression import dispersion, tuned
-from dpvb.models.regression.likelihood import Likelihood, binomial_interval, count_interval, probability_interval
+from dpvb.models.regression.likelihood import Likelihood, binomial_interval, probability_interval
 from dpvb.results import model_file
 
 EXACT: dict[str, Any] = {"epsilon": math.inf, "delta": 1e-6, "low": [18, -4], "high": [90, 4]}
@@ -194,7 +194,7 @@ def test_a_schema_declares_poisson_counts() -> None:
 def test_intervals_of_counts_are_those_of_enumeration(likelihood: Likelihood) -> None:
     """Against sums over counts of probabilities, averaged over 4,001 values of ψ."""
     mean, variance, tail = np.array([-1.0, 0.5, 2.0, 3.0]), np.array([0.3, 0.0, 0.01, 0.2]), 0.025
-    low, high = count_interval(likelihood, mean, variance, tail)
+    low, high = likelihood.count_interval(mean, variance, tail)
     node = ndtri((np.arange(4_001) + 0.5) / 4_001)
     for n in range(4):
         mu = np.minimum(np.exp(mean[n] + math.sqrt(variance[n]) * node), 30.0)

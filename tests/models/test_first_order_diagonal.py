@@ -21,7 +21,7 @@ from dpvb.data.tables.design import Design
 from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
-from dpvb.models.regression.diagonal import DiagonalIterate, FirstOrderDiagonal
+from dpvb.models.regression.diagonal import DiagonalState, FirstOrderDiagonal
 from dpvb.models.regression.likelihood import Likelihood
 from dpvb.models.regression.ridge import Weights
 from dpvb.rows.regression import SparseDesignRows
@@ -49,7 +49,7 @@ def rows(x_nd: Floats, y_n: Floats, trials_n: Floats | None = None) -> SparseDes
 
 def fitted(
     model: FirstOrderDiagonal, x_nd: Any, y_n: Any, trials: Any = None, *, epsilon: float, seed: int = 0
-) -> tuple[DiagonalIterate, Weights]:
+) -> tuple[DiagonalState, Weights]:
     likelihood = model.likelihood
     response = Response(likelihood.kind, max_trials=int(likelihood.max_trials), max_count=int(likelihood.max_count))
     source = Design(x_nd, y_n, trials, response=response, intercept=model.intercept, sparse_rows=True)
@@ -60,7 +60,7 @@ def fitted(
     return q, model.weights(q)
 
 
-def started(model: FirstOrderDiagonal, seed: int = 3) -> DiagonalIterate:
+def started(model: FirstOrderDiagonal, seed: int = 3) -> DiagonalState:
     """A state away from the start, with scales that leave some rows beyond weight 1."""
     rng, d = np.random.default_rng(seed), model.n_features
     q = model.init(rng)

@@ -18,7 +18,7 @@ from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.regression import BinomialLikelihoodRegression
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_number
-from dpvb.models.regression.likelihood import Likelihood, count_interval, tail
+from dpvb.models.regression.likelihood import Likelihood, tail
 from dpvb.results import metrics
 from dpvb.results.coefficients import Head
 
@@ -65,7 +65,7 @@ class CountRegression(RegressorMixin, BinomialLikelihoodRegression):  # type: ig
             level: least probability inside, in (0, 1).
         """
         psi = self._psi(X, table=True, exposure=exposure, offset=offset)
-        return count_interval(self._fitted_likelihood, *psi, tail(level))
+        return self._fitted_likelihood.count_interval(*psi, tail(level))
 
     @fitted_only
     def score(

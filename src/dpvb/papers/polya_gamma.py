@@ -60,7 +60,7 @@ from dpvb.guards.errors import ParameterError, check_choice, check_integer, chec
 from dpvb.kernels.linear import powers
 from dpvb.models.base import Model
 from dpvb.models.expfam import gamma_expectedstats, polya_gamma_expectedstats, polya_gamma_logz
-from dpvb.models.regression.likelihood import Likelihood, bounded, times
+from dpvb.models.regression.likelihood import Likelihood, times
 from dpvb.models.regression.ridge import Weights
 from dpvb.rows.regression import DesignRows
 
@@ -317,7 +317,7 @@ class PolyaGamma(Model):
         d, quarter, is_paper = self.n_features, self._max_b / 4, self.variant == "paper"
         first = Block((d,), self._max_kappa, phase="step" if is_paper else "first")
         second = Block((d * (d + 1) // 2,), quarter) if is_paper else Block((d, d), quarter, "gram")
-        return bounded({"kappa_x": first, "xi_xx": second}, self.likelihood)
+        return self.likelihood.bounded({"kappa_x": first, "xi_xx": second})
 
     @property
     def schedule(self) -> Schedule:

@@ -45,7 +45,7 @@ from dpvb.guards.errors import ParameterError
 from dpvb.models import empirical_bayes
 from dpvb.models.regression import tuned
 from dpvb.models.regression.descent import Average, Descent, DiagonalAndConstant
-from dpvb.models.regression.likelihood import Likelihood, base_block, base_counts, base_shift, bounded, times
+from dpvb.models.regression.likelihood import Likelihood, times
 from dpvb.models.regression.ridge import Weights
 from dpvb.models.regression.scaling import Declared, Scaling, check_fields
 from dpvb.rows.regression import SparseDesignRows
@@ -142,7 +142,7 @@ def numbers_first(scaling: Scaling, declared: Declared, batch: SparseDesignRows,
 
 
 @dataclass(frozen=True)
-class DiagonalIterate:
+class DiagonalState:
     """State of a fit; all public; vectors (d,) over the columns of x̂, numeric ones first.
 
     Attributes:
@@ -164,61 +164,6 @@ class DiagonalIterate:
     step: int = 0
     usual: Positive = 0.25
     most: Positive = 1.0
-
-    def _information(self, intercept: float) -> tuple[Floats, Floats, Floats]:
-        """Precision of the prior; information of the weighted score; variance of the score by data and noise."""
-        precision_d = self.alpha / self.width_d**2
-        precision_d[: int(intercept > 0)] = tuned.INTERCEPT_PRECISION
-        information_d, sampling_d = self.usual * self.ratios * self.columns.second_d
-        return precision_d, information_d, sampling_d + self.mean.noise * self.scale_d**2
-
-    def precision(self, intercept: float) -> float:
-        """Posterior mean of α, given the weights of the columns that stand out of the noise."""
-        precision_d, information_d, variance_d = self._information(intercept)
-        square_d = (self._mean(intercept) - self.start_d) ** 2 + 1 / (precision_d + information_d**2 / variance_d)
-        seen_d = (square_d / self.width_d**2)[self.columns.seen_d]
-        rate = tuned.ALPHA_SHAPE * tuned.DIAGONAL_TAU**2 + 0.5 * float(seen_d.sum())
-        return (tuned.ALPHA_SHAPE + 0.5 * len(seen_d)) / rate
-
-    def majoriser(self, intercept: float) -> DiagonalAndConstant:
-        """Majoriser of the curvature; its ridge is the prior's precision, and larger if there is noise in the score."""
-        precision_d, information_d, variance_d = self._information(intercept)
-        ridge_d, found = precision_d * variance_d / information_d, self.columns
-        steep = self.usual * max(1.0, float(self.ratios[0, 0]))
-        return DiagonalAndConstant(steep * found.steep_d, ridge_d, found.sum_d, steep / found.number)
-
-    def _mean(self, intercept: float) -> Floats:
-        """One more step, from the averages, (d,)."""
-        majoriser = self.majoriser(intercept)
-        gradient_d = self.mean.score_d - majoriser.ridge_d * (self.mean.point_d - self.start_d)
-        return self.mean.point_d + majoriser.solve(gradient_d, self.descent.safety)
-
-    def predictions(self, declared: Declared, intercept: float, order: NDArray[np.intp]) -> Weights:
-        """Posterior of the weights of x; `order` has the columns of x in the order of x̂."""
-        precision_d, information_d, variance_d = self._information(intercept)
-        data_d = np.maximum(variance_d - self.mean.noise * self.scale_d**2, tuned.ROUNDING * variance_d)
-        aware_d, naive_d = (1 / (precision_d + information_d**2 / v_d) for v_d in (variance_d, data_d))
-        scaling, place_d = self.scaling, np.argsort(order)
-        mean_d = scaling.factor_d * self._mean(intercept)[place_d]
-        if intercept > 0:
-            mean_d[0] -= float(mean_d @ scaling.centre_d) / intercept
-        slants = declared.slants(scaling.mean_d)
-        np.subtract.at(mean_d, slants.factor_k, slants.share_k * mean_d[slants.product_k])
-        parts = [scaling.factor_d**2 * v_d[place_d] for v_d in (aware_d, naive_d, 1 / precision_d)]
-        found = Weights.alone(mean_d, *parts[:2])
-        return replace(found, prior=parts[2], centre_d=scaling.centre_d, slant_3k=np.array(slants, dtype=np.float64))
-
-    def table(self, declared: Declared, intercept: float, alpha: float | None, order: NDArray[np.intp]) -> Weights:
-        """The same at a fixed width of the prior, with spreads at their low end."""
-        scaling, found = self.scaling, self.columns
-        # A centre that is off adds to the second moment, and nothing to what the data say of the weight.
-        spread_d = found.second_d - found.number * (tuned.CENTRE_STD * scaling.doubt_d[order]) ** 2
-        least_d = found.second_d * (scaling.width_d / scaling.wide_d)[order] ** 2
-        second_d = np.where(scaling.doubt_d[order] > 0, np.maximum(spread_d, least_d), found.second_d)
-        read = replace(self, columns=replace(found, second_d=second_d))
-        if alpha is None:
-            read = replace(read, width_d=scaling.wide_d[order], alpha=tuned.TABLE_TAU**-2)
-        return replace(read.predictions(declared, intercept, order), unseen_d=scaling.unseen_d)
 
 
 @dataclass(frozen=True)
@@ -274,14 +219,14 @@ class FirstOrderDiagonal:
         features = math.sqrt((1 - self.intercept) * (1 + self.intercept))
         count, second = math.sqrt(tuned.DIAGONAL_COUNT_BUDGET), math.sqrt(tuned.DIAGONAL_SECOND_BUDGET)
         then: Literal["first", "third"] = "third" if early else "first"
-        found = {
+        blocks = {
             **early,
-            "count": base_block(self.likelihood, 2, then, count),
+            "count": self.likelihood.base_block(2, then, count),
             "second": Block(shape, b * features, "nonnegative", then, weight=second),
             "score": Block(shape, self.likelihood.max_residual, average=False),
             "variance": Block((2,), b * math.sqrt(2), "nonnegative", average=False, weight=tuned.SCALAR_WEIGHT),
         }
-        return bounded(found, self.likelihood)
+        return self.likelihood.bounded(blocks)
 
     @property
     def schedule(self) -> Schedule:
@@ -289,15 +234,15 @@ class FirstOrderDiagonal:
         noise = [math.sqrt(self.num_steps / t) for t in range(1, self.num_steps + 1)]
         return Schedule(noise, self._columns.budget(tuned.DIAGONAL_COUNT_BUDGET + tuned.DIAGONAL_SECOND_BUDGET))
 
-    def init(self, rng: np.random.Generator) -> DiagonalIterate:
+    def init(self, rng: np.random.Generator) -> DiagonalState:
         """The prior; no randomness."""
         zero, one = np.zeros(self.n_features), np.ones(self.n_features)
         unread = ColumnMoments(one, zero, one, 1.0, one > 0)
         scaling, descent = Scaling.start(self._columns), Descent.start(zero, tuned.FIRST_SAFETY)
-        return DiagonalIterate(scaling, unread, one, zero, descent, Average(zero, zero), scaling.width_d[self._order])
+        return DiagonalState(scaling, unread, one, zero, descent, Average(zero, zero), scaling.width_d[self._order])
 
     @times
-    def e_step(self, q: DiagonalIterate, batch: SparseDesignRows, blocks: Mapping[str, Block]) -> Contributions:
+    def e_step(self, q: DiagonalState, batch: SparseDesignRows, blocks: Mapping[str, Block]) -> Contributions:
         """What every row contributes to the blocks asked for; a row's sums run over its entries in their order."""
         if blocks.keys() <= {"means", "spread"}:
             x_nr = dense_columns(self._columns, batch)
@@ -311,7 +256,7 @@ class FirstOrderDiagonal:
             weight_n = 1.0 / np.maximum(np.bincount(row, free * free, n), 1.0)
             square = free * free / self._bound_d[batch.indices] * (weight_n * b_n)[row]
             return {
-                "count": Rows(weight_n[:, None] * base_counts(self.likelihood, batch, 2)),
+                "count": Rows(weight_n[:, None] * self.likelihood.base_counts(batch, 2)),
                 "second": replace(entries, values=square),
             }
         scaled = batch.values / q.scale_d[batch.indices]
@@ -325,13 +270,13 @@ class FirstOrderDiagonal:
         score = replace(entries, values=scaled * residual_n[row])
         return {"score": score, "variance": Rows((variance_n * square_n).T)}
 
-    def m_step(self, s: Estimate, q: DiagonalIterate) -> DiagonalIterate:
+    def m_step(self, s: Estimate, q: DiagonalState) -> DiagonalState:
         """Scales and prior mean after the first release, one majorised step after each score."""
         if "second" in s.names:
             return self._stepped(s, q) if "score" in s.names else self._started(s, q)
         return replace(q, scaling=q.scaling.read(self._columns, s, self.intercept))
 
-    def _started(self, s: Estimate, q: DiagonalIterate) -> DiagonalIterate:
+    def _started(self, s: Estimate, q: DiagonalState) -> DiagonalState:
         """Scales, majoriser and prior mean from the first release."""
         yes, no, *shares = s.read("count")
         least = max(tuned.NUMBER_STD * s.noise_std("count"), tuned.LEAST_NUMBER * self.likelihood.max_y)
@@ -344,7 +289,7 @@ class FirstOrderDiagonal:
             least = tuned.LEAST_BASE_RATE
             rate = float(np.clip((yes + 1) / (number + 2), least, 1 - least))
             base = math.log(max((yes + 1) / (number + 1), least)) if self.likelihood.is_count else float(logit(rate))
-            offset, _ = base_shift(self.likelihood, shares, s.noise_std("count"), number)
+            offset, _ = self.likelihood.base_shift(shares, s.noise_std("count"), number)
             start_d[0] = (base - offset) / self.intercept
         usual = self.likelihood.usual(base)
         if sd > 0:
@@ -355,10 +300,10 @@ class FirstOrderDiagonal:
         if self.alpha is not None:
             width_d = 1.0 / scaling.factor_d[self._order]
         nothing = Average(start_d, 0 * start_d)
-        start = DiagonalIterate(scaling, moments, scale_d, start_d, descent, nothing, width_d, alpha=self.alpha or 1.0)
+        start = DiagonalState(scaling, moments, scale_d, start_d, descent, nothing, width_d, alpha=self.alpha or 1.0)
         return replace(start, usual=usual, most=self.likelihood.steepest / usual)
 
-    def _stepped(self, s: Estimate, q: DiagonalIterate) -> DiagonalIterate:
+    def _stepped(self, s: Estimate, q: DiagonalState) -> DiagonalState:
         """A majorised step from a score; ratios, average and α are brought up to date first."""
         t, sd, score_d = q.step + 1, s.noise_std("score"), q.scale_d * s.read("score")
         trace = float(np.sum(q.columns.second_d / q.scale_d**2))
@@ -368,15 +313,61 @@ class FirstOrderDiagonal:
         fresh = t < tuned.DIAGONAL_AVERAGE_START * self.num_steps or q.descent.num_steps == 0
         mean = (Average(q.start_d, score_d) if fresh else q.mean).joined(q.descent.point_d, score_d, sd**2)
         q = replace(q, step=t, ratios=ratios, mean=mean)
-        q = replace(q, alpha=self.alpha or q.precision(self.intercept))
-        majoriser = q.majoriser(self.intercept)
+        q = replace(q, alpha=self.alpha or self._precision(q))
+        majoriser = self._majoriser(q)
         gradient_d = score_d - majoriser.ridge_d * (q.descent.point_d - q.start_d)
         return replace(q, descent=q.descent.step(score_d, gradient_d, (sd * q.scale_d) ** 2, majoriser))
 
-    def weights(self, q: DiagonalIterate) -> Weights:
+    def weights(self, q: DiagonalState) -> Weights:
         """Posterior of the weights for predictions, in the coordinates of x."""
-        return q.predictions(self._columns, self.intercept, self._order)
+        precision_d, information_d, variance_d = self._information(q)
+        data_d = np.maximum(variance_d - q.mean.noise * q.scale_d**2, tuned.ROUNDING * variance_d)
+        aware_d, naive_d = (1 / (precision_d + information_d**2 / v_d) for v_d in (variance_d, data_d))
+        scaling, place_d = q.scaling, np.argsort(self._order)
+        mean_d = scaling.factor_d * self._mean(q)[place_d]
+        if self.intercept > 0:
+            mean_d[0] -= float(mean_d @ scaling.centre_d) / self.intercept
+        slants = self._columns.slants(scaling.mean_d)
+        np.subtract.at(mean_d, slants.factor_k, slants.share_k * mean_d[slants.product_k])
+        parts = [scaling.factor_d**2 * v_d[place_d] for v_d in (aware_d, naive_d, 1 / precision_d)]
+        read = Weights.alone(mean_d, *parts[:2])
+        return replace(read, prior=parts[2], centre_d=scaling.centre_d, slant_3k=np.array(slants, dtype=np.float64))
 
-    def table(self, q: DiagonalIterate) -> Weights:
-        """Posterior of the weights for intervals, in the coordinates of x."""
-        return q.table(self._columns, self.intercept, self.alpha, self._order)
+    def table(self, q: DiagonalState) -> Weights:
+        """Posterior of the weights for intervals: the width of the prior is fixed, spreads are at their low end."""
+        scaling, columns, order = q.scaling, q.columns, self._order
+        # A centre that is off adds to the second moment, and nothing to what the data say of the weight.
+        spread_d = columns.second_d - columns.number * (tuned.CENTRE_STD * scaling.doubt_d[order]) ** 2
+        least_d = columns.second_d * (scaling.width_d / scaling.wide_d)[order] ** 2
+        second_d = np.where(scaling.doubt_d[order] > 0, np.maximum(spread_d, least_d), columns.second_d)
+        q = replace(q, columns=replace(columns, second_d=second_d))
+        if self.alpha is None:
+            q = replace(q, width_d=scaling.wide_d[order], alpha=tuned.TABLE_TAU**-2)
+        return replace(self.weights(q), unseen_d=scaling.unseen_d)
+
+    def _information(self, q: DiagonalState) -> tuple[Floats, Floats, Floats]:
+        """Precision of the prior; information of the weighted score; variance of the score by data and noise."""
+        precision_d = q.alpha / q.width_d**2
+        precision_d[: int(self.intercept > 0)] = tuned.INTERCEPT_PRECISION
+        information_d, sampling_d = q.usual * q.ratios * q.columns.second_d
+        return precision_d, information_d, sampling_d + q.mean.noise * q.scale_d**2
+
+    def _precision(self, q: DiagonalState) -> float:
+        """Posterior mean of α, given the weights of the columns that stand out of the noise."""
+        precision_d, information_d, variance_d = self._information(q)
+        square_d = (self._mean(q) - q.start_d) ** 2 + 1 / (precision_d + information_d**2 / variance_d)
+        seen_d = (square_d / q.width_d**2)[q.columns.seen_d]
+        rate = tuned.ALPHA_SHAPE * tuned.DIAGONAL_TAU**2 + 0.5 * float(seen_d.sum())
+        return (tuned.ALPHA_SHAPE + 0.5 * len(seen_d)) / rate
+
+    def _majoriser(self, q: DiagonalState) -> DiagonalAndConstant:
+        """Majoriser of the curvature; its ridge is the prior's precision, and larger if there is noise in the score."""
+        precision_d, information_d, variance_d = self._information(q)
+        ridge_d, steep = precision_d * variance_d / information_d, q.usual * max(1.0, float(q.ratios[0, 0]))
+        return DiagonalAndConstant(steep * q.columns.steep_d, ridge_d, q.columns.sum_d, steep / q.columns.number)
+
+    def _mean(self, q: DiagonalState) -> Floats:
+        """One more step, from the averages, (d,)."""
+        majoriser = self._majoriser(q)
+        gradient_d = q.mean.score_d - majoriser.ridge_d * (q.mean.point_d - q.start_d)
+        return q.mean.point_d + majoriser.solve(gradient_d, q.descent.safety)

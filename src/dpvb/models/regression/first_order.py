@@ -43,16 +43,7 @@ from dpvb.models.regression import dispersion, ridge, tuned
 from dpvb.models.regression.curvature_then_scores import CurvatureThenScores, Readings, ScoreState
 from dpvb.models.regression.descent import Average, Steepness, StepGuard
 from dpvb.models.regression.dispersion import Dispersion
-from dpvb.models.regression.likelihood import (
-    Likelihood,
-    base_block,
-    base_counts,
-    base_shift,
-    bounded,
-    is_shifted,
-    log_odds,
-    log_rate,
-)
+from dpvb.models.regression.likelihood import Likelihood, log_odds, log_rate
 from dpvb.models.regression.moments import RowMoments, Tracked, read_long, tilted
 from dpvb.models.regression.scaling import Scaling
 from dpvb.rows.regression import DesignRows
@@ -111,7 +102,7 @@ class FirstOrder(CurvatureThenScores):
         }
         blocks = {
             **self.columns.blocks,
-            "count": base_block(self.likelihood, 1, self._phase, math.sqrt(tuned.COUNT_BUDGET)),
+            "count": self.likelihood.base_block(1, self._phase, math.sqrt(tuned.COUNT_BUDGET)),
             "curvature": self._moments_block(b, math.sqrt(tuned.CURVATURE_BUDGET)),
             "score": Block((d,), self.likelihood.max_residual, average=False),
             "xi": scalar,
@@ -120,7 +111,7 @@ class FirstOrder(CurvatureThenScores):
             "long": Block((d,), tuned.LONGEST * b / 4, "nonnegative", "last", weight=tuned.LONG_WEIGHT),
             **(learned if self.likelihood.learns_dispersion else {}),
         }
-        return bounded(blocks, self.likelihood)
+        return self.likelihood.bounded(blocks)
 
     @property
     def schedule(self) -> Schedule:
@@ -160,7 +151,7 @@ class FirstOrder(CurvatureThenScores):
         return self.likelihood.size(batch.y_n, batch.trials_n)
 
     def _counted(self, batch: DesignRows, weight_n: Floats) -> Contributions:
-        return {"count": Rows(weight_n[:, None] * base_counts(self.likelihood, batch, 1))}
+        return {"count": Rows(weight_n[:, None] * self.likelihood.base_counts(batch, 1))}
 
     def _at_step(self, q: FirstOrderState, batch: DesignRows, rows: MeasuredRows, weight_n: Floats) -> Contributions:
         likelihood, b_n, psi_n = self._at(q, batch, rows, q.point_e)
@@ -218,11 +209,11 @@ class FirstOrder(CurvatureThenScores):
         scaling, moments = self._coordinates(s, q)
         likelihood, (base, spread) = self.likelihood.at(q.dispersion.r), self._base(s, moments)
         usual, shares = likelihood.usual(base), s.read("count")[1:].tolist()
-        offset, error = base_shift(likelihood, shares, s.noise_std("count"), moments.number)
+        offset, error = likelihood.base_shift(shares, s.noise_std("count"), moments.number)
         start_e, drift_e = (part * moments.constant_e for part in (base - offset, math.hypot(spread, error)))
         most = likelihood.steepest / usual
         start = self._start(scaling, moments, start_e, drift_e, usual=usual, most=most, offset=offset)
-        if is_shifted(likelihood) and likelihood.is_count:
+        if likelihood.is_shifted and likelihood.is_count:
             # Where rows differ from the start, one noisy reading of how steep it is there led paths astray.
             start = replace(start, ratios=Tracked(np.ones(2), tuned.START_RATIO_STD**2))
         readings = self._readings(start)

@@ -171,6 +171,62 @@ class Likelihood:
             return size_n * self.information(np.maximum(self.expected(psi_n), y_n)) / self.steepest
         return 4.0 * polya_gamma_expectedstats(size_n, psi_n)
 
+    def bounded(self, blocks: Mapping[str, Block]) -> dict[str, Block]:
+        """Blocks of rows of weights up to `max_weight`, from those of rows that count once."""
+        most = self.max_weight or 1.0
+        return {name: replace(block, bound=most * block.bound) for name, block in blocks.items()}
+
+    @property
+    def is_shifted(self) -> bool:
+        """Whether rows have an offset or an exposure, which they add to ψ."""
+        return self.max_exposure is not None or self.max_offset is not None
+
+    def base_block(self, width: int, phase: Literal["first", "third"], weight: float) -> Block:
+        """The block of `base_counts`, whose first `width` sums are those of responses and of their complements."""
+        shifted = self.is_shifted
+        bound = self.max_y * (math.sqrt(2) if shifted else 1.0)
+        return Block((width + shifted,), bound, "nonnegative", phase, weight=weight)
+
+    def base_counts(self, batch: RegressionRows, width: int) -> Floats:
+        """Contributions to the base rate, (n, width), and one column more where rows have an offset or an exposure.
+
+        They are y, its complement (what is left to the largest response), and the offset as a share of the largest
+        response; each part has norm max_y at most.
+        """
+        most_n = self.most * self.size(batch.y_n, batch.trials_n)
+        shares_n = [] if batch.offset_n is None else [most_n * self._share(batch.offset_n)]
+        return np.stack([*[batch.y_n, most_n - batch.y_n][:width], *shares_n], axis=1)
+
+    def base_shift(self, total_c: Sequence[float], sd: float, number: float) -> tuple[float, float]:
+        """What an average row adds to ψ of its own, and the standard deviation of the noise of that.
+
+        Args:
+            total_c: noisy sum of what rows add for their shares, of noise std sd; empty where they have none.
+            sd: that std.
+            number: number of rows.
+        """
+        if not len(total_c):
+            return 0.0, 0.0
+        error = sd / self.most / number
+        share = min(max(float(total_c[0]) / self.most / number, tuned.BASE_RATE_STD * error), 1.0)
+        if share == 0:
+            share = 1.0  # No row says anything.
+        reach = self._reach
+        if self.is_count:
+            return reach + math.log(share), error / share
+        return reach * (2.0 * share - 1.0), 2.0 * reach * error
+
+    def count_interval(self, mean_n: Floats, variance_n: Floats, tail: float) -> tuple[Floats, Floats]:
+        """Quantiles tail and 1 - tail of counts, (n,) each, at most max_count."""
+
+        def below(k_n: Floats, psi_nk: Floats, rows: slice) -> Floats:
+            mu_nk = self.expected(psi_nk)
+            if self.kind == "poisson":
+                return np.asarray(pdtr(k_n, mu_nk))
+            return np.asarray(betainc(self.r, k_n + 1.0, self.r / (self.r + mu_nk)))
+
+        return _ends(below, mean_n, variance_n, np.full(len(mean_n), self.max_count), tail)
+
     def _excess(self, mean_n: Floats) -> Floats:
         """1 + μ/r: the variance of a count over its mean."""
         return 1.0 + mean_n / self.r
@@ -187,11 +243,16 @@ class Likelihood:
         rest_n = gammaln(size_n + 1) - gammaln(y_n + 1) - gammaln(size_n - y_n + 1)
         return np.asarray(y_n * psi_n - size_n * np.logaddexp(0.0, psi_n) + rest_n)
 
+    @property
+    def _reach(self) -> float:
+        """The most that a row adds to ψ."""
+        return (self.max_offset or 0.0) + math.log(self.max_exposure or 1.0)
 
-def bounded(blocks: Mapping[str, Block], likelihood: Likelihood) -> dict[str, Block]:
-    """Blocks of rows that count once, for rows of weights up to the bound that a likelihood states."""
-    most = likelihood.max_weight or 1.0
-    return {name: replace(block, bound=most * block.bound) for name, block in blocks.items()}
+    def _share(self, offset_n: Floats) -> Floats:
+        """What rows add to ψ as a part of the most, in [0, 1]: of counts the factor of the mean."""
+        if self.is_count:
+            return np.asarray(np.exp(np.minimum(offset_n - self._reach, 0.0)))
+        return np.clip(0.5 + 0.5 * offset_n / self._reach, 0.0, 1.0)
 
 
 def times(e_step: Callable[..., Contributions]) -> Callable[..., Contributions]:
@@ -221,40 +282,6 @@ def _times(form: Any, weight_n: Floats) -> Any:
     raise TypeError(type(form))  # Regressions have no other form.
 
 
-def is_shifted(likelihood: Likelihood) -> bool:
-    """Whether rows add something of their own to ψ."""
-    return likelihood.max_exposure is not None or likelihood.max_offset is not None
-
-
-def base_block(likelihood: Likelihood, width: int, phase: Literal["first", "third"], weight: float) -> Block:
-    """The block of `added`: sums of responses, (1,), and of what is no response, (2,), and one of shares."""
-    shifted = is_shifted(likelihood)
-    bound = likelihood.max_y * (math.sqrt(2) if shifted else 1.0)
-    return Block((width + shifted,), bound, "nonnegative", phase, weight=weight)
-
-
-def base_counts(likelihood: Likelihood, batch: RegressionRows, width: int) -> Floats:
-    """What rows add to the block: y, or y and what is left to the most, and where they have one their share of this.
-
-    Both parts have norm max_y at most.
-    """
-    most_n = likelihood.most * likelihood.size(batch.y_n, batch.trials_n)
-    shares_n = [] if batch.offset_n is None else [most_n * _share(likelihood, batch.offset_n)]
-    return np.stack([*[batch.y_n, most_n - batch.y_n][:width], *shares_n], axis=1)
-
-
-def _reach(likelihood: Likelihood) -> float:
-    """The most that a row adds to ψ."""
-    return (likelihood.max_offset or 0.0) + math.log(likelihood.max_exposure or 1.0)
-
-
-def _share(likelihood: Likelihood, offset_n: Floats) -> Floats:
-    """What rows add to ψ as a part of the most, in [0, 1]: of counts the factor of the mean."""
-    if likelihood.is_count:
-        return np.asarray(np.exp(np.minimum(offset_n - _reach(likelihood), 0.0)))
-    return np.clip(0.5 + 0.5 * offset_n / _reach(likelihood), 0.0, 1.0)
-
-
 def log_odds(count: float, sd: float, number: float) -> tuple[float, float]:
     """Log odds of a noisy count (of noise std sd) among `number` trials, and the standard deviation of its noise."""
     trials = max(number, 0.0) + 2.0
@@ -270,27 +297,6 @@ def log_rate(count: float, sd: float, number: float) -> tuple[float, float]:
     error = sd / rows
     rate = max((count + 1.0) / rows, tuned.BASE_RATE_STD * error, tuned.LEAST_BASE_RATE)
     return math.log(rate), error / rate
-
-
-def base_shift(likelihood: Likelihood, total_c: Sequence[float], sd: float, number: float) -> tuple[float, float]:
-    """What an average row adds to ψ of its own, and the standard deviation of the noise of that.
-
-    Args:
-        likelihood: of the responses.
-        total_c: noisy sum of what rows add for their shares, of noise std sd; empty where they have none.
-        sd: that std.
-        number: number of rows.
-    """
-    if not len(total_c):
-        return 0.0, 0.0
-    error = sd / likelihood.most / number
-    share = min(max(float(total_c[0]) / likelihood.most / number, tuned.BASE_RATE_STD * error), 1.0)
-    if share == 0:
-        share = 1.0  # No row says anything.
-    reach = _reach(likelihood)
-    if likelihood.is_count:
-        return reach + math.log(share), error / share
-    return reach * (2.0 * share - 1.0), 2.0 * reach * error
 
 
 # σ(ψ) ≈ Σ_i p_i Φ(s_i ψ), with an absolute error of at most 2.2e-9 (Monahan & Stefanski 1992).
@@ -334,18 +340,6 @@ def probability_interval(mean_n: Floats, variance_n: Floats, tail: float) -> tup
     """Quantiles tail and 1 - tail of σ(ψ), (n,) each: exact, since σ grows."""
     reach_n = -ndtri(tail) * np.sqrt(variance_n)
     return expit(mean_n - reach_n), expit(mean_n + reach_n)
-
-
-def count_interval(likelihood: Likelihood, mean_n: Floats, variance_n: Floats, tail: float) -> tuple[Floats, Floats]:
-    """Quantiles tail and 1 - tail of counts, (n,) each, at most max_count."""
-
-    def below(k_n: Floats, psi_nk: Floats, rows: slice) -> Floats:
-        mu_nk = likelihood.expected(psi_nk)
-        if likelihood.kind == "poisson":
-            return np.asarray(pdtr(k_n, mu_nk))
-        return np.asarray(betainc(likelihood.r, k_n + 1.0, likelihood.r / (likelihood.r + mu_nk)))
-
-    return _ends(below, mean_n, variance_n, np.full(len(mean_n), likelihood.max_count), tail)
 
 
 def binomial_interval(mean_n: Floats, variance_n: Floats, trials: Any, tail: float) -> tuple[Floats, Floats]:
