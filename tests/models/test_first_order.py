@@ -27,7 +27,7 @@ from dpvb.models.regression.descent import Average, Steepness, StepGuard
 from dpvb.models.regression.first_order import FirstOrder, FirstOrderState
 from dpvb.models.regression.likelihood import Likelihood, log_odds
 from dpvb.models.regression.moments import Tracked, read_moments, read_positive
-from dpvb.models.regression.ridge import Weights
+from dpvb.models.regression.ridge import WeightPosterior
 from dpvb.rows.regression import DesignRows
 
 COLUMN = 0.4
@@ -64,7 +64,7 @@ def responses(seed: int, kind: str, psi_n: Floats) -> tuple[Floats, Floats]:
 
 def fitted(
     model: FirstOrder, x_nd: Floats, y_n: Floats, trials_n: Floats | None = None, *, epsilon: float, seed: int = 0
-) -> tuple[FirstOrderState, Weights]:
+) -> tuple[FirstOrderState, WeightPosterior]:
     likelihood = model.likelihood
     response = Response(likelihood.kind, max_trials=int(likelihood.max_trials), max_count=int(likelihood.max_count))
     trials = trials_n if likelihood.kind == "binomial" else None
@@ -380,7 +380,7 @@ def test_the_posterior_averages_over_tau_by_its_evidence() -> None:
     variance_ee, steep_e, noise = root_ee @ root_ee.T, np.array([1.0, 1.3, 2.0, 1.1]), 2.0
     score_e, offset_e = rng.standard_normal((2, 4))
     score = ridge.NoisyScore(score_e, offset_e, variance_ee, steep_e, noise)
-    prior = ridge.Prior(slope_ee @ slope_ee.T, fixed_ee @ fixed_ee.T)
+    prior = ridge.WeightPrior(slope_ee @ slope_ee.T, fixed_ee @ fixed_ee.T)
     slope_ee = np.diag(steep_e**0.5) @ variance_ee @ np.diag(steep_e**0.5)
     error_ee = np.linalg.inv(slope_ee) @ (variance_ee + noise * np.eye(4)) @ np.linalg.inv(slope_ee)
     newton_e = offset_e + np.linalg.solve(slope_ee, score_e)

@@ -23,7 +23,7 @@ from dpvb.errors import ParameterError
 from dpvb.guards.arrays import Floats
 from dpvb.models.regression.diagonal import DiagonalState, FirstOrderDiagonal
 from dpvb.models.regression.likelihood import Likelihood
-from dpvb.models.regression.ridge import Weights
+from dpvb.models.regression.ridge import WeightPosterior
 from dpvb.rows.regression import SparseDesignRows
 
 COLUMN = 0.4
@@ -49,7 +49,7 @@ def rows(x_nd: Floats, y_n: Floats, trials_n: Floats | None = None) -> SparseDes
 
 def fitted(
     model: FirstOrderDiagonal, x_nd: Any, y_n: Any, trials: Any = None, *, epsilon: float, seed: int = 0
-) -> tuple[DiagonalState, Weights]:
+) -> tuple[DiagonalState, WeightPosterior]:
     likelihood = model.likelihood
     response = Response(likelihood.kind, max_trials=int(likelihood.max_trials), max_count=int(likelihood.max_count))
     source = Design(x_nd, y_n, trials, response=response, intercept=model.intercept, sparse_rows=True)

@@ -26,7 +26,7 @@ from dpvb.guards.arrays import Floats
 from dpvb.models.regression import tuned
 from dpvb.models.regression.linear import Linear, LinearState, Residuals, one_hot
 from dpvb.models.regression.moments import denoised, read_collinear, read_moments
-from dpvb.models.regression.ridge import Weights
+from dpvb.models.regression.ridge import WeightPosterior
 from dpvb.models.regression.scaling import Declared
 from dpvb.rows.regression import DesignRows
 
@@ -55,7 +55,7 @@ def fitted(model: Any, x_nd: Floats, y_n: Floats, *, epsilon: float, seed: int =
 
 def shown(model: Any, q: Any) -> tuple[Floats, Floats]:
     """Means and stds of the table, of (1, x)."""
-    read: Weights = model.table(q)
+    read: WeightPosterior = model.table(q)
     scale_d = np.append(model.intercept or 1.0, np.ones(model.n_features - 1))
     if model.intercept == 0:
         scale_d = np.ones(model.n_features)

@@ -25,9 +25,9 @@ from dpvb.data.tables.response import Response
 from dpvb.errors import ParameterError
 from dpvb.papers.polya_gamma import (
     PolyaGamma,
+    PolyaGammaState,
     Precision,
     SecondMoment,
-    WeightPosterior,
     inverse_root,
     squared,
     squared_norm,
@@ -53,7 +53,7 @@ def batch(x: np.ndarray, y: np.ndarray, trials: np.ndarray | None = None) -> Des
     return DesignRows(full, y, np.ones(len(y)) if trials is None else trials)
 
 
-def fit(model: PolyaGamma, source: Any, noise: float = 0.0, seed: int = 1) -> WeightPosterior:
+def fit(model: PolyaGamma, source: Any, noise: float = 0.0, seed: int = 1) -> PolyaGammaState:
     plan = phased(model.blocks, FullBatch(), model.schedule.noise, shares=model.schedule.budget).scaled(noise)
     wall = Wall(source, plan, noise=InsecureNoise(seed))
     return loop.fit(model, wall, plan, rho=model.step_size, rng=np.random.default_rng(0))[0]
@@ -85,7 +85,7 @@ class Sums:
 
     names = frozenset({"kappa_x", "xi_xx"})
 
-    def __init__(self, model: PolyaGamma, q: WeightPosterior, rows: DesignRows) -> None:
+    def __init__(self, model: PolyaGamma, q: PolyaGammaState, rows: DesignRows) -> None:
         self.of = model.e_step(q, rows, model.blocks)
         self.packed = model.variant == "paper"
 
@@ -101,7 +101,7 @@ class Sums:
         return 0.0
 
 
-def iterate(model: PolyaGamma, rows: DesignRows, steps: int = 400) -> WeightPosterior:
+def iterate(model: PolyaGamma, rows: DesignRows, steps: int = 400) -> PolyaGammaState:
     q = model.init(np.random.default_rng(0))
     for _ in range(steps):
         q = model.m_step(Sums(model, q, rows), q)  # type: ignore[arg-type]

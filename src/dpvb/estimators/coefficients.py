@@ -37,10 +37,10 @@ from dpvb.estimators.noise_of_means import averaged, middle, stds_of
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_choice
 from dpvb.models.regression import tuned
-from dpvb.models.regression.foreseen import Noise, Scores, stds
-from dpvb.models.regression.ridge import Known, Weights
+from dpvb.models.regression.foreseen import Noise, ScoreFacts, stds
+from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import Declared
-from dpvb.results.coefficients import CoefficientTable, Head, Normal
+from dpvb.results.coefficients import CoefficientTable, Normal, TableHead
 from dpvb.results.forecast import Forecast, two_digits
 
 # The head of a table names so many columns.
@@ -60,7 +60,7 @@ class Coefficients:
         shift: what is added to the intercept.
     """
 
-    weights: Weights
+    weights: WeightPosterior
     constant: float
     row_norm: float
     names: tuple[str, ...]
@@ -106,7 +106,7 @@ class Coefficients:
         return ", ".join(names[:_MOST_NAMED]) + more
 
     def table(
-        self, head: Head, level: float, coding: str, exp: bool, reference: Mapping[str, Any] | None
+        self, head: TableHead, level: float, coding: str, exp: bool, reference: Mapping[str, Any] | None
     ) -> CoefficientTable:
         """The table in a coding.
 
@@ -149,7 +149,7 @@ class Coefficients:
 
     def curve(
         self,
-        head: Head,
+        head: TableHead,
         name: str,
         at: Sequence[Any],
         reference: Any,
@@ -169,8 +169,8 @@ class Coefficients:
         """
         if self.schema is None:
             raise ParameterError("a curve needs named columns: fit a dpvb.Table, or with low= and high=.")
-        own = reference_of(self.schema, name)
-        reference = own if reference is None else reference
+        usual = reference_of(self.schema, name)
+        reference = usual if reference is None else reference
         names, matrix, reference_r = along(self.schema, name, at, reference, given)
         unseen_d = np.append(0.0, self.weights.unseen_d[int(self.constant > 0) :])
         others = "".join(f", at {one}={value}" for one, value in given.items())
@@ -207,7 +207,9 @@ class Frame(NamedTuple):
         return (self.response.middle, self.response.half) if self.response.kind == "numeric" else (0.0, 1.0)
 
 
-def known_of(fit: PrivateEstimator, prior: Any, frame: Frame, *, public: bool) -> tuple[tuple[Known, Known], str]:
+def earlier_data(
+    fit: PrivateEstimator, prior: Any, frame: Frame, *, public: bool
+) -> tuple[tuple[NormalLikelihood, NormalLikelihood], str]:
     """What a prior says of the weights of a fit's rows, and where it comes from and what it cost whom, in words.
 
     It is read for predictions, and for intervals.
@@ -224,8 +226,8 @@ def known_of(fit: PrivateEstimator, prior: Any, frame: Frame, *, public: bool) -
     """
     model = opened_prior(prior, '{"age": [0.03, 0.01]}')
     if isinstance(model, Mapping):
-        found = _stated(model, frame)
-        return (found, found), f"means and standard deviations of {len(model)} coefficients"
+        study = _stated(model, frame)
+        return (study, study), f"means and standard deviations of {len(model)} coefficients"
     if type(model) is not type(fit) or not hasattr(model, "_weights"):
         raise ParameterError(
             f"prior must be a fitted dpvb.{type(fit).__name__}, a mapping of coefficients to (mean, std), or a file of "
@@ -242,10 +244,10 @@ def known_of(fit: PrivateEstimator, prior: Any, frame: Frame, *, public: bool) -
     return both, f"coefficients of {told(model, fit, public=public)}"
 
 
-def _is_of_a_fit(known: Known) -> bool:
+def _is_of_a_fit(data: NormalLikelihood) -> bool:
     """Whether a fit may have said this; from anything else the next one would end after its charge."""
-    size, length = (float(np.abs(part).max(initial=0.0)) for part in (known.precision, known.pull_d))
-    return max(size, length) <= _MOST and float(np.linalg.eigvalsh(known.precision).min()) >= -_ROUNDING * size
+    size, length = (float(np.abs(part).max(initial=0.0)) for part in (data.precision, data.pull_d))
+    return max(size, length) <= _MOST and float(np.linalg.eigvalsh(data.precision).min()) >= -_ROUNDING * size
 
 
 def _check_columns(model: Any, frame: Frame) -> None:
@@ -264,7 +266,7 @@ def _check_columns(model: Any, frame: Frame) -> None:
             raise ParameterError(f"prior must have the {name} of the fit, {asked:g}; its own is {had:g}.")
 
 
-def _stated(study: Mapping[Any, Any], frame: Frame) -> Known:
+def _stated(study: Mapping[Any, Any], frame: Frame) -> NormalLikelihood:
     """Coefficients of the table, by name, that are known up to standard deviations.
 
     Raises:
@@ -273,12 +275,12 @@ def _stated(study: Mapping[Any, Any], frame: Frame) -> Known:
     constant, row_norm, names, schema, _ = frame
     middle, half = frame.unit
     nothing_d = np.zeros(len(names) + (constant > 0))
-    weights = Weights.alone(nothing_d, nothing_d, nothing_d)
+    weights = WeightPosterior.alone(nothing_d, nothing_d, nothing_d)
     normal = Coefficients(weights, constant, row_norm, names, schema, middle).normal
     rows, matrix, _ = plain(names) if schema is None else coded(schema, "reference")
     place = {name: sparse.csr_array(matrix @ normal.map_rd)[[row]] for row, name in enumerate(rows)}
     at_zero = dict(zip(rows, np.asarray(matrix @ normal.mean_r), strict=True))
-    found = Known.nothing(len(nothing_d))
+    total = NormalLikelihood.nothing(len(nothing_d))
     for name, value in study.items():
         row_d = place[name].toarray()[0] if name in place else nothing_d
         if not row_d.any():
@@ -291,8 +293,8 @@ def _stated(study: Mapping[Any, Any], frame: Frame) -> Known:
         # What is known better than this leaves no digits to what is not, and a fit would end after its charge.
         std = max(std, _LEAST_STD * float(np.linalg.norm(row_d)))
         precision: Floats = np.outer(row_d, row_d) / std**2
-        found = found.joined(replace(found, precision=precision, pull_d=row_d * (mean / std**2)))
-    return found
+        total = total.joined(replace(total, precision=precision, pull_d=row_d * (mean / std**2)))
+    return total
 
 
 def _pair(name: str, value: Any, half: float) -> tuple[float, float]:
@@ -327,7 +329,7 @@ _PRIOR, _DECIDED = 1.0, 0.5
 _SHARE = 0.1
 
 
-def of_coefficients(task: Task, plan: Plan, n: float, scores: Scores, unit: str) -> Forecast:
+def of_coefficients(task: Task, plan: Plan, n: float, scores: ScoreFacts, unit: str) -> Forecast:
     """The standard deviation of every column's coefficient: of a number per standard deviation of the number.
 
     Of categories it is that of a level that a tenth of the rows have.
@@ -345,9 +347,13 @@ def of_coefficients(task: Task, plan: Plan, n: float, scores: Scores, unit: str)
     seen_2d = np.hstack([np.ones((2, first)), _seen(schema, model.n_features - first)])
     moments, last = (sum(stds_of(plan, name)) for name in ("curvature", "curvature_at_mean"))  # Once, or never.
     std_d = stds(columns, constant, seen_2d, n, Noise(noise, moments, last), scores)
-    found = _by_column(schema, std_d[first:])
-    numbers = [std for (name, std), is_number in zip(found, _numbers(schema, columns, first), strict=True) if is_number]
-    usual = middle(np.array(numbers or [std for _, std in found]))
+    stds_of_columns = _by_column(schema, std_d[first:])
+    numbers = [
+        std
+        for (name, std), is_number in zip(stds_of_columns, _numbers(schema, columns, first), strict=True)
+        if is_number
+    ]
+    usual = middle(np.array(numbers or [std for _, std in stds_of_columns]))
     strength = _WORTH / usual
     said = f"effects beyond {two_digits(2 * usual)} {unit} per standard deviation of a column told from none"
     if usual > _PRIOR * math.sqrt(_DECIDED):
@@ -355,15 +361,15 @@ def of_coefficients(task: Task, plan: Plan, n: float, scores: Scores, unit: str)
     return Forecast(
         num_units=n,
         unit=task.plan.unit,
-        facts=f"{len(found):,} columns",
+        facts=f"{len(stds_of_columns):,} columns",
         measure=f"standard deviation of a coefficient in {unit}, of a number per standard deviation of it",
-        values=(("a number" if numbers else "a column", usual), *found),
+        values=(("a number" if numbers else "a column", usual), *stds_of_columns),
         expected=said,
         strength=strength,
         then=f"effects beyond {2 * _WORTH:g} are",
         size="columns",
-        parts=len(found),
-        affordable=len(found) * strength**2,
+        parts=len(stds_of_columns),
+        affordable=len(stds_of_columns) * strength**2,
     )
 
 

@@ -20,7 +20,7 @@ from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import check_number
 from dpvb.models.regression.likelihood import Likelihood, tail
 from dpvb.results import metrics
-from dpvb.results.coefficients import Head
+from dpvb.results.coefficients import TableHead
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -161,7 +161,7 @@ class NegativeBinomialRegression(CountRegression):
         low, high = (math.exp(min(max(end, -690.0), 690.0)) for end in (mean - reach * std, mean + reach * std))
         return low, high
 
-    def _head(self, per: str, noise_aware: bool) -> Head:
+    def _head(self, per: str, noise_aware: bool) -> TableHead:
         head, (low, high) = super()._head(per, noise_aware), self.dispersion_interval()
         learned = f" [{low:.4g}, {high:.4g}], learned" if self._log_dispersion is not None else ", given"
         return replace(head, model=f"{head.model}; dispersion {self.dispersion_:.4g}{learned}")

@@ -21,11 +21,11 @@ from dpvb.estimators.regression import Regression
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_integer, check_number
 from dpvb.models.regression import tuned
-from dpvb.models.regression.foreseen import LINEAR, Scores
+from dpvb.models.regression.foreseen import LINEAR, ScoreFacts
 from dpvb.models.regression.likelihood import tail
 from dpvb.models.regression.linear import Linear
-from dpvb.models.regression.ridge import Known, Weights
-from dpvb.results.coefficients import Head
+from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
+from dpvb.results.coefficients import TableHead
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -111,13 +111,13 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
         """What y may be where no schema says it: by y_range, or as the model was fitted."""
         return self._fitted_response if hasattr(self, "_fitted_response") else self._response
 
-    def _model(self, design: AnyDesign, schema: Schema | None, known: tuple[Known, ...]) -> Any:
-        given: dict[str, Any] = {"intercept": design.intercept, "alpha": self.alpha}
+    def _model(self, design: AnyDesign, schema: Schema | None, earlier: tuple[NormalLikelihood, ...]) -> Any:
+        fields: dict[str, Any] = {"intercept": design.intercept, "alpha": self.alpha}
         if self.num_steps is not None:
-            given["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
-        return Linear(design.width, **given, declared=self._declared(design, schema), known=known)
+            fields["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
+        return Linear(design.width, **fields, declared=self._declared(design, schema), earlier=earlier)
 
-    def _scores(self, model: Any) -> tuple[Scores, str]:
+    def _scores(self, model: Any) -> tuple[ScoreFacts, str]:
         return LINEAR, "standard deviations of the errors"
 
     def take(self, task: Task, q: Any) -> None:
@@ -136,7 +136,7 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
         """The middle of the range of y."""
         return self._fitted_response.middle
 
-    def _in_units(self, read: Weights) -> Weights:
+    def _in_units(self, read: WeightPosterior) -> WeightPosterior:
         half = self._fitted_response.half
         square = half**2
         return replace(
@@ -217,12 +217,12 @@ class LinearRegression(RegressorMixin, Regression):  # type: ignore[misc]
         """From the error of half the range to 0."""
         return -1.0, 0.0
 
-    def _head(self, per: str, noise_aware: bool) -> Head:
+    def _head(self, per: str, noise_aware: bool) -> TableHead:
         low, high = self.sigma_interval()
         model = f"Linear regression on {self._coefficients.columns}; sigma {self.sigma_:.4g} [{low:.4g}, {high:.4g}]"
         if self.sigma_reach_ < self._fitted_response.half:
             model += f", errors counted up to {self.sigma_reach_:.4g}"
-        return Head(model, "response", per, self._prior, noise_aware, self.privacy_)
+        return TableHead(model, "response", per, self._prior, noise_aware, self.privacy_)
 
     @property
     def _prior(self) -> str:

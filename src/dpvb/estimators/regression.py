@@ -32,7 +32,7 @@ from dpvb.estimators.base import (
     generator,
     unbounded,
 )
-from dpvb.estimators.coefficients import Coefficients, Frame, known_of, of_coefficients
+from dpvb.estimators.coefficients import Coefficients, Frame, earlier_data, of_coefficients
 from dpvb.estimators.earlier import Fitted, kept
 from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.ranges import check_names, in_order, places, schema_of
@@ -43,12 +43,12 @@ from dpvb.kernels import linear
 from dpvb.models.regression import tuned
 from dpvb.models.regression.diagonal import FirstOrderDiagonal
 from dpvb.models.regression.first_order import FirstOrder
-from dpvb.models.regression.foreseen import Scores
+from dpvb.models.regression.foreseen import ScoreFacts
 from dpvb.models.regression.likelihood import Likelihood, tail
-from dpvb.models.regression.ridge import Known, Weights
+from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import NO_PRODUCTS, Declared
 from dpvb.results import exports
-from dpvb.results.coefficients import Coefficient, CoefficientTable, Head, Summary
+from dpvb.results.coefficients import Coefficient, CoefficientTable, Summary, TableHead
 from dpvb.results.figures import Facts, Figure, Intervals
 from dpvb.results.forecast import Forecast
 from dpvb.rows.regression import SparseDesignRows
@@ -137,8 +137,8 @@ class Regression(PrivateEstimator):
         """The prior of the table, in words."""
 
     @abstractmethod
-    def _model(self, design: AnyDesign, schema: Schema | None, known: tuple[Known, ...]) -> Any:
-        """The model that the parameters name, beside what is known; its own defaults stand for None."""
+    def _model(self, design: AnyDesign, schema: Schema | None, earlier: tuple[NormalLikelihood, ...]) -> Any:
+        """The model of the parameters, which gets normal likelihoods by earlier data, if there are any."""
 
     @abstractmethod
     def _said_of_response(self, schema: Schema | None) -> dict[str, str]:
@@ -149,15 +149,15 @@ class Regression(PrivateEstimator):
     def _said_of_parameters(self) -> str:
         """What it takes for public of the parameters."""
 
-    def _known(
+    def _earlier(
         self, design: AnyDesign, names: tuple[str, ...] | None, schema: Schema | None
-    ) -> tuple[tuple[Known, ...], str]:
-        """What is known of the weights beside the rows, and where it comes from, in words."""
+    ) -> tuple[tuple[NormalLikelihood, ...], str]:
+        """Normal likelihoods of the weights from `prior`, and their source in words."""
         if self.prior is None:
             return (), ""
         names = names or places(design.width - (design.intercept > 0))
         frame = Frame(design.intercept, design.row_norm, names, schema, self._response_of(schema))
-        return known_of(self, self.prior, frame, public=self.public_prior)
+        return earlier_data(self, self.prior, frame, public=self.public_prior)
 
     @property
     def _sparse_rows(self) -> bool:
@@ -239,7 +239,7 @@ class Regression(PrivateEstimator):
         return self._coefficients.curve(head, column, at, reference, given or {}, level, exp)
 
     @abstractmethod
-    def _head(self, per: str, noise_aware: bool) -> Head:
+    def _head(self, per: str, noise_aware: bool) -> TableHead:
         """What a table says above its rows."""
 
     @overload
@@ -279,8 +279,8 @@ class Regression(PrivateEstimator):
         scales: tuple[tuple[float, float], ...] = ()
         if self.schema_ is not None:
             whole = [*self.coefficients(per="range")]
-            known = [row for row in whole if not row.note] or whole
-            most = max(max(abs(row.low), abs(row.high)) for row in known)
+            clear = [row for row in whole if not row.note] or whole
+            most = max(max(abs(row.low), abs(row.high)) for row in clear)
             units = [row.std / one.std if one.std else 1.0 for row, one in zip(table, whole, strict=True)]
             scales = tuple((-most * unit, most * unit) for unit in units)
             how = " Numbers are per unit of a column; the pictures are per whole declared range, so that rows compare."
@@ -348,8 +348,8 @@ class Regression(PrivateEstimator):
         schema = X.schema if isinstance(X, Table) else None
         design = self._private(X, y, trials, group, self.row_norm, beside)
         names = X.feature_names if isinstance(X, Table) else column_names(X)
-        known, told = self._known(design, names, schema)
-        model = self._model(design, schema, known)
+        earlier, source = self._earlier(design, names, schema)
+        model = self._model(design, schema, earlier)
         public = {
             "columns" if schema is None else stated: f"{design.width} columns"
             + (", the intercept's included" if design.intercept else "")
@@ -357,12 +357,12 @@ class Regression(PrivateEstimator):
             "row_norm": f"rows divided by {design.row_norm:g} and clipped to norm 1, the intercept's constant being "
             f"{design.intercept:g}",
             **self._said_of_response(schema),
-            **({"prior": f"the prior: {told}"} if told else {}),
+            **({"prior": f"the prior: {source}"} if source else {}),
             "parameters": self._said_of_parameters,
         }
         notes = {
             "names": names,
-            "told": told,
+            "prior": source,
             "width": design.width - (design.intercept > 0),
             "schema": schema,
             "constant": design.intercept,
@@ -376,7 +376,7 @@ class Regression(PrivateEstimator):
         notes = task.notes
         self.n_iter_ = notes["steps"]
         self._set_columns(notes["names"], notes["width"], notes["schema"])
-        self._shift, self._told = self._shift_of(task.model), notes["told"]
+        self._shift, self._prior_source = self._shift_of(task.model), notes["prior"]
         weights, table = task.model.weights(q), task.model.table(q)
         if self.estimate == "mode":
             weights, table = weights.point(), replace(weights.point(), data=table.data)
@@ -387,14 +387,14 @@ class Regression(PrivateEstimator):
         return of_coefficients(task, plan, n, *self._scores(task.model))
 
     @abstractmethod
-    def _scores(self, model: Any) -> tuple[Scores, str]:
+    def _scores(self, model: Any) -> tuple[ScoreFacts, str]:
         """What a model's scores are like, and the unit of its effects."""
 
     def _shift_of(self, model: Any) -> float:
         """What ψ has beside the weights of a model."""
         return 0.0
 
-    def _in_units(self, read: Weights) -> Weights:
+    def _in_units(self, read: WeightPosterior) -> WeightPosterior:
         """A reading of the posterior in the units of the response."""
         return read
 
@@ -426,20 +426,20 @@ class Regression(PrivateEstimator):
             ParameterError: a matrix without a bound, or with two; low or high that are no ranges; ranges or
                 numeric for a table; numeric beside low and high.
         """
-        given = [name for name in ("low", "high", "row_norm") if getattr(self, name) is not None]
-        ranges = [name for name in given if name != "row_norm"]
+        bounds = [name for name in ("low", "high", "row_norm") if getattr(self, name) is not None]
+        ranges = [name for name in bounds if name != "row_norm"]
         if isinstance(X, Table):
             if said := ranges + ["numeric"] * (self.numeric is not None):
                 raise ParameterError(f"{said[0]} must be None with a table, whose schema says what its columns are.")
             return X
-        if given == ["row_norm"]:
+        if bounds == ["row_norm"]:
             return X
-        if given == ["low", "high"] and self.numeric is not None:
+        if bounds == ["low", "high"] and self.numeric is not None:
             raise ParameterError("numeric must be None with low and high, with which every column is a number.")
-        if given != ["low", "high"]:
+        if bounds != ["low", "high"]:
             raise unbounded(
                 "low and high or row_norm",
-                " and ".join(given) or "none",
+                " and ".join(bounds) or "none",
                 "low= and high=, the range of each column that you know without looking at the data, such as "
                 "low=[18, 0], high=[90, 500_000] for ages and incomes",
                 "a dpvb.Table with a dpvb.Schema, which says the same of named columns, and has categories",
@@ -504,16 +504,18 @@ class Regression(PrivateEstimator):
             low_d = -high_d
         first = np.zeros(int(constant > 0))
         low_d, high_d = (np.append(first, np.where(numeric_d, end_d, 0.0)) for end_d in (low_d, high_d))
-        known = schema is not None or self.column_bound is not None
+        has_units = schema is not None or self.column_bound is not None
         products_p3 = NO_PRODUCTS if schema is None or constant == 0 else 1 + schema.products
-        return Declared(low_d, high_d, np.append(first + 1.0, unit_d), known, products_p3)
+        return Declared(low_d, high_d, np.append(first + 1.0, unit_d), has_units, products_p3)
 
     def _set_columns(self, names: tuple[str, ...] | None, width: int, schema: Schema | None) -> None:
         """Number, names and units of the features."""
         self.schema_, self.n_features_in_, self._named = schema, width, names is not None
         self.feature_names_ = names or places(width)
 
-    def _set_posterior(self, weights: Weights, table: Weights, constant: float, row_norm: float) -> None:
+    def _set_posterior(
+        self, weights: WeightPosterior, table: WeightPosterior, constant: float, row_norm: float
+    ) -> None:
         """Keep both readings of the posterior in the model's units, and show the table's in those of X."""
         self._weights, self._table, self._constant, self._row_norm = weights, table, constant, row_norm
         self._first = int(constant > 0)
@@ -544,7 +546,7 @@ class Regression(PrivateEstimator):
         number, indicator = tuned.TABLE_TAU, tuned.UNIT_EFFECT * tuned.TABLE_TAU
         if self.schema_ is None and self.column_bound is None:
             indicator *= tuned.UNKNOWN_UNIT
-        beside = f"; beside it, {self._told}" if self._told else ""
+        beside = f"; beside it, {self._prior_source}" if self._prior_source else ""
         return (
             f"N(0, {number:g}²) for a standard deviation of a number, N(0, {indicator:g}²) for any other column, "
             f"{mean} for the mean{unit}{beside}"
@@ -572,11 +574,11 @@ class Regression(PrivateEstimator):
         read = self._table if table else self._weights
         parts = [(np.empty(0), np.empty(0)), *(self._moments(x_nd, read) for x_nd in self._rows(X))]
         mean_n, variance_n = (np.concatenate(part) for part in zip(*parts, strict=True))
-        for name, given in (("offset", offset), ("exposure", exposure)):
-            mean_n = mean_n if given is None else mean_n + _of_rows(name, given, len(mean_n))
+        for name, value in (("offset", offset), ("exposure", exposure)):
+            mean_n = mean_n if value is None else mean_n + _of_rows(name, value, len(mean_n))
         return mean_n, variance_n
 
-    def _moments(self, x_nd: Any, read: Weights) -> tuple[Floats, Floats]:
+    def _moments(self, x_nd: Any, read: WeightPosterior) -> tuple[Floats, Floats]:
         """Mean and variance of ψ for clean rows, by a reading of the posterior."""
         mean_n = np.asarray(x_nd @ read.mean_d) + self._shift
         covariance = read.covariance
@@ -630,7 +632,7 @@ class Regression(PrivateEstimator):
         self._check_fitted()
         if self.schema_ is not None:
             X = self._tabled(X, self.schema_)
-        beside = {name: given for name, given in (("offset", offset), ("exposure", exposure)) if given is not None}
+        beside = {name: value for name, value in (("offset", offset), ("exposure", exposure)) if value is not None}
         if y is not None:
             _check_beside(replace(self._given_response, max_weight=None), beside)
         d, empty = len(self._weights.mean_d), np.empty(0)
@@ -680,7 +682,7 @@ class Regression(PrivateEstimator):
             "row_norm": self._row_norm,
             "steps": self.n_iter_,
             "shift": self._shift,
-            "told": self._told,
+            "told": self._prior_source,
         }
         return arrays, facts
 
@@ -693,14 +695,16 @@ class Regression(PrivateEstimator):
             named = {name: name.replace("prior", "prior" if "prior" in arrays else "prior_d") for name in _READING}
             present = [name for name in _READING if name in arrays or name == "prior"]  # Some came later.
             found: Any = [{name: arrays[start + named[name]] for name in present} for start in ("", "table_")]
-            weights, table = (Weights(**read) for read in found)
+            weights, table = (WeightPosterior(**read) for read in found)
             if "data_pull_d" in arrays:
                 weights, table = (
-                    replace(read, data=Known(arrays[start + "data_precision"], arrays[start + "data_pull_d"]))
+                    replace(
+                        read, data=NormalLikelihood(arrays[start + "data_precision"], arrays[start + "data_pull_d"])
+                    )
                     for start, read in (("", weights), ("table_", table))
                 )
         else:  # Of a file of format 1.
-            weights = table = Weights.alone(*(arrays[name] for name in _READING[:3]))
+            weights = table = WeightPosterior.alone(*(arrays[name] for name in _READING[:3]))
         d = width + (constant > 0)
         for read in (weights, table):
             vectors = {part.shape for part in (read.mean_d, read.unseen_d, read.centre_d)}
@@ -715,7 +719,7 @@ class Regression(PrivateEstimator):
                 raise ValueError("what the data say, of another shape")
             if not slanted or vectors != {(d,)} or shape != read.naive_covariance.shape or not shapes <= {(d,), (d, d)}:
                 raise ValueError("a posterior of another shape")
-        self._shift, self._told = check_number("shift", facts.get("shift", 0.0)), str(facts.get("told", ""))
+        self._shift, self._prior_source = check_number("shift", facts.get("shift", 0.0)), str(facts.get("told", ""))
         names, schema = facts["features"], facts["schema"]
         names = None if names is None else tuple(map(str, names))
         self._set_columns(names, width, None if schema is None else Schema.from_json(schema))
@@ -774,7 +778,7 @@ class BinomialLikelihoodRegression(Regression):
         """What a fit to private rows would do."""
         check_choice("covariance", self.covariance, COVARIANCES)
         beside = {"exposure": exposure, "offset": offset, "weights": weights}
-        beside = {name: given for name, given in beside.items() if given is not None}
+        beside = {name: value for name, value in beside.items() if value is not None}
         if y is not None:
             _check_beside(self._response, beside)
         return self._task_of(X, y, trials, group, beside)
@@ -797,46 +801,46 @@ class BinomialLikelihoodRegression(Regression):
     def _said_of_parameters(self) -> str:
         return f"covariance {self.covariance!r}, estimate {self.estimate!r}, the plan and all other parameters"
 
-    def _head(self, per: str, noise_aware: bool) -> Head:
+    def _head(self, per: str, noise_aware: bool) -> TableHead:
         likelihood = self._likelihood
         model = f"{likelihood.kind.replace('_', ' ').capitalize()} regression on {self._coefficients.columns}"
-        return Head(
+        return TableHead(
             model, "log rate" if likelihood.is_count else "log odds", per, self._prior, noise_aware, self.privacy_
         )
 
-    def _scores(self, model: Any) -> tuple[Scores, str]:
-        unit, scores = "log rate" if model.likelihood.is_count else "log odds", Scores.of(model.likelihood)
+    def _scores(self, model: Any) -> tuple[ScoreFacts, str]:
+        unit, scores = "log rate" if model.likelihood.is_count else "log odds", ScoreFacts.of(model.likelihood)
         if isinstance(model, FirstOrderDiagonal):
             scores = replace(scores, power=tuned.DIAGONAL_SCALE_POWER, shrink=tuned.DIAGONAL_SCALE_SHRINK)
         return scores, unit
 
     def quality(self, rows: Any) -> Floats:
         """Log-likelihood of each row at the posterior mean, times its weight."""
-        found_n = self._fitted_likelihood.log_probability(self._psi_of(rows), rows.y_n, rows.trials_n)
-        return found_n if rows.weight_n is None else found_n * rows.weight_n
+        score_n = self._fitted_likelihood.log_probability(self._psi_of(rows), rows.y_n, rows.trials_n)
+        return score_n if rows.weight_n is None else score_n * rows.weight_n
 
     def quality_range(self, model: Any) -> tuple[float, float]:
         """From four times the score of a uniform guess to 0, for a row of the largest weight."""
         return -4.0 * math.log1p(model.likelihood.max_y) * (self.max_weight or 1.0), 0.0
 
-    def _model(self, design: AnyDesign, schema: Schema | None, known: tuple[Known, ...]) -> Any:
+    def _model(self, design: AnyDesign, schema: Schema | None, earlier: tuple[NormalLikelihood, ...]) -> Any:
         width = design.width
-        given: dict[str, Any] = {"likelihood": self._likelihood, "intercept": design.intercept, "alpha": self.alpha}
+        fields: dict[str, Any] = {"likelihood": self._likelihood, "intercept": design.intercept, "alpha": self.alpha}
         if self.num_steps is not None:
-            given["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
+            fields["num_steps"] = check_integer("num_steps", self.num_steps, low=1, high=10**6)
         if self.covariance == "full":
-            return FirstOrder(width, **given, declared=self._declared(design, schema), known=known)
+            return FirstOrder(width, **fields, declared=self._declared(design, schema), earlier=earlier)
         if self._likelihood.learns_dispersion:
             raise ParameterError(
                 "dispersion must be a number, unless covariance='full' learns it, got None. dpvb.select chooses among "
                 "several."
             )
-        if known:
+        if earlier:
             raise ParameterError("prior must be None, unless covariance='full'.")
         bound = _largest(schema) if schema is not None else self.column_bound
         if bound is not None:
-            given["column_bound"] = _column_bound(bound, design)
-        return FirstOrderDiagonal(width, **given, declared=self._declared(design, schema))
+            fields["column_bound"] = _column_bound(bound, design)
+        return FirstOrderDiagonal(width, **fields, declared=self._declared(design, schema))
 
     @property
     def _prior(self) -> str:
@@ -899,10 +903,14 @@ def _places(numeric: Any, width: int) -> NDArray[np.bool_]:
     """
     if numeric is None or isinstance(numeric, (bool, np.bool_)):
         return np.full(width, bool(numeric))
-    given = np.asarray(numeric)
+    places = np.asarray(numeric)
     chosen = np.zeros(width, dtype=np.bool_)
-    if given.ndim == 1 and (given.size == 0 or given.dtype.kind in "iu") and np.all((given >= 0) & (given < width)):
-        chosen[given.astype(np.intp)] = True
+    if (
+        places.ndim == 1
+        and (places.size == 0 or places.dtype.kind in "iu")
+        and np.all((places >= 0) & (places < width))
+    ):
+        chosen[places.astype(np.intp)] = True
         return chosen
     raise ParameterError(f"numeric must be True, False or places of columns from 0 to {width - 1}, got {numeric!r}.")
 

@@ -61,7 +61,7 @@ from dpvb.kernels.linear import powers
 from dpvb.models.base import Model
 from dpvb.models.expfam import gamma_expectedstats, polya_gamma_expectedstats, polya_gamma_logz
 from dpvb.models.regression.likelihood import Likelihood, times
-from dpvb.models.regression.ridge import Weights
+from dpvb.models.regression.ridge import WeightPosterior
 from dpvb.rows.regression import DesignRows
 
 # Numbers that were tuned: benchmark `logistic` (sufficient statistics) shows what they do.
@@ -247,7 +247,7 @@ class Precision:
 
 
 @dataclass(frozen=True)
-class WeightPosterior:
+class PolyaGammaState:
     """q(m) q(α); all public.
 
     Attributes:
@@ -337,20 +337,20 @@ class PolyaGamma(Model):
         """ρ of the plan's release t = 1, 2, ...: later releases weigh more; the papers keep the newest."""
         return max(2 / (t + 2), _NEWEST_WEIGHT) if self.average and self.variant == "corrected" else 1.0
 
-    def init(self, rng: np.random.Generator) -> WeightPosterior:
+    def init(self, rng: np.random.Generator) -> PolyaGammaState:
         """The prior's mean, where every ⟨ξ⟩ is b/4; no randomness."""
         alpha, zero_d = self.a0 / self.b0 if self.alpha is None else self.alpha, np.zeros(self.n_features)
         zero_dd = np.zeros((self.n_features, self.n_features))
-        return WeightPosterior(
+        return PolyaGammaState(
             zero_d, alpha, Precision(zero_dd, _NO_LIFT, alpha, alpha), SecondMoment.of(zero_dd, zero_d)
         )
 
-    def c(self, q: WeightPosterior, x_nd: Floats) -> Floats:
+    def c(self, q: PolyaGammaState, x_nd: Floats) -> Floats:
         """√⟨ψ²⟩ of every row, (n,)."""
         return np.sqrt(q.moment(x_nd))
 
     @times
-    def e_step(self, q: WeightPosterior, batch: DesignRows, blocks: Mapping[str, Block]) -> Contributions:
+    def e_step(self, q: PolyaGammaState, batch: DesignRows, blocks: Mapping[str, Block]) -> Contributions:
         """Both statistics of every row, or the one that is asked for."""
         b_n, statistics = self._b(batch), dict[str, Gram | Rows]()
         if "kappa_x" in blocks:
@@ -359,7 +359,7 @@ class PolyaGamma(Model):
             statistics["xi_xx"] = Gram(batch.x_nd, polya_gamma_expectedstats(b_n, self.c(q, batch.x_nd)))
         return statistics
 
-    def m_step(self, s: Estimate, q: WeightPosterior) -> WeightPosterior:
+    def m_step(self, s: Estimate, q: PolyaGammaState) -> PolyaGammaState:
         """q(m), then q(α), from the released statistics."""
         if "xi_xx" not in s.names:
             return q
@@ -373,15 +373,15 @@ class PolyaGamma(Model):
         ahead_d = mean_d + (_AHEAD if self.variant == "corrected" else 0.0) * (mean_d - q.mean_d)
         moment = SecondMoment.of(np.zeros_like(root_dd) if self.mode else root_dd, ahead_d)
         if self.alpha is not None:
-            return WeightPosterior(mean_d, self.alpha, precision, moment)
+            return PolyaGammaState(mean_d, self.alpha, precision, moment)
         square = float(mean_d @ mean_d) + precision.spread(root_dd, mean_d)
         # Noise can make this estimate of ⟨mᵀm⟩ negative; its floor lets ⟨α⟩ at most double.
         rate = self.b0 + 0.5 * max(square, _LEAST_SQUARE * self.n_features / q.alpha)
         _, alpha = gamma_expectedstats(self.a0 + self.n_features / 2, rate)
-        return WeightPosterior(mean_d, float(alpha), precision, moment)
+        return PolyaGammaState(mean_d, float(alpha), precision, moment)
 
-    def weights(self, q: WeightPosterior) -> Weights:
-        """WeightPosterior of the weights, in the coordinates of x.
+    def weights(self, q: PolyaGammaState) -> WeightPosterior:
+        """Posterior of the weights, in the coordinates of x.
 
         The curvature Σ b p(1-p) x xᵀ is below S_2. It is taken as S_2 times one factor, the mean of p(1-p)/⟨ξ⟩ =
         ψ/sinh ψ over a normal ψ. With an intercept, the mean and variance of ψ (under the weights ⟨ξ⟩) are read from
@@ -389,9 +389,9 @@ class PolyaGamma(Model):
         (`first_order` makes it). The published method uses Σ unchanged.
         """
         factor = 1.0 if self.variant == "paper" else self._sharpness(q.mean_d, q.precision.curvature_dd)
-        return Weights.alone(q.mean_d, *q.precision.covariances(q.mean_d, factor))
+        return WeightPosterior.alone(q.mean_d, *q.precision.covariances(q.mean_d, factor))
 
-    def table(self, q: WeightPosterior) -> Weights:
+    def table(self, q: PolyaGammaState) -> WeightPosterior:
         """The same posterior, for intervals."""
         return replace(self.weights(q), prior=np.full(self.n_features, 1.0 / q.alpha))
 
@@ -429,7 +429,7 @@ class PolyaGamma(Model):
         psi_k = np.clip(np.abs(centre + spread * node_k), 1e-3, 500.0)
         return float(weight_k @ (psi_k / np.sinh(psi_k)) / weight_k.sum())
 
-    def bound(self, q: WeightPosterior, batch: DesignRows) -> Floats:
+    def bound(self, q: PolyaGammaState, batch: DesignRows) -> Floats:
         """Lower bound on each public row's ⟨log p(y)⟩, (n,), in nats, up to the part that depends on y alone."""
         kappa_n, b_n = self._kappa(batch), self._b(batch)
         return kappa_n * (batch.x_nd @ q.mean_d) - b_n * math.log(2) + polya_gamma_logz(b_n, self.c(q, batch.x_nd))

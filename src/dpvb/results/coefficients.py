@@ -184,7 +184,7 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class Head:
+class TableHead:
     """What a table says above its rows; public.
 
     Attributes:
@@ -206,7 +206,7 @@ class Head:
     noise_aware: bool
     statement: PrivacyStatement
     against: str = ""
-    minus: Head | None = None
+    minus: TableHead | None = None
     disjoint: bool = False
 
     def lines(self) -> list[str]:
@@ -216,11 +216,11 @@ class Head:
         if statement.counts is not None:
             parts.append(f"{statement.counts.say(statement.unit).capitalize()} (95 % intervals).")
         parts.append(f"Prior: {self.prior}.")
-        own = [line for part in parts for line in textwrap.wrap(printable(part), _WIDTH, subsequent_indent="    ")]
+        lines = [line for part in parts for line in textwrap.wrap(printable(part), _WIDTH, subsequent_indent="    ")]
         if self.minus is None:
-            return own
+            return lines
         first, *others = self.minus.lines()
-        return [*own, f"Minus: {first}", *others, *textwrap.wrap(_PEOPLE[self.disjoint], _WIDTH)]
+        return [*lines, f"Minus: {first}", *others, *textwrap.wrap(_PEOPLE[self.disjoint], _WIDTH)]
 
     @property
     def promise(self) -> tuple[float, float]:
@@ -258,7 +258,7 @@ class CoefficientTable(Sequence[Coefficient]):
     reference_r: NDArray[np.bool_]
     unseen_d: Floats
     centre_r: Floats
-    head: Head
+    head: TableHead
     level: float = 0.95
     exp: bool = False
 
@@ -274,7 +274,7 @@ class CoefficientTable(Sequence[Coefficient]):
 
     @property
     def scale(self) -> str:
-        """What a row is: a `Head.scale`, or "odds ratio" or "rate ratio", or the difference or ratio of such."""
+        """What a row is: a `TableHead.scale`, or "odds ratio" or "rate ratio", or the difference or ratio of such."""
         what = _RATIOS[self.head.scale] if self.exp else self.head.scale
         return what if self.head.minus is None else f"ratio of {what}s" if self.exp else f"difference of {what}"
 
@@ -539,9 +539,9 @@ class Summary(str):
     @classmethod
     def of(cls, table: CoefficientTable) -> Summary:
         """The text of a table."""
-        made = cls(table)
-        made.table = table
-        return made
+        summary = cls(table)
+        summary.table = table
+        return summary
 
     def _repr_html_(self) -> str:
         return self.table._repr_html_()
@@ -567,13 +567,13 @@ def difference(first: CoefficientTable, second: CoefficientTable, *, disjoint: b
     unlike = [first.lines[r] for r in np.flatnonzero(first.reference_r != second.reference_r[place_r])]
     if unlike:
         raise ParameterError(f"both models must have the same reference levels, but one alone has {some(unlike)}.")
-    own, theirs = first.matrix.shape[1], second.matrix.shape[1]
+    width, other = first.matrix.shape[1], second.matrix.shape[1]
     return replace(
         first,
         matrix=sparse.csr_array(sparse.hstack([first.matrix, -second.matrix[place_r]])),
         places=Sum(
-            first.places.turned(sparse.eye_array(own + theirs, own)),
-            second.places.turned(sparse.eye_array(own + theirs, theirs, k=-own)),
+            first.places.turned(sparse.eye_array(width + other, width)),
+            second.places.turned(sparse.eye_array(width + other, other, k=-width)),
             disjoint,
         ),
         unseen_d=np.concatenate([first.unseen_d, second.unseen_d]),

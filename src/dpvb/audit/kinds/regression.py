@@ -48,9 +48,9 @@ _KINDS: Mapping[str, tuple[Mapping[str, Any], Response, tuple[list[float], list[
 
 def forms(name: str) -> Mapping[str, Callable[[], Case]]:
     """A case for each form."""
-    own = ["first_order"] if name == "LinearRegression" else [*_FORMS]
-    own += [_LEARNED] * (name == "NegativeBinomialRegression")
-    return {form: partial(_case, name, form) for form in own if name in _KINDS}
+    names = ["first_order"] if name == "LinearRegression" else [*_FORMS]
+    names += [_LEARNED] * (name == "NegativeBinomialRegression")
+    return {form: partial(_case, name, form) for form in names if name in _KINDS}
 
 
 def designs(name: str, intercept: float, sparse_rows: bool, form: str = "first_order") -> Callable[..., Design]:
@@ -59,16 +59,16 @@ def designs(name: str, intercept: float, sparse_rows: bool, form: str = "first_o
 
     def source(matrix: Floats, group: Any = None) -> Design:
         columns = _columns(name, form, matrix)
-        own = {part: columns.pop(part) for part in ("X", "y", "trials") if part in columns}
+        main = {part: columns.pop(part) for part in ("X", "y", "trials") if part in columns}
         how: dict[str, Any] = {"intercept": intercept, "sparse_rows": sparse_rows, "group": group}
-        return Design(**own, response=response, beside=columns, **how)
+        return Design(**main, response=response, beside=columns, **how)
 
     return source
 
 
 def _bounds(name: str, form: str) -> dict[str, Any]:
     """Bounds of what stands beside the response."""
-    bounds = {bound: most for word, own in _BESIDE.items() if word in form for bound, most in own.items()}
+    bounds = {bound: most for word, caps in _BESIDE.items() if word in form for bound, most in caps.items()}
     return {"max_exposure": 7.0, **bounds} if "offset" in form and _KINDS[name][1].is_count else bounds
 
 
@@ -113,10 +113,15 @@ def of_form(name: str, form: str, rows: Floats = HOSTILE_ROWS, *, fit_intercept:
         fit_intercept, options: parameters of the regression.
     """
     covariance = _FORMS.get(form, "full")
-    given: dict[str, Any] = {"fit_intercept": fit_intercept, "row_norm": 1.0}
-    given |= {} if name == "LinearRegression" else {"covariance": covariance}
-    given |= {**_KINDS[name][0], **_bounds(name, form), **({"dispersion": None} if form == _LEARNED else {}), **options}
-    estimator = getattr(estimators, name)(epsilon=1.0, delta=1e-6, **given)
+    params: dict[str, Any] = {"fit_intercept": fit_intercept, "row_norm": 1.0}
+    params |= {} if name == "LinearRegression" else {"covariance": covariance}
+    params |= {
+        **_KINDS[name][0],
+        **_bounds(name, form),
+        **({"dispersion": None} if form == _LEARNED else {}),
+        **options,
+    }
+    estimator = getattr(estimators, name)(epsilon=1.0, delta=1e-6, **params)
     source = designs(name, 0.4 if fit_intercept else 0.0, covariance == "diagonal", form)
 
     def records(rng: np.random.Generator, n: int) -> Floats:
@@ -143,8 +148,7 @@ def _case(name: str, form: str) -> Case:
     wide = replace(of_form(name, form, np.eye(WIDE), fit_intercept=False), name=f"{name}, wide", hostile=axes)
     wide = replace(wide, records=lambda rng, n: axes[rng.integers(0, WIDE, n)], begin=None)
     corners = 1e3 * np.array(list(itertools.product([-1.0, 1.0], repeat=D)))
-    own = of_form(name, form, np.vstack([HOSTILE_ROWS, corners]))
-    return replace(own, wide=wide)
+    return replace(of_form(name, form, np.vstack([HOSTILE_ROWS, corners])), wide=wide)
 
 
 def _moved(q: Any) -> Any:

@@ -158,8 +158,8 @@ class Design(Held):
             np.multiply(features, scale_n[:, None], out=x_nd[:, first:])
         x_nd[:, :first] = np.where(np.isnan(scale_n), np.nan, self._intercept)[:, None]
         x_nd.flags.writeable = False
-        own = self._beside.of(which)[:2]
-        return DesignRows(x_nd, self._y_n[which], self._trials_n[which], self._cut_n[which], *own)
+        parts = self._y_n[which], self._trials_n[which], self._cut_n[which], *self._beside.of(which)[:2]
+        return DesignRows(x_nd, *parts)
 
     def _sparse_rows(self, which: Which) -> SparseDesignRows:
         scale_n = self._scale_n[which]
@@ -172,8 +172,8 @@ class Design(Held):
             indices = np.insert(indices + np.int32(1), place, np.int32(0))
             values = np.insert(values, place, self._intercept)
             indptr = indptr + running_total(usable)
-        own = self._y_n[which], self._trials_n[which], self._cut_n[which], *self._beside.of(which)[:2]
-        return SparseDesignRows(indptr, indices, values, *own)
+        parts = self._y_n[which], self._trials_n[which], self._cut_n[which], *self._beside.of(which)[:2]
+        return SparseDesignRows(indptr, indices, values, *parts)
 
 
 def _clean_responses(
@@ -219,14 +219,14 @@ def _columns(response: Response, beside: Mapping[str, object], num_rows: int) ->
     for name in beside:
         if name not in response.columns:
             raise ParameterError(f"{name} needs a public bound: give {BOUNDS[name]} as well, or leave {name} out.")
-    return {name: as_numbers(column(name, given, num_rows)) for name, given in beside.items()}
+    return {name: as_numbers(column(name, cells, num_rows)) for name, cells in beside.items()}
 
 
 def _without(entries: Entries, faulty: NDArray[np.bool_]) -> Entries:
     """The same rows, the faulty ones without entries."""
     lengths = np.diff(entries.indptr)
-    kept = ~np.repeat(faulty, lengths)
-    return Entries(running_total(np.where(faulty, 0, lengths)), entries.indices[kept], entries.values[kept])
+    sound = ~np.repeat(faulty, lengths)
+    return Entries(running_total(np.where(faulty, 0, lengths)), entries.indices[sound], entries.values[sound])
 
 
 class BinaryMatrix(Held):

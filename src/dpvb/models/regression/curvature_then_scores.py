@@ -51,7 +51,7 @@ from dpvb.models.regression import ridge, tuned
 from dpvb.models.regression.descent import Average
 from dpvb.models.regression.likelihood import times
 from dpvb.models.regression.moments import Reading, RowMoments, denoised, read_at_mean, read_moments, read_positive
-from dpvb.models.regression.ridge import Known, Weights
+from dpvb.models.regression.ridge import NormalLikelihood, WeightPosterior
 from dpvb.models.regression.scaling import Declared, Scaling, check_fields, mapped, measured
 from dpvb.rows.regression import DesignRows
 
@@ -68,7 +68,7 @@ class ScoreState(ABC):
         curvature_ee: variance of the averaged score between samples, in coordinates x̃, read for predictions.
         table_ee, error_ee: the same, read for intervals, and the mean square errors of its entries.
         doubt_e: mean square errors of minus the derivative of the averaged score, in each direction.
-        steep_e: that derivative over the variance, for each direction.
+        steep_e: by which factor the averaged score falls faster than `curvature_ee` says, for each direction.
         step: number of steps.
     """
 
@@ -113,7 +113,7 @@ class Readings:
 
     Attributes:
         q: the state.
-        declared, intercept, alpha, known: as in the model.
+        declared, intercept, alpha, earlier: as in the model.
         size: standard deviation of the response, in which the widths of the prior are measured.
         offset: what an average row adds to its log odds; None: ψ is not log odds, and does not saturate.
     """
@@ -122,13 +122,13 @@ class Readings:
     declared: Declared
     intercept: float
     alpha: float | None
-    known: tuple[Known, ...]
+    earlier: tuple[NormalLikelihood, ...]
     size: float = 1.0
     offset: float | None = None
 
     def prior(
         self, width_d: Floats, taus: tuple[float, ...], intercept_std: float = tuned.INTERCEPT_STD
-    ) -> ridge.Prior:
+    ) -> ridge.WeightPrior:
         """The prior of m - m_0 in the eigenbasis.
 
         Args:
@@ -145,11 +145,11 @@ class Readings:
         return self.q.scaling.back(self.declared, self.intercept) @ self.q.moments.basis_de
 
     @cached_property
-    def beside(self) -> list[Known]:
-        """What is known beside the rows of m - m_0 in the eigenbasis, as read for predictions; or nothing."""
-        return [one.turned(self.back_de, self.back_de @ self.q.start_e) for one in self.known[:1]]
+    def beside(self) -> list[NormalLikelihood]:
+        """Likelihood of m - m_0 in the eigenbasis by an earlier fit or a study, as read for predictions; or none."""
+        return [one.turned(self.back_de, self.back_de @ self.q.start_e) for one in self.earlier[:1]]
 
-    def led(self, information_e: Floats, steep_e: Floats, prior: ridge.Prior) -> Floats:
+    def led(self, information_e: Floats, steep_e: Floats, prior: ridge.WeightPrior) -> Floats:
         """Where all scores so far lead under a prior, (e,).
 
         Args:
@@ -162,12 +162,12 @@ class Readings:
         score = ridge.NoisyScore(mean.score_d, way_e, variance_ee, steep_e, noise_e, self.beside)
         return self.q.start_e + ridge.posterior(score, prior)[0]
 
-    def predictions(self) -> Weights:
+    def predictions(self) -> WeightPosterior:
         """Posterior of the weights for predictions: τ is estimated and averaged over."""
         prior = self.prior(self.q.scaling.width_d, ridge.TAUS).turned(np.diag(self.q.moments.scale_e))
-        return self._posterior(self._score(self.q.curvature_ee, self.known[:1]), prior)
+        return self._posterior(self._score(self.q.curvature_ee, self.earlier[:1]), prior)
 
-    def table(self) -> Weights:
+    def table(self) -> WeightPosterior:
         """Posterior of the weights for intervals: τ is fixed, spreads are at their low end, the curvature may err."""
         scaling, prior = self.q.scaling, self._prior_of_table
         prior_dd = self.back_de @ prior.covariance(prior.taus[0]) @ self.back_de.T
@@ -175,16 +175,16 @@ class Readings:
         return replace(read, prior=prior_dd, unseen_d=scaling.unseen_d, centre_d=scaling.centre_d)
 
     @cached_property
-    def _prior_of_table(self) -> ridge.Prior:
+    def _prior_of_table(self) -> ridge.WeightPrior:
         return self.prior(self.q.scaling.wide_d, (tuned.TABLE_TAU,))
 
-    def score_of_table(self) -> tuple[ridge.NoisyScore, ridge.Prior]:
+    def score_of_table(self) -> tuple[ridge.NoisyScore, ridge.WeightPrior]:
         """The averaged score as it is read for intervals, and the prior, in the coordinates x̃."""
         prior = self._prior_of_table.turned(np.diag(self.q.moments.scale_e))
-        score = self._score(self.q.table_ee, self.known[1:])
+        score = self._score(self.q.table_ee, self.earlier[1:])
         return ridge.honest(score, prior, self.q.error_ee, self.q.doubt_e), prior
 
-    def _posterior(self, score: ridge.NoisyScore, prior: ridge.Prior) -> Weights:
+    def _posterior(self, score: ridge.NoisyScore, prior: ridge.WeightPrior) -> WeightPosterior:
         """A Newton step from the averages, moved for saturation, in the coordinates of x."""
         moments, scale_e = self.q.moments, self.q.moments.scale_e
         mean_e, aware_ee = ridge.posterior(score, prior)
@@ -194,16 +194,16 @@ class Readings:
             change = float(scale_e * moments.constant_e @ score.slope_ee @ (mean_e - score.offset_e)) / moments.number
             m_e += saturation_shift(moments, self.q.mean.point_d, m_e, change, self.offset) * moments.constant_e
         x_de = self.back_de / scale_e
-        read = Weights.alone(self.back_de @ m_e, x_de @ aware_ee @ x_de.T, x_de @ naive_ee @ x_de.T)
+        read = WeightPosterior.alone(self.back_de @ m_e, x_de @ aware_ee @ x_de.T, x_de @ naive_ee @ x_de.T)
         data = score.information().turned(np.asarray(np.linalg.inv(x_de)), -scale_e * self.q.start_e)
         return replace(read, data=data)
 
-    def _score(self, curvature_ee: Floats, known: tuple[Known, ...]) -> ridge.NoisyScore:
-        """The averaged score, in the coordinates x̃, beside what is known."""
+    def _score(self, curvature_ee: Floats, earlier: tuple[NormalLikelihood, ...]) -> ridge.NoisyScore:
+        """The averaged score, in the coordinates x̃, with normal likelihoods of the weights of x."""
         mean, scale_e, start_e = self.q.mean, self.q.moments.scale_e, self.q.start_e
-        known = tuple(one.turned(self.back_de / scale_e, self.back_de @ start_e) for one in known)
+        beside = [one.turned(self.back_de / scale_e, self.back_de @ start_e) for one in earlier]
         offset_e = scale_e * (mean.point_d - start_e)
-        return ridge.NoisyScore(mean.score_d / scale_e, offset_e, curvature_ee, self.q.steep_e, mean.noise, known)
+        return ridge.NoisyScore(mean.score_d / scale_e, offset_e, curvature_ee, self.q.steep_e, mean.noise, beside)
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,8 @@ class CurvatureThenScores(ABC):
         num_steps: T, number of scores.
         alpha: precision of the prior N(m_0, I/alpha) of the weights of x; None: the prior of `scaling`.
         declared: what is public about the columns; None: no column is numeric.
-        known: what is known of the weights of x beside these rows, read for predictions and for intervals; or nothing.
+        earlier: normal likelihoods of the weights of x from an earlier fit or a study, as read for predictions and for
+            intervals; (): there are none.
 
     Raises:
         ParameterError: for a field outside its range.
@@ -227,7 +228,7 @@ class CurvatureThenScores(ABC):
     num_steps: int = 16
     alpha: float | None = None
     declared: Declared | None = None
-    known: tuple[Known, ...] = ()
+    earlier: tuple[NormalLikelihood, ...] = ()
 
     #: Reads Σ x̂ x̂ᵀ beside a guess of it.
     reading: ClassVar[Reading] = staticmethod(denoised)
@@ -288,11 +289,11 @@ class CurvatureThenScores(ABC):
             return self._stepped(s, q) if "score" in s.names else self._started(s, q)
         return replace(q, scaling=q.scaling.read(self.columns, s, self.intercept))
 
-    def weights(self, q: Any) -> Weights:
+    def weights(self, q: Any) -> WeightPosterior:
         """Posterior of the weights for predictions, in the coordinates of x."""
         return self._readings(q).predictions()
 
-    def table(self, q: Any) -> Weights:
+    def table(self, q: Any) -> WeightPosterior:
         """Posterior of the weights for intervals, in the coordinates of x."""
         return self._readings(q).table()
 
@@ -329,7 +330,7 @@ class CurvatureThenScores(ABC):
 
     def _readings(self, q: Any, **more: Any) -> Readings:
         """What a state says of the weights."""
-        return Readings(q, self.columns, self.intercept, self.alpha, self.known, **more)
+        return Readings(q, self.columns, self.intercept, self.alpha, self.earlier, **more)
 
     @abstractmethod
     def _start(self, scaling: Scaling, moments: RowMoments, start_e: Floats, drift_e: Floats) -> Any:

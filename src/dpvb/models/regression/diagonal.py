@@ -46,7 +46,7 @@ from dpvb.models import empirical_bayes
 from dpvb.models.regression import tuned
 from dpvb.models.regression.descent import Average, Descent, DiagonalAndConstant
 from dpvb.models.regression.likelihood import Likelihood, times
-from dpvb.models.regression.ridge import Weights
+from dpvb.models.regression.ridge import WeightPosterior
 from dpvb.models.regression.scaling import Declared, Scaling, check_fields
 from dpvb.rows.regression import SparseDesignRows
 
@@ -77,7 +77,7 @@ def read_columns(
 ) -> ColumnMoments:
     """Read D, h and what is seen from noisy Σ b x_j²/a_j, (d,); a positive `constant` is the value of column 0.
 
-    The columns after the constant one whose means, (j,), are known have these.
+    The columns after the constant one have the means `mean_j`, (j,), where these are stated.
     """
     first = int(constant > 0)
     second_d = np.full(len(noisy_d), constant**2 * number)
@@ -86,9 +86,9 @@ def read_columns(
         second_d[first:] = bound_d[first:] * total * empirical_bayes.background(noisy_d[first:], sd)
     seen_d = noisy_d > tuned.SEEN_STD * sd
     sum_d = np.minimum(second_d / bound_d, np.sqrt(tuned.MEAN_EXPLAINS * second_d * number))
-    known = slice(first, first + len(mean_j))
-    limit_j = np.sqrt(tuned.MEAN_EXPLAINS * second_d[known] * number)
-    sum_d[known] = np.clip(number * mean_j, -limit_j, limit_j)
+    numeric = slice(first, first + len(mean_j))
+    limit_j = np.sqrt(tuned.MEAN_EXPLAINS * second_d[numeric] * number)
+    sum_d[numeric] = np.clip(number * mean_j, -limit_j, limit_j)
     steep_d = np.maximum(second_d - sum_d**2 / number, np.where(seen_d, 0.0, tuned.SEEN_STD * sd * bound_d))
     if first:
         sum_d[0] = math.sqrt(tuned.CONSTANT_EXPLAINS) * constant * number
@@ -318,7 +318,7 @@ class FirstOrderDiagonal:
         gradient_d = score_d - majoriser.ridge_d * (q.descent.point_d - q.start_d)
         return replace(q, descent=q.descent.step(score_d, gradient_d, (sd * q.scale_d) ** 2, majoriser))
 
-    def weights(self, q: DiagonalState) -> Weights:
+    def weights(self, q: DiagonalState) -> WeightPosterior:
         """Posterior of the weights for predictions, in the coordinates of x."""
         precision_d, information_d, variance_d = self._information(q)
         data_d = np.maximum(variance_d - q.mean.noise * q.scale_d**2, tuned.ROUNDING * variance_d)
@@ -330,10 +330,10 @@ class FirstOrderDiagonal:
         slants = self._columns.slants(scaling.mean_d)
         np.subtract.at(mean_d, slants.factor_k, slants.share_k * mean_d[slants.product_k])
         parts = [scaling.factor_d**2 * v_d[place_d] for v_d in (aware_d, naive_d, 1 / precision_d)]
-        read = Weights.alone(mean_d, *parts[:2])
+        read = WeightPosterior.alone(mean_d, *parts[:2])
         return replace(read, prior=parts[2], centre_d=scaling.centre_d, slant_3k=np.array(slants, dtype=np.float64))
 
-    def table(self, q: DiagonalState) -> Weights:
+    def table(self, q: DiagonalState) -> WeightPosterior:
         """Posterior of the weights for intervals: the width of the prior is fixed, spreads are at their low end."""
         scaling, columns, order = q.scaling, q.columns, self._order
         # A centre that is off adds to the second moment, and nothing to what the data say of the weight.

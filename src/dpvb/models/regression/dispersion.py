@@ -97,10 +97,10 @@ class Dispersion:
         """
         point, new = np.array([math.log(self.r)]), np.array([total])
         seen = (_one() if fresh else self.seen).joined(point, new, noise)
-        known = np.array([[max(number * information(self.r, *psi), 1e-9)]])
-        prior = ridge.Prior(np.zeros((1, 1)), np.array([[tuned.DISPERSION_STD**2]]), (1.0,))
+        expected = np.array([[max(number * information(self.r, *psi), 1e-9)]])
+        prior = ridge.WeightPrior(np.zeros((1, 1)), np.array([[tuned.DISPERSION_STD**2]]), (1.0,))
         mean, variance = ridge.posterior(
-            ridge.NoisyScore(seen.score_d, seen.point_d, known, np.ones(1), seen.noise), prior
+            ridge.NoisyScore(seen.score_d, seen.point_d, expected, np.ones(1), seen.noise), prior
         )
         # Far from the mode a line is a poor guide.
         way = min(max(float(mean[0]) - math.log(self.r), -tuned.DISPERSION_STEP), tuned.DISPERSION_STEP)

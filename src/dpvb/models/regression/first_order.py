@@ -219,9 +219,9 @@ class FirstOrder(CurvatureThenScores):
         readings = self._readings(start)
         if not readings.beside:
             return start
-        (known,), prior = readings.beside, readings.prior(scaling.width_d, (tuned.TAU_MEDIAN,))
-        precision_ee = ridge.inverse(prior.covariance(prior.taus[0]))[0] + known.precision
-        point_e = start_e + np.linalg.solve(precision_ee, known.pull_d)
+        (earlier,), prior = readings.beside, readings.prior(scaling.width_d, (tuned.TAU_MEDIAN,))
+        precision_ee = ridge.inverse(prior.covariance(prior.taus[0]))[0] + earlier.precision
+        point_e = start_e + np.linalg.solve(precision_ee, earlier.pull_d)
         return replace(start, point_e=point_e, last_e=point_e)
 
     def _stepped(self, s: Estimate, q: FirstOrderState) -> FirstOrderState:
@@ -245,8 +245,8 @@ class FirstOrder(CurvatureThenScores):
         tau = ridge.best_scale(newton_e, (information_e + noise_e) / upper_e**2, prior)
         precision_ee, _ = ridge.inverse(prior.covariance(tau))
         gradient_e = gain_e * score_e
-        for known in readings.beside:
-            precision_ee, gradient_e = precision_ee + known.precision, gradient_e + known.pull_d
+        for earlier in readings.beside:
+            precision_ee, gradient_e = precision_ee + earlier.precision, gradient_e + earlier.pull_d
         gradient_e -= precision_ee @ (q.point_e - q.start_e)
         guard = q.guard.after(max(float(np.mean((gradient_e / gain_e / scale_e) ** 2)), sd**2))
         bound_e, fresh_e = guard.safety * ratio_xi * moments.eigenvalue_upper_e, (sd * scale_e) ** 2
@@ -294,6 +294,6 @@ class FirstOrder(CurvatureThenScores):
         moments, noise = q.moments, s.noise_std(block) ** 2
         psi = moments.log_odds(point_e)
         psi = psi[0] + q.offset, psi[1]
-        found = q.dispersion.after(float(s.read(block)[0]), noise, moments.number, psi, fresh=fresh)
+        learned = q.dispersion.after(float(s.read(block)[0]), noise, moments.number, psi, fresh=fresh)
         # Of the shares of the steepest curvature that the next query returns, `most` is what makes factors of `usual`.
-        return replace(q, dispersion=found, most=self.likelihood.at(found.r).steepest / q.usual)
+        return replace(q, dispersion=learned, most=self.likelihood.at(learned.r).steepest / q.usual)

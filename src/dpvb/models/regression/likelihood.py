@@ -260,12 +260,12 @@ def times(e_step: Callable[..., Contributions]) -> Callable[..., Contributions]:
 
     @wraps(e_step)
     def weighted(model: Any, q: Any, batch: Any, blocks: Mapping[str, Block]) -> Contributions:
-        found = e_step(model, q, batch, blocks)
+        once = e_step(model, q, batch, blocks)
         if batch.weight_n is None:
-            return found
+            return once
         # A row of weight 0 is none, in the number of units that counted, too.
         weight_n = np.where(batch.weight_n > 0, batch.weight_n, np.nan)
-        return {name: _times(one, weight_n) for name, one in found.items()}
+        return {name: _times(one, weight_n) for name, one in once.items()}
 
     return weighted
 
@@ -348,10 +348,10 @@ def binomial_interval(mean_n: Floats, variance_n: Floats, trials: Any, tail: flo
     Raises:
         ParameterError: unless trials are whole numbers of 0 or more, one or as many as rows.
     """
-    given = np.asarray(trials, dtype=np.float64)
-    if given.shape not in ((), mean_n.shape) or not ((given >= 0) & (given == np.floor(given))).all():
+    trials_n = np.asarray(trials, dtype=np.float64)
+    if trials_n.shape not in ((), mean_n.shape) or not ((trials_n >= 0) & (trials_n == np.floor(trials_n))).all():
         raise ParameterError(f"trials must be whole numbers of 0 or more, one or {len(mean_n)} of them.")
-    trials_n = np.broadcast_to(given, mean_n.shape)
+    trials_n = np.broadcast_to(trials_n, mean_n.shape)
 
     def below(k_n: Floats, psi_nk: Floats, rows: slice) -> Floats:
         # The answer is never asked for at k = trials, where the first argument would be 0.

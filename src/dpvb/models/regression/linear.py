@@ -87,22 +87,22 @@ class Residuals:
         return float(self.total_k.sum()), self.noise * len(self.total_k)
 
     def read(self, number: float, far: float = tuned.FAR_BIN) -> Sizes | None:
-        """What is known of |r|; None where noise hides most rows.
+        """The distribution of |r|; None where noise hides most rows.
 
         Args:
             number: of rows.
             far: std of noise below which a bin beyond the first empty one counts as empty.
         """
         sd = math.sqrt(self.noise)
-        kept_k = np.where(self.total_k >= tuned.SEEN_BIN * sd, self.total_k, 0.0)
-        mode = int(np.argmax(kept_k))
-        empty = np.flatnonzero(kept_k[mode:] == 0)
+        seen_k = np.where(self.total_k >= tuned.SEEN_BIN * sd, self.total_k, 0.0)
+        mode = int(np.argmax(seen_k))
+        empty = np.flatnonzero(seen_k[mode:] == 0)
         if len(empty):
             beyond = slice(mode + int(empty[0]), None)
-            kept_k[beyond] = np.where(kept_k[beyond] >= far * sd, kept_k[beyond], 0.0)
-        if kept_k.sum() < tuned.LEAST_SEEN * number or kept_k.sum() <= 0:
+            seen_k[beyond] = np.where(seen_k[beyond] >= far * sd, seen_k[beyond], 0.0)
+        if seen_k.sum() < tuned.LEAST_SEEN * number or seen_k.sum() <= 0:
             return None
-        return Sizes(np.repeat(kept_k / kept_k.sum() / _POINTS, _POINTS))
+        return Sizes(np.repeat(seen_k / seen_k.sum() / _POINTS, _POINTS))
 
 
 @dataclass(frozen=True)
@@ -256,22 +256,22 @@ class Linear(CurvatureThenScores):
         mean = q.mean.joined(q.point_e, score_e, (q.clip * sd) ** 2)
         noise_e = mean.noise * scale_e**2
         spread = q.spread if sizes is None else sizes.clipped(q.clip)
-        found = replace(q, start_e=start_e, mean=mean, residuals=residuals, spread=spread, step=q.step + 1)
-        readings, one_e = self._readings(found, size=self._size(found, spread)), np.ones(len(scale_e))
+        moved = replace(q, start_e=start_e, mean=mean, residuals=residuals, spread=spread, step=q.step + 1)
+        readings, one_e = self._readings(moved, size=self._size(moved, spread)), np.ones(len(scale_e))
         prior = readings.prior(q.scaling.width_d, ridge.TAUS)
         point_e = readings.led(spread * moments.eigenvalue_e, one_e / spread, prior)
         if sizes is None:
-            return replace(found, point_e=point_e)
+            return replace(moved, point_e=point_e)
         if sd == 0:
             # Nothing is clipped: residuals may still grow a little where the next ones are taken.
             clip = tuned.CLIP_FALL * sizes.largest()
-            return replace(found, point_e=point_e, clip=clip, reach=clip)
+            return replace(moved, point_e=point_e, clip=clip, reach=clip)
         budget = 1.0 / (tuned.LINEAR_CURVATURE * s.noise_std("curvature") ** 2)
         lost_e = moments.eigenvalue_e * scale_e**2 / (moments.eigenvalue_e + noise_e / spread) ** 2
         clip = sizes.best_clip(float(lost_e.sum()) / (tuned.CLIP_PRICE * budget * number))
         # A chance count far out costs scores little, but noise would drown a σ² that reached for it.
         reach = self._reach(residuals.read(number, tuned.CERTAIN_BIN) or sizes, number, budget)
-        return replace(found, point_e=point_e, clip=max(clip, q.clip / tuned.CLIP_FALL), reach=reach)
+        return replace(moved, point_e=point_e, clip=max(clip, q.clip / tuned.CLIP_FALL), reach=reach)
 
     def _finished(self, s: Estimate, q: LinearState) -> LinearState:
         """With the curvature, its excess and σ², from the last release."""
@@ -329,6 +329,6 @@ class Linear(CurvatureThenScores):
             other, noise = scaling.number, (scaling.error * scaling.number) ** 2
         else:
             other, noise = moments.number, (sd / self._constant**2) ** 2
-        own, own_noise = residuals.number()
-        part = noise / (noise + own_noise) if noise > 0 else 0.0
-        return max(other + part * (own - other), 1.0), part * own_noise
+        counted, counted_noise = residuals.number()
+        part = noise / (noise + counted_noise) if noise > 0 else 0.0
+        return max(other + part * (counted - other), 1.0), part * counted_noise

@@ -49,7 +49,7 @@ class RowMoments:
         constant_e: weights with xᵀ weights ≈ 1 for every row; zero if no weights do that.
         trace: Σ ‖Uᵀx / s‖², from the raw noisy matrix, so that floors on small eigenvalues do not bias it.
         number: number of rows.
-        room: factor that scale_e holds besides, so that fewer rows are too long.
+        room: extra factor in scale_e; it shortens rows, so that fewer exceed norm 1 and are clipped.
     """
 
     basis_de: Floats
@@ -92,7 +92,7 @@ class RowMoments:
         return replace(self, scale_e=self.scale_e * factor, trace=trace, room=room)
 
     def affordable(self, noise: float) -> float:
-        """Room for longer rows where noise of this variance in the score is far below its variance between samples."""
+        """The largest `room` for which noise of this variance stays far below the sampling variance of the score."""
         seen = float(np.quantile(self.eigenvalue_e / self.scale_e**2, tuned.ROOM_QUANTILE))
         return math.sqrt(float(np.clip(tuned.ROOM_NOISE * seen / noise, 1.0, tuned.LARGEST_ROOM**2)))
 
@@ -242,14 +242,14 @@ def _common_factors(noisy_dd: Floats, guess_dd: Floats, sd: float) -> Floats:
     This is minimum residual factor analysis (Harman & Jones 1966), with factors that are shrunk by the edge of noise.
     """
     # The variances of the guess, about the means that it has.
-    own_d = np.maximum(np.diag(noisy_dd) - (guess_dd[0] ** 2) / guess_dd[0, 0], 0.0) + sd + TINY
+    variance_d = np.maximum(np.diag(noisy_dd) - (guess_dd[0] ** 2) / guess_dd[0, 0], 0.0) + sd + TINY
     means_dd = np.outer(guess_dd[0], guess_dd[0]) / guess_dd[0, 0]
-    centred_dd, unique_d = noisy_dd - means_dd, own_d
+    centred_dd, unique_d = noisy_dd - means_dd, variance_d
     for _ in range(tuned.FACTOR_ROUNDS):
         value_e, vector_de = np.linalg.eigh(centred_dd - np.diag(unique_d))
         shrunk_e = np.sqrt(np.maximum(np.maximum(value_e, 0.0) ** 2 - edge(len(value_e), sd) ** 2, 0.0))
         common_dd = (vector_de * shrunk_e) @ vector_de.T
-        unique_d = np.clip(np.diag(centred_dd) - np.diag(common_dd), tuned.LEAST_UNIQUE * own_d, own_d)
+        unique_d = np.clip(np.diag(centred_dd) - np.diag(common_dd), tuned.LEAST_UNIQUE * variance_d, variance_d)
     return np.asarray(means_dd + common_dd + np.diag(unique_d))
 
 
@@ -298,14 +298,14 @@ def read_at_mean(noisy_ee: Floats, guess_ee: Floats, hidden_e: Floats, sd: float
     rest_ee = noisy_ee - guess_ee
     np.fill_diagonal(rest_ee, 0.0)
     value_e, vector_ee = np.linalg.eigh(rest_ee)
-    kept_e = np.sign(value_e) * np.sqrt(np.maximum(value_e**2 - edge(d, sd) ** 2, 0.0))
-    value_e, vector_de = np.linalg.eigh(guess_ee + (vector_ee * kept_e) @ vector_ee.T)
+    shrunk_e = np.sign(value_e) * np.sqrt(np.maximum(value_e**2 - edge(d, sd) ** 2, 0.0))
+    value_e, vector_de = np.linalg.eigh(guess_ee + (vector_ee * shrunk_e) @ vector_ee.T)
     found_ee = (vector_de * np.maximum(value_e, tuned.TABLE_FLOOR * read_e.min())) @ vector_de.T
     if sd == 0:
         return found_ee, np.zeros((d, d)), doubt_e
     away_ee = noisy_ee - found_ee
     unexplained = float(np.sum(away_ee**2) - np.sum(np.diag(away_ee) ** 2)) - d * (d - 1) * sd**2 / 2
-    seen = (max(unexplained, 0.0) + (1 + np.count_nonzero(kept_e)) * d * sd**2) / d**2
+    seen = (max(unexplained, 0.0) + (1 + np.count_nonzero(shrunk_e)) * d * sd**2) / d**2
     possible_ee = tuned.TABLE_CORRELATION**2 * np.outer(read_e, read_e)
     return found_ee, np.minimum(seen, 1.0 / (2.0 / sd**2 + 1.0 / possible_ee)), doubt_e
 

@@ -79,7 +79,7 @@ class Declared:
     Attributes:
         low_d, high_d: range of each numeric column; equal ends where a column is not numeric.
         unit_d: the value of a column that is not numeric which counts as one; for an indicator, its value.
-        known: whether these units are those of the columns, and no guess.
+        has_units: whether these units are those of the columns, and not a guess.
         products_p3: numeric columns that are products of two others in places u, and these two, (p, 3); rows then have
             a constant in column 0.
 
@@ -91,7 +91,7 @@ class Declared:
     low_d: Floats
     high_d: Floats
     unit_d: Positives
-    known: bool = True
+    has_units: bool = True
     products_p3: NDArray[np.intp] = field(default_factory=lambda: NO_PRODUCTS)
 
     def __post_init__(self) -> None:
@@ -109,7 +109,7 @@ class Declared:
     @classmethod
     def plain(cls, width: int) -> Declared:
         """No numeric column, and nothing known of units: 1 is a guess."""
-        return cls(np.zeros(width), np.zeros(width), np.ones(width), known=False)
+        return cls(np.zeros(width), np.zeros(width), np.ones(width), has_units=False)
 
     @property
     def numeric_j(self) -> NDArray[np.intp]:
@@ -234,17 +234,17 @@ def product_spreads(
         spread_j, low_j: spreads and their low ends as of columns that are no products.
     """
     numeric_j, (product_p, first_p, second_p) = means.declared.numeric_j, means.declared.products_p3.T
-    known_d, low_d = _roots_of_indicators(means)
-    known_d[numeric_j], low_d[numeric_j] = (ROOT_NORMAL * np.sqrt(found_j) for found_j in (spread_j, low_j))
-    guess_p, least_p = known_d[first_p] * known_d[second_p], low_d[first_p] * low_d[second_p]
-    own_p = np.searchsorted(numeric_j, product_p)
+    root_d, low_d = _roots_of_indicators(means)
+    root_d[numeric_j], low_d[numeric_j] = (ROOT_NORMAL * np.sqrt(end_j) for end_j in (spread_j, low_j))
+    guess_p, least_p = root_d[first_p] * root_d[second_p], low_d[first_p] * low_d[second_p]
+    place_p = np.searchsorted(numeric_j, product_p)
     doubt_p = np.hypot(tuned.PRODUCT_DOUBT * guess_p, (guess_p - least_p) / tuned.LOW_STD)
-    gain_p = doubt_p**2 / (doubt_p**2 + sd_j[own_p] ** 2 + 1e-300)
-    found_p = guess_p + gain_p * (root_j[own_p] - guess_p)
-    lowest_p = np.maximum(found_p - tuned.LOW_STD * np.sqrt(gain_p) * sd_j[own_p], np.minimum(least_p, found_p))
+    gain_p = doubt_p**2 / (doubt_p**2 + sd_j[place_p] ** 2 + 1e-300)
+    read_p = guess_p + gain_p * (root_j[place_p] - guess_p)
+    lowest_p = np.maximum(read_p - tuned.LOW_STD * np.sqrt(gain_p) * sd_j[place_p], np.minimum(least_p, read_p))
     spread_j, low_j = spread_j.copy(), low_j.copy()
-    for made_j, part_p in ((spread_j, found_p), (low_j, lowest_p)):
-        made_j[own_p] = np.maximum((part_p / ROOT_NORMAL) ** 2, tuned.LEAST_SPREAD)
+    for part_j, part_p in ((spread_j, read_p), (low_j, lowest_p)):
+        part_j[place_p] = np.maximum((part_p / ROOT_NORMAL) ** 2, tuned.LEAST_SPREAD)
     return spread_j, low_j
 
 
@@ -311,7 +311,7 @@ class Scaling:
     def start(cls, declared: Declared) -> Scaling:
         """Rows as they are; one unit moves the log odds by about 2τ (Gelman et al. 2008)."""
         zero_d, width_d = np.zeros(len(declared.unit_d)), tuned.UNIT_EFFECT / declared.unit_d
-        wide_d = width_d * (1.0 if declared.known else tuned.UNKNOWN_UNIT)
+        wide_d = width_d * (1.0 if declared.has_units else tuned.UNKNOWN_UNIT)
         return cls(
             zero_d, 0.0, 1.0, zero_d, zero_d, np.ones(len(zero_d)), width_d, wide_d, np.ones(len(zero_d)), zero_d
         )
