@@ -51,7 +51,6 @@ from dpvb.results import exports
 from dpvb.results.coefficients import Coefficient, CoefficientTable, Summary, TableHead
 from dpvb.results.figures import Facts, Figure, Intervals
 from dpvb.results.forecast import Forecast
-from dpvb.rows.regression import SparseDesignRows
 
 _READING = ("mean_d", "covariance", "naive_covariance", "prior", "unseen_d", "centre_d", "slant_3k")
 COVARIANCES = ("full", "diagonal")
@@ -411,12 +410,13 @@ class Regression(PrivateEstimator):
     def _psi_of(self, rows: Any) -> Floats:
         """ψ of each clean row at the posterior mean, from that row alone, bit for bit."""
         mean_d = self._weights.mean_d
-        if isinstance(rows, SparseDesignRows):
-            row_j = np.repeat(np.arange(len(rows.y_n)), np.diff(rows.indptr))
-            weights = rows.values * mean_d[rows.indices]
+        x_nd = rows.matrix(len(mean_d))
+        if not isinstance(x_nd, np.ndarray):
+            row_j = np.repeat(np.arange(len(rows.y_n)), np.diff(x_nd.indptr))
+            weights = x_nd.data * mean_d[x_nd.indices]
             psi_n: Floats = np.bincount(row_j, weights=weights, minlength=len(rows.y_n)).astype(np.float64)
         else:
-            psi_n = linear.dot(rows.x_nd, mean_d)
+            psi_n = linear.dot(x_nd, mean_d)
         return psi_n + self._shift + (0.0 if rows.offset_n is None else rows.offset_n)
 
     def _bounded(self, X: Records) -> Any:
@@ -596,7 +596,7 @@ class Regression(PrivateEstimator):
         for rows in self._chunks(self._visible(X)):
             if np.isnan(rows.y_n).any():
                 raise DataFormatError("X has rows that hold NaN or infinity, for which nothing can be predicted.")
-            yield _matrix(rows, len(self._weights.mean_d))
+            yield rows.matrix(len(self._weights.mean_d))
 
     def _chunks(self, design: AnyDesign) -> Iterator[Any]:
         """Chunks of rows of the fitted width."""
@@ -642,7 +642,7 @@ class Regression(PrivateEstimator):
                 raise DataFormatError(
                     "public rows must not hold NaN, infinity, or a response outside the declared ones."
                 )
-            mean_n, variance_n = self._moments(_matrix(rows, d), self._weights)
+            mean_n, variance_n = self._moments(rows.matrix(d), self._weights)
             offset_n = np.zeros(len(mean_n)) if rows.offset_n is None else rows.offset_n
             parts.append((mean_n + offset_n, variance_n, rows.y_n, rows.trials_n, offset_n))
         mean_n, variance_n, y_n, trials_n, offset_n = map(np.concatenate, zip(*parts, strict=True))
@@ -930,10 +930,3 @@ def _column_bound(bound: Any, design: AnyDesign) -> Floats:
         raise ParameterError(f"column_bound must be a positive number, or {width} of them, one a feature.")
     bound_d = np.clip(bound_d / design.row_norm, 1e-6, 1.0)
     return np.concatenate([[design.intercept], bound_d]) if design.intercept > 0 else bound_d
-
-
-def _matrix(rows: Any, width: int) -> Any:
-    """Clean rows as a matrix, dense or sparse."""
-    if isinstance(rows, SparseDesignRows):
-        return sparse.csr_array((rows.values, rows.indices, rows.indptr), shape=(len(rows.y_n), width))
-    return rows.x_nd

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from dpvb.guards.arrays import Floats
 
@@ -34,6 +35,10 @@ class DesignRows:
     cut_n: NDArray[np.bool_] | None = None
     offset_n: Floats | None = None
     weight_n: Floats | None = None
+
+    def matrix(self, width: int) -> Floats:
+        """Features as a matrix of so many columns, (n, width)."""
+        return self.x_nd
 
     def derived(self, function: Callable[[Floats, Floats], Derived], matrix: Floats) -> Derived:
         """Return function(x, matrix), which is calculated again only if either differs from that of the last call."""
@@ -70,6 +75,10 @@ class SparseDesignRows:
     cut_n: NDArray[np.bool_] | None = None
     offset_n: Floats | None = None
     weight_n: Floats | None = None
+
+    def matrix(self, width: int) -> sparse.csr_array:
+        """Features as a matrix of so many columns, (n, width)."""
+        return sparse.csr_array((self.values, self.indices, self.indptr), shape=(len(self.y_n), width))
 
 
 #: Rows of either form.
