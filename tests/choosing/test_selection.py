@@ -384,7 +384,7 @@ def test_each_unit_is_either_fitted_or_scored() -> None:
         moved = abs(after.score - before.score)
         if same_fit:
             # What predicts, which is not the table; rows are delivered behind a constant.
-            psi = fits[1]._weights.mean_d @ np.append(fits[1]._constant, X[59] / fits[1]._row_norm)
+            psi = fits[1]._weights.mean_d @ np.append(fits[1]._columns.constant, X[59] / fits[1]._columns.row_norm)
             own = special.log_expit((2 * y[59] - 1) * psi)
             assert after.score - before.score == pytest.approx(max(own, -4 * math.log(2)) + 2 * math.log(2), abs=3e-6)
             assert 0 < moved <= 2 * math.log(2)

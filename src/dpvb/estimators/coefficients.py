@@ -261,7 +261,10 @@ def _check_columns(model: Any, frame: Frame) -> None:
     if response.kind == "numeric" and model._fitted_response != response:
         asks, has = (f"({one.range[0]:g}, {one.range[1]:g})" for one in (response, model._fitted_response))
         raise ParameterError(f"prior must have the y_range of the fit, {asks}; its own is {has}.")
-    for name, asked, had in (("row_norm", row_norm, model._row_norm), ("intercept", constant, model._constant)):
+    for name, asked, had in (
+        ("row_norm", row_norm, model._columns.row_norm),
+        ("intercept", constant, model._columns.constant),
+    ):
         if asked != had:
             raise ParameterError(f"prior must have the {name} of the fit, {asked:g}; its own is {had:g}.")
 

@@ -57,6 +57,105 @@ COVARIANCES = ("full", "diagonal")
 ESTIMATES = ("posterior", "mode")
 
 
+@dataclass(frozen=True)
+class FittedColumns:
+    """The columns that a regression was fitted with, by which it reads rows for predictions; public.
+
+    Attributes:
+        kind: name of the estimator, for messages.
+        names: of the features, where the rows had names.
+        width: number of features.
+        schema: of a table, or of ranges; None: rows had one norm.
+        constant: the intercept's constant in a delivered row; 0: there is none.
+        row_norm: what features were divided by.
+    """
+
+    kind: str
+    names: tuple[str, ...] | None
+    width: int
+    schema: Schema | None
+    constant: float
+    row_norm: float
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of all features."""
+        return self.names or places(self.width)
+
+    def check(self, width: int, expected: int | None = None) -> None:
+        """Check the number of columns of some rows.
+
+        Raises:
+            DataFormatError: for another number.
+        """
+        expected = self.width if expected is None else expected
+        if width != expected:
+            raise DataFormatError(f"X has {width} features, but {self.kind} is expecting {expected} features as input.")
+
+    def table(self, X: Records, schema: Schema) -> Table:
+        """Rows as a table; numbers without names are in the order of a schema that has numbers alone."""
+        if isinstance(X, Table):
+            return X
+        if _is_named(X) or any(column.kind not in ("numeric", "spline") for column in schema.own_columns):
+            return Table(X, schema)
+        matrix = as_matrix(X)
+        self.check(matrix.width, len(schema.own_columns))
+        return in_order(matrix, schema)
+
+    def visible(self, X: Records) -> AnyDesign:
+        """Rows that the caller may see, brought to the public norm as private ones are.
+
+        Raises:
+            DataFormatError: for rows of other columns.
+        """
+        if self.schema is not None:
+            features = replace(self.schema, target=None, group=None)
+            table = self.table(X, features)
+            if replace(table.schema, target=None, group=None) != features:
+                raise DataFormatError("the table's schema is not the one that the model was fitted with.")
+            return table.features(fit_intercept=self.constant > 0, sparse_rows=True)
+        if isinstance(X, Table):
+            raise DataFormatError("the model was fitted on plain rows, not on a table: give rows of the same columns.")
+        check_names(column_names(X), self.names)
+        return Design(X, row_norm=self.row_norm, intercept=self.constant, sparse_rows=sparse.issparse(X))
+
+    def chunks(self, design: AnyDesign) -> Iterator[Any]:
+        """Chunks of rows, whose width is checked."""
+        self.check(design.width - (self.constant > 0))
+        return (chunk.rows for chunk in design.chunks())
+
+    def to_facts(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "features": None if self.names is None else list(self.names),
+            "width": self.width,
+            "schema": None if self.schema is None else self.schema.to_json(),
+            "constant": self.constant,
+            "row_norm": self.row_norm,
+        }
+
+    @classmethod
+    def from_facts(cls, kind: str, facts: Mapping[str, Any]) -> FittedColumns:
+        """Inverse of `to_facts`.
+
+        Raises:
+            ValueError: for features of another number; and whatever facts that do not fit raise.
+        """
+        names, schema = facts["features"], facts["schema"]
+        columns = cls(
+            kind,
+            None if names is None else tuple(map(str, names)),
+            int(facts["width"]),
+            None if schema is None else Schema.from_json(schema),
+            check_number("constant", facts["constant"], low=0, high=1, closed="left"),
+            check_number("row_norm", facts["row_norm"], low=0, closed="neither"),
+        )
+        widths = {columns.width, *([] if names is None else [len(names)])}
+        if len(widths | (set() if columns.schema is None else {columns.schema.width})) > 1:
+            raise ValueError("features of another number")
+        return columns
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class Regression(PrivateEstimator):
     """What all regressions share: ψ = intercept + x·coef, a Gaussian posterior, and its table.
@@ -359,13 +458,13 @@ class Regression(PrivateEstimator):
             **({"prior": f"the prior: {source}"} if source else {}),
             "parameters": self._said_of_parameters,
         }
+        width, kind = design.width - (design.intercept > 0), type(self).__name__
+        columns = FittedColumns(kind, names, width, schema, design.intercept, design.row_norm)
         notes = {
-            "names": names,
-            "prior": source,
-            "width": design.width - (design.intercept > 0),
+            "columns": columns,
             "schema": schema,
             "constant": design.intercept,
-            "row_norm": design.row_norm,
+            "prior": source,
             "target": schema.target if schema is not None and y is None else None,
         }
         return self._task(model, design, model.schedule, public, notes)
@@ -374,13 +473,13 @@ class Regression(PrivateEstimator):
         """Keep the posterior."""
         notes = task.notes
         self.n_iter_ = notes["steps"]
-        self._set_columns(notes["names"], notes["width"], notes["schema"])
+        self._set_columns(notes["columns"])
         self._shift, self._prior_source = self._shift_of(task.model), notes["prior"]
         weights, table = task.model.weights(q), task.model.table(q)
         if self.estimate == "mode":
             weights, table = weights.point(), replace(weights.point(), data=table.data)
         weights, table = self._in_units(weights), self._in_units(table)
-        self._set_posterior(weights, table, notes["constant"], notes["row_norm"])
+        self._set_posterior(weights, table)
 
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
         return of_coefficients(task, plan, n, *self._scores(task.model))
@@ -508,18 +607,17 @@ class Regression(PrivateEstimator):
         products_p3 = NO_PRODUCTS if schema is None or constant == 0 else 1 + schema.products
         return Declared(low_d, high_d, np.append(first + 1.0, unit_d), has_units, products_p3)
 
-    def _set_columns(self, names: tuple[str, ...] | None, width: int, schema: Schema | None) -> None:
+    def _set_columns(self, columns: FittedColumns) -> None:
         """Number, names and units of the features."""
-        self.schema_, self.n_features_in_, self._named = schema, width, names is not None
-        self.feature_names_ = names or places(width)
+        self._columns, self.schema_ = columns, columns.schema
+        self.n_features_in_, self.feature_names_ = columns.width, columns.feature_names
 
-    def _set_posterior(
-        self, weights: WeightPosterior, table: WeightPosterior, constant: float, row_norm: float
-    ) -> None:
+    def _set_posterior(self, weights: WeightPosterior, table: WeightPosterior) -> None:
         """Keep both readings of the posterior in the model's units, and show the table's in those of X."""
-        self._weights, self._table, self._constant, self._row_norm = weights, table, constant, row_norm
-        self._first = int(constant > 0)
-        self._coefficients = Coefficients(table, constant, row_norm, self.feature_names_, self.schema_, self._shift)
+        self._weights, self._table, columns = weights, table, self._columns
+        self._coefficients = Coefficients(
+            table, columns.constant, columns.row_norm, columns.feature_names, columns.schema, self._shift
+        )
         self.coef_, self.intercept_ = self._shown(self._coefficients.normal.mean_r)
         stds: tuple[Any, Any] = self._stds() if table.covariance.any() else (None, None)
         self.coef_std_, self.intercept_std_ = stds
@@ -593,31 +691,10 @@ class Regression(PrivateEstimator):
     def _rows(self, X: Records) -> Iterator[Any]:
         """Rows as the model reads them, dense or sparse."""
         self._check_fitted()
-        for rows in self._chunks(self._visible(X)):
+        for rows in self._columns.chunks(self._columns.visible(X)):
             if np.isnan(rows.y_n).any():
                 raise DataFormatError("X has rows that hold NaN or infinity, for which nothing can be predicted.")
             yield rows.matrix(len(self._weights.mean_d))
-
-    def _chunks(self, design: AnyDesign) -> Iterator[Any]:
-        """Chunks of rows of the fitted width."""
-        self._check_width(design.width - self._first, self.n_features_in_)
-        return (chunk.rows for chunk in design.chunks())
-
-    def _check_width(self, width: int, expected: int) -> None:
-        if width != expected:
-            raise DataFormatError(
-                f"X has {width} features, but {type(self).__name__} is expecting {expected} features as input."
-            )
-
-    def _tabled(self, X: Records, schema: Schema) -> Table:
-        """Rows as a table; numbers without names are in the order of a schema that has numbers alone."""
-        if isinstance(X, Table):
-            return X
-        if _is_named(X) or any(column.kind not in ("numeric", "spline") for column in schema.own_columns):
-            return Table(X, schema)
-        matrix = as_matrix(X)
-        self._check_width(matrix.width, len(schema.own_columns))
-        return in_order(matrix, schema)
 
     def _measured(
         self, X: Records, y: Responses, trials: Any, public: bool, offset: Any = None, exposure: Any = None
@@ -631,13 +708,13 @@ class Regression(PrivateEstimator):
         self._check_public(public)
         self._check_fitted()
         if self.schema_ is not None:
-            X = self._tabled(X, self.schema_)
+            X = self._columns.table(X, self.schema_)
         beside = {name: value for name, value in (("offset", offset), ("exposure", exposure)) if value is not None}
         if y is not None:
             _check_beside(replace(self._given_response, max_weight=None), beside)
         d, empty = len(self._weights.mean_d), np.empty(0)
         parts = [(empty, empty, empty, empty, empty)]
-        for rows in self._chunks(self._private(X, y, trials, None, self._row_norm, beside)):
+        for rows in self._columns.chunks(self._private(X, y, trials, None, self._columns.row_norm, beside)):
             if np.isnan(rows.y_n).any():
                 raise DataFormatError(
                     "public rows must not hold NaN, infinity, or a response outside the declared ones."
@@ -647,19 +724,6 @@ class Regression(PrivateEstimator):
             parts.append((mean_n + offset_n, variance_n, rows.y_n, rows.trials_n, offset_n))
         mean_n, variance_n, y_n, trials_n, offset_n = map(np.concatenate, zip(*parts, strict=True))
         return mean_n, variance_n, y_n, trials_n, offset_n
-
-    def _visible(self, X: Records) -> AnyDesign:
-        """Rows that the caller may see, brought to the public norm as private ones are."""
-        if self.schema_ is not None:
-            features = replace(self.schema_, target=None, group=None)
-            table = self._tabled(X, features)
-            if replace(table.schema, target=None, group=None) != features:
-                raise DataFormatError("the table's schema is not the one that the model was fitted with.")
-            return table.features(fit_intercept=self._constant > 0, sparse_rows=True)
-        if isinstance(X, Table):
-            raise DataFormatError("the model was fitted on plain rows, not on a table: give rows of the same columns.")
-        check_names(column_names(X), self.feature_names_ if self._named else None)
-        return Design(X, row_norm=self._row_norm, intercept=self._constant, sparse_rows=sparse.issparse(X))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -675,11 +739,7 @@ class Regression(PrivateEstimator):
         arrays |= {f"{start}data_precision": data.precision for start, data in said.items()}
         arrays |= {f"{start}data_pull_d": data.pull_d for start, data in said.items()}
         facts = {
-            "features": list(self.feature_names_) if self._named else None,
-            "width": self.n_features_in_,
-            "schema": None if self.schema_ is None else self.schema_.to_json(),
-            "constant": self._constant,
-            "row_norm": self._row_norm,
+            **self._columns.to_facts(),
             "steps": self.n_iter_,
             "shift": self._shift,
             "told": self._prior_source,
@@ -687,15 +747,13 @@ class Regression(PrivateEstimator):
         return arrays, facts
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        self.n_iter_, width = int(facts["steps"]), int(facts["width"])
-        constant = check_number("constant", facts["constant"], low=0, high=1, closed="left")
-        row_norm = check_number("row_norm", facts["row_norm"], low=0, closed="neither")
+        self.n_iter_, columns = int(facts["steps"]), FittedColumns.from_facts(type(self).__name__, facts)
         if "table_mean_d" in arrays:
             # Files of before have the diagonal of the prior's covariance.
             named = {name: name.replace("prior", "prior" if "prior" in arrays else "prior_d") for name in _READING}
             present = [name for name in _READING if name in arrays or name == "prior"]  # Some came later.
-            found: Any = [{name: arrays[start + named[name]] for name in present} for start in ("", "table_")]
-            weights, table = (WeightPosterior(**read) for read in found)
+            parts: Any = [{name: arrays[start + named[name]] for name in present} for start in ("", "table_")]
+            weights, table = (WeightPosterior(**read) for read in parts)
             if "data_pull_d" in arrays:
                 weights, table = (
                     replace(
@@ -705,7 +763,7 @@ class Regression(PrivateEstimator):
                 )
         else:  # Of a file of format 1.
             weights = table = WeightPosterior.alone(*(arrays[name] for name in _READING[:3]))
-        d = width + (constant > 0)
+        d = columns.width + (columns.constant > 0)
         for read in (weights, table):
             vectors = {part.shape for part in (read.mean_d, read.unseen_d, read.centre_d)}
             shape = read.covariance.shape
@@ -720,12 +778,8 @@ class Regression(PrivateEstimator):
             if not slanted or vectors != {(d,)} or shape != read.naive_covariance.shape or not shapes <= {(d,), (d, d)}:
                 raise ValueError("a posterior of another shape")
         self._shift, self._prior_source = check_number("shift", facts.get("shift", 0.0)), str(facts.get("told", ""))
-        names, schema = facts["features"], facts["schema"]
-        names = None if names is None else tuple(map(str, names))
-        self._set_columns(names, width, None if schema is None else Schema.from_json(schema))
-        if len(self.feature_names_) != width or (self.schema_ is not None and self.schema_.width != width):
-            raise ValueError("features of another number")
-        self._set_posterior(domains.checked(weights), domains.checked(table), constant, row_norm)
+        self._set_columns(columns)
+        self._set_posterior(domains.checked(weights), domains.checked(table))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
