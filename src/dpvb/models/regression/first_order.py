@@ -79,6 +79,12 @@ class FirstOrderState(ScoreState):
         away_e = np.where(self.steepness.factor_e > 1, self.point_e - self.mean.point_d, 0.0)
         return bool(np.max(seen_e * away_e**2) > tuned.FAR_STD**2)
 
+    def within_reach(self, point_e: Floats) -> Floats:
+        """A point, or one on the way to it: a noisy reading of the curvature must not send every mean to its bound."""
+        step_e = point_e - self.point_e
+        length = math.sqrt(float(self.moments.eigenvalue_e @ step_e**2) / self.moments.number)
+        return self.point_e + step_e * min(1.0, tuned.COUNT_REACH / max(length, 1e-300))
+
 
 @dataclass(frozen=True)
 class FirstOrder(CurvatureThenScores):
@@ -227,46 +233,52 @@ class FirstOrder(CurvatureThenScores):
     def _stepped(self, s: Estimate, q: FirstOrderState) -> FirstOrderState:
         """One majorised step with momentum. Directions whose averaged score is mostly noise take shorter steps."""
         moments, scale_e, sd, late = q.moments, q.moments.scale_e, s.noise_std("score"), q.step / self.num_steps
-        is_count, score_e, step = self.likelihood.is_count, scale_e * s.read("score"), q.step + 1
-        total = moments.measured if is_count else moments.total
-        reading = q.most / total * np.append(s.read("variance"), s.read("xi"))
-        ratios = q.ratios.seen(reading, (q.most * s.noise_std("xi") / total) ** 2)
-        least = tuned.LEAST_VARIANCE_RATIO, tuned.LEAST_XI_RATIO
-        ratio, ratio_xi = q.usual * np.clip(ratios.value, least, q.most)
+        is_count, score_e = self.likelihood.is_count, scale_e * s.read("score")
+        ratios, (ratio, ratio_xi), total = self._ratios(s, q)
         may_swing = not is_count and late < tuned.AVERAGE_ANEW
         fresh = sd == 0 or late < tuned.AVERAGE_START or (may_swing and q.far(ratio))
         mean = (Average(q.start_e, score_e) if fresh else q.mean).joined(q.point_e, score_e, sd**2)
         information_e, noise_e = ratio * moments.eigenvalue_e, mean.noise * scale_e**2
-        upper_e, gain_e = ratio * moments.eigenvalue_upper_e, information_e / (information_e + noise_e)
-        newton_e = mean.point_d - q.start_e + mean.score_d / upper_e
-        near = tuned.COUNT_PATH_STD if is_count and sd > 0 else tuned.INTERCEPT_STD
+        gain_e = information_e / (information_e + noise_e)
+        # The prior, at the τ that fits best where the averages lead without it.
         readings = self._readings(replace(q, mean=mean))
+        near = tuned.COUNT_PATH_STD if is_count and sd > 0 else tuned.INTERCEPT_STD
         prior = readings.prior(q.scaling.width_d, ridge.TAUS, near)
-        tau = ridge.best_scale(newton_e, (information_e + noise_e) / upper_e**2, prior)
-        precision_ee, _ = ridge.inverse(prior.covariance(tau))
+        upper_e = ratio * moments.eigenvalue_upper_e
+        newton_e = mean.point_d - q.start_e + mean.score_d / upper_e
+        prior = replace(prior, taus=(ridge.best_scale(newton_e, (information_e + noise_e) / upper_e**2, prior),))
+        precision_ee, _ = ridge.inverse(prior.covariance(prior.taus[0]))
         gradient_e = gain_e * score_e
         for earlier in readings.beside:
             precision_ee, gradient_e = precision_ee + earlier.precision, gradient_e + earlier.pull_d
         gradient_e -= precision_ee @ (q.point_e - q.start_e)
+        # The majoriser, which the guards let grow.
         guard = q.guard.after(max(float(np.mean((gradient_e / gain_e / scale_e) ** 2)), sd**2))
         bound_e, fresh_e = guard.safety * ratio_xi * moments.eigenvalue_upper_e, (sd * scale_e) ** 2
         steepness = q.steepness.seen(q.point_e, score_e, fresh_e, bound_e * q.steepness.factor_e)
-        precision_ee.flat[:: len(gain_e) + 1] += gain_e * bound_e * steepness.factor_e
-        last_e = q.point_e + np.linalg.solve(precision_ee, gradient_e)
-        # A majoriser that has grown just now begins without momentum.
-        grown = guard.safety > q.guard.safety or (steepness.factor_e > q.steepness.factor_e).any()
-        point_e = last_e + (0.0 if grown else min(step / (step + 3), tuned.LARGEST_MOMENTUM)) * (last_e - q.last_e)
+        moved = replace(q, mean=mean, guard=guard, ratios=ratios, step=q.step + 1, steepness=steepness)
         if is_count and sd > 0:
             # A mean is no straight line in ψ: the next score is taken where all scores so far lead, which wanders less.
-            upper_e = guard.safety * steepness.factor_e * information_e
-            step_e = readings.led(upper_e, np.ones(len(upper_e)), replace(prior, taus=(tau,))) - q.point_e
-            # One noisy reading of the curvature must not send the path to where every mean is at its bound.
-            length = math.sqrt(float(moments.eigenvalue_e @ step_e**2) / moments.number)
-            point_e = last_e = q.point_e + step_e * min(1.0, tuned.COUNT_REACH / max(length, 1e-300))
+            steep_e = guard.safety * steepness.factor_e * information_e
+            point_e = last_e = q.within_reach(readings.led(steep_e, np.ones(len(steep_e)), prior))
+        else:
+            precision_ee.flat[:: len(gain_e) + 1] += gain_e * bound_e * steepness.factor_e
+            last_e = q.point_e + np.linalg.solve(precision_ee, gradient_e)
+            # A majoriser that has grown just now begins without momentum.
+            grown = guard.safety > q.guard.safety or (steepness.factor_e > q.steepness.factor_e).any()
+            momentum = 0.0 if grown else min(moved.step / (moved.step + 3), tuned.LARGEST_MOMENTUM)
+            point_e = last_e + momentum * (last_e - q.last_e)
         guess_ee = np.diag(moments.weighted(float(ratios.value[0]), q.usual, q.most, total))
-        q = self._dispersed(s, q, "dispersion", q.point_e, fresh=fresh)
-        path = replace(q, mean=mean, guard=guard, ratios=ratios, step=step, steepness=steepness)
-        return replace(path, point_e=point_e, last_e=last_e, curvature_ee=guess_ee, table_ee=guess_ee)
+        moved = self._dispersed(s, moved, "dispersion", q.point_e, fresh=fresh)
+        return replace(moved, point_e=point_e, last_e=last_e, curvature_ee=guess_ee, table_ee=guess_ee)
+
+    def _ratios(self, s: Estimate, q: FirstOrderState) -> tuple[Tracked, Floats, float]:
+        """The tracked ratios; k c and k c^ξ, (2,); and Σ b ‖x̃‖², which the releases are divided by."""
+        total = q.moments.measured if self.likelihood.is_count else q.moments.total
+        reading = q.most / total * np.append(s.read("variance"), s.read("xi"))
+        ratios = q.ratios.seen(reading, (q.most * s.noise_std("xi") / total) ** 2)
+        least = tuned.LEAST_VARIANCE_RATIO, tuned.LEAST_XI_RATIO
+        return ratios, q.usual * np.clip(ratios.value, least, q.most), total
 
     def _finished(self, s: Estimate, q: FirstOrderState) -> FirstOrderState:
         """With the curvature at the mean, and what long rows add to the slope of the score."""
