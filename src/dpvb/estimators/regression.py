@@ -167,31 +167,30 @@ class Regression(PrivateEstimator):
     Args:
         low, high: public range of each column of a plain X, numbers or (n_features,), in its units: values outside are
             clipped, and columns are scaled as the numeric ones of a `dpvb.Schema`.
-        row_norm: in their place, a public bound on the norm of a row of a plain X, its intercept included, in its
-            units: longer rows are scaled back to it, in fit and in every prediction. For columns of one unit.
+        row_norm: public bound on the norm of a row of a plain X, intercept included, in units of X, if low and high are
+            not given: longer rows are scaled back to it, in fit and in every prediction. For columns of one unit.
         fit_intercept: whether every row gets a constant.
         intercept_value: that constant over row_norm, in (0, 1); the features' norm is at most
             √(1 - intercept_value²)·row_norm. Small values leave room for the features, large ones measure the
             intercept better.
-        column_bound: beside row_norm, a bound on the absolute values of a column, a number or (n_features,), in the
-            units of X. Not given: row_norm.
-        numeric: beside row_norm, the columns that are numbers rather than indicators, as their places, or True for all;
-            their centres and spreads are released, so that neither bounds nor units matter. A schema says it itself,
-            and columns with low and high are numbers.
+        column_bound: public bound on the absolute values of each column, a number or (n_features,), in units of X, if
+            row_norm is given. Not given: row_norm.
+        numeric: the columns that are numbers rather than indicators, as their places, or True for all, if row_norm is
+            given: their centres and spreads are released, so that neither bounds nor units matter. A schema declares
+            its numbers itself, and columns with low and high are numbers.
         alpha: precision of the prior N(0, I/alpha) of the weights of rows of norm 1. Not given: a column's own spread
             is its unit, and an indicator's value.
-        prior: what is known beside it (a full covariance only): a fit of the same kind to
-            other people, or the path of its file, whose rows count like more rows; or coefficients of a public study by
-            the names of `coefficients`, with mean and standard deviation, {"age": (0.03, 0.01)}, or the path of a .json
-            file.
-        public_prior: says that the rows behind a prior were public, or those of people who are not in these data.
+        prior: data known before the fit (full covariance only): a fit of the same kind to other people, or the path of
+            its file, whose rows count like more rows; or coefficients of a public study by the names of `coefficients`,
+            with mean and standard deviation, {"age": (0.03, 0.01)}, or the path of a .json file.
+        public_prior: states that the rows of an earlier fit were public, or of people who are not in these data.
         estimate: "posterior", or "mode", private expectation maximisation: the point where the posterior of predictions
             is highest, with no uncertainty of it in predictions, and without intervals.
 
     Attributes:
         coef_, intercept_: posterior means in the units of X, (n_features,) and a number; of a table, per unit of a
             number (where the schema transforms it, of the transformed number) and per category.
-        coef_std_, intercept_std_: posterior standard deviations, the privacy noise counted in; None of a mode.
+        coef_std_, intercept_std_: posterior standard deviations, which include the privacy noise; None for a mode.
         privacy_: the privacy statement of the fit.
         n_iter_, n_features_in_, feature_names_: steps, and number and names of the features.
     """
