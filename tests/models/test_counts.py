@@ -18,7 +18,8 @@ from dpvb.core.wall import Wall
 from dpvb.data import Numeric, Schema, Table, Target
 from dpvb.errors import FewUnitsWarning, ParameterError
 from dpvb.guards.arrays import Floats
-from dpvb.models.regression import dispersion, tuned
+from dpvb.models.regression import tuned
+from dpvb.models.regression.first_order import dispersion_information, dispersion_score
 from dpvb.models.regression.likelihood import Likelihood, binomial_interval, probability_interval
 from dpvb.results import model_file
 
@@ -63,18 +64,18 @@ def test_no_row_of_counts_exceeds_its_bounds_at_any_query(likelihood: Likelihood
         for share in (at.curvature(psi, one), at.majoriser(psi, y, one)):
             assert share.min() >= 0
             assert share.max() <= 1 + 1e-12
-        u = dispersion.score(y, at.expected(psi), 1.0 if math.isinf(at.r) else at.r)
+        u = dispersion_score(y, at.expected(psi), 1.0 if math.isinf(at.r) else at.r)
         assert np.abs(u).max() <= tuned.SCORE_BOUND
 
 
 def test_the_score_of_the_dispersion_is_the_derivative_of_the_log_probability() -> None:
     y, mean = np.arange(12.0), np.full(12, 3.0)
     up, down = (stats.nbinom.logpmf(y, r, r / (r + 3.0)) for r in (1.7 * math.exp(1e-5), 1.7 * math.exp(-1e-5)))
-    np.testing.assert_allclose(dispersion.score(y, mean, 1.7), (up - down) / 2e-5, atol=1e-8)
+    np.testing.assert_allclose(dispersion_score(y, mean, 1.7), (up - down) / 2e-5, atol=1e-8)
     y = np.arange(500.0)
     p = stats.nbinom.pmf(y, 1.7, 1.7 / (1.7 + 3.0))
-    square = p @ dispersion.score(y, np.full(500, 3.0), 1.7) ** 2
-    assert dispersion.information(1.7, math.log(3.0), 0.0) == pytest.approx(square, rel=0.05)
+    square = p @ dispersion_score(y, np.full(500, 3.0), 1.7) ** 2
+    assert dispersion_information(1.7, math.log(3.0), 0.0) == pytest.approx(square, rel=0.05)
 
 
 @pytest.mark.parametrize("r", [None, 1.2])
