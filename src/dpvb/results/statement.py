@@ -290,8 +290,8 @@ class PrivacyStatement:
                 epsilon = accounting.epsilon_of(events, delta=delta, neighboring_relation=relation, method=method)
             if epsilon > said * (1 + 1e-9):
                 earlier = (
-                    " Up to version 0.2, dpvb accounted too little for fixed-size batches: use the larger epsilon if the "
-                    "file is your own."
+                    " Up to version 0.2, dpvb accounted too little for fixed-size batches: use the larger epsilon if "
+                    "the file is your own."
                 )
                 fixed = any(event.sampler == "fixed_size" for event in events)
                 raise PrivacyError(
