@@ -22,7 +22,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
 
 from dpvb.accounting.answers import check_delta
 from dpvb.accounting.events import Event, added_delta, check_plan, check_relation
@@ -108,6 +107,31 @@ def confirm(events: Sequence[Event], *, epsilon: float, delta: float, neighborin
             "it with the plan's parameters."
         )
     return opinion
+
+
+def confirm_once(events: Sequence[Event], *, epsilon: float, delta: float, neighboring_relation: str) -> None:
+    """Compare a claimed epsilon with dp-accounting's bounds unless this process has compared a plan of the same form.
+
+    A form is the neighbouring relation and, for each kind of release, the sampler, the distance of contributions, and
+    the power of two that is nearest to its sampling probability, noise and number of steps. An accountant fails for a
+    form (a sampler, a small rate, many steps), not for one value: a fit that repeats a form need not wait for it again.
+
+    Args, Raises: as for `confirm`.
+    """
+    form = (neighboring_relation, round(math.log2(delta)), frozenset(map(_form, events)))
+    if form not in _confirmed:
+        confirm(events, epsilon=epsilon, delta=delta, neighboring_relation=neighboring_relation)
+        _confirmed.add(form)
+
+
+#: Forms of the plans that `confirm_once` has compared.
+_confirmed: set[tuple[str, int, frozenset[tuple[object, ...]]]] = set()
+
+
+def _form(event: Event) -> tuple[object, ...]:
+    noise, probability = event.noise_multiplier, event.sampling_prob
+    numbers = (probability, noise if noise > 0 else math.inf, event.num_steps)
+    return event.sampler, event.swap_ratio, *(round(math.log2(min(number, 2**60))) for number in numbers)
 
 
 @lru_cache(maxsize=256)
@@ -258,6 +282,7 @@ def _step_distribution(step: _Step, h: float, truncated: float) -> Any:
 def _step_of_cells(step: _Step, h: float, reach: float) -> Any:
     """Return the distribution of a step of which only the cell of its outcome is seen: no more than the step tells."""
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+    from scipy.special import ndtr
 
     edges = np.linspace(min(0.0, step.other) - reach, step.one + reach, _CELLS - 1)
 

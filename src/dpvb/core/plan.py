@@ -244,7 +244,9 @@ def calibrated(plan: Plan, *, epsilon: float, delta: float, accountant: str = "p
     result = plan.scaled(scale)
     if accountant not in ("pld", "renyi"):
         return check_budget(result, epsilon=epsilon, delta=delta)
-    accounting.confirm(result.events(), epsilon=epsilon, delta=delta, neighboring_relation=plan.neighboring_relation)
+    accounting.confirm_once(
+        result.events(), epsilon=epsilon, delta=delta, neighboring_relation=plan.neighboring_relation
+    )
     return result
 
 
@@ -263,5 +265,5 @@ def check_budget(plan: Plan, *, epsilon: float, delta: float) -> Plan:
             f"epsilon = {epsilon:g} is not met: this noise gives epsilon = {spent:.4g} at delta = {delta:g}. "
             "Leave noise_multiplier out, take more noise, or a sound accountant."
         )
-    accounting.confirm(plan.events(), epsilon=spent, delta=delta, neighboring_relation=plan.neighboring_relation)
+    accounting.confirm_once(plan.events(), epsilon=spent, delta=delta, neighboring_relation=plan.neighboring_relation)
     return plan
