@@ -1,4 +1,4 @@
-"""The house plan, checked on the source: who imports whom, who may draw, how long a model is."""
+"""The house plan, checked on the source: who imports whom, who may draw, what a model's file begins with."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_random_generators_stay_in_their_places() -> None:
         "models/empirical_bayes.py": {"np.random.default_rng", "np.random"},
         "models/gradients/gradients.py": {"np.random.default_rng", "np.random"},
         "models/sequences/unclipped.py": {"np.random.default_rng", "np.random"},
-        "models/mixtures/scores.py": {"np.random.default_rng", "np.random"},
+        "models/mixtures/components.py": {"np.random.default_rng", "np.random"},
         "models/gradients/model.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
         "models/gradients/numpyro_model.py": {"np.random.default_rng", "np.random"},
         "sample/made_up.py": {"np.random.Generator", "np.random.default_rng", "np.random"},
@@ -239,10 +239,6 @@ def test_the_wall_alone_has_the_seal() -> None:
             assert not any(dotted.endswith("released.SEAL") for dotted, _ in attributes(path)), path
 
 
-def test_the_wall_is_one_short_file() -> None:
-    assert len((ROOT / "core" / "wall.py").read_text().splitlines()) <= 260
-
-
 def test_only_federated_runs_take_parts_of_sums() -> None:
     """What `Wall.share` lets go may lack noise or be masked: clients alone take it, and servers gather it."""
     for path in FILES:
@@ -251,12 +247,11 @@ def test_only_federated_runs_take_parts_of_sums() -> None:
                 assert module(path) in ("federated", "core"), f"{path}:{line}"
 
 
-def test_models_are_one_short_file_with_a_symbol_table() -> None:
+def test_models_are_one_file_with_a_symbol_table() -> None:
     for path in rooms("models"):
         if path.name in ("__init__.py", "base.py") or path.stem.startswith("kernel"):
             continue
         text = path.read_text()
-        assert sum(not line.startswith(("import ", "from ")) for line in text.splitlines()) <= 185, path
         if "def m_step" not in text:
             continue
         docstring = ast.get_docstring(ast.parse(text)) or ""

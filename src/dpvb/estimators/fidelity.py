@@ -12,9 +12,9 @@ import numpy as np
 from dpvb.data.tables.mixed import Layout, MixedRows
 from dpvb.guards.arrays import Floats
 from dpvb.models.mixtures import categorical
-from dpvb.models.mixtures.columns import Columns
-from dpvb.models.mixtures.marginals import Marginals
+from dpvb.models.mixtures.components import MixedColumns
 from dpvb.models.mixtures.pairs import Pairs
+from dpvb.models.mixtures.spread import Marginals
 from dpvb.results.fidelity import FidelityTable, Marginal, Pair
 
 # Mean of |N(0, 1)|.
@@ -22,7 +22,7 @@ _MEAN_SIZE = math.sqrt(2 / math.pi)
 
 
 def compared(
-    layout: Layout, columns: Columns, labels: dict[str, list[Any]], of: Marginals, rows: MixedRows
+    layout: Layout, columns: MixedColumns, labels: dict[str, list[Any]], of: Marginals, rows: MixedRows
 ) -> FidelityTable:
     """The table of synthetic rows; in units of the columns, or of the transformed ones.
 
@@ -59,7 +59,9 @@ def _numbers(layout: Layout, of: Marginals, rows: MixedRows) -> Iterator[Margina
         yield Marginal(column.name, float(of.rate_p[place]), std, float(count_n.mean()))
 
 
-def _categories(labels: dict[str, list[Any]], columns: Columns, of: Marginals, rows: MixedRows) -> Iterator[Marginal]:
+def _categories(
+    labels: dict[str, list[Any]], columns: MixedColumns, of: Marginals, rows: MixedRows
+) -> Iterator[Marginal]:
     """Shares of all categories."""
     found_v = categorical.one_hot(rows.code_nj, columns.sizes).mean(axis=0)
     names = [f"{name}={label}" for name, own in labels.items() for label in own]

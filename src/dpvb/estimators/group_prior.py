@@ -11,12 +11,11 @@ from dpvb.data.tables.schema import Schema
 from dpvb.estimators.base import PrivateEstimator, load
 from dpvb.estimators.earlier import Fitted, check_release, told
 from dpvb.guards.errors import ParameterError
-from dpvb.models.mixtures.columns import Columns
-from dpvb.models.mixtures.known import Known
-from dpvb.models.mixtures.spread import as_rows
+from dpvb.models.mixtures.components import EarlierGroups, MixedColumns
+from dpvb.models.mixtures.spread import as_earlier_groups
 
 
-def known_of(fit: Any, prior: Any, schema: Schema, layout: Layout, columns: Columns) -> tuple[Known, str]:
+def known_of(fit: Any, prior: Any, schema: Schema, layout: Layout, columns: MixedColumns) -> tuple[EarlierGroups, str]:
     """Groups that a prior has, and where they come from and what they cost whom, in words.
 
     Args:
@@ -42,7 +41,7 @@ def known_of(fit: Any, prior: Any, schema: Schema, layout: Layout, columns: Colu
         raise ParameterError(
             f"n_components must be {number} at least, the groups of the prior, got {fit.n_components}."
         )
-    known = as_rows(earlier._now, earlier._spread, columns, fit.prior_weight)
+    known = as_earlier_groups(earlier._now, earlier._spread, columns, fit.prior_weight)
     return known, f"{number} groups of {told(earlier, fit, public=fit.public_prior)}"
 
 

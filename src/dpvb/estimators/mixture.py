@@ -36,12 +36,10 @@ from dpvb.estimators.ranges import check_names, in_order, schema_of
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, PrivacyError, check_choice, check_integer, check_number
-from dpvb.models.mixtures import categorical, mixture, splitting, tuned
-from dpvb.models.mixtures.columns import Columns
-from dpvb.models.mixtures.components import Components
-from dpvb.models.mixtures.marginals import Marginals, marginals
-from dpvb.models.mixtures.rows import drawn_rows
-from dpvb.models.mixtures.spread import Spread, drawn, spread
+from dpvb.models.mixtures import categorical, mixture, tuned
+from dpvb.models.mixtures.components import Components, MixedColumns
+from dpvb.models.mixtures.mixture import allowed_components, kept_components, run_precision
+from dpvb.models.mixtures.spread import ComponentVariances, Marginals, drawn_components, drawn_rows, marginals, spread
 from dpvb.results.fidelity import FidelityTable
 from dpvb.results.figures import Figure
 from dpvb.results.forecast import Forecast
@@ -140,11 +138,11 @@ class Mixture(PrivateEstimator):
         self._set_groups(now.taken(order), of.taken(order), marginals(q, task.model.columns))
 
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
-        model: mixture.Mixture = task.model
+        model: mixture.MixtureModel = task.model
         [noise] = stds_of(plan, "count_third")
-        mu = splitting.precision(noise, 3, model.columns)  # "first" to "third".
-        allowed = splitting.allowed(n, mu, model.columns)
-        number = splitting.kept(np.array([n]), model.n_components, mu, model.columns)
+        mu = run_precision(noise, 3, model.columns)  # "first" to "third".
+        allowed = allowed_components(n, mu, model.columns)
+        number = kept_components(np.array([n]), model.n_components, mu, model.columns)
         number = number if model.prune else model.n_components
         return Forecast(
             num_units=n,
@@ -305,7 +303,7 @@ class Mixture(PrivateEstimator):
         number, draw = check_integer("n", n, low=0, high=10**9), generator("rng", rng)
         check_choice("parameters", parameters, ("mean", "draw"))
         columns = self._fitted_model.columns
-        now = self._now if parameters == "mean" else drawn(self._now, self._spread, columns, draw)
+        now = self._now if parameters == "mean" else drawn_components(self._now, self._spread, columns, draw)
         x_nd, count_np, code_nj, k_n = drawn_rows(now, columns, number, draw)
         whole_n = np.ones(number)
         return MixedRows(x_nd, count_np, code_nj, whole_n, whole_n < 0), k_n
@@ -326,18 +324,20 @@ class Mixture(PrivateEstimator):
     def _layout(self, schema: Schema) -> Layout:
         return Layout.of(schema, _names("counts", self.counts), _names("missing", self.missing))
 
-    def _model(self, layout: Layout) -> mixture.Mixture:
+    def _model(self, layout: Layout) -> mixture.MixtureModel:
         """The model that the parameters name."""
         kind = _COVARIANCES[check_choice("covariance_type", self.covariance_type, (*_COVARIANCES,))]
         clip = check_number("clip", self.clip, low=1e-2, high=1e9)
         layout.check_squares()
-        columns = Columns(len(layout.numbers), layout.gap_places, layout.max_counts, layout.sizes, kind, clip)
+        columns = MixedColumns(len(layout.numbers), layout.gap_places, layout.max_counts, layout.sizes, kind, clip)
         if not isinstance(self.prune, (bool, np.bool_)):
             raise ParameterError(f"prune must be True or False, got {self.prune!r}.")
         prior = check_number("prior_weight", self.prior_weight, low=0, high=1e9)
         steps = None if self.num_steps is None else check_integer("num_steps", self.num_steps, low=1, high=10**6)
         check = check_number("check_share", self.check_share, low=0, high=0.5)
-        return mixture.Mixture(self.n_components, columns, bool(self.prune), self.estimate, prior, steps, None, check)
+        return mixture.MixtureModel(
+            self.n_components, columns, bool(self.prune), self.estimate, prior, steps, None, check
+        )
 
     def _visible(self, X: Records) -> MixedRows:
         """Rows that the caller may see, as the model reads them."""
@@ -367,7 +367,7 @@ class Mixture(PrivateEstimator):
         starts = categorical.starts(self._layout_.sizes)
         self._places = dict(zip(self._labels, starts, strict=True))
 
-    def _set_groups(self, now: Components, of: Spread, seen: Marginals) -> None:
+    def _set_groups(self, now: Components, of: ComponentVariances, seen: Marginals) -> None:
         """Keep the components, and show them in the columns' units."""
         self._now, self._spread, self._marginals = now, of, seen
         middle_d, half_d = self._layout_.scale
@@ -400,7 +400,7 @@ class Mixture(PrivateEstimator):
         columns = self._fitted_model.columns
         lengths = {"k": len(arrays["number_k"]), "d": columns.numbers, "p": len(columns.max_counts)}
         lengths |= {"v": sum(columns.sizes), "1": 1, "c": self._fitted_model.pairs.length if self.check_share else 0}
-        kinds: tuple[Any, ...] = Components, Spread, Marginals
+        kinds: tuple[Any, ...] = Components, ComponentVariances, Marginals
         made = [kind(**{name: arrays[name] for name in kind.__annotations__}) for kind in kinds]
         for part in made:
             for name, array in vars(part).items():

@@ -31,10 +31,16 @@ from dpvb.estimators.noise_of_means import middle, stds_of
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
-from dpvb.models.mixtures import bins, categorical, foreseen, naive_bayes, tuned, words
-from dpvb.models.mixtures.classes import Classes
-from dpvb.models.mixtures.columns import Columns
-from dpvb.models.mixtures.moments import Numbers, Rates
+from dpvb.models.mixtures import categorical, naive_bayes, tuned
+from dpvb.models.mixtures.components import MixedColumns
+from dpvb.models.mixtures.naive_bayes import (
+    Classes,
+    NumberPosterior,
+    RatePosterior,
+    foreseen_probabilities,
+    numbers_in_bins,
+    split_labels,
+)
 from dpvb.results import metrics
 from dpvb.results.figures import Figure
 from dpvb.results.forecast import Forecast, two_digits
@@ -159,7 +165,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         cells, words_, count = ((stds_of(plan, name) or [0.0])[0] for name in ("categories", "words", "count"))
         row, share = n / k, 1 / k
         share_std = math.sqrt(share * (1 - share) / n + (1 - share) * (count / n) ** 2)
-        probability_j, std_j, plain_j = foreseen.probabilities(model, row, cells, words_)
+        probability_j, std_j, plain_j = foreseen_probabilities(model, row, cells, words_)
         strength = middle(probability_j / plain_j) / _TOLD
         columns = f"{model.num_words:,} words" if model.num_words else f"{len(model.sizes)} columns"
         return Forecast(
@@ -188,7 +194,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         model = self._fitted_model
         with np.errstate(all="ignore"):
             if model.num_words:
-                r_nk = words.split(rows, model.num_words, model.n_classes)[0]
+                r_nk = split_labels(rows, model.num_words, model.n_classes)[0]
                 code_n, sound_n = r_nk.argmax(axis=1), np.where(r_nk.any(axis=1), 1.0, np.nan)
             else:
                 code_n, sound_n = rows.code_nj[:, 0], rows.sound_n
@@ -271,7 +277,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         code_nj = categorical.drawn_codes(categorical.normalised(q.expected_kv, model.sizes), k_n, model.sizes, draw)
         if model.num_bins:
             start = len(layout.choices)
-            x_nd = bins.drawn(code_nj[:, start:], model.num_bins, draw)
+            x_nd = numbers_in_bins(code_nj[:, start:], model.num_bins, draw)
             lacks_nj = np.isnan(x_nd[:, list(layout.gap_places)]).astype(np.int64)
             code_nj = np.hstack([code_nj[:, :start], lacks_nj])
         else:
@@ -377,19 +383,19 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         own = tuple(choice for choice in whole.choices if choice.name != answer.name)
         return replace(whole, choices=own, order=tuple(one for one in whole.order if one != answer.name)), answer
 
-    def _model(self, number: int, layout: Layout | None, width: int) -> naive_bayes.NaiveBayes:
+    def _model(self, number: int, layout: Layout | None, width: int) -> naive_bayes.NaiveBayesModel:
         """The model that the parameters name."""
         check_choice("numbers", self.numbers, ("bins", "gaussian"))
         if not isinstance(self.lengths, (bool, np.bool_)):
             raise ParameterError(f"lengths must be True or False, got {self.lengths!r}.")
-        columns = Columns()
+        columns = MixedColumns()
         if layout is not None:
-            columns = Columns(len(layout.numbers), layout.gap_places, layout.max_counts, layout.sizes)
+            columns = MixedColumns(len(layout.numbers), layout.gap_places, layout.max_counts, layout.sizes)
         if layout is not None and self.numbers == "gaussian":
             layout.check_squares()
         number_of_bins = check_integer("bins", self.bins, low=2, high=10**4) if self.numbers == "bins" else 0
         prior = (tuned.WORD_ALPHA if width else tuned.ALPHA) if self.alpha is None else self.alpha
-        return naive_bayes.NaiveBayes(
+        return naive_bayes.NaiveBayesModel(
             number, columns, number_of_bins, width, self.clip, bool(self.lengths), prior, self.estimate
         )
 
@@ -492,7 +498,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
                 raise ValueError("classes of another shape")
         parts = {
             start: kind(**{name: arrays[f"{start}_{name}"] for name in kind.__annotations__})
-            for start, kind in (("numbers", Numbers), ("rates", Rates))
+            for start, kind in (("numbers", NumberPosterior), ("rates", RatePosterior))
         }
         std = check_number("number_std", facts["number_std"], low=0, high=1e100)
         own = {name: arrays[name] for name in ("number_k", "expected_kv", "cell_noise_kv", "word_kw", "word_noise_kw")}
@@ -511,7 +517,7 @@ class NaiveBayes(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         return tags
 
 
-def _log_proba(model: naive_bayes.NaiveBayes, q: Classes, rows: Any) -> Floats:
+def _log_proba(model: naive_bayes.NaiveBayesModel, q: Classes, rows: Any) -> Floats:
     """Log-probabilities of the classes of rows, each from its own numbers alone."""
     log_nk = model.log_joint(q, rows)
     return np.asarray(log_nk - logsumexp(log_nk, axis=1, keepdims=True))

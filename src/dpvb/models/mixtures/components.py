@@ -1,15 +1,134 @@
-"""What a mixture has learned: its components, and the running sums that they are read from; all of it is public."""
+"""What a mixture knows of its columns, and what it learns of its components; all of it is public."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Annotated, Final, Protocol
 
 import numpy as np
 
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Domain, Nonnegative, Nonnegatives, Positives
+from dpvb.guards.errors import check_choice, check_number
+from dpvb.models.mixtures import categorical, gaussian, tuned
+from dpvb.models.mixtures.gaussian import GaussianShape
+
+# Draws from which the constants are found, over their entries.
+_DRAWS = 2**20
+
+
+@dataclass(frozen=True)
+class Clip:
+    """How scores are scaled and clipped; public.
+
+    Attributes:
+        shape: of the Gaussian columns.
+        counts: number of Poisson columns.
+        clip: c; a row of its component has the root mean square 1/c before it is clipped to 1.
+    """
+
+    shape: GaussianShape
+    counts: int
+    clip: float
+
+    @property
+    def first(self) -> int:
+        """Number of entries of z."""
+        return self.shape.width + self.counts
+
+    @property
+    def size(self) -> int:
+        """Number of entries of both."""
+        return self.first + self.shape.size
+
+    @property
+    def scales(self) -> tuple[float, float]:
+        """a1 and a2."""
+        share = tuned.FIRST if self.shape.size else 1.0
+        second = ((1 - tuned.FIRST) / max(self.shape.size, 1)) ** 0.5
+        return (share / max(self.first, 1)) ** 0.5 / self.clip, second / self.clip
+
+    @property
+    def constants(self) -> tuple[float, float, float]:
+        """Of rows of N(0, I): the mean of the diagonal entries of h after clipping, and what is left of z and h."""
+        return _constants(self)[:3]
+
+    @property
+    def inefficiency(self) -> float:
+        """Variance of a mean of clipped rows, over that of a mean of rows."""
+        return _constants(self)[3]
+
+
+@cache
+def _constants(clip: Clip) -> tuple[float, float, float, float]:
+    """By draws of a fixed seed; exact where nothing is clipped."""
+    d, (a1, a2) = clip.shape.width, clip.scales
+    z_nf = np.random.default_rng(0).standard_normal((max(_DRAWS // max(clip.first, 1), 2**14), clip.first))
+    square_n = np.square(z_nf).sum(axis=1)
+    second_n = np.square(clip.shape.second(z_nf[:, :d])).sum(axis=1)
+    lost_n = 1.0 - 1.0 / np.maximum(np.sqrt(a1**2 * square_n + a2**2 * second_n), 1.0)
+    offset = -float(np.mean(lost_n * (np.square(z_nf[:, :d]) - 1).sum(axis=1))) / (max(d, 1) * 2**0.5)
+    first = 1.0 - float(np.mean(lost_n * square_n)) / max(clip.first, 1)
+    squared = 1.0 - float(np.mean((1.0 - (1.0 - lost_n) ** 2) * square_n)) / max(clip.first, 1)
+    return offset, first, 1.0 - float(np.mean(lost_n * second_n)) / max(clip.shape.size, 1), squared / first**2
+
+
+@dataclass(frozen=True)
+class MixedColumns:
+    """The columns.
+
+    Attributes:
+        numbers, gaps: number of Gaussian columns, and places of those that may be missing.
+        max_counts: the largest of each count.
+        sizes: categories of each categorical column.
+        covariance: "full" or "diagonal".
+        clip_factor: c of `scores`; large: nothing is clipped.
+
+    Raises:
+        ParameterError: for a field outside its range.
+    """
+
+    numbers: int = 0
+    gaps: tuple[int, ...] = ()
+    max_counts: tuple[float, ...] = ()
+    sizes: tuple[int, ...] = ()
+    covariance: str = "full"
+    clip_factor: float = tuned.CLIP
+
+    def __post_init__(self) -> None:
+        check_choice("covariance", self.covariance, ("full", "diagonal"))
+        check_number("clip", self.clip_factor, low=1e-2, high=1e9)
+
+    @property
+    def shape(self) -> GaussianShape:
+        """Which numbers go together."""
+        return GaussianShape(self.numbers, self.covariance == "full", self.gaps)
+
+    @property
+    def clip(self) -> Clip:
+        """How scores are clipped."""
+        return Clip(self.shape, len(self.max_counts), self.clip_factor)
+
+    @property
+    def kind(self) -> int:
+        """0: numbers alone, 1: both, 2: categories alone; the constants of `tuned` are in this order."""
+        return 0 if not self.sizes else 1 if self.clip.size else 2
+
+    @property
+    def weights(self) -> tuple[float, float, float]:
+        """How counts, categories and scores share a release."""
+        return (tuned.NUMERIC, tuned.MIXED, tuned.CATEGORICAL)[self.kind]
+
+    @property
+    def most_p(self) -> Floats:
+        """The largest rates."""
+        return np.array(self.max_counts)
+
+
+# What a mixture has learned: its components, and the running sums that they are read from; all of it is public.
+
 
 _SOME: Final = Domain("0 or more, and not all 0", lambda values: bool((values >= 0).all() and (values > 0).any()))
 
@@ -78,7 +197,7 @@ class Components:
 
 
 @dataclass(frozen=True)
-class Sums:
+class RunningCounts:
     """Noisy counts, averaged over releases; linear, so that their noise is known.
 
     Attributes:
@@ -97,7 +216,7 @@ class Sums:
 
 
 @dataclass(frozen=True)
-class Posterior:
+class MixturePosterior:
     """Components, the one that came first, the sums behind both, the public directions of the start, and the check.
 
     The check is the released cells of `pairs.Pairs` and their noise; there are none without it.
@@ -105,10 +224,61 @@ class Posterior:
 
     now: Components
     home: Components
-    sums: Sums
-    home_sums: Sums
+    sums: RunningCounts
+    home_sums: RunningCounts
     direction_kd: Floats
     tilt_kv: Floats
     tilt_kp: Floats
     cell_c: Floats
     cell_std: Nonnegative = 0.0
+
+
+# Groups of an earlier model as the prior of a fit: each of their parameters counts as rows that make it as sure.
+
+
+@dataclass(frozen=True)
+class EarlierGroups:
+    """Earlier groups; public.
+
+    Attributes:
+        groups: the components.
+        share_k: rows that their weights count as.
+        row_k: rows that their means, rates and covariances count as.
+        cell_kv: rows that their probabilities count as, in each category.
+    """
+
+    groups: Components
+    share_k: Floats
+    row_k: Floats
+    cell_kv: Floats
+
+    def start(self, number: float, sizes: tuple[int, ...]) -> Components:
+        """The groups, of so many rows together."""
+        now = self.groups
+        number_k = number * now.number_k / now.number_k.sum()
+        expected_kv = np.maximum(number_k, 1.0)[:, None] * categorical.normalised(now.expected_kv, sizes)
+        return replace(now, number_k=number_k, expected_kv=expected_kv, wander_k=np.zeros(len(number_k)))
+
+    def joined(self, old: Components, new: Components, number_k: Floats, rho: float, inefficiency: float) -> Components:
+        """Components after a step of rho towards what the rows say and what was known, each by its precision.
+
+        Args:
+            old, new: before and after the step that the rows alone make.
+            number_k: their rows.
+            inefficiency: variance of a mean of clipped rows over that of a mean of rows.
+        """
+        seen_k = inefficiency / (inefficiency / np.maximum(number_k, 1.0) + new.wander_k)
+        to_k = self.row_k / (self.row_k + seen_k)
+
+        def between(before: Floats, after: Floats, known: Floats) -> Floats:
+            to = to_k.reshape(-1, *(1,) * (before.ndim - 1))
+            return np.asarray((1 - to) * after + to * (before + rho * (known - before)))
+
+        covariances = (root_kdd @ np.swapaxes(root_kdd, 1, 2) for root_kdd in
+                       (old.root_kdd, new.root_kdd, self.groups.root_kdd))  # fmt: skip
+        return replace(
+            new,
+            mean_kd=between(old.mean_kd, new.mean_kd, self.groups.mean_kd),
+            root_kdd=gaussian.root(between(*covariances)),
+            rate_kp=between(old.rate_kp, new.rate_kp, self.groups.rate_kp),
+        )

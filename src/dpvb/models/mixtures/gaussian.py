@@ -22,7 +22,7 @@ Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Shape:
+class GaussianShape:
     """Which numbers go together; public.
 
     Attributes:

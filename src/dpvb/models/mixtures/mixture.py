@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import digamma, logsumexp
+from scipy.special import digamma, gammaln, logsumexp
 
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
@@ -37,18 +37,23 @@ from dpvb.core.forms import Kron, Rows
 from dpvb.core.schedule import Schedule
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
-from dpvb.models.mixtures import categorical, gaussian, poisson, splitting, tuned, updates
-from dpvb.models.mixtures.columns import Columns
-from dpvb.models.mixtures.components import Components, MixedRows, Posterior, Sums
-from dpvb.models.mixtures.known import Known
+from dpvb.models.mixtures import categorical, gaussian, tuned
+from dpvb.models.mixtures.components import (
+    Components,
+    EarlierGroups,
+    MixedColumns,
+    MixedRows,
+    MixturePosterior,
+    RunningCounts,
+)
 from dpvb.models.mixtures.pairs import Pairs
-from dpvb.models.mixtures.scores import Coordinates, Scores
+from dpvb.models.mixtures.scores import ComponentScores, Coordinates
 
 _HOME = ("first", "second", "third")
 
 
 @dataclass(frozen=True)
-class Mixture:
+class MixtureModel:
     """The model; every field is public.
 
     Attributes:
@@ -66,12 +71,12 @@ class Mixture:
     """
 
     n_components: int
-    columns: Columns
+    columns: MixedColumns
     prune: bool = True
     estimate: str = "posterior"
     prior: float = 1.0
     num_steps: int | None = None
-    known: Known | None = None
+    known: EarlierGroups | None = None
     check: float = 0.0
 
     def __post_init__(self) -> None:
@@ -116,16 +121,16 @@ class Mixture:
         home = (1 - self.check) * tuned.HOME / len(_HOME)
         return Schedule((1.0,) * self.steps, {**dict.fromkeys(_HOME, home), "last": self.check})
 
-    def init(self, rng: np.random.Generator) -> Posterior:
+    def init(self, rng: np.random.Generator) -> MixturePosterior:
         """One component in the middle of the ranges, and directions that no data have touched."""
         k, d, v, p = self.n_components, self.columns.numbers, sum(self.columns.sizes), len(self.columns.max_counts)
         direction_kd, tilt_kv, tilt_kp = (rng.standard_normal((k, width)) for width in (d, v, p))
         home = Components.public(d, self.columns.most_p, self.columns.sizes)
-        sums, home_sums = (Sums(np.zeros(n), np.zeros((n, v))) for n in (k, 1))
+        sums, home_sums = (RunningCounts(np.zeros(n), np.zeros((n, v))) for n in (k, 1))
         cell_c = np.zeros(self.pairs.length if self.check else 0)
-        return Posterior(home, home, sums, home_sums, direction_kd, tilt_kv, tilt_kp, cell_c)
+        return MixturePosterior(home, home, sums, home_sums, direction_kd, tilt_kv, tilt_kp, cell_c)
 
-    def e_step(self, q: Posterior, batch: MixedRows, blocks: Mapping[str, Block]) -> Contributions:
+    def e_step(self, q: MixturePosterior, batch: MixedRows, blocks: Mapping[str, Block]) -> Contributions:
         """Responsibilities, categories, and scores of every row by itself; or its cells."""
         if "pairs" in blocks:
             return {"pairs": self.pairs.cells(batch)}
@@ -146,7 +151,7 @@ class Mixture:
             if len(r_kn) < blocks[name].shape[0]:
                 whole_nk = np.zeros((len(batch.sound_n), *blocks[name].shape))
                 whole_nk[:, list(now.used)] = r_kn.T
-            made: dict[str, Any] = {"count": Rows(whole_nk), "scores": Scores(at, r_kn, now.used)}
+            made: dict[str, Any] = {"count": Rows(whole_nk), "scores": ComponentScores(at, r_kn, now.used)}
             if self.columns.sizes:
                 made["categories"] = Kron(whole_nk, categorical.one_hot(batch.code_nj, self.columns.sizes))
         return {name: made[name.split("_")[0]] for name in blocks}
@@ -164,7 +169,7 @@ class Mixture:
         used, d = list(now.used), self.columns.numbers
         number_k, expected_kv = now.number_k[used], now.expected_kv[used]
         log_kn = gaussian.log_density(rows.x_nd, at.square_kn, now.root_kdd[used], self.columns.gaps)
-        log_kn += poisson.log_density(rows.count_np, now.rate_kp[used]).T if self.columns.max_counts else 0.0
+        log_kn += poisson_log_density(rows.count_np, now.rate_kp[used]).T if self.columns.max_counts else 0.0
         log_kv = np.log(categorical.normalised(expected_kv, self.columns.sizes))
         log_k = np.log(number_k / number_k.sum())
         if expected:
@@ -174,29 +179,262 @@ class Mixture:
         log_kn += log_k[:, None]
         return log_kn
 
-    def score(self, q: Posterior, rows: MixedRows) -> Floats:
+    def score(self, q: MixturePosterior, rows: MixedRows) -> Floats:
         """Log-density of each row, (n,), in nats, of numbers in [-1, 1]; NaN for a faulty one."""
         return np.asarray(logsumexp(self.log_joint(q.now, rows), axis=1) * rows.sound_n)
 
-    def m_step(self, s: Estimate, q: Posterior) -> Posterior:
+    def m_step(self, s: Estimate, q: MixturePosterior) -> MixturePosterior:
         """A step from what was released last: of the one component, then of all, whose number follows from it."""
         columns = self.columns
         if "pairs" in s.names:
             return replace(q, cell_c=s.read("pairs"), cell_std=s.noise_std("pairs"))
         if "count" in s.names:
-            released = updates.released(s, "", columns)
-            rho = updates.step_size(q, released, columns, self.steps)
-            return updates.step(q, released, columns, rho, self.prior, self.known)
+            released = released_sums(s, "", columns)
+            rho = step_size(q, released, columns, self.steps)
+            return component_step(q, released, columns, rho, self.prior, self.known)
         phase = [phase for phase in _HOME if f"count_{phase}" in s.names][-1]
-        q = updates.home_step(q, updates.released(s, f"_{phase}", columns), columns, self.prior)
+        q = home_step(q, released_sums(s, f"_{phase}", columns), columns, self.prior)
         if phase != _HOME[-1]:
             return q
         if self.known is not None:
             return replace(q, now=self.known.start(float(q.home.number_k[0]), columns.sizes))
-        mu = splitting.precision(s.noise_std(f"count_{phase}"), len(_HOME), columns)
+        mu = run_precision(s.noise_std(f"count_{phase}"), len(_HOME), columns)
         number = (
-            splitting.kept(updates.numbers(q.home_sums, columns)[0], self.n_components, mu, columns)
+            kept_components(row_numbers(q.home_sums, columns)[0], self.n_components, mu, columns)
             if self.prune
             else self.n_components
         )
-        return replace(q, now=splitting.split(q, number, columns))
+        return replace(q, now=split_components(q, number, columns))
+
+
+# The M-step of a mixture: components from noisy counts and noisy scores, each step no larger than its noise allows.
+
+
+@dataclass(frozen=True)
+class ReleasedSums:
+    """Noisy sums of one release and their noise; empty ones where there is no such block."""
+
+    count_k: Floats
+    cell_kv: Floats
+    score_ku: Floats
+    count_std: float
+    cell_std: float
+    score_std: float
+
+
+def released_sums(s: Estimate, end: str, columns: MixedColumns) -> ReleasedSums:
+    """What was released last, of blocks whose names end so."""
+    count_k = s.read(f"count{end}")
+    none, widths = np.zeros((len(count_k), 0)), {"categories": sum(columns.sizes), "scores": columns.clip.size}
+    cell_kv, score_ku = (s.read(f"{name}{end}") if width else none for name, width in widths.items())
+    cell_std, score_std = (s.noise_std(f"{name}{end}") if width else 0.0 for name, width in widths.items())
+    return ReleasedSums(count_k, cell_kv, score_ku, s.noise_std(f"count{end}"), cell_std, score_std)
+
+
+def averaged_sums(sums: RunningCounts, new: ReleasedSums, rho: float) -> RunningCounts:
+    """Running means after one more release, which has weight rho."""
+    count_k = (1 - rho) * sums.count_k + rho * new.count_k
+    cell_kv = (1 - rho) * sums.cell_kv + rho * new.cell_kv
+    share = (1 - rho) ** 2 * sums.share + rho**2
+    return RunningCounts(count_k, cell_kv, new.count_std, new.cell_std, share, sums.releases + 1)
+
+
+def row_numbers(sums: RunningCounts, columns: MixedColumns) -> tuple[Floats, float]:
+    """Rows of each component, and their noise: counts and the sums of each column by their precisions."""
+    if sums.count_std == 0:
+        return sums.count_k, 0.0
+    total_k, precision = sums.count_k / sums.count_std**2, 1 / sums.count_std**2
+    for own, size in zip(categorical.starts(columns.sizes), columns.sizes, strict=True):
+        total_k = total_k + sums.cell_kv[:, own].sum(axis=1) / (size * sums.cell_std**2)
+        precision += 1 / (size * sums.cell_std**2)
+    return total_k / precision, math.sqrt(sums.share / precision)
+
+
+def home_step(q: MixturePosterior, new: ReleasedSums, columns: MixedColumns, prior: float) -> MixturePosterior:
+    """The one component after a release of its own: a mean of all releases of its counts, and a step of its scores."""
+    sums = averaged_sums(q.home_sums, new, 1 / (q.home_sums.releases + 1))
+    number_k, std = row_numbers(sums, columns)
+    row_k, cell_std = np.maximum(number_k, 1.0), math.sqrt(sums.share) * sums.cell_std
+    table_v = categorical.marginals(sums.cell_kv[0], cell_std, columns.sizes)
+    public = Components.public(columns.numbers, columns.most_p, columns.sizes)
+    home = moved_components(
+        q.home, public, new.score_ku, new.score_std, number_k, max(2 * std, 1.0), 1.0, columns, prior
+    )
+    home = replace(home, number_k=row_k, expected_kv=row_k[:, None] * table_v)
+    return replace(q, home=home, now=home, home_sums=sums)
+
+
+def step_size(q: MixturePosterior, new: ReleasedSums, columns: MixedColumns, steps: int) -> float:
+    """Weight of a release: 1 at first, and for some of the steps where noise is small; then it falls."""
+    t, k = q.sums.releases + 1, len(q.now.used)
+    noise = k * new.score_std * math.sqrt(columns.shape.size) / columns.clip.scales[1] / q.home.number_k[0]
+    early = columns.shape.size > 0 and any(noise < calm and t <= part * steps for calm, part in tuned.CALM)
+    return 1.0 if t == 1 or early else float((t + 1) ** -tuned.DECAY[columns.kind])
+
+
+def component_step(
+    q: MixturePosterior,
+    new: ReleasedSums,
+    columns: MixedColumns,
+    rho: float,
+    prior: float,
+    known: EarlierGroups | None = None,
+) -> MixturePosterior:
+    """All components after a release: running means of counts, and a step of their scores; towards `known` if it is."""
+    used = list(q.now.used)
+    sums = averaged_sums(q.sums, new, rho)
+    number_k, std = row_numbers(sums, columns)
+    k, all_rows = len(used), q.home.number_k[0]
+    towards = replace(q.home, root_kdd=relative_std(k) * q.home.root_kdd)
+    least = max(2 * std, all_rows / (20 * k), 1.0)
+    weight = prior if known is None else 0.0
+    now = moved_components(q.now, towards, new.score_ku, new.score_std, number_k, least, rho, columns, weight)
+    if known is not None:
+        now = known.joined(q.now, now, number_k, rho, columns.clip.inefficiency)
+    base_v = base_probabilities(q, columns, known)
+    cell_std, row_k = math.sqrt(sums.share) * sums.cell_std, np.maximum(number_k, tuned.LEAST_ROWS * std)
+    expected_kv = categorical.read(sums.cell_kv, row_k, base_v, cell_std, columns.sizes)
+    weight_k = np.zeros(len(number_k))
+    weight_k[used] = row_k[used] + max(prior, 1e-9) / k
+    if known is not None:
+        weight_k, expected_kv = weight_k + known.share_k, expected_kv + known.cell_kv
+    return replace(q, now=replace(now, number_k=weight_k, expected_kv=expected_kv), sums=sums)
+
+
+def base_probabilities(q: MixturePosterior, columns: MixedColumns, known: EarlierGroups | None) -> Floats:
+    """Probabilities that noisy counts of categories are drawn to: those of all rows, or of each known group."""
+    expected_kv = q.home.expected_kv if known is None else known.groups.expected_kv
+    found_kv = categorical.normalised(expected_kv, columns.sizes)
+    return found_kv[0] if known is None else found_kv
+
+
+def moved_components(
+    now: Components,
+    towards: Components,
+    score_ku: Floats,
+    std: float,
+    number_k: Floats,
+    least: float,
+    rho: float,
+    columns: MixedColumns,
+    prior: float,
+) -> Components:
+    """Components after a step along their noisy scores.
+
+    Args:
+        now: where the scores were taken.
+        towards: what the prior draws to: one component.
+        score_ku, std: noisy scores, and their noise.
+        number_k, least: rows of each component, and the fewest that a score is divided by.
+        rho: size of the step without noise.
+        columns: what is declared of the columns.
+        prior: weight of the prior.
+    """
+    clip = columns.clip
+    (a1, a2), (offset, g1, g2), d = clip.scales, clip.constants, columns.numbers
+    row_k = np.maximum(number_k, least)
+    shift_kf = score_ku[:, : clip.first] / (a1 * g1 * row_k[:, None])
+    second_ke = score_ku[:, clip.first :] / a2
+    second_ke[:, :d] -= number_k[:, None] * offset
+    second_ke /= (g2 * row_k)[:, None]
+    noise1_k, noise2_k = std / (a1 * g1 * row_k), std / (a2 * g2 * row_k)
+    with np.errstate(divide="ignore"):
+        rho1_k = rho * np.minimum(1.0, tuned.MEAN_NOISE / (noise1_k * math.sqrt(max(clip.first, 1))))
+        rho2_k = rho * np.minimum(1.0, tuned.COVARIANCE_NOISE / (noise2_k * math.sqrt(max(clip.shape.size, 1))))
+    length_k = np.linalg.norm(shift_kf, axis=1)
+    if std > 0:
+        shift_kf *= np.minimum(1.0, tuned.LONGEST / np.maximum(length_k, 1e-300))[:, None]
+    shift_kf *= rho1_k[:, None]
+    stretch_kdd = clip.shape.matrix(rho2_k[:, None] * second_ke)
+    rate_kp = moved_rates(now.rate_kp, shift_kf[:, d:], columns.most_p)
+    # What the mean takes of the spread, but for its noise.
+    taken_kdd = shift_kf[:, :d, None] * shift_kf[:, None, :d] * clip.shape.together
+    taken_kdd -= (rho1_k * noise1_k)[:, None, None] ** 2 * np.eye(d)
+    limits = tuned.FACTORS if std > 0 else (0.0, math.inf)
+    mean_kd, covariance_kdd = gaussian.moved(
+        now.mean_kd, now.root_kdd, shift_kf[:, :d], stretch_kdd - taken_kdd, limits
+    )
+    to_mean_k = prior * rho * tuned.PRIOR_ROWS / (prior * tuned.PRIOR_ROWS + row_k)
+    to_spread_k = (prior * rho * tuned.FREEDOM / (prior * tuned.FREEDOM + row_k))[:, None, None]
+    mean_kd += to_mean_k[:, None] * (towards.mean_kd - mean_kd)
+    rate_kp += to_mean_k[:, None] * (towards.rate_kp - rate_kp)
+    covariance_kdd += to_spread_k * (towards.root_kdd @ np.swapaxes(towards.root_kdd, 1, 2) - covariance_kdd)
+    wander_k = (1 - rho1_k) ** 2 * now.wander_k + (rho1_k * noise1_k) ** 2
+    return replace(now, mean_kd=mean_kd, root_kdd=gaussian.root(covariance_kdd), rate_kp=rate_kp, wander_k=wander_k)
+
+
+# How many components a mixture has, and where they start: around the one component that came first.
+
+
+def run_precision(std: float, releases: int, columns: MixedColumns) -> float:
+    """Root of Σ 1/σ² of a whole run but for its check, as its noise is laid out.
+
+    Args:
+        std: noise of the number of rows in one of the first releases.
+        releases: how many of these there are.
+        columns: what is declared.
+    """
+    noise = std * columns.weights[0] / math.hypot(*columns.weights)
+    return math.sqrt(releases / tuned.HOME) / noise if noise > 0 else math.inf
+
+
+def allowed_components(number: float, mu: float, columns: MixedColumns) -> float:
+    """How many components so many rows allow; mu: root of the budget Σ 1/σ²."""
+    size = max(columns.shape.size, len(columns.max_counts), (sum(columns.sizes) - len(columns.sizes)) / tuned.CELLS, 1)
+    return min(max(number, 0.0) * min(mu, 1e100) / (tuned.NOISES * size), number / tuned.ROWS)
+
+
+def kept_components(number_k: Floats, most: int, mu: float, columns: MixedColumns) -> int:
+    """How many components the released number of rows of one allows, at most so many; mu: root of the budget Σ 1/σ²."""
+    number = min(float(most), allowed_components(float(number_k[0]), mu, columns))
+    return min(most, max(2, math.floor(number))) if number >= 1 else 1
+
+
+def split_components(q: MixturePosterior, number: int, columns: MixedColumns) -> Components:
+    """The start of so many components: public random directions around the one that came first."""
+    home, used = q.home, np.arange(len(q.direction_kd)) < number
+    direction_kd, several = q.direction_kd - q.direction_kd[used].mean(axis=0), float(number > 1)
+    if number == 2 and columns.numbers > 1:  # More directions never all miss it.
+        direction_kd = _along(direction_kd, home.root_kdd[0])
+    # As far apart as rows are, however few directions there are.
+    direction_kd *= math.sqrt(number * columns.numbers / max(float(np.square(direction_kd[used]).sum()), 1e-300))
+    number_k = np.where(used, home.number_k[0] / number, 0.0)
+    tilted_kv = home.expected_kv * np.exp(several * tuned.TILT * q.tilt_kv)
+    return Components(
+        number_k,
+        home.mean_kd + direction_kd @ home.root_kdd[0].T * several,
+        np.repeat(relative_std(number) * home.root_kdd, len(used), axis=0),
+        np.clip(home.rate_kp * np.exp(several * tuned.RATE_TILT * q.tilt_kp), 1e-3, columns.most_p),
+        np.maximum(number_k, 1.0)[:, None] * categorical.normalised(tilted_kv, columns.sizes),
+        np.repeat(home.wander_k, len(used)),
+    )
+
+
+def _along(direction_kd: Floats, root_dd: Floats) -> Floats:
+    """Directions turned towards the axis along which rows spread most, where they would miss it."""
+    value_d, vector_dd = np.linalg.eigh(root_dd @ root_dd.T)
+    axis_d = np.linalg.solve(root_dd, vector_dd[:, -1]) * math.sqrt(value_d[-1])
+    part_k = direction_kd @ axis_d
+    least_k = tuned.ALONG * np.linalg.norm(direction_kd, axis=1)
+    return direction_kd + np.outer(np.copysign(np.maximum(np.abs(part_k), least_k), part_k) - part_k, axis_d)
+
+
+def relative_std(number: int) -> float:
+    """Standard deviations of one of several components, over those of all rows."""
+    return math.sqrt(0.5) if number > 1 else 1.0
+
+
+# Counts of a mixture: Poisson columns, their scores (x - λ_k)/√λ_k, and updates.
+
+
+def poisson_log_density(count_np: Floats, rate_kp: Floats) -> Floats:
+    """Log-probability of every row under every component, (n, K), in nats."""
+    # Row by row in memory: sums over an array's last axis follow its layout, and one row has another than many.
+    count_np = np.ascontiguousarray(count_np)
+    each_nkp = count_np[:, None, :] * np.log(rate_kp) - rate_kp - gammaln(count_np + 1)[:, None, :]
+    return np.asarray(np.add.reduce(each_nkp, axis=2))
+
+
+def moved_rates(rate_kp: Floats, shift_kp: Floats, most_p: Floats) -> Floats:
+    """Rates after a step of so many standard deviations, within public limits."""
+    return np.clip(rate_kp + np.sqrt(rate_kp) * shift_kp, tuned.LEAST_RATE * np.minimum(most_p, 1.0), most_p)

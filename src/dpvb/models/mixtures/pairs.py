@@ -16,15 +16,14 @@ import numpy as np
 from dpvb.core.forms import SparseRows
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.models.mixtures import categorical, tuned
-from dpvb.models.mixtures.columns import Columns
-from dpvb.models.mixtures.components import MixedRows
+from dpvb.models.mixtures.components import MixedColumns, MixedRows
 
 
 @dataclass(frozen=True)
 class Pairs:
     """The tables; public."""
 
-    columns: Columns
+    columns: MixedColumns
 
     @property
     def sizes(self) -> tuple[int, ...]:
