@@ -34,7 +34,7 @@ from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Gram, Rows
 from dpvb.guards.arrays import Floats
-from dpvb.models.topics.lda import LDA
+from dpvb.models.topics.lda import TopicModel
 
 __all__ = ["CASES", "NAMES", "TOYS_FIRST", "Case", "Curvature", "D", "Location", "Table", "one_of_each"]
 __all__ += ["difference", "in_steps", "relative_norm", "squared", "table"]
@@ -114,12 +114,12 @@ def by_phase(name: str, case: cases.Case, reach: Mapping[str, float]) -> list[Ca
 #: Two ranges that hold part of the values, and an indicator.
 SOME_NUMBERS: Any = {"numeric": [0, 1], "column_bound": 0.3}
 PLAIN: Any = {"length_rule": "resample", "count_power": 1.0, "background": False, "word_power": 0.0}
-OF_NUMPY = LDA(3, TERMS, clip=0.1, max_iter=5, engine="numpy", **PLAIN)
+OF_NUMPY = TopicModel(3, TERMS, clip=0.1, max_iter=5, engine="numpy", **PLAIN)
 CASES = [
     Case("location", Location(), table, table_records, HOSTILE_ROWS),
     Case("curvature", Curvature(), table, table_records, HOSTILE_ROWS),
     Case("curvature_joint", Curvature(), table, table_records, HOSTILE_ROWS, clip="joint"),
-    Case("lda", LDA(3, TERMS, clip=0.1, max_iter=20), bags, documents, HOSTILE_DOCUMENTS),
+    Case("lda", TopicModel(3, TERMS, clip=0.1, max_iter=20), bags, documents, HOSTILE_DOCUMENTS),
     Case("lda_numpy", OF_NUMPY, bags, documents, HOSTILE_DOCUMENTS),
     *by_phase(
         "first_order",

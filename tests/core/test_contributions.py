@@ -20,7 +20,7 @@ from dpvb.core.blocks import triangle
 from dpvb.core.contributions import Contribution, Grid, upper_norms
 from dpvb.core.forms import Gram, Kron, MeasuredRows, Rows, ScaledRows, SparseRows, grouped
 from dpvb.models.topics import kernel as kernel
-from dpvb.models.topics.factored import Factored
+from dpvb.models.topics.kernel import Factored
 
 MARGIN = 1.0 - 2.0**-20
 GRID = Grid(2.0**-34, 1.0)

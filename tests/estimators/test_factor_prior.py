@@ -13,7 +13,7 @@ from scipy.special import chdtri
 
 import dpvb
 from dpvb.errors import DataFormatError, ModelFileError, ParameterError
-from dpvb.models.factors.moments import Moments
+from dpvb.models.factors.three_releases import SecondMoments
 from dpvb.results import model_file
 
 KINDS = (dpvb.FactorAnalysis, dpvb.PCA)
@@ -105,7 +105,7 @@ def test_joined_moments_know_their_noise_and_weigh_by_it(noises: tuple[float, fl
     rng, found = np.random.default_rng(0), []
     for _ in range(2_000):
         one, other = (
-            Moments(np.zeros(D), np.ones(D), 1.0, 0.0, np.diag(1 + sd * rng.standard_normal(D)), sd, 1e12)
+            SecondMoments(np.zeros(D), np.ones(D), 1.0, 0.0, np.diag(1 + sd * rng.standard_normal(D)), sd, 1e12)
             for sd in noises
         )
         joined = one.joined(other)

@@ -17,7 +17,7 @@ from dpvb import federated
 from dpvb.core.noise import InsecureNoise
 from dpvb.errors import DataFormatError, ModelFileError, ParameterError
 from dpvb.models.topics import prior
-from dpvb.models.topics.prior import Prior
+from dpvb.models.topics.prior import TopicPrior
 
 TERMS, TOPICS = 120, 6
 WORDS = tuple(f"w{chr(97 + v // 26)}{chr(97 + v % 26)}" for v in range(TERMS))
@@ -55,10 +55,12 @@ def fixed_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- the start ----------------------------------------------------------------------------------------------
 
 
-def made_up(seed: int = 3) -> tuple[Prior, np.ndarray, np.ndarray]:
+def made_up(seed: int = 3) -> tuple[TopicPrior, np.ndarray, np.ndarray]:
     """A prior, how many words of each topic there are, and their totals."""
     rng = np.random.default_rng(seed)
-    known = Prior(np.maximum(known_topics(), 1e-6) / np.maximum(known_topics(), 1e-6).sum(axis=0), np.full(6, 1 / 6))
+    known = TopicPrior(
+        np.maximum(known_topics(), 1e-6) / np.maximum(known_topics(), 1e-6).sum(axis=0), np.full(6, 1 / 6)
+    )
     c_k = np.array([4e4, 2e4, 1e4, 5e3, 0.0, 0.0])
     return known, c_k, known.topics_vk @ c_k + 20.0 * rng.standard_normal(TERMS)
 

@@ -26,8 +26,7 @@ from dpvb.core.sampling import FullBatch
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.data.tables.design import BinaryMatrix
-from dpvb.models.topics.documents import to_length
-from dpvb.models.topics.lda import LDA
+from dpvb.models.topics.lda import TopicModel, to_length
 
 SIZES = [1e300, 1e-300, 2.0**40, 2.0**-40, 2.0**40 * (1 - 2.0**-53), 5e-324, 2.2e-308, 1.8e308, 1.0, 1e20, 1e-20, 1 / 3]
 
@@ -73,7 +72,7 @@ def test_no_document_makes_a_fit_of_topics_fail(rule: str, engine: str, plain: b
     options: dict[str, Any] = {"length_rule": rule, "engine": engine, "max_iter": 3}
     if plain:
         options |= {"background": False, "word_power": 0.0, "count_power": 1.0}
-    model = LDA(2, terms, **options)
+    model = TopicModel(2, terms, **options)
     q = model.init(np.random.default_rng(0))
     blocks = {name: block for name, block in model.blocks.items() if block.phase == "step" or not plain}
     release = Release(blocks, Mechanism(FullBatch(), 1.0))

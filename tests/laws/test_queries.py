@@ -34,7 +34,7 @@ from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.silence import silence
 from dpvb.models.topics import kernel as kernel
-from dpvb.models.topics.lda import LDA
+from dpvb.models.topics.lda import TopicModel
 from dpvb.results import model_file
 
 EVERY_MODEL = pytest.mark.parametrize("case", CASES, ids=NAMES)
@@ -385,7 +385,7 @@ def test_at_ten_thousand_hostile_q_no_unit_leaves_its_bound(case: Case) -> None:
 
 
 def test_hostile_q_are_of_many_kinds_and_some_are_accepted() -> None:
-    q, rng = LDA(2, 5).init(np.random.default_rng(0)), np.random.default_rng(1)
+    q, rng = TopicModel(2, 5).init(np.random.default_rng(0)), np.random.default_rng(1)
     made = [queries.hostile(q, rng) for _ in range(400)]
     numbers = np.concatenate([other.beta_vk.ravel() for other in made])
     assert np.isnan(numbers).any()
@@ -399,7 +399,7 @@ def test_hostile_q_are_of_many_kinds_and_some_are_accepted() -> None:
 def test_topics_of_infinity_and_weights_of_nan_add_nothing() -> None:
     """Both engines: a word of infinite probability and unknown weight made the kernel add the least integer."""
     for engine in ("numba", "numpy"):
-        model = LDA(2, 6, background=False, word_power=0.0, engine=engine)  # type: ignore[arg-type]
+        model = TopicModel(2, 6, background=False, word_power=0.0, engine=engine)  # type: ignore[arg-type]
         q = model.init(np.random.default_rng(0))
         beta_vk, weight_v = q.beta_vk.copy(), q.word_weight_v.copy()
         beta_vk[3], weight_v[3] = np.inf, np.nan
@@ -448,7 +448,7 @@ def test_negative_topics_do_not_push_two_documents_apart(engine: Any) -> None:
     """The q at which two documents were 1.97 C apart, where √2 C is accounted."""
     beta_vk = np.array([[-1.522315, -2.895056], [0.166584, -0.127521], [0.0494, -0.135326], [-0.166420, 0.455413]])
     facts: dict[str, Any] = {"count_power": 1.0, "background": False, "word_power": 0.0, "engine": engine}
-    model = LDA(2, 4, clip=0.01, document_length=1000.0, doc_topic_prior=0.05, **facts)
+    model = TopicModel(2, 4, clip=0.01, document_length=1000.0, doc_topic_prior=0.05, **facts)
     q = model.init(np.random.default_rng(0))
     hostile = replace(q, beta_vk=beta_vk.astype(q.beta_vk.dtype))
     assert domains.outside(hostile) == "q.beta_vk must be 0 or more"
@@ -488,7 +488,7 @@ class Kept:
 @pytest.mark.parametrize("value", [1e308, -math.inf, 3e307, math.nan])
 def test_a_resumed_run_asks_nothing_at_a_q_of_hostile_numbers(value: float) -> None:
     """Sums that a folder brings make q; since they push it out of its domain, no document is read."""
-    model = LDA(2, 6)
+    model = TopicModel(2, 6)
     plan = phased(model.blocks, FullBatch(), [1.0, 1.0])
     journal = Kept(value)
     wall: Wall[Any] = Wall(dpvb.data.BagOfWords(np.eye(6)), plan, noise=InsecureNoise(0), journal=journal)
@@ -499,7 +499,7 @@ def test_a_resumed_run_asks_nothing_at_a_q_of_hostile_numbers(value: float) -> N
 
 def test_a_record_of_another_form_is_refused_and_nothing_is_released() -> None:
     """A statistic of another shape, name or type in the folder of an interrupted run; a score for each row, say."""
-    model = LDA(2, 6)
+    model = TopicModel(2, 6)
     plan = phased(model.blocks, FullBatch(), [1.0])
     for hostile in (
         {"words": np.zeros((6, 1))},

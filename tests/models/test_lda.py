@@ -21,19 +21,18 @@ from dpvb.core.schedule import constant
 from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.errors import ParameterError
-from dpvb.models.topics.documents import to_length
-from dpvb.models.topics.lda import LDA, Topics
+from dpvb.models.topics.lda import TopicModel, Topics, to_length
 
 TIGHT: dict[str, Any] = {"tol": 1e-8, "max_iter": 2000}
 
 
-def plain(n_components: int, n_terms: int, **options: Any) -> LDA:
+def plain(n_components: int, n_terms: int, **options: Any) -> TopicModel:
     """The textbook model: the statistic is the expected counts, and λ = η + their sum."""
     textbook = {"length_rule": "rescale", "count_power": 1.0, "background": False, "word_power": 0.0, "mass": 1.0}
-    return LDA(n_components, n_terms, **{**textbook, "clip": 0.03, "doc_topic_prior": 0.02, **options})
+    return TopicModel(n_components, n_terms, **{**textbook, "clip": 0.03, "doc_topic_prior": 0.02, **options})
 
 
-def topics(model: LDA, lambda_vk: np.ndarray) -> Topics:
+def topics(model: TopicModel, lambda_vk: np.ndarray) -> Topics:
     return model.topics(lambda_vk)
 
 
@@ -42,7 +41,7 @@ def rows(matrix: np.ndarray) -> Any:
     return chunk.rows
 
 
-def released(model: LDA, matrix: np.ndarray, q: Topics, noise: float = 0.0) -> np.ndarray:
+def released(model: TopicModel, matrix: np.ndarray, q: Topics, noise: float = 0.0) -> np.ndarray:
     plan = Plan([Release(model.blocks, Mechanism(FullBatch(), noise))])
     wall: Wall[Any] = Wall(BagOfWords(np.asarray(matrix, dtype=np.float64)), plan, noise=InsecureNoise(1))
     return wall.release(partial(model.e_step, q, blocks=model.blocks), plan.releases[0]).total["counts"]
@@ -379,7 +378,7 @@ def test_powers_and_weights_scale_each_words_part_of_the_statistic(engine: Any, 
 def test_word_totals_are_clipped_sums_of_powers() -> None:
     rng = np.random.default_rng(21)
     matrix = corpus(rng, n=25) * rng.integers(1, 6, (25, 1))
-    model = LDA(3, 30, document_length=1e5)
+    model = TopicModel(3, 30, document_length=1e5)
     bound = model.blocks["words"].bound
     release = Release({"words": model.blocks["words"]}, Mechanism(FullBatch(), 0.0))
     wall: Wall[Any] = Wall(BagOfWords(matrix), Plan([release]))
@@ -395,7 +394,7 @@ def test_a_first_release_of_words_is_the_start() -> None:
     """Background, word weights and topics from the word totals alone; the weights are undone on reading."""
     rng = np.random.default_rng(22)
     matrix = corpus(rng, n=200)
-    model = LDA(3, 30, word_power=0.3, doc_topic_prior=0.1, clip=1.0, document_length=60.0)
+    model = TopicModel(3, 30, word_power=0.3, doc_topic_prior=0.1, clip=1.0, document_length=60.0)
     plan = phased(model.blocks, FullBatch(), [0.0])
     seen: list[Topics] = []
     wall: Wall[Any] = Wall(BagOfWords(matrix), plan)
@@ -414,7 +413,7 @@ def test_a_first_release_of_words_is_the_start() -> None:
 # --- reading ------------------------------------------------------------------------------------------------
 
 
-def estimate_of(model: LDA, matrix: np.ndarray, noise: float) -> Estimate:
+def estimate_of(model: TopicModel, matrix: np.ndarray, noise: float) -> Estimate:
     plan = Plan([Release(model.blocks, Mechanism(FullBatch(), noise))])
     wall: Wall[Any] = Wall(BagOfWords(matrix), plan, noise=InsecureNoise(4))
     q = model.init(np.random.default_rng(0))
@@ -487,7 +486,7 @@ def test_the_better_reads_are_closer_to_the_truth(read: Any) -> None:
 )
 def test_bad_fields_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ParameterError):
-        LDA(**{"n_components": 2, "n_terms": 3, **fields})
+        TopicModel(**{"n_components": 2, "n_terms": 3, **fields})
 
 
 def test_the_start_is_public_and_repeatable() -> None:

@@ -24,10 +24,9 @@ from dpvb.core.wall import Wall
 from dpvb.data.tables.design import BinaryMatrix
 from dpvb.errors import DataFormatError, ParameterError, PrivacyError
 from dpvb.models.belief_network import kernel as kernel
-from dpvb.models.belief_network.beta_normal import Scales
-from dpvb.models.belief_network.first_order import SBN, Network
-from dpvb.models.belief_network.moments import HiddenMoments
-from dpvb.models.belief_network.six_blocks import SBNBlocks
+from dpvb.models.belief_network.beta_normal import WeightScales
+from dpvb.models.belief_network.sbn import SBN, Network
+from dpvb.papers.belief_network import HiddenMoments, SBNBlocks
 
 K, J = 4, 18
 
@@ -45,7 +44,7 @@ def first_order(seed: int, hidden: int = K, visible: int = J) -> Network:
     rng = np.random.default_rng(seed)
     w_kj = rng.normal(size=(hidden, visible))
     mean_k = rng.uniform(0.2, 0.8, hidden)
-    return Network(w_kj, rng.normal(size=visible), mean_k, 100.0, Scales.start(hidden, visible))
+    return Network(w_kj, rng.normal(size=visible), mean_k, 100.0, WeightScales.start(hidden, visible))
 
 
 def summed(contribution: Any, n: int, shape: tuple[int, ...], step: float = 2.0**-40) -> np.ndarray:
@@ -157,7 +156,7 @@ def test_scales_rise_to_a_bound_on_the_evidence_of_a_weight() -> None:
     """K = J = 1: p(ζ) = log ζ / (π² √ζ (ζ - 1)), so p(w) is one integral."""
     for w in (0.05, 1.0, 8.0):
         square = np.array([[w * w]])
-        scales, bounds = Scales.start(1, 1), []
+        scales, bounds = WeightScales.start(1, 1), []
         for _ in range(60):
             scales = scales.update(square)
             bounds.append(scales.bound(square))

@@ -22,7 +22,8 @@ from dpvb.core.wall import Wall
 from dpvb.data import BagOfWords
 from dpvb.guards.arrays import Bools, Floats
 from dpvb.guards.errors import ParameterError
-from dpvb.models.topics import lda, reading
+from dpvb.models.topics import lda
+from dpvb.models.topics.lda import detectable_signal, topic_signal
 from dpvb.results.forecast import Forecast
 
 # Tuned by hand; benchmark `topics` shows what they do.
@@ -45,16 +46,16 @@ class Signal:
         detectable: the same from which on a topic stands above the noise.
     """
 
-    model: lda.LDA
+    model: lda.TopicModel
     num_units: float
     over_noise: float
     detectable: float
 
 
-def signal(model: lda.LDA, plan: Plan, rho: StepSize, num_units: float) -> Signal:
+def signal(model: lda.TopicModel, plan: Plan, rho: StepSize, num_units: float) -> Signal:
     """The signal of so many units under a calibrated plan."""
-    found = reading.signal(model, num_units, final_std(plan, rho))
-    return Signal(model, num_units, found, reading.detectable(model))
+    found = topic_signal(model, num_units, final_std(plan, rho))
+    return Signal(model, num_units, found, detectable_signal(model))
 
 
 def of_topics(found: Signal, unit: str) -> Forecast:
@@ -88,7 +89,9 @@ def final_std(plan: Plan, rho: StepSize) -> float:
     return math.sqrt(variance) / mass
 
 
-def above(model: lda.LDA, q: lda.Topics, plan: Plan, rho: StepSize, projection: Any, rng: np.random.Generator) -> Bools:
+def above(
+    model: lda.TopicModel, q: lda.Topics, plan: Plan, rho: StepSize, projection: Any, rng: np.random.Generator
+) -> Bools:
     """Which topics deviate more from the background than any that the same plan finds where there are no topics, (K,).
 
     Args:
@@ -101,7 +104,7 @@ def above(model: lda.LDA, q: lda.Topics, plan: Plan, rho: StepSize, projection: 
         raise ParameterError("above_noise_ must be asked of a model whose file holds its sums: fit the model again.")
     if not (std := noise_std(q)) > 0:
         return np.ones(model.n_components, dtype=bool)
-    if reading.signal(model, q.num_units, std) < _HOPELESS * reading.detectable(model):
+    if topic_signal(model, q.num_units, std) < _HOPELESS * detectable_signal(model):
         return np.zeros(model.n_components, dtype=bool)
     plan = plan.scaled(std / final_std(plan, rho))
     wall = Wall(_without_topics(q, max(round(q.num_units), 1), plan.unit, rng), plan)
@@ -114,7 +117,7 @@ def noise_std(q: lda.Topics) -> float:
     return 0.0 if q.sum_std_v is None else float(q.sum_std_v[0] * q.word_weight_v[0])
 
 
-def deviations(model: lda.LDA, q: lda.Topics) -> Floats:
+def deviations(model: lda.TopicModel, q: lda.Topics) -> Floats:
     """Energy of each topic's released sum off the background, over its part in the background, (K,).
 
     Both are in units of the noise; energy is less what noise is expected to add. Where there are no topics, the energy
@@ -125,7 +128,7 @@ def deviations(model: lda.LDA, q: lda.Topics) -> Floats:
     y_vk, b_v = q.sum_vk / q.sum_std_v[:, None], _background(q) / q.sum_std_v
     size_k = b_v @ y_vk / (b_v @ b_v)
     energy_k = ((y_vk - np.outer(b_v, size_k)) ** 2).sum(axis=0) - (len(b_v) - 1)
-    return np.asarray(energy_k / np.maximum(size_k * np.linalg.norm(b_v), reading.detectable(model)))
+    return np.asarray(energy_k / np.maximum(size_k * np.linalg.norm(b_v), detectable_signal(model)))
 
 
 def _background(q: lda.Topics) -> Floats:

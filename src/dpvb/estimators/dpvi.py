@@ -18,11 +18,10 @@ from dpvb.estimators.given import Records, Responses
 from dpvb.estimators.noise_of_means import stds_of
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_integer
-from dpvb.models.gradients import model as variational
 from dpvb.models.gradients import tuned
-from dpvb.models.gradients.density import Density
-from dpvb.models.gradients.extra import optional
+from dpvb.models.gradients.density import Density, optional
 from dpvb.models.gradients.numpyro_model import NumPyro
+from dpvb.models.gradients.variational import Variational
 from dpvb.results.figures import Figure, Intervals
 from dpvb.results.forecast import Forecast, two_digits
 
@@ -215,14 +214,14 @@ class DPVI(PrivateEstimator):
         assert self.numpyro_model is not None
         return NumPyro(self.numpyro_model, features, responses).density()
 
-    def _model(self, features: int, responses: int | None) -> variational.Variational:
+    def _model(self, features: int, responses: int | None) -> Variational:
         """The model that the parameters name."""
         num_steps, sampling_prob = self.num_steps, self._sampler().sampling_prob
         if num_steps is None:
             num_steps = _STEPS if sampling_prob == 1 else max(_STEPS, math.ceil(_PASSES / sampling_prob))
         given = {"clip": self.clip, "learning_rate": self.learning_rate, "start_scale": self.start_scale}
         density = self._density(features, responses)
-        return variational.Variational(density, self.guide, num_steps, row_by_row=self.row_by_row, **given)  # type: ignore[arg-type]
+        return Variational(density, self.guide, num_steps, row_by_row=self.row_by_row, **given)  # type: ignore[arg-type]
 
     def _draws(self, n: int, rng: Any) -> Floats:
         """Flat draws from the posterior, (n, P)."""

@@ -12,12 +12,12 @@ from dpvb.estimators.earlier import check_columns, check_release, opened_prior, 
 from dpvb.estimators.measured import Columns
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import ParameterError, check_number
-from dpvb.models.factors.moments import Moments
+from dpvb.models.factors.three_releases import SecondMoments
 
 _NAMES = ("loadings", "noise_variance", "mean", "rows")
 
 
-def known_of(fit: PrivateEstimator, prior: Any, columns: Columns, *, public: bool) -> tuple[Moments, str]:
+def known_of(fit: PrivateEstimator, prior: Any, columns: Columns, *, public: bool) -> tuple[SecondMoments, str]:
     """What a prior says of the moments of a fit's rows, and where it comes from and what it cost whom, in words.
 
     Args:
@@ -49,7 +49,7 @@ def known_of(fit: PrivateEstimator, prior: Any, columns: Columns, *, public: boo
     return model._moments, f"moments of {told(model, fit, public=public)}"
 
 
-def _stated(fit: Any, study: Mapping[Any, Any], columns: Columns) -> Moments:
+def _stated(fit: Any, study: Mapping[Any, Any], columns: Columns) -> SecondMoments:
     """Moments of as many rows as a public study is worth.
 
     Raises:
@@ -73,7 +73,7 @@ def _stated(fit: Any, study: Mapping[Any, Any], columns: Columns) -> Moments:
     # Rows have norm 1 at most: a study in other units might make numbers of a fit infinite, after its charge.
     if not (np.trace(second_dd) <= 1e3 and np.abs(place_d).max() <= 1e3):
         raise ParameterError("prior must be in the units of the columns: it is far beyond their ranges or row_norm.")
-    return Moments(place_d, np.ones(width), 1.0, 0.0, second_dd, 0.0, rows)
+    return SecondMoments(place_d, np.ones(width), 1.0, 0.0, second_dd, 0.0, rows)
 
 
 def _numbers(name: str, given: Any, shape: tuple[int | None, ...]) -> Floats:

@@ -26,11 +26,11 @@ from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
 from dpvb.kernels import linear
-from dpvb.models.factors import foreseen, posterior, reading, tuned, uncertainty, unshrunk
-from dpvb.models.factors.moments import Moments
-from dpvb.models.factors.paper import PaperFactors
-from dpvb.models.factors.posterior import Factors
-from dpvb.models.factors.three_releases import ThreeReleases
+from dpvb.models.factors import posterior, reading, tuned
+from dpvb.models.factors.posterior import FactorErrors, FactorPosterior, factor_errors, moment_errors, nearest_factors
+from dpvb.models.factors.reading import captured, least_share, noise_of_moments
+from dpvb.models.factors.three_releases import SecondMoments, ThreeReleases
+from dpvb.papers.private_em import PrivateEM
 from dpvb.results import pictures
 from dpvb.results.figures import Figure, Grid, Intervals
 from dpvb.results.forecast import Forecast
@@ -99,7 +99,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         super().__setattr__(name, kept(value) if name == "prior" else value)
 
     @abstractmethod
-    def _read(self, q: Moments, prior_d: Floats, number: int | None) -> tuple[Factors, Floats]:
+    def _read(self, q: SecondMoments, prior_d: Floats, number: int | None) -> tuple[FactorPosterior, Floats]:
         """Loadings and unique variances from second moments, and the directions of factors, (d, K)."""
 
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
@@ -123,9 +123,9 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         """Keep the posterior."""
         self.n_iter_, self._columns = task.notes["steps"], task.notes["columns"]
         prior_d = self._columns.prior_d / self._columns.reach**2
-        if isinstance(q, Moments):
+        if isinstance(q, SecondMoments):
             found, direction_dk = self._read(q, prior_d / q.scale_d**2, self._number(self._columns.width))
-            self._moments: Moments | None = q
+            self._moments: SecondMoments | None = q
             self._keep(q.mean_d, q.scale_d, found, direction_dk)
             return
         self._moments = None
@@ -139,12 +139,12 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
             return super()._forecast(task, plan, n)
         d = task.model.n_features
         noise, of_lengths = stds_of(plan, "gram")[-1], sum(stds_of(plan, "length"))
-        share = foreseen.least_share(d, noise, of_lengths, n)
+        share = least_share(d, noise, of_lengths, n)
         most = min(d, math.floor(1 / share) if share > 0 else d)
         number, also = self._number(d), ""
         values = [("least share of the variance", share), ("directions at most", float(most))]
         if number is not None and number < d:
-            kept = foreseen.captured(d, number, foreseen.noise_of_moments(noise, of_lengths, n))
+            kept = captured(d, number, noise_of_moments(noise, of_lengths, n))
             values.append(("variance that components keep", kept))
             also = f"; {number} that hold half of it keep {100 * kept:.3g} % of what they capture without noise"
         return Forecast(
@@ -176,7 +176,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
 
     def quality_range(self, model: Any) -> tuple[float, float]:
         """From the score of a uniform guess to that of columns whose std is .02 of their range."""
-        width = model.rows.n_features if isinstance(model, PaperFactors) else model.n_features
+        width = model.rows.n_features if isinstance(model, PrivateEM) else model.n_features
         return _SCORES[0] * width, _SCORES[1] * width
 
     def get_covariance(self) -> Floats:
@@ -278,7 +278,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         reach, q = _reach(level), self._released()
         covariance_dd = self._found.covariance_dd
         unit_dd = np.outer(self._unit_d, self._unit_d)
-        margin_dd = reach * uncertainty.moment_errors(covariance_dd, q.noise, q.count, q.lost) * unit_dd
+        margin_dd = reach * moment_errors(covariance_dd, q.noise, q.count, q.lost) * unit_dd
         return q.second_dd * unit_dd - margin_dd, q.second_dd * unit_dd + margin_dd
 
     def facts_for_report(self) -> Iterator[Figure]:
@@ -295,23 +295,23 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         )
 
     @property
-    def _centre(self) -> Factors:
+    def _centre(self) -> FactorPosterior:
         """Where intervals of loadings are centred."""
         return self._found
 
-    def _errors(self, found: Factors) -> uncertainty.Errors:
+    def _errors(self, found: FactorPosterior) -> FactorErrors:
         """Standard deviations of what was found."""
         q = self._released()
         released = q.noise, q.count, q.lost
-        return uncertainty.errors(found.loading_dk, found.unique_d, *released, isotropic=self._isotropic)
+        return factor_errors(found.loading_dk, found.unique_d, *released, isotropic=self._isotropic)
 
-    def _released(self) -> Moments:
+    def _released(self) -> SecondMoments:
         self._check_fitted()
         if self._moments is None:
             raise ParameterError("solver must be 'three_releases' for intervals, got 'paper', whose noise is unknown.")
         return self._moments
 
-    def _model(self, columns: Columns, known: Moments | None = None) -> Any:
+    def _model(self, columns: Columns, known: SecondMoments | None = None) -> Any:
         """The model that the parameters name."""
         check_choice("estimate", self.estimate, ESTIMATES)
         width, reach = columns.width, columns.reach
@@ -325,14 +325,14 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
             raise ParameterError("prior must be None, unless solver='three_releases', got 'paper'.")
         if number is None:
             raise ParameterError("n_components must be a number with solver='paper', got None.")
-        return PaperFactors(rows, number, columns.prior_d / reach**2, rounds, self._isotropic)
+        return PrivateEM(rows, number, columns.prior_d / reach**2, rounds, self._isotropic)
 
     def _number(self, width: int) -> int | None:
         if self.n_components is None:
             return None
         return min(check_integer("n_components", self.n_components, low=1, high=10**6), width)
 
-    def _keep(self, mean_d: Floats, scale_d: Floats, found: Factors, direction_dk: Floats) -> None:
+    def _keep(self, mean_d: Floats, scale_d: Floats, found: FactorPosterior, direction_dk: Floats) -> None:
         """Show what was found, in units of z, in those of X."""
         unit_d, origin_d = self._columns.units
         self._mean_d, self._scale_d, self._found, self._direction_dk = mean_d, scale_d, found, direction_dk
@@ -399,7 +399,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         if d != self._columns.width or any(a.shape != shapes[name.rsplit("_", 1)[-1]] for name, a in arrays.items()):
             raise ValueError("loadings of another shape")
         names = ("loading_dk", "unique_d", "strength_k", "error_k")
-        found = Factors(**{name: arrays[f"found_{name}"] for name in names})
+        found = FactorPosterior(**{name: arrays[f"found_{name}"] for name in names})
         if not ((found.unique_d > 0).all() and (arrays["scale_d"] >= 1 / _MOST).all()):
             raise ValueError("variances that are not positive")
         if any((np.abs(array) > _MOST).any() for array in arrays.values()):
@@ -409,7 +409,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
             scalars = {name: check_number(name, facts["moments"][name], low=0, high=_MOST) for name in _SCALARS}
             vectors = {name: arrays[name] for name in ("mean_d", "scale_d", "second_dd")}
             read: dict[str, Any] = {**scalars, **vectors}
-            self._moments = domains.checked(Moments(**read))
+            self._moments = domains.checked(SecondMoments(**read))
         self._keep(arrays["mean_d"], arrays["scale_d"], found, arrays["direction_dk"])
 
 
@@ -441,17 +441,17 @@ class FactorAnalysis(FactorModel):
     _gamma: ClassVar[float] = tuned.FACTORS_GAMMA
     _isotropic: ClassVar[bool] = False
 
-    def _read(self, q: Moments, prior_d: Floats, number: int | None) -> tuple[Factors, Floats]:
+    def _read(self, q: SecondMoments, prior_d: Floats, number: int | None) -> tuple[FactorPosterior, Floats]:
         read = reading.split(q.second_dd, q.noise, q.count, prior_d)
         found = posterior.factors(read, q.count, number, prior_d, is_point=self.estimate == "mode")
         return found, found.loading_dk
 
     @property
-    def _centre(self) -> Factors:
+    def _centre(self) -> FactorPosterior:
         q, found = self._released(), self._found
         if q.noise == 0 or self.n_components_ == 0:  # Nothing was shrunk for noise, or there is nothing.
             return found
-        near = unshrunk.nearest(q.second_dd, q.noise, q.count, self.n_components_)
+        near = nearest_factors(q.second_dd, q.noise, q.count, self.n_components_)
         sign_k = np.where((near.loading_dk * found.loading_dk).sum(axis=0) < 0, -1.0, 1.0)
         return replace(near, loading_dk=near.loading_dk * sign_k)
 
@@ -527,7 +527,7 @@ class PCA(FactorModel):
         pictures.draw_scree(axes, self.explained_variance_, low_k, high_k, self.noise_variance_)
         return axes
 
-    def _read(self, q: Moments, prior_d: Floats, number: int | None) -> tuple[Factors, Floats]:
+    def _read(self, q: SecondMoments, prior_d: Floats, number: int | None) -> tuple[FactorPosterior, Floats]:
         value_e, basis_de = posterior.spectrum(q.second_dd, q.noise, q.count, float(prior_d.mean()))
         found = posterior.components(value_e, basis_de, q.count, number, is_point=self.estimate == "mode")
         direction_dk = basis_de[:, : found.loading_dk.shape[1]]

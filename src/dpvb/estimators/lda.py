@@ -39,8 +39,9 @@ from dpvb.guards.errors import (
     check_integer,
     check_number,
 )
-from dpvb.models.topics import lda, reading
-from dpvb.models.topics.prior import Prior
+from dpvb.models.topics import lda
+from dpvb.models.topics.lda import detectable_signal, topic_signal
+from dpvb.models.topics.prior import TopicPrior
 from dpvb.results import metrics
 from dpvb.results.figures import Bars, Figure
 from dpvb.results.forecast import Forecast
@@ -288,7 +289,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         rho = robbins_monro(self.learning_offset, self.learning_decay)
         return Schedule((1.0,) * num_steps, budget, rho, self.projection)  # type: ignore[arg-type]
 
-    def _public(self, model: lda.LDA, start: str = "") -> dict[str, str]:
+    def _public(self, model: lda.TopicModel, start: str = "") -> dict[str, str]:
         """What the promise takes for public of a model."""
         sizes = " at first, then as the released sizes of topics" if model.doc_topic_prior is None else ""
         return {
@@ -366,7 +367,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         tokens_n = np.bincount(row_j, weights=rows.counts, minlength=rows.num_rows)
         return np.asarray(self._fitted_model.bound(self._q, rows) / tokens_n)
 
-    def quality_range(self, model: lda.LDA) -> tuple[float, float]:
+    def quality_range(self, model: lda.TopicModel) -> tuple[float, float]:
         """From 3/2 to 1/2 of the score of a uniform guess."""
         guess = math.log(max(model.n_terms, 2))
         return -1.5 * guess, -0.5 * guess
@@ -480,7 +481,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         if (
             std > 0
             and not model.means
-            and reading.signal(model, q.num_units, std) < above_noise.PLENTY * reading.detectable(model)
+            and topic_signal(model, q.num_units, std) < above_noise.PLENTY * detectable_signal(model)
         ):
             number, of = self.topics_above_noise_, model.n_components
             which = f" ({', '.join(map(str, np.flatnonzero(self.above_noise_)))})" if number else ""
@@ -498,7 +499,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         name = "prior" if what is self.prior else "earlier"
         return None if what is None else Known.of(what, name, self, public=public)
 
-    def _around(self, source: Any, around: Prior) -> tuple[lda.LDA, Schedule]:
+    def _around(self, source: Any, around: TopicPrior) -> tuple[lda.TopicModel, Schedule]:
         """Model and schedule around known topics: the fewer documents, the fewer releases beside the word totals."""
         number = len(around.usage_k)
         if self.n_components not in ("auto", number):
@@ -513,7 +514,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             alike = ("clip", "document_length", "length_rule", "count_power")
             parts["earlier"] = earlier.sums({name: getattr(self, name) for name in alike})
 
-        def laid(num_steps: int) -> tuple[lda.LDA, Schedule]:
+        def laid(num_steps: int) -> tuple[lda.TopicModel, Schedule]:
             share = _FEW_SHARE if num_steps <= _FEW else _MANY_SHARE
             schedule = Schedule((1.0,) * num_steps, {**SHARES, "first": share}, rho=robbins_monro(0.0, 1.0))
             return self._model(source.width, number, **parts, iterates=num_steps > 0), schedule
@@ -541,11 +542,11 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         signal = above_noise.signal(one, plan, schedule.rho, self.num_examples).over_noise
         return int(min(max(signal // _CLEAR, 1), source.width))
 
-    def _model(self, width: int, n_components: int, **parts: Any) -> lda.LDA:
+    def _model(self, width: int, n_components: int, **parts: Any) -> lda.TopicModel:
         """The model that the parameters name; its own defaults stand for None."""
         given: dict[str, Any] = {"clip": self.clip, "topic_word_prior": self.topic_word_prior}
         given["mode"] = check_choice("estimate", self.estimate, ("posterior", "mode")) == "mode"
-        return lda.LDA(
+        return lda.TopicModel(
             n_components,
             width,
             doc_topic_prior=self.doc_topic_prior,
@@ -584,7 +585,7 @@ class LDA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             tokens += float(rows.counts.sum())
         return bound, tokens
 
-    def _set_topics(self, model: lda.LDA, q: lda.Topics) -> None:
+    def _set_topics(self, model: lda.TopicModel, q: lda.Topics) -> None:
         self._fitted_model, self._q = model, q
         self._above_noise = None
         self.components_ = q.lambda_vk.T

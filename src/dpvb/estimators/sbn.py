@@ -23,8 +23,10 @@ from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, check_choice, check_integer, check_number
 from dpvb.kernels import linear
-from dpvb.models.belief_network import first_order, foreseen, kernel, six_blocks
-from dpvb.models.belief_network.beta_normal import Scales
+from dpvb.models.belief_network import kernel
+from dpvb.models.belief_network.beta_normal import WeightScales
+from dpvb.models.belief_network.sbn import SBN, Network, noise_of_weights, seen
+from dpvb.papers.belief_network import NetworkPosterior, SBNBlocks
 from dpvb.results import metrics
 from dpvb.results.figures import Figure, Grid, Images
 from dpvb.results.forecast import Forecast, two_digits
@@ -128,10 +130,10 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
     def _forecast(self, task: Task, plan: Plan, n: float) -> Forecast:
         if self.form != "first_order":
             return super()._forecast(task, plan, n)
-        model: first_order.SBN = task.model
-        std = foreseen.noise_of_weights(model, stds_of(plan, "gradient"), task.rho, n)
+        model: SBN = task.model
+        std = noise_of_weights(model, stds_of(plan, "gradient"), task.rho, n)
         # By the steps alone: plans that differ are compared, too.
-        strength, std = _CLEAR / std if std > 0 else math.inf, foreseen.seen(model, std)
+        strength, std = _CLEAR / std if std > 0 else math.inf, seen(model, std)
         return Forecast(
             num_units=n,
             unit=task.plan.unit,
@@ -259,9 +261,9 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         given["mode"] = check_choice("estimate", self.estimate, ("posterior", "mode")) == "mode"
         given["ridge"] = self._planned()["ridge"] if self.ridge is None else self.ridge
         if self.form == "first_order":
-            return first_order.SBN(self.n_components, width, clip=self.clip, start_mean=self.start_mean, **given)
+            return SBN(self.n_components, width, clip=self.clip, start_mean=self.start_mean, **given)
         variant = "paper" if self.form == "paper" else "clipped"
-        return six_blocks.SBNBlocks(self.n_components, width, variant=variant, **given)  # type: ignore[arg-type]
+        return SBNBlocks(self.n_components, width, variant=variant, **given)  # type: ignore[arg-type]
 
     def _planned(self) -> Mapping[str, Any]:
         """What stands for None: by the form, and by epsilon."""
@@ -339,7 +341,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Pr
         lengths = {"k": (num_hidden,), "j": (self.n_features_in_,), "kj": (num_hidden, self.n_features_in_)}
         if any(arrays[name].shape != lengths[name.rsplit("_", 1)[-1]] for name in names):
             raise ValueError("weights of another shape")
-        rest = {"scales": Scales.start(num_hidden, self.n_features_in_), "count": float(facts["count"])}
-        made = first_order.Network if self.form == "first_order" else six_blocks.NetworkPosterior
+        rest = {"scales": WeightScales.start(num_hidden, self.n_features_in_), "count": float(facts["count"])}
+        made = Network if self.form == "first_order" else NetworkPosterior
         q = domains.checked(made(**{name: arrays[name] for name in names}, **rest))  # type: ignore[arg-type]
         self._set_network(model, q)

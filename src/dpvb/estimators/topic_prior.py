@@ -17,8 +17,8 @@ from dpvb.estimators.base import PrivateEstimator, load
 from dpvb.estimators.earlier import Fitted, check_release, told
 from dpvb.guards.errors import DataFormatError, ParameterError, reason_of
 from dpvb.models.topics import lda
-from dpvb.models.topics.posterior import Earlier
-from dpvb.models.topics.prior import Prior
+from dpvb.models.topics.lda import EarlierTopics
+from dpvb.models.topics.prior import TopicPrior
 
 # Added to every word's frequency, as a share of the mean one: a list may lack a word that documents have.
 _SMOOTHING = 0.02
@@ -74,7 +74,7 @@ class Known:
         """The words of a model's terms, where they have names."""
         return None if self.model is None else self.model.vocabulary_
 
-    def aligned(self, vocabulary: tuple[str, ...] | None, width: int, number: int | None = None) -> Prior:
+    def aligned(self, vocabulary: tuple[str, ...] | None, width: int, number: int | None = None) -> TopicPrior:
         """The prior for the terms of a fit, and for so many topics.
 
         Raises:
@@ -89,7 +89,7 @@ class Known:
                 )
             f_v = np.array([self.frequency.get(word, 0.0) for word in vocabulary])
             f_v += _SMOOTHING * f_v.mean() + (f_v.sum() == 0)
-            return Prior((f_v / f_v.sum())[:, None], np.ones(1))
+            return TopicPrior((f_v / f_v.sum())[:, None], np.ones(1))
         own = self.model.vocabulary_
         if self.model.n_features_in_ != width or (None not in (own, vocabulary) and own != vocabulary):
             number = len(set(own or ()) ^ set(vocabulary or ()))
@@ -99,9 +99,9 @@ class Known:
             raise ParameterError(f"prior must have the vocabulary of the fit; {differing}.")
         lambda_vk = self.model._q.lambda_vk
         size_k = lambda_vk.sum(axis=0)
-        return Prior(lambda_vk / size_k, size_k / size_k.sum())
+        return TopicPrior(lambda_vk / size_k, size_k / size_k.sum())
 
-    def sums(self, alike: Mapping[str, Any]) -> Earlier:
+    def sums(self, alike: Mapping[str, Any]) -> EarlierTopics:
         """What was released of the people behind an earlier model.
 
         Args:
@@ -119,7 +119,7 @@ class Known:
         if not self.model._fitted_model.means or q.words_v is None:
             raise ParameterError("earlier must be a fit with prior=, whose file holds what was released.")
         std = 0.0 if q.sum_std_v is None else float(q.sum_std_v[0])
-        return Earlier(q.words_v, q.words_std, q.sum_vk, std, q.num_units)
+        return EarlierTopics(q.words_v, q.words_std, q.sum_vk, std, q.num_units)
 
     def told(self, fit: PrivateEstimator) -> str:
         """Where it comes from, and what it cost whom, in words, for the statement of a fit."""

@@ -20,28 +20,30 @@ w_v                 word_weight_v: the statistic is clipped and released as w_v 
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from functools import partial
+from typing import Annotated, Any, Final, Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import digamma
 
 from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import SparseRows
-from dpvb.guards.arrays import Floats
+from dpvb.guards.arrays import Floats, Ints
+from dpvb.guards.domains import NONNEGATIVE, SIMPLEX, Nonnegative, Positives
 from dpvb.guards.errors import ParameterError, check_choice, check_integer, check_number
 from dpvb.models import empirical_bayes
 from dpvb.models.expfam import dirichlet_expectedstats, dirichlet_logz
 from dpvb.models.topics import kernel as kernel
-from dpvb.models.topics import reading
-from dpvb.models.topics.documents import LENGTH_RULES, Documents, to_length
-from dpvb.models.topics.factored import Factored
-from dpvb.models.topics.posterior import Earlier, met
-from dpvb.models.topics.posterior import Topics as Topics
-from dpvb.models.topics.prior import Prior
+from dpvb.models.topics import prior
+from dpvb.models.topics.kernel import Factored
+from dpvb.models.topics.prior import TopicPrior
 
 _RANGES = {
     "clip": (1e-9, 1.0),
@@ -59,7 +61,7 @@ _MOST_ITERATIONS = 100  # local iterations at most in predictions and bounds, un
 
 
 @dataclass(frozen=True)
-class LDA:
+class TopicModel:
     """The model; every field is public.
 
     A first release of word totals (`background`) gives topics their prior and random start, and words their weights.
@@ -109,8 +111,8 @@ class LDA:
     fixed_work: bool = False
     engine: Literal["numba", "numpy"] = "numba"
     num_steps: int = 20
-    around: Prior | None = None
-    earlier: Earlier | None = None
+    around: TopicPrior | None = None
+    earlier: EarlierTopics | None = None
     means: bool = False
     mode: bool = False
     iterates: bool = True
@@ -175,8 +177,8 @@ class LDA:
     def m_step(self, s: Estimate, q: Topics) -> Topics:
         """λ = η + mass · the statistic, read from its noisy estimate; after the first release, the start."""
         if self.around is not None and len(self.around.usage_k) > 1:
-            return reading.released(self, s, reading.around(self, self.around, s))
-        return reading.released(self, s, (reading.sums if "counts" in s.names else reading.start)(self, s, q))
+            return _released(self, s, _read_around(self, self.around, s))
+        return _released(self, s, (_read_sums if "counts" in s.names else _start)(self, s, q))
 
     def proportions(self, q: Topics, batch: Documents) -> Floats:
         """Expected topic proportions E[θ_n], (n, K), of documents as they are."""
@@ -200,3 +202,200 @@ class LDA:
         topics_n = ((q.alpha_k - gamma_nk) * elog_theta_nk).sum(axis=1) + dirichlet_logz(gamma_nk)
         topics_n -= dirichlet_logz(q.alpha_k)
         return np.asarray(words_n + topics_n)
+
+
+# What is learned of topics, all of it public.
+
+
+# So that a topic whose mode is nowhere is the same everywhere.
+_TINY: Final = 1e-300
+
+
+def met(lambda_vk: Floats, *, means: bool, mode: bool) -> Floats:
+    """What documents meet of topics with these Dirichlet parameters, (V, K): exp⟨log β⟩, or a point.
+
+    Args:
+        lambda_vk: the parameters.
+        means: whether it is the mean.
+        mode: whether it is the mode, where every parameter is 1 or more, and else the mean.
+    """
+    if not (means or mode):
+        return np.exp(dirichlet_expectedstats(lambda_vk, axis=0))
+    point_vk = lambda_vk - float(mode and lambda_vk.min() >= 1) + _TINY
+    return np.asarray(point_vk / point_vk.sum(axis=0))
+
+
+@dataclass(frozen=True)
+class EarlierTopics:
+    """What was released of other people: linear sums, (V,) and (V, K), noise std of an entry, and units.
+
+    Nothing may have been released of the topics.
+    """
+
+    words_v: Floats
+    words_std: float
+    sum_vk: Floats | None
+    sum_std: float
+    num_units: float
+
+
+@dataclass(frozen=True)
+class Topics:
+    """q(β): λ and exp⟨log β⟩, (V, K), with released word probabilities and word weights, (V,), and α, (K,).
+
+    What was released, as it came: words_v, (V,), and sum_vk, (V, K), are linear estimates, un-projected and unweighted,
+    with the noise std of their words' entries; num_units is the released number of units.
+    """
+
+    lambda_vk: Positives
+    beta_vk: Annotated[NDArray[np.floating], NONNEGATIVE]
+    background_v: Annotated[Floats | None, SIMPLEX]
+    word_weight_v: Positives
+    alpha_k: Positives
+    words_v: Floats | None = None
+    words_std: Nonnegative = 0.0
+    sum_vk: Floats | None = None
+    sum_std_v: Annotated[Floats | None, NONNEGATIVE] = None
+    num_units: float = 0.0
+
+
+# What an M-step makes of released sums: sizes of topics, and topics read from noise; see docs/method.md, M5 and M7.
+
+
+# Tuned by hand; benchmarks `wikipedia` and `topics` show what they do: run them before and after a change.
+_KAPPA = 0.2  # norm of the mean of a topic's clipped statistics off the background, over the bound
+_SMOOTHING = 0.2  # added to word probabilities before words are weighted by them, as a multiple of 1/V
+_LEAST_SIZE = 0.05  # of a topic in α, over the mean one
+_LEAST_USAGE, _LEAST_ETA = 0.02, 0.002  # around a prior: of a topic, over the mean one; η
+
+
+def topic_signal(model: TopicModel, num_units: float, noise_std: float) -> float:
+    """Expected norm of a topic's sum off the background, over the noise std of an entry."""
+    expected = max(num_units, 0.0) * _KAPPA * model.blocks["counts"].bound / model.n_components
+    return expected / noise_std if noise_std > 0 else math.inf
+
+
+def detectable_signal(model: TopicModel) -> float:
+    """The signal from which a topic stands above the noise: its square is ten deviations of V squares of noise."""
+    return math.sqrt(10 * math.sqrt(2 * model.n_terms))
+
+
+def _released(model: TopicModel, s: Estimate, new: Topics) -> Topics:
+    """A q that keeps what was released, as it came."""
+    num_units = (0.0 if s.counts is None else s.counts.counted) + (model.earlier.num_units if model.earlier else 0.0)
+    words_v, words_std = _words(model, s) if model.background else (None, 0.0)
+    return replace(new, words_v=words_v, words_std=words_std, num_units=num_units)
+
+
+def _start(model: TopicModel, s: Estimate, q: Topics) -> Topics:
+    """Random topics around the word probabilities, and the weights of the words."""
+    read = empirical_bayes.background if model.around is None else partial(prior.frequencies, model.around)
+    background_v = read(*_words(model, s))
+    smoothed_v = background_v + _SMOOTHING / model.n_terms
+    word_weight_v = (smoothed_v / smoothed_v.mean()) ** -model.word_power
+    # So large a mass makes exp⟨log β⟩ the mean of β.
+    return model.topics(1e8 * background_v[:, None] * q.lambda_vk, background_v, word_weight_v)
+
+
+def _read_sums(model: TopicModel, s: Estimate, q: Topics) -> Topics:
+    """λ = η + mass · the statistic, read from its noisy estimate; α by its released sizes."""
+    noise_std, num_units = s.noise_std("counts"), 0.0 if s.counts is None else s.counts.counted
+    x_vk, sd_v = s.read("counts") / q.word_weight_v[:, None], noise_std / q.word_weight_v
+    read = empirical_bayes.READS[model.read if noise_std > 0 else "project"]
+    if read is empirical_bayes.estimated_prior:
+        # Of J releases that are averaged so far t were made; what is read at the end decides for all.
+        share = 1.0 if s.receipt is None else min((s.receipt.step + (not model.background)) / model.num_steps, 1.0)
+        free = topic_signal(model, num_units, noise_std * math.sqrt(share)) >= detectable_signal(model)
+        read = partial(empirical_bayes.estimated_prior, free=free)
+    lambda_vk = model.topic_word_prior + model.mass * read(x_vk, sd_v, q.background_v)
+    new = model.topics(lambda_vk, q.background_v, q.word_weight_v, _alpha(model, x_vk.sum(axis=0)))
+    return replace(new, sum_vk=x_vk, sum_std_v=sd_v)
+
+
+def _read_around(model: TopicModel, known: TopicPrior, s: Estimate) -> Topics:
+    """Topics around the known ones: by the word totals, and then by what was released of each."""
+    words_v, std = _words(model, s)
+    c_k = prior.usage(known, words_v, std)
+    b_v = prior.words(known.topics_vk @ c_k, words_v, std)
+    t_vk = prior.around(known, c_k, b_v)
+    parts = [] if "counts" not in s.names else [(s.read("counts"), s.noise_std("counts"))]
+    if model.earlier is not None and model.earlier.sum_vk is not None:
+        parts.append((model.earlier.sum_vk, model.earlier.sum_std))
+    if not parts:
+        size_k = np.maximum(c_k, _LEAST_USAGE * c_k.mean())
+        return model.topics(model.mass * size_k * t_vk, b_v, None, _alpha(model, c_k))
+    x_vk = np.add.reduce([part_vk for part_vk, _ in parts])
+    sd_v = np.full(model.n_terms, math.hypot(*(std for _, std in parts)))
+    size_k = prior.sizes(t_vk, x_vk, sd_v)
+    s_vk = empirical_bayes.around(x_vk, sd_v, size_k * t_vk) if sd_v[0] > 0 else np.maximum(x_vk, 0.0)
+    new = model.topics(_LEAST_ETA + model.mass * s_vk, b_v, None, _alpha(model, size_k))
+    return replace(new, sum_vk=x_vk, sum_std_v=sd_v)
+
+
+def _words(model: TopicModel, s: Estimate) -> tuple[Floats, float]:
+    """Word totals and their noise std, those of earlier releases included."""
+    words_v, std = s.read("words"), s.noise_std("words")
+    if model.earlier is None:
+        return words_v, std
+    return words_v + model.earlier.words_v, math.hypot(std, model.earlier.words_std)
+
+
+def _alpha(model: TopicModel, size_k: Floats) -> Floats | None:
+    """α of the next step: half of it even, half of it as the topics' released sizes, if none was given."""
+    if model.doc_topic_prior is not None or not (mean := float(size_k.mean())) > 0:
+        return None
+    size_k = np.maximum(size_k, _LEAST_SIZE * mean)
+    return np.asarray(0.5 / model.n_components + 0.5 * size_k / size_k.sum())
+
+
+# Documents as bags of words, and how each is brought to a common length from its own words alone.
+
+
+LENGTH_RULES = ("truncate", "rescale", "resample")
+
+
+class Documents(Protocol):
+    """Bags of words as CSR rows: strictly increasing word ids, finite counts ≥ 0."""
+
+    @property
+    def indptr(self) -> Ints:
+        """Row pointers."""
+
+    @property
+    def indices(self) -> NDArray[np.int32]:
+        """Word ids."""
+
+    @property
+    def counts(self) -> Floats:
+        """Counts."""
+
+
+def to_length(batch: Documents, length: float, rule: str) -> Floats:
+    """Counts (entries,) of every document after the length rule; an empty document stays empty.
+
+    "truncate": counts · min(1, L/length). "rescale": counts · L/length. "resample": L draws with replacement from the
+    document's own words (Park, Foulds, Chaudhuri & Welling 2020); the draw is a function of the document, hence pure.
+    """
+    num_words_n = np.diff(batch.indptr)
+    row_j = np.repeat(np.arange(len(num_words_n)), num_words_n)
+    # bincount adds one row's counts in their order: no bit depends on the rest of the batch.
+    length_n = np.bincount(row_j, weights=batch.counts, minlength=len(num_words_n)).astype(np.float64)
+    if rule == "resample":
+        return _resampled(batch, length_n, round(length))
+    scale_n = np.divide(length, length_n, out=np.zeros_like(length_n), where=length_n > 0)
+    if rule == "truncate":
+        scale_n = np.minimum(scale_n, 1.0)
+    return batch.counts * scale_n[row_j]
+
+
+def _resampled(batch: Documents, length_n: Floats, length: int) -> Floats:
+    """Draws by search in the running total of the counts: whatever the counts are, there is a word for every draw."""
+    counts = np.zeros_like(batch.counts)
+    for n in np.flatnonzero(length_n):
+        row = slice(batch.indptr[n], batch.indptr[n + 1])
+        content = batch.indices[row].tobytes() + batch.counts[row].tobytes()
+        seed = int.from_bytes(hashlib.blake2b(content, digest_size=16).digest(), "little")
+        total_j = np.cumsum(batch.counts[row])
+        place = np.searchsorted(total_j, np.random.default_rng(seed).random(length) * total_j[-1], side="right")
+        counts[row] = np.bincount(np.minimum(place, len(total_j) - 1), minlength=len(total_j))
+    return counts

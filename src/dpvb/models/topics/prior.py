@@ -31,7 +31,7 @@ _LEAST_WORD, _LEAST_SIZE, _LEAST_SPREAD = 1e-3, 0.02, 0.3  # of the prior's word
 
 
 @dataclass(frozen=True)
-class Prior:
+class TopicPrior:
     """Public or earlier topics.
 
     Attributes:
@@ -43,7 +43,7 @@ class Prior:
     usage_k: Floats
 
 
-def usage(prior: Prior, words_v: Floats, std: float) -> Floats:
+def usage(prior: TopicPrior, words_v: Floats, std: float) -> Floats:
     """C (K,), nonnegative: minimises the weighted squares of t - P c, held to the usual shares."""
     p_vk, number = prior.topics_vk, len(prior.usage_k)
     total = _total(words_v, std)
@@ -71,13 +71,13 @@ def words(mean_v: Floats, words_v: Floats, std: float) -> Floats:
     return np.asarray(b_v / b_v.sum())
 
 
-def around(prior: Prior, c_k: Floats, b_v: Floats) -> Floats:
+def around(prior: TopicPrior, c_k: Floats, b_v: Floats) -> Floats:
     """T (V, K): the prior's topics, with words as frequent as they are here; columns sum to 1."""
     t_vk = prior.topics_vk * (b_v / (prior.topics_vk @ c_k))[:, None]
     return np.asarray(t_vk / t_vk.sum(axis=0))
 
 
-def frequencies(prior: Prior, words_v: Floats, std: float) -> Floats:
+def frequencies(prior: TopicPrior, words_v: Floats, std: float) -> Floats:
     """B (V,) around the prior's word frequencies."""
     return words(_total(words_v, std) * (prior.topics_vk @ prior.usage_k), words_v, std)
 

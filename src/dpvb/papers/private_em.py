@@ -30,8 +30,7 @@ from dpvb.guards.domains import Positive, Positives, Symmetric
 from dpvb.guards.errors import check_integer
 from dpvb.kernels.linear import product
 from dpvb.models.factors import tuned
-from dpvb.models.factors.rows import RowsBatch
-from dpvb.models.factors.three_releases import ThreeReleases
+from dpvb.models.factors.three_releases import RowsBatch, ThreeReleases
 
 # Std of the random start, over that of a column.
 _START = 0.1
@@ -59,7 +58,7 @@ class Loadings:
 
 
 @dataclass(frozen=True)
-class PaperFactors:
+class PrivateEM:
     """The model; every field is public.
 
     Attributes:

@@ -30,16 +30,15 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from dpvb.core.blocks import Block, positive_semidefinite, unpack_symmetric
-from dpvb.core.contributions import Contributions
+from dpvb.core.contributions import Contributions, Grid, check_shape, upper_norms
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Kron, Rows
-from dpvb.guards.arrays import Floats
+from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import Nonnegatives, Positive
 from dpvb.guards.errors import check_choice, check_integer, check_number
 from dpvb.models.belief_network import kernel as kernel
 from dpvb.models.belief_network import tuned
-from dpvb.models.belief_network.beta_normal import Scales
-from dpvb.models.belief_network.moments import HiddenMoments
+from dpvb.models.belief_network.beta_normal import WeightScales
 
 # Largest weight: probabilities are 0 or 1 long before it.
 _LARGEST = 1e6
@@ -55,7 +54,7 @@ class NetworkPosterior:
     c_var_j: Nonnegatives
     b_k: Floats
     b_var_k: Nonnegatives
-    scales: Scales
+    scales: WeightScales
     count: Positive
 
     @property
@@ -140,7 +139,7 @@ class SBNBlocks:
         zero_k, zero_j = np.zeros(k), np.zeros(j)
         v_kj = np.full((k, j), 0.0 if self.mode else self.start_std**2)
         return NetworkPosterior(
-            w_kj, v_kj, zero_j, zero_j, zero_k, zero_k, Scales.start(k, j), self.num_examples or 1.0
+            w_kj, v_kj, zero_j, zero_j, zero_k, zero_k, WeightScales.start(k, j), self.num_examples or 1.0
         )
 
     def local(self, q: NetworkPosterior, y_nj: NDArray[Any], sweeps: int) -> tuple[Floats, Floats, Floats]:
@@ -201,3 +200,37 @@ class SBNBlocks:
         )
         entropy = float(0.5 * np.log(2 * math.pi * math.e * q.v_kj).sum())
         return gaussians + entropy + q.scales.bound(q.w_kj**2 + q.v_kj)
+
+
+# Second moments of hidden units with the weight of each visible unit: the largest block of a belief network.
+
+
+@dataclass(frozen=True)
+class HiddenMoments:
+    """⟨ξ_j⟩ ⟨zzᵀ⟩ of every example, (J, K(K+1)/2) when packed, as factors; private.
+
+    Attributes:
+        xi_nj: ⟨ξ⟩, at least 0.
+        pi_nk: ⟨z⟩ in [0, 1]; ⟨z_k z_k'⟩ = π_k π_k' off the diagonal and π_k on it.
+    """
+
+    xi_nj: Floats
+    pi_nk: Floats
+
+    def of_block(self, block: Block, num_rows: int) -> HiddenMoments:
+        """Itself, of the block's visible and hidden units."""
+        num_hidden = self.pi_nk.shape[1]
+        check_shape((*self.xi_nj.shape, num_hidden * (num_hidden + 1) // 2), num_rows, *block.packed_shape)
+        return self
+
+    def norms(self) -> Floats:
+        """‖ξ‖ · ‖⟨zzᵀ⟩‖_F."""
+        square_nk = self.pi_nk**2
+        # ‖⟨zzᵀ⟩‖² = (Σπ²)² - Σπ⁴ + Σπ²; the slack covers the roundings of sums of K numbers below 1.
+        pairs_n = square_nk.sum(axis=1) ** 2 - (square_nk**2).sum(axis=1) + square_nk.sum(axis=1)
+        slack = 1.0 + (8 * self.pi_nk.shape[1] + 64) * 2.0**-52
+        return np.asarray(upper_norms(self.xi_nj) * np.sqrt(pairs_n) * slack)
+
+    def accumulate(self, weights: Floats, grid: Grid, out: Ints) -> None:
+        """Add the products of both factors, truncated to integers."""
+        kernel.add_moments(self.xi_nj, self.pi_nk, weights, grid.step, out)

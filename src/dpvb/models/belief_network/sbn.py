@@ -35,12 +35,13 @@ from dpvb.core.blocks import Block
 from dpvb.core.contributions import Contributions, Grid, check_shape
 from dpvb.core.estimate import Estimate
 from dpvb.core.forms import Rows
+from dpvb.core.schedule import StepSize
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.domains import PROBABILITIES, Positive
 from dpvb.guards.errors import check_choice, check_integer, check_number
 from dpvb.models.belief_network import kernel as kernel
 from dpvb.models.belief_network import tuned
-from dpvb.models.belief_network.beta_normal import Scales
+from dpvb.models.belief_network.beta_normal import WeightScales
 
 _RANGES = {"clip": (1e-3, 1e3), "ridge": (0.0, 1e6), "start_std": (0.0, 1e3), "start_mean": (1e-3, 1 - 1e-3)}
 
@@ -53,7 +54,7 @@ class Network:
     level_j: Floats
     mean_k: Annotated[Floats, PROBABILITIES]
     count: Positive
-    scales: Scales
+    scales: WeightScales
 
     @property
     def c_j(self) -> Floats:
@@ -153,7 +154,7 @@ class SBN:
         """Random weights; hidden units have probability start_mean, visible ones ½."""
         w_kj = rng.normal(0.0, self.start_std, (self.n_components, self.n_visible))
         mean_k = np.full(self.n_components, self.start_mean)
-        scales = Scales.start(self.n_components, self.n_visible)
+        scales = WeightScales.start(self.n_components, self.n_visible)
         return Network(w_kj, np.zeros(self.n_visible), mean_k, self.num_examples or 1.0, scales)
 
     def e_step(self, q: Network, batch: NDArray[np.float32], blocks: Mapping[str, Block]) -> Contributions:
@@ -201,3 +202,33 @@ class SBN:
         no_variances = np.empty((0, self.n_visible))
         psi_nj, second_nj = kernel.second_moments(q.w_kj, no_variances, q.c_j, np.zeros(1), pi_nk)
         return kernel.example_bound(y_nj, pi_nk, psi_nj, second_nj, q.b_k, q.b_k**2)
+
+
+# How much noise the weights of a belief network will hold, from public numbers alone; unit: a binary vector.
+
+
+# Curvature of a visible unit that is as often on as off; how much more noise weights hold at ridge 1, as hidden units
+# are seldom as spread and lean on each other. Benchmark `forecasts` chose it.
+_CURVATURE, _LEANING = 0.25, 6.5
+
+
+def seen(model: SBN, std: float) -> float:
+    """Noise in a weight as fits show it, from that of the steps alone; weights beyond 1 are drawn back."""
+    return min(_LEANING / max(model.ridge, 1.0) * std, 1.0)
+
+
+def noise_of_weights(model: SBN, stds: list[float], rho: StepSize, n: float) -> float:
+    """Standard deviation of what the noise of all steps adds to a weight whose unit stands alone.
+
+    Args:
+        model: with its bounds.
+        stds: noise std of a gradient at each step.
+        rho: step sizes; the first release makes no step.
+        n: number of examples.
+    """
+    spread, variance = model.start_mean * (1 - model.start_mean), 0.0
+    for t, std in enumerate(stds, start=2):
+        noise, step = std / n, rho(t)
+        kept = 1.0 - step * spread / (spread + model.ridge * noise)
+        variance = kept**2 * variance + (step * noise / (_CURVATURE * (spread + model.ridge * noise))) ** 2
+    return math.sqrt(variance)
