@@ -13,7 +13,7 @@ import dpvb
 from dpvb.core.noise import InsecureNoise
 from dpvb.data import BagOfWords
 from dpvb.errors import FewTopicsWarning, ParameterError
-from dpvb.estimators import above_noise
+from dpvb.estimators.lda import final_std, topic_deviations
 from dpvb.models.topics import lda
 from dpvb.models.topics.lda import detectable_signal
 
@@ -48,7 +48,7 @@ def fixed_noise(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 def test_the_noise_of_a_plan_is_that_of_the_fit() -> None:
     fitted = model(3, epsilon=1.0, learning_offset=2.0, learning_decay=0.8).fit(documents(2, n=40))
     task = fitted.task(documents(2, n=40))
-    std = above_noise.final_std(fitted._calibrated(task.plan), task.rho)
+    std = final_std(fitted._calibrated(task.plan), task.rho)
     np.testing.assert_allclose(fitted._q.sum_std_v * fitted._q.word_weight_v, std, rtol=1e-9)
 
 
@@ -78,7 +78,7 @@ def test_deviations_are_energy_over_size() -> None:
     length = np.linalg.norm(background)
     assert off @ background == pytest.approx(0.0)
     expected = [-3 / (5 * length / sd), ((off / sd) @ (off / sd) - 3) / (3 * length / sd)]
-    np.testing.assert_allclose(above_noise.deviations(topics, q), expected, rtol=1e-9)
+    np.testing.assert_allclose(topic_deviations(topics, q), expected, rtol=1e-9)
 
 
 def test_topics_that_are_there_stand_above_the_noise(fixed_noise: int) -> None:

@@ -15,13 +15,27 @@ from scipy.special import ndtri
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from dpvb.core.plan import Plan
+from dpvb.data.shards import paths_of
+from dpvb.data.tables.columns import INDICATOR, Binary, Categorical
+from dpvb.data.tables.design import Design
+from dpvb.data.tables.matrices import as_matrix
+from dpvb.data.tables.ranged import Date, Numeric
 from dpvb.data.tables.schema import Schema
-from dpvb.estimators.base import PrivateEstimator, Task, fitted_only, generator
-from dpvb.estimators.earlier import Fitted, kept
-from dpvb.estimators.factor_prior import known_of
+from dpvb.data.tables.table import AnyDesign, Table
+from dpvb.estimators.base import (
+    BY_RELEASE,
+    ONE_UNIT,
+    PrivateEstimator,
+    Task,
+    column_names,
+    fitted_only,
+    generator,
+    unbounded,
+)
+from dpvb.estimators.earlier import Fitted, check_columns, check_release, kept, opened_prior, told
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.measured import Columns, no_rows
 from dpvb.estimators.noise_of_means import stds_of
+from dpvb.estimators.ranges import check_names, in_order, places, schema_of
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats
 from dpvb.guards.errors import DataFormatError, ParameterError, check_choice, check_integer, check_number
@@ -104,9 +118,9 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
 
     def task(self, X: Records, y: Responses = None, *, group: Iterable[object] | None = None) -> Task:
         """What a fit to private rows would do; y is ignored."""
-        columns = Columns.of(X, self.low, self.high, self.row_norm)
+        columns = MeasuredColumns.of(X, self.low, self.high, self.row_norm)
         known, told = (
-            (None, "") if self.prior is None else known_of(self, self.prior, columns, public=self.public_prior)
+            (None, "") if self.prior is None else known_moments(self, self.prior, columns, public=self.public_prior)
         )
         model = self._model(columns, known)
         rows = columns.private(X, group)
@@ -311,7 +325,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
             raise ParameterError("solver must be 'three_releases' for intervals, got 'paper', whose noise is unknown.")
         return self._moments
 
-    def _model(self, columns: Columns, known: SecondMoments | None = None) -> Any:
+    def _model(self, columns: MeasuredColumns, known: SecondMoments | None = None) -> Any:
         """The model that the parameters name."""
         check_choice("estimate", self.estimate, ESTIMATES)
         width, reach = columns.width, columns.reach
@@ -344,7 +358,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         self.feature_names_, self.schema_ = self._columns.feature_names, self._columns.schema
         self._show()
 
-    def _variances(self, noise_variance: Floats, columns: Columns) -> Floats:
+    def _variances(self, noise_variance: Floats, columns: MeasuredColumns) -> Floats:
         """Unique variances (n_features,), in the units of X, of what `noise_variance_` would be."""
         return noise_variance
 
@@ -393,7 +407,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEsti
         return arrays, facts
 
     def _restore(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        self.n_iter_, self._columns = int(facts["steps"]), Columns.from_facts(facts)
+        self.n_iter_, self._columns = int(facts["steps"]), MeasuredColumns.from_facts(facts)
         d, k = arrays["found_loading_dk"].shape
         shapes = {"d": (d,), "k": (k,), "dk": (d, k), "dd": (d, d)}
         if d != self._columns.width or any(a.shape != shapes[name.rsplit("_", 1)[-1]] for name, a in arrays.items()):
@@ -534,7 +548,7 @@ class PCA(FactorModel):
         place_k = np.abs(direction_dk).argmax(axis=0)
         return found, direction_dk * np.where(direction_dk[place_k, np.arange(len(place_k))] < 0, -1.0, 1.0)
 
-    def _variances(self, noise_variance: Floats, columns: Columns) -> Floats:
+    def _variances(self, noise_variance: Floats, columns: MeasuredColumns) -> Floats:
         return np.asarray(noise_variance / np.square(columns.units[0]))
 
     def _show(self) -> None:
@@ -554,3 +568,260 @@ class PCA(FactorModel):
         """Rows, in the units of X, whose factors are those given, (rows, K)."""
         self._check_fitted()
         return np.asarray(np.asarray(X, dtype=np.float64) @ (self.components_ * self.scale_) + self.mean_)
+
+
+# What is known of columns together before a factor model is fitted: an earlier release of other people, or a study.
+
+
+_NAMES = ("loadings", "noise_variance", "mean", "rows")
+
+
+def known_moments(
+    fit: PrivateEstimator, prior: Any, columns: MeasuredColumns, *, public: bool
+) -> tuple[SecondMoments, str]:
+    """What a prior says of the moments of a fit's rows, and where it comes from and what it cost whom, in words.
+
+    Args:
+        fit: the estimator that is to be fitted.
+        prior: a fitted estimator of its class, a mapping of `_NAMES`, or the path of a file of either.
+        columns: of the rows.
+        public: whether the rows behind a model were public.
+
+    Raises:
+        ParameterError: for another prior, or one of other columns; see `check_release`.
+        DataFormatError, ModelFileError: for a file that cannot be read.
+    """
+    model = opened_prior(prior, '{"loadings": [[0.5, 0.2]], "noise_variance": [1, 1], "mean": [0, 0], "rows": 1000}')
+    if isinstance(model, Mapping):
+        found = _stated(fit, model, columns)
+        return found, f"loadings, variances and means that are worth {found.count:g} rows"
+    if type(model) is not type(fit) or not hasattr(model, "_moments"):
+        raise ParameterError(
+            f"prior must be a fitted dpvb.{type(fit).__name__}, a mapping of {', '.join(_NAMES)}, or a file of either, "
+            f"got {type(model).__name__}."
+        )
+    check_release("prior", model, fit, public=public)
+    check_columns(model, columns.feature_names, columns.schema)
+    own = model._columns.row_norm
+    if own != columns.row_norm:
+        raise ParameterError(f"prior must have the row_norm of the fit, {columns.row_norm:g}; its own is {own:g}.")
+    if model._moments is None:
+        raise ParameterError("prior must be a fit with solver='three_releases', whose file holds what was released.")
+    return model._moments, f"moments of {told(model, fit, public=public)}"
+
+
+def _stated(fit: Any, study: Mapping[Any, Any], columns: MeasuredColumns) -> SecondMoments:
+    """Moments of as many rows as a public study is worth.
+
+    Raises:
+        ParameterError: for other names, shapes or numbers than those of a factor model of the columns.
+    """
+    if set(study) != set(_NAMES):
+        raise ParameterError(f"prior must hold {', '.join(_NAMES)} and nothing else, got {', '.join(map(str, study))}.")
+    width, (unit_d, origin_d) = columns.width, columns.units
+    loading_kd = _numbers("loadings", study["loadings"], (None, width))
+    mean_d = _numbers("mean", study["mean"], (width,))
+    noise_variance = _numbers(
+        "noise_variance", study["noise_variance"], () if np.isscalar(study["noise_variance"]) else (width,)
+    )
+    if not (noise_variance > 0).all():
+        raise ParameterError("prior['noise_variance'] must be positive.")
+    rows = check_number("prior['rows']", study["rows"], low=1, high=1e15)
+    unique_d = np.broadcast_to(fit._variances(noise_variance, columns), (width,))
+    scale_d = unit_d / columns.reach
+    second_dd = np.outer(scale_d, scale_d) * (loading_kd.T @ loading_kd + np.diag(unique_d))
+    place_d = ((mean_d - origin_d) * unit_d - columns.centre_d) / columns.reach
+    # Rows have norm 1 at most: a study in other units might make numbers of a fit infinite, after its charge.
+    if not (np.trace(second_dd) <= 1e3 and np.abs(place_d).max() <= 1e3):
+        raise ParameterError("prior must be in the units of the columns: it is far beyond their ranges or row_norm.")
+    return SecondMoments(place_d, np.ones(width), 1.0, 0.0, second_dd, 0.0, rows)
+
+
+def _numbers(name: str, given: Any, shape: tuple[int | None, ...]) -> Floats:
+    """An array of finite numbers; None in a shape: any size.
+
+    Raises:
+        ParameterError: for anything else.
+    """
+    try:
+        found = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.full(1, np.nan)
+    fits = found.ndim == len(shape) and all(asked in (None, had) for asked, had in zip(shape, found.shape, strict=True))
+    if not (fits and (np.abs(found) <= 1e100).all()):
+        said = " x ".join("K" if size is None else str(size) for size in shape) or "1"
+        raise ParameterError(f"prior[{name!r}] must be {said} finite numbers, got {given!r}.")
+    return found
+
+
+# Columns of rows without a response: what is public about them, and how rows become private units of bounded length.
+#
+# A feature f is what a schema makes of a cell, or the number itself where rows have one public norm. No row is longer
+# than its ranges allow, so that none is shortened but where row_norm says it.
+
+
+@dataclass(frozen=True)
+class MeasuredColumns:
+    """What is public about the columns; vectors are (d,), in units of the features.
+
+    Attributes:
+        names: of the columns, where the rows say them.
+        width: their number d.
+        schema: of a table, or of ranges; None: rows have a norm in common.
+        row_norm: by which private rows are divided; no row is longer.
+    """
+
+    names: tuple[str, ...] | None
+    width: int
+    schema: Schema | None
+    row_norm: float
+
+    @classmethod
+    def of(cls, X: Records, low: Any, high: Any, row_norm: float | None) -> MeasuredColumns:
+        """The columns of private rows.
+
+        Raises:
+            ParameterError: a matrix without a bound, or with two; low or high that are no ranges; a table with either,
+                or with columns that are neither numbers nor categories.
+        """
+        bounds = {"low": low, "high": high, "row_norm": row_norm}
+        given = [name for name, value in bounds.items() if value is not None]
+        if isinstance(X, Table):
+            if given:
+                raise ParameterError(f"{given[0]} must be None with a table, whose schema says what its columns are.")
+            return cls.of_schema(X.schema, named=True)
+        width, names = as_matrix(X).width, column_names(X)
+        if given == ["row_norm"]:
+            return cls(names, width, None, check_number("row_norm", row_norm, low=1e-100, high=1e100))
+        if given != ["low", "high"]:
+            raise unbounded(
+                "low and high or row_norm",
+                " and ".join(given) or "none",
+                "low= and high=, the range of each column that you know without looking at the data",
+                "a dpvb.Table with a dpvb.Schema, which says the same of named columns, and has categories",
+                ONE_UNIT,
+                BY_RELEASE,
+            )
+        return cls.of_schema(schema_of(names, width, low, high), named=names is not None)
+
+    @classmethod
+    def of_schema(cls, schema: Schema, *, named: bool) -> MeasuredColumns:
+        """The columns of a schema, whose target is none of them.
+
+        Raises:
+            ParameterError: for a column that is neither a number nor a category.
+        """
+        for column in schema.columns:
+            if not isinstance(column, (Numeric, Date, Binary, Categorical)):
+                raise ParameterError(
+                    f"columns must be numbers, dates and categories, got the {column.kind} {column.name!r}: leave it "
+                    "out. A factor model finds by itself how columns act together."
+                )
+        squares = [1.0 if column.numeric else INDICATOR**2 for column in schema.own_columns]
+        norm = math.sqrt(math.fsum(squares)) * (1.0 + 1e-12)
+        own = replace(schema, target=None)
+        return cls(schema.feature_names if named else None, schema.width, own, norm)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of all columns."""
+        return self.names or places(self.width)
+
+    @property
+    def centre_d(self) -> Floats:
+        """The middle of each column: that of a range; of categories, where all are as likely."""
+        return np.zeros(self.width) if self.schema is None else self._each(lambda width: 1 / max(width, 2))
+
+    @property
+    def reach(self) -> float:
+        """The length that a row can have about the middle."""
+        if self.schema is None:
+            return self.row_norm
+        columns = self.schema.own_columns
+        squares = [1 / 4 if c.numeric else INDICATOR**2 * (1 - 1 / c.width if c.width > 1 else 1 / 4) for c in columns]
+        return max(math.sqrt(math.fsum(squares)) * (1.0 + 1e-12), INDICATOR / 2)
+
+    @property
+    def prior_d(self) -> Floats:
+        """Prior mean of a variance: that of a number which is uniform in the range, or in a ball of rows."""
+        if self.schema is None:
+            return np.full(self.width, self.row_norm**2 / (3 * self.width))
+        return np.square(self._each(lambda width: 1.0)) / 12
+
+    @property
+    def units(self) -> tuple[Floats, Floats]:
+        """What 1 of each column adds to its feature, and the number at which the feature is 0."""
+        if self.schema is None:
+            return np.ones(self.width), np.zeros(self.width)
+        scales, origins = zip(*(column.units for column in self.schema.own_columns), strict=True)
+        return np.concatenate(scales), np.concatenate(origins)
+
+    def _each(self, share: Any) -> Floats:
+        """A share of each feature's range, by the number of features of its column."""
+        assert self.schema is not None
+        parts = [(1.0 if c.numeric else INDICATOR) * np.full(c.width, share(c.width)) for c in self.schema.own_columns]
+        return np.concatenate(parts)
+
+    def private(self, X: Records, group: Iterable[object] | None) -> AnyDesign:
+        """Private rows; features over row_norm."""
+        if self.schema is None:
+            return Design(X, row_norm=self.row_norm, group=group)
+        return self._table(X).design(fit_intercept=False, group=group, labelled=False, row_norm=self.row_norm)
+
+    def visible(self, X: Records) -> AnyDesign:
+        """Rows that the caller may see, brought to the public bounds as private ones are.
+
+        Raises:
+            DataFormatError: for rows of other columns.
+        """
+        if isinstance(X, Table):
+            own = replace(X.schema, target=None, group=None)
+            if self.schema is None or own != replace(self.schema, group=None):
+                raise DataFormatError("the table's schema is not the one that the model was fitted with.")
+        if self.schema is None:
+            check_names(column_names(X), self.names)
+            design: AnyDesign = self.private(X, None)
+        else:
+            design = self._table(X).features(fit_intercept=False, row_norm=self.row_norm)
+        if design.width != self.width:
+            raise DataFormatError(f"X has {design.width} features, but {self.width} features are expected as input.")
+        return design
+
+    def _table(self, X: Records) -> Table:
+        """Rows as a table; numbers without names are in the order of a schema that has numbers alone."""
+        assert self.schema is not None
+        if isinstance(X, Table):
+            return X
+        if isinstance(X, Mapping) or column_names(X) is not None or paths_of(X) is not None:
+            return Table(X, replace(self.schema, group=None))
+        matrix, columns = as_matrix(X), self.schema.own_columns
+        if not all(column.numeric for column in columns):
+            raise DataFormatError("rows with categories must be a dpvb.Table, or have names of columns.")
+        if matrix.width != len(columns):
+            raise DataFormatError(f"X has {matrix.width} features, but {len(columns)} features are expected as input.")
+        return in_order(matrix, self.schema)
+
+    def to_facts(self) -> dict[str, Any]:
+        """As JSON has it."""
+        named = None if self.names is None else list(self.names)
+        schema = None if self.schema is None else self.schema.to_json()
+        return {"features": named, "width": self.width, "schema": schema, "row_norm": self.row_norm}
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> MeasuredColumns:
+        """Inverse of `to_facts`."""
+        names = None if facts["features"] is None else tuple(map(str, facts["features"]))
+        if facts["schema"] is not None:
+            return cls.of_schema(Schema.from_json(facts["schema"]), named=names is not None)
+        width = int(facts["width"])
+        if names is not None and len(names) != width:
+            raise ValueError("names of another number")
+        return cls(names, width, None, check_number("row_norm", facts["row_norm"], low=1e-100, high=1e100))
+
+
+def no_rows(schema: Schema | None, width: int | None) -> dict[str, Any]:
+    """No row, of a table with a schema or of so many columns."""
+    if schema is None:
+        return {"X": np.empty((0, width or 0))}
+    names = [column.name for column in schema.own_columns] + [schema.group] * (schema.group is not None)
+    return {"X": Table({str(name): np.empty(0) for name in names}, schema)}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -25,22 +27,30 @@ from dpvb.estimators.base import (
     column_names,
     fitted_only,
     generator,
+    load,
     unbounded,
 )
-from dpvb.estimators.earlier import Fitted, kept
-from dpvb.estimators.fidelity import compared
+from dpvb.estimators.earlier import Fitted, check_release, kept, told
 from dpvb.estimators.given import Records, Responses
-from dpvb.estimators.group_prior import known_of
 from dpvb.estimators.noise_of_means import stds_of
 from dpvb.estimators.ranges import check_names, in_order, schema_of
 from dpvb.guards import domains
 from dpvb.guards.arrays import Floats, Ints
 from dpvb.guards.errors import DataFormatError, ParameterError, PrivacyError, check_choice, check_integer, check_number
 from dpvb.models.mixtures import categorical, mixture, tuned
-from dpvb.models.mixtures.components import Components, MixedColumns
+from dpvb.models.mixtures.components import Components, EarlierGroups, MixedColumns
 from dpvb.models.mixtures.mixture import allowed_components, kept_components, run_precision
-from dpvb.models.mixtures.spread import ComponentVariances, Marginals, drawn_components, drawn_rows, marginals, spread
-from dpvb.results.fidelity import FidelityTable
+from dpvb.models.mixtures.pairs import Pairs
+from dpvb.models.mixtures.spread import (
+    ComponentVariances,
+    Marginals,
+    as_earlier_groups,
+    drawn_components,
+    drawn_rows,
+    marginals,
+    spread,
+)
+from dpvb.results.fidelity import FidelityTable, Marginal, Pair
 from dpvb.results.figures import Figure
 from dpvb.results.forecast import Forecast
 from dpvb.results.groups import GroupTable, Line, head
@@ -116,7 +126,7 @@ class Mixture(PrivateEstimator):
         layout = self._layout(table.schema)
         model, told = self._model(layout), ""
         if self.prior is not None:
-            known, told = known_of(self, self.prior, table.schema, layout, model.columns)
+            known, told = earlier_groups(self, self.prior, table.schema, layout, model.columns)
             model = replace(model, known=known, n_components=len(known.share_k), prune=False)
         parts = {"numbers": layout.numbers, "counts": layout.counts, "categorical columns": layout.choices}
         public = {
@@ -505,3 +515,161 @@ def _dense(X: Records) -> Any:
     if sparse.issparse(X):
         raise DataFormatError("sparse input is not supported: Gaussians have no zeros to leave out. Give X.toarray().")
     return as_matrix(X)
+
+
+# What is known of groups before a fit: those of a public model, or of an earlier release of other people.
+
+
+def earlier_groups(
+    fit: Any, prior: Any, schema: Schema, layout: Layout, columns: MixedColumns
+) -> tuple[EarlierGroups, str]:
+    """Groups that a prior has, and where they come from and what they cost whom, in words.
+
+    Args:
+        fit: the estimator that is to be fitted.
+        prior: a fitted estimator of its class, or the path of its file.
+        schema, layout, columns: what is declared of the rows.
+
+    Raises:
+        ParameterError: for another prior, or one of other columns, or of more groups; see `check_release`.
+        ModelFileError: for a file that cannot be read.
+    """
+    prior = load(Path(prior)) if isinstance(prior, (str, os.PathLike)) else prior
+    model = prior.model if isinstance(prior, Fitted) else prior
+    if type(model) is not type(fit) or not isinstance(model, PrivateEstimator) or not hasattr(model, "privacy_"):
+        raise ParameterError(
+            f"prior must be a fitted dpvb.{type(fit).__name__} or a file of one, got {type(model).__name__}."
+        )
+    check_release("prior", model, fit, public=fit.public_prior)
+    earlier: Any = model
+    _check_columns(earlier, schema, layout, fit.covariance_type)
+    number = len(earlier.weights_)
+    if number > fit.n_components:
+        raise ParameterError(
+            f"n_components must be {number} at least, the groups of the prior, got {fit.n_components}."
+        )
+    known = as_earlier_groups(earlier._now, earlier._spread, columns, fit.prior_weight)
+    return known, f"{number} groups of {told(earlier, fit, public=fit.public_prior)}"
+
+
+def _check_columns(model: Any, schema: Schema, layout: Layout, covariance: str) -> None:
+    """Check that a model's columns are those of the rows.
+
+    Raises:
+        ParameterError: naming the first that is not.
+    """
+    ours, theirs = ({one.name: one for one in part.own_columns} for part in (schema, model.schema_))
+    differing = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
+    if schema.target != model.schema_.target:
+        differing.append(next(part.name for part in (schema.target, model.schema_.target) if part is not None))
+    if not differing and layout.order != model._layout_.order:
+        differing = ["their order"]
+    if differing:
+        raise ParameterError(
+            f"prior must have the columns of the fit, each with its range or categories: {differing[0]!r} differs."
+        )
+    counts = tuple(column.name for column in layout.counts), tuple(column.name for column in model._layout_.counts)
+    gaps = layout.gaps, model._layout_.gaps
+    for role, (own, other) in (("counts", counts), ("missing", gaps)):
+        if own != other:
+            raise ParameterError(f"{role} must be {', '.join(other) or 'none'}, as in the prior, got {own}.")
+    if covariance != model.covariance_type:
+        raise ParameterError(f"covariance_type must be {model.covariance_type!r}, the prior's, got {covariance!r}.")
+
+
+# Synthetic rows beside what a mixture released of the private ones: column by column, and two columns at a time.
+
+
+# Mean of |N(0, 1)|.
+_MEAN_SIZE = math.sqrt(2 / math.pi)
+
+
+def compared(
+    layout: Layout, columns: MixedColumns, labels: dict[str, list[Any]], of: Marginals, rows: MixedRows
+) -> FidelityTable:
+    """The table of synthetic rows; in units of the columns, or of the transformed ones.
+
+    Args:
+        layout, columns, labels: what is public of the columns.
+        of: what was released.
+        rows: synthetic, at least one.
+    """
+    lines = [*_numbers(layout, of, rows), *_categories(labels, columns, of, rows)]
+    pairs: list[Pair] = []
+    if len(of.cell_c):
+        lines += _bins(layout, Pairs(columns), of, rows)
+        pairs = [*_pairs(layout, Pairs(columns), of, rows)]
+    number = len(rows.sound_n)
+    return FidelityTable(
+        tuple(lines),
+        tuple(pairs),
+        f"{number:,} synthetic rows beside what was released; chance: the privacy noise, and the drawing of the rows",
+    )
+
+
+def _numbers(layout: Layout, of: Marginals, rows: MixedRows) -> Iterator[Marginal]:
+    """Means of numbers and counts."""
+    middle_d, half_d = layout.scale
+    for place, column in enumerate(layout.numbers):
+        x_n = rows.x_nd[~np.isnan(rows.x_nd[:, place]), place]
+        mean, half = (float(x_n.mean()) if len(x_n) else 0.0), float(half_d[place])
+        std = math.hypot(of.mean_std_d[place], _error(x_n)) * half
+        middle = float(middle_d[place])
+        yield Marginal(column.name, middle + half * float(of.mean_d[place]), std, middle + half * mean)
+    for place, column in enumerate(layout.counts):
+        count_n = rows.count_np[:, place]
+        std = math.hypot(of.rate_std_p[place], _error(count_n))
+        yield Marginal(column.name, float(of.rate_p[place]), std, float(count_n.mean()))
+
+
+def _categories(
+    labels: dict[str, list[Any]], columns: MixedColumns, of: Marginals, rows: MixedRows
+) -> Iterator[Marginal]:
+    """Shares of all categories."""
+    found_v = categorical.one_hot(rows.code_nj, columns.sizes).mean(axis=0)
+    names = [f"{name}={label}" for name, own in labels.items() for label in own]
+    yield from _shares(names, of.share_v, of.share_std_v, found_v, len(rows.sound_n))
+
+
+def _bins(layout: Layout, pairs: Pairs, of: Marginals, rows: MixedRows) -> Iterator[Marginal]:
+    """Shares of the bins of numbers and counts, from the tables of two columns."""
+    code_nj, (middle_d, half_d) = pairs.codes(rows), layout.scale
+    for place, column in enumerate((*layout.numbers, *layout.counts)):
+        size = pairs.sizes[place]
+        cell_v, factor = pairs.margin(of.cell_c, place)
+        std_v = np.full(size, factor * of.cell_std_1[0] / of.number_1[0])
+        if place < len(layout.numbers):
+            bins = size - (column.name in layout.gaps)
+            edges = (middle_d[place] + half_d[place] * np.linspace(-1, 1, bins + 1)).tolist()
+            ends = [f"{low:.4g} to {high:.4g}" for low, high in pairwise(edges)] + ["missing"] * (size - bins)
+        else:
+            most = layout.max_counts[place - len(layout.numbers)]
+            starts = [math.ceil(step * (most + 1) / size) for step in range(size + 1)]
+            ends = [f"{low} to {high - 1}" for low, high in pairwise(starts)]
+        names = [f"{column.name}: {end}" for end in ends]
+        found_v = np.bincount(code_nj[:, place], minlength=size) / len(code_nj)
+        yield from _shares(names, cell_v / of.number_1, std_v, found_v, len(code_nj))
+
+
+def _pairs(layout: Layout, pairs: Pairs, of: Marginals, rows: MixedRows) -> Iterator[Pair]:
+    """Distances of the tables of two columns, the largest beyond chance first."""
+    names = [column.name for column in (*layout.numbers, *layout.counts, *layout.choices)]
+    number, share_c = len(rows.sound_n), pairs.counted(rows) / len(rows.sound_n)
+    released_c, std = of.cell_c / of.number_1, of.cell_std_1[0] / of.number_1[0]
+    found: list[Pair] = []
+    for (i, j), own in zip(pairs.places, pairs.tables, strict=True):
+        std_c = np.sqrt(std**2 + share_c[own] * (1 - share_c[own]) / number)
+        distance = 0.5 * float(np.abs(released_c[own] - share_c[own]).sum())
+        found.append(Pair(f"{names[i]} × {names[j]}", distance, 0.5 * _MEAN_SIZE * float(std_c.sum())))
+    yield from sorted(found, key=lambda pair: pair.by_chance - pair.distance)
+
+
+def _shares(names: list[str], released_v: Floats, std_v: Floats, found_v: Floats, number: int) -> Iterator[Marginal]:
+    drawn_v = found_v * (1 - found_v) / number
+    for name, released, std, found, drawn in zip(names, released_v, std_v, found_v, drawn_v, strict=True):
+        yield Marginal(name, float(released), math.sqrt(std**2 + drawn), float(found))
+
+
+def _error(value_n: Floats) -> float:
+    """Standard error of a mean of drawn values."""
+    return float(value_n.std()) / math.sqrt(len(value_n)) if len(value_n) else 0.0
